@@ -1,0 +1,3 @@
+//! `bulla`: the queue manager and its tools in one program.
+
+fn main() {}
