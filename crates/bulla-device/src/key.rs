@@ -1,0 +1,228 @@
+//! Private keys, by reference: who holds one can use it, but not print it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use openssl::bn::BigNumContext;
+use openssl::ec::{EcGroup, PointConversionForm};
+use openssl::nid::Nid;
+use openssl::pkey::{Id, PKey, PKeyRef, Private, Public};
+use openssl::rsa::Rsa;
+
+use crate::device::DeviceError;
+use crate::digest::Digest;
+
+/// Bits of the shortest RSA modulus that is accepted.
+pub const RSA_BITS_MIN: u32 = 1024;
+/// Bits of the longest RSA modulus that is accepted.
+pub const RSA_BITS_MAX: u32 = 4096;
+
+/// A private key, shared by reference. `Debug` shows its kind, size and id.
+#[derive(Clone)]
+pub struct PrivateKey(Arc<Inner>);
+
+struct Inner {
+    id: [u8; 32],
+    kind: KeyKind,
+    bits: u32,
+    public: PKey<Public>,
+    origin: Origin,
+}
+
+/// Where the key material is.
+enum Origin {
+    /// In this process.
+    Clear { key: PKey<Private>, rsa: Option<Rsa<Private>> },
+}
+
+impl PrivateKey {
+    /// Takes a key whose material is in this process.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile.
+    pub fn clear(key: PKey<Private>) -> Result<PrivateKey, DeviceError> {
+        let bits = key.bits();
+        let kind = KeyKind::of(&key)?;
+        let spki = key.public_key_to_der()?;
+        let mut id = [0; 32];
+        id.copy_from_slice(&Digest::Sha256.hash(&spki));
+        let public = PKey::public_key_from_der(&spki)?;
+        let rsa = match kind {
+            KeyKind::Rsa => Some(key.rsa()?),
+            KeyKind::Ec(_) => None,
+        };
+        Ok(PrivateKey(Arc::new(Inner { id, kind, bits, public, origin: Origin::Clear { key, rsa } })))
+    }
+
+    /// SHA-256 of the public key's `SubjectPublicKeyInfo`.
+    pub fn id(&self) -> [u8; 32] {
+        self.0.id
+    }
+
+    /// RSA, or which curve.
+    pub fn kind(&self) -> KeyKind {
+        self.0.kind
+    }
+
+    /// Bits of the modulus or of the curve's field.
+    pub fn bits(&self) -> u32 {
+        self.0.bits
+    }
+
+    /// The public half.
+    pub fn public(&self) -> &PKeyRef<Public> {
+        &self.0.public
+    }
+
+    /// The key itself where it is in this process; `None` for a key that never leaves its token.
+    pub fn exportable(&self) -> Option<&PKeyRef<Private>> {
+        match &self.0.origin {
+            Origin::Clear { key, .. } => Some(key),
+        }
+    }
+
+    pub(crate) fn rsa(&self) -> Option<&Rsa<Private>> {
+        match &self.0.origin {
+            Origin::Clear { rsa, .. } => rsa.as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "PrivateKey({}, {} bits, ", self.0.kind, self.0.bits)?;
+        self.0.id.iter().take(8).try_for_each(|byte| write!(out, "{byte:02x}"))?;
+        out.write_str("…)")
+    }
+}
+
+/// The kinds of keys in the profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// RSA, 1024 to 4096 bits.
+    Rsa,
+    /// A NIST curve over a prime field.
+    Ec(Curve),
+}
+
+impl KeyKind {
+    /// The kind of a private or public key.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile.
+    pub fn of<T: openssl::pkey::HasPublic>(key: &PKeyRef<T>) -> Result<KeyKind, DeviceError> {
+        let unsupported = |what: String| Err(DeviceError::UnsupportedKey { what });
+        match key.id() {
+            Id::RSA => match key.bits() {
+                RSA_BITS_MIN..=RSA_BITS_MAX => Ok(KeyKind::Rsa),
+                bits => unsupported(format!("RSA with {bits} bits")),
+            },
+            Id::EC => {
+                let nid = key.ec_key()?.group().curve_name();
+                match nid.and_then(Curve::from_nid) {
+                    Some(curve) => Ok(KeyKind::Ec(curve)),
+                    None => unsupported("an unknown elliptic curve".to_owned()),
+                }
+            }
+            id => unsupported(format!("key type {}", id.as_raw())),
+        }
+    }
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyKind::Rsa => out.write_str("RSA"),
+            KeyKind::Ec(curve) => write!(out, "{curve}"),
+        }
+    }
+}
+
+/// NIST's curves over prime fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Curve {
+    /// P-192, `prime192v1`.
+    P192,
+    /// P-224, `secp224r1`.
+    P224,
+    /// P-256, `prime256v1`.
+    P256,
+    /// P-384, `secp384r1`.
+    P384,
+    /// P-521, `secp521r1`.
+    P521,
+}
+
+impl Curve {
+    /// Every curve, smallest first.
+    pub const ALL: &'static [Curve] = &[Curve::P192, Curve::P224, Curve::P256, Curve::P384, Curve::P521];
+
+    /// Bits of the field.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Curve::P192 => 192,
+            Curve::P224 => 224,
+            Curve::P256 => 256,
+            Curve::P384 => 384,
+            Curve::P521 => 521,
+        }
+    }
+
+    /// Bytes of one coordinate, and of a shared secret.
+    pub const fn coordinate_len(self) -> usize {
+        (self.bits() as usize).div_ceil(8)
+    }
+
+    /// Bytes of an uncompressed point.
+    pub const fn point_len(self) -> usize {
+        1 + 2 * self.coordinate_len()
+    }
+
+    /// OpenSSL's number for the curve.
+    pub fn nid(self) -> Nid {
+        match self {
+            Curve::P192 => Nid::X9_62_PRIME192V1,
+            Curve::P224 => Nid::SECP224R1,
+            Curve::P256 => Nid::X9_62_PRIME256V1,
+            Curve::P384 => Nid::SECP384R1,
+            Curve::P521 => Nid::SECP521R1,
+        }
+    }
+
+    /// The curve of that number, if it is one of these.
+    pub fn from_nid(nid: Nid) -> Option<Curve> {
+        Curve::ALL.iter().copied().find(|curve| curve.nid() == nid)
+    }
+
+    /// A public key from its uncompressed point; a point off the curve, or at infinity, is refused.
+    pub(crate) fn public_key(self, point: &[u8]) -> Result<PKey<Public>, DeviceError> {
+        if point.len() != self.point_len() || point.first() != Some(&UNCOMPRESSED) {
+            return Err(DeviceError::WrongKey { why: "not an uncompressed point of its curve" });
+        }
+        let group = EcGroup::from_curve_name(self.nid())?;
+        let mut context = BigNumContext::new()?;
+        let point = openssl::ec::EcPoint::from_bytes(&group, point, &mut context)?;
+        let key = openssl::ec::EcKey::from_public_key(&group, &point)?;
+        key.check_key()?;
+        Ok(PKey::from_ec_key(key)?)
+    }
+
+    /// The uncompressed point of a key on this curve.
+    ///
+    /// # Errors
+    /// [`DeviceError::Library`] when the key is no EC key.
+    pub fn point<T: openssl::pkey::HasPublic>(key: &PKeyRef<T>) -> Result<Vec<u8>, DeviceError> {
+        let key = key.ec_key()?;
+        let mut context = BigNumContext::new()?;
+        Ok(key.public_key().to_bytes(key.group(), PointConversionForm::UNCOMPRESSED, &mut context)?)
+    }
+}
+
+/// The first byte of an uncompressed point (SEC 1, 2.3.3).
+const UNCOMPRESSED: u8 = 4;
+
+impl fmt::Display for Curve {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "P-{}", self.bits())
+    }
+}

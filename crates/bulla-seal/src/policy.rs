@@ -1,0 +1,599 @@
+//! What one queue asks of its messages: which quality of protection, whose signatures, which
+//! recipients, and what happens to a message that does not open.
+//!
+//! A policy is data. [`Policy::check`] refuses every combination that could never be satisfied, so
+//! that the administrator hears of it when the policy is set and not when the first message fails.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::dn::Dn;
+
+/// The signature digest of a policy; the same type that the devices use.
+pub use bulla_device::Digest as SignatureDigest;
+
+/// Recipients a policy may name, and a sealed message may carry.
+pub const RECIPIENTS_MAX: usize = 256;
+/// Authorised signers a policy may name.
+pub const SIGNERS_MAX: usize = 256;
+/// Names that a policy may accept as the bound destination, beside the queue's own.
+pub const BIND_NAMES_MAX: usize = 64;
+/// Bytes of one BINDNAME: `QUEUE@QMGR`, 48 characters each.
+pub const BIND_NAME_BYTES_MAX: usize = 97;
+/// Bytes of a policy's name, which is the name of a queue.
+pub const POLICY_NAME_BYTES_MAX: usize = 48;
+/// The largest number of *re*-uses of one content key that a policy may ask for.
+pub const KEY_REUSE_COUNT_MAX: u32 = 9_999_999;
+
+/// The protection policy of the queue of the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// The name that an application opens.
+    pub name: String,
+    /// SIGNALG: the digest of the signature, or none.
+    pub sign: Option<SignatureDigest>,
+    /// ENCALG: the content cipher, or none.
+    pub encrypt: Option<ContentCipher>,
+    /// SIGNER: who may sign. Empty: anyone whose certificate the opener's ring trusts.
+    pub signers: Vec<Dn>,
+    /// RECIP: who can open.
+    pub recipients: Vec<Dn>,
+    /// KEYREUSE: how often a content key is used again; confidentiality only.
+    pub key_reuse: KeyReuse,
+    /// ENFORCE or TOLERATE: what becomes of a clear message on this queue.
+    pub toleration: Toleration,
+    /// BIND: whether a message without our binding attributes opens.
+    pub bind: Bind,
+    /// BINDNAME: destinations (`QUEUE@QMGR`) accepted beside the local queue's own.
+    pub bind_names: Vec<String>,
+    /// WEAK(YES): AES-CBC without a signature is allowed, and then nothing is bound.
+    pub weak: bool,
+    /// ONDEFECT: what a link does after a defective message was moved away.
+    pub on_defect: OnDefect,
+    /// SEALEDAT: whether the queue manager may seal for an application.
+    pub sealed_at: SealedAt,
+    /// SIGNPAD: the padding of RSA signatures made here. Both kinds are accepted.
+    pub signature_scheme: SignatureScheme,
+    /// KEYWRAP: how the content key travels to a recipient with an RSA key.
+    pub key_transport: KeyTransport,
+}
+
+impl Policy {
+    /// A policy that protects nothing yet, with every default: what `SET POLICY(name)` starts from.
+    pub fn new(name: impl Into<String>) -> Policy {
+        Policy {
+            name: name.into(),
+            sign: None,
+            encrypt: None,
+            signers: Vec::new(),
+            recipients: Vec::new(),
+            key_reuse: KeyReuse::default(),
+            toleration: Toleration::default(),
+            bind: Bind::default(),
+            bind_names: Vec::new(),
+            weak: false,
+            on_defect: OnDefect::default(),
+            sealed_at: SealedAt::default(),
+            signature_scheme: SignatureScheme::default(),
+            key_transport: KeyTransport::default(),
+        }
+    }
+
+    /// Which of the qualities of protection this policy asks for.
+    pub fn quality(&self) -> Quality {
+        match (self.sign.is_some(), self.encrypt.is_some()) {
+            (false, false) => Quality::None,
+            (true, false) => Quality::Integrity,
+            (true, true) => Quality::Privacy,
+            (false, true) => Quality::Confidentiality,
+        }
+    }
+
+    /// Whether a message must carry the binding attributes and they must fit. AES-CBC without a
+    /// signature has no place for them, which is why it needs WEAK(YES).
+    pub fn requires_binding(&self) -> bool {
+        self.bind == Bind::Required && self.can_bind()
+    }
+
+    /// Whether the container of this policy has attributes that an outsider cannot change.
+    pub fn can_bind(&self) -> bool {
+        self.sign.is_some() || self.encrypt.is_some_and(ContentCipher::is_authenticated)
+    }
+
+    /// Refuses what can never work.
+    ///
+    /// # Errors
+    /// The first impossible combination or exceeded limit; its text is the whole explanation.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        if self.name.is_empty() || self.name.len() > POLICY_NAME_BYTES_MAX {
+            return Err(PolicyError::Name { len: self.name.len() });
+        }
+        within("RECIP", self.recipients.len(), RECIPIENTS_MAX)?;
+        within("SIGNER", self.signers.len(), SIGNERS_MAX)?;
+        within("BINDNAME", self.bind_names.len(), BIND_NAMES_MAX)?;
+        unique("RECIP", &self.recipients)?;
+        unique("SIGNER", &self.signers)?;
+        for name in &self.bind_names {
+            check_bind_name(name)?;
+        }
+        match self.encrypt {
+            Some(_) if self.recipients.is_empty() => return Err(PolicyError::NoRecipient),
+            None if !self.recipients.is_empty() => return Err(PolicyError::RecipientWithoutEncryption),
+            Some(cipher) if self.sign.is_none() && !cipher.is_authenticated() && !self.weak => {
+                return Err(PolicyError::WeakCipher { cipher });
+            }
+            _ => {}
+        }
+        if self.sign.is_none() && !self.signers.is_empty() {
+            return Err(PolicyError::SignerWithoutSignature);
+        }
+        if self.key_reuse != KeyReuse::Never && self.quality() != Quality::Confidentiality {
+            return Err(PolicyError::KeyReuse { quality: self.quality() });
+        }
+        if let KeyReuse::Count(count) = self.key_reuse
+            && (count == 0 || count > KEY_REUSE_COUNT_MAX)
+        {
+            return Err(PolicyError::KeyReuseCount { count });
+        }
+        Ok(())
+    }
+}
+
+fn within(keyword: &'static str, count: usize, max: usize) -> Result<(), PolicyError> {
+    if count > max { Err(PolicyError::TooMany { keyword, count, max }) } else { Ok(()) }
+}
+
+fn unique(keyword: &'static str, names: &[Dn]) -> Result<(), PolicyError> {
+    // At most 256 names, and only when a policy is set: comparing pairs is cheap enough.
+    for (at, name) in names.iter().enumerate() {
+        if names.iter().take(at).any(|earlier| earlier == name) {
+            return Err(PolicyError::Twice { keyword, dn: name.to_string() });
+        }
+    }
+    Ok(())
+}
+
+fn check_bind_name(name: &str) -> Result<(), PolicyError> {
+    let fits = name.len() <= BIND_NAME_BYTES_MAX
+        && name.split_once('@').is_some_and(|(queue, manager)| {
+            !queue.is_empty() && !manager.is_empty() && !manager.contains('@')
+        });
+    if fits { Ok(()) } else { Err(PolicyError::BindName { name: name.to_owned() }) }
+}
+
+/// The qualities of protection, by what a policy asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Quality {
+    /// Neither signed nor encrypted: the policy only refuses sealed messages.
+    None,
+    /// Signed; readable by anyone.
+    Integrity,
+    /// Signed, then encrypted.
+    Privacy,
+    /// Encrypted only; proves no origin.
+    Confidentiality,
+}
+
+/// A keyword type: each variant has one MQSC word, the same for parsing and display.
+macro_rules! keywords {
+    ($(#[$doc:meta])* $name:ident($keyword:literal) { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// Every value, in the order of the reference page.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The MQSC word of this value.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = PolicyError;
+
+            fn from_str(text: &str) -> Result<$name, PolicyError> {
+                $name::ALL
+                    .iter()
+                    .copied()
+                    .find(|value| value.as_str().eq_ignore_ascii_case(text))
+                    .ok_or_else(|| PolicyError::Keyword { keyword: $keyword, value: text.to_owned() })
+            }
+        }
+    };
+}
+
+keywords! {
+    /// ENCALG: the content cipher. GCM is authenticated by itself; CBC leans on the signature inside.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    ContentCipher("ENCALG") {
+        /// AES-128-GCM, 16-byte tag.
+        Aes128Gcm = "AES128",
+        /// AES-256-GCM, 16-byte tag.
+        Aes256Gcm = "AES256",
+        /// AES-128-CBC with PKCS#7 padding.
+        Aes128Cbc = "AES128CBC",
+        /// AES-256-CBC with PKCS#7 padding.
+        Aes256Cbc = "AES256CBC",
+    }
+}
+
+impl ContentCipher {
+    /// Bytes of the content key.
+    pub const fn key_len(self) -> usize {
+        match self {
+            ContentCipher::Aes128Gcm | ContentCipher::Aes128Cbc => 16,
+            ContentCipher::Aes256Gcm | ContentCipher::Aes256Cbc => 32,
+        }
+    }
+
+    /// Whether the cipher itself notices a changed byte.
+    pub const fn is_authenticated(self) -> bool {
+        matches!(self, ContentCipher::Aes128Gcm | ContentCipher::Aes256Gcm)
+    }
+}
+
+keywords! {
+    /// What becomes of a clear message that is got from a protected queue.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    Toleration("TOLERATE") {
+        /// It is treated as tampered.
+        #[default]
+        Enforce = "ENFORCE",
+        /// It is delivered and counted. A defective seal is never tolerated.
+        Tolerate = "TOLERATE",
+    }
+}
+
+keywords! {
+    /// Whether a message must be bound to its place.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    Bind("BIND") {
+        /// Our attributes must be there and fit.
+        #[default]
+        Required = "REQUIRED",
+        /// CMS without our attributes opens too; where they are, they must still fit.
+        None = "NONE",
+    }
+}
+
+keywords! {
+    /// What a link does after a defective message was moved to the error queue.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    OnDefect("ONDEFECT") {
+        /// By the link's credit: continue above one, detach otherwise.
+        #[default]
+        Auto = "AUTO",
+        /// Goes on with the next message.
+        Continue = "CONTINUE",
+        /// Ends the link with reason 2063.
+        Detach = "DETACH",
+    }
+}
+
+keywords! {
+    /// Who may seal messages of this queue.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    SealedAt("SEALEDAT") {
+        /// The application, or the queue manager for it.
+        #[default]
+        Any = "ANY",
+        /// The application only: a clear put is refused.
+        Client = "CLIENT",
+    }
+}
+
+keywords! {
+    /// The padding of RSA signatures made under a policy.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    SignatureScheme("SIGNPAD") {
+        /// RSASSA-PKCS1-v1_5.
+        #[default]
+        Pkcs1 = "PKCS1",
+        /// RSASSA-PSS, MGF1 and salt length of the signature digest.
+        Pss = "PSS",
+    }
+}
+
+keywords! {
+    /// How the content key reaches a recipient.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    KeyTransport("KEYWRAP") {
+        /// By the recipient's key: RSA-OAEP with SHA-256, or ephemeral-static ECDH.
+        #[default]
+        Auto = "AUTO",
+        /// RSA-OAEP with SHA-256 only; a recipient with an EC key cannot be satisfied.
+        Oaep = "OAEP",
+        /// RSAES-PKCS1-v1_5, and only with a certificate that is good for nothing else.
+        Pkcs1 = "PKCS1",
+    }
+}
+
+/// KEYREUSE: how many more messages use a content key after its first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum KeyReuse {
+    /// A fresh key for each message.
+    #[default]
+    Never,
+    /// So many *re*-uses, at most [`KEY_REUSE_COUNT_MAX`]: `n` means `n + 1` messages a key.
+    Count(u32),
+    /// Until the handle closes, or the key's own limits end it.
+    Unlimited,
+}
+
+impl fmt::Display for KeyReuse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyReuse::Never => out.write_str("0"),
+            KeyReuse::Count(count) => write!(out, "{count}"),
+            KeyReuse::Unlimited => out.write_str("*"),
+        }
+    }
+}
+
+impl FromStr for KeyReuse {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<KeyReuse, PolicyError> {
+        match text {
+            "0" => return Ok(KeyReuse::Never),
+            "*" => return Ok(KeyReuse::Unlimited),
+            word if word.eq_ignore_ascii_case("DISABLED") => return Ok(KeyReuse::Never),
+            word if word.eq_ignore_ascii_case("UNLIMITED") => return Ok(KeyReuse::Unlimited),
+            _ => {}
+        }
+        let refused = || PolicyError::Keyword { keyword: "KEYREUSE", value: text.to_owned() };
+        let count = text.parse::<u32>().map_err(|_| refused())?;
+        match count {
+            0 => Ok(KeyReuse::Never),
+            1..=KEY_REUSE_COUNT_MAX => Ok(KeyReuse::Count(count)),
+            _ => Err(PolicyError::KeyReuseCount { count }),
+        }
+    }
+}
+
+/// Why a policy was refused. Always the administrator's turn, who finds the remedy in the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The name is empty or longer than a queue's.
+    Name {
+        /// Bytes of the name.
+        len: usize,
+    },
+    /// A list is longer than its limit.
+    TooMany {
+        /// The attribute.
+        keyword: &'static str,
+        /// How many were given.
+        count: usize,
+        /// How many may be.
+        max: usize,
+    },
+    /// A name stands twice in one list.
+    Twice {
+        /// The attribute.
+        keyword: &'static str,
+        /// The doubled name.
+        dn: String,
+    },
+    /// ENCALG without RECIP: nobody could open such a message.
+    NoRecipient,
+    /// RECIP without ENCALG.
+    RecipientWithoutEncryption,
+    /// SIGNER without SIGNALG.
+    SignerWithoutSignature,
+    /// AES-CBC without a signature and without WEAK(YES).
+    WeakCipher {
+        /// The cipher asked for.
+        cipher: ContentCipher,
+    },
+    /// KEYREUSE where each message needs a private-key operation anyway, or has no key at all.
+    KeyReuse {
+        /// The quality that the policy asks for.
+        quality: Quality,
+    },
+    /// A KEYREUSE count out of range.
+    KeyReuseCount {
+        /// The count asked for.
+        count: u32,
+    },
+    /// A BINDNAME that is not `QUEUE@QMGR`.
+    BindName {
+        /// The name given.
+        name: String,
+    },
+    /// A word that the attribute does not know.
+    Keyword {
+        /// The attribute.
+        keyword: &'static str,
+        /// The word given.
+        value: String,
+    },
+}
+
+impl std::error::Error for PolicyError {}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::Name { len } => {
+                write!(out, "a policy's name has 1 to {POLICY_NAME_BYTES_MAX} characters, not {len}")
+            }
+            PolicyError::TooMany { keyword, count, max } => {
+                write!(out, "{keyword} has {count} entries, more than the {max} allowed")
+            }
+            PolicyError::Twice { keyword, dn } => write!(out, "{keyword} names {dn} twice"),
+            PolicyError::NoRecipient => {
+                out.write_str("ENCALG needs at least one RECIP, or nobody can open the message")
+            }
+            PolicyError::RecipientWithoutEncryption => {
+                out.write_str("RECIP needs ENCALG: a message that is not encrypted has no recipients")
+            }
+            PolicyError::SignerWithoutSignature => {
+                out.write_str("SIGNER needs SIGNALG: an unsigned message has no signer")
+            }
+            PolicyError::WeakCipher { cipher } => write!(
+                out,
+                "ENCALG({cipher}) without SIGNALG notices no change and binds nothing: add SIGNALG, use AES128 or AES256, or say WEAK(YES)"
+            ),
+            PolicyError::KeyReuse { quality: Quality::Privacy | Quality::Integrity } => {
+                out.write_str("KEYREUSE is for confidentiality only: drop SIGNALG or KEYREUSE")
+            }
+            PolicyError::KeyReuse { .. } => {
+                out.write_str("KEYREUSE needs ENCALG: there is no content key to use again")
+            }
+            PolicyError::KeyReuseCount { count } => {
+                write!(out, "KEYREUSE({count}) is not in 1 to {KEY_REUSE_COUNT_MAX}; use * for unlimited")
+            }
+            PolicyError::BindName { name } => {
+                write!(out, "BINDNAME({name}) is not a destination: write QUEUE@QMGR")
+            }
+            PolicyError::Keyword { keyword, value } => {
+                write!(out, "{keyword} has no value {value}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dn(text: &str) -> Dn {
+        text.parse().unwrap()
+    }
+
+    fn refused(change: impl FnOnce(&mut Policy), text: &str) {
+        let mut policy = Policy::new("ORDERS");
+        change(&mut policy);
+        assert_eq!(policy.check().unwrap_err().to_string(), text);
+    }
+
+    #[test]
+    fn every_impossible_combination_is_refused_with_its_reason() {
+        use ContentCipher::*;
+        refused(|p| p.name.clear(), "a policy's name has 1 to 48 characters, not 0");
+        refused(
+            |p| p.encrypt = Some(Aes256Gcm),
+            "ENCALG needs at least one RECIP, or nobody can open the message",
+        );
+        refused(
+            |p| p.recipients = vec![dn("CN=a")],
+            "RECIP needs ENCALG: a message that is not encrypted has no recipients",
+        );
+        refused(
+            |p| p.signers = vec![dn("CN=a")],
+            "SIGNER needs SIGNALG: an unsigned message has no signer",
+        );
+        refused(
+            |p| {
+                p.encrypt = Some(Aes128Cbc);
+                p.recipients = vec![dn("CN=a")];
+            },
+            "ENCALG(AES128CBC) without SIGNALG notices no change and binds nothing: add SIGNALG, use AES128 or AES256, or say WEAK(YES)",
+        );
+        refused(
+            |p| {
+                p.sign = Some(SignatureDigest::Sha256);
+                p.key_reuse = KeyReuse::Count(3);
+            },
+            "KEYREUSE is for confidentiality only: drop SIGNALG or KEYREUSE",
+        );
+        refused(
+            |p| p.key_reuse = KeyReuse::Unlimited,
+            "KEYREUSE needs ENCALG: there is no content key to use again",
+        );
+        refused(
+            |p| {
+                p.encrypt = Some(Aes256Gcm);
+                p.recipients = vec![dn("CN=a")];
+                p.key_reuse = KeyReuse::Count(10_000_000);
+            },
+            "KEYREUSE(10000000) is not in 1 to 9999999; use * for unlimited",
+        );
+        refused(
+            |p| {
+                p.encrypt = Some(Aes256Gcm);
+                p.recipients = vec![dn("CN=a"), dn("CN=b"), dn("CN=a")];
+            },
+            "RECIP names CN=a twice",
+        );
+        refused(
+            |p| p.bind_names = vec!["ORDERS".into()],
+            "BINDNAME(ORDERS) is not a destination: write QUEUE@QMGR",
+        );
+    }
+
+    #[test]
+    fn ten_thousand_recipients_or_signers_are_refused() {
+        let many: Vec<Dn> = (0..10_000).map(|n| dn(&format!("CN=user{n}"))).collect();
+        refused(
+            |p| {
+                p.encrypt = Some(ContentCipher::Aes256Gcm);
+                p.recipients = many.clone();
+            },
+            "RECIP has 10000 entries, more than the 256 allowed",
+        );
+        refused(
+            |p| {
+                p.sign = Some(SignatureDigest::Sha256);
+                p.signers = many.clone();
+            },
+            "SIGNER has 10000 entries, more than the 256 allowed",
+        );
+    }
+
+    #[test]
+    fn cbc_without_a_signature_is_accepted_when_called_weak_and_then_binds_nothing() {
+        let mut policy = Policy::new("ORDERS");
+        policy.encrypt = Some(ContentCipher::Aes256Cbc);
+        policy.recipients = vec![dn("CN=a")];
+        policy.weak = true;
+        policy.check().unwrap();
+        assert!(!policy.requires_binding());
+    }
+
+    #[test]
+    fn each_keyword_reads_back_as_itself() {
+        fn all<T: FromStr<Err = PolicyError> + Copy + PartialEq + fmt::Debug + fmt::Display>(
+            values: &[T],
+        ) {
+            for value in values {
+                assert_eq!(value.to_string().parse::<T>().unwrap(), *value);
+                assert_eq!(value.to_string().to_lowercase().parse::<T>().unwrap(), *value);
+            }
+        }
+        all(ContentCipher::ALL);
+        all(Toleration::ALL);
+        all(Bind::ALL);
+        all(OnDefect::ALL);
+        all(SealedAt::ALL);
+        all(SignatureScheme::ALL);
+        all(KeyTransport::ALL);
+        all(&[KeyReuse::Never, KeyReuse::Count(7), KeyReuse::Unlimited]);
+        assert_eq!(
+            "ROT13".parse::<ContentCipher>().unwrap_err().to_string(),
+            "ENCALG has no value ROT13"
+        );
+    }
+
+    #[test]
+    fn the_quality_follows_from_what_is_asked() {
+        let mut policy = Policy::new("Q");
+        assert_eq!(policy.quality(), Quality::None);
+        policy.sign = Some(SignatureDigest::Sha384);
+        assert_eq!(policy.quality(), Quality::Integrity);
+        policy.encrypt = Some(ContentCipher::Aes128Gcm);
+        assert_eq!(policy.quality(), Quality::Privacy);
+        policy.sign = None;
+        assert_eq!(policy.quality(), Quality::Confidentiality);
+    }
+}
