@@ -1,0 +1,418 @@
+//! Making certificates and requests. An [`super::authority::Authority`] keeps books on top of this.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use openssl::asn1::Asn1Integer;
+use openssl::bn::{BigNum, MsbOption};
+use openssl::error::ErrorStack;
+use openssl::hash::MessageDigest;
+use openssl::pkey::{HasPublic, PKey, PKeyRef, Private};
+use openssl::stack::Stack;
+use openssl::x509::extension::{
+    AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName,
+    SubjectKeyIdentifier,
+};
+use openssl::x509::{X509, X509Extension, X509KeyUsage, X509Req, X509ReqBuilder};
+
+use super::{Certificate, Curve, KeyError, KeyKind, KeyUse, MalformedError, UseError, time};
+use crate::dn::{Dn, DnError};
+
+/// Random bits of a serial number (RFC 5280 allows 159, CAs must use 64 or more).
+pub const SERIAL_BITS: i32 = 126;
+/// The longest validity that can be asked for, in days.
+pub const VALIDITY_DAYS_MAX: u32 = 36_500;
+/// The most alternative names on one certificate.
+pub const ALTERNATIVE_NAMES_MAX: usize = 64;
+
+/// A name beside the DN that a certificate is valid for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlternativeName {
+    /// A host, for TLS.
+    Dns(String),
+    /// An address, for TLS.
+    Ip(std::net::IpAddr),
+    /// A mailbox.
+    Email(String),
+    /// A URI.
+    Uri(String),
+}
+
+impl std::str::FromStr for AlternativeName {
+    type Err = CreateError;
+
+    /// `dns:host.example`, `ip:192.0.2.1`, `email:a@b.example`, `uri:urn:x`.
+    fn from_str(text: &str) -> Result<AlternativeName, CreateError> {
+        let bad = || CreateError::AlternativeName {
+            text: text.to_owned(),
+        };
+        let (kind, value) = text.split_once(':').ok_or_else(bad)?;
+        // A comma or line break would start another entry in OpenSSL's configuration syntax.
+        let plain = !value.is_empty()
+            && value
+                .bytes()
+                .all(|b| b.is_ascii_graphic() && b != b',' && b != b';');
+        if !plain {
+            return Err(bad());
+        }
+        match kind.to_ascii_lowercase().as_str() {
+            "dns" => Ok(AlternativeName::Dns(value.to_owned())),
+            "ip" => value.parse().map(AlternativeName::Ip).map_err(|_| bad()),
+            "email" => Ok(AlternativeName::Email(value.to_owned())),
+            "uri" => Ok(AlternativeName::Uri(value.to_owned())),
+            _ => Err(bad()),
+        }
+    }
+}
+
+/// What a certificate shall say, whoever signs it.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The subject.
+    pub dn: Dn,
+    /// What its key may do; at least one. With [`KeyUse::CertSign`] it becomes an authority.
+    pub uses: Vec<KeyUse>,
+    /// Days from `now` on that it is valid, 1 to [`VALIDITY_DAYS_MAX`].
+    pub days: u32,
+    /// Alternative names.
+    pub alternative_names: Vec<AlternativeName>,
+}
+
+/// Who signs.
+pub(crate) struct Signer<'a> {
+    pub(crate) certificate: &'a Certificate,
+    pub(crate) key: &'a PKeyRef<Private>,
+}
+
+/// A certificate over `public_key`, signed by `signer`, or by its own `private` key without one.
+pub(crate) fn certificate<T: HasPublic>(
+    profile: &Profile,
+    public_key: &PKeyRef<T>,
+    kind: KeyKind,
+    signer: Result<Signer<'_>, &PKeyRef<Private>>,
+    now: SystemTime,
+) -> Result<Certificate, CreateError> {
+    let bits = key_usage(profile, kind)?;
+    let (not_before, not_after) = validity(profile.days, now)?;
+    let mut builder = X509::builder()?;
+    builder.set_version(2)?;
+    let subject = profile.dn.to_x509_name()?;
+    builder.set_subject_name(&subject)?;
+    match &signer {
+        Ok(signer) => {
+            if not_after > signer.certificate.not_after() {
+                return Err(CreateError::OutlivesSigner {
+                    not_after: signer.certificate.not_after(),
+                });
+            }
+            builder.set_issuer_name(signer.certificate.x509().subject_name())?;
+        }
+        Err(_) => builder.set_issuer_name(&subject)?,
+    }
+    let serial = serial()?;
+    builder.set_serial_number(&serial)?;
+    let (from, until) = (time::to_asn1(not_before)?, time::to_asn1(not_after)?);
+    builder.set_not_before(&from)?;
+    builder.set_not_after(&until)?;
+    builder.set_pubkey(public_key)?;
+
+    let issuer = signer
+        .as_ref()
+        .ok()
+        .map(|signer| signer.certificate.x509().clone());
+    if profile.uses.contains(&KeyUse::CertSign) {
+        let mut constraints = BasicConstraints::new();
+        constraints.critical().ca();
+        if issuer.is_some() {
+            // An authority below another one issues to people, not to further authorities.
+            constraints.pathlen(0);
+        }
+        builder.append_extension(constraints.build()?)?;
+    } else {
+        builder.append_extension(BasicConstraints::new().critical().build()?)?;
+    }
+    builder.append_extension(key_usage_extension(bits)?)?;
+    if let Some(extended) = extended_key_usage(&profile.uses)? {
+        builder.append_extension(extended)?;
+    }
+    let extension = {
+        let context = builder.x509v3_context(issuer.as_deref(), None);
+        SubjectKeyIdentifier::new().build(&context)?
+    };
+    builder.append_extension(extension)?;
+    if issuer.is_some() {
+        let extension = {
+            let context = builder.x509v3_context(issuer.as_deref(), None);
+            AuthorityKeyIdentifier::new().keyid(true).build(&context)?
+        };
+        builder.append_extension(extension)?;
+    }
+    if !profile.alternative_names.is_empty() {
+        let extension = {
+            let context = builder.x509v3_context(issuer.as_deref(), None);
+            alternative_names(&profile.alternative_names)?.build(&context)?
+        };
+        builder.append_extension(extension)?;
+    }
+    match signer {
+        Ok(signer) => builder.sign(signer.key, signing_digest(signer.certificate.key_kind()))?,
+        Err(own) => builder.sign(own, signing_digest(kind))?,
+    }
+    Ok(Certificate::from_x509(&builder.build())?)
+}
+
+/// A certificate signing request (PKCS#10, RFC 2986) in PEM, with the key usages it asks for.
+///
+/// # Errors
+/// [`CreateError`] when the profile cannot be had with this key.
+pub fn request(
+    profile: &Profile,
+    key: &PKey<Private>,
+    kind: KeyKind,
+) -> Result<Vec<u8>, CreateError> {
+    let bits = key_usage(profile, kind)?;
+    let mut builder = X509ReqBuilder::new()?;
+    builder.set_version(0)?;
+    let subject = profile.dn.to_x509_name()?;
+    builder.set_subject_name(&subject)?;
+    builder.set_pubkey(key)?;
+    let mut extensions: Stack<X509Extension> = Stack::new()?;
+    extensions.push(key_usage_extension(bits)?)?;
+    if !profile.alternative_names.is_empty() {
+        let extension = {
+            let context = builder.x509v3_context(None);
+            alternative_names(&profile.alternative_names)?.build(&context)?
+        };
+        extensions.push(extension)?;
+    }
+    builder.add_extensions(&extensions)?;
+    builder.sign(key, signing_digest(kind))?;
+    Ok(builder.build().to_pem()?)
+}
+
+/// The name and public key of a request whose own signature is good. What extensions it asks for is not
+/// looked at: the authority decides.
+pub(crate) fn read_request(
+    pem_or_der: &[u8],
+) -> Result<(Dn, PKey<openssl::pkey::Public>), CreateError> {
+    let bad = |_| CreateError::Malformed(MalformedError("not a certificate request"));
+    let request = if pem_or_der.trim_ascii_start().starts_with(b"-----BEGIN") {
+        X509Req::from_pem(pem_or_der).map_err(bad)?
+    } else {
+        X509Req::from_der(pem_or_der).map_err(bad)?
+    };
+    let key = request.public_key().map_err(bad)?;
+    if !request.verify(&key).unwrap_or(false) {
+        return Err(CreateError::Malformed(MalformedError(
+            "certificate request with a bad signature",
+        )));
+    }
+    Ok((Dn::from_x509_name(request.subject_name())?, key))
+}
+
+fn key_usage(profile: &Profile, kind: KeyKind) -> Result<X509KeyUsage, CreateError> {
+    if profile.uses.is_empty() {
+        return Err(CreateError::NoUse);
+    }
+    if profile.dn.as_str().is_empty() {
+        return Err(CreateError::Dn(DnError::Empty));
+    }
+    Ok(KeyUse::bits(&profile.uses, kind)?)
+}
+
+/// Whole seconds, as a certificate holds them.
+pub(crate) fn validity(
+    days: u32,
+    now: SystemTime,
+) -> Result<(SystemTime, SystemTime), CreateError> {
+    if days == 0 || days > VALIDITY_DAYS_MAX {
+        return Err(CreateError::Days { days });
+    }
+    let from = time::from_unix(time::unix(now)).ok_or(time::BadTime)?;
+    let until = from
+        .checked_add(Duration::from_secs(u64::from(days).saturating_mul(86_400)))
+        .ok_or(time::BadTime)?;
+    Ok((from, until))
+}
+
+/// SHA-256, or the digest that matches a larger curve.
+pub(crate) fn signing_digest(kind: KeyKind) -> MessageDigest {
+    match kind {
+        KeyKind::Ec(Curve::P384) => MessageDigest::sha384(),
+        KeyKind::Ec(Curve::P521) => MessageDigest::sha512(),
+        _ => MessageDigest::sha256(),
+    }
+}
+
+fn serial() -> Result<Asn1Integer, ErrorStack> {
+    let mut number = BigNum::new()?;
+    number.rand(SERIAL_BITS, MsbOption::ONE, false)?; // the top bit set: never zero, always one length
+    Asn1Integer::from_bn(&number)
+}
+
+fn key_usage_extension(bits: X509KeyUsage) -> Result<X509Extension, ErrorStack> {
+    let mut usage = KeyUsage::new();
+    usage.critical();
+    if bits.contains(X509KeyUsage::DIGITAL_SIGNATURE) {
+        usage.digital_signature();
+    }
+    if bits.contains(X509KeyUsage::NON_REPUDIATION) {
+        usage.non_repudiation();
+    }
+    if bits.contains(X509KeyUsage::KEY_ENCIPHERMENT) {
+        usage.key_encipherment();
+    }
+    if bits.contains(X509KeyUsage::DATA_ENCIPHERMENT) {
+        usage.data_encipherment();
+    }
+    if bits.contains(X509KeyUsage::KEY_AGREEMENT) {
+        usage.key_agreement();
+    }
+    if bits.contains(X509KeyUsage::KEY_CERT_SIGN) {
+        usage.key_cert_sign();
+    }
+    if bits.contains(X509KeyUsage::CRL_SIGN) {
+        usage.crl_sign();
+    }
+    usage.build()
+}
+
+/// None for a pure authority: an extended key usage there would bind everything below it.
+fn extended_key_usage(uses: &[KeyUse]) -> Result<Option<X509Extension>, ErrorStack> {
+    if uses.contains(&KeyUse::CertSign) {
+        return Ok(None);
+    }
+    let mut extended = ExtendedKeyUsage::new();
+    extended.email_protection();
+    if uses.contains(&KeyUse::Handshake) {
+        extended.server_auth().client_auth();
+    }
+    extended.build().map(Some)
+}
+
+fn alternative_names(names: &[AlternativeName]) -> Result<SubjectAlternativeName, CreateError> {
+    if names.len() > ALTERNATIVE_NAMES_MAX {
+        return Err(CreateError::AlternativeName {
+            text: format!("more than {ALTERNATIVE_NAMES_MAX} names"),
+        });
+    }
+    let mut extension = SubjectAlternativeName::new();
+    for name in names {
+        match name {
+            AlternativeName::Dns(host) => extension.dns(host),
+            AlternativeName::Ip(address) => extension.ip(&address.to_string()),
+            AlternativeName::Email(mailbox) => extension.email(mailbox),
+            AlternativeName::Uri(uri) => extension.uri(uri),
+        };
+    }
+    Ok(extension)
+}
+
+/// Why a certificate, request or CRL was not made. The administrator's turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// The key's type cannot do what was asked.
+    Use(UseError),
+    /// No usage was asked for.
+    NoUse,
+    /// The name cannot be used.
+    Dn(DnError),
+    /// Not 1 to [`VALIDITY_DAYS_MAX`] days.
+    Days {
+        /// What was asked for.
+        days: u32,
+    },
+    /// It would be valid longer than its signer.
+    OutlivesSigner {
+        /// When the signer ends.
+        not_after: SystemTime,
+    },
+    /// Not of the form `dns:`, `ip:`, `email:` or `uri:`.
+    AlternativeName {
+        /// As it was written.
+        text: String,
+    },
+    /// The input is damaged.
+    Malformed(MalformedError),
+    /// No key, or none that can be used.
+    Key(KeyError),
+    /// The clock shows a date that no certificate can hold.
+    Time,
+    /// OpenSSL refused or failed.
+    Library {
+        /// Its words.
+        why: String,
+    },
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::Use(error) => error.fmt(f),
+            CreateError::NoUse => f.write_str("a certificate needs at least one key usage"),
+            CreateError::Dn(error) => error.fmt(f),
+            CreateError::Days { days } => {
+                write!(
+                    f,
+                    "validity of {days} days is not within 1 to {VALIDITY_DAYS_MAX}"
+                )
+            }
+            CreateError::OutlivesSigner { not_after } => {
+                write!(
+                    f,
+                    "certificate would outlive its signer, which ends at {}",
+                    time::utc(*not_after)
+                )
+            }
+            CreateError::AlternativeName { text } => write!(
+                f,
+                "alternative name {text:?} is not dns:HOST, ip:ADDRESS, email:MAILBOX or uri:URI"
+            ),
+            CreateError::Malformed(error) => error.fmt(f),
+            CreateError::Key(error) => error.fmt(f),
+            CreateError::Time => f.write_str("the clock shows a date that no certificate can hold"),
+            CreateError::Library { why } => write!(f, "certificate could not be made: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+impl From<ErrorStack> for CreateError {
+    fn from(stack: ErrorStack) -> CreateError {
+        CreateError::Library {
+            why: stack.to_string(),
+        }
+    }
+}
+
+impl From<UseError> for CreateError {
+    fn from(error: UseError) -> CreateError {
+        CreateError::Use(error)
+    }
+}
+
+impl From<DnError> for CreateError {
+    fn from(error: DnError) -> CreateError {
+        CreateError::Dn(error)
+    }
+}
+
+impl From<MalformedError> for CreateError {
+    fn from(error: MalformedError) -> CreateError {
+        CreateError::Malformed(error)
+    }
+}
+
+impl From<KeyError> for CreateError {
+    fn from(error: KeyError) -> CreateError {
+        CreateError::Key(error)
+    }
+}
+
+impl From<time::BadTime> for CreateError {
+    fn from(_: time::BadTime) -> CreateError {
+        CreateError::Time
+    }
+}

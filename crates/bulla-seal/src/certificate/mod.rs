@@ -1,0 +1,392 @@
+//! X.509 certificates: what the seal needs to know of one, parsed once.
+//!
+//! [`Certificate`] is read-only and cheap to clone. Making them is the work of [`authority`] and
+//! [`create`]; deciding whether to believe one is the work of [`crate::ring::Ring::verify`].
+
+pub mod create;
+mod error;
+mod key;
+pub(crate) mod time;
+pub(crate) mod tlv;
+mod usage;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use openssl::pkey::{Id, PKey, Public};
+use openssl::sha::sha256;
+use openssl::x509::{X509, X509KeyUsage};
+
+use bulla_device::{RSA_BITS_MAX, RSA_BITS_MIN};
+
+use crate::dn::Dn;
+
+pub use bulla_device::Curve;
+pub use error::{CertificateError, MalformedError};
+pub use key::{KeyError, KeySpec, Passphrase, PrivateKeyPem, read_private_key};
+pub use time::{BadTime, utc};
+pub use usage::{KeyUse, Usage, UseError};
+
+/// The longest encoding of one certificate accepted, in bytes.
+pub const CERTIFICATE_BYTES_MAX: usize = 64 << 10;
+/// What kind of key a certificate carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// rsaEncryption.
+    Rsa,
+    /// A named NIST curve.
+    Ec(Curve),
+    /// Anything else (DSA, Edwards curves, explicit curve parameters, RSASSA-PSS keys): readable, listed, never used.
+    Other,
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyKind::Rsa => f.write_str("RSA"),
+            KeyKind::Ec(_) => f.write_str("NISTECC"),
+            KeyKind::Other => f.write_str("OTHER"),
+        }
+    }
+}
+
+/// An X.509 certificate and what the seal reads in it. Cloning copies a pointer.
+#[derive(Clone)]
+pub struct Certificate {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    x509: X509,
+    public_key: PKey<Public>,
+    der: Vec<u8>,
+    subject: Dn,
+    issuer: Dn,
+    issuer_der: Vec<u8>,
+    serial_der: Vec<u8>,
+    issuer_and_serial: Vec<u8>,
+    spki_sha256: [u8; 32],
+    fingerprint: [u8; 32],
+    not_before: SystemTime,
+    not_after: SystemTime,
+    key_kind: KeyKind,
+    key_bits: u32,
+    authority: bool,
+}
+
+impl Certificate {
+    /// A certificate from its DER, which must be exactly one certificate.
+    ///
+    /// # Errors
+    /// [`MalformedError`] when OpenSSL, the strict walk over its fields, or a limit refuses it.
+    pub fn from_der(der: &[u8]) -> Result<Certificate, MalformedError> {
+        if der.len() > CERTIFICATE_BYTES_MAX {
+            return Err(MalformedError("certificate over 64 KiB"));
+        }
+        let fields = Fields::read(der).ok_or(MalformedError("certificate is not valid DER"))?;
+        let x509 = X509::from_der(der).map_err(|_| MalformedError("not an X.509 certificate"))?;
+        let public_key = x509
+            .public_key()
+            .map_err(|_| MalformedError("certificate without a readable public key"))?;
+        let (key_kind, key_bits) = kind_of(&public_key, fields.named_curve);
+        let dn = |name| {
+            Dn::from_der(name).map_err(|_| MalformedError("certificate with an unreadable name"))
+        };
+        Ok(Certificate {
+            inner: Arc::new(Inner {
+                subject: dn(fields.subject)?,
+                issuer: dn(fields.issuer)?,
+                issuer_der: fields.issuer.to_vec(),
+                serial_der: fields.serial.to_vec(),
+                issuer_and_serial: tlv::element(tlv::SEQUENCE, &[fields.issuer, fields.serial]),
+                spki_sha256: sha256(fields.spki),
+                fingerprint: sha256(der),
+                not_before: time::from_asn1(x509.not_before())
+                    .map_err(|_| MalformedError("certificate with an unreadable date"))?,
+                not_after: time::from_asn1(x509.not_after())
+                    .map_err(|_| MalformedError("certificate with an unreadable date"))?,
+                authority: fields.authority,
+                der: der.to_vec(),
+                key_kind,
+                key_bits,
+                public_key,
+                x509,
+            }),
+        })
+    }
+
+    /// A certificate that OpenSSL holds.
+    ///
+    /// # Errors
+    /// As [`Certificate::from_der`].
+    pub fn from_x509(x509: &openssl::x509::X509Ref) -> Result<Certificate, MalformedError> {
+        let der = x509
+            .to_der()
+            .map_err(|_| MalformedError("certificate that cannot be encoded"))?;
+        Certificate::from_der(&der)
+    }
+
+    /// Every certificate of a PEM text, in its order; other blocks are passed over.
+    ///
+    /// # Errors
+    /// [`MalformedError`] for a broken block, and for more than `max` certificates.
+    pub fn all_from_pem(pem: &[u8], max: usize) -> Result<Vec<Certificate>, MalformedError> {
+        let stack =
+            X509::stack_from_pem(pem).map_err(|_| MalformedError("broken PEM certificate"))?;
+        if stack.len() > max {
+            return Err(MalformedError("too many certificates in one file"));
+        }
+        stack
+            .iter()
+            .map(|x509| Certificate::from_x509(x509))
+            .collect()
+    }
+
+    /// The subject's name.
+    pub fn dn(&self) -> &Dn {
+        &self.inner.subject
+    }
+
+    /// The issuer's name.
+    pub fn issuer(&self) -> &Dn {
+        &self.inner.issuer
+    }
+
+    /// DER of the issuer's Name, as it stands in the certificate.
+    pub fn issuer_der(&self) -> &[u8] {
+        &self.inner.issuer_der
+    }
+
+    /// DER of the serial number, a whole INTEGER.
+    pub fn serial_der(&self) -> &[u8] {
+        &self.inner.serial_der
+    }
+
+    /// The serial number in lower-case hexadecimal, as `openssl x509 -serial` shows it but for the case.
+    pub fn serial_hex(&self) -> String {
+        let value =
+            tlv::only(&self.inner.serial_der, tlv::INTEGER).map_or(&[][..], |tlv| tlv.value);
+        let unpadded = match value {
+            [0, rest @ ..] if !rest.is_empty() => rest,
+            all => all,
+        };
+        unpadded.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// DER of IssuerAndSerialNumber (RFC 5652 section 10.2.4), by which a recipient or signer is named.
+    pub fn issuer_and_serial(&self) -> &[u8] {
+        &self.inner.issuer_and_serial
+    }
+
+    /// SHA-256 of the SubjectPublicKeyInfo as it stands in the certificate: the identity of the key.
+    pub fn spki_sha256(&self) -> &[u8; 32] {
+        &self.inner.spki_sha256
+    }
+
+    /// SHA-256 of the whole certificate.
+    pub fn fingerprint(&self) -> &[u8; 32] {
+        &self.inner.fingerprint
+    }
+
+    /// Start of validity.
+    pub fn not_before(&self) -> SystemTime {
+        self.inner.not_before
+    }
+
+    /// End of validity.
+    pub fn not_after(&self) -> SystemTime {
+        self.inner.not_after
+    }
+
+    /// The kind of its key.
+    pub fn key_kind(&self) -> KeyKind {
+        self.inner.key_kind
+    }
+
+    /// The size of its key in bits.
+    pub fn key_bits(&self) -> u32 {
+        self.inner.key_bits
+    }
+
+    /// The subjectKeyIdentifier extension, if there is one.
+    pub fn subject_key_id(&self) -> Option<&[u8]> {
+        self.inner.x509.subject_key_id().map(|id| id.as_slice())
+    }
+
+    /// The bits of the keyUsage extension; `None` when there is none, which allows everything.
+    pub fn key_usage(&self) -> Option<X509KeyUsage> {
+        self.inner.x509.key_usage()
+    }
+
+    /// Whether basicConstraints makes this an authority.
+    pub fn is_authority(&self) -> bool {
+        self.inner.authority
+    }
+
+    /// The certificate's encoding.
+    pub fn der(&self) -> &[u8] {
+        &self.inner.der
+    }
+
+    /// The certificate as PEM.
+    pub fn to_pem(&self) -> Vec<u8> {
+        pem("CERTIFICATE", &self.inner.der)
+    }
+
+    /// OpenSSL's object.
+    pub fn x509(&self) -> &X509 {
+        &self.inner.x509
+    }
+
+    /// The public key, decoded once.
+    pub fn public_key(&self) -> &PKey<Public> {
+        &self.inner.public_key
+    }
+
+    /// Whether the key is of a kind and size that seals and opens: RSA of 1024 to 4096 bits, or a NIST curve.
+    ///
+    /// # Errors
+    /// [`CertificateError::WeakKey`] or [`CertificateError::UnsupportedKey`].
+    pub fn check_key(&self) -> Result<(), CertificateError> {
+        match self.key_kind() {
+            KeyKind::Ec(_) => Ok(()),
+            KeyKind::Rsa if self.key_bits() < RSA_BITS_MIN => Err(CertificateError::WeakKey {
+                dn: self.dn().clone(),
+                bits: self.key_bits(),
+            }),
+            KeyKind::Rsa if self.key_bits() <= RSA_BITS_MAX => Ok(()),
+            KeyKind::Rsa | KeyKind::Other => Err(CertificateError::UnsupportedKey {
+                dn: self.dn().clone(),
+                kind: self.key_kind(),
+                bits: self.key_bits(),
+            }),
+        }
+    }
+
+    /// Whether `at` lies within the validity, both ends included.
+    ///
+    /// # Errors
+    /// [`CertificateError::NotYetValid`] or [`CertificateError::Expired`].
+    pub fn check_dates(&self, at: SystemTime) -> Result<(), CertificateError> {
+        if at < self.not_before() {
+            Err(CertificateError::NotYetValid {
+                dn: self.dn().clone(),
+                not_before: self.not_before(),
+            })
+        } else if at > self.not_after() {
+            Err(CertificateError::Expired {
+                dn: self.dn().clone(),
+                not_after: self.not_after(),
+            })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl PartialEq for Certificate {
+    fn eq(&self, other: &Certificate) -> bool {
+        self.inner.fingerprint == other.inner.fingerprint
+    }
+}
+
+impl Eq for Certificate {}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Certificate({}, serial {})",
+            self.dn(),
+            self.serial_hex()
+        )
+    }
+}
+
+/// PEM armour (RFC 7468) around an encoding.
+pub(crate) fn pem(label: &str, der: &[u8]) -> Vec<u8> {
+    let mut out = format!("-----BEGIN {label}-----\n").into_bytes();
+    for line in openssl::base64::encode_block(der).as_bytes().chunks(64) {
+        out.extend_from_slice(line);
+        out.push(b'\n');
+    }
+    out.extend_from_slice(format!("-----END {label}-----\n").as_bytes());
+    out
+}
+
+fn kind_of(key: &PKey<Public>, named_curve: bool) -> (KeyKind, u32) {
+    let kind = match key.id() {
+        Id::RSA => KeyKind::Rsa,
+        // A curve spelled out in parameters could be one of ours with another generator.
+        Id::EC if named_curve => key
+            .ec_key()
+            .ok()
+            .and_then(|ec| ec.group().curve_name())
+            .and_then(Curve::from_nid)
+            .map_or(KeyKind::Other, KeyKind::Ec),
+        _ => KeyKind::Other,
+    };
+    (kind, key.bits())
+}
+
+/// The parts of a TBSCertificate (RFC 5280 section 4.1) that are used as the bytes they arrived in.
+struct Fields<'a> {
+    serial: &'a [u8],
+    issuer: &'a [u8],
+    subject: &'a [u8],
+    spki: &'a [u8],
+    named_curve: bool,
+    authority: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn read(der: &'a [u8]) -> Option<Fields<'a>> {
+        let mut certificate = tlv::only(der, tlv::SEQUENCE)?.value;
+        let mut tbs = tlv::expect(&mut certificate, tlv::SEQUENCE)?.value;
+        let _version = tlv::expect(&mut tbs, 0xa0);
+        let serial = tlv::expect(&mut tbs, tlv::INTEGER)?.whole;
+        let _signature = tlv::expect(&mut tbs, tlv::SEQUENCE)?;
+        let issuer = tlv::expect(&mut tbs, tlv::SEQUENCE)?.whole;
+        let _validity = tlv::expect(&mut tbs, tlv::SEQUENCE)?;
+        let subject = tlv::expect(&mut tbs, tlv::SEQUENCE)?.whole;
+        let spki = tlv::expect(&mut tbs, tlv::SEQUENCE)?;
+        let mut key = spki.value;
+        let mut algorithm = tlv::expect(&mut key, tlv::SEQUENCE)?.value;
+        tlv::expect(&mut algorithm, tlv::OID)?;
+        let named_curve = tlv::expect(&mut algorithm, tlv::OID).is_some();
+        while tbs.first().is_some_and(|tag| *tag != 0xa3) {
+            tlv::next(&mut tbs)?;
+        }
+        let authority = match tlv::expect(&mut tbs, 0xa3) {
+            Some(explicit) => authority_of(tlv::only(explicit.value, tlv::SEQUENCE)?.value)?,
+            None => false,
+        };
+        Some(Fields {
+            serial,
+            issuer,
+            subject,
+            spki: spki.whole,
+            named_curve,
+            authority,
+        })
+    }
+}
+
+/// The `cA` of basicConstraints among extensions. OpenSSL takes some certificates without it for authorities.
+fn authority_of(mut extensions: &[u8]) -> Option<bool> {
+    const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+    const BOOLEAN: u8 = 0x01;
+    let mut authority = false;
+    while !extensions.is_empty() {
+        let mut extension = tlv::expect(&mut extensions, tlv::SEQUENCE)?.value;
+        let oid = tlv::expect(&mut extension, tlv::OID)?.value;
+        let _critical = tlv::expect(&mut extension, BOOLEAN);
+        let value = tlv::expect(&mut extension, tlv::OCTET_STRING)?.value;
+        if oid == BASIC_CONSTRAINTS {
+            let mut constraints = tlv::only(value, tlv::SEQUENCE)?.value;
+            authority = tlv::expect(&mut constraints, BOOLEAN).is_some_and(|ca| ca.value == [0xff]);
+        }
+    }
+    Some(authority)
+}

@@ -1,0 +1,125 @@
+//! Dates: between OpenSSL's and the standard library's, and as text.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use openssl::asn1::{Asn1Time, Asn1TimeRef};
+
+/// A date outside what X.509 or this machine can hold (years 1 to 9999).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadTime;
+
+impl fmt::Display for BadTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("date out of range")
+    }
+}
+
+impl std::error::Error for BadTime {}
+
+const DAY_SECS: i64 = 86_400;
+/// 9999-12-31T23:59:59Z, the last moment of RFC 5280.
+const LAST_UNIX_SECS: i64 = 253_402_300_799;
+
+pub(crate) fn from_asn1(time: &Asn1TimeRef) -> Result<SystemTime, BadTime> {
+    let epoch = Asn1Time::from_unix(0).map_err(|_| BadTime)?;
+    let diff = epoch.diff(time).map_err(|_| BadTime)?;
+    let seconds = i64::from(diff.days)
+        .checked_mul(DAY_SECS)
+        .and_then(|days| days.checked_add(i64::from(diff.secs)))
+        .ok_or(BadTime)?;
+    from_unix(seconds).ok_or(BadTime)
+}
+
+/// Whole seconds; a fraction is dropped.
+pub(crate) fn to_asn1(time: SystemTime) -> Result<Asn1Time, BadTime> {
+    let seconds = unix(time);
+    if !(0..=LAST_UNIX_SECS).contains(&seconds) {
+        return Err(BadTime);
+    }
+    Asn1Time::from_unix(seconds).map_err(|_| BadTime)
+}
+
+/// Seconds since 1970, rounded down; saturating.
+pub(crate) fn unix(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+        Err(before) => {
+            let before = before.duration();
+            let up = u64::from(before.subsec_nanos() > 0);
+            i64::try_from(before.as_secs().saturating_add(up)).map_or(i64::MIN, |secs| -secs)
+        }
+    }
+}
+
+pub(crate) fn from_unix(seconds: i64) -> Option<SystemTime> {
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    if seconds < 0 {
+        UNIX_EPOCH.checked_sub(distance)
+    } else {
+        UNIX_EPOCH.checked_add(distance)
+    }
+}
+
+/// A moment as `2026-11-21T21:34:45Z`.
+pub fn utc(time: SystemTime) -> String {
+    let seconds = unix(time);
+    let (days, of_day) = (seconds.div_euclid(DAY_SECS), seconds.rem_euclid(DAY_SECS));
+    let (year, month, day) = civil(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        of_day / 3600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
+/// Days since 1970 to a date of the Gregorian calendar, counting eras of 400 years from a 1 March,
+/// so that the leap day comes last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    const ERA_DAYS: i64 = 146_097;
+    let days = days.saturating_add(719_468); // 1970-01-01 counted from 0000-03-01
+    let era = days.div_euclid(ERA_DAYS);
+    let day_of_era = days.rem_euclid(ERA_DAYS);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_296_885, "2026-11-21T21:34:45Z"),
+            (LAST_UNIX_SECS, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(utc(from_unix(seconds).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn dates_survive_openssl() {
+        for seconds in [0, 1, 1_795_296_885, 4_000_000_000, LAST_UNIX_SECS] {
+            let time = from_unix(seconds).unwrap();
+            assert_eq!(from_asn1(&to_asn1(time).unwrap()).unwrap(), time);
+        }
+        assert_eq!(
+            to_asn1(from_unix(LAST_UNIX_SECS + 1).unwrap()).err(),
+            Some(BadTime)
+        );
+    }
+}

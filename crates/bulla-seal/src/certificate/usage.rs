@@ -1,0 +1,217 @@
+//! What a key may be used for: the rules per key type, and the words in which administrators ask for them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use openssl::x509::{X509ExtendedKeyUsage, X509KeyUsage};
+
+use super::{Certificate, CertificateError, KeyKind};
+
+/// What the seal wants to do with a certificate's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Usage {
+    /// Verify or make a signature: digitalSignature or nonRepudiation; RSA or EC.
+    Sign,
+    /// Wrap a content key that is used once, as Privacy does: keyEncipherment; RSA.
+    KeyTransport,
+    /// Agree on a key-wrapping key: keyAgreement; EC.
+    KeyAgreement,
+    /// Wrap a content key for Confidentiality: dataEncipherment; RSA.
+    DataEncipherment,
+}
+
+impl Usage {
+    /// The usage a recipient's key must allow: an EC key always agrees, whatever an RSA key would have done.
+    pub fn for_recipient(self, kind: KeyKind) -> Usage {
+        match (self, kind) {
+            (Usage::KeyTransport | Usage::DataEncipherment, KeyKind::Ec(_)) => Usage::KeyAgreement,
+            (usage, _) => usage,
+        }
+    }
+
+    fn accepted(self) -> X509KeyUsage {
+        match self {
+            Usage::Sign => X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::NON_REPUDIATION,
+            Usage::KeyTransport => X509KeyUsage::KEY_ENCIPHERMENT,
+            Usage::KeyAgreement => X509KeyUsage::KEY_AGREEMENT,
+            Usage::DataEncipherment => X509KeyUsage::DATA_ENCIPHERMENT,
+        }
+    }
+
+    fn fits(self, kind: KeyKind) -> bool {
+        match self {
+            Usage::Sign => matches!(kind, KeyKind::Rsa | KeyKind::Ec(_)),
+            Usage::KeyTransport | Usage::DataEncipherment => kind == KeyKind::Rsa,
+            Usage::KeyAgreement => matches!(kind, KeyKind::Ec(_)),
+        }
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Usage::Sign => "digitalSignature or nonRepudiation",
+            Usage::KeyTransport => "keyEncipherment",
+            Usage::KeyAgreement => "keyAgreement",
+            Usage::DataEncipherment => "dataEncipherment",
+        })
+    }
+}
+
+impl Certificate {
+    /// Whether key type, keyUsage (absent allows all, RFC 5280 section 4.2.1.3) and extended key usage allow `usage`.
+    /// An extended key usage must name emailProtection, under which S/MIME and thus CMS goes, or anyExtendedKeyUsage.
+    ///
+    /// # Errors
+    /// [`CertificateError::Usage`], or what [`Certificate::check_key`] says.
+    pub fn check_usage(&self, usage: Usage) -> Result<(), CertificateError> {
+        self.check_key()?;
+        let allowed = self
+            .key_usage()
+            .is_none_or(|bits| bits.intersects(usage.accepted()));
+        let mail = X509ExtendedKeyUsage::SMIME | X509ExtendedKeyUsage::ANYEKU;
+        let purpose = self
+            .x509()
+            .extended_key_usage()
+            .is_none_or(|bits| bits.intersects(mail));
+        if allowed && purpose && usage.fits(self.key_kind()) {
+            return Ok(());
+        }
+        Err(CertificateError::Usage {
+            dn: self.dn().clone(),
+            wanted: usage,
+            kind: self.key_kind(),
+            purpose,
+        })
+    }
+}
+
+/// A word of KEYUSAGE, as RACDCERT has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyUse {
+    /// TLS: digitalSignature, and with RSA keyEncipherment; serverAuth and clientAuth beside emailProtection.
+    Handshake,
+    /// Signatures on documents: digitalSignature and nonRepudiation.
+    DocSign,
+    /// Signatures on certificates and CRLs: keyCertSign and cRLSign, and basicConstraints says CA.
+    CertSign,
+    /// Encryption with RSA: dataEncipherment and keyEncipherment.
+    DataEncrypt,
+    /// Encryption with EC: keyAgreement.
+    KeyAgree,
+}
+
+impl KeyUse {
+    /// Every word.
+    pub const ALL: [KeyUse; 5] = [
+        KeyUse::Handshake,
+        KeyUse::DocSign,
+        KeyUse::CertSign,
+        KeyUse::DataEncrypt,
+        KeyUse::KeyAgree,
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            KeyUse::Handshake => "HANDSHAKE",
+            KeyUse::DocSign => "DOCSIGN",
+            KeyUse::CertSign => "CERTSIGN",
+            KeyUse::DataEncrypt => "DATAENCRYPT",
+            KeyUse::KeyAgree => "KEYAGREE",
+        }
+    }
+
+    /// The bits of keyUsage that a list of words asks of a key of this kind.
+    ///
+    /// # Errors
+    /// [`UseError::Incompatible`] for DATAENCRYPT with EC, KEYAGREE with RSA, and anything with another kind.
+    pub fn bits(uses: &[KeyUse], kind: KeyKind) -> Result<X509KeyUsage, UseError> {
+        let mut bits = X509KeyUsage::empty();
+        for usage in uses {
+            bits |= match (usage, kind) {
+                (KeyUse::Handshake, KeyKind::Rsa) => {
+                    X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::KEY_ENCIPHERMENT
+                }
+                (KeyUse::Handshake, KeyKind::Ec(_)) => X509KeyUsage::DIGITAL_SIGNATURE,
+                (KeyUse::DocSign, KeyKind::Rsa | KeyKind::Ec(_)) => {
+                    X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::NON_REPUDIATION
+                }
+                (KeyUse::CertSign, KeyKind::Rsa | KeyKind::Ec(_)) => {
+                    X509KeyUsage::KEY_CERT_SIGN | X509KeyUsage::CRL_SIGN
+                }
+                (KeyUse::DataEncrypt, KeyKind::Rsa) => {
+                    X509KeyUsage::DATA_ENCIPHERMENT | X509KeyUsage::KEY_ENCIPHERMENT
+                }
+                (KeyUse::KeyAgree, KeyKind::Ec(_)) => X509KeyUsage::KEY_AGREEMENT,
+                (usage, kind) => {
+                    return Err(UseError::Incompatible {
+                        usage: *usage,
+                        kind,
+                    });
+                }
+            };
+        }
+        Ok(bits)
+    }
+}
+
+impl fmt::Display for KeyUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for KeyUse {
+    type Err = UseError;
+
+    fn from_str(text: &str) -> Result<KeyUse, UseError> {
+        KeyUse::ALL
+            .into_iter()
+            .find(|usage| usage.word().eq_ignore_ascii_case(text.trim()))
+            .ok_or_else(|| UseError::Unknown {
+                word: text.to_owned(),
+            })
+    }
+}
+
+/// Why a KEYUSAGE cannot be had. The administrator's turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UseError {
+    /// The key's type cannot do this.
+    Incompatible {
+        /// What was asked for.
+        usage: KeyUse,
+        /// The kind of the key.
+        kind: KeyKind,
+    },
+    /// No such word.
+    Unknown {
+        /// The word as it was written.
+        word: String,
+    },
+}
+
+impl fmt::Display for UseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UseError::Incompatible { usage, kind } => {
+                let hint = match (usage, kind) {
+                    (KeyUse::DataEncrypt, KeyKind::Ec(_)) => "; an EC key encrypts with KEYAGREE",
+                    (KeyUse::KeyAgree, KeyKind::Rsa) => "; an RSA key encrypts with DATAENCRYPT",
+                    _ => "",
+                };
+                write!(
+                    f,
+                    "key usage {usage} is incompatible with a key of type {kind}{hint}"
+                )
+            }
+            UseError::Unknown { word } => write!(
+                f,
+                "unknown key usage {word:?}; there are HANDSHAKE, DOCSIGN, CERTSIGN, DATAENCRYPT and KEYAGREE"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UseError {}

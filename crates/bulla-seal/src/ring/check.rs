@@ -1,0 +1,190 @@
+//! Whether to believe a certificate: OpenSSL builds and checks the path, the rules on use and revocation are ours.
+
+use std::time::SystemTime;
+
+use openssl::error::ErrorStack;
+use openssl::stack::Stack;
+use openssl::x509::X509StoreContext;
+use openssl::x509::store::X509StoreBuilder;
+use openssl::x509::verify::X509VerifyParam;
+
+use super::Ring;
+use crate::certificate::{Certificate, CertificateError, Usage, time};
+
+/// The longest path from a certificate to its authority, both included.
+pub const CHAIN_CERTIFICATES_MAX: usize = 8;
+/// The most certificates that may be offered to build a path from.
+const INTERMEDIATES_MAX: usize = 32;
+/// OpenSSL's level 1: 80 bits. RSA 1024 and P-192 pass; signatures with MD5 or SHA-1 do not.
+const SECURITY_LEVEL: i32 = 1;
+
+/// That a certificate was found good, and for how long the finding holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// All certificates of the path are valid from here on …
+    pub valid_from: SystemTime,
+    /// … to here. These two bound the time at which expiry is judged.
+    pub valid_until: SystemTime,
+    /// The revocation lists that were asked are current from here on …
+    pub fresh_from: Option<SystemTime>,
+    /// … to here. These two bound the time at which revocation is judged; without a list there is no bound.
+    pub fresh_until: Option<SystemTime>,
+}
+
+impl Verdict {
+    /// Whether the same question asked with these times has the same answer, in the same [`Ring::generation`].
+    pub fn holds(&self, at: SystemTime, now: SystemTime) -> bool {
+        self.valid_from <= at
+            && at <= self.valid_until
+            && self.fresh_from.is_none_or(|from| from <= now)
+            && self.fresh_until.is_none_or(|until| now <= until)
+    }
+}
+
+impl Ring {
+    /// Whether `leaf` may be used for `usage`. Expiry is judged at `at`, revocation at `now`.
+    ///
+    /// Checked are: kind and size of the key; keyUsage and extended key usage; a path to a certificate
+    /// in `trust`, over `intermediates` (hints, believed only as far as the path proves them); along the path
+    /// signatures, dates, basicConstraints, keyUsage of authorities, name constraints and critical extensions.
+    /// Then, for each certificate below the root whose issuer has a revocation list in this ring: the list's
+    /// signature, its dates, and that it does not name the certificate. An issuer without a list is not asked.
+    ///
+    /// Costs a public-key operation for each certificate on the path: keep the [`Verdict`].
+    ///
+    /// # Errors
+    /// [`CertificateError`], the first that was found.
+    pub fn verify(
+        &self,
+        leaf: &Certificate,
+        intermediates: &[Certificate],
+        usage: Usage,
+        at: SystemTime,
+        now: SystemTime,
+    ) -> Result<Verdict, CertificateError> {
+        leaf.check_usage(usage)?;
+        let path = self.path(leaf, intermediates, at)?;
+        let mut verdict = Verdict {
+            valid_from: leaf.not_before(),
+            valid_until: leaf.not_after(),
+            fresh_from: None,
+            fresh_until: None,
+        };
+        for certificate in &path {
+            certificate.check_dates(at)?;
+            verdict.valid_from = verdict.valid_from.max(certificate.not_before());
+            verdict.valid_until = verdict.valid_until.min(certificate.not_after());
+        }
+        // Each certificate with the one that issued it; the root answers to nobody.
+        for (certificate, issuer) in path.iter().zip(path.iter().skip(1)) {
+            // OpenSSL lets an old certificate without basicConstraints issue others.
+            let anchor = self.trust.contains(issuer);
+            if !issuer.is_authority() && !anchor {
+                return Err(CertificateError::Untrusted {
+                    dn: certificate.dn().clone(),
+                    why: format!("issuer dn={:?} is no authority", issuer.dn().as_str()),
+                });
+            }
+            let Some(list) = self.list_of(issuer, now)? else {
+                continue;
+            };
+            list.check(certificate)?;
+            let (from, until) = (list.this_update(), list.next_update());
+            verdict.fresh_from = Some(verdict.fresh_from.map_or(from, |time| time.max(from)));
+            verdict.fresh_until = Some(verdict.fresh_until.map_or(until, |time| time.min(until)));
+        }
+        Ok(verdict)
+    }
+
+    /// The path from `leaf` to its root, both included, as OpenSSL built and checked it.
+    fn path(
+        &self,
+        leaf: &Certificate,
+        intermediates: &[Certificate],
+        at: SystemTime,
+    ) -> Result<Vec<Certificate>, CertificateError> {
+        let untrusted = |why: &str| CertificateError::Untrusted {
+            dn: leaf.dn().clone(),
+            why: why.to_owned(),
+        };
+        if intermediates.len() > INTERMEDIATES_MAX {
+            return Err(untrusted("too many certificates offered"));
+        }
+        let failed = |stack: ErrorStack| CertificateError::Library {
+            why: stack.to_string(),
+        };
+
+        // The time is a property of the store, so each question gets its own; adding counts references only.
+        let mut store = X509StoreBuilder::new().map_err(failed)?;
+        for authority in &self.trust {
+            store.add_cert(authority.x509().clone()).map_err(failed)?;
+        }
+        let mut parameters = X509VerifyParam::new().map_err(failed)?;
+        parameters.set_time(time::unix(at));
+        parameters.set_auth_level(SECURITY_LEVEL);
+        let between = CHAIN_CERTIFICATES_MAX - 2; // OpenSSL counts what lies between leaf and root
+        parameters.set_depth(i32::try_from(between).unwrap_or(i32::MAX));
+        store.set_param(&parameters).map_err(failed)?;
+        let store = store.build();
+
+        let mut offered = Stack::new().map_err(failed)?;
+        for certificate in intermediates {
+            offered.push(certificate.x509().clone()).map_err(failed)?;
+        }
+        let mut context = X509StoreContext::new().map_err(failed)?;
+        let result = context
+            .init(&store, leaf.x509(), &offered, |context| {
+                if !context.verify_cert()? {
+                    let culprit = context.current_cert().map(Certificate::from_x509);
+                    return Ok(Err((context.error(), culprit)));
+                }
+                let chain = context.chain().into_iter().flatten();
+                Ok(Ok(chain
+                    .map(|x509| Certificate::from_x509(x509))
+                    .collect::<Result<Vec<_>, _>>()))
+            })
+            .map_err(failed)?;
+        match result {
+            Ok(Ok(path)) if path.first() == Some(leaf) => Ok(path),
+            Ok(Ok(_)) => Err(untrusted("no path was built")),
+            Ok(Err(error)) => Err(untrusted(&error.to_string())),
+            Err((error, culprit)) => {
+                let culprit = culprit.and_then(Result::ok);
+                let culprit = culprit.as_ref().unwrap_or(leaf);
+                Err(explain(error.as_raw(), error.error_string(), culprit))
+            }
+        }
+    }
+}
+
+/// OpenSSL's verdict (numbers of x509_vfy.h) as ours.
+fn explain(code: i32, text: &str, culprit: &Certificate) -> CertificateError {
+    const CERT_NOT_YET_VALID: i32 = 9;
+    const CERT_HAS_EXPIRED: i32 = 10;
+    const EE_KEY_TOO_SMALL: i32 = 66;
+    const CA_KEY_TOO_SMALL: i32 = 67;
+    const CA_MD_TOO_WEAK: i32 = 68;
+    const OUT_OF_MEM: i32 = 17;
+    let dn = culprit.dn().clone();
+    match code {
+        CERT_NOT_YET_VALID => CertificateError::NotYetValid {
+            dn,
+            not_before: culprit.not_before(),
+        },
+        CERT_HAS_EXPIRED => CertificateError::Expired {
+            dn,
+            not_after: culprit.not_after(),
+        },
+        EE_KEY_TOO_SMALL | CA_KEY_TOO_SMALL | CA_MD_TOO_WEAK => CertificateError::WeakKey {
+            dn,
+            bits: culprit.key_bits(),
+        },
+        OUT_OF_MEM => CertificateError::Library {
+            why: text.to_owned(),
+        },
+        _ => CertificateError::Untrusted {
+            dn,
+            why: text.to_owned(),
+        },
+    }
+}

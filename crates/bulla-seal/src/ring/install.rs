@@ -1,0 +1,147 @@
+//! Writing into a ring: directories 0700, files 0600, each whole or not there.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use openssl::rand::rand_bytes;
+use zeroize::Zeroizing;
+
+use super::load::Place;
+use super::{Crl, RingError, rings};
+use crate::certificate::{Certificate, MalformedError, PrivateKeyPem};
+
+/// Makes an empty ring: the directory and its four places. One that exists stays as it is.
+///
+/// # Errors
+/// [`RingError::Io`].
+pub fn create(dir: &Path) -> Result<(), RingError> {
+    make_private_dir(dir)?;
+    Place::ALL
+        .into_iter()
+        .try_for_each(|place| make_private_dir(&dir.join(place.name())))
+}
+
+/// Puts a key with its certificate and the authorities above it into `own/LABEL.pem`.
+///
+/// # Errors
+/// [`RingError::Label`], [`RingError::Io`].
+pub fn install_own(
+    dir: &Path,
+    label: &str,
+    certificate: &Certificate,
+    chain: &[Certificate],
+    key: &PrivateKeyPem,
+) -> Result<PathBuf, RingError> {
+    let mut text = Zeroizing::new(certificates(certificate, chain));
+    text.extend_from_slice(key.as_bytes());
+    install(dir, Place::Own, label, &text)
+}
+
+/// Puts somebody's certificate, and the authorities above it, into `people/LABEL.pem`.
+///
+/// # Errors
+/// [`RingError::Label`], [`RingError::Io`].
+pub fn install_person(
+    dir: &Path,
+    label: &str,
+    certificate: &Certificate,
+    chain: &[Certificate],
+) -> Result<PathBuf, RingError> {
+    install(dir, Place::People, label, &certificates(certificate, chain))
+}
+
+/// Puts an authority's certificate into `trust/LABEL.pem`.
+///
+/// # Errors
+/// [`RingError::Label`], [`RingError::Io`].
+pub fn install_trust(
+    dir: &Path,
+    label: &str,
+    certificate: &Certificate,
+) -> Result<PathBuf, RingError> {
+    install(dir, Place::Trust, label, &certificate.to_pem())
+}
+
+/// Puts revocation lists (PEM, or one in DER) into `crl/LABEL.pem` or `crl/LABEL.crl`, after a look whether they are any.
+///
+/// # Errors
+/// [`RingError::Malformed`], [`RingError::Label`], [`RingError::Io`].
+pub fn install_crl(dir: &Path, label: &str, crl: &[u8]) -> Result<PathBuf, RingError> {
+    let malformed = |why: MalformedError| RingError::Malformed {
+        path: dir.join(Place::Crl.name()),
+        why,
+    };
+    Crl::all_from(crl).map_err(malformed)?;
+    let armoured = crl.windows(10).any(|window| window == b"-----BEGIN");
+    let name = if armoured {
+        format!("{label}.pem")
+    } else {
+        format!("{label}.crl")
+    };
+    install_file(dir, Place::Crl, label, &name, crl)
+}
+
+fn certificates(first: &Certificate, chain: &[Certificate]) -> Vec<u8> {
+    std::iter::once(first)
+        .chain(chain)
+        .flat_map(Certificate::to_pem)
+        .collect()
+}
+
+fn install(dir: &Path, place: Place, label: &str, bytes: &[u8]) -> Result<PathBuf, RingError> {
+    install_file(dir, place, label, &format!("{label}.pem"), bytes)
+}
+
+fn install_file(
+    dir: &Path,
+    place: Place,
+    label: &str,
+    name: &str,
+    bytes: &[u8],
+) -> Result<PathBuf, RingError> {
+    if !rings::is_plain_name(label) {
+        return Err(RingError::Label {
+            label: label.to_owned(),
+        });
+    }
+    create(dir)?;
+    let path = dir.join(place.name()).join(name);
+    write_private(&path, bytes).map_err(|error| RingError::io(&path, &error))?;
+    Ok(path)
+}
+
+fn make_private_dir(path: &Path) -> Result<(), RingError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| RingError::io(path, &error))
+}
+
+/// Writes a file of mode 0600 beside its place, syncs it and renames it there: readers see the old one or the new one.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let mut suffix = [0; 8];
+    rand_bytes(&mut suffix).map_err(io::Error::other)?;
+    let suffix = u64::from_ne_bytes(suffix);
+    let aside = parent.join(format!(".new-{suffix:016x}"));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&aside)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&aside, path));
+    if written.is_err() {
+        // The first error is the one to tell; what lies about begins with a dot and is never read.
+        let _ = fs::remove_file(&aside);
+        return written;
+    }
+    // Only syncing the directory makes the new name survive.
+    File::open(parent)?.sync_all()
+}

@@ -1,0 +1,328 @@
+//! Reading a ring's directory. Files that did not change since the last reading are not read again.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bulla_device::PrivateKey;
+use zeroize::Zeroizing;
+
+use super::{Crl, Own, Person, Ring, RingError, newness};
+use crate::certificate::{Certificate, KeyError, Passphrase, read_private_key};
+use crate::dn::Dn;
+
+/// The largest PEM file with certificates, in bytes.
+pub const PEM_BYTES_MAX: usize = 1 << 20;
+/// The most certificates in one PEM file.
+pub const PEM_CERTIFICATES_MAX: usize = 16;
+/// The largest file with CRLs, in bytes: some half a million revoked certificates.
+pub const CRL_BYTES_MAX: usize = 32 << 20;
+/// The most files in one directory of a ring.
+pub const RING_FILES_MAX: usize = 100_000;
+
+/// Counts the snapshots this process has read.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// The directories of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Own,
+    People,
+    Trust,
+    Crl,
+}
+
+impl Place {
+    pub(super) const ALL: [Place; 4] = [Place::Own, Place::People, Place::Trust, Place::Crl];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Place::Own => "own",
+            Place::People => "people",
+            Place::Trust => "trust",
+            Place::Crl => "crl",
+        }
+    }
+
+    fn holds(self, name: &str) -> bool {
+        let ending = name.ends_with(".pem") || (self == Place::Crl && name.ends_with(".crl"));
+        ending && !name.starts_with('.')
+    }
+}
+
+/// What tells one state of a file from the next, without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    mode: u32,
+}
+
+impl Stamp {
+    pub(super) fn of(path: &Path) -> io::Result<Stamp> {
+        fs::metadata(path).map(|metadata| Stamp::from(&metadata))
+    }
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            mode: metadata.mode(),
+        }
+    }
+}
+
+/// What a file held when it had this stamp.
+#[derive(Clone)]
+pub(super) struct Loaded {
+    pub(super) stamp: Stamp,
+    content: Content,
+}
+
+#[derive(Clone)]
+enum Content {
+    Own(Arc<Own>),
+    Person(Arc<Person>),
+    Trust(Arc<[Certificate]>),
+    Crl(Arc<[Arc<Crl>]>),
+}
+
+/// Every file of a snapshot, and the directories as they were.
+#[derive(Default)]
+pub(super) struct Files {
+    pub(super) directories: Vec<(PathBuf, Option<Stamp>)>,
+    pub(super) files: HashMap<PathBuf, Loaded>,
+    /// Files of `people`, in no particular order: they are many, and looked at in turns.
+    pub(super) people: Vec<PathBuf>,
+    /// Files of the other places.
+    pub(super) others: Vec<PathBuf>,
+}
+
+pub(super) fn load(
+    dir: &Path,
+    passphrase: Option<&Passphrase>,
+    previous: Option<&Ring>,
+) -> Result<Ring, RingError> {
+    let user = dir
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
+        .to_owned();
+    let stamp = directory(dir)?.ok_or_else(|| RingError::Missing {
+        path: dir.to_owned(),
+    })?;
+    let mut files = Files {
+        directories: vec![(dir.to_owned(), Some(stamp))],
+        ..Files::default()
+    };
+    let mut ring = Ring {
+        user,
+        generation: 0,
+        own: Vec::new(),
+        people: Vec::new(),
+        trust: Vec::new(),
+        crls: Vec::new(),
+        people_by_dn: HashMap::new(),
+        own_by_id: HashMap::new(),
+        files: Files::default(),
+    };
+    for place in Place::ALL {
+        let path = dir.join(place.name());
+        // Stamped before it is listed: what comes later shows as a change.
+        let stamp = directory(&path)?;
+        files.directories.push((path.clone(), stamp));
+        if stamp.is_none() {
+            continue;
+        }
+        for file in list(&path, place)? {
+            let known = previous.and_then(|ring| ring.files.files.get(&file));
+            let loaded = read(&file, place, passphrase, known)?;
+            match &loaded.content {
+                Content::Own(own) => ring.own.push(own.clone()),
+                Content::Person(person) => ring.people.push(person.clone()),
+                Content::Trust(certificates) => ring.trust.extend(certificates.iter().cloned()),
+                Content::Crl(lists) => ring.crls.extend(lists.iter().cloned()),
+            }
+            match place {
+                Place::People => files.people.push(file.clone()),
+                _ => files.others.push(file.clone()),
+            }
+            files.files.insert(file, loaded);
+        }
+    }
+    ring.own
+        .sort_by(|a, b| newness(&b.certificate).cmp(&newness(&a.certificate)));
+    // Among copies of one certificate the first, which is as good as any.
+    for (at, own) in ring.own.iter().enumerate() {
+        ring.own_by_id
+            .entry(own.certificate.issuer_and_serial().to_vec())
+            .or_insert(at);
+    }
+    let mut people_by_dn: HashMap<Dn, Vec<usize>> = HashMap::with_capacity(ring.people.len());
+    for (at, person) in ring.people.iter().enumerate() {
+        people_by_dn
+            .entry(person.certificate.dn().clone())
+            .or_default()
+            .push(at);
+    }
+    ring.people_by_dn = people_by_dn;
+    ring.files = files;
+    ring.generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
+    Ok(ring)
+}
+
+/// A directory's stamp, if it exists; an error if others may look into it.
+fn directory(path: &Path) -> Result<Option<Stamp>, RingError> {
+    match fs::metadata(path) {
+        Ok(metadata) => {
+            private(path, &metadata)?;
+            Ok(Some(Stamp::from(&metadata)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(RingError::io(path, &error)),
+    }
+}
+
+fn private(path: &Path, metadata: &Metadata) -> Result<(), RingError> {
+    const OTHERS: u32 = 0o077;
+    if metadata.mode() & OTHERS == 0 {
+        return Ok(());
+    }
+    Err(RingError::Exposed {
+        path: path.to_owned(),
+        mode: metadata.mode() & 0o7777,
+    })
+}
+
+fn list(path: &Path, place: Place) -> Result<Vec<PathBuf>, RingError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| RingError::io(path, &error))? {
+        let entry = entry.map_err(|error| RingError::io(path, &error))?;
+        let name = entry.file_name();
+        if !name.to_str().is_some_and(|name| place.holds(name)) {
+            continue;
+        }
+        if files.len() >= RING_FILES_MAX {
+            return Err(RingError::TooLarge {
+                path: path.to_owned(),
+                max: RING_FILES_MAX,
+            });
+        }
+        files.push(entry.path());
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(
+    path: &Path,
+    place: Place,
+    passphrase: Option<&Passphrase>,
+    known: Option<&Loaded>,
+) -> Result<Loaded, RingError> {
+    let failed = |error: io::Error| RingError::io(path, &error);
+    // A cheap look first; what is not known is stamped again through the open file, so that stamp and bytes belong together.
+    if let Some(known) =
+        known.filter(|known| Stamp::of(path).is_ok_and(|stamp| stamp == known.stamp))
+    {
+        return Ok(known.clone());
+    }
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if place == Place::Own {
+        private(path, &metadata)?;
+    }
+    let max = if place == Place::Crl {
+        CRL_BYTES_MAX
+    } else {
+        PEM_BYTES_MAX
+    };
+    let mut bytes = Zeroizing::new(Vec::with_capacity(
+        usize::try_from(metadata.len()).unwrap_or(0).min(max) + 1,
+    ));
+    let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > max {
+        return Err(RingError::TooLarge {
+            path: path.to_owned(),
+            max,
+        });
+    }
+    let label = path
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or_default()
+        .to_owned();
+    let malformed = |why| RingError::Malformed {
+        path: path.to_owned(),
+        why,
+    };
+    let certificates = || {
+        let all = Certificate::all_from_pem(&bytes, PEM_CERTIFICATES_MAX).map_err(malformed)?;
+        if all.is_empty() {
+            Err(RingError::NoCertificate {
+                path: path.to_owned(),
+            })
+        } else {
+            Ok(all)
+        }
+    };
+    let content = match place {
+        Place::Own => {
+            let bad = |why| RingError::Key {
+                path: path.to_owned(),
+                why,
+            };
+            let key = read_private_key(&bytes, passphrase).map_err(bad)?;
+            let mut chain = certificates()?;
+            let at = chain
+                .iter()
+                .position(|certificate| certificate.public_key().public_eq(&key))
+                .ok_or_else(|| RingError::NoCertificate {
+                    path: path.to_owned(),
+                })?;
+            let certificate = chain.remove(at);
+            let key = PrivateKey::clear(key).map_err(|error| {
+                bad(KeyError::Library {
+                    why: error.to_string(),
+                })
+            })?;
+            Content::Own(Arc::new(Own {
+                label,
+                certificate,
+                chain,
+                key,
+            }))
+        }
+        Place::People => {
+            let mut chain = certificates()?;
+            let certificate = chain.remove(0); // not empty, see above
+            Content::Person(Arc::new(Person {
+                label,
+                certificate,
+                chain,
+            }))
+        }
+        Place::Trust => Content::Trust(certificates()?.into()),
+        Place::Crl => {
+            let lists = Crl::all_from(&bytes).map_err(malformed)?;
+            Content::Crl(lists.into_iter().map(Arc::new).collect())
+        }
+    };
+    Ok(Loaded {
+        stamp: Stamp::from(&metadata),
+        content,
+    })
+}

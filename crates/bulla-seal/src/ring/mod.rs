@@ -1,0 +1,225 @@
+//! Key rings: whose keys there are, who is known, who is trusted, what was revoked.
+//!
+//! A ring is a directory, one a user:
+//!
+//! | place | holds | used for |
+//! | --- | --- | --- |
+//! | `own/*.pem` | one private key with its certificate, and the chain above it | signing (the newest), opening (all) |
+//! | `people/*.pem` | somebody's certificate, and the chain above it | recipients |
+//! | `trust/*.pem` | self-signed certificates of authorities | where every path must end |
+//! | `crl/*.pem`, `crl/*.crl` | revocation lists, PEM or DER | certificates of the authorities that issued them |
+//!
+//! Files with other endings, and those whose name begins with a dot, are passed over. [`Ring`] is a snapshot that never
+//! changes; [`Rings`] makes a new one when a file changed.
+
+mod check;
+mod crl;
+mod error;
+mod install;
+mod load;
+mod rings;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bulla_device::PrivateKey;
+
+use crate::certificate::{Certificate, CertificateError, Passphrase, Usage};
+use crate::dn::Dn;
+
+pub use check::{CHAIN_CERTIFICATES_MAX, Verdict};
+pub use crl::Crl;
+pub use error::RingError;
+pub use install::{create, install_crl, install_own, install_person, install_trust};
+pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX};
+pub use rings::{CHECK_INTERVAL, PEOPLE_CHECKED_MAX, Rings, USER_BYTES_MAX};
+
+/// A key of the ring's user with its certificate.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The name of its file without the ending.
+    pub label: String,
+    /// The certificate of the key.
+    pub certificate: Certificate,
+    /// What the file holds beside it: the authorities above.
+    pub chain: Vec<Certificate>,
+    /// The key.
+    pub key: PrivateKey,
+}
+
+/// Somebody else's certificate.
+#[derive(Clone, Debug)]
+pub struct Person {
+    /// The name of its file without the ending.
+    pub label: String,
+    /// The certificate, the first of its file.
+    pub certificate: Certificate,
+    /// The rest of the file.
+    pub chain: Vec<Certificate>,
+}
+
+/// One user's keys and the certificates this user believes: a snapshot.
+pub struct Ring {
+    user: String,
+    generation: u64,
+    own: Vec<Arc<Own>>,
+    people: Vec<Arc<Person>>,
+    trust: Vec<Certificate>,
+    crls: Vec<Arc<Crl>>,
+    /// Places in `people`, by name.
+    people_by_dn: HashMap<Dn, Vec<usize>>,
+    /// Places in `own`, by DER of issuer and serial.
+    own_by_id: HashMap<Vec<u8>, usize>,
+    files: load::Files,
+}
+
+impl Ring {
+    /// Reads a ring. The user's name is the directory's.
+    ///
+    /// # Errors
+    /// [`RingError`], naming the file: a ring is read whole or not at all.
+    pub fn load(dir: &Path, passphrase: Option<&Passphrase>) -> Result<Ring, RingError> {
+        load::load(dir, passphrase, None)
+    }
+
+    /// Whose ring it is.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Tells this snapshot from every other one this process has read; a later one has a larger number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// All keys, old ones too: they no longer sign, but they still open. Newest first, as [`Ring::signing`] tries them.
+    pub fn own(&self) -> &[Arc<Own>] {
+        &self.own
+    }
+
+    /// All other people's certificates.
+    pub fn people(&self) -> &[Arc<Person>] {
+        &self.people
+    }
+
+    /// The authorities.
+    pub fn trust(&self) -> &[Certificate] {
+        &self.trust
+    }
+
+    /// The revocation lists.
+    pub fn crls(&self) -> &[Arc<Crl>] {
+        &self.crls
+    }
+
+    /// The key that a recipient info names, by DER of its IssuerAndSerialNumber. One hash and one compare.
+    pub fn find_own(&self, issuer_and_serial: &[u8]) -> Option<&Own> {
+        self.own_by_id
+            .get(issuer_and_serial)
+            .and_then(|at| self.own.get(*at))
+            .map(Arc::as_ref)
+    }
+
+    /// The key to sign with: of those that are valid, trusted, not revoked and made for signatures, the
+    /// one whose validity began last; between equals the one with the larger serial number.
+    ///
+    /// # Errors
+    /// [`CertificateError::NoOwnKey`] in a ring without keys, else why the newest key may not sign.
+    pub fn signing(&self, now: SystemTime) -> Result<&Own, CertificateError> {
+        self.signing_where(now, |_| true)
+    }
+
+    /// As [`Ring::signing`], among the keys that `fit`: RSA 1024, for one, cannot carry every digest.
+    ///
+    /// # Errors
+    /// As [`Ring::signing`]; [`CertificateError::NoOwnKey`] when none fits.
+    pub fn signing_where(
+        &self,
+        now: SystemTime,
+        fit: impl Fn(&Own) -> bool,
+    ) -> Result<&Own, CertificateError> {
+        let own = self.own.iter().map(Arc::as_ref).filter(|own| fit(own));
+        let checked = own.map(|own| {
+            self.verify(&own.certificate, &own.chain, Usage::Sign, now, now)
+                .map(|_| own)
+        });
+        newest_good(checked).unwrap_or_else(|| {
+            Err(CertificateError::NoOwnKey {
+                user: self.user.clone(),
+            })
+        })
+    }
+
+    /// The certificate to encrypt for, by its subject's exact name, among people and the ring's own.
+    /// Two with one name are the usual state while a key is being replaced: of those that are valid, trusted, not
+    /// revoked and made for `usage` (an EC key: for agreement), the one whose validity began last is
+    /// taken; between equals the one with the larger serial number, then the larger fingerprint.
+    ///
+    /// # Errors
+    /// [`CertificateError::Unknown`], or why the newest of that name may not be used.
+    pub fn recipient(
+        &self,
+        dn: &Dn,
+        usage: Usage,
+        now: SystemTime,
+    ) -> Result<&Certificate, CertificateError> {
+        let people = self.people_by_dn.get(dn).into_iter().flatten();
+        let people = people
+            .filter_map(|at| self.people.get(*at))
+            .map(|person| (&person.certificate, person.chain.as_slice()));
+        let own = self
+            .own
+            .iter()
+            .filter(|own| own.certificate.dn() == dn)
+            .map(|own| (&own.certificate, own.chain.as_slice()));
+        let mut candidates: Vec<_> = people.chain(own).collect();
+        candidates.sort_by_key(|(certificate, _)| std::cmp::Reverse(newness(certificate)));
+        let checked = candidates.into_iter().map(|(certificate, chain)| {
+            let usage = usage.for_recipient(certificate.key_kind());
+            self.verify(certificate, chain, usage, now, now)
+                .map(|_| certificate)
+        });
+        newest_good(checked).unwrap_or_else(|| Err(CertificateError::Unknown { dn: dn.clone() }))
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("user", &self.user)
+            .field("generation", &self.generation)
+            .field("own", &self.own.len())
+            .field("people", &self.people.len())
+            .field("trust", &self.trust.len())
+            .field("crls", &self.crls.len())
+            .finish()
+    }
+}
+
+/// What decides between certificates of one name.
+fn newness(certificate: &Certificate) -> (SystemTime, usize, &[u8], &[u8; 32]) {
+    let serial = certificate.serial_der(); // DER integers of one length compare as bytes
+    (
+        certificate.not_before(),
+        serial.len(),
+        serial,
+        certificate.fingerprint(),
+    )
+}
+
+/// The first that is good, or else the error of the first; candidates come newest first.
+fn newest_good<T>(
+    checked: impl Iterator<Item = Result<T, CertificateError>>,
+) -> Option<Result<T, CertificateError>> {
+    let mut first_error = None;
+    for result in checked {
+        match result {
+            Ok(good) => return Some(Ok(good)),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    first_error.map(Err)
+}

@@ -1,0 +1,177 @@
+//! The rings of all users of a queue manager, kept up with their files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::load::{self, Stamp};
+use super::{Ring, RingError};
+use crate::certificate::Passphrase;
+
+/// The time between two looks at a ring's files.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Files of `people` that one look takes in: some 2 ms. More than that are looked at in turns; files that
+/// come, go or are renamed into place show in their directory at once.
+pub const PEOPLE_CHECKED_MAX: usize = 1000;
+/// The longest name of a user, in bytes.
+pub const USER_BYTES_MAX: usize = 128;
+
+/// Rings by user, below one directory.
+pub struct Rings {
+    root: PathBuf,
+    users: Mutex<HashMap<String, Arc<Mutex<Entry>>>>,
+}
+
+#[derive(Default)]
+struct Entry {
+    passphrase: Option<Passphrase>,
+    ring: Option<Arc<Ring>>,
+    /// Why there is no ring, until the next look.
+    error: Option<RingError>,
+    checked: Option<Instant>,
+    /// Where the next look at `people` begins.
+    turn: usize,
+}
+
+impl Rings {
+    /// The rings below `root`, which need not exist yet. Nothing is read.
+    pub fn new(root: PathBuf) -> Rings {
+        Rings {
+            root,
+            users: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The directory of a user's ring.
+    ///
+    /// # Errors
+    /// [`RingError::UserName`] for a name that would lead elsewhere.
+    pub fn path(&self, user: &str) -> Result<PathBuf, RingError> {
+        if !is_plain_name(user) {
+            return Err(RingError::UserName {
+                user: user.to_owned(),
+            });
+        }
+        Ok(self.root.join(user))
+    }
+
+    /// The ring of a user as it is on disk, or was at most [`CHECK_INTERVAL`] ago. Costs two locks and a compare between
+    /// looks, one `stat` a file at a look, and reads the files that changed.
+    ///
+    /// # Errors
+    /// [`RingError`]. A ring that can no longer be read is no longer given out, in its old state neither.
+    pub fn get(&self, user: &str, now: Instant) -> Result<Arc<Ring>, RingError> {
+        let path = self.path(user)?;
+        let entry = self.entry(user, &path)?;
+        let mut entry = lock(&entry);
+        let due = entry.checked.is_none_or(|checked| {
+            now.saturating_duration_since(checked) >= CHECK_INTERVAL || now < checked
+        });
+        if due {
+            entry.refresh(&path);
+            entry.checked = Some(now);
+        }
+        match (&entry.ring, &entry.error) {
+            (Some(ring), None) => Ok(ring.clone()),
+            (_, Some(error)) => Err(error.clone()),
+            (None, None) => Err(RingError::Missing { path }),
+        }
+    }
+
+    /// Keeps the passphrase of a user's keys in memory for this and later readings. The next [`Rings::get`] tells
+    /// whether it fits.
+    ///
+    /// # Errors
+    /// [`RingError::UserName`], [`RingError::Missing`].
+    pub fn unlock(&self, user: &str, passphrase: Passphrase) -> Result<(), RingError> {
+        let path = self.path(user)?;
+        let entry = self.entry(user, &path)?;
+        let mut entry = lock(&entry);
+        entry.passphrase = Some(passphrase);
+        // Read from the files again, so that a wrong passphrase shows now and not at the next change.
+        entry.ring = None;
+        entry.error = None;
+        entry.checked = None;
+        Ok(())
+    }
+
+    /// Names that have no directory take no memory: who may ask is not decided here.
+    fn entry(&self, user: &str, path: &Path) -> Result<Arc<Mutex<Entry>>, RingError> {
+        let mut users = lock(&self.users);
+        if let Some(entry) = users.get(user) {
+            return Ok(entry.clone());
+        }
+        if !path.is_dir() {
+            return Err(RingError::Missing {
+                path: path.to_owned(),
+            });
+        }
+        Ok(users.entry(user.to_owned()).or_default().clone())
+    }
+}
+
+impl Entry {
+    fn refresh(&mut self, path: &Path) {
+        if self.error.is_none()
+            && self
+                .ring
+                .as_ref()
+                .is_some_and(|ring| is_current(ring, self.turn))
+        {
+            self.turn = self.turn.wrapping_add(PEOPLE_CHECKED_MAX);
+            return;
+        }
+        match load::load(path, self.passphrase.as_ref(), self.ring.as_deref()) {
+            Ok(ring) => {
+                self.ring = Some(Arc::new(ring));
+                self.error = None;
+            }
+            // The old snapshot stays as a memory of unchanged files, but is not given out.
+            Err(error) => self.error = Some(error),
+        }
+        self.turn = 0;
+    }
+}
+
+/// Whether the directories, all small places, and some people look as they did.
+fn is_current(ring: &Ring, turn: usize) -> bool {
+    let files = &ring.files;
+    let same = |path: &PathBuf| {
+        Stamp::of(path).is_ok_and(|stamp| {
+            files
+                .files
+                .get(path)
+                .is_some_and(|file| file.stamp == stamp)
+        })
+    };
+    let count = files.people.len().min(PEOPLE_CHECKED_MAX);
+    let start = turn.checked_rem(files.people.len()).unwrap_or(0);
+    files
+        .directories
+        .iter()
+        .all(|(path, stamp)| Stamp::of(path).ok() == *stamp)
+        && files.others.iter().all(same)
+        && files
+            .people
+            .iter()
+            .cycle()
+            .skip(start)
+            .take(count)
+            .all(same)
+}
+
+/// Letters, digits and `._@-`, not beginning with a dot: a name that stays in its directory.
+pub(super) fn is_plain_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= USER_BYTES_MAX
+        && !name.starts_with('.')
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._@-".contains(&b))
+}
+
+/// A panic elsewhere while the lock was held cannot leave these values half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
