@@ -1,0 +1,23 @@
+//! The admin language, MQSC, from one table.
+//!
+//! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out
+//! on whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`]
+//! takes both over the Unix socket. [`objects`] holds what the commands define, and keeps it as MQSC text that
+//! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
+
+pub mod admin;
+pub mod objects;
+pub mod parse;
+pub mod reference;
+pub mod reply;
+pub mod run;
+pub mod table;
+
+mod policy;
+#[cfg(test)]
+mod transcripts;
+pub(crate) mod whole_file;
+
+pub use objects::{AliasQueue, Definitions, LocalQueue, QueueManager, Resolved};
+pub use reply::Reply;
+pub use run::{AdminError, Administered, Change, QueueStatus, execute};

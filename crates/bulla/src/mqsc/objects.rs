@@ -1,0 +1,681 @@
+//! What the admin language defines, and the file that keeps it.
+//!
+//! `objects.mqsc` in the data directory is MQSC itself: a header line, then one command for each object, an
+//! attribute a line, so that it can be read, compared and versioned. It is written aside, synced and renamed, and
+//! read back by the parser that reads every other command.
+
+use super::parse::{self, Statement, Value};
+use super::reply::Cell;
+use super::run::{self, Change};
+use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
+use super::{policy, whole_file};
+use bulla_seal::Policy;
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file's name in the data directory.
+pub const FILE: &str = "objects.mqsc";
+/// The version that is written. A reader takes this and every earlier one, and refuses a later one.
+pub const FORMAT: u32 = 1;
+/// Most queues and aliases together, and most policies.
+pub const OBJECTS_MAX: usize = 100_000;
+
+/// Where undeliverable messages go unless DEADQ says otherwise.
+pub const DEAD_LETTER_QUEUE: &str = "SYSTEM.DEAD.LETTER.QUEUE";
+/// Where defective messages go.
+pub const ERROR_QUEUE: &str = "SYSTEM.PROTECTION.ERROR.QUEUE";
+/// Names that begin so belong to the queue manager.
+pub const SYSTEM_PREFIX: &str = "SYSTEM.";
+
+const HEADER: &str = "* bulla objects, format ";
+const HEADER_MANAGER: &str = ", queue manager ";
+
+/// Everything that is defined.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definitions {
+    /// The queue manager itself.
+    pub queue_manager: QueueManager,
+    /// Local queues by name.
+    pub queues: BTreeMap<String, LocalQueue>,
+    /// Aliases by name; no name is both a queue's and an alias's.
+    pub aliases: BTreeMap<String, AliasQueue>,
+    /// Policies by the name that is opened.
+    pub policies: BTreeMap<String, Arc<Policy>>,
+}
+
+/// The queue manager.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct QueueManager {
+    /// QMNAME; given once, when the data directory is made.
+    pub name: String,
+    /// DESCR
+    pub description: String,
+    /// DEADQ; none when blank.
+    pub dead_letter_queue: Option<String>,
+    /// MAXMSGL in bytes.
+    pub max_message_bytes: u32,
+}
+
+/// A local queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LocalQueue {
+    /// DESCR
+    pub description: String,
+    /// MAXDEPTH in messages.
+    pub max_depth: u32,
+    /// MAXMSGL in bytes, as stored.
+    pub max_message_bytes: u32,
+    /// GET(ENABLED)
+    pub get_enabled: bool,
+    /// PUT(ENABLED)
+    pub put_enabled: bool,
+    /// DEFPRTY
+    pub default_priority: u8,
+    /// DEFPSIST(YES)
+    pub default_persistent: bool,
+    /// MSGDLVSQ
+    pub delivery: Delivery,
+    /// FULL
+    pub full: Full,
+}
+
+/// MSGDLVSQ: order of delivery.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Delivery {
+    /// By priority, then by arrival.
+    Priority,
+    /// By arrival.
+    Fifo,
+}
+
+/// FULL: what happens at MAXDEPTH.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Full {
+    /// No more credit is granted.
+    Wait,
+    /// Messages are refused with 2053.
+    Reject,
+}
+
+/// Another name for a local queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AliasQueue {
+    /// TARGET; need not exist.
+    pub target: String,
+    /// DESCR
+    pub description: String,
+    /// GET(ENABLED)
+    pub get_enabled: bool,
+    /// PUT(ENABLED)
+    pub put_enabled: bool,
+}
+
+/// What an opened name comes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Resolved<'a> {
+    /// The local queue's name.
+    pub queue: &'a str,
+    /// The local queue.
+    pub local: &'a LocalQueue,
+    /// The policy by the name that was opened, not by the queue's.
+    pub policy: Option<&'a Arc<Policy>>,
+    /// Neither the queue nor the alias forbids it.
+    pub get_enabled: bool,
+    /// Neither the queue nor the alias forbids it.
+    pub put_enabled: bool,
+}
+
+/// Why a name cannot be opened. The administrator's turn, or the application's to use another name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ResolveError {
+    /// No queue or alias has the name: 2085.
+    Unknown,
+    /// The alias stands for a queue that does not exist: 2082.
+    UnknownBase,
+    /// The alias stands for an alias: 2001.
+    BaseIsAlias,
+}
+
+impl ResolveError {
+    /// MQ's reason code.
+    pub fn reason(self) -> u32 {
+        match self {
+            ResolveError::Unknown => 2085,
+            ResolveError::UnknownBase => 2082,
+            ResolveError::BaseIsAlias => 2001,
+        }
+    }
+}
+
+impl std::error::Error for ResolveError {}
+
+impl Display for ResolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ResolveError::Unknown => "there is no queue of that name",
+            ResolveError::UnknownBase => "the alias stands for a queue that does not exist",
+            ResolveError::BaseIsAlias => "the alias stands for another alias",
+        })
+    }
+}
+
+impl Definitions {
+    /// What a new queue manager has: itself, a dead-letter queue and an error queue.
+    pub fn initial(name: &str) -> Self {
+        let system = |description: &str| LocalQueue {
+            description: description.into(),
+            max_depth: u32::try_from(table::DEPTH_MAX).unwrap_or(u32::MAX),
+            max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
+            ..LocalQueue::default()
+        };
+        let mut definitions = Self::empty(name);
+        definitions.queues.insert(DEAD_LETTER_QUEUE.into(), system("Messages that could not be delivered"));
+        definitions.queues.insert(ERROR_QUEUE.into(), system("Messages whose protection is defective"));
+        definitions
+    }
+
+    fn empty(name: &str) -> Self {
+        Self {
+            queue_manager: QueueManager {
+                name: name.into(),
+                description: String::new(),
+                dead_letter_queue: Some(DEAD_LETTER_QUEUE.into()),
+                max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
+            },
+            queues: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+            policies: BTreeMap::new(),
+        }
+    }
+
+    /// Finds what an application that opens `name` gets. Three look-ups, once for each link.
+    ///
+    /// # Errors
+    /// The name, or what it stands for, is no queue.
+    pub fn resolve(&self, name: &str) -> Result<Resolved<'_>, ResolveError> {
+        let policy = self.policies.get(name);
+        if let Some((queue, local)) = self.queues.get_key_value(name) {
+            let (get_enabled, put_enabled) = (local.get_enabled, local.put_enabled);
+            return Ok(Resolved { queue, local, policy, get_enabled, put_enabled });
+        }
+        let alias = self.aliases.get(name).ok_or(ResolveError::Unknown)?;
+        let Some((queue, local)) = self.queues.get_key_value(&alias.target) else {
+            let chained = self.aliases.contains_key(&alias.target);
+            return Err(if chained { ResolveError::BaseIsAlias } else { ResolveError::UnknownBase });
+        };
+        let get_enabled = local.get_enabled && alias.get_enabled;
+        let put_enabled = local.put_enabled && alias.put_enabled;
+        Ok(Resolved { queue, local, policy, get_enabled, put_enabled })
+    }
+
+    /// Takes a change over. It was made against these definitions, so it cannot fail.
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                self.queues.insert(name.clone(), queue.clone());
+            }
+            Change::DeleteLocal { name, .. } => drop(self.queues.remove(name)),
+            Change::ClearLocal { .. } => {}
+            Change::DefineAlias { name, alias } | Change::AlterAlias { name, alias } => {
+                self.aliases.insert(name.clone(), alias.clone());
+            }
+            Change::DeleteAlias { name } => drop(self.aliases.remove(name)),
+            Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
+            Change::DeletePolicy { name } => drop(self.policies.remove(name)),
+            Change::AlterManager(manager) => self.queue_manager = manager.clone(),
+        }
+    }
+
+    /// Reads `objects.mqsc` in `directory`; none when there is no such file.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub fn load(directory: &Path) -> Result<Option<Self>, LoadError> {
+        let path = directory.join(FILE);
+        let unreadable = |error| LoadError::Unreadable { path: path.clone(), error };
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(error)),
+        };
+        let mut text = String::new();
+        // One byte beyond the limit is enough for the parser to refuse it.
+        file.take(parse::TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
+        Self::from_text(&text, &path).map(Some)
+    }
+
+    /// Writes `objects.mqsc` in `directory`: aside, synced, renamed.
+    ///
+    /// # Errors
+    /// Whatever the file system says; the file is then the old one.
+    pub fn save(&self, directory: &Path) -> io::Result<()> {
+        whole_file::replace(&directory.join(FILE), self.to_string().as_bytes(), 0o600)
+    }
+
+    /// Reads the form that `Display` writes; `path` is for messages.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub fn from_text(text: &str, path: &Path) -> Result<Self, LoadError> {
+        let header = text.lines().next().unwrap_or_default();
+        let no_header = || LoadError::NoHeader { path: path.into() };
+        let (format, rest) = {
+            let rest = header.strip_prefix(HEADER).ok_or_else(no_header)?;
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let format: u32 = rest.get(..digits).and_then(|digits| digits.parse().ok()).ok_or_else(no_header)?;
+            (format, rest.get(digits..).unwrap_or_default())
+        };
+        if format > FORMAT {
+            return Err(LoadError::Newer { path: path.into(), format });
+        }
+        let name = rest.trim_end().strip_prefix(HEADER_MANAGER).filter(|name| parse::is_name(name)).ok_or_else(no_header)?;
+        let mut definitions = Self::empty(name);
+        for statement in parse::statements(text) {
+            let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
+            let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
+            let keeps = matches!(
+                statement.command.act,
+                Act::AlterManager | Act::DefineLocal | Act::DefineAlias | Act::SetPolicy
+            );
+            if !keeps {
+                return Err(at(statement.at, format!("{} does not belong here", statement.command)));
+            }
+            let change = run::plan(&statement, &definitions).map_err(|failure| at(statement.at, failure.message))?;
+            definitions.apply(&change);
+        }
+        Ok(definitions)
+    }
+}
+
+/// The file's text.
+impl Display for Definitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let manager = &self.queue_manager;
+        writeln!(f, "{HEADER}{FORMAT}{HEADER_MANAGER}{}", manager.name)?;
+        command(f, "ALTER", "QMGR", None, |key| manager.cell(key))?;
+        for (name, queue) in &self.queues {
+            command(f, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))?;
+        }
+        for (name, alias) in &self.aliases {
+            command(f, "DEFINE", "QALIAS", Some(name), |key| alias.cell(key))?;
+        }
+        for (name, policy) in &self.policies {
+            command(f, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one command with every attribute that the table has for it.
+fn command(
+    f: &mut fmt::Formatter<'_>,
+    verb: &str,
+    noun: &str,
+    name: Option<&str>,
+    value: impl Fn(Key) -> Option<Cell>,
+) -> fmt::Result {
+    write!(f, "{verb} {noun}")?;
+    if let Some(name) = name {
+        write!(f, "({})", Quoted(name))?;
+    }
+    let attributes = table::command(verb, noun).map_or(&[][..], |command| command.attributes);
+    for attribute in attributes {
+        for text in value(attribute.key).map(|cell| written(attribute, &cell)).unwrap_or_default() {
+            write!(f, " +\n       {text}")?;
+        }
+    }
+    f.write_char('\n')
+}
+
+/// The attribute as one would type it; a list of distinguished names gives one text for each.
+fn written(attribute: &Attribute, cell: &Cell) -> Vec<String> {
+    let keyword = attribute.keyword;
+    match (&attribute.kind, cell) {
+        (Kind::Switch(_), Cell::Text(word)) => vec![word.clone()],
+        (Kind::DistinguishedNames, Cell::List(list)) => {
+            list.iter().map(|name| format!("{keyword}({})", Quoted(name))).collect()
+        }
+        (_, Cell::List(list)) if list.is_empty() => Vec::new(),
+        (_, Cell::List(list)) => {
+            let list: Vec<_> = list.iter().map(|entry| Quoted(entry).to_string()).collect();
+            vec![format!("{keyword}({})", list.join(", "))]
+        }
+        (Kind::Text { .. } | Kind::Name { .. }, Cell::Text(text)) => vec![format!("{keyword}({})", Quoted(text))],
+        (_, Cell::Text(word)) => vec![format!("{keyword}({word})")],
+        (_, Cell::Number(number)) => vec![format!("{keyword}({number})")],
+    }
+}
+
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'", self.0.replace('\'', "''"))
+    }
+}
+
+/// Why the definitions cannot be read. The turn is with whoever changed the file, or installed an older program.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file system's say.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The first line is not ours.
+    NoHeader {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Written by a later program, which may mean other things by the same words.
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        format: u32,
+    },
+    /// A command that is wrong, or does not belong here.
+    Command {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        at: parse::Position,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+impl std::error::Error for LoadError {}
+
+impl Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+            LoadError::NoHeader { path } => {
+                write!(f, "{}:1: expected '{HEADER}{FORMAT}{HEADER_MANAGER}NAME'", path.display())
+            }
+            LoadError::Newer { path, format } => {
+                write!(f, "{}:1: format {format} is newer than this program, which knows {FORMAT}", path.display())
+            }
+            LoadError::Command { path, at, message } => {
+                write!(f, "{}:{}:{}: {message}", path.display(), at.line, at.column)
+            }
+        }
+    }
+}
+
+/// The table's defaults; a test compares.
+impl Default for LocalQueue {
+    fn default() -> Self {
+        Self {
+            description: String::new(),
+            max_depth: 5000,
+            max_message_bytes: 4_194_304,
+            get_enabled: true,
+            put_enabled: true,
+            default_priority: 4,
+            default_persistent: false,
+            delivery: Delivery::Priority,
+            full: Full::Wait,
+        }
+    }
+}
+
+impl LocalQueue {
+    pub(super) fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::MaxDepth, Value::Number(number)) => self.max_depth = clamped(*number),
+                (Key::MaxMessageBytes, Value::Number(number)) => self.max_message_bytes = clamped(*number),
+                (Key::Get, Value::Word(word)) => self.get_enabled = *word == "ENABLED",
+                (Key::Put, Value::Word(word)) => self.put_enabled = *word == "ENABLED",
+                (Key::DefaultPriority, Value::Number(number)) => {
+                    self.default_priority = u8::try_from(*number).unwrap_or(u8::MAX);
+                }
+                (Key::DefaultPersistence, Value::Word(word)) => self.default_persistent = *word == "YES",
+                (Key::DeliverySequence, Value::Word(word)) => {
+                    self.delivery = if *word == "FIFO" { Delivery::Fifo } else { Delivery::Priority };
+                }
+                (Key::Full, Value::Word(word)) => {
+                    self.full = if *word == "REJECT" { Full::Reject } else { Full::Wait };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::MaxDepth => Cell::Number(self.max_depth.into()),
+            Key::MaxMessageBytes => Cell::Number(self.max_message_bytes.into()),
+            Key::Get => enabled(self.get_enabled),
+            Key::Put => enabled(self.put_enabled),
+            Key::DefaultPriority => Cell::Number(self.default_priority.into()),
+            Key::DefaultPersistence => Cell::word(if self.default_persistent { "YES" } else { "NO" }),
+            Key::DeliverySequence => Cell::word(match self.delivery {
+                Delivery::Priority => "PRIORITY",
+                Delivery::Fifo => "FIFO",
+            }),
+            Key::Full => Cell::word(match self.full {
+                Full::Wait => "WAIT",
+                Full::Reject => "REJECT",
+            }),
+            Key::Type => Cell::word("QLOCAL"),
+            _ => return None,
+        })
+    }
+}
+
+impl Default for AliasQueue {
+    fn default() -> Self {
+        Self { target: String::new(), description: String::new(), get_enabled: true, put_enabled: true }
+    }
+}
+
+impl AliasQueue {
+    pub(super) fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Target, Value::Text(text)) => self.target.clone_from(text),
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::Get, Value::Word(word)) => self.get_enabled = *word == "ENABLED",
+                (Key::Put, Value::Word(word)) => self.put_enabled = *word == "ENABLED",
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Target => Cell::Text(self.target.clone()),
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::Get => enabled(self.get_enabled),
+            Key::Put => enabled(self.put_enabled),
+            Key::Type => Cell::word("QALIAS"),
+            _ => return None,
+        })
+    }
+}
+
+impl QueueManager {
+    pub(super) fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::DeadLetterQueue, Value::Text(name)) => {
+                    self.dead_letter_queue = (!name.is_empty()).then(|| name.clone());
+                }
+                (Key::MaxMessageBytes, Value::Number(number)) => self.max_message_bytes = clamped(*number),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::ManagerName => Cell::Text(self.name.clone()),
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::DeadLetterQueue => Cell::Text(self.dead_letter_queue.clone().unwrap_or_default()),
+            Key::MaxMessageBytes => Cell::Number(self.max_message_bytes.into()),
+            Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
+            _ => return None,
+        })
+    }
+}
+
+fn enabled(yes: bool) -> Cell {
+    Cell::word(if yes { "ENABLED" } else { "DISABLED" })
+}
+
+/// The table's bounds are below `u32::MAX`.
+fn clamped(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqsc::execute;
+    use crate::mqsc::reply::{EXIT_DONE, show};
+    use crate::mqsc::transcripts::Paper;
+    use crate::mqsc::run::Administered;
+
+    fn built(commands: &str) -> Definitions {
+        let mut paper = Paper::new();
+        let shown = show(&execute(commands, &mut paper), false, None);
+        assert_eq!(shown.exit_code, EXIT_DONE, "{}", shown.stderr);
+        paper.definitions().clone()
+    }
+
+    fn reread(text: &str) -> Result<Definitions, String> {
+        Definitions::from_text(text, Path::new("objects.mqsc")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_given_is_the_table_s_default() {
+        let cells: [(&str, &dyn Fn(Key) -> Option<Cell>); 3] = [
+            ("DEFINE QLOCAL", &|key| LocalQueue::default().cell(key)),
+            ("DEFINE QALIAS", &|key| AliasQueue::default().cell(key)),
+            ("ALTER QMGR", &|key| Definitions::initial("Q").queue_manager.cell(key)),
+        ];
+        for (words, cell) in cells {
+            let (verb, noun) = words.split_once(' ').unwrap();
+            for attribute in table::command(verb, noun).unwrap().attributes {
+                let shown = match cell(attribute.key).unwrap_or_else(|| panic!("{words} forgets {}", attribute.keyword)) {
+                    Cell::Text(text) if text.is_empty() && attribute.key != Key::Target => "' '".into(),
+                    Cell::Text(text) => text,
+                    Cell::Number(number) => number.to_string(),
+                    Cell::List(list) => list.join(","),
+                };
+                assert_eq!(shown, attribute.default, "{words} {}", attribute.keyword);
+            }
+        }
+        let policy = Policy::new("P");
+        for attribute in table::command("SET", "POLICY").unwrap().attributes {
+            let shown = match policy::cell(&policy, attribute.key).unwrap() {
+                Cell::List(list) if list.is_empty() => continue,
+                Cell::Text(text) => text,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(shown, attribute.default, "{}", attribute.keyword);
+        }
+    }
+
+    #[test]
+    fn an_opened_name_has_the_policy_of_that_name() {
+        let definitions = built(
+            "DEF QL(ORDERS) PUT(DISABLED)\nDEF QA(RAW) TARGET(ORDERS)\nDEF QA(LOST) TARGET(NOWHERE)\nDEF QA(CHAIN) TARGET(RAW)\n\
+             SET POLICY(ORDERS) SIGNALG(SHA256)",
+        );
+        let resolved = definitions.resolve("ORDERS").unwrap();
+        assert!(resolved.queue == "ORDERS" && resolved.policy.is_some() && !resolved.put_enabled);
+        let resolved = definitions.resolve("RAW").unwrap();
+        assert!(resolved.queue == "ORDERS" && resolved.policy.is_none() && resolved.get_enabled && !resolved.put_enabled);
+        for (name, reason) in [("NONE", 2085), ("LOST", 2082), ("CHAIN", 2001), ("orders", 2085)] {
+            assert_eq!(definitions.resolve(name).unwrap_err().reason(), reason, "{name}");
+        }
+    }
+
+    #[test]
+    fn definitions_are_read_back_as_they_were_written() {
+        let words: [(&str, &[&str]); 6] = [
+            ("GET", &["ENABLED", "DISABLED"]),
+            ("PUT", &["ENABLED", "DISABLED"]),
+            ("DEFPSIST", &["YES", "NO"]),
+            ("MSGDLVSQ", &["FIFO", "PRIORITY"]),
+            ("FULL", &["WAIT", "REJECT"]),
+            ("DESCR", &["'it''s; + - * \"x\" é'", "' '", "'a+'", "' (lead'", "X"]),
+        ];
+        let policies = [
+            "ENCALG(AES256) KEYREUSE(7) RECIP('CN=a,O=O''Neill', 'CN=b') TOLERATE",
+            "ENCALG(AES128) KEYREUSE(*) RECIP('CN=a') ONDEFECT(DETACH) SEALEDAT(CLIENT)",
+            "SIGNALG(SHA384) SIGNER('CN=a') SIGNER('CN=b') BINDNAME(A@B, 'c'@'d')",
+            "SIGNALG(SHA512) ENCALG(AES256CBC) RECIP('CN=x') BIND(NONE) SIGNPAD(PSS) KEYWRAP(PKCS1)",
+            "ENCALG(AES128CBC) RECIP('CN=x') WEAK(YES) KEYWRAP(OAEP)",
+            "",
+        ]
+        .map(|policy| policy.replace("'c'@'d'", "'c@d'"));
+        let mut seed = 42_u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        for round in 0..300 {
+            let mut commands = String::new();
+            for number in 0..next(6) {
+                commands += &format!("DEF QL('q/{number}%') MAXDEPTH({}) DEFPRTY({})", next(999_999_999), next(10));
+                for (keyword, values) in words {
+                    commands += &format!(" {keyword}({})", values[next(values.len())]);
+                }
+                commands += "\n";
+                commands += &format!("DEF QA(A.{number}) TARGET(T) GET(DISABLED) DESCR('{}')\n", "x".repeat(next(65)));
+                commands += &format!("SET POLICY('p_{number}') {}\n", policies[next(policies.len())]);
+            }
+            commands += ["ALTER QMGR DEADQ(' ')", "ALTER QMGR DESCR('me') MAXMSGL(32768)", ""][next(3)];
+            let definitions = built(&commands);
+            let text = definitions.to_string();
+            assert_eq!(reread(&text).as_ref(), Ok(&definitions), "round {round}: {text}");
+            assert_eq!(reread(&text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn the_file_is_whole_and_its_owner_s() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        assert!(Definitions::load(directory.path()).unwrap().is_none());
+        let definitions = built("DEF QL(ORDERS)");
+        definitions.save(directory.path()).unwrap();
+        definitions.save(directory.path()).unwrap();
+        assert_eq!(Definitions::load(directory.path()).unwrap(), Some(definitions));
+        let names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, [FILE]);
+        assert_eq!(std::fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_or_from_a_later_program_is_refused() {
+        let header = "* bulla objects, format 1, queue manager Q1\n";
+        let refused = |text: &str| reread(text).unwrap_err();
+        for text in ["", "DEFINE QLOCAL(A)", "* bulla objects, format x, queue manager Q1", "* bulla objects, format 1, queue manager a b"] {
+            assert!(refused(text).starts_with("objects.mqsc:1: expected"), "{text}");
+        }
+        let newer = refused("* bulla objects, format 2, and something new");
+        assert_eq!(newer, "objects.mqsc:1: format 2 is newer than this program, which knows 1");
+        let wrong = refused(&format!("{header}DEFINE QLOCAL(A) +\n       MAXDEPHT(3)"));
+        assert_eq!(wrong, "objects.mqsc:3:8: DEFINE QLOCAL has no attribute MAXDEPHT");
+        let twice = refused(&format!("{header}DEFINE QLOCAL(A)\nDEFINE QALIAS(A) TARGET(B)"));
+        assert_eq!(twice, "objects.mqsc:3:1: A is a local queue");
+        assert_eq!(refused(&format!("{header}CLEAR QLOCAL(A)")), "objects.mqsc:2:1: CLEAR QLOCAL does not belong here");
+        assert_eq!(reread(header).unwrap().queue_manager.name, "Q1");
+    }
+}

@@ -1,0 +1,837 @@
+//! The table of commands: verbs, nouns, attributes, their values, defaults and words of explanation.
+//!
+//! Parser, `HELP`, the reference page and completion read this table and nothing else. An attribute stands here
+//! only when something honours it.
+
+use std::fmt::{self, Display};
+
+/// Longest object name in characters, as MQ has it.
+pub const NAME_CHARS_MAX: usize = 48;
+/// Longest description in characters, as MQ has it.
+pub const DESCR_CHARS_MAX: usize = 64;
+/// Longest distinguished name in characters.
+pub const DN_CHARS_MAX: usize = 1024;
+/// Highest MAXDEPTH in messages, as MQ has it.
+pub const DEPTH_MAX: u64 = 999_999_999;
+/// Highest MAXMSGL in bytes, as MQ has it: 100 MiB.
+pub const MESSAGE_BYTES_MAX: u64 = 104_857_600;
+/// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
+pub const MANAGER_MESSAGE_BYTES_MIN: u64 = 32_768;
+/// Highest priority.
+pub const PRIORITY_MAX: u64 = 9;
+/// Highest number of re-uses that KEYREUSE takes, as MQ has it.
+pub const KEY_REUSE_MAX: u64 = 9_999_999;
+
+/// What a command does and takes.
+#[derive(Debug)]
+pub struct Command {
+    /// The command, for whoever carries it out.
+    pub act: Act,
+    /// First word.
+    pub verb: &'static str,
+    /// Second word; empty for `HELP`.
+    pub noun: &'static str,
+    /// What may stand in the parentheses after the noun.
+    pub name: NameUse,
+    /// What the name names, for messages: `queue`, `policy`, …
+    pub object: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Words that steer the command and are not kept with the object.
+    pub options: &'static [&'static Attribute],
+    /// What DEFINE, ALTER and SET set, and what DISPLAY shows.
+    pub attributes: &'static [&'static Attribute],
+    /// At least one that works as it stands.
+    pub examples: &'static [&'static str],
+    /// First version that has it.
+    pub since: &'static str,
+}
+
+impl Command {
+    /// True for commands that show and change nothing.
+    pub fn is_display(&self) -> bool {
+        self.verb == "DISPLAY"
+    }
+
+    /// Finds an option or attribute by a word as typed, in upper case.
+    pub fn attribute(&self, word: &str) -> Option<&'static Attribute> {
+        self.options.iter().chain(self.attributes).copied().find(|attribute| attribute.answers_to(word))
+    }
+
+    /// Each word that may follow in this command, for suggestions and completion.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.options.iter().chain(self.attributes).flat_map(|attribute| attribute.words())
+    }
+}
+
+impl Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.noun {
+            "" => f.write_str(self.verb),
+            noun => write!(f, "{} {noun}", self.verb),
+        }
+    }
+}
+
+/// One for each command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs)]
+pub enum Act {
+    DefineLocal,
+    AlterLocal,
+    DeleteLocal,
+    ClearLocal,
+    DisplayLocal,
+    DefineAlias,
+    AlterAlias,
+    DeleteAlias,
+    DisplayAlias,
+    DisplayQueue,
+    DisplayQueueStatus,
+    AlterManager,
+    DisplayManager,
+    SetPolicy,
+    DeletePolicy,
+    DisplayPolicy,
+    Help,
+}
+
+/// What may stand in the parentheses after the noun.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NameUse {
+    /// There are no parentheses.
+    None,
+    /// Exactly one object.
+    One,
+    /// One object, or many by a `*` at the end.
+    Generic,
+}
+
+/// A word with its values.
+#[derive(Debug)]
+pub struct Attribute {
+    /// The attribute, for whoever carries it out.
+    pub key: Key,
+    /// How it is shown and written.
+    pub keyword: &'static str,
+    /// Other spellings that are taken.
+    pub synonyms: &'static [&'static str],
+    /// What it takes.
+    pub kind: Kind,
+    /// What holds when it is not given, as one would write it; empty when there is nothing to say.
+    pub default: &'static str,
+    /// One or two sentences.
+    pub doc: &'static str,
+    /// First version that has it.
+    pub since: &'static str,
+}
+
+impl Attribute {
+    /// True when `word`, in upper case, means this attribute.
+    pub fn answers_to(&self, word: &str) -> bool {
+        self.words().any(|own| own == word)
+    }
+
+    /// Every spelling.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        let states: &'static [&'static str] = match &self.kind {
+            Kind::Switch(states) => states,
+            _ => &[],
+        };
+        std::iter::once(self.keyword).chain(self.synonyms.iter().copied()).chain(states.iter().copied())
+    }
+}
+
+/// Names an attribute to the code that honours it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(missing_docs)]
+pub enum Key {
+    // What queues have.
+    Description,
+    MaxDepth,
+    MaxMessageBytes,
+    Get,
+    Put,
+    DefaultPriority,
+    DefaultPersistence,
+    DeliverySequence,
+    Full,
+    Target,
+    // What is only shown.
+    Type,
+    CurrentDepth,
+    OpenInput,
+    OpenOutput,
+    Uncommitted,
+    MessageAge,
+    LastPutDate,
+    LastPutTime,
+    LastGetDate,
+    LastGetTime,
+    Bytes,
+    Puts,
+    Gets,
+    Expired,
+    NotMine,
+    // The queue manager's.
+    ManagerName,
+    DeadLetterQueue,
+    Version,
+    // Policies.
+    SignatureDigest,
+    ContentCipher,
+    Signer,
+    Recipient,
+    KeyReuse,
+    Toleration,
+    BindName,
+    Bind,
+    Weak,
+    OnDefect,
+    SealedAt,
+    SignaturePadding,
+    KeyWrap,
+    Quality,
+    // What steers a command.
+    Replace,
+    Like,
+    Purge,
+    Action,
+    OfType,
+    Where,
+    All,
+}
+
+/// What an attribute takes.
+#[derive(Debug)]
+pub enum Kind {
+    /// A whole number, both ends included.
+    Number {
+        /// Lowest.
+        min: u64,
+        /// Highest.
+        max: u64,
+    },
+    /// One word of several.
+    Word {
+        /// The words.
+        choices: &'static [&'static str],
+        /// Words that are known and refused, with the reason.
+        refused: &'static [(&'static str, &'static str)],
+    },
+    /// A number of re-uses: 0 or DISABLED, a number, `*` or UNLIMITED.
+    Reuse {
+        /// Highest number.
+        max: u64,
+    },
+    /// An object's name; an empty one (`' '`) where `optional`.
+    Name {
+        /// May be blank.
+        optional: bool,
+    },
+    /// `QUEUE@QMGR`, comma separated.
+    Destinations,
+    /// Any characters, in quotes.
+    Text {
+        /// Longest in characters.
+        chars_max: usize,
+    },
+    /// Distinguished names in quotes, comma separated; the attribute may be repeated.
+    DistinguishedNames,
+    /// Stands alone; one of these words. The first is the default.
+    Switch(&'static [&'static str]),
+    /// `WHERE(attribute operator value)`.
+    Filter,
+    /// Shown only.
+    Shown,
+}
+
+/// Verbs with the short forms that are taken.
+pub const VERBS: &[(&str, &[&str])] = &[
+    ("ALTER", &["ALT"]),
+    ("CLEAR", &[]),
+    ("DEFINE", &["DEF"]),
+    ("DELETE", &["DEL"]),
+    ("DISPLAY", &["DIS"]),
+    ("HELP", &[]),
+    ("SET", &[]),
+];
+
+/// Nouns with the short forms that are taken.
+pub const NOUNS: &[(&str, &[&str])] = &[
+    ("QUEUE", &["Q"]),
+    ("QLOCAL", &["QL"]),
+    ("QALIAS", &["QA"]),
+    ("QSTATUS", &["QS"]),
+    ("QMGR", &[]),
+    ("POLICY", &[]),
+];
+
+/// The longest form of a verb or noun as typed, in upper case.
+pub fn long_form(table: &'static [(&'static str, &'static [&'static str])], word: &str) -> Option<&'static str> {
+    table.iter().find(|(long, short)| *long == word || short.contains(&word)).map(|(long, _)| *long)
+}
+
+/// Finds a command by the long forms of its words.
+pub fn command(verb: &str, noun: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.verb == verb && command.noun == noun)
+}
+
+const V1: &str = "0.1";
+
+const fn attribute(key: Key, keyword: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Attribute {
+    Attribute { key, keyword, synonyms: &[], kind, default, doc, since: V1 }
+}
+
+const fn shown(key: Key, keyword: &'static str, doc: &'static str) -> Attribute {
+    attribute(key, keyword, Kind::Shown, "", doc)
+}
+
+const fn words(choices: &'static [&'static str]) -> Kind {
+    Kind::Word { choices, refused: &[] }
+}
+
+const ENABLED: Kind = words(&["ENABLED", "DISABLED"]);
+
+static DESCR: Attribute =
+    attribute(Key::Description, "DESCR", Kind::Text { chars_max: DESCR_CHARS_MAX }, "' '", "What it is for, in plain words.");
+static MAXDEPTH: Attribute = attribute(
+    Key::MaxDepth,
+    "MAXDEPTH",
+    Kind::Number { min: 0, max: DEPTH_MAX },
+    "5000",
+    "Most messages on the queue. What happens to the next one is FULL's business.",
+);
+static MAXMSGL: Attribute = attribute(
+    Key::MaxMessageBytes,
+    "MAXMSGL",
+    Kind::Number { min: 0, max: MESSAGE_BYTES_MAX },
+    "4194304",
+    "Longest message in bytes, measured as it is stored: on a protected queue, sealed. A longer one is refused with 2030.",
+);
+static GET: Attribute =
+    attribute(Key::Get, "GET", ENABLED, "ENABLED", "Whether applications may get. DISABLED answers 2016.");
+static PUT: Attribute =
+    attribute(Key::Put, "PUT", ENABLED, "ENABLED", "Whether applications may put. DISABLED answers 2051.");
+static DEFPRTY: Attribute = attribute(
+    Key::DefaultPriority,
+    "DEFPRTY",
+    Kind::Number { min: 0, max: PRIORITY_MAX },
+    "4",
+    "Priority of a message that comes without an AMQP header. The default is AMQP's own, 4.",
+);
+static DEFPSIST: Attribute = attribute(
+    Key::DefaultPersistence,
+    "DEFPSIST",
+    words(&["YES", "NO"]),
+    "NO",
+    "Whether a message that comes without an AMQP header is persistent.",
+);
+static MSGDLVSQ: Attribute = attribute(
+    Key::DeliverySequence,
+    "MSGDLVSQ",
+    words(&["PRIORITY", "FIFO"]),
+    "PRIORITY",
+    "Order of delivery: by priority and then by arrival, or by arrival alone.",
+);
+static FULL: Attribute = attribute(
+    Key::Full,
+    "FULL",
+    words(&["WAIT", "REJECT"]),
+    "WAIT",
+    "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. Whoever sends beyond its credit is refused either way.",
+);
+static TARGET: Attribute = Attribute {
+    key: Key::Target,
+    keyword: "TARGET",
+    synonyms: &["TARGQ"],
+    kind: Kind::Name { optional: false },
+    default: "",
+    doc: "The local queue that the alias stands for. It need not exist yet.",
+    since: V1,
+};
+
+static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL or QALIAS.");
+static CURDEPTH: Attribute = shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
+static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
+static OPPROCS: Attribute = shown(Key::OpenOutput, "OPPROCS", "Links that put on the queue.");
+static UNCOM: Attribute =
+    shown(Key::Uncommitted, "UNCOM", "Messages put or got and not yet settled: under delivery, or not yet synced.");
+static MSGAGE: Attribute = shown(Key::MessageAge, "MSGAGE", "Age of the oldest message in seconds; blank on an empty queue.");
+static LPUTDATE: Attribute = shown(Key::LastPutDate, "LPUTDATE", "Date of the last put since the start, UTC.");
+static LPUTTIME: Attribute = shown(Key::LastPutTime, "LPUTTIME", "Time of the last put since the start, UTC.");
+static LGETDATE: Attribute = shown(Key::LastGetDate, "LGETDATE", "Date of the last get since the start, UTC.");
+static LGETTIME: Attribute = shown(Key::LastGetTime, "LGETTIME", "Time of the last get since the start, UTC.");
+static BYTES: Attribute = shown(Key::Bytes, "BYTES", "Bytes of all messages on the queue, as stored.");
+static PUTS: Attribute = shown(Key::Puts, "PUTS", "Messages put since the start.");
+static GETS: Attribute = shown(Key::Gets, "GETS", "Messages got since the start.");
+static EXPIRED: Attribute = shown(Key::Expired, "EXPIRED", "Messages that expired since the start.");
+static NOTMINE: Attribute = shown(
+    Key::NotMine,
+    "NOTMINE",
+    "Times that a sealed message was passed over since the start, because it is addressed to somebody else.",
+);
+
+static QMNAME: Attribute = shown(Key::ManagerName, "QMNAME", "Name of the queue manager.");
+static VERSION: Attribute = shown(Key::Version, "VERSION", "Version of the program that answers.");
+static DEADQ: Attribute = attribute(
+    Key::DeadLetterQueue,
+    "DEADQ",
+    Kind::Name { optional: true },
+    "SYSTEM.DEAD.LETTER.QUEUE",
+    "Where undeliverable messages go; blank for nowhere.",
+);
+static MANAGER_MAXMSGL: Attribute = attribute(
+    Key::MaxMessageBytes,
+    "MAXMSGL",
+    Kind::Number { min: MANAGER_MESSAGE_BYTES_MIN, max: MESSAGE_BYTES_MAX },
+    "104857600",
+    "Longest message in bytes that any queue takes, whatever its own MAXMSGL. A longer one is refused with 2031.",
+);
+
+const BROKEN_DIGEST: &str = "its collisions are practical: a signature over it proves nothing";
+const SHORT_BLOCK: &str = "its 64-bit blocks leak payload after a few gigabytes and its key is too short";
+
+static SIGNALG: Attribute = attribute(
+    Key::SignatureDigest,
+    "SIGNALG",
+    Kind::Word {
+        choices: &["NONE", "SHA256", "SHA384", "SHA512"],
+        refused: &[("MD5", BROKEN_DIGEST), ("SHA1", BROKEN_DIGEST)],
+    },
+    "NONE",
+    "Digest of the signature; NONE for no signature.",
+);
+static ENCALG: Attribute = attribute(
+    Key::ContentCipher,
+    "ENCALG",
+    Kind::Word {
+        choices: &["NONE", "AES128", "AES256", "AES128CBC", "AES256CBC"],
+        refused: &[
+            ("RC2", "it is broken by related keys and offered at 40 bits"),
+            ("DES", "its 56-bit key is searched in hours"),
+            ("3DES", SHORT_BLOCK),
+        ],
+    },
+    "NONE",
+    "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know nothing newer, and want a signature too, or WEAK(YES).",
+);
+static SIGNER: Attribute = Attribute {
+    key: Key::Signer,
+    keyword: "SIGNER",
+    synonyms: &["SIGN"],
+    kind: Kind::DistinguishedNames,
+    default: "any",
+    doc: "Who may sign, compared with the certificate's subject exactly: attribute names in upper case, the certificate's order. Repeatable. Without one, any signer whose chain is valid. Only with SIGNALG.",
+    since: V1,
+};
+static RECIP: Attribute = attribute(
+    Key::Recipient,
+    "RECIP",
+    Kind::DistinguishedNames,
+    "nobody",
+    "Who may open, written like SIGNER. Repeatable. ENCALG needs at least one.",
+);
+static KEYREUSE: Attribute = attribute(
+    Key::KeyReuse,
+    "KEYREUSE",
+    Kind::Reuse { max: KEY_REUSE_MAX },
+    "DISABLED",
+    "How many more messages of one open handle use the same content key: 0 or DISABLED for none, a number, or * or UNLIMITED until the handle closes. Only with ENCALG and without SIGNALG.",
+);
+static TOLERATION: Attribute = attribute(
+    Key::Toleration,
+    "TOLERATION",
+    Kind::Switch(&["ENFORCE", "TOLERATE"]),
+    "ENFORCE",
+    "A clear message on the protected queue goes to the error queue, or, while protection is being rolled out, is delivered and counted. A defective seal is never tolerated. Written as the bare word.",
+);
+static BINDNAME: Attribute = attribute(
+    Key::BindName,
+    "BINDNAME",
+    Kind::Destinations,
+    "none",
+    "Further destinations that a message may be bound to, each written QUEUE@QMGR, beside the queue that the opened name resolves to.",
+);
+static BIND: Attribute = attribute(
+    Key::Bind,
+    "BIND",
+    words(&["REQUIRED", "NONE"]),
+    "REQUIRED",
+    "Whether a message must be bound to this queue. NONE opens other people's CMS, which can then be moved from queue to queue unseen.",
+);
+static WEAK: Attribute = attribute(
+    Key::Weak,
+    "WEAK",
+    words(&["YES", "NO"]),
+    "NO",
+    "YES allows a CBC cipher without a signature: whoever can write to the queue can then change messages.",
+);
+static ONDEFECT: Attribute = attribute(
+    Key::OnDefect,
+    "ONDEFECT",
+    words(&["AUTO", "CONTINUE", "DETACH"]),
+    "AUTO",
+    "After a defective message was moved away: go on with the next one, or end the getter's link with 2063. AUTO goes on for links with credit above one.",
+);
+static SEALEDAT: Attribute = attribute(
+    Key::SealedAt,
+    "SEALEDAT",
+    words(&["ANY", "CLIENT"]),
+    "ANY",
+    "CLIENT: only applications seal and open, the queue manager does it for nobody.",
+);
+static SIGNPAD: Attribute =
+    attribute(Key::SignaturePadding, "SIGNPAD", words(&["PKCS1", "PSS"]), "PKCS1", "Padding of RSA signatures that are made.");
+static KEYWRAP: Attribute = attribute(
+    Key::KeyWrap,
+    "KEYWRAP",
+    words(&["AUTO", "OAEP", "PKCS1"]),
+    "AUTO",
+    "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so a recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
+);
+static QUALITY: Attribute =
+    shown(Key::Quality, "QUALITY", "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves nothing.");
+
+static REPLACE: Attribute = attribute(
+    Key::Replace,
+    "REPLACE",
+    Kind::Switch(&["NOREPLACE", "REPLACE"]),
+    "NOREPLACE",
+    "Whether an object of that name is replaced; attributes that are not given fall back to their defaults. Its messages stay.",
+);
+static LIKE: Attribute = attribute(
+    Key::Like,
+    "LIKE",
+    Kind::Name { optional: false },
+    "",
+    "Take what is not given here from this object instead of the defaults.",
+);
+static PURGE: Attribute = attribute(
+    Key::Purge,
+    "PURGE",
+    Kind::Switch(&["NOPURGE", "PURGE"]),
+    "NOPURGE",
+    "Whether a queue that holds messages is deleted together with them; otherwise it is refused with 2055.",
+);
+static ACTION: Attribute = attribute(
+    Key::Action,
+    "ACTION",
+    words(&["REPLACE", "ADD", "REMOVE"]),
+    "REPLACE",
+    "REPLACE writes the policy anew. ADD and REMOVE change the lists of signers and recipients of an existing one, and nothing else.",
+);
+static OF_TYPE: Attribute =
+    attribute(Key::OfType, "TYPE", words(&["ALL", "QLOCAL", "QALIAS"]), "ALL", "Which queues to show.");
+static WHERE: Attribute = attribute(
+    Key::Where,
+    "WHERE",
+    Kind::Filter,
+    "",
+    "Show only what fits: WHERE(attribute operator value). Operators: LT GT EQ NE LE GE; LK and NL, like and not like a value that ends in *; CT and EX, a list contains or excludes the value.",
+);
+static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "Show every attribute.");
+
+const LOCAL: &[&Attribute] = &[&DESCR, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL];
+const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
+const MANAGER: &[&Attribute] = &[&DESCR, &DEADQ, &MANAGER_MAXMSGL];
+const POLICY: &[&Attribute] = &[
+    &SIGNALG,
+    &ENCALG,
+    &SIGNER,
+    &RECIP,
+    &KEYREUSE,
+    &TOLERATION,
+    &BINDNAME,
+    &BIND,
+    &WEAK,
+    &ONDEFECT,
+    &SEALEDAT,
+    &SIGNPAD,
+    &KEYWRAP,
+];
+
+/// The language.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        act: Act::DefineLocal,
+        verb: "DEFINE",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Create a local queue.",
+        options: &[&REPLACE, &LIKE],
+        attributes: LOCAL,
+        examples: &[
+            "DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)",
+            "DEF QL('orders.eu') DESCR('Bo''s orders') LIKE(ORDERS) MSGDLVSQ(FIFO) FULL(REJECT) REPLACE",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterLocal,
+        verb: "ALTER",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Change attributes of a local queue; the others stay.",
+        options: &[],
+        attributes: LOCAL,
+        examples: &["ALTER QLOCAL(ORDERS) PUT(DISABLED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteLocal,
+        verb: "DELETE",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Delete a local queue that nobody has open.",
+        options: &[&PURGE],
+        attributes: &[],
+        examples: &["DELETE QLOCAL(ORDERS)", "DELETE QL(ORDERS) PURGE"],
+        since: V1,
+    },
+    Command {
+        act: Act::ClearLocal,
+        verb: "CLEAR",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Remove every message from a local queue that nobody has open.",
+        options: &[],
+        attributes: &[],
+        examples: &["CLEAR QLOCAL(ORDERS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLocal,
+        verb: "DISPLAY",
+        noun: "QLOCAL",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show local queues. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &TYPE, &DESCR, &CURDEPTH, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL,
+        ],
+        examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineAlias,
+        verb: "DEFINE",
+        noun: "QALIAS",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Create another name for a local queue. A policy goes by the name that is opened: an alias without one shows a protected queue's messages as they are stored, sealed.",
+        options: &[&REPLACE, &LIKE],
+        attributes: ALIAS,
+        examples: &["DEFINE QALIAS(ORDERS.RAW) TARGET(ORDERS) PUT(DISABLED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterAlias,
+        verb: "ALTER",
+        noun: "QALIAS",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Change attributes of an alias; the others stay.",
+        options: &[],
+        attributes: ALIAS,
+        examples: &["ALTER QALIAS(ORDERS.RAW) GET(DISABLED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteAlias,
+        verb: "DELETE",
+        noun: "QALIAS",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Delete an alias. The queue it stands for is not touched.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE QALIAS(ORDERS.RAW)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAlias,
+        verb: "DISPLAY",
+        noun: "QALIAS",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show aliases. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[&TYPE, &TARGET, &DESCR, &GET, &PUT],
+        examples: &["DISPLAY QALIAS(*) TARGET", "DIS QA(*) WHERE(TARGET LK ORD*)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayQueue,
+        verb: "DISPLAY",
+        noun: "QUEUE",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show queues of every type. A generic name shows names and types only, unless attributes or ALL are asked for.",
+        options: &[&OF_TYPE, &WHERE, &ALL],
+        attributes: &[
+            &DESCR, &TARGET, &CURDEPTH, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL,
+        ],
+        examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayQueueStatus,
+        verb: "DISPLAY",
+        noun: "QSTATUS",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show what goes on at local queues now.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &CURDEPTH, &IPPROCS, &OPPROCS, &UNCOM, &MSGAGE, &LPUTDATE, &LPUTTIME, &LGETDATE, &LGETTIME, &BYTES, &PUTS,
+            &GETS, &EXPIRED, &NOTMINE,
+        ],
+        examples: &["DISPLAY QSTATUS(ORDERS)", "DIS QS(*) CURDEPTH MSGAGE WHERE(IPPROCS EQ 0)"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterManager,
+        verb: "ALTER",
+        noun: "QMGR",
+        name: NameUse::None,
+        object: "queue manager",
+        summary: "Change attributes of the queue manager.",
+        options: &[],
+        attributes: MANAGER,
+        examples: &["ALTER QMGR DEADQ(SYSTEM.DEAD.LETTER.QUEUE) DESCR('Orders, Frankfurt')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayManager,
+        verb: "DISPLAY",
+        noun: "QMGR",
+        name: NameUse::None,
+        object: "queue manager",
+        summary: "Show the queue manager.",
+        options: &[&ALL],
+        attributes: &[&DESCR, &DEADQ, &MANAGER_MAXMSGL, &VERSION],
+        examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],
+        since: V1,
+    },
+    Command {
+        act: Act::SetPolicy,
+        verb: "SET",
+        noun: "POLICY",
+        name: NameUse::One,
+        object: "policy",
+        summary: "Set the policy of the queue or alias of that name: how messages put by that name are sealed, and what is taken for sealed when they are got.",
+        options: &[&ACTION],
+        attributes: POLICY,
+        examples: &[
+            "SET POLICY(ORDERS) SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')",
+            "SET POLICY(FAST) ENCALG(AES256) KEYREUSE(64) RECIP('CN=billing,O=Demo', 'CN=audit,O=Demo') TOLERATE",
+            "SET POLICY(ORDERS) ACTION(ADD) RECIP('CN=archive,O=Demo')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DeletePolicy,
+        verb: "DELETE",
+        noun: "POLICY",
+        name: NameUse::One,
+        object: "policy",
+        summary: "Delete a policy. Messages sealed under it stay sealed.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE POLICY(ORDERS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayPolicy,
+        verb: "DISPLAY",
+        noun: "POLICY",
+        name: NameUse::Generic,
+        object: "policy",
+        summary: "Show policies.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &QUALITY,
+            &SIGNALG,
+            &ENCALG,
+            &SIGNER,
+            &RECIP,
+            &KEYREUSE,
+            &TOLERATION,
+            &BINDNAME,
+            &BIND,
+            &WEAK,
+            &ONDEFECT,
+            &SEALEDAT,
+            &SIGNPAD,
+            &KEYWRAP,
+        ],
+        examples: &["DISPLAY POLICY(ORDERS)", "DIS POLICY(*) WHERE(RECIP CT 'CN=billing,O=Demo')"],
+        since: V1,
+    },
+    Command {
+        act: Act::Help,
+        verb: "HELP",
+        noun: "",
+        name: NameUse::None,
+        object: "",
+        summary: "Explain the language, a command, or an attribute.",
+        options: &[],
+        attributes: &[],
+        examples: &["HELP", "HELP DEFINE QLOCAL", "HELP KEYREUSE"],
+        since: V1,
+    },
+];
+
+/// `QMNAME` heads what DISPLAY QMGR shows, as a queue's name heads its own.
+pub static NAME_OF_MANAGER: &Attribute = &QMNAME;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_command_stands_twice() {
+        let mut seen = HashSet::new();
+        for command in COMMANDS {
+            assert!(seen.insert((command.verb, command.noun)), "{command}");
+            assert!(VERBS.iter().any(|(verb, _)| *verb == command.verb));
+            assert!(command.noun.is_empty() || NOUNS.iter().any(|(noun, _)| *noun == command.noun));
+        }
+    }
+
+    #[test]
+    fn no_word_means_two_things_in_one_command() {
+        for command in COMMANDS {
+            let mut seen = HashSet::new();
+            for attribute in command.options.iter().chain(command.attributes) {
+                let own: HashSet<_> = attribute.words().collect(); // a switch may be named like one of its states
+                for word in own {
+                    assert!(seen.insert(word), "{command} knows {word} twice");
+                }
+            }
+        }
+        for table in [VERBS, NOUNS] {
+            let mut seen = HashSet::new();
+            for word in table.iter().flat_map(|(long, short)| std::iter::once(long).chain(*short)) {
+                assert!(seen.insert(word), "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_entry_explains_itself() {
+        for command in COMMANDS {
+            assert!(command.summary.ends_with('.') && !command.examples.is_empty(), "{command}");
+            for attribute in command.options.iter().chain(command.attributes) {
+                assert!(attribute.doc.ends_with('.'), "{}", attribute.keyword);
+            }
+        }
+    }
+}

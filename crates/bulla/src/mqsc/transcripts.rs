@@ -1,0 +1,138 @@
+//! Runs `testdata/transcripts/*.txt`: what is typed, what is answered.
+//!
+//! `$ bulla mqsc -c 'COMMAND'`, or `-c "COMMAND"`, or `-` with the text until a line `END`; what it prints follows, the
+//! standard output first, then `[exit N]` unless N is 0. `% depth QUEUE N` and `% links QUEUE N` set up what no command can.
+//! `#` begins a comment. Each file begins with a new queue manager DEMO. With `BULLA_REWRITE` in the environment the
+//! test writes the files anew; read what it wrote.
+
+use super::objects::Definitions;
+use super::reply::show;
+use super::run::{AdminError, Administered, Applied, Change, QueueStatus, execute};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A queue manager without queues behind its definitions.
+pub(super) struct Paper {
+    definitions: Definitions,
+    status: BTreeMap<String, QueueStatus>,
+}
+
+impl Paper {
+    pub(super) fn new() -> Self {
+        Self { definitions: Definitions::initial("DEMO"), status: BTreeMap::new() }
+    }
+
+    fn check_links(&self, name: &str) -> Result<(), AdminError> {
+        match self.status.get(name).map_or(0, |status| status.open_input) {
+            0 => Ok(()),
+            links => Err(AdminError::InUse { name: name.into(), links: links as usize }),
+        }
+    }
+}
+
+impl Administered for Paper {
+    fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
+        match &change {
+            Change::DeleteLocal { name, purge } => {
+                self.check_links(name)?;
+                let depth = self.status.get(name).map_or(0, |status| status.depth);
+                if depth > 0 && !purge {
+                    return Err(AdminError::NotEmpty { name: name.clone(), depth });
+                }
+                self.status.remove(name);
+            }
+            Change::ClearLocal { name } => {
+                self.check_links(name)?;
+                self.status.remove(name);
+            }
+            Change::DeleteAlias { name } => self.check_links(name)?,
+            _ => {}
+        }
+        self.definitions.apply(&change);
+        Ok(Applied::default())
+    }
+
+    fn queue_status(&self, name: &str) -> Option<QueueStatus> {
+        self.definitions.queues.get(name).map(|_| self.status.get(name).cloned().unwrap_or_default())
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/transcripts");
+    let mut files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    files
+}
+
+/// The transcript as it would be written now.
+fn replayed(transcript: &str) -> String {
+    let mut paper = Paper::new();
+    let mut written = String::new();
+    let mut lines = transcript.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with('#') {
+            // What is printed may hold blank lines: one of the transcript's own stands before a comment only.
+            let blank = if written.is_empty() || written.ends_with("\n\n") { "" } else { "\n" };
+            written += &format!("{blank}{line}\n");
+        } else if let Some(setting) = line.strip_prefix("% ") {
+            written += &format!("{line}\n");
+            let [what, queue, number] = setting.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let status = paper.status.entry(queue.into()).or_default();
+            let number: u64 = number.parse().unwrap();
+            match what {
+                "depth" => *status = QueueStatus { depth: number, bytes: number * 2048, puts: number, oldest_seconds: Some(90), last_put_ms: Some(1_795_258_800_000), ..status.clone() },
+                "links" => status.open_input = number,
+                _ => panic!("{line}"),
+            }
+        } else if let Some(arguments) = line.strip_prefix("$ bulla mqsc ") {
+            written += &format!("{line}\n");
+            let (arguments, json) = match arguments.strip_prefix("--json ") {
+                Some(rest) => (rest, true),
+                None => (arguments, false),
+            };
+            let quoted = |text: &str| {
+                let text = text.strip_prefix("-c ")?;
+                let quote = text.chars().next().filter(|quote| "'\"".contains(*quote))?;
+                Some(text.strip_prefix(quote)?.strip_suffix(quote)?.to_owned())
+            };
+            let (text, file) = if arguments == "-" {
+                let text: Vec<_> = lines.by_ref().take_while(|line| *line != "END").collect();
+                written += &format!("{}\nEND\n", text.join("\n"));
+                (text.join("\n"), Some("-"))
+            } else {
+                (quoted(arguments).unwrap_or_else(|| panic!("{line}")), None)
+            };
+            let shown = show(&execute(&text, &mut paper), json, file);
+            written += &shown.stdout;
+            written += &shown.stderr;
+            if shown.exit_code != 0 {
+                written += &format!("[exit {}]\n", shown.exit_code);
+            }
+        }
+        // Anything else is what was printed once, and is compared by the caller.
+    }
+    written
+}
+
+#[test]
+fn each_transcript_reads_as_it_is_written() {
+    let files = files();
+    assert!(!files.is_empty());
+    for path in files {
+        let transcript = std::fs::read_to_string(&path).unwrap();
+        let now = replayed(&transcript);
+        if std::env::var_os("BULLA_REWRITE").is_some() {
+            std::fs::write(&path, &now).unwrap();
+            continue;
+        }
+        for (number, (was, is)) in transcript.lines().zip(now.lines()).enumerate() {
+            assert_eq!(was, is, "{}:{}", path.display(), number + 1);
+        }
+        assert_eq!(transcript.lines().count(), now.lines().count(), "{}", path.display());
+    }
+}
