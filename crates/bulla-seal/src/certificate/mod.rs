@@ -3,6 +3,8 @@
 //! [`Certificate`] is read-only and cheap to clone. Making them is the work of [`authority`] and
 //! [`create`]; deciding whether to believe one is the work of [`crate::ring::Ring::verify`].
 
+pub mod authority;
+pub mod bundle;
 pub mod create;
 mod error;
 mod key;
@@ -24,7 +26,10 @@ use crate::dn::Dn;
 
 pub use bulla_device::Curve;
 pub use error::{CertificateError, MalformedError};
-pub use key::{KeyError, KeySpec, Passphrase, PrivateKeyPem, read_private_key};
+pub use key::{
+    KeyError, KeySpec, PASSPHRASE_BYTES_MAX, PBKDF2_ROUNDS, Passphrase, PrivateKeyPem,
+    read_private_key,
+};
 pub use time::{BadTime, utc};
 pub use usage::{KeyUse, Usage, UseError};
 

@@ -1,0 +1,736 @@
+//! A small certification authority in a directory.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `ca.pem` | its certificate, and those of the authorities above it |
+//! | `key.pem` | its private key, PKCS#8, encrypted where a passphrase was given |
+//! | `ledger.txt` | what it did, one line each, only ever appended to |
+//! | `crl.pem` | its newest revocation list |
+//!
+//! Lines of the ledger, times in seconds since 1970:
+//!
+//! ```text
+//! issued 2c41…9f not-after 1826832885 dn CN=orders,O=Demo
+//! revoked 2c41…9f at 1795296885
+//! crl 2 next-update 1797888885
+//! ```
+//!
+//! A line without its end is the trace of a crash before anything was handed out, and is cut off.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use openssl::asn1::{Asn1Integer, Asn1Object, Asn1OctetString};
+use openssl::bn::BigNum;
+use openssl::error::ErrorStack;
+use openssl::pkey::{PKey, Private};
+use openssl::x509::{X509CrlBuilder, X509Extension, X509RevokedBuilder};
+
+use super::create::{self, AlternativeName, CreateError, Profile, Signer};
+use super::{
+    Certificate, KeyError, KeyKind, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem,
+    read_private_key, time, tlv,
+};
+use crate::dn::Dn;
+use crate::ring::write_private;
+
+/// Days after which a revocation list must have been replaced.
+pub const CRL_DAYS: u32 = 30;
+/// The largest ledger, in bytes: some half a million certificates.
+pub const LEDGER_BYTES_MAX: usize = 64 << 20;
+
+const CERTIFICATE_FILE: &str = "ca.pem";
+const KEY_FILE: &str = "key.pem";
+const LEDGER_FILE: &str = "ledger.txt";
+const CRL_FILE: &str = "crl.pem";
+
+/// An authority that is open: its private key is in memory.
+pub struct Authority {
+    dir: PathBuf,
+    certificate: Certificate,
+    above: Vec<Certificate>,
+    key: PKey<Private>,
+}
+
+/// How to found an authority.
+pub struct Founding<'a> {
+    /// Its name.
+    pub dn: &'a Dn,
+    /// Its key.
+    pub key: KeySpec,
+    /// Its validity.
+    pub days: u32,
+    /// What encrypts its key on disk.
+    pub passphrase: Option<&'a Passphrase>,
+    /// Who signs its certificate; itself without one.
+    pub parent: Option<&'a Authority>,
+}
+
+/// What is wanted of an authority: a key and a certificate.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The subject.
+    pub dn: Dn,
+    /// The key to make.
+    pub key: KeySpec,
+    /// What it may do.
+    pub uses: Vec<KeyUse>,
+    /// Its validity.
+    pub days: u32,
+    /// Names beside the DN.
+    pub alternative_names: Vec<AlternativeName>,
+    /// What encrypts the key that is handed out.
+    pub passphrase: Option<Passphrase>,
+}
+
+/// A certificate in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Serial number in lower-case hexadecimal.
+    pub serial: String,
+    /// The subject, as its text.
+    pub dn: String,
+    /// End of validity, seconds since 1970.
+    pub not_after: i64,
+    /// When it was revoked, seconds since 1970.
+    pub revoked_at: Option<i64>,
+}
+
+impl Authority {
+    /// Founds a self-signed authority in `dir`, which must not exist or be empty, with an empty revocation list.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub fn create(
+        dir: &Path,
+        dn: &Dn,
+        key: KeySpec,
+        days: u32,
+        now: SystemTime,
+    ) -> Result<Authority, AuthorityError> {
+        Authority::found(
+            dir,
+            &Founding {
+                dn,
+                key,
+                days,
+                passphrase: None,
+                parent: None,
+            },
+            now,
+        )
+    }
+
+    /// As [`Authority::create`], with a passphrase or below another authority.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub fn found(
+        dir: &Path,
+        founding: &Founding<'_>,
+        now: SystemTime,
+    ) -> Result<Authority, AuthorityError> {
+        if dir.join(CERTIFICATE_FILE).exists() {
+            return Err(AuthorityError::Exists {
+                dir: dir.to_owned(),
+            });
+        }
+        let failed = |error: io::Error| AuthorityError::io(dir, &error);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(failed)?;
+        let key = founding.key.generate().map_err(CreateError::from)?;
+        let profile = Profile {
+            dn: founding.dn.clone(),
+            uses: vec![KeyUse::CertSign],
+            days: founding.days,
+            alternative_names: Vec::new(),
+        };
+        let kind = founding.key.kind();
+        let signer = founding.parent.map(Authority::signer).ok_or(&*key);
+        let certificate = create::certificate(&profile, &key, kind, signer, now)?;
+        let above = match founding.parent {
+            Some(parent) => {
+                parent.enter(&issued_line(&certificate))?;
+                parent.path()
+            }
+            None => Vec::new(),
+        };
+        let pem = PrivateKeyPem::write(&key, founding.passphrase).map_err(CreateError::from)?;
+        let authority = Authority {
+            dir: dir.to_owned(),
+            certificate,
+            above,
+            key,
+        };
+        write_private(&dir.join(KEY_FILE), pem.as_bytes()).map_err(failed)?;
+        // The certificate comes last: an authority exists once it has one.
+        authority.write_crl(CRL_DAYS, now)?;
+        let certificates: Vec<u8> = authority
+            .path()
+            .iter()
+            .flat_map(Certificate::to_pem)
+            .collect();
+        write_private(&dir.join(CERTIFICATE_FILE), &certificates).map_err(failed)?;
+        Ok(authority)
+    }
+
+    /// Opens an authority whose key is not encrypted.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub fn open(dir: &Path) -> Result<Authority, AuthorityError> {
+        Authority::unlock(dir, None)
+    }
+
+    /// Opens an authority.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Exposed`] when others can read its key, [`AuthorityError::Missing`],
+    /// [`AuthorityError::Create`] for a damaged certificate, a damaged key or a wrong passphrase.
+    pub fn unlock(
+        dir: &Path,
+        passphrase: Option<&Passphrase>,
+    ) -> Result<Authority, AuthorityError> {
+        const OTHERS: u32 = 0o077;
+        let read = |name: &str| {
+            let path = dir.join(name);
+            fs::read(&path).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => AuthorityError::Missing { path },
+                _ => AuthorityError::io(&path, &error),
+            })
+        };
+        let pem = read(CERTIFICATE_FILE)?;
+        let mut above = Certificate::all_from_pem(&pem, 8).map_err(CreateError::from)?;
+        if above.is_empty() {
+            return Err(AuthorityError::Missing {
+                path: dir.join(CERTIFICATE_FILE),
+            });
+        }
+        let certificate = above.remove(0);
+        let key_file = dir.join(KEY_FILE);
+        let metadata =
+            fs::metadata(&key_file).map_err(|error| AuthorityError::io(&key_file, &error))?;
+        let mode = metadata.permissions().mode();
+        if mode & OTHERS != 0 {
+            return Err(AuthorityError::Exposed {
+                path: key_file,
+                mode: mode & 0o7777,
+            });
+        }
+        let key = zeroize::Zeroizing::new(read(KEY_FILE)?);
+        let key = read_private_key(&key, passphrase).map_err(CreateError::from)?;
+        if !certificate.public_key().public_eq(&key) {
+            return Err(
+                CreateError::from(MalformedError("key.pem is not the key of ca.pem")).into(),
+            );
+        }
+        Ok(Authority {
+            dir: dir.to_owned(),
+            certificate,
+            above,
+            key,
+        })
+    }
+
+    /// The certificate it signs with.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// Its certificate and those above it, its root last.
+    pub fn path(&self) -> Vec<Certificate> {
+        std::iter::once(&self.certificate)
+            .chain(&self.above)
+            .cloned()
+            .collect()
+    }
+
+    /// The certificate at the top: what others must trust.
+    pub fn root(&self) -> &Certificate {
+        self.above.last().unwrap_or(&self.certificate)
+    }
+
+    /// What goes beside a certificate it issued, into the same file: the path without the root.
+    pub fn chain(&self) -> Vec<Certificate> {
+        let mut path = self.path();
+        path.pop();
+        path
+    }
+
+    /// Makes a key and a certificate for it.
+    ///
+    /// # Errors
+    /// [`AuthorityError`]; when it is returned, no certificate was handed out, though the ledger may know of one.
+    pub fn issue(
+        &self,
+        request: &Request,
+        now: SystemTime,
+    ) -> Result<(Certificate, PrivateKeyPem), AuthorityError> {
+        let key = request.key.generate().map_err(CreateError::from)?;
+        let pem =
+            PrivateKeyPem::write(&key, request.passphrase.as_ref()).map_err(CreateError::from)?;
+        let profile = Profile {
+            dn: request.dn.clone(),
+            uses: request.uses.clone(),
+            days: request.days,
+            alternative_names: request.alternative_names.clone(),
+        };
+        let kind = request.key.kind();
+        let certificate = create::certificate(&profile, &key, kind, Ok(self.signer()), now)?;
+        self.enter(&issued_line(&certificate))?;
+        Ok((certificate, pem))
+    }
+
+    /// Signs somebody's request (PKCS#10, PEM or DER). Name and key are the request's, all else is said here.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Create`] for a request that is damaged, not signed by its own key, or whose key is of a kind
+    /// or size that is not used.
+    pub fn sign_request(
+        &self,
+        request: &[u8],
+        uses: &[KeyUse],
+        days: u32,
+        alternative_names: &[AlternativeName],
+        now: SystemTime,
+    ) -> Result<Certificate, AuthorityError> {
+        let (dn, key) = create::read_request(request)?;
+        let kind = bulla_device::KeyKind::of(&key)
+            .map_err(|_| MalformedError("request with a key of a kind or size that is not used"))
+            .map_err(CreateError::from)?;
+        let kind = match kind {
+            bulla_device::KeyKind::Rsa => KeyKind::Rsa,
+            bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
+        };
+        let profile = Profile {
+            dn,
+            uses: uses.to_vec(),
+            days,
+            alternative_names: alternative_names.to_vec(),
+        };
+        let certificate = create::certificate(&profile, &key, kind, Ok(self.signer()), now)?;
+        self.enter(&issued_line(&certificate))?;
+        Ok(certificate)
+    }
+
+    /// Takes a certificate back: enters it in the ledger and writes the next revocation list. Taking it back twice
+    /// changes nothing but the list's dates.
+    ///
+    /// # Errors
+    /// [`AuthorityError::UnknownSerial`] for a certificate that is not in the ledger.
+    pub fn revoke(&self, serial: &str, now: SystemTime) -> Result<(), AuthorityError> {
+        let wanted = serial.to_ascii_lowercase().replace(':', "");
+        let wanted = wanted.trim_start_matches('0');
+        let records = self.records()?;
+        let record = records
+            .iter()
+            .find(|record| record.serial.trim_start_matches('0') == wanted)
+            .ok_or_else(|| AuthorityError::UnknownSerial {
+                serial: serial.to_owned(),
+            })?;
+        if record.revoked_at.is_none() {
+            self.enter(&format!("revoked {} at {}", record.serial, time::unix(now)))?;
+        }
+        self.write_crl(CRL_DAYS, now)
+    }
+
+    /// Writes the next revocation list, good for `days`.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub fn write_crl(&self, days: u32, now: SystemTime) -> Result<(), AuthorityError> {
+        let (this_update, next_update) = create::validity(days, now)?;
+        // Entered before it is made, so that no number is used twice; written before the ledger is let go,
+        // so that of two lists made at once the one with less in it is not the last.
+        self.with_ledger(
+            |ledger| {
+                let number = ledger.crl_number.checked_add(1).ok_or(CreateError::Time)?;
+                Ok((
+                    number,
+                    format!("crl {number} next-update {}", time::unix(next_update)),
+                ))
+            },
+            |number, ledger| {
+                let crl = self.crl_text(&ledger.records, number, this_update, next_update)?;
+                let path = self.dir.join(CRL_FILE);
+                write_private(&path, &crl).map_err(|error| AuthorityError::io(&path, &error))
+            },
+        )
+    }
+
+    /// The newest revocation list, in PEM.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Io`].
+    pub fn crl(&self) -> Result<Vec<u8>, AuthorityError> {
+        let path = self.dir.join(CRL_FILE);
+        fs::read(&path).map_err(|error| AuthorityError::io(&path, &error))
+    }
+
+    /// Everything it issued, in order of issue.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub fn records(&self) -> Result<Vec<Record>, AuthorityError> {
+        let path = self.dir.join(LEDGER_FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(AuthorityError::io(&path, &error)),
+        };
+        Ok(Ledger::read(&bytes)
+            .map_err(|line| AuthorityError::Ledger { path, line })?
+            .records)
+    }
+
+    fn signer(&self) -> Signer<'_> {
+        Signer {
+            certificate: &self.certificate,
+            key: &self.key,
+        }
+    }
+
+    fn enter(&self, line: &str) -> Result<(), AuthorityError> {
+        self.with_ledger(|_| Ok(((), line.to_owned())), |(), _| Ok(()))
+    }
+
+    /// Reads the ledger under a lock, appends the line that `decide` makes of it, syncs, and does `then` with what
+    /// the ledger held before.
+    fn with_ledger<T>(
+        &self,
+        decide: impl FnOnce(&Ledger) -> Result<(T, String), CreateError>,
+        then: impl FnOnce(T, &Ledger) -> Result<(), AuthorityError>,
+    ) -> Result<(), AuthorityError> {
+        let path = self.dir.join(LEDGER_FILE);
+        let failed = |error: io::Error| AuthorityError::io(&path, &error);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        file.lock().map_err(failed)?; // let go when the file is closed
+        let mut bytes = Vec::new();
+        let limit = u64::try_from(LEDGER_BYTES_MAX).unwrap_or(u64::MAX);
+        Read::by_ref(&mut file)
+            .take(limit)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        if bytes.len() >= LEDGER_BYTES_MAX {
+            return Err(AuthorityError::LedgerFull { path });
+        }
+        let ledger = Ledger::read(&bytes).map_err(|line| AuthorityError::Ledger {
+            path: path.clone(),
+            line,
+        })?;
+        let (result, line) = decide(&ledger)?;
+        append(&mut file, ledger.whole_bytes, &line).map_err(failed)?;
+        then(result, &ledger)
+    }
+
+    fn crl_text(
+        &self,
+        records: &[Record],
+        number: u64,
+        this_update: SystemTime,
+        next_update: SystemTime,
+    ) -> Result<Vec<u8>, AuthorityError> {
+        let built = || -> Result<Vec<u8>, CreateError> {
+            let mut builder = X509CrlBuilder::new()?;
+            builder.set_issuer_name(self.certificate.x509().subject_name())?;
+            let (this_update, next_update) =
+                (time::to_asn1(this_update)?, time::to_asn1(next_update)?);
+            builder.set_last_update(&this_update)?;
+            builder.set_next_update(&next_update)?;
+            for record in records {
+                let Some(at) = record.revoked_at else {
+                    continue;
+                };
+                let mut revoked = X509RevokedBuilder::new()?;
+                let serial = Asn1Integer::from_bn(&*BigNum::from_hex_str(&record.serial)?)?;
+                revoked.set_serial_number(&serial)?;
+                let at = time::to_asn1(time::from_unix(at).ok_or(CreateError::Time)?)?;
+                revoked.set_revocation_date(&at)?;
+                builder.add_revoked(revoked.build())?;
+            }
+            builder.append_extension(authority_key_id(&self.certificate)?)?;
+            builder.append_extension(crl_number(number)?)?;
+            builder.sort()?;
+            builder.sign(
+                &self.key,
+                create::signing_digest(self.certificate.key_kind()),
+            )?;
+            Ok(builder.build()?.to_pem()?)
+        };
+        built().map_err(AuthorityError::Create)
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Authority({}, {})",
+            self.certificate.dn(),
+            self.dir.display()
+        )
+    }
+}
+
+fn issued_line(certificate: &Certificate) -> String {
+    let not_after = time::unix(certificate.not_after());
+    // A name's text has its control characters escaped, so the line stays one line.
+    format!(
+        "issued {} not-after {not_after} dn {}",
+        certificate.serial_hex(),
+        certificate.dn()
+    )
+}
+
+fn append(file: &mut File, whole_bytes: usize, line: &str) -> io::Result<()> {
+    let end = u64::try_from(whole_bytes).map_err(io::Error::other)?;
+    file.set_len(end)?; // cuts a torn line
+    file.seek(SeekFrom::Start(end))?;
+    file.write_all(format!("{line}\n").as_bytes())?;
+    file.sync_all()
+}
+
+/// RFC 5280 section 5.2.1: the key identifier, as the certificate has it.
+fn authority_key_id(certificate: &Certificate) -> Result<X509Extension, ErrorStack> {
+    const KEY_IDENTIFIER: u8 = 0x80;
+    let id = certificate.subject_key_id().unwrap_or_default();
+    extension(
+        "2.5.29.35",
+        &tlv::element(tlv::SEQUENCE, &[&tlv::element(KEY_IDENTIFIER, &[id])]),
+    )
+}
+
+/// RFC 5280 section 5.2.3.
+fn crl_number(number: u64) -> Result<X509Extension, ErrorStack> {
+    let bytes = number.to_be_bytes();
+    let zeros = number.leading_zeros() as usize / 8;
+    let digits = bytes.get(zeros.min(7)..).unwrap_or_default();
+    let sign: &[u8] = if digits.first().is_some_and(|high| *high >= 0x80) {
+        &[0]
+    } else {
+        &[]
+    };
+    extension("2.5.29.20", &tlv::element(tlv::INTEGER, &[sign, digits]))
+}
+
+fn extension(oid: &str, der: &[u8]) -> Result<X509Extension, ErrorStack> {
+    let oid = Asn1Object::from_str(oid)?;
+    X509Extension::new_from_der(&oid, false, &*Asn1OctetString::new_from_bytes(der)?)
+}
+
+/// The ledger's lines, added up.
+#[derive(Debug, Default)]
+struct Ledger {
+    records: Vec<Record>,
+    crl_number: u64,
+    /// Where the last whole line ends.
+    whole_bytes: usize,
+}
+
+impl Ledger {
+    /// The number of the first line that is none.
+    fn read(bytes: &[u8]) -> Result<Ledger, usize> {
+        let whole_bytes = bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let mut ledger = Ledger {
+            whole_bytes,
+            ..Ledger::default()
+        };
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let whole = bytes.get(..whole_bytes).unwrap_or_default();
+        for (at, line) in whole.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            std::str::from_utf8(line)
+                .ok()
+                .and_then(|line| ledger.add(line.trim_end_matches('\n'), &mut places))
+                .ok_or(at + 1)?;
+        }
+        Ok(ledger)
+    }
+
+    fn add(&mut self, line: &str, places: &mut BTreeMap<String, usize>) -> Option<()> {
+        let (verb, rest) = line.split_once(' ')?;
+        match verb {
+            "issued" => {
+                let (serial, rest) = rest.split_once(" not-after ")?;
+                let (not_after, dn) = rest.split_once(" dn ")?;
+                serial
+                    .bytes()
+                    .all(|b| b.is_ascii_hexdigit())
+                    .then_some(())?;
+                places.insert(serial.to_owned(), self.records.len());
+                self.records.push(Record {
+                    serial: serial.to_owned(),
+                    dn: dn.to_owned(),
+                    not_after: not_after.parse().ok()?,
+                    revoked_at: None,
+                });
+            }
+            "revoked" => {
+                let (serial, at) = rest.split_once(" at ")?;
+                let record = self.records.get_mut(*places.get(serial)?)?;
+                record.revoked_at = Some(at.parse().ok()?);
+            }
+            "crl" => {
+                let (number, next_update) = rest.split_once(" next-update ")?;
+                next_update.parse::<i64>().ok()?;
+                self.crl_number = self.crl_number.max(number.parse().ok()?);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// Why an authority did not do what was asked. The administrator's turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    /// There is one already.
+    Exists {
+        /// Its directory.
+        dir: PathBuf,
+    },
+    /// There is none, or not all of it.
+    Missing {
+        /// The file that is not there.
+        path: PathBuf,
+    },
+    /// Others can read its key.
+    Exposed {
+        /// The key's file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A line of the ledger is damaged.
+    Ledger {
+        /// The ledger.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// The ledger has reached [`LEDGER_BYTES_MAX`].
+    LedgerFull {
+        /// The ledger.
+        path: PathBuf,
+    },
+    /// No certificate of this number was issued here.
+    UnknownSerial {
+        /// As it was written.
+        serial: String,
+    },
+    /// The system refused.
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// What was asked for cannot be made, or the key cannot be opened.
+    Create(CreateError),
+}
+
+impl AuthorityError {
+    fn io(path: &Path, error: &io::Error) -> AuthorityError {
+        AuthorityError::Io {
+            path: path.to_owned(),
+            why: error.to_string(),
+        }
+    }
+
+    /// Whether a passphrase is missing or wrong.
+    pub fn is_locked(&self) -> bool {
+        matches!(
+            self,
+            AuthorityError::Create(CreateError::Key(
+                KeyError::Locked | KeyError::WrongPassphrase
+            ))
+        )
+    }
+}
+
+impl fmt::Display for AuthorityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AuthorityError::Exists { dir } => {
+                write!(f, "there is an authority at {}", dir.display())
+            }
+            AuthorityError::Missing { path } => {
+                write!(f, "no authority: {} is missing", path.display())
+            }
+            AuthorityError::Exposed { path, mode } => {
+                write!(
+                    f,
+                    "{} has mode {mode:04o}: others must not have access to it",
+                    path.display()
+                )
+            }
+            AuthorityError::Ledger { path, line } => {
+                write!(f, "{} is damaged at line {line}", path.display())
+            }
+            AuthorityError::LedgerFull { path } => {
+                write!(f, "{} is over {LEDGER_BYTES_MAX} bytes", path.display())
+            }
+            AuthorityError::UnknownSerial { serial } => {
+                write!(f, "no certificate with serial {serial} was issued here")
+            }
+            AuthorityError::Io { path, why } => write!(f, "{}: {why}", path.display()),
+            AuthorityError::Create(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AuthorityError {}
+
+impl From<CreateError> for AuthorityError {
+    fn from(error: CreateError) -> AuthorityError {
+        AuthorityError::Create(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ledger_forgets_a_torn_line_and_names_a_damaged_one() {
+        let text =
+            b"issued 0a not-after 5 dn CN=a b\nrevoked 0a at 3\ncrl 7 next-update 9\nissued 0b not";
+        let ledger = Ledger::read(text).unwrap();
+        assert_eq!(ledger.crl_number, 7);
+        assert_eq!(ledger.whole_bytes, text.len() - "issued 0b not".len());
+        let record = Record {
+            serial: "0a".into(),
+            dn: "CN=a b".into(),
+            not_after: 5,
+            revoked_at: Some(3),
+        };
+        assert_eq!(ledger.records, [record]);
+        for (bad, line) in [
+            (&b"issued 0a not-after 5 dn CN=a\nrevoked 0b at 3\n"[..], 2),
+            (b"crl x next-update 1\n", 1),
+            (b"burnt 1\n", 1),
+            (b"\n", 1),
+            (b"issued zz not-after 5 dn CN=a\n", 1),
+        ] {
+            assert_eq!(Ledger::read(bad).err(), Some(line));
+        }
+    }
+}
