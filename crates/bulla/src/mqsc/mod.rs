@@ -8,12 +8,12 @@
 pub mod admin;
 pub mod objects;
 pub mod parse;
+pub mod policy;
 pub mod reference;
 pub mod reply;
 pub mod run;
 pub mod table;
 
-mod policy;
 #[cfg(test)]
 mod transcripts;
 pub(crate) mod whole_file;

@@ -296,23 +296,36 @@ impl Display for Definitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let manager = &self.queue_manager;
         writeln!(f, "{HEADER}{FORMAT}{HEADER_MANAGER}{}", manager.name)?;
-        command(f, "ALTER", "QMGR", None, |key| manager.cell(key))?;
+        command(f, WRAPPED, "ALTER", "QMGR", None, |key| manager.cell(key))?;
         for (name, queue) in &self.queues {
-            command(f, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))?;
+            command(f, WRAPPED, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))?;
         }
         for (name, alias) in &self.aliases {
-            command(f, "DEFINE", "QALIAS", Some(name), |key| alias.cell(key))?;
+            command(f, WRAPPED, "DEFINE", "QALIAS", Some(name), |key| alias.cell(key))?;
         }
         for (name, policy) in &self.policies {
-            command(f, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
+            command(f, WRAPPED, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
         }
         Ok(())
     }
 }
 
-/// Writes one command with every attribute that the table has for it.
+/// One attribute a line.
+const WRAPPED: &str = " +\n       ";
+
+/// `SET POLICY` on one line.
+pub(super) fn policy_command(policy: &Policy) -> String {
+    let mut text = String::new();
+    // Into a string: cannot fail.
+    let _ = command(&mut text, " ", "SET", "POLICY", Some(&policy.name), |key| policy::cell(policy, key));
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Writes one command with every attribute that the table has for it, `between` before each.
 fn command(
-    f: &mut fmt::Formatter<'_>,
+    f: &mut dyn Write,
+    between: &str,
     verb: &str,
     noun: &str,
     name: Option<&str>,
@@ -325,7 +338,7 @@ fn command(
     let attributes = table::command(verb, noun).map_or(&[][..], |command| command.attributes);
     for attribute in attributes {
         for text in value(attribute.key).map(|cell| written(attribute, &cell)).unwrap_or_default() {
-            write!(f, " +\n       {text}")?;
+            write!(f, "{between}{text}")?;
         }
     }
     f.write_char('\n')
@@ -645,6 +658,18 @@ mod tests {
             let text = definitions.to_string();
             assert_eq!(reread(&text).as_ref(), Ok(&definitions), "round {round}: {text}");
             assert_eq!(reread(&text).unwrap().to_string(), text);
+            for policy in definitions.policies.values() {
+                assert_eq!(policy::from_text(&policy::text(policy)).as_ref(), Ok(&**policy));
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_s_text_is_one_command_and_nothing_else_is_one() {
+        let text = policy::text(&Policy::new("orders"));
+        assert!(text.starts_with("SET POLICY('orders') SIGNALG(NONE) ENCALG(NONE) KEYREUSE(DISABLED) ENFORCE "), "{text}");
+        for text in ["", "DIS QMGR", "DELETE POLICY(A)", "SET POLICY(A) ACTION(ADD)", "SET POLICY(A); SET POLICY(B)"] {
+            assert!(policy::from_text(text).is_err(), "{text}");
         }
     }
 

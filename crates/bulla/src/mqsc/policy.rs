@@ -1,12 +1,41 @@
 //! Policies in the admin language: attributes to [`Policy`] and back.
 
-use super::parse::{Statement, Value};
+use super::objects::{self, Definitions};
+use super::parse::{self, Statement, Value};
 use super::reply::Cell;
-use super::table::Key;
+use super::run::{self, Change};
+use super::table::{Act, Key};
 use bulla_seal::policy::{KeyReuse, Quality, SignatureDigest};
 use bulla_seal::{Dn, Policy, PolicyError};
 use std::fmt::{self, Display};
 use std::str::FromStr;
+
+/// The policy as one command on one line, every attribute written out: how a client that seals for itself is told.
+pub fn text(policy: &Policy) -> String {
+    objects::policy_command(policy)
+}
+
+/// Reads [`text`]'s form.
+///
+/// # Errors
+/// One lower-case line: it is something else, or a policy that makes no sense.
+pub fn from_text(text: &str) -> Result<Policy, String> {
+    let mut statements = parse::statements(text).into_iter();
+    let (Some(statement), None) = (statements.next(), statements.next()) else {
+        return Err("not one command".into());
+    };
+    let statement = statement.map_err(|error| error.to_string())?;
+    let act = statement.command.act;
+    // Whatever it would be added to is not here.
+    if act != Act::SetPolicy || statement.value(Key::Action).is_some() {
+        return Err(format!("{statement} where SET POLICY was expected"));
+    }
+    match run::plan(&statement, &Definitions::initial("NONE")) {
+        Ok(Change::SetPolicy(policy)) => Ok(Policy::clone(&policy)),
+        Ok(_) => Err(format!("{statement} where SET POLICY was expected")),
+        Err(failure) => Err(failure.message),
+    }
+}
 
 /// Why a policy cannot be set. The turn is with whoever wrote the command.
 #[derive(Debug)]
@@ -19,6 +48,13 @@ pub(super) enum Refused {
     NotListed { keyword: &'static str, dn: String },
     /// ACTION(ADD) or ACTION(REMOVE) with something besides lists.
     NotAList { keyword: &'static str },
+}
+
+impl Refused {
+    /// True when the same command may be good another time.
+    pub(super) fn by_state(&self) -> bool {
+        matches!(self, Refused::NotListed { .. })
+    }
 }
 
 impl Display for Refused {

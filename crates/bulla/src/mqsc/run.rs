@@ -86,6 +86,13 @@ pub enum Change {
     AlterManager(QueueManager),
 }
 
+/// `queue ORDERS altered`, for logs.
+impl Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&done(self, false))
+    }
+}
+
 /// What [`Administered::apply`] has to say beside that it is done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
@@ -304,7 +311,10 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 }
                 policy::replaced(statement)
             };
-            policy.map(|policy| Change::SetPolicy(Arc::new(policy))).map_err(|refused| invalid(refused, None))
+            policy.map(|policy| Change::SetPolicy(Arc::new(policy))).map_err(|refused| {
+                let kind = if refused.by_state() { FailureKind::Refused } else { FailureKind::Invalid };
+                Failure { kind, reason: None, message: refused.to_string(), hint: None }
+            })
         }
         Act::DeletePolicy => {
             existing_policy(&name, definitions)?;

@@ -1,0 +1,165 @@
+//! `bulla user`: who may connect by password.
+
+use crate::users::{PASSWORD_BYTES_MAX, Users, UsersError};
+use clap::{Args, Subcommand};
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::PathBuf;
+use zeroize::Zeroizing;
+
+/// Done.
+const EXIT_DONE: u8 = 0;
+/// Refused: there is such a user already, or none.
+const EXIT_REFUSED: u8 = 1;
+/// Name, password or file cannot be used.
+const EXIT_INVALID: u8 = 2;
+
+/// Manage who may connect by password
+#[derive(Args, Debug)]
+pub struct UserArgs {
+    #[command(subcommand)]
+    command: UserCommand,
+    /// Data directory of the queue manager
+    #[arg(long, value_name = "DIR", default_value = "bulla-data", global = true)]
+    data: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum UserCommand {
+    /// Add a user; the password is the first line of the standard input
+    Add(Named),
+    /// Give a user another password; connections that are open stay open
+    Passwd(Named),
+    /// List the users
+    List {
+        /// Answer in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a user; connections that are open stay open
+    Remove {
+        /// The user
+        name: String,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Named {
+    /// The user: letters, digits and . _ - @
+    name: String,
+    /// Take the password from the first line of this file
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+}
+
+/// Does what the arguments say, and returns the exit code. The queue manager sees changes at once, running or not.
+pub fn run(args: &UserArgs) -> u8 {
+    match perform(args) {
+        Ok(()) => EXIT_DONE,
+        Err(Failure::Password(error)) => {
+            eprintln!("bulla: error: no password: {error}");
+            EXIT_INVALID
+        }
+        Err(Failure::Users(error)) => {
+            eprintln!("bulla: error: {error}");
+            match error {
+                UsersError::Exists { name } => {
+                    eprintln!("bulla: hint: bulla user passwd {name}");
+                    EXIT_REFUSED
+                }
+                UsersError::Unknown { .. } => {
+                    eprintln!("bulla: hint: bulla user list");
+                    EXIT_REFUSED
+                }
+                _ => EXIT_INVALID,
+            }
+        }
+    }
+}
+
+enum Failure {
+    Password(io::Error),
+    Users(UsersError),
+}
+
+fn perform(args: &UserArgs) -> Result<(), Failure> {
+    let users = Users::open(&args.data).map_err(Failure::Users)?;
+    let done = match &args.command {
+        UserCommand::Add(named) => {
+            users.add(&named.name, &named.password()?).map(|()| println!("user {} added", named.name))
+        }
+        UserCommand::Passwd(named) => users
+            .set_password(&named.name, &named.password()?)
+            .map(|()| println!("password of {} changed", named.name)),
+        UserCommand::Remove { name } => users.remove(name).map(|()| println!("user {name} removed")),
+        UserCommand::List { json: true } => {
+            println!("{:#}", serde_json::Value::from(users.names()));
+            Ok(())
+        }
+        UserCommand::List { json: false } => {
+            users.names().iter().for_each(|name| println!("{name}"));
+            Ok(())
+        }
+    };
+    done.map_err(Failure::Users)
+}
+
+impl Named {
+    fn password(&self) -> Result<Zeroizing<String>, Failure> {
+        let read = match &self.password_file {
+            Some(path) => std::fs::File::open(path).and_then(first_line),
+            None => {
+                if io::stdin().is_terminal() {
+                    eprint!("password for {} (it shows as you type; --password-file avoids that): ", self.name);
+                }
+                first_line(io::stdin())
+            }
+        };
+        read.map_err(Failure::Password)
+    }
+}
+
+fn first_line(from: impl Read) -> io::Result<Zeroizing<String>> {
+    // Line end, and one byte more than a password may have, so that a longer one is noticed.
+    let limit = PASSWORD_BYTES_MAX as u64 + 3;
+    let mut line = Zeroizing::new(String::with_capacity(PASSWORD_BYTES_MAX + 3));
+    io::BufReader::new(from.take(limit)).read_line(&mut line)?;
+    let end = line.trim_end_matches(['\r', '\n']).len();
+    line.truncate(end);
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        user: UserArgs,
+    }
+
+    #[test]
+    fn users_come_and_go_by_the_command_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().to_str().unwrap();
+        let password = directory.path().join("password");
+        std::fs::write(&password, "first line\r\nsecond\n").unwrap();
+        let file = format!("--password-file={}", password.to_str().unwrap());
+        let bulla = |arguments: &[&str]| {
+            let line = [&["user", "--data", data], arguments].concat();
+            run(&Line::try_parse_from(line).unwrap().user)
+        };
+        assert_eq!(bulla(&["add", "orders", &file]), EXIT_DONE);
+        assert_eq!(bulla(&["add", "orders", &file]), EXIT_REFUSED);
+        assert!(Users::open(directory.path()).unwrap().is_password("orders", "first line"));
+        std::fs::write(&password, "other").unwrap();
+        assert_eq!(bulla(&["passwd", "orders", &file]), EXIT_DONE);
+        assert!(Users::open(directory.path()).unwrap().is_password("orders", "other"));
+        assert_eq!(bulla(&["list"]), EXIT_DONE);
+        assert_eq!(bulla(&["remove", "orders"]), EXIT_DONE);
+        assert_eq!(bulla(&["remove", "orders"]), EXIT_REFUSED);
+        assert_eq!(bulla(&["add", "no good", &file]), EXIT_INVALID);
+        assert_eq!(bulla(&["add", "orders", "--password-file=/nowhere"]), EXIT_INVALID);
+    }
+}
