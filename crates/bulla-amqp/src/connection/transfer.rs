@@ -1,0 +1,452 @@
+//! Transfers in and out (part 2, section 2.6.12 and following): the hot path.
+
+use super::link::LinkState;
+use super::session::{Incoming, Outgoing, unattached};
+use super::{COPY_IN_BYTES_MAX, Connection};
+use crate::codec::code;
+use crate::condition;
+use crate::event::{Delivery, DeliveryId, Event, LinkId};
+use crate::output::{FRAME_HEADER_BYTES, FrameKind};
+use crate::payload::Payload;
+use crate::types::{DeliveryState, Error, Role, Transfer};
+use bytes::{Bytes, BytesMut};
+
+/// Most bytes of a transfer frame before its payload.
+const TRANSFER_HEAD_BYTES_MAX: usize = FRAME_HEADER_BYTES + 40;
+
+/// A message of which the last frame is still to come.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    id: u32,
+    settled: bool,
+    beyond_credit: bool,
+    format: u32,
+    state: Option<DeliveryState>,
+    chunks: Vec<Bytes>,
+    /// Small fragments, gathered: each alone would cost more than it holds.
+    tail: BytesMut,
+    length: u64,
+}
+
+impl Assembly {
+    pub(super) fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn push(&mut self, fragment: Bytes) {
+        self.length += fragment.len() as u64;
+        if fragment.len() < COPY_IN_BYTES_MAX {
+            self.tail.extend_from_slice(&fragment);
+        } else {
+            self.close_tail();
+            self.chunks.push(fragment);
+        }
+    }
+
+    fn close_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.chunks.push(self.tail.split().freeze());
+        }
+    }
+
+    fn finish(&mut self) -> Payload {
+        self.close_tail();
+        Payload::from(std::mem::take(&mut self.chunks))
+    }
+}
+
+/// What waits in a session for its window, or for room in the output.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Transfer {
+        link: u32,
+        id: u32,
+        settled: bool,
+        message: Payload,
+        /// Chunk of the message, and the place in it, where the next frame begins.
+        chunk: usize,
+        at: usize,
+        left: usize,
+    },
+    /// The answer to a drain, behind the transfers that it comes after.
+    Drained { link: u32 },
+}
+
+impl Waiting {
+    pub(super) fn link(&self) -> u32 {
+        match self {
+            Self::Transfer { link, .. } | Self::Drained { link } => *link,
+        }
+    }
+}
+
+impl Connection {
+    /// A transfer frame. A message of one frame costs: two indexes, an entry among the unsettled
+    /// deliveries, an event.
+    #[inline]
+    pub(super) fn transfer_in(&mut self, channel: u16, transfer: Transfer, payload: Bytes) -> Result<(), Error> {
+        let Some(session_index) = self.session_on(channel)? else { return Ok(()) };
+        let Some(session) = self.sessions.at_mut(session_index) else { return Ok(()) };
+        if session.incoming_window == 0 {
+            self.session_error(session_index, Error::new(condition::WINDOW_VIOLATION, "transfers beyond the window"));
+            return Ok(());
+        }
+        session.incoming_window -= 1;
+        session.next_incoming_id = session.next_incoming_id.wrapping_add(1);
+        let renew = session.incoming_window <= self.config.limits.incoming_window / 2;
+        match session.remote_link(transfer.handle) {
+            Some(link) => self.link_transfer_in(session_index, link, transfer, payload),
+            None => self.session_error(session_index, unattached(transfer.handle)),
+        }
+        if renew && self.sessions.at(session_index).is_some_and(|session| session.is_open()) {
+            self.emit_flow(session_index, None);
+        }
+        Ok(())
+    }
+
+    fn link_transfer_in(&mut self, session_index: u32, index: u32, transfer: Transfer, payload: Bytes) {
+        let id = self.link_id(index);
+        let Some(link) = self.links.at_mut(index) else { return };
+        if matches!(link.state, LinkState::Detaching { .. }) {
+            return; // the peer does not know yet
+        }
+        if link.info.role != Role::Receiver {
+            return self.link_error(index, Error::new(condition::NOT_ALLOWED, "a transfer to a sending link"));
+        }
+        if link.assembly.is_some() {
+            return self.fragment_in(session_index, index, transfer, payload);
+        }
+        let Some(session) = self.sessions.at_mut(session_index) else { return };
+        let Some(delivery_id) = transfer.delivery_id else {
+            return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery without delivery-id"));
+        };
+        // Ids only grow, as serial numbers do.
+        let distance = session.last_incoming_delivery.map_or(1, |last| delivery_id.wrapping_sub(last));
+        if distance == 0 || distance > i32::MAX as u32 {
+            let error = Error::new(condition::INVALID_FIELD, "delivery-ids of a session must grow");
+            return self.session_error(session_index, error);
+        }
+        session.last_incoming_delivery = Some(delivery_id);
+        if transfer.aborted {
+            return;
+        }
+        let beyond_credit = link.info.credit == 0;
+        link.info.credit = link.info.credit.saturating_sub(1);
+        link.info.delivery_count = link.info.delivery_count.wrapping_add(1);
+        if too_long(link.info.max_message_size, payload.len() as u64) {
+            return self.link_error(index, message_too_long());
+        }
+        let format = transfer.message_format.unwrap_or(0);
+        let settled = transfer.settled.unwrap_or(false);
+        if transfer.more {
+            let mut assembly = Assembly {
+                id: delivery_id,
+                settled,
+                beyond_credit,
+                format,
+                state: transfer.state,
+                chunks: Vec::new(),
+                tail: BytesMut::new(),
+                length: 0,
+            };
+            self.in_progress += payload.len() as u64;
+            assembly.push(payload);
+            link.assembly = Some(Box::new(assembly));
+            return self.check_in_progress(index);
+        }
+        let delivery = Delivery {
+            link: id,
+            id: DeliveryId(delivery_id),
+            settled,
+            beyond_credit,
+            format,
+            state: transfer.state,
+            payload: Payload::from(payload),
+        };
+        self.delivery_in(session_index, delivery);
+    }
+
+    /// A further frame of a message.
+    fn fragment_in(&mut self, session_index: u32, index: u32, transfer: Transfer, payload: Bytes) {
+        let link_id = self.link_id(index);
+        let Some(link) = self.links.at_mut(index) else { return };
+        let Some(assembly) = &mut link.assembly else { return };
+        if transfer.delivery_id.is_some_and(|id| id != assembly.id) {
+            return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery begins inside another"));
+        }
+        if transfer.aborted {
+            self.in_progress = self.in_progress.saturating_sub(assembly.len());
+            let beyond_credit = assembly.beyond_credit;
+            link.assembly = None;
+            if !beyond_credit {
+                // The host hears nothing of it, so what it granted is granted still.
+                link.info.credit = link.info.credit.saturating_add(1);
+                self.emit_flow(session_index, Some(index));
+            }
+            return;
+        }
+        self.in_progress += payload.len() as u64;
+        assembly.push(payload);
+        assembly.settled |= transfer.settled.unwrap_or(false);
+        if transfer.state.is_some() {
+            assembly.state = transfer.state;
+        }
+        if too_long(link.info.max_message_size, assembly.len()) {
+            return self.link_error(index, message_too_long());
+        }
+        if transfer.more {
+            return self.check_in_progress(index);
+        }
+        let Some(mut assembly) = link.assembly.take() else { return };
+        self.in_progress = self.in_progress.saturating_sub(assembly.len());
+        let delivery = Delivery {
+            link: link_id,
+            id: DeliveryId(assembly.id),
+            settled: assembly.settled,
+            beyond_credit: assembly.beyond_credit,
+            format: assembly.format,
+            payload: assembly.finish(),
+            state: assembly.state.take(),
+        };
+        self.delivery_in(session_index, delivery);
+    }
+
+    fn check_in_progress(&mut self, index: u32) {
+        if self.in_progress > self.config.limits.in_progress_bytes {
+            let text = "too many bytes of messages are under way";
+            self.link_error(index, Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text));
+        }
+    }
+
+    /// A whole message.
+    #[inline]
+    fn delivery_in(&mut self, session_index: u32, delivery: Delivery) {
+        let index = delivery.link.index;
+        if !delivery.settled {
+            let limit = self.config.limits.link_unsettled;
+            let Some(link) = self.links.at_mut(index) else { return };
+            if link.info.unsettled >= limit {
+                return self.link_error(
+                    index,
+                    Error::new(condition::TRANSFER_LIMIT_EXCEEDED, "too many unsettled deliveries"),
+                );
+            }
+            link.info.unsettled += 1;
+            let Some(session) = self.sessions.at_mut(session_index) else { return };
+            session.incoming.insert(delivery.id.0, Incoming { link: index, disposed: false });
+        }
+        self.events.push_back(Event::Delivery(delivery));
+    }
+
+    /// Sending link: whether it can take one more message now. False without credit, while earlier
+    /// messages wait for the session's window, and while the output is full; `Event::Credit` tells when
+    /// credit or window come, and the host itself knows when it has written output.
+    #[inline]
+    pub fn can_send(&self, link: LinkId) -> bool {
+        if !self.links.holds(link.index, link.generation) || self.out.len() >= self.config.limits.output_bytes {
+            return false;
+        }
+        let Some(link) = self.links.at(link.index) else { return false };
+        let Some(session) = self.sessions.at(link.info.session.index) else { return false };
+        // Unsettled ids must stay comparable as serial numbers.
+        let span = session.outgoing.first().map_or(0, |first| session.next_delivery_id.wrapping_sub(first));
+        link.state == LinkState::Up
+            && link.info.role == Role::Sender
+            && link.info.credit > 0
+            && session.is_open()
+            && session.remote_window > 0
+            && session.backlog.is_empty()
+            && span < i32::MAX as u32
+    }
+
+    /// Sends a message. What became of it comes as `Event::Outcome` with `token`, unless it is `settled`.
+    /// It is cut into frames as the peer wants them, and waits inside for the session's window. False
+    /// when the link is gone or has no credit: then nothing was sent, and no outcome will come.
+    pub fn send(&mut self, link: LinkId, token: u64, message: Payload, settled: bool) -> bool {
+        let Some(index) = self.live(link) else { return false };
+        let Some(link) = self.links.at_mut(index) else { return false };
+        let Some(session) = self.sessions.at_mut(link.info.session.index) else { return false };
+        let up = link.state == LinkState::Up && link.info.role == Role::Sender && session.is_open();
+        if !up || link.info.credit == 0 {
+            return false;
+        }
+        link.info.credit -= 1;
+        link.info.delivery_count = link.info.delivery_count.wrapping_add(1);
+        let id = session.next_delivery_id;
+        session.next_delivery_id = id.wrapping_add(1);
+        if !settled {
+            session.outgoing.insert(id, Outgoing { link: index, token, answered: false });
+            link.info.unsettled += 1;
+        }
+        let length = message.len();
+        let one_frame = length + TRANSFER_HEAD_BYTES_MAX <= self.peer_max_frame;
+        if one_frame && session.backlog.is_empty() && session.remote_window > 0 {
+            session.remote_window -= 1;
+            session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
+            let head = transfer_head(session.channel, link.local_handle, id, settled, false, length);
+            self.out.raw(head.as_bytes());
+            match message.chunks() {
+                [chunk] => self.out.payload(chunk.clone()),
+                chunks => chunks.iter().for_each(|chunk| self.out.payload(chunk.clone())),
+            }
+            return true;
+        }
+        let session_index = link.info.session.index;
+        link.waiting += 1;
+        if session.backlog.is_empty() {
+            self.backlogged += 1;
+        }
+        session.backlog.push_back(Waiting::Transfer {
+            link: index,
+            id,
+            settled,
+            message,
+            chunk: 0,
+            at: 0,
+            left: length,
+        });
+        self.resume(session_index);
+        true
+    }
+
+    /// Goes on with the backlogs after output was written.
+    pub(super) fn resume_all(&mut self) {
+        let sessions: Vec<u32> = self.sessions.indexes().collect();
+        for index in sessions {
+            self.resume(index);
+        }
+    }
+
+    /// Writes frames of a session's backlog while its window and the output have room.
+    pub(super) fn resume(&mut self, session_index: u32) {
+        loop {
+            let Self { sessions, links, out, config, peer_max_frame, backlogged, .. } = &mut *self;
+            let Some(session) = sessions.at_mut(session_index) else { return };
+            let Some(Waiting::Transfer { link, id, settled, message, chunk, at, left }) = session.backlog.front_mut()
+            else {
+                match session.backlog.pop_front() {
+                    Some(Waiting::Drained { link }) => {
+                        if session.backlog.is_empty() {
+                            *backlogged = backlogged.saturating_sub(1);
+                        }
+                        if let Some(link) = links.at_mut(link) {
+                            link.waiting = link.waiting.saturating_sub(1);
+                        }
+                        self.emit_drained(link);
+                        continue;
+                    }
+                    _ => return,
+                }
+            };
+            if session.remote_window == 0 || out.len() >= config.limits.output_bytes {
+                return;
+            }
+            let Some(state) = links.at_mut(*link) else {
+                session.backlog.pop_front();
+                continue;
+            };
+            let size = (*left).min(*peer_max_frame - TRANSFER_HEAD_BYTES_MAX);
+            let more = size < *left;
+            let head = transfer_head(session.channel, state.local_handle, *id, *settled, more, size);
+            out.raw(head.as_bytes());
+            *left -= size;
+            let mut need = size;
+            while need > 0 {
+                let Some(bytes) = message.chunks().get(*chunk) else { break };
+                let step = need.min(bytes.len() - *at);
+                out.payload(bytes.slice(*at..*at + step));
+                *at += step;
+                need -= step;
+                if *at == bytes.len() {
+                    *chunk += 1;
+                    *at = 0;
+                }
+            }
+            session.remote_window -= 1;
+            session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
+            if !more {
+                state.waiting = state.waiting.saturating_sub(1);
+                session.backlog.pop_front();
+                if session.backlog.is_empty() {
+                    *backlogged = backlogged.saturating_sub(1);
+                }
+            }
+        }
+    }
+}
+
+fn too_long(limit: u64, length: u64) -> bool {
+    limit > 0 && length > limit
+}
+
+fn message_too_long() -> Error {
+    Error::new(condition::MESSAGE_SIZE_EXCEEDED, "the message is longer than max-message-size")
+}
+
+/// The bytes of a transfer frame before its payload.
+struct TransferHead {
+    bytes: [u8; TRANSFER_HEAD_BYTES_MAX],
+    length: usize,
+}
+
+impl TransferHead {
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Frame header and performative of a transfer, as the table of types would write them, in place.
+#[inline]
+fn transfer_head(channel: u16, handle: u32, id: u32, settled: bool, more: bool, payload: usize) -> TransferHead {
+    const FIELDS_AT: usize = FRAME_HEADER_BYTES + 6; // descriptor 3, list8 head 3
+    const HANDLE: usize = FIELDS_AT;
+    const ID: usize = HANDLE + 5;
+    const TAG: usize = ID + 5;
+    const FORMAT: usize = TAG + 6;
+    const SETTLED: usize = FORMAT + 1;
+    const MORE: usize = SETTLED + 1;
+    let boolean = |value: bool| if value { code::TRUE } else { code::FALSE };
+    let length = if more { MORE + 1 } else { MORE };
+    let list = (length - FRAME_HEADER_BYTES - 5) as u8; // after the size byte, well under 256
+    let [c0, c1] = channel.to_be_bytes();
+    let [s0, s1, s2, s3] = crate::codec::clamp(length + payload).to_be_bytes();
+    let [h0, h1, h2, h3] = handle.to_be_bytes();
+    let [i0, i1, i2, i3] = id.to_be_bytes();
+    let mut bytes = [0; TRANSFER_HEAD_BYTES_MAX];
+    bytes[..MORE + 1].copy_from_slice(&[
+        s0,
+        s1,
+        s2,
+        s3,
+        2,
+        FrameKind::Amqp as u8,
+        c0,
+        c1,
+        code::DESCRIBED,
+        code::ULONG8,
+        Transfer::CODE as u8,
+        code::LIST8,
+        list,
+        if more { 6 } else { 5 },
+        code::UINT,
+        h0,
+        h1,
+        h2,
+        h3,
+        code::UINT,
+        i0,
+        i1,
+        i2,
+        i3,
+        code::BINARY8,
+        4,
+        i0,
+        i1,
+        i2,
+        i3,          // the tag
+        code::UINT0, // the format of part 3
+        boolean(settled),
+        code::TRUE, // more; cut off when there is none
+    ]);
+    TransferHead { bytes, length }
+}

@@ -1,0 +1,265 @@
+//! What the engine tells its host, and the ids they share.
+
+use crate::payload::Payload;
+use crate::sasl::Mechanism;
+use crate::types::{AnyTarget, DeliveryState, Error, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
+use crate::value::{Symbol, Value};
+use bytes::Bytes;
+
+/// A session of a connection. Ids of sessions that ended are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// A link of a connection, whatever its session. Ids of links that ended are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// An incoming delivery, unique among the unsettled ones of its session (its delivery-id).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeliveryId(pub(crate) u32);
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Server: the client has chosen. Answer with `sasl_challenge` or `sasl_outcome`.
+    SaslInit {
+        /// One of those on offer.
+        mechanism: Mechanism,
+        /// Its first response; empty when there was none.
+        response: Bytes,
+        /// The host that the client wants to reach.
+        hostname: Option<String>,
+    },
+    /// Server: the answer to a challenge. Answer with `sasl_challenge` or `sasl_outcome`.
+    SaslResponse(Bytes),
+    /// The peer's open. A server has answered already; to turn the peer away, `close` with an error.
+    Opened(Box<Open>),
+    /// A session is there on both sides.
+    SessionBegun(SessionId),
+    /// A session ended, and its links with it: there is no `Detached` for them.
+    SessionEnded(SessionId, Option<Error>),
+    /// The peer attached a link. Answer with `accept_link` or `refuse_link`.
+    Attached(Box<IncomingAttach>),
+    /// The peer answered an `attach` of this side.
+    LinkOpened(Box<LinkOpened>),
+    /// A link ended: detached by the peer (the answer goes out by itself), by the engine for an error
+    /// of the peer, or by the host and the peer has answered. Once for each link; not for one that the
+    /// host refused.
+    Detached {
+        /// The link, not valid any more.
+        link: LinkId,
+        /// Whether it ended for good.
+        closed: bool,
+        /// Why.
+        error: Option<Error>,
+    },
+    /// Sending link: the peer's demand, or the room to serve it, has changed.
+    Credit {
+        /// The link.
+        link: LinkId,
+        /// Messages that the peer takes now.
+        credit: u32,
+        /// Send what is there up to the credit, then call `drained`.
+        drain: bool,
+    },
+    /// Receiving link: the sender has answered a drain; no credit is left.
+    Flowed {
+        /// The link.
+        link: LinkId,
+    },
+    /// Receiving link: a whole message.
+    Delivery(Delivery),
+    /// Sending link: what became of a delivery; one event each.
+    Outcome {
+        /// The link.
+        link: LinkId,
+        /// As given to `send`.
+        token: u64,
+        /// The receiver's state; none when it settled without one.
+        state: Option<DeliveryState>,
+        /// Whether the receiver has settled. If not, it waits for `settle`.
+        settled: bool,
+    },
+    /// Receiving link: the sender has settled a delivery that this side had not.
+    Settled {
+        /// The link.
+        link: LinkId,
+        /// The delivery, not valid any more.
+        id: DeliveryId,
+        /// The sender's state.
+        state: Option<DeliveryState>,
+    },
+    /// The connection ended: the last event.
+    Closed(Option<Error>),
+}
+
+/// A link that the peer wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IncomingAttach {
+    /// Its id here.
+    pub link: LinkId,
+    /// Its session.
+    pub session: SessionId,
+    /// Its name: unique with the role in the session.
+    pub name: String,
+    /// This side's role.
+    pub role: Role,
+    /// Where messages come from.
+    pub source: Option<Source>,
+    /// Where messages go to: a node, the anonymous relay (a target without address), a coordinator, or
+    /// nothing at all.
+    pub target: Option<AnyTarget>,
+    /// How the sending end settles.
+    pub snd_settle_mode: SenderSettleMode,
+    /// How the receiving end settles.
+    pub rcv_settle_mode: ReceiverSettleMode,
+    /// Properties of the link.
+    pub properties: Vec<(Symbol, Value)>,
+    /// Extensions that the peer supports.
+    pub offered_capabilities: Vec<Symbol>,
+    /// Extensions that the peer wants.
+    pub desired_capabilities: Vec<Symbol>,
+    /// Largest message that the peer takes, in bytes; 0 is no limit.
+    pub max_message_size: u64,
+}
+
+/// The host's answer to an [`IncomingAttach`].
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct AttachReply {
+    /// The source as it is: address of a dynamic one, filters that are honoured.
+    pub source: Option<Source>,
+    /// The target as it is.
+    pub target: Option<Target>,
+    /// Extensions offered.
+    pub offered_capabilities: Vec<Symbol>,
+    /// Properties of the link.
+    pub properties: Vec<(Symbol, Value)>,
+    /// Largest message taken, in bytes; 0 is no limit.
+    pub max_message_size: u64,
+}
+
+/// A link that the host wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachRequest {
+    /// Its name: unique with the role in the session.
+    pub name: String,
+    /// This side's role.
+    pub role: Role,
+    /// Where messages come from.
+    pub source: Option<Source>,
+    /// Where messages go to.
+    pub target: Option<Target>,
+    /// How the sending end settles.
+    pub snd_settle_mode: SenderSettleMode,
+    /// How the receiving end settles.
+    pub rcv_settle_mode: ReceiverSettleMode,
+    /// Properties of the link.
+    pub properties: Vec<(Symbol, Value)>,
+    /// Extensions offered.
+    pub offered_capabilities: Vec<Symbol>,
+    /// Extensions wanted.
+    pub desired_capabilities: Vec<Symbol>,
+    /// Largest message taken, in bytes; 0 is no limit.
+    pub max_message_size: u64,
+}
+
+impl AttachRequest {
+    /// A link that sends to `address`.
+    pub fn sender(name: impl Into<String>, address: impl Into<String>) -> Self {
+        Self::with(name.into(), Role::Sender, Source::default(), Target::at(address))
+    }
+
+    /// A link that receives from `address`.
+    pub fn receiver(name: impl Into<String>, address: impl Into<String>) -> Self {
+        Self::with(name.into(), Role::Receiver, Source::at(address), Target::default())
+    }
+
+    fn with(name: String, role: Role, source: Source, target: Target) -> Self {
+        Self {
+            name,
+            role,
+            source: Some(source),
+            target: Some(target),
+            snd_settle_mode: SenderSettleMode::Mixed,
+            rcv_settle_mode: ReceiverSettleMode::First,
+            properties: Vec::new(),
+            offered_capabilities: Vec::new(),
+            desired_capabilities: Vec::new(),
+            max_message_size: 0,
+        }
+    }
+}
+
+/// The peer's answer to an [`AttachRequest`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkOpened {
+    /// The link.
+    pub link: LinkId,
+    /// The source as the peer has it, its address when it was dynamic.
+    pub source: Option<Source>,
+    /// The target as the peer has it, its address when it was dynamic.
+    pub target: Option<AnyTarget>,
+    /// How the sending end settles.
+    pub snd_settle_mode: SenderSettleMode,
+    /// How the receiving end settles.
+    pub rcv_settle_mode: ReceiverSettleMode,
+    /// Properties of the link.
+    pub properties: Vec<(Symbol, Value)>,
+    /// Extensions that the peer supports.
+    pub offered_capabilities: Vec<Symbol>,
+    /// Extensions that the peer wants.
+    pub desired_capabilities: Vec<Symbol>,
+    /// Largest message that the peer takes, in bytes; 0 is no limit.
+    pub max_message_size: u64,
+}
+
+/// A message that arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    /// Its link.
+    pub link: LinkId,
+    /// Its id, for `dispose`.
+    pub id: DeliveryId,
+    /// Whether the sender has settled already: no outcome is wanted.
+    pub settled: bool,
+    /// Whether the sender had no credit for it.
+    pub beyond_credit: bool,
+    /// Message format; 0 is that of part 3.
+    pub format: u32,
+    /// The sender's state: transactional, or none.
+    pub state: Option<DeliveryState>,
+    /// The message, its sections as they arrived.
+    pub payload: Payload,
+}
+
+/// What is known of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkInfo {
+    /// Its session.
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// This side's role.
+    pub role: Role,
+    /// How the sending end settles.
+    pub snd_settle_mode: SenderSettleMode,
+    /// How the receiving end settles.
+    pub rcv_settle_mode: ReceiverSettleMode,
+    /// Largest message that this side takes, in bytes; 0 is no limit.
+    pub max_message_size: u64,
+    /// Largest message that the peer takes, in bytes; 0 is no limit.
+    pub peer_max_message_size: u64,
+    /// Messages that the receiving end takes now.
+    pub credit: u32,
+    /// Messages so far: the sending end's delivery-count.
+    pub delivery_count: u32,
+    /// Deliveries not settled on both sides.
+    pub unsettled: u32,
+}
