@@ -1,1 +1,60 @@
-//! Placeholder.
+//! Local queues and the journal under them: messages, locks, units of work, recovery. No sockets, no frames, no clock.
+//!
+//! [`Store`] is what a queue manager holds. Under it lies a [`Log`]: [`FileLog`] keeps one in segment files over a
+//! [`Storage`], and the tests keep one over a simulated disk that loses, tears and fails ([`sim`]).
+//!
+//! ```
+//! use std::time::Instant;
+//! use bulla_queue::{Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, QueueAttributes, Store, Ticket};
+//! use bulla_queue::sim::SimDisk;
+//!
+//! let options = FileLogOptions { segment_bytes: 1 << 20, driver: Driver::Inline, ..FileLogOptions::default() };
+//! let log = FileLog::open(SimDisk::default(), options)?;
+//! let spill = FileSpill::open(SimDisk::default(), 1 << 20)?;
+//! let mut store = Store::open(Box::new(log), Box::new(spill), Limits::default(), Instant::now())?;
+//!
+//! let orders = store.define("ORDERS", QueueAttributes::default())?;
+//! let order = Message {
+//!     priority: 4, persistent: true, expires_at_ms: None, put_at_ms: 0, user: None, body: vec![1, 2, 3].into(),
+//! };
+//! let ticket = store.put(orders, order)?;
+//! store.flush(Instant::now())?; // once a turn of the caller's loop
+//! assert!(ticket <= store.synced()); // now it may be confirmed
+//!
+//! let found = store.lock_next(orders, None, 0).expect("one was put");
+//! assert_eq!(store.body(found.id)?, vec![1, 2, 3].into());
+//! let ticket = store.acknowledge(found.id)?;
+//! store.flush(Instant::now())?;
+//! assert!(ticket <= store.synced());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod file_log;
+mod lane;
+pub mod log;
+mod message;
+mod queue;
+pub mod record;
+pub mod sim;
+mod spill;
+mod storage;
+mod store;
+
+pub use file_log::{
+    ADAPTIVE_BYTES_DEFAULT, Driver, FIRST_SEGMENT_BYTES_DEFAULT, FORMAT_VERSION, FileLog, FileLogOptions,
+    SEGMENT_BYTES_DEFAULT, SEGMENT_HEADER_BYTES, SegmentHeader,
+};
+pub use log::Log;
+pub use message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, Ticket, User};
+pub use queue::{
+    DEPTH_DEFAULT, DEPTH_MAX, DeliverySequence, Full, MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes,
+    QueueStatus,
+};
+pub use record::{QUEUE_NAME_BYTES_MAX, USER_BYTES_MAX};
+pub use spill::{FileSpill, SPILL_BYTES_MAX_DEFAULT, SPILL_FILE_BYTES, Spill, SpillError};
+pub use storage::{DirStorage, Storage, StorageFile};
+pub use store::{
+    BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, DefineError, JournalError,
+    LOG_BYTES_MIN_DEFAULT, Limits, MEMORY_BYTES_MAX_DEFAULT, OpenError, PutError, RESERVE_BYTES_DEFAULT, ReadError,
+    RemoveError, Store, StoreStatus,
+};

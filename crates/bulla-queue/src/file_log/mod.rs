@@ -1,0 +1,693 @@
+//! The embedded journal: a [`Log`] in preallocated, pre-written segment files.
+//!
+//! Three parties share [`Shared`]: the store's thread submits, polls and reads; the writer (a thread named `journal`, or
+//! whoever submits) writes one batch at a time and syncs it before it looks at the next; the keeper (a thread named
+//! `journal-space`, or whoever submits) makes new segments ahead of need and recycles dead ones.
+
+mod segment;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
+pub(crate) use segment::{Segment, Walked, segment_base, segment_name};
+
+use crate::log::{Batch, Claim, Epoch, Event, Log, LogError, LogLimits, Position, Replayed, Survives};
+use crate::record::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::storage::{Storage, StorageFile};
+
+/// Bytes of a segment where nothing is said, header excluded.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+/// Bytes of the first segment of a new log: small, so that an empty store starts at once.
+pub const FIRST_SEGMENT_BYTES_DEFAULT: u64 = 16 << 20;
+/// Bytes up to which an adaptive driver writes a batch on the submitting thread.
+pub const ADAPTIVE_BYTES_DEFAULT: u64 = 16 << 10;
+
+/// A batch above this part of a segment gets a segment of its own, so that the rest of a segment that it does not fit
+/// into is never more than this.
+const LARGE_BATCH_DIVISOR: u64 = 8;
+/// Dead segments kept for reuse.
+const SPARES_MAX: usize = 2;
+/// Bytes written at once when a segment is made.
+const ZEROS_BYTES: usize = 1 << 20;
+/// How long a full disk is not asked again, unless a segment came free.
+const FULL_RETRY: Duration = Duration::from_secs(1);
+/// Batches under way at once: one is written, the next waits, so that the disk never idles while the store hears of the first.
+const BATCHES_IN_FLIGHT_MAX: usize = 2;
+
+const LOCK_NAME: &str = "lock";
+const SPARE_PREFIX: &str = "spare-";
+/// A segment in the making; removed at start.
+const NEW_PREFIX: &str = "new-";
+
+/// On whose time batches are written and synced.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Driver {
+    /// A thread of its own: the submitter never waits.
+    Thread,
+    /// The submitter: synced when `submit` returns. For tests, and for tools that have nothing else to do.
+    Inline,
+    /// The submitter, when nothing is under way and the batch is small, because handing over and waking up cost
+    /// half of what the sync costs; else the thread.
+    Adaptive {
+        /// The largest batch, in bytes, that the submitter writes.
+        bytes: u64,
+    },
+}
+
+/// How a file log is kept.
+#[derive(Clone)]
+pub struct FileLogOptions {
+    /// Bytes of a segment, header excluded.
+    pub segment_bytes: u64,
+    /// Bytes of the first segment of a new log.
+    pub first_segment_bytes: u64,
+    /// Who writes.
+    pub driver: Driver,
+    /// Called from the journal's thread when there is something to poll. Must not block.
+    pub waker: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Default for FileLogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            first_segment_bytes: FIRST_SEGMENT_BYTES_DEFAULT,
+            driver: Driver::Inline,
+            waker: Arc::new(|| {}),
+        }
+    }
+}
+
+impl fmt::Debug for FileLogOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileLogOptions({} byte segments, {:?})", self.segment_bytes, self.driver)
+    }
+}
+
+/// A log in a directory.
+pub struct FileLog<S: Storage> {
+    shared: Arc<Shared<S>>,
+    options: FileLogOptions,
+    threads: Vec<JoinHandle<()>>,
+    /// Held for as long as the log is.
+    _lock: S::File,
+    claimed: bool,
+}
+
+struct Shared<S: Storage> {
+    storage: S,
+    segment_bytes: u64,
+    waker: Arc<dyn Fn() + Send + Sync>,
+    /// Between the submitter and the journal's thread.
+    desk: Mutex<Desk>,
+    desk_changed: Condvar,
+    writer: Mutex<Writer<S>>,
+    /// Segments in use, oldest first.
+    segments: Mutex<VecDeque<Arc<Segment<S::File>>>>,
+    space: Mutex<Space<S>>,
+    space_changed: Condvar,
+}
+
+#[derive(Default)]
+struct Desk {
+    waiting: VecDeque<Batch>,
+    /// The writer has one in hand.
+    writing: bool,
+    events: Vec<Event>,
+    emptied: Vec<Batch>,
+    failed: Option<String>,
+    stop: bool,
+    /// Bytes submitted and not yet written, batches with a segment of their own excluded.
+    unwritten_bytes: u64,
+}
+
+struct Writer<S: Storage> {
+    current: Option<Arc<Segment<S::File>>>,
+    end: u64,
+    epoch: u64,
+}
+
+/// A segment that is not in use: written full once, with no batch in it that its next header would let pass.
+struct Spare<F> {
+    name: String,
+    file: F,
+    capacity: u64,
+}
+
+struct Space<S: Storage> {
+    spares: Vec<Spare<S::File>>,
+    /// Segments of one large batch each, reserved.
+    dedicated: Vec<Spare<S::File>>,
+    retired: VecDeque<Arc<Segment<S::File>>>,
+    /// Bytes left in the segment that is written.
+    current_left: u64,
+    next_number: u64,
+    /// Somebody makes a segment.
+    making: bool,
+    /// When the disk said that it is full.
+    full: bool,
+    full_since: Option<Instant>,
+    failed: Option<String>,
+    stop: bool,
+}
+
+impl<S: Storage> FileLog<S> {
+    /// Takes the directory's lock. `claim` reads what is in it.
+    ///
+    /// # Errors
+    /// [`LogError::Owned`], [`LogError::Unavailable`].
+    pub fn open(storage: S, options: FileLogOptions) -> Result<Self, LogError> {
+        let lock = storage.lock(LOCK_NAME).map_err(LogError::Unavailable)?.ok_or(LogError::Owned { epoch: None })?;
+        let space = Space {
+            spares: Vec::new(),
+            dedicated: Vec::new(),
+            retired: VecDeque::new(),
+            current_left: 0,
+            next_number: 0,
+            making: false,
+            full: false,
+            full_since: None,
+            failed: None,
+            stop: false,
+        };
+        let shared = Shared {
+            storage,
+            segment_bytes: options.segment_bytes,
+            waker: options.waker.clone(),
+            desk: Mutex::default(),
+            desk_changed: Condvar::new(),
+            writer: Mutex::new(Writer { current: None, end: 0, epoch: 0 }),
+            segments: Mutex::default(),
+            space: Mutex::new(space),
+            space_changed: Condvar::new(),
+        };
+        Ok(Self { shared: Arc::new(shared), options, threads: Vec::new(), _lock: lock, claimed: false })
+    }
+
+    /// Finds the segments, the spares and the end; makes sure that what was found stays.
+    fn recover(&mut self) -> Result<(Epoch, Position), LogError> {
+        let shared = &self.shared;
+        let storage = &shared.storage;
+        let mut bases = Vec::new();
+        let mut space = hold(&shared.space);
+        for name in storage.list().map_err(LogError::Unavailable)? {
+            if let Some(base) = segment_base(&name) {
+                bases.push(base);
+            } else if name.starts_with(NEW_PREFIX) {
+                storage.remove(&name).map_err(LogError::Unavailable)?;
+            } else if let Some(number) = name.strip_prefix(SPARE_PREFIX).and_then(|number| number.parse::<u64>().ok()) {
+                let file = storage.open(&name).map_err(LogError::Unavailable)?;
+                let bytes = file.bytes().map_err(LogError::Unavailable)?;
+                space.next_number = space.next_number.max(number.saturating_add(1));
+                if bytes == SEGMENT_HEADER_BYTES + shared.segment_bytes {
+                    space.spares.push(Spare { name, file, capacity: shared.segment_bytes });
+                } else {
+                    storage.remove(&name).map_err(LogError::Unavailable)?;
+                }
+            }
+        }
+        bases.sort_unstable();
+        let mut segments = VecDeque::with_capacity(bases.len());
+        for base in bases {
+            let file = storage.open(&segment_name(base)).map_err(LogError::Unavailable)?;
+            segments.push_back(Arc::new(Segment::open(file, base)?));
+        }
+        // What a crash left of names and contents is what we go on from, so it must not change any more.
+        storage.sync_dir().map_err(LogError::Unavailable)?;
+        let mut writer = hold(&shared.writer);
+        if let Some(last) = segments.back() {
+            let walked = last.walk(None, &mut |_| {})?;
+            settle_tail(last, &walked).map_err(LogError::Unavailable)?;
+            writer.end = walked.end;
+            writer.epoch = walked.epoch;
+            space.current_left = last.space_end() - walked.end;
+        }
+        for segment in &segments {
+            writer.epoch = writer.epoch.max(segment.header.epoch);
+        }
+        writer.epoch += 1;
+        writer.current = segments.back().cloned();
+        *hold(&shared.segments) = segments;
+        Ok((Epoch(writer.epoch), Position(writer.end)))
+    }
+
+    fn start_threads(&mut self) -> io::Result<()> {
+        if self.options.driver == Driver::Inline {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        self.threads
+            .push(std::thread::Builder::new().name("journal".into()).spawn(move || shared.write_until_stopped())?);
+        let shared = self.shared.clone();
+        let keeper = std::thread::Builder::new().name("journal-space".into());
+        self.threads.push(keeper.spawn(move || shared.keep_space_until_stopped())?);
+        Ok(())
+    }
+
+    fn is_inline(&self, bytes: u64, desk: &Desk) -> bool {
+        match self.options.driver {
+            Driver::Thread => false,
+            Driver::Inline => true,
+            Driver::Adaptive { bytes: bytes_max } => bytes <= bytes_max && desk.waiting.is_empty() && !desk.writing,
+        }
+    }
+}
+
+/// Writes the last batch again and syncs it: a crash, or a sync that failed, may have left it in the cache alone, and from
+/// now on it counts as durable. Wipes the header of a batch that was cut, so that no later crash finds it again.
+fn settle_tail<F: StorageFile>(segment: &Segment<F>, walked: &Walked) -> io::Result<()> {
+    if let Some(last) = walked.last {
+        let mut batch = vec![0; usize::try_from(walked.end - last).unwrap_or(0)];
+        segment.read_at(last, &mut batch)?;
+        segment.write_at(last, &batch)?;
+    }
+    if walked.end + BATCH_HEADER_BYTES as u64 <= segment.space_end() {
+        segment.write_at(walked.end, &[0; BATCH_HEADER_BYTES])?;
+    }
+    segment.file.sync()
+}
+
+impl<S: Storage> Log for FileLog<S> {
+    fn claim(&mut self, _now: Instant, _how: Claim) -> Result<(Epoch, Position), LogError> {
+        let claimed = self.recover()?;
+        if hold(&self.shared.segments).is_empty() {
+            let made = self.shared.make(self.options.first_segment_bytes)?;
+            let mut writer = hold(&self.shared.writer);
+            self.shared.start_segment(&mut writer, made)?;
+        }
+        if !self.claimed {
+            self.claimed = true;
+            self.start_threads().map_err(LogError::Unavailable)?;
+        }
+        self.shared.space_changed.notify_all();
+        Ok(claimed)
+    }
+
+    fn start(&self) -> Position {
+        Position(hold(&self.shared.segments).front().map_or(0, |segment| segment.header.base))
+    }
+
+    fn replay(&mut self, each: &mut dyn FnMut(Replayed<'_>)) -> Result<Position, LogError> {
+        let segments: Vec<_> = hold(&self.shared.segments).iter().cloned().collect();
+        let mut end = 0;
+        for (index, segment) in segments.iter().enumerate() {
+            let follows = segments.get(index + 1).map(|next| next.header.base);
+            let walked = segment.walk(follows, each)?;
+            if follows.is_some_and(|base| base != walked.end) {
+                let reason = "the next segment does not begin where this batch ends".to_owned();
+                return Err(LogError::Damaged { at: Position(walked.end), reason });
+            }
+            end = walked.end;
+        }
+        Ok(Position(end))
+    }
+
+    fn submit(&mut self, batch: Batch) -> Result<(), (Batch, LogError)> {
+        let mut desk = hold(&self.shared.desk);
+        if let Some(reason) = &desk.failed {
+            let reason = reason.clone();
+            return Err((batch, LogError::Failed { reason }));
+        }
+        if desk.waiting.len() + usize::from(desk.writing) >= BATCHES_IN_FLIGHT_MAX {
+            return Err((batch, LogError::Busy));
+        }
+        if batch.bytes() <= self.limits().batch_bytes_max {
+            desk.unwritten_bytes += batch.bytes();
+        }
+        if !self.is_inline(batch.bytes(), &desk) {
+            desk.waiting.push_back(batch);
+            drop(desk);
+            self.shared.desk_changed.notify_all();
+            return Ok(());
+        }
+        desk.writing = true;
+        drop(desk);
+        self.shared.write(batch);
+        if self.options.driver == Driver::Inline {
+            self.shared.keep_space();
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, events: &mut Vec<Event>, spare: &mut Vec<Batch>) -> Result<(), LogError> {
+        {
+            let mut space = hold(&self.shared.space);
+            if space.full && now.saturating_duration_since(*space.full_since.get_or_insert(now)) >= FULL_RETRY {
+                space.full = false;
+                space.full_since = None;
+                self.shared.space_changed.notify_all();
+            }
+            if let Some(reason) = &space.failed {
+                return Err(LogError::Failed { reason: reason.clone() });
+            }
+        }
+        let mut desk = hold(&self.shared.desk);
+        events.append(&mut desk.events);
+        spare.append(&mut desk.emptied);
+        match &desk.failed {
+            Some(reason) => Err(LogError::Failed { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn settle(&mut self) {
+        let mut desk = hold(&self.shared.desk);
+        while (desk.writing || !desk.waiting.is_empty()) && desk.failed.is_none() {
+            desk = self.shared.desk_changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        let segment = {
+            let segments = hold(&self.shared.segments);
+            let index = segments.partition_point(|segment| segment.header.base <= at.0);
+            index.checked_sub(1).and_then(|index| segments.get(index).cloned())
+        };
+        let missing = || LogError::Damaged { at, reason: "no segment has this position".to_owned() };
+        let segment = segment.ok_or_else(missing)?;
+        if at.0.checked_add(bytes as u64).is_none_or(|end| end > segment.space_end()) {
+            return Err(missing());
+        }
+        into.resize(bytes, 0);
+        segment.read_at(at.0, into).map_err(LogError::Unavailable)
+    }
+
+    fn release(&mut self, before: Position) -> Result<(), LogError> {
+        let mut segments = hold(&self.shared.segments);
+        let mut space = hold(&self.shared.space);
+        while segments.get(1).is_some_and(|next| next.header.base <= before.0) {
+            if let Some(dead) = segments.pop_front() {
+                space.retired.push_back(dead);
+            }
+        }
+        drop((segments, space));
+        match self.options.driver {
+            Driver::Inline => self.shared.keep_space(),
+            Driver::Thread | Driver::Adaptive { .. } => self.shared.space_changed.notify_all(),
+        }
+        Ok(())
+    }
+
+    fn space(&self) -> u64 {
+        let unwritten = hold(&self.shared.desk).unwritten_bytes;
+        hold(&self.shared.space).bytes(self.limits().batch_bytes_max).saturating_sub(unwritten)
+    }
+
+    fn reserve(&mut self, batch_bytes: u64) -> Result<(), LogError> {
+        if batch_bytes <= self.limits().batch_bytes_max {
+            return self.shared.make_spare(true);
+        }
+        // Behind a segment of its own, the next batch needs a new one too.
+        if hold(&self.shared.space).spares.is_empty() {
+            self.shared.make_spare(true)?;
+        }
+        let made = self.shared.make(batch_bytes)?;
+        hold(&self.shared.space).dedicated.push(made);
+        Ok(())
+    }
+
+    fn limits(&self) -> LogLimits {
+        LogLimits {
+            batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
+            batch_bytes_max: self.options.segment_bytes / LARGE_BATCH_DIVISOR,
+            survives: Survives::Power,
+        }
+    }
+}
+
+impl<S: Storage> Drop for FileLog<S> {
+    fn drop(&mut self) {
+        hold(&self.shared.desk).stop = true;
+        hold(&self.shared.space).stop = true;
+        self.shared.desk_changed.notify_all();
+        self.shared.space_changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so on stderr; there is nothing left to save here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<S: Storage> Space<S> {
+    /// Bytes that batches may take without a new segment: whatever does not fit into the rest of one goes to the next.
+    fn bytes(&self, batch_bytes_max: u64) -> u64 {
+        let spares = self.spares.iter().map(|spare| spare.capacity.saturating_sub(batch_bytes_max)).sum::<u64>();
+        spares + self.current_left.saturating_sub(batch_bytes_max)
+    }
+}
+
+impl<S: Storage> Shared<S> {
+    // ---- the writer
+
+    fn write_until_stopped(&self) {
+        let mut desk = hold(&self.desk);
+        loop {
+            // A batch that the submitter has in hand goes first.
+            if desk.writing || desk.waiting.is_empty() || desk.failed.is_some() {
+                if desk.stop && !desk.writing {
+                    return;
+                }
+                desk = self.desk_changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            if let Some(batch) = desk.waiting.pop_front() {
+                desk.writing = true;
+                drop(desk);
+                self.write(batch);
+                (self.waker)();
+                desk = hold(&self.desk);
+            }
+        }
+    }
+
+    /// Writes and syncs one batch and tells the desk. `desk.writing` is set, so no other is under way.
+    fn write(&self, mut batch: Batch) {
+        let written = self.write_batch(&mut hold(&self.writer), &mut batch);
+        let mut desk = hold(&self.desk);
+        desk.writing = false;
+        match written {
+            Ok(end) => desk.events.push(Event::Synced(end)),
+            // After a failed write or sync nobody knows what the disk has: nothing more is written, nothing more answered.
+            Err(error) => desk.failed = Some(error.to_string()),
+        }
+        if batch.bytes() <= self.segment_bytes / LARGE_BATCH_DIVISOR {
+            desk.unwritten_bytes = desk.unwritten_bytes.saturating_sub(batch.bytes());
+        }
+        desk.emptied.push(batch);
+        drop(desk);
+        self.desk_changed.notify_all();
+    }
+
+    fn write_batch(&self, writer: &mut Writer<S>, batch: &mut Batch) -> Result<Position, LogError> {
+        let failed = |what: &str, error: io::Error| LogError::Failed { reason: format!("{what}: {error}") };
+        let bytes = batch.bytes();
+        if batch.at != writer.end || batch.head.len() < BATCH_HEADER_BYTES {
+            let reason = format!("a batch for {} came where {:#x} is the end", Position(batch.at), writer.end);
+            return Err(LogError::Failed { reason });
+        }
+        let segment = match &writer.current {
+            Some(segment) if writer.end + bytes <= segment.space_end() => segment.clone(),
+            _ => self.roll(writer, bytes)?,
+        };
+        let head_bytes = batch.head.len() - BATCH_HEADER_BYTES;
+        let fits = |bytes: usize| {
+            u32::try_from(bytes).map_err(|_| LogError::Failed { reason: "a batch of over 4 GiB".to_owned() })
+        };
+        let header = BatchHeader {
+            head_bytes: fits(head_bytes)?,
+            body_bytes: fits(batch.body.len())?,
+            at: batch.at,
+            epoch: writer.epoch,
+            head_crc: crc32c::crc32c(&batch.head[BATCH_HEADER_BYTES..]),
+        };
+        batch.head[..BATCH_HEADER_BYTES].copy_from_slice(&header.encode(segment.header.salt));
+        let head_bytes = batch.head.len() as u64;
+        if batch.body.len() <= ONE_WRITE_BYTES_MAX {
+            batch.head.extend_from_slice(&batch.body);
+            let written = segment.write_at(batch.at, &batch.head);
+            batch.head.truncate(head_bytes as usize);
+            written.map_err(|error| failed("writing a batch", error))?;
+        } else {
+            segment.write_at(batch.at, &batch.head).map_err(|error| failed("writing a batch", error))?;
+            segment.write_at(batch.at + head_bytes, &batch.body).map_err(|error| failed("writing a batch", error))?;
+        }
+        segment.file.sync().map_err(|error| failed("syncing a batch", error))?;
+        writer.end += bytes;
+        hold(&self.space).current_left = segment.space_end() - writer.end;
+        Ok(Position(writer.end))
+    }
+
+    /// Goes on in a new segment that has room for `bytes`.
+    fn roll(&self, writer: &mut Writer<S>, bytes: u64) -> Result<Arc<Segment<S::File>>, LogError> {
+        let spare = loop {
+            let mut space = hold(&self.space);
+            if bytes > self.segment_bytes / LARGE_BATCH_DIVISOR {
+                let fitting = space.dedicated.iter().position(|spare| spare.capacity >= bytes);
+                if let Some(index) = fitting {
+                    break space.dedicated.swap_remove(index);
+                }
+                drop(space);
+                break self.make(bytes)?;
+            }
+            if let Some(spare) = space.spares.pop() {
+                break spare;
+            }
+            drop(space);
+            self.make_spare(true)?;
+        };
+        self.space_changed.notify_all();
+        self.start_segment(writer, spare)
+    }
+
+    /// Makes a spare the segment that is written.
+    fn start_segment(&self, writer: &mut Writer<S>, spare: Spare<S::File>) -> Result<Arc<Segment<S::File>>, LogError> {
+        let failed = |error: io::Error| LogError::Failed { reason: format!("beginning a segment: {error}") };
+        let salt = self.storage.random().map_err(failed)?;
+        let header = SegmentHeader { epoch: writer.epoch, base: writer.end, capacity: spare.capacity, salt };
+        spare.file.write_at(0, &header.encode()).map_err(failed)?;
+        spare.file.sync().map_err(failed)?;
+        // Renaming publishes the segment, but only syncing the directory makes its new name survive.
+        self.storage.rename(&spare.name, &segment_name(header.base)).map_err(failed)?;
+        self.storage.sync_dir().map_err(failed)?;
+        let segment = Arc::new(Segment { file: spare.file, header });
+        hold(&self.segments).push_back(segment.clone());
+        hold(&self.space).current_left = header.capacity;
+        writer.current = Some(segment.clone());
+        Ok(segment)
+    }
+
+    // ---- the keeper of space
+
+    fn keep_space_until_stopped(&self) {
+        loop {
+            self.keep_space();
+            let mut space = hold(&self.space);
+            loop {
+                if space.stop {
+                    return;
+                }
+                let idle = space.retired.is_empty() && (!space.spares.is_empty() || space.full);
+                if !idle && space.failed.is_none() {
+                    break;
+                }
+                space = self.space_changed.wait(space).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Recycles what is retired, then makes a spare if there is none.
+    fn keep_space(&self) {
+        loop {
+            let retired = hold(&self.space).retired.pop_front();
+            let Some(dead) = retired else { break };
+            if let Err(error) = self.recycle(&dead) {
+                hold(&self.space).failed = Some(format!("retiring a segment: {error}"));
+                (self.waker)();
+                return;
+            }
+        }
+        if hold(&self.space).spares.is_empty() {
+            // A full disk is told to whoever wants to put something.
+            let _ = self.make_spare(false);
+        }
+    }
+
+    /// Oldest first, and each name gone for good before the next is touched: a crash must not leave a gap.
+    fn recycle(&self, dead: &Segment<S::File>) -> io::Result<()> {
+        let name = segment_name(dead.header.base);
+        let number = {
+            let mut space = hold(&self.space);
+            space.next_number += 1;
+            space.next_number
+        };
+        if dead.header.capacity == self.segment_bytes && hold(&self.space).spares.len() < SPARES_MAX {
+            let spare = format!("{SPARE_PREFIX}{number}");
+            self.storage.rename(&name, &spare)?;
+            self.storage.sync_dir()?;
+            let file = self.storage.open(&spare)?;
+            let mut space = hold(&self.space);
+            space.spares.push(Spare { name: spare, file, capacity: self.segment_bytes });
+            space.full = false;
+        } else {
+            self.storage.remove(&name)?;
+            self.storage.sync_dir()?;
+            hold(&self.space).full = false;
+        }
+        self.space_changed.notify_all();
+        Ok(())
+    }
+
+    /// Adds a spare. One at a time: who comes while one is made waits for that one, or leaves at once.
+    fn make_spare(&self, wait: bool) -> Result<(), LogError> {
+        let mut space = hold(&self.space);
+        if space.making {
+            while space.making && wait {
+                space = self.space_changed.wait(space).unwrap_or_else(PoisonError::into_inner);
+            }
+            if !space.spares.is_empty() || !wait {
+                return Ok(());
+            }
+        }
+        if space.full {
+            return Err(LogError::Full);
+        }
+        space.making = true;
+        drop(space);
+        let made = self.make(self.segment_bytes);
+        let mut space = hold(&self.space);
+        space.making = false;
+        let result = made.map(|spare| space.spares.push(spare));
+        space.full |= result.is_err();
+        drop(space);
+        self.space_changed.notify_all();
+        result
+    }
+
+    /// Makes a file full of zeros: an overwrite then needs no new block, and its sync no second journal.
+    fn make(&self, capacity: u64) -> Result<Spare<S::File>, LogError> {
+        let number = {
+            let mut space = hold(&self.space);
+            space.next_number += 1;
+            space.next_number
+        };
+        let new = format!("{NEW_PREFIX}{number}");
+        let made = self.fill(&new, &format!("{SPARE_PREFIX}{number}"), capacity);
+        made.map_err(|error| {
+            let _ = self.storage.remove(&new); // what is left of it goes at the next start
+            match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::Full,
+                _ => LogError::Unavailable(error),
+            }
+        })
+    }
+
+    fn fill(&self, new: &str, name: &str, capacity: u64) -> io::Result<Spare<S::File>> {
+        let file = self.storage.create(new)?;
+        let bytes = SEGMENT_HEADER_BYTES + capacity;
+        let zeros = vec![0; ZEROS_BYTES.min(usize::try_from(bytes).unwrap_or(ZEROS_BYTES))];
+        let mut at = 0;
+        while at < bytes {
+            let now = (bytes - at).min(zeros.len() as u64);
+            file.write_at(at, &zeros[..now as usize])?;
+            at += now;
+        }
+        file.sync()?;
+        self.storage.rename(new, name)?;
+        self.storage.sync_dir()?;
+        Ok(Spare { name: name.to_owned(), file, capacity })
+    }
+}
+
+/// Bodies up to this many bytes are copied behind their headers to be written at once; above, a second write is cheaper.
+const ONE_WRITE_BYTES_MAX: usize = 64 << 10;
+
+/// A panic elsewhere does not make these structures wrong: each is changed in one step, and a writer that panicked leaves
+/// `writing` set, so that nothing is written after it.
+fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,195 @@
+//! Messages as the store sees them: an opaque body in chunks, and what the queues need to know about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Names a queue for as long as the store is open; the journal gives the same queue the same number after a restart.
+#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
+pub struct QueueId(pub u32);
+
+/// Names a message. Unique in the life of the store, restarts included, and grows with every put.
+#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
+pub struct MessageId(pub u64);
+
+/// When something is durable: compare with [`Store::synced`](crate::Store::synced).
+#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
+pub struct Ticket(pub(crate) u64);
+
+impl Ticket {
+    /// Needs no waiting: what it stands for was never meant to reach the disk, or is there already.
+    pub const NOW: Ticket = Ticket(0);
+}
+
+/// A place in a queue's delivery order, stable while messages before and after it come and go.
+#[derive(Clone, Copy, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
+pub struct Place {
+    pub(crate) lane: u8,
+    pub(crate) id: u64,
+}
+
+/// The name of whoever put a message. One pointer, so that a connection makes it once and each message shares it.
+#[derive(Clone, Eq, PartialEq)]
+pub struct User(Arc<Box<str>>);
+
+impl User {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for User {
+    fn from(name: &str) -> Self {
+        Self(Arc::new(name.into()))
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Bytes in one piece or in many, in the pieces in which they arrived. A clone shares them.
+#[derive(Clone)]
+pub enum Chunks {
+    /// The common case: the whole body in one frame.
+    One(Bytes),
+    /// A body that came over several frames.
+    Many(Arc<[Bytes]>),
+}
+
+impl Chunks {
+    /// The pieces, in order.
+    #[must_use]
+    pub fn chunks(&self) -> &[Bytes] {
+        match self {
+            Chunks::One(bytes) => std::slice::from_ref(bytes),
+            Chunks::Many(chunks) => chunks,
+        }
+    }
+
+    /// Bytes in all pieces together. Walks the pieces.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Chunks::One(bytes) => bytes.len(),
+            Chunks::Many(chunks) => chunks.iter().map(Bytes::len).sum(),
+        }
+    }
+
+    /// Whether there is not one byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chunks().iter().all(Bytes::is_empty)
+    }
+
+    /// CRC-32C over all pieces, as the journal keeps it.
+    #[must_use]
+    pub fn crc(&self) -> u32 {
+        self.chunks().iter().fold(0, |crc, chunk| crc32c::crc32c_append(crc, chunk))
+    }
+
+    /// The body in one piece: shared where it is one already, copied otherwise.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Chunks::One(bytes) => bytes.clone(),
+            Chunks::Many(chunks) => {
+                let mut whole = Vec::with_capacity(self.len());
+                for chunk in chunks.iter() {
+                    whole.extend_from_slice(chunk);
+                }
+                whole.into()
+            }
+        }
+    }
+}
+
+impl From<Bytes> for Chunks {
+    fn from(bytes: Bytes) -> Self {
+        Chunks::One(bytes)
+    }
+}
+
+impl From<Vec<Bytes>> for Chunks {
+    fn from(mut chunks: Vec<Bytes>) -> Self {
+        match chunks.len() {
+            1 => Chunks::One(chunks.swap_remove(0)),
+            _ => Chunks::Many(chunks.into()),
+        }
+    }
+}
+
+impl From<Vec<u8>> for Chunks {
+    fn from(bytes: Vec<u8>) -> Self {
+        Chunks::One(bytes.into())
+    }
+}
+
+/// Equal when the bytes are, however they are cut.
+impl PartialEq for Chunks {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.to_bytes() == other.to_bytes()
+    }
+}
+
+impl Eq for Chunks {}
+
+impl fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chunks({} bytes in {})", self.len(), self.chunks().len())
+    }
+}
+
+/// The highest priority of a message; the lowest is 0.
+pub const PRIORITY_MAX: u8 = 9;
+
+/// A message on its way into a queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Message {
+    /// 0 to [`PRIORITY_MAX`]; higher values count as the highest.
+    pub priority: u8,
+    /// Whether it must survive the end of the process. On a temporary queue nothing does.
+    pub persistent: bool,
+    /// When it stops being deliverable: milliseconds of wall time since 1970, or never.
+    pub expires_at_ms: Option<u64>,
+    /// When it was put: milliseconds of wall time since 1970.
+    pub put_at_ms: u64,
+    /// Who put it, where that is known. At most [`USER_BYTES_MAX`](crate::USER_BYTES_MAX); a longer name is cut.
+    pub user: Option<User>,
+    /// What it carries. The store never looks inside.
+    pub body: Chunks,
+}
+
+/// A message found on a queue: all but its body, which [`Store::body`](crate::Store::body) fetches.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Found {
+    /// Its name.
+    pub id: MessageId,
+    /// Where it lies, to go on from.
+    pub place: Place,
+    /// How often a delivery failed before.
+    pub delivery_count: u32,
+    /// When it was put: milliseconds of wall time since 1970.
+    pub put_at_ms: u64,
+    /// When it stops being deliverable: milliseconds of wall time since 1970.
+    pub expires_at_ms: Option<u64>,
+    /// 0 to 9.
+    pub priority: u8,
+    /// Whether it survives the end of the process.
+    pub persistent: bool,
+    /// Bytes of its body.
+    pub body_bytes: u32,
+    /// Who put it.
+    pub user: Option<User>,
+}

@@ -1,0 +1,395 @@
+//! The store's side of the log: the open batch, the batches under way, and what must be carried forward.
+//!
+//! Invariant: `synced` <= number of the last batch submitted < `number` of the open one. A unit of work is admitted
+//! first, as a whole, and then appended; only admission closes a batch, so no unit straddles two.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::messages::Messages;
+use super::{JournalError, Limits};
+use crate::lane::Slot;
+use crate::log::{Batch, Event, Log, LogError, LogLimits, Position};
+use crate::message::{MessageId, Ticket};
+use crate::record::{BATCH_HEADER_BYTES, Record, padded};
+
+/// Emptied batches kept for reuse.
+const SPARE_BATCHES_MAX: usize = 4;
+/// A batch's buffers above this are given back rather than reused.
+const SPARE_BYTES_MAX: usize = 2 << 20;
+/// Dead entries in the order of live messages that are tolerated on top of the live ones.
+const ORDER_DEAD_MAX: usize = 4_096;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum MarkKind {
+    /// A message put in this batch.
+    Put,
+    /// A message that is not in the journal, but in a unit of work that is.
+    Held,
+    /// A message carried forward.
+    Moved,
+}
+
+/// What to do with a message once its batch is synced.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) slot: Slot,
+    pub(super) id: u64,
+    pub(super) kind: MarkKind,
+    /// Bytes into the bodies of the batch; from the closing of the batch on, the body's position in the log.
+    pub(super) at: u64,
+}
+
+#[derive(Debug)]
+struct Closed {
+    batch: Batch,
+    number: u64,
+    marks: Vec<Mark>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    end: Position,
+    bytes: u64,
+    number: u64,
+    marks: Vec<Mark>,
+}
+
+pub(super) struct Journal {
+    log: Box<dyn Log>,
+    limits: LogLimits,
+    batch_bytes_max: u64,
+    open: Batch,
+    marks: Vec<Mark>,
+    /// The open batch's number; tickets are batch numbers.
+    number: u64,
+    closed: VecDeque<Closed>,
+    closed_bytes: u64,
+    in_flight: VecDeque<InFlight>,
+    in_flight_bytes: u64,
+    /// The last batch that is durable, by number.
+    pub(super) synced: u64,
+    /// Everything below this position is durable.
+    synced_at: Position,
+    /// Bytes that batches not yet submitted may take, as the log last said.
+    granted: u64,
+    failed: Option<JournalError>,
+    /// Live messages by where their batch begins. May name messages that are gone.
+    order: VecDeque<(u64, u64)>,
+    pub(super) live_bytes: u64,
+    checkpoint_at: u64,
+    /// What may be let go once a batch is synced.
+    releases: VecDeque<(u64, Position)>,
+    spare: Vec<Batch>,
+    spare_marks: Vec<Vec<Mark>>,
+    events: Vec<Event>,
+}
+
+impl Journal {
+    pub(super) fn new(log: Box<dyn Log>, end: Position, batch_bytes_max: usize, order: VecDeque<(u64, u64)>) -> Self {
+        let limits = log.limits();
+        Self {
+            limits,
+            batch_bytes_max: (batch_bytes_max as u64).min(limits.batch_bytes_max),
+            open: fresh(Batch::default(), end.0),
+            marks: Vec::new(),
+            number: 1,
+            closed: VecDeque::new(),
+            closed_bytes: 0,
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            synced: 0,
+            synced_at: end,
+            granted: 0,
+            failed: None,
+            order,
+            live_bytes: 0,
+            checkpoint_at: end.0,
+            releases: VecDeque::new(),
+            spare: Vec::new(),
+            spare_marks: Vec::new(),
+            events: Vec::new(),
+            log,
+        }
+    }
+
+    // ---- into the open batch
+
+    /// Makes sure that record headers of `head` bytes and bodies of `body` bytes (padded, if there are several) go into
+    /// one batch, and that `keep` bytes of space are left after them. Three compares when there is nothing to do.
+    pub(super) fn admit(&mut self, head: usize, body: usize, keep: u64) -> Result<(), JournalError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let bytes = (head + padded(body)) as u64;
+        if self.open.bytes() + bytes > self.batch_bytes_max && self.open_bytes() > 0 {
+            self.close_open();
+        }
+        let batch_bytes = bytes + BATCH_HEADER_BYTES as u64;
+        if batch_bytes > self.limits.batch_bytes_max {
+            return self.log.reserve(batch_bytes).map_err(|error| self.refused(error));
+        }
+        let wanted = self.closed_bytes + self.open_bytes() + batch_bytes + keep;
+        if wanted <= self.granted { Ok(()) } else { self.grant(wanted) }
+    }
+
+    fn grant(&mut self, wanted: u64) -> Result<(), JournalError> {
+        self.granted = self.log.space();
+        while wanted > self.granted {
+            let before = self.granted;
+            let reserved = self.log.reserve(self.limits.batch_bytes_max);
+            reserved.map_err(|error| self.refused(error))?;
+            self.granted = self.log.space();
+            if self.granted <= before {
+                return Err(JournalError::Full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a record without a body, which has been admitted.
+    pub(super) fn append(&mut self, record: &Record<'_>) -> Ticket {
+        record.encode(&mut self.open.head);
+        Ticket(self.number)
+    }
+
+    /// Appends a record with its body, which have been admitted, and returns where among the bodies that lies.
+    pub(super) fn append_body(&mut self, record: &Record<'_>, body: &[Bytes]) -> u64 {
+        let offset = self.open.body.len();
+        for chunk in body {
+            self.open.body.extend_from_slice(chunk); // the one copy
+        }
+        self.open.body.resize(padded(self.open.body.len()), 0);
+        record.encode(&mut self.open.head);
+        if matches!(record, Record::Put(_)) {
+            self.live_bytes += (record.head_bytes() + self.open.body.len() - offset) as u64;
+        }
+        offset as u64
+    }
+
+    /// Remembers what to do once the open batch is synced.
+    pub(super) fn mark(&mut self, mark: Mark) -> Ticket {
+        self.marks.push(mark);
+        Ticket(self.number)
+    }
+
+    /// Where the open batch begins.
+    pub(super) fn open_at(&self) -> u64 {
+        self.open.at
+    }
+
+    /// Bytes of the open batch; 0 when nothing is in it.
+    fn open_bytes(&self) -> u64 {
+        if self.open.head.len() == BATCH_HEADER_BYTES { 0 } else { self.open.bytes() }
+    }
+
+    fn close_open(&mut self) {
+        let next = fresh(self.spare.pop().unwrap_or_default(), self.open.end().0);
+        let batch = std::mem::replace(&mut self.open, next);
+        let mut marks = std::mem::replace(&mut self.marks, self.spare_marks.pop().unwrap_or_default());
+        let bodies_at = batch.at + batch.head.len() as u64;
+        for mark in &mut marks {
+            mark.at += bodies_at;
+            if mark.kind != MarkKind::Held {
+                self.order.push_back((batch.at, mark.id));
+            }
+        }
+        if !self.is_large(batch.bytes()) {
+            self.closed_bytes += batch.bytes();
+        }
+        self.closed.push_back(Closed { batch, number: self.number, marks });
+        self.number += 1;
+    }
+
+    /// Whether a batch has space of its own, reserved when it was admitted.
+    fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.limits.batch_bytes_max
+    }
+
+    // ---- to the log and back
+
+    /// Submits closed batches and the open one as far as the log takes them. Says whether it took any.
+    pub(super) fn submit(&mut self) -> Result<bool, JournalError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let mut any = false;
+        while self.in_flight.len() < self.limits.batches_in_flight_max {
+            if self.closed.is_empty() && self.open_bytes() > 0 {
+                self.close_open();
+            }
+            let Some(Closed { batch, number, marks }) = self.closed.pop_front() else {
+                break;
+            };
+            let (bytes, end) = (batch.bytes(), batch.end());
+            match self.log.submit(batch) {
+                Ok(()) => {
+                    if !self.is_large(bytes) {
+                        self.closed_bytes -= bytes;
+                        self.granted = self.granted.saturating_sub(bytes);
+                    }
+                    self.in_flight_bytes += bytes;
+                    self.in_flight.push_back(InFlight { end, bytes, number, marks });
+                    any = true;
+                }
+                Err((batch, error)) => {
+                    self.closed.push_front(Closed { batch, number, marks });
+                    if self.is_final(&error) {
+                        return Err(self.refused(error));
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    /// Takes what the log has to say. Returns the marks of the batches that are durable now, for `recycle`.
+    pub(super) fn poll(&mut self, now: Instant) -> Result<Vec<Mark>, JournalError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let mut events = std::mem::take(&mut self.events);
+        let polled = self.log.poll(now, &mut events, &mut self.spare);
+        let mut marks = self.spare_marks.pop().unwrap_or_default();
+        for event in events.drain(..) {
+            match event {
+                Event::Synced(position) => {
+                    self.synced_at = self.synced_at.max(position);
+                    while self.in_flight.front().is_some_and(|batch| batch.end <= position) {
+                        let Some(mut batch) = self.in_flight.pop_front() else {
+                            break;
+                        };
+                        self.synced = batch.number;
+                        self.in_flight_bytes -= batch.bytes;
+                        marks.append(&mut batch.marks);
+                        self.recycle(batch.marks);
+                    }
+                }
+                Event::Deposed { by } => self.failed = Some(JournalError::Deposed { by: by.0 }),
+            }
+        }
+        self.events = events;
+        self.spare.truncate(SPARE_BATCHES_MAX);
+        if let Err(error) = polled
+            && self.is_final(&error)
+        {
+            self.refused(error);
+        }
+        while let Some(&(number, before)) = self.releases.front()
+            && number <= self.synced
+        {
+            self.releases.pop_front();
+            if let Err(error) = self.log.release(before)
+                && self.is_final(&error)
+            {
+                self.refused(error);
+            }
+        }
+        Ok(marks)
+    }
+
+    /// Why nothing works any more, if so.
+    pub(super) fn failure(&self) -> Result<(), JournalError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn recycle(&mut self, marks: Vec<Mark>) {
+        if self.spare_marks.len() < SPARE_BATCHES_MAX {
+            self.spare_marks.push(marks);
+        }
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.log.settle();
+    }
+
+    pub(super) fn read(&mut self, at: Position, bytes: usize, into: &mut Vec<u8>) -> Result<(), LogError> {
+        self.log.read(at, bytes, into)
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Bytes of batches not yet synced.
+    pub(super) fn backlog_bytes(&self) -> u64 {
+        self.open_bytes() + self.in_flight_bytes + self.closed.iter().map(|closed| closed.batch.bytes()).sum::<u64>()
+    }
+
+    /// Bytes between the oldest batch that is kept and the end.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.open.at.saturating_sub(self.log.start().0)
+    }
+
+    fn is_final(&self, error: &LogError) -> bool {
+        !matches!(error, LogError::Busy | LogError::Full | LogError::Unavailable(_))
+    }
+
+    /// What the store says when the log says `error`; remembered if it is final.
+    fn refused(&mut self, error: LogError) -> JournalError {
+        match error {
+            LogError::Busy | LogError::Full | LogError::Unavailable(_) => JournalError::Full,
+            error => {
+                let failed = JournalError::Failed { reason: error.to_string() };
+                self.failed.get_or_insert(failed).clone()
+            }
+        }
+    }
+
+    // ---- checkpoints
+
+    pub(super) fn checkpoint_due(&self, checkpoint_bytes: u64) -> bool {
+        self.open.at - self.checkpoint_at >= checkpoint_bytes
+    }
+
+    /// Bytes to carry forward at this checkpoint: none while the log is short or half of it is alive, else twice what was
+    /// written since the last one, so that the log shrinks at least as fast as it grows.
+    pub(super) fn carry_budget(&self, limits: &Limits) -> u64 {
+        if self.log_bytes() <= limits.log_bytes_min.max(self.live_bytes.saturating_mul(2)) {
+            return 0;
+        }
+        (self.open.at - self.checkpoint_at).saturating_mul(2)
+    }
+
+    /// The live message whose batch is the oldest, if that batch is durable.
+    pub(super) fn oldest(&mut self, messages: &Messages) -> Option<Slot> {
+        while let Some(&(at, id)) = self.order.front() {
+            match messages.slot(MessageId(id)) {
+                Some(slot) => return (at < self.synced_at.0).then_some(slot),
+                None => self.order.pop_front(),
+            };
+        }
+        None
+    }
+
+    /// The message that `oldest` returned is in the open batch now.
+    pub(super) fn carried(&mut self) {
+        self.order.pop_front();
+    }
+
+    /// A checkpoint that began at `at` is in the open batch: once that is synced, what lies before is let go.
+    pub(super) fn checkpointed(&mut self, at: u64, messages: &Messages) {
+        self.oldest(messages);
+        if self.order.len() > 2 * messages.len() + ORDER_DEAD_MAX {
+            self.order.retain(|(_, id)| messages.slot(MessageId(*id)).is_some());
+        }
+        let before = self.order.front().map_or(at, |&(oldest, _)| oldest.min(at));
+        self.releases.push_back((self.number, Position(before)));
+        self.checkpoint_at = self.open.at;
+    }
+}
+
+/// An empty batch at `at`, in the buffers of an old one unless those are large.
+fn fresh(mut batch: Batch, at: u64) -> Batch {
+    if batch.head.capacity() > SPARE_BYTES_MAX || batch.body.capacity() > SPARE_BYTES_MAX {
+        batch = Batch::default();
+    }
+    batch.at = at;
+    batch.head.clear();
+    batch.head.resize(BATCH_HEADER_BYTES, 0);
+    batch.body.clear();
+    batch
+}

@@ -1,0 +1,1145 @@
+//! Queues in memory, with a journal under them.
+//!
+//! Three structures hold a message: an entry in one table (about a hundred bytes), its place in a lane of its queue
+//! (sixteen), and its id in a map. A persistent message is also in the open batch of the journal until the batch is
+//! submitted, and becomes available when the batch is synced. Nothing here waits, except where a doc comment says so.
+
+mod journal;
+mod messages;
+mod recovery;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+use std::time::Instant;
+
+use crate::log::{Log, LogError, Position};
+use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, Ticket, User};
+use crate::queue::{MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus};
+use crate::record::{PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, padded};
+use crate::spill::{Spill, SpillError};
+use journal::{Journal, Mark, MarkKind};
+use messages::{Entry, IdBuildHasher, Kept, Messages, State};
+
+/// Bytes of bodies held in memory where nothing is said.
+pub const MEMORY_BYTES_MAX_DEFAULT: usize = 128 << 20;
+/// Bytes of a batch where nothing is said: at 512 KiB the disk's own speed is what counts.
+pub const BATCH_BYTES_MAX_DEFAULT: usize = 512 << 10;
+/// Bytes of journal that puts leave free for acknowledgements, deletes and checkpoints.
+pub const RESERVE_BYTES_DEFAULT: u64 = 4 << 20;
+/// Bytes of journal between two checkpoints.
+pub const CHECKPOINT_BYTES_DEFAULT: u64 = 16 << 20;
+/// Bytes that the journal may have before live records are carried forward; beyond, at least half of it is live.
+pub const LOG_BYTES_MIN_DEFAULT: u64 = 256 << 20;
+/// Bytes of batches waiting for the disk beyond which `room` is 0.
+pub const BACKLOG_BYTES_MAX_DEFAULT: u64 = 32 << 20;
+
+/// What the store may use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Bytes of bodies held in memory, over all queues. Beyond it persistent bodies stay in the journal alone, and
+    /// others go to the spill.
+    pub memory_bytes_max: usize,
+    /// Bytes at which a batch is closed; a single larger message makes a batch of its own.
+    pub batch_bytes_max: usize,
+    /// Bytes of journal that puts leave free, so that gets and deletes still work on a full disk.
+    pub reserve_bytes: u64,
+    /// Bytes of journal between two checkpoints.
+    pub checkpoint_bytes: u64,
+    /// Bytes of journal below which nothing is carried forward.
+    pub log_bytes_min: u64,
+    /// Bytes of batches waiting for the disk beyond which [`Store::room`] is 0.
+    pub backlog_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: MEMORY_BYTES_MAX_DEFAULT,
+            batch_bytes_max: BATCH_BYTES_MAX_DEFAULT,
+            reserve_bytes: RESERVE_BYTES_DEFAULT,
+            checkpoint_bytes: CHECKPOINT_BYTES_DEFAULT,
+            log_bytes_min: LOG_BYTES_MIN_DEFAULT,
+            backlog_bytes_max: BACKLOG_BYTES_MAX_DEFAULT,
+        }
+    }
+}
+
+/// Why the journal keeps nothing more.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The operator's turn: the disk is full. Gets and deletes still work and make room (2102 MQRC_RESOURCE_PROBLEM).
+    Full,
+    /// The operator's turn: a write or sync failed. Nothing more is acknowledged; the program stops.
+    Failed {
+        /// What failed, in words.
+        reason: String,
+    },
+    /// The operator's turn: another owner has the log. Nothing more is acknowledged; the program stops.
+    Deposed {
+        /// The epoch of the new owner.
+        by: u64,
+    },
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JournalError::Full => write!(f, "no space left for the journal"),
+            JournalError::Failed { reason } => write!(f, "the journal failed: {reason}"),
+            JournalError::Deposed { by } => {
+                write!(f, "another owner, number {by}, has taken the journal")
+            }
+        }
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+/// Why a store did not open.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The log said no; see [`LogError`] for whose turn it is.
+    Log(LogError),
+    /// The operator's turn: a record is not what a journal may hold.
+    Damaged {
+        /// Where in the log its batch begins.
+        at: Position,
+        /// What is wrong, in words.
+        reason: String,
+    },
+    /// The operator's turn: scratch space can't be had.
+    Spill(SpillError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Log(error) => error.fmt(f),
+            OpenError::Damaged { at, reason } => {
+                write!(f, "the journal is damaged at position {at}: {reason}")
+            }
+            OpenError::Spill(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<LogError> for OpenError {
+    fn from(error: LogError) -> Self {
+        OpenError::Log(error)
+    }
+}
+
+/// Why a queue was not defined, altered or deleted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum DefineError {
+    /// The administrator's turn: a name has 1 to [`QUEUE_NAME_BYTES_MAX`] bytes.
+    Name,
+    /// The administrator's turn: MAXMSGL is at most [`MESSAGE_BYTES_MAX`].
+    MessageBytes {
+        /// What was asked for.
+        asked: u32,
+    },
+    /// The administrator's turn: a queue can't become temporary, nor cease to be.
+    Temporary,
+    /// The caller's turn: there is no such queue (2085 MQRC_UNKNOWN_OBJECT_NAME).
+    Unknown,
+    /// The administrator's turn: there are messages on the queue (2055 MQRC_Q_NOT_EMPTY).
+    NotEmpty {
+        /// How many.
+        depth: u32,
+    },
+    /// See [`JournalError`].
+    Journal(JournalError),
+}
+
+impl fmt::Display for DefineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DefineError::Name => write!(f, "a queue name has 1 to {QUEUE_NAME_BYTES_MAX} bytes"),
+            DefineError::MessageBytes { asked } => {
+                write!(f, "a maximum message length of {asked} is above {MESSAGE_BYTES_MAX}")
+            }
+            DefineError::Temporary => write!(f, "a queue can't become temporary, nor cease to be"),
+            DefineError::Unknown => write!(f, "no such queue"),
+            DefineError::NotEmpty { depth } => write!(f, "{depth} messages are on the queue"),
+            DefineError::Journal(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DefineError {}
+
+impl From<JournalError> for DefineError {
+    fn from(error: JournalError) -> Self {
+        DefineError::Journal(error)
+    }
+}
+
+/// Why nothing was put. Whatever was to be done with it is not done.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum PutError {
+    /// The caller's turn: there is no such queue (2085 MQRC_UNKNOWN_OBJECT_NAME, 2052 MQRC_Q_DELETED).
+    Unknown,
+    /// The caller's turn: there is no such message, or it is not locked.
+    NotLocked {
+        /// Which.
+        id: MessageId,
+    },
+    /// The application's turn: get messages, or ask for a higher MAXDEPTH (2053 MQRC_Q_FULL).
+    QueueFull {
+        /// MAXDEPTH.
+        max_depth: u32,
+    },
+    /// The application's turn: send less, or ask for a higher MAXMSGL (2030 MQRC_MSG_TOO_BIG_FOR_Q).
+    TooBig {
+        /// Bytes of the message.
+        bytes: usize,
+        /// MAXMSGL.
+        max_message_bytes: u32,
+    },
+    /// The administrator's turn: PUT(DISABLED) (2051 MQRC_PUT_INHIBITED).
+    PutInhibited,
+    /// The operator's turn: no scratch space for a non-persistent message (2056 MQRC_Q_SPACE_NOT_AVAILABLE).
+    Spill {
+        /// What failed, in words.
+        reason: String,
+    },
+    /// See [`JournalError`] (2102 MQRC_RESOURCE_PROBLEM).
+    Journal(JournalError),
+}
+
+impl PutError {
+    /// The MQ reason code.
+    #[must_use]
+    pub fn reason_code(&self) -> u16 {
+        match self {
+            PutError::Unknown => 2085,
+            PutError::NotLocked { .. } => 2034,
+            PutError::QueueFull { .. } => 2053,
+            PutError::TooBig { .. } => 2030,
+            PutError::PutInhibited => 2051,
+            PutError::Spill { .. } => 2056,
+            PutError::Journal(_) => 2102,
+        }
+    }
+}
+
+impl fmt::Display for PutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PutError::Unknown => write!(f, "no such queue"),
+            PutError::NotLocked { id } => write!(f, "message {} is not locked", id.0),
+            PutError::QueueFull { max_depth } => {
+                write!(f, "the queue holds its maximum of {max_depth} messages")
+            }
+            PutError::TooBig { bytes, max_message_bytes } => {
+                write!(f, "{bytes} bytes are more than the queue's maximum of {max_message_bytes}")
+            }
+            PutError::PutInhibited => write!(f, "puts are disabled for the queue"),
+            PutError::Spill { reason } => write!(f, "no scratch space: {reason}"),
+            PutError::Journal(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PutError {}
+
+impl From<JournalError> for PutError {
+    fn from(error: JournalError) -> Self {
+        PutError::Journal(error)
+    }
+}
+
+/// Why a message was not removed. It stays as it was.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum RemoveError {
+    /// The caller's turn: there is no such message, or it is not locked.
+    NotLocked {
+        /// Which.
+        id: MessageId,
+    },
+    /// See [`JournalError`].
+    Journal(JournalError),
+}
+
+impl fmt::Display for RemoveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RemoveError::NotLocked { id } => write!(f, "message {} is not locked", id.0),
+            RemoveError::Journal(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RemoveError {}
+
+impl From<JournalError> for RemoveError {
+    fn from(error: JournalError) -> Self {
+        RemoveError::Journal(error)
+    }
+}
+
+/// Why a body could not be had.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The caller's turn: there is no such message.
+    Unknown {
+        /// Which.
+        id: MessageId,
+    },
+    /// The operator's turn: the bytes on disk are not those that were put. The message stays where it is.
+    Damaged {
+        /// Which.
+        id: MessageId,
+        /// Where its body lies in the log; `None` in scratch space.
+        at: Option<Position>,
+    },
+    /// The operator's turn: the log can't be read.
+    Log(LogError),
+    /// The operator's turn: scratch space can't be read.
+    Spill(SpillError),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Unknown { id } => write!(f, "no message {}", id.0),
+            ReadError::Damaged { id, at: Some(at) } => {
+                write!(f, "message {} is damaged in the journal at position {at}", id.0)
+            }
+            ReadError::Damaged { id, at: None } => {
+                write!(f, "message {} is damaged in scratch space", id.0)
+            }
+            ReadError::Log(error) => error.fmt(f),
+            ReadError::Spill(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// What the store holds, all queues together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct StoreStatus {
+    /// Messages.
+    pub messages: usize,
+    /// Bytes of bodies in memory.
+    pub memory_bytes: usize,
+    /// Bytes of bodies in scratch space.
+    pub spilled_bytes: u64,
+    /// Bytes of journal between the oldest batch kept and the end.
+    pub journal_bytes: u64,
+    /// Bytes of journal that live messages take.
+    pub journal_live_bytes: u64,
+    /// Bytes of batches not yet synced.
+    pub backlog_bytes: u64,
+    /// Batches synced since the store was opened.
+    pub batches_synced: u64,
+}
+
+/// Local queues and the journal under them.
+pub struct Store {
+    queues: HashMap<QueueId, Queue, IdBuildHasher>,
+    names: HashMap<String, QueueId>,
+    next_queue: u32,
+    messages: Messages,
+    next_id: u64,
+    limits: Limits,
+    memory_bytes: usize,
+    journal: Journal,
+    spill: Box<dyn Spill>,
+    /// When messages expire, soonest first. May name messages that are gone.
+    expiries: BinaryHeap<Reverse<(u64, u64)>>,
+    expiring: usize,
+    ready: Vec<QueueId>,
+    freed: Vec<QueueId>,
+    /// `room` said 0 for the backlog's sake, so somebody waits.
+    backlogged: bool,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({} queues, {} messages)", self.queues.len(), self.messages.len())
+    }
+}
+
+impl Store {
+    /// Claims the log and replays it. Queues found there come back by name, with default attributes until `define` says
+    /// more. Waits for the disk.
+    ///
+    /// # Errors
+    /// The log is in use, damaged or of a newer version; see [`OpenError`].
+    pub fn open(log: Box<dyn Log>, spill: Box<dyn Spill>, limits: Limits, now: Instant) -> Result<Store, OpenError> {
+        recovery::open(log, spill, limits, now)
+    }
+
+    // ---- queues
+
+    /// Creates a queue, or applies the attributes to the one of that name. Returns its number either way.
+    ///
+    /// # Errors
+    /// [`DefineError::Name`], [`DefineError::MessageBytes`], [`DefineError::Temporary`], [`DefineError::Journal`].
+    pub fn define(&mut self, name: &str, attributes: QueueAttributes) -> Result<QueueId, DefineError> {
+        if let Some(&id) = self.names.get(name) {
+            self.alter(id, attributes)?;
+            return Ok(id);
+        }
+        check_attributes(&attributes)?;
+        if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX {
+            return Err(DefineError::Name);
+        }
+        let id = QueueId(self.next_queue);
+        if !attributes.temporary {
+            let record = Record::Defined { queue: id, name };
+            self.journal.admit(record.head_bytes(), 0, self.limits.reserve_bytes)?;
+            self.journal.append(&record);
+        }
+        self.next_queue += 1;
+        self.names.insert(name.to_owned(), id);
+        self.queues.insert(id, Queue::new(id, name, attributes));
+        Ok(id)
+    }
+
+    /// Gives a queue other attributes. Messages on it stay, whatever their number and length.
+    ///
+    /// # Errors
+    /// [`DefineError::Unknown`], [`DefineError::MessageBytes`], [`DefineError::Temporary`].
+    pub fn alter(&mut self, queue: QueueId, attributes: QueueAttributes) -> Result<(), DefineError> {
+        check_attributes(&attributes)?;
+        let queue = self.queues.get_mut(&queue).ok_or(DefineError::Unknown)?;
+        if queue.attributes.temporary != attributes.temporary {
+            return Err(DefineError::Temporary);
+        }
+        let relane = queue.attributes.delivery_sequence != attributes.delivery_sequence;
+        queue.attributes = attributes;
+        if relane {
+            self.messages.relane(queue);
+        }
+        // Both may have changed: a higher MAXDEPTH is room, a new order is something to look at.
+        let id = queue.id;
+        mark_ready(queue, &mut self.ready);
+        if queue.room() > 0 {
+            mark_freed(queue, &mut self.freed);
+        }
+        debug_assert!(self.queues.contains_key(&id));
+        Ok(())
+    }
+
+    /// Removes a queue, with `purge` together with everything on it. Whether somebody has it open (2042) is the caller's to know.
+    ///
+    /// # Errors
+    /// [`DefineError::Unknown`], [`DefineError::NotEmpty`], [`DefineError::Journal`].
+    pub fn delete(&mut self, queue: QueueId, purge: bool) -> Result<Ticket, DefineError> {
+        let found = self.queues.get(&queue).ok_or(DefineError::Unknown)?;
+        if found.status.depth > 0 && !purge {
+            return Err(DefineError::NotEmpty { depth: found.status.depth });
+        }
+        let mut ticket = Ticket::NOW;
+        if !found.attributes.temporary {
+            let record = Record::Deleted(queue);
+            self.journal.admit(record.head_bytes(), 0, 0)?;
+            ticket = self.journal.append(&record);
+        }
+        if let Some(found) = self.queues.remove(&queue) {
+            self.names.remove(&found.name);
+            let slots: Vec<_> = found.lanes.iter().flat_map(|lane| lane.slots(None)).collect();
+            for (slot, _) in slots {
+                let entry = self.messages.remove(slot);
+                self.forget(&entry);
+            }
+        }
+        Ok(ticket)
+    }
+
+    /// Removes every message that nobody has locked and that is not under way.
+    ///
+    /// # Errors
+    /// [`DefineError::Unknown`]; [`DefineError::Journal`], when only a part of them is gone.
+    pub fn clear(&mut self, queue: QueueId) -> Result<Ticket, DefineError> {
+        let found = self.queues.get(&queue).ok_or(DefineError::Unknown)?;
+        let slots: Vec<_> = found.lanes.iter().flat_map(|lane| lane.slots(None)).collect();
+        let mut ticket = Ticket::NOW;
+        for (slot, _) in slots.into_iter().filter(|(_, free)| *free) {
+            ticket = ticket.max(self.remove(slot)?);
+        }
+        Ok(ticket)
+    }
+
+    /// The queue of that name.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<QueueId> {
+        self.names.get(name).copied()
+    }
+
+    /// All queues with their names, in no order.
+    pub fn queues(&self) -> impl Iterator<Item = (QueueId, &str)> {
+        self.queues.values().map(|queue| (queue.id, queue.name.as_str()))
+    }
+
+    /// The name of a queue.
+    #[must_use]
+    pub fn name(&self, queue: QueueId) -> Option<&str> {
+        self.queues.get(&queue).map(|queue| queue.name.as_str())
+    }
+
+    /// The attributes of a queue.
+    #[must_use]
+    pub fn attributes(&self, queue: QueueId) -> Option<&QueueAttributes> {
+        self.queues.get(&queue).map(|queue| &queue.attributes)
+    }
+
+    /// A queue at a glance. Looks at the front of ten lanes.
+    #[must_use]
+    pub fn status(&self, queue: QueueId) -> Option<QueueStatus> {
+        let queue = self.queues.get(&queue)?;
+        let oldest = queue.lanes.iter().filter_map(|lane| lane.slots(None).next());
+        let oldest_put_ms = oldest.map(|(slot, _)| self.messages[slot].put_at_ms).min();
+        let available = queue.lanes.iter().map(crate::lane::Lane::free).sum();
+        Some(QueueStatus { oldest_put_ms, available, ..queue.status })
+    }
+
+    // ---- the hot path
+
+    /// Puts a message at the end of its priority. Non-persistent: available at once, [`Ticket::NOW`]. Persistent:
+    /// available, and to be confirmed, once synced past the ticket. Costs one copy of a persistent body into the batch and
+    /// its checksum; otherwise no byte of a body is touched until memory runs out, when it is written to scratch space.
+    ///
+    /// # Errors
+    /// See [`PutError`]; the message is dropped.
+    pub fn put(&mut self, queue: QueueId, message: Message) -> Result<Ticket, PutError> {
+        let found = self.queues.get(&queue).ok_or(PutError::Unknown)?; //   one hash of a small number
+        let bytes = admit(found, &message, 0)?; //                          three compares
+        if message.persistent && !found.attributes.temporary {
+            let head = put_head_bytes(&message);
+            self.journal.admit(head, bytes as usize, self.limits.reserve_bytes)?; // room in the batch and on disk
+            self.insert(queue, message, bytes, true, true)
+        } else {
+            self.insert(queue, message, bytes, false, false)
+        }
+    }
+
+    /// Messages until MAXDEPTH, those under way included; 0 while too much waits for the disk.
+    /// Whoever was told too little hears from [`Store::take_freed`].
+    #[must_use]
+    pub fn room(&self, queue: QueueId) -> u32 {
+        if self.journal.backlog_bytes() > self.limits.backlog_bytes_max {
+            return 0;
+        }
+        self.queues.get(&queue).map_or(0, Queue::room)
+    }
+
+    /// Locks the next message that can be delivered: not expired, not locked, behind `after` if that is given.
+    /// Amortised constant without `after`; messages that have expired are removed on the way.
+    pub fn lock_next(&mut self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {
+        let mut lanes = Queue::lanes_from(after);
+        let (mut lane, mut behind) = lanes.next()?;
+        loop {
+            let found = self.queues.get_mut(&queue)?;
+            let Some(slot) = found.lanes[lane].first_free(behind) else {
+                (lane, behind) = lanes.next()?;
+                continue;
+            };
+            let entry = &mut self.messages[slot];
+            if entry.expires_at_ms > now_ms {
+                found.lanes[lane].lock(entry.index);
+                entry.state = State::Locked;
+                found.status.locked += 1;
+                found.status.last_get_ms = Some(now_ms);
+                return Some(entry.found());
+            }
+            if self.expire(slot).is_err() {
+                // The journal takes no removal now: pass over it, it is not deliverable either way.
+                behind = Some(self.messages[slot].id);
+            }
+        }
+    }
+
+    /// The next message that could be delivered, behind `after` if that is given, without locking it.
+    #[must_use]
+    pub fn browse_next(&self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {
+        let found = self.queues.get(&queue)?;
+        for (lane, behind) in Queue::lanes_from(after) {
+            let mut slots = found.lanes[lane].slots(behind).filter(|(_, free)| *free).map(|(slot, _)| slot);
+            if let Some(slot) = slots.find(|&slot| self.messages[slot].expires_at_ms > now_ms) {
+                return Some(self.messages[slot].found());
+            }
+        }
+        None
+    }
+
+    /// The body of a message: shared when it is in memory, else read back (which waits for the disk) and checked.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; the message stays as it is.
+    pub fn body(&mut self, id: MessageId) -> Result<Chunks, ReadError> {
+        let slot = self.messages.slot(id).ok_or(ReadError::Unknown { id })?;
+        let entry = &self.messages[slot];
+        if let Some(body) = &entry.body {
+            return Ok(body.clone());
+        }
+        let mut bytes = Vec::new();
+        let at = match entry.kept {
+            Kept::Journal => {
+                let at = Position(entry.at);
+                self.journal.read(at, entry.body_bytes as usize, &mut bytes).map_err(ReadError::Log)?;
+                Some(at)
+            }
+            Kept::Spill => {
+                self.spill.read(entry.at, entry.body_bytes as usize, &mut bytes).map_err(ReadError::Spill)?;
+                None
+            }
+            Kept::Memory => return Err(ReadError::Unknown { id }),
+        };
+        if crc32c::crc32c(&bytes) != entry.body_crc {
+            return Err(ReadError::Damaged { id, at });
+        }
+        Ok(bytes.into())
+    }
+
+    /// What is known of a message, wherever it stands.
+    #[must_use]
+    pub fn find(&self, id: MessageId) -> Option<(QueueId, Found)> {
+        let entry = &self.messages[self.messages.slot(id)?];
+        Some((entry.queue, entry.found()))
+    }
+
+    /// Removes a locked message. Persistent: its removal is to be confirmed once synced past the ticket.
+    ///
+    /// # Errors
+    /// See [`RemoveError`]; the message stays locked.
+    pub fn acknowledge(&mut self, id: MessageId) -> Result<Ticket, RemoveError> {
+        let slot = self.locked(id).ok_or(RemoveError::NotLocked { id })?;
+        let ticket = self.remove(slot)?;
+        Ok(ticket)
+    }
+
+    /// Unlocks a message at its own place. `failed` raises its delivery count, which is journaled without a ticket: a
+    /// crash may forget the last of them. A message that is not locked is left alone.
+    pub fn release(&mut self, id: MessageId, failed: bool) {
+        let Some(slot) = self.locked(id) else { return };
+        let entry = &mut self.messages[slot];
+        if failed {
+            entry.delivery_count = entry.delivery_count.saturating_add(1);
+            let record = Record::Failed { id, delivery_count: entry.delivery_count };
+            // Not worth an error: the count is also in memory, and a full journal must not keep a message locked.
+            if entry.kept == Kept::Journal
+                && self.journal.admit(record.head_bytes(), 0, self.limits.reserve_bytes).is_ok()
+            {
+                self.journal.append(&record);
+            }
+        }
+        entry.state = State::Available;
+        if entry.expires_at_ms != u64::MAX {
+            self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
+        }
+        if let Some(queue) = self.queues.get_mut(&entry.queue) {
+            queue.lanes[usize::from(entry.lane)].unlock(entry.index);
+            queue.status.locked -= 1;
+            mark_ready(queue, &mut self.ready);
+        }
+    }
+
+    /// One unit of work: takes `id`, which is locked, from its queue and puts `replacement` on `to`. What was persistent
+    /// stays persistent. PUT(DISABLED) on `to` refuses it like any other put.
+    ///
+    /// # Errors
+    /// See [`PutError`]; `id` stays locked where it is.
+    pub fn transfer(&mut self, id: MessageId, to: QueueId, mut replacement: Message) -> Result<Ticket, PutError> {
+        let slot = self.locked(id).ok_or(PutError::NotLocked { id })?;
+        replacement.persistent |= self.messages[slot].kept == Kept::Journal;
+        self.commit(vec![(to, replacement)], &[id])
+    }
+
+    /// One unit of work: all puts and all removals, or none. If anything in it is journaled, the puts become available,
+    /// and the unit is to be confirmed, once synced past the ticket.
+    ///
+    /// # Errors
+    /// See [`PutError`]; nothing is put and every message stays locked.
+    pub fn commit(&mut self, puts: Vec<(QueueId, Message)>, removals: &[MessageId]) -> Result<Ticket, PutError> {
+        let mut heads = 0;
+        let mut bodies = 0;
+        let mut journaled = false;
+        let mut slots = Vec::with_capacity(removals.len());
+        for &id in removals {
+            let slot = self.locked(id).filter(|slot| !slots.contains(slot)).ok_or(PutError::NotLocked { id })?;
+            slots.push(slot);
+            if self.messages[slot].kept == Kept::Journal {
+                heads += Record::Removed(id).head_bytes();
+                journaled = true;
+            }
+        }
+        let mut sizes = Vec::with_capacity(puts.len());
+        for (index, (queue, message)) in puts.iter().enumerate() {
+            let found = self.queues.get(queue).ok_or(PutError::Unknown)?;
+            let before = puts[..index].iter().filter(|(other, _)| other == queue).count();
+            let bytes = admit(found, message, before)?;
+            let persistent = message.persistent && !found.attributes.temporary;
+            if persistent {
+                heads += put_head_bytes(message);
+                bodies += padded(bytes as usize);
+                journaled = true;
+            }
+            sizes.push((bytes, persistent));
+        }
+        if journaled {
+            let keep = if puts.is_empty() { 0 } else { self.limits.reserve_bytes };
+            self.journal.admit(heads, bodies, keep)?;
+        }
+        // Scratch space is the one thing that can still refuse; so it is filled before anything is changed.
+        let mut ready = Vec::with_capacity(puts.len());
+        for ((queue, message), (bytes, persistent)) in puts.into_iter().zip(sizes) {
+            match self.keep(&message.body, bytes, persistent) {
+                Ok(kept) => ready.push((queue, message, bytes, kept)),
+                Err(error) => {
+                    for (_, _, bytes, kept) in ready {
+                        self.unkeep(&kept, bytes);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let mut ticket = Ticket::NOW;
+        for (queue, message, bytes, kept) in ready {
+            ticket = ticket.max(self.enter(queue, &message, bytes, kept, journaled));
+        }
+        for slot in slots {
+            ticket = ticket.max(self.remove_admitted(slot));
+        }
+        Ok(ticket)
+    }
+
+    /// Removes up to `max` messages that have expired. Costs nothing while none has.
+    pub fn sweep(&mut self, now_ms: u64, max: usize) {
+        for _ in 0..max {
+            match self.expiries.peek() {
+                Some(&Reverse((at, id))) if at <= now_ms => {
+                    self.expiries.pop();
+                    let Some(slot) = self.messages.slot(MessageId(id)) else {
+                        continue;
+                    };
+                    if self.messages[slot].state == State::Available && self.expire(slot).is_err() {
+                        self.expiries.push(Reverse((at, id)));
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    // ---- the journal's turn
+
+    /// Submits what has gathered, if the log can take it. To be called after each turn of a dispatcher's loop; costs two
+    /// compares when there is nothing to do. With an inline driver everything submitted is synced on return.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`] and [`JournalError::Deposed`]: the program stops.
+    pub fn flush(&mut self, now: Instant) -> Result<(), JournalError> {
+        if self.journal.submit()? {
+            self.collect(now)?;
+        }
+        Ok(())
+    }
+
+    /// Collects what the log has done: `synced` grows, messages become available; then submits what has gathered meanwhile.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`] and [`JournalError::Deposed`]: the program stops.
+    pub fn poll(&mut self, now: Instant) -> Result<(), JournalError> {
+        self.collect(now)?;
+        self.flush(now)
+    }
+
+    /// Everything up to this ticket is durable.
+    #[must_use]
+    pub fn synced(&self) -> Ticket {
+        Ticket(self.journal.synced)
+    }
+
+    /// Moves to `into` the queues where something became available since this was last asked, each once.
+    pub fn take_ready(&mut self, into: &mut Vec<QueueId>) {
+        for id in self.ready.drain(..) {
+            if let Some(queue) = self.queues.get_mut(&id) {
+                queue.ready = false;
+                into.push(id);
+            }
+        }
+    }
+
+    /// Moves to `into` the queues that got room since this was last asked: they were full, or half of what was on them is gone.
+    pub fn take_freed(&mut self, into: &mut Vec<QueueId>) {
+        for id in self.freed.drain(..) {
+            if let Some(queue) = self.queues.get_mut(&id) {
+                queue.freed = false;
+                into.push(id);
+            }
+        }
+    }
+
+    /// What the store holds, all queues together.
+    #[must_use]
+    pub fn store_status(&self) -> StoreStatus {
+        StoreStatus {
+            messages: self.messages.len(),
+            memory_bytes: self.memory_bytes,
+            spilled_bytes: self.spill.bytes(),
+            journal_bytes: self.journal.log_bytes(),
+            journal_live_bytes: self.journal.live_bytes,
+            backlog_bytes: self.journal.backlog_bytes(),
+            batches_synced: self.journal.synced,
+        }
+    }
+
+    /// Submits everything and waits until it is synced.
+    ///
+    /// # Errors
+    /// [`JournalError::Failed`] and [`JournalError::Deposed`]; also [`JournalError::Failed`] when the log gives no answer.
+    pub fn sync(&mut self, now: Instant) -> Result<(), JournalError> {
+        while self.journal.backlog_bytes() > 0 {
+            let before = (self.journal.synced, self.journal.in_flight());
+            self.poll(now)?;
+            self.journal.settle();
+            self.collect(now)?;
+            if before == (self.journal.synced, self.journal.in_flight()) {
+                return Err(JournalError::Failed { reason: "the log gives no answer".to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint that says so and closes. What is locked will be there at the next start.
+    ///
+    /// # Errors
+    /// As [`Store::sync`].
+    pub fn close(mut self, now: Instant) -> Result<(), JournalError> {
+        self.sync(now)?;
+        self.checkpoint(true)?;
+        self.sync(now)
+    }
+
+    // ---- below the surface
+
+    fn locked(&self, id: MessageId) -> Option<crate::lane::Slot> {
+        self.messages.slot(id).filter(|&slot| self.messages[slot].state == State::Locked)
+    }
+
+    fn insert(
+        &mut self,
+        queue: QueueId,
+        message: Message,
+        bytes: u32,
+        persistent: bool,
+        held: bool,
+    ) -> Result<Ticket, PutError> {
+        let kept = self.keep(&message.body, bytes, persistent)?;
+        Ok(self.enter(queue, &message, bytes, kept, held))
+    }
+
+    /// Decides where a body lives.
+    fn keep(&mut self, body: &Chunks, bytes: u32, persistent: bool) -> Result<Placed, PutError> {
+        let fits = self.memory_bytes.saturating_add(bytes as usize) <= self.limits.memory_bytes_max;
+        let body_crc = if persistent || !fits { body.crc() } else { 0 };
+        let mut placed = Placed { kept: Kept::Memory, at: 0, body_crc, in_memory: fits };
+        if persistent {
+            placed.kept = Kept::Journal;
+        } else if !fits {
+            placed.at = self.spill.append(body).map_err(|error| PutError::Spill { reason: error.to_string() })?;
+            placed.kept = Kept::Spill;
+        }
+        if fits {
+            self.memory_bytes += bytes as usize;
+        }
+        Ok(placed)
+    }
+
+    fn unkeep(&mut self, placed: &Placed, bytes: u32) {
+        if placed.in_memory {
+            self.memory_bytes -= bytes as usize;
+        }
+        if placed.kept == Kept::Spill {
+            self.spill.free(placed.at, bytes as usize);
+        }
+    }
+
+    /// Enters a message whose admission is settled. `held`: not available before the open batch is synced.
+    fn enter(&mut self, queue: QueueId, message: &Message, bytes: u32, placed: Placed, held: bool) -> Ticket {
+        let id = self.next_id;
+        self.next_id += 1;
+        let priority = message.priority.min(PRIORITY_MAX);
+        let found = self.queues.get_mut(&queue).expect("the caller has just found this queue");
+        let lane = found.lane_of(priority);
+        let expires_at_ms = message.expires_at_ms.unwrap_or(u64::MAX);
+        let slot = self.messages.insert(Entry {
+            id,
+            put_at_ms: message.put_at_ms,
+            expires_at_ms,
+            body: placed.in_memory.then(|| message.body.clone()),
+            at: placed.at,
+            user: message.user.clone(),
+            queue,
+            index: 0,
+            body_bytes: bytes,
+            body_crc: placed.body_crc,
+            delivery_count: 0,
+            priority,
+            lane,
+            state: if held { State::Pending } else { State::Available },
+            kept: placed.kept,
+        });
+        self.messages[slot].index = found.lanes[usize::from(lane)].push(id, slot, !held);
+        found.grew(bytes, message.put_at_ms);
+        found.status.puts += 1;
+        if expires_at_ms != u64::MAX {
+            self.expiring += 1;
+            self.expiries.push(Reverse((expires_at_ms, id)));
+        }
+        if !held {
+            mark_ready(found, &mut self.ready);
+            return Ticket::NOW;
+        }
+        found.status.unsynced += 1;
+        let mut mark = Mark { slot, id, kind: MarkKind::Held, at: 0 };
+        if placed.kept == Kept::Journal {
+            mark.kind = MarkKind::Put;
+            let record = Record::Put(PutRecord {
+                id: MessageId(id),
+                queue,
+                priority,
+                body_bytes: bytes,
+                body_crc: placed.body_crc,
+                put_at_ms: message.put_at_ms,
+                expires_at_ms: message.expires_at_ms,
+                delivery_count: 0,
+                user: message.user.as_ref().map(user_in_record),
+            });
+            mark.at = self.journal.append_body(&record, message.body.chunks());
+        }
+        self.journal.mark(mark)
+    }
+
+    /// Removes a message and says so to the journal.
+    fn remove(&mut self, slot: crate::lane::Slot) -> Result<Ticket, JournalError> {
+        if self.messages[slot].kept == Kept::Journal {
+            self.journal.admit(Record::Removed(MessageId(0)).head_bytes(), 0, 0)?;
+        }
+        Ok(self.remove_admitted(slot))
+    }
+
+    fn remove_admitted(&mut self, slot: crate::lane::Slot) -> Ticket {
+        let entry = self.messages.remove(slot);
+        let mut ticket = Ticket::NOW;
+        if entry.kept == Kept::Journal {
+            ticket = self.journal.append(&Record::Removed(MessageId(entry.id)));
+        }
+        if let Some(queue) = self.queues.get_mut(&entry.queue) {
+            let lane = &mut queue.lanes[usize::from(entry.lane)];
+            if lane.remove(entry.index) {
+                lane.compact(|slot, index| self.messages[slot].index = index);
+            }
+            match entry.state {
+                State::Locked => {
+                    queue.status.locked -= 1;
+                    queue.status.gets += 1;
+                }
+                State::Pending => queue.status.unsynced -= 1,
+                State::Available => {}
+            }
+            if queue.shrank(entry.body_bytes) {
+                mark_freed(queue, &mut self.freed);
+            }
+        }
+        self.forget(&entry);
+        ticket
+    }
+
+    /// Gives back what a removed message used beside its queue.
+    fn forget(&mut self, entry: &Entry) {
+        if entry.body.is_some() {
+            self.memory_bytes -= entry.body_bytes as usize;
+        }
+        match entry.kept {
+            Kept::Spill => self.spill.free(entry.at, entry.body_bytes as usize),
+            Kept::Journal => self.journal.live_bytes -= entry.journal_bytes(),
+            Kept::Memory => {}
+        }
+        if entry.expires_at_ms != u64::MAX {
+            self.expiring -= 1;
+            if self.expiries.len() > 2 * self.expiring + EXPIRIES_STALE_MAX {
+                let messages = &self.messages;
+                self.expiries.retain(|Reverse((_, id))| messages.slot(MessageId(*id)).is_some());
+            }
+        }
+    }
+
+    fn expire(&mut self, slot: crate::lane::Slot) -> Result<(), JournalError> {
+        let queue = self.messages[slot].queue;
+        self.remove(slot)?;
+        if let Some(queue) = self.queues.get_mut(&queue) {
+            queue.status.expired += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes what the log has to say, makes messages available, and writes a checkpoint when one is due.
+    fn collect(&mut self, now: Instant) -> Result<(), JournalError> {
+        let synced_before = self.journal.synced;
+        let mut marks = self.journal.poll(now)?;
+        for mark in marks.drain(..) {
+            let Some(entry) = self.messages.get_mut(mark.slot).filter(|entry| entry.id == mark.id) else {
+                continue;
+            };
+            if mark.kind != MarkKind::Held {
+                entry.at = mark.at;
+            }
+            if mark.kind == MarkKind::Moved {
+                continue;
+            }
+            entry.state = State::Available;
+            if let Some(queue) = self.queues.get_mut(&entry.queue) {
+                queue.lanes[usize::from(entry.lane)].unlock(entry.index);
+                queue.status.unsynced -= 1;
+                mark_ready(queue, &mut self.ready);
+            }
+        }
+        self.journal.recycle(marks);
+        self.journal.failure()?;
+        if self.journal.synced > synced_before {
+            if self.journal.checkpoint_due(self.limits.checkpoint_bytes) {
+                self.checkpoint(false)?;
+            }
+            if self.backlogged && self.journal.backlog_bytes() <= self.limits.backlog_bytes_max / 2 {
+                self.backlogged = false;
+                for queue in self.queues.values_mut() {
+                    mark_freed(queue, &mut self.freed);
+                }
+            }
+        }
+        self.backlogged |= self.journal.backlog_bytes() > self.limits.backlog_bytes_max;
+        Ok(())
+    }
+
+    /// Names all queues again and carries the oldest live messages forward, so that the log before can be let go once
+    /// this is synced. Bodies that are carried are read back, which waits for the disk.
+    fn checkpoint(&mut self, clean: bool) -> Result<(), JournalError> {
+        let at = self.journal.open_at();
+        for queue in self.queues.values().filter(|queue| !queue.attributes.temporary) {
+            let record = Record::Defined { queue: queue.id, name: &queue.name };
+            match self.journal.admit(record.head_bytes(), 0, 0) {
+                Ok(()) => self.journal.append(&record),
+                // What is there stays there; the next checkpoint tries again.
+                Err(JournalError::Full) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+        }
+        if !clean {
+            self.carry()?;
+        }
+        let record = Record::Checkpoint { next_id: self.next_id, next_queue: self.next_queue, clean };
+        match self.journal.admit(record.head_bytes(), 0, 0) {
+            Ok(()) => self.journal.append(&record),
+            Err(JournalError::Full) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.journal.checkpointed(at, &self.messages);
+        Ok(())
+    }
+
+    fn carry(&mut self) -> Result<(), JournalError> {
+        let mut budget = self.journal.carry_budget(&self.limits);
+        let mut bytes = Vec::new();
+        while budget > 0 {
+            let Some(slot) = self.journal.oldest(&self.messages) else {
+                break;
+            };
+            let entry = &self.messages[slot];
+            bytes.clear();
+            let body = match &entry.body {
+                Some(body) => body.chunks().to_vec(),
+                None => {
+                    // A body that can't be read stays where it is, and the log behind it with it.
+                    if self.journal.read(Position(entry.at), entry.body_bytes as usize, &mut bytes).is_err() {
+                        break;
+                    }
+                    vec![bytes::Bytes::copy_from_slice(&bytes)]
+                }
+            };
+            let record = entry.moved_record();
+            match self.journal.admit(record.head_bytes(), entry.body_bytes as usize, self.limits.reserve_bytes / 2) {
+                Ok(()) => {}
+                Err(JournalError::Full) => break,
+                Err(error) => return Err(error),
+            }
+            let at = self.journal.append_body(&record, &body);
+            self.journal.mark(Mark { slot, id: entry.id, kind: MarkKind::Moved, at });
+            self.journal.carried();
+            budget = budget.saturating_sub(entry.journal_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Names of expired or removed messages that may stay in the expiry order on top of twice the live ones.
+const EXPIRIES_STALE_MAX: usize = 1_024;
+
+/// Where a body was placed.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    kept: Kept,
+    at: u64,
+    body_crc: u32,
+    in_memory: bool,
+}
+
+fn check_attributes(attributes: &QueueAttributes) -> Result<(), DefineError> {
+    if attributes.max_message_bytes > MESSAGE_BYTES_MAX {
+        return Err(DefineError::MessageBytes { asked: attributes.max_message_bytes });
+    }
+    Ok(())
+}
+
+/// Whether a queue takes a message when `before` others of the same unit of work go first. Returns its body's bytes.
+fn admit(queue: &Queue, message: &Message, before: usize) -> Result<u32, PutError> {
+    let attributes = &queue.attributes;
+    let bytes = message.body.len();
+    if !attributes.put_enabled {
+        return Err(PutError::PutInhibited);
+    }
+    if bytes > attributes.max_message_bytes as usize {
+        return Err(PutError::TooBig { bytes, max_message_bytes: attributes.max_message_bytes });
+    }
+    if queue.room() as usize <= before {
+        return Err(PutError::QueueFull { max_depth: attributes.max_depth });
+    }
+    Ok(u32::try_from(bytes).expect("MAXMSGL is a u32"))
+}
+
+fn put_head_bytes(message: &Message) -> usize {
+    crate::record::PUT_HEADER_BYTES + padded(message.user.as_ref().map_or(0, |user| user_in_record(user).len()))
+}
+
+/// A user's name as far as a record has room for it.
+fn user_in_record(user: &User) -> &str {
+    let name = user.as_str();
+    &name[..name.floor_char_boundary(USER_BYTES_MAX)]
+}
+
+fn mark_ready(queue: &mut Queue, ready: &mut Vec<QueueId>) {
+    if !std::mem::replace(&mut queue.ready, true) {
+        ready.push(queue.id);
+    }
+}
+
+fn mark_freed(queue: &mut Queue, freed: &mut Vec<QueueId>) {
+    if !std::mem::replace(&mut queue.freed, true) {
+        freed.push(queue.id);
+    }
+}

@@ -1,0 +1,238 @@
+//! From a log to a store: reads record headers, leaves bodies where they are.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::time::Instant;
+
+use super::journal::Journal;
+use super::messages::{Entry, Kept, Messages, State};
+use super::{Limits, OpenError, Store};
+use crate::log::{Claim, Log, Position, Replayed};
+use crate::message::{MessageId, QueueId, User};
+use crate::queue::{Queue, QueueAttributes};
+use crate::record::{PutRecord, Record, Records, padded};
+use crate::spill::Spill;
+
+/// Bits of a message id below the epoch: ids stay unique though a crash forgets what was never journaled.
+const EPOCH_SHIFT_BITS: u32 = 40;
+/// User names remembered while replaying, so that a million messages of one user share one name.
+const USERS_MAX: usize = 1_024;
+
+#[derive(Default)]
+struct Replay {
+    messages: Messages,
+    queues: HashMap<QueueId, String>,
+    deleted: HashSet<QueueId>,
+    users: HashMap<String, User>,
+    /// Where the batches of messages begin, in log order.
+    order: Vec<(u64, u64)>,
+    /// Messages that occur more than once in `order`.
+    moved: HashSet<u64>,
+    next_id: u64,
+    next_queue: u32,
+    damage: Option<(Position, String)>,
+}
+
+pub(super) fn open(
+    mut log: Box<dyn Log>,
+    spill: Box<dyn Spill>,
+    limits: Limits,
+    now: Instant,
+) -> Result<Store, OpenError> {
+    let (epoch, end) = log.claim(now, Claim::IfFree)?;
+    let mut replay = Replay { next_id: 1, next_queue: 1, ..Replay::default() };
+    let stopped = log.replay(&mut |batch| replay.batch(batch))?;
+    if let Some((at, reason)) = replay.damage {
+        return Err(OpenError::Damaged { at, reason });
+    }
+    if stopped != end {
+        return Err(OpenError::Damaged { at: stopped, reason: format!("the log goes on until {end}") });
+    }
+
+    let Replay { mut messages, queues: names, deleted, order, moved, next_id, next_queue, .. } = replay;
+    let mut queues = HashMap::default();
+    for (&id, name) in &names {
+        queues.insert(id, Queue::new(id, name, QueueAttributes::default()));
+    }
+    let mut slots: Vec<_> = messages.iter().map(|(slot, entry)| (entry.id, entry.queue, slot)).collect();
+    slots.sort_unstable();
+    let mut expiries = BinaryHeap::new();
+    let mut live_bytes = 0;
+    for (_, queue, slot) in slots {
+        let Some(found) = queues.get_mut(&queue) else {
+            let entry = messages.remove(slot);
+            if deleted.contains(&queue) {
+                continue;
+            }
+            let reason = format!("message {} is on queue {}, which is nowhere defined", entry.id, queue.0);
+            return Err(OpenError::Damaged { at: Position(entry.at), reason });
+        };
+        messages.enlane(found, slot);
+        let entry = &messages[slot];
+        found.grew(entry.body_bytes, entry.put_at_ms);
+        live_bytes += entry.journal_bytes();
+        if entry.expires_at_ms != u64::MAX {
+            expiries.push(Reverse((entry.expires_at_ms, entry.id)));
+        }
+    }
+    let mut seen = HashSet::new();
+    let mut live: VecDeque<(u64, u64)> = VecDeque::with_capacity(messages.len());
+    for (at, id) in order.into_iter().rev() {
+        if messages.slot(MessageId(id)).is_some() && (!moved.contains(&id) || seen.insert(id)) {
+            live.push_front((at, id));
+        }
+    }
+
+    let mut ready = Vec::new();
+    for queue in queues.values_mut().filter(|queue: &&mut Queue| queue.status.depth > 0) {
+        super::mark_ready(queue, &mut ready);
+    }
+    let mut journal = Journal::new(log, end, limits.batch_bytes_max, live);
+    journal.live_bytes = live_bytes;
+    Ok(Store {
+        names: names.into_iter().map(|(id, name)| (name, id)).collect(),
+        queues,
+        next_queue,
+        next_id: next_id.max(epoch.0.checked_shl(EPOCH_SHIFT_BITS).unwrap_or(0)),
+        messages,
+        limits,
+        memory_bytes: 0,
+        journal,
+        spill,
+        expiring: expiries.len(),
+        expiries,
+        ready,
+        freed: Vec::new(),
+        backlogged: false,
+    })
+}
+
+impl Replay {
+    fn batch(&mut self, batch: Replayed<'_>) {
+        if self.damage.is_some() {
+            return;
+        }
+        let mut body_at = batch.bodies_at.0;
+        let bodies_end = batch.bodies_at.0.saturating_add(batch.bodies_bytes);
+        for record in Records::new(batch.head) {
+            let done = match record {
+                Ok(Record::Put(put)) => self.put(&put, false, batch.at, &mut body_at, bodies_end),
+                Ok(Record::Moved(put)) => self.put(&put, true, batch.at, &mut body_at, bodies_end),
+                Ok(record) => self.other(&record),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(reason) = done {
+                self.damage = Some((batch.at, reason));
+                return;
+            }
+        }
+        if body_at != bodies_end {
+            self.damage = Some((batch.at, "its bodies are not as long as its records say".to_owned()));
+        }
+    }
+
+    fn put(
+        &mut self,
+        put: &PutRecord<'_>,
+        moved: bool,
+        batch_at: Position,
+        body_at: &mut u64,
+        bodies_end: u64,
+    ) -> Result<(), String> {
+        let at = *body_at;
+        let end = at.saturating_add(padded(put.body_bytes as usize) as u64);
+        if end > bodies_end {
+            return Err(format!("the body of message {} ends outside its batch", put.id.0));
+        }
+        *body_at = end;
+        self.seen_id(put.id)?;
+        self.seen_queue(put.queue)?;
+        self.order.push((batch_at.0, put.id.0));
+        if let Some(slot) = self.messages.slot(put.id) {
+            if !moved {
+                return Err(format!("message {} is put twice", put.id.0));
+            }
+            self.moved.insert(put.id.0);
+            let entry = &mut self.messages[slot];
+            (entry.at, entry.delivery_count) = (at, put.delivery_count);
+            return Ok(());
+        }
+        let user = put.user.map(|name| self.user(name));
+        self.messages.insert(Entry {
+            id: put.id.0,
+            put_at_ms: put.put_at_ms,
+            expires_at_ms: put.expires_at_ms.unwrap_or(u64::MAX),
+            body: None,
+            at,
+            user,
+            queue: put.queue,
+            index: 0,
+            body_bytes: put.body_bytes,
+            body_crc: put.body_crc,
+            delivery_count: put.delivery_count,
+            priority: put.priority,
+            lane: 0,
+            state: State::Available,
+            kept: Kept::Journal,
+        });
+        Ok(())
+    }
+
+    fn other(&mut self, record: &Record<'_>) -> Result<(), String> {
+        match *record {
+            Record::Put(_) | Record::Moved(_) => {}
+            Record::Removed(id) => {
+                self.seen_id(id)?;
+                // One that is not there was put in a part of the log that has been let go.
+                if let Some(slot) = self.messages.slot(id) {
+                    self.messages.remove(slot);
+                }
+            }
+            Record::Failed { id, delivery_count } => {
+                self.seen_id(id)?;
+                if let Some(slot) = self.messages.slot(id) {
+                    self.messages[slot].delivery_count = delivery_count;
+                }
+            }
+            Record::Defined { queue, name } => {
+                self.seen_queue(queue)?;
+                if !self.deleted.contains(&queue) {
+                    self.queues.insert(queue, name.to_owned());
+                }
+            }
+            Record::Deleted(queue) => {
+                self.seen_queue(queue)?;
+                self.queues.remove(&queue);
+                self.deleted.insert(queue);
+            }
+            Record::Checkpoint { next_id, next_queue, clean: _ } => {
+                self.next_id = self.next_id.max(next_id);
+                self.next_queue = self.next_queue.max(next_queue);
+            }
+        }
+        Ok(())
+    }
+
+    fn seen_id(&mut self, id: MessageId) -> Result<(), String> {
+        let next = id.0.checked_add(1).ok_or("a message number that can't be")?;
+        self.next_id = self.next_id.max(next);
+        Ok(())
+    }
+
+    fn seen_queue(&mut self, queue: QueueId) -> Result<(), String> {
+        let next = queue.0.checked_add(1).ok_or("a queue number that can't be")?;
+        self.next_queue = self.next_queue.max(next);
+        Ok(())
+    }
+
+    fn user(&mut self, name: &str) -> User {
+        if let Some(user) = self.users.get(name) {
+            return user.clone();
+        }
+        let user = User::from(name);
+        if self.users.len() < USERS_MAX {
+            self.users.insert(name.to_owned(), user.clone());
+        }
+        user
+    }
+}
