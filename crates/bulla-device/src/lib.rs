@@ -18,8 +18,8 @@ mod work;
 
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};
 pub use device::{Device, DeviceError, Kind};
-pub use digest::{Digest, Hash};
+pub use digest::{Digest, Hash, UnknownDigest};
 pub use key::{Curve, KeyKind, PrivateKey, RSA_BITS_MAX, RSA_BITS_MIN};
 pub use meter::{Meter, Meters, Operation};
-pub use random::{Random, SystemRandom};
+pub use random::{Random, RandomError, SystemRandom};
 pub use work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};

@@ -1,12 +1,34 @@
 //! Policies, key rings, and the seal itself: CMS messages bound to their place.
 //!
 //! The crate knows messages and identities, not queues. A [`Policy`] says what a message needs, a
-//! [`ring::Ring`] whose keys there are.
+//! [`ring::Ring`] whose keys there are. [`Sealer`] turns a payload into a sealed message, [`Opener`]
+//! turns it back and hands it out as [`Verified`], which nothing else can make. Both stop where a
+//! private key is needed and hand out a [`Step`], because keys live in devices.
 
 pub mod certificate;
+mod cms;
 pub mod dn;
+mod error;
+mod inspect;
+mod message;
+mod oid;
+mod open;
 pub mod policy;
 pub mod ring;
+mod seal;
+mod step;
+mod symmetric;
 
+pub use cms::looks_sealed;
 pub use dn::Dn;
+pub use error::{MQRC_MSG_TOO_BIG_FOR_Q, MQRC_SECURITY_ERROR, OpenError, Outcome, SealError};
+pub use inspect::{Inspection, inspect};
+pub use message::{
+    Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, Expect, MESSAGE_ID_BYTES_MAX, Opened, Packing,
+    SEALED_BY_BYTES_MAX, SealInfo, Sealed, Verified,
+};
+pub use open::{CACHED_KEYS_MAX, CACHED_KEY_AGE_MAX, CACHED_SIGNERS_MAX, Opener};
 pub use policy::{Policy, PolicyError};
+pub use seal::{CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, Sealer};
+pub use step::{Continuation, Step, drive};
+pub use symmetric::CONTENT_BYTES_MAX;

@@ -1,0 +1,373 @@
+//! What an envelope says without being opened. Nothing here is verified: it is what anyone who holds
+//! the message can read.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::certificate::{Certificate, tlv, utc};
+use crate::cms::algorithm::SignatureKind;
+use crate::cms::attributes::{Attributes, Binding, Ours, read_content};
+use crate::cms::enveloped::{Enveloped, Recipient, Transport};
+use crate::cms::reader::Reader;
+use crate::cms::signed::{SignedData, SignerInfo};
+use crate::cms::writer::SEQUENCE;
+use crate::cms::{self, Container, Name};
+use crate::dn::Dn;
+use crate::error::OpenError;
+
+/// What a sealed message says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// The CMS container: `signed-data`, `authEnveloped-data` or `enveloped-data`.
+    pub container: &'static str,
+    /// The quality of protection: what the message claims, or what the container shows.
+    pub quality: &'static str,
+    /// The content cipher, as ENCALG has it.
+    pub cipher: Option<&'static str>,
+    /// The visible signers; those inside an envelope are not.
+    pub signers: Vec<InspectedSigner>,
+    /// The recipients.
+    pub recipients: Vec<InspectedRecipient>,
+    /// The subjects of the certificates inside.
+    pub certificates: Vec<String>,
+    /// The binding, where it is visible.
+    pub binding: Option<InspectedBinding>,
+    /// How the body was packed.
+    pub packing: Option<String>,
+    /// The original content-type.
+    pub content_type: Option<String>,
+    /// Where the bytes go.
+    pub sizes: Sizes,
+}
+
+/// One signer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedSigner {
+    /// The subject, where the certificate is in the message.
+    pub dn: Option<String>,
+    /// Issuer and serial number, or key identifier.
+    pub name: String,
+    /// Digest and signature algorithm.
+    pub algorithm: String,
+    /// When it says it signed, in UTC.
+    pub signing_time: Option<String>,
+    /// SHA-256 of the public key, hexadecimal, where the certificate is in the message.
+    pub key_id: Option<String>,
+}
+
+/// One recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedRecipient {
+    /// Issuer and serial number, or key identifier.
+    pub name: String,
+    /// How the content key travels.
+    pub algorithm: String,
+}
+
+/// The binding attributes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedBinding {
+    /// `QUEUE@QMGR`.
+    pub destination: String,
+    /// The encoded message id, hexadecimal.
+    pub message_id: String,
+    /// SHA-256 of the properties section, hexadecimal.
+    pub properties: String,
+    /// SHA-256 of the application-properties section, hexadecimal.
+    pub application_properties: String,
+    /// The queue manager that sealed for the application.
+    pub sealed_by: Option<String>,
+}
+
+/// Bytes by use. Their sum is the message; `structure` is what is left: tags, lengths, algorithms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The whole message.
+    pub total: usize,
+    /// Payload or ciphertext.
+    pub content: usize,
+    /// Certificates.
+    pub certificates: usize,
+    /// Recipient infos.
+    pub recipients: usize,
+    /// Signed or authenticated attributes.
+    pub attributes: usize,
+    /// Signatures, or the tag.
+    pub proof: usize,
+    /// Everything else.
+    pub structure: usize,
+}
+
+/// Reads a sealed message without opening it.
+///
+/// # Errors
+/// [`OpenError::NotSealed`], or what is wrong with it.
+pub fn inspect(der: &[u8]) -> Result<Inspection, OpenError> {
+    match cms::read(der)? {
+        Container::Signed(signed) => of_signed(der, &signed),
+        Container::Enveloped(envelope) => of_envelope(der, &envelope),
+    }
+}
+
+fn of_signed(der: &[u8], signed: &SignedData<'_>) -> Result<Inspection, OpenError> {
+    let certificates: Vec<Certificate> =
+        signed.certificates.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
+    let mut signers = Vec::with_capacity(signed.signers.len());
+    let mut ours = Ours::default();
+    for signer in &signed.signers {
+        let attributes = Attributes::read(signer.attributes)?;
+        ours = attributes.ours;
+        signers.push(of_signer(signer, &attributes, &certificates)?);
+    }
+    let sizes = Sizes::new(
+        der.len(),
+        signed.payload.len(),
+        signed.certificates.iter().map(|der| der.len()).sum(),
+        0,
+        signed.signers.iter().map(|signer| signer.attributes_whole.len()).sum(),
+        signed.signers.iter().map(|signer| signer.signature.len()).sum(),
+    );
+    with_ours(ours, Inspection {
+        container: "signed-data",
+        quality: "integrity",
+        cipher: None,
+        signers,
+        recipients: Vec::new(),
+        certificates: certificates.iter().map(|certificate| certificate.dn().to_string()).collect(),
+        binding: None,
+        packing: None,
+        content_type: None,
+        sizes,
+    })
+}
+
+fn of_envelope(der: &[u8], envelope: &Enveloped<'_>) -> Result<Inspection, OpenError> {
+    let authenticated = envelope.cipher.is_authenticated();
+    let ours = envelope.attributes.ours;
+    let claimed = match ours.binding {
+        Some(value) => Some(Binding::read(value)?.quality),
+        None => None,
+    };
+    let sizes = Sizes::new(
+        der.len(),
+        envelope.ciphertext.len(),
+        0,
+        envelope.recipients_whole.len(),
+        envelope.attributes_whole.map_or(0, <[u8]>::len),
+        envelope.tag.map_or(0, <[u8]>::len),
+    );
+    with_ours(ours, Inspection {
+        container: if authenticated { "authEnveloped-data" } else { "enveloped-data" },
+        quality: match claimed {
+            Some(crate::policy::Quality::Privacy) => "privacy",
+            Some(_) => "confidentiality",
+            None => "privacy or confidentiality",
+        },
+        cipher: Some(envelope.cipher.as_str()),
+        signers: Vec::new(),
+        recipients: envelope.recipients.iter().map(of_recipient).collect(),
+        certificates: Vec::new(),
+        binding: None,
+        packing: None,
+        content_type: None,
+        sizes,
+    })
+}
+
+fn with_ours(ours: Ours<'_>, mut inspection: Inspection) -> Result<Inspection, OpenError> {
+    if let Some(value) = ours.binding {
+        let binding = Binding::read(value)?;
+        inspection.binding = Some(InspectedBinding {
+            destination: binding.destination.to_owned(),
+            message_id: hex(binding.message_id),
+            properties: hex(binding.properties),
+            application_properties: hex(binding.application_properties),
+            sealed_by: binding.sealed_by.map(str::to_owned),
+        });
+    }
+    if let Some(value) = ours.content {
+        let (packing, content_type) = read_content(value)?;
+        inspection.packing = Some(packing.to_string());
+        inspection.content_type = content_type.map(str::to_owned);
+    }
+    Ok(inspection)
+}
+
+fn of_signer(
+    signer: &SignerInfo<'_>,
+    attributes: &Attributes<'_>,
+    certificates: &[Certificate],
+) -> Result<InspectedSigner, OpenError> {
+    let certificate = certificates.iter().find(|certificate| match signer.name {
+        Name::IssuerAndSerial(name) => certificate.issuer_and_serial() == name,
+        Name::Key(id) => certificate.subject_key_id() == Some(id),
+    });
+    let kind = match signer.kind {
+        SignatureKind::RsaPkcs1 => "RSA PKCS#1 v1.5",
+        SignatureKind::RsaPss { .. } => "RSA-PSS",
+        SignatureKind::Ecdsa => "ECDSA",
+    };
+    Ok(InspectedSigner {
+        dn: certificate.map(|certificate| certificate.dn().to_string()),
+        name: name_text(&signer.name),
+        algorithm: format!("{kind} with {}", signer.digest),
+        signing_time: attributes.time()?.map(utc),
+        key_id: certificate.map(|certificate| hex(certificate.spki_sha256())),
+    })
+}
+
+fn of_recipient(recipient: &Recipient<'_>) -> InspectedRecipient {
+    let algorithm = match recipient.transport {
+        Transport::Rsa(bulla_device::RsaPadding::Pkcs1) => {
+            format!("RSA PKCS#1 v1.5, {} bits", recipient.encrypted_key.len().saturating_mul(8))
+        }
+        Transport::Rsa(bulla_device::RsaPadding::Oaep { digest }) => {
+            format!("RSA-OAEP with {digest}, {} bits", recipient.encrypted_key.len().saturating_mul(8))
+        }
+        Transport::Ecdh { kdf, wrap_len, .. } => {
+            format!("ephemeral ECDH with {kdf}, AES-{} key wrap", wrap_len.saturating_mul(8))
+        }
+    };
+    InspectedRecipient { name: name_text(&recipient.name), algorithm }
+}
+
+/// `issuer="CN=…" serial=0a1b`, or `key-id=…`.
+fn name_text(name: &Name<'_>) -> String {
+    let whole = match name {
+        Name::Key(id) => return format!("key-id={}", hex(id)),
+        Name::IssuerAndSerial(whole) => whole,
+    };
+    let parts = || {
+        let mut fields = Reader::only(whole, SEQUENCE, "").ok()?;
+        let issuer = Dn::from_der(fields.whole(SEQUENCE, "").ok()?).ok()?;
+        let serial = fields.value(tlv::INTEGER, "").ok()?;
+        Some(format!("issuer=\"{issuer}\" serial={}", hex(serial)))
+    };
+    parts().unwrap_or_else(|| format!("issuer-and-serial={}", hex(whole)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Sizes {
+    fn new(
+        total: usize,
+        content: usize,
+        certificates: usize,
+        recipients: usize,
+        attributes: usize,
+        proof: usize,
+    ) -> Sizes {
+        let used = content + certificates + recipients + attributes + proof;
+        Sizes {
+            total,
+            content,
+            certificates,
+            recipients,
+            attributes,
+            proof,
+            structure: total.saturating_sub(used),
+        }
+    }
+}
+
+impl Inspection {
+    /// The same as JSON, for scripts. Names are those of the fields, with `-` for `_`.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "container": self.container,
+            "quality": self.quality,
+            "cipher": self.cipher,
+            "signers": self.signers.iter().map(|signer| json!({
+                "dn": signer.dn,
+                "name": signer.name,
+                "algorithm": signer.algorithm,
+                "signing-time": signer.signing_time,
+                "key-id": signer.key_id,
+            })).collect::<Vec<_>>(),
+            "recipients": self.recipients.iter().map(|recipient| json!({
+                "name": recipient.name,
+                "algorithm": recipient.algorithm,
+            })).collect::<Vec<_>>(),
+            "certificates": self.certificates,
+            "binding": self.binding.as_ref().map(|binding| json!({
+                "destination": binding.destination,
+                "message-id": binding.message_id,
+                "properties": binding.properties,
+                "application-properties": binding.application_properties,
+                "sealed-by": binding.sealed_by,
+            })),
+            "packing": self.packing,
+            "content-type": self.content_type,
+            "sizes": {
+                "total": self.sizes.total,
+                "content": self.sizes.content,
+                "certificates": self.sizes.certificates,
+                "recipients": self.sizes.recipients,
+                "attributes": self.sizes.attributes,
+                "proof": self.sizes.proof,
+                "structure": self.sizes.structure,
+            },
+        })
+    }
+}
+
+impl fmt::Display for Inspection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "container     {}", self.container)?;
+        writeln!(out, "quality       {}", self.quality)?;
+        if let Some(cipher) = self.cipher {
+            writeln!(out, "cipher        {cipher}")?;
+        }
+        for signer in &self.signers {
+            writeln!(out, "signer        {}", signer.dn.as_deref().unwrap_or("certificate not included"))?;
+            writeln!(out, "  named       {}", signer.name)?;
+            writeln!(out, "  algorithm   {}", signer.algorithm)?;
+            if let Some(time) = &signer.signing_time {
+                writeln!(out, "  signed      {time}")?;
+            }
+            if let Some(id) = &signer.key_id {
+                writeln!(out, "  key         {id}")?;
+            }
+        }
+        for recipient in &self.recipients {
+            writeln!(out, "recipient     {}", recipient.name)?;
+            writeln!(out, "  algorithm   {}", recipient.algorithm)?;
+        }
+        for certificate in &self.certificates {
+            writeln!(out, "certificate   {certificate}")?;
+        }
+        match &self.binding {
+            Some(binding) => {
+                writeln!(out, "bound to      {}", binding.destination)?;
+                writeln!(out, "  message id  {}", binding.message_id)?;
+                writeln!(out, "  properties  {}", binding.properties)?;
+                writeln!(out, "  application {}", binding.application_properties)?;
+                if let Some(manager) = &binding.sealed_by {
+                    writeln!(out, "  sealed by   {manager}")?;
+                }
+            }
+            None => writeln!(out, "bound to      nothing that is visible")?,
+        }
+        if let Some(packing) = &self.packing {
+            writeln!(out, "packing       {packing}")?;
+        }
+        if let Some(content_type) = &self.content_type {
+            writeln!(out, "content-type  {content_type}")?;
+        }
+        let sizes = &self.sizes;
+        write!(
+            out,
+            "bytes         {} = content {} + certificates {} + recipients {} + attributes {} + proof {} + structure {}",
+            sizes.total,
+            sizes.content,
+            sizes.certificates,
+            sizes.recipients,
+            sizes.attributes,
+            sizes.proof,
+            sizes.structure
+        )
+    }
+}

@@ -1,0 +1,258 @@
+//! What an opener remembers: content keys that opened something, signers' certificates with the verdict
+//! on their paths, and who the recipients in a ring are. All of it is bounded; keys are zeroized.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use openssl::cipher_ctx::CipherCtx;
+use zeroize::Zeroizing;
+
+use super::KnownSigner;
+use crate::certificate::Certificate;
+use crate::cms::Name;
+use crate::cms::enveloped::Recipient;
+use crate::cms::signed::SignedData;
+use crate::dn::Dn;
+use crate::error::OpenError;
+use crate::policy::{ContentCipher, Policy};
+use crate::ring::Ring;
+use crate::symmetric;
+
+/// Content keys remembered; the least recently used one goes first.
+pub const CACHED_KEYS_MAX: usize = 1024;
+/// A content key is forgotten when it is this old.
+pub const CACHED_KEY_AGE_MAX: Duration = Duration::from_secs(3600);
+/// Signers remembered.
+pub const CACHED_SIGNERS_MAX: usize = 1024;
+
+/// The caches of one opener, shared by its clones. Locks are held for a look-up, never for a
+/// cryptographic operation.
+#[derive(Default)]
+pub(crate) struct Cache {
+    keys: Mutex<Keys>,
+    signers: Mutex<Signers>,
+    directory: Mutex<Option<Directory>>,
+}
+
+/// Where a content key lies: whose private key unwraps it, and from which recipients and cipher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeyPlace {
+    pub(crate) key_id: [u8; 32],
+    pub(crate) recipients: [u8; 32],
+    pub(crate) cipher: ContentCipher,
+    pub(crate) generation: u64,
+}
+
+/// A content key taken out of the cache to work with.
+pub(crate) struct CachedKey {
+    pub(crate) context: CipherCtx,
+}
+
+#[derive(Default)]
+struct Keys {
+    entries: HashMap<KeyPlace, KeyEntry>,
+    /// The last generation of each user's ring; a new one forgets what the old one unwrapped.
+    generations: HashMap<String, u64>,
+    tick: u64,
+}
+
+struct KeyEntry {
+    key: Zeroizing<Vec<u8>>,
+    /// Absent while somebody works with it.
+    context: Option<CipherCtx>,
+    policy: Arc<Policy>,
+    born: SystemTime,
+    used: u64,
+}
+
+impl Keys {
+    fn forget_older_rings(&mut self, user: &str, generation: u64) {
+        match self.generations.get_mut(user) {
+            Some(last) if *last == generation => {}
+            Some(last) => {
+                let old = std::mem::replace(last, generation);
+                self.entries.retain(|place, _| place.generation != old);
+            }
+            None => {
+                self.generations.insert(user.to_owned(), generation);
+            }
+        }
+    }
+
+    fn make_room(&mut self, now: SystemTime) {
+        self.entries.retain(|_, entry| is_young(entry.born, now));
+        if self.entries.len() >= CACHED_KEYS_MAX
+            && let Some(oldest) = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(place, _)| *place)
+        {
+            self.entries.remove(&oldest);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Signers {
+    generation_and_name: HashMap<(u64, Vec<u8>), KnownSigner>,
+}
+
+/// Issuer and serial number of everyone in one ring snapshot, with the name it stands for.
+struct Directory {
+    generation: u64,
+    names: HashMap<Vec<u8>, Dn>,
+}
+
+impl Cache {
+    pub(crate) fn flush(&self) {
+        *lock(&self.keys) = Keys::default();
+        *lock(&self.signers) = Signers::default();
+        *lock(&self.directory) = None;
+    }
+
+    /// A live content key. The same key may be in use elsewhere: then another context is made for it.
+    pub(crate) fn content_key(
+        &self,
+        place: &KeyPlace,
+        policy: &Arc<Policy>,
+        user: &str,
+        now: SystemTime,
+    ) -> Option<CachedKey> {
+        let mut keys = lock(&self.keys);
+        keys.forget_older_rings(user, place.generation);
+        keys.tick = keys.tick.wrapping_add(1);
+        let tick = keys.tick;
+        let entry = keys.entries.get_mut(place)?;
+        if !is_young(entry.born, now) || !Arc::ptr_eq(&entry.policy, policy) {
+            keys.entries.remove(place);
+            return None;
+        }
+        entry.used = tick;
+        if let Some(context) = entry.context.take() {
+            return Some(CachedKey { context });
+        }
+        let key = entry.key.clone();
+        drop(keys);
+        symmetric::decryptor(place.cipher, &key).ok().map(|context| CachedKey { context })
+    }
+
+    /// Puts the context back where the next message finds it.
+    pub(crate) fn give_back(&self, place: &KeyPlace, key: CachedKey) {
+        if let Some(entry) = lock(&self.keys).entries.get_mut(place) {
+            entry.context = Some(key.context);
+        }
+    }
+
+    pub(crate) fn remember_key(
+        &self,
+        place: KeyPlace,
+        policy: &Arc<Policy>,
+        user: &str,
+        now: SystemTime,
+        key: Zeroizing<Vec<u8>>,
+        context: CipherCtx,
+    ) {
+        let mut keys = lock(&self.keys);
+        keys.forget_older_rings(user, place.generation);
+        keys.make_room(now);
+        let used = keys.tick;
+        let entry = KeyEntry { key, context: Some(context), policy: Arc::clone(policy), born: now, used };
+        keys.entries.insert(place, entry);
+    }
+
+    /// The signer of that name: remembered, out of the message, or out of the ring. A remembered one
+    /// counts only for the very certificate that the message carries. It is taken out of the cache, and
+    /// [`Cache::remember_signer`] puts it back.
+    pub(crate) fn signer(
+        &self,
+        ring: &Ring,
+        name: &Name<'_>,
+        signed: &SignedData<'_>,
+    ) -> Result<KnownSigner, OpenError> {
+        if let Name::IssuerAndSerial(issuer_and_serial) = name {
+            let mut signers = lock(&self.signers);
+            let at = (ring.generation(), issuer_and_serial.to_vec());
+            if let Some(known) = signers.generation_and_name.get_mut(&at)
+                && (signed.certificates.is_empty() || signed.certificates.contains(&known.certificate.der()))
+            {
+                return Ok(KnownSigner {
+                    certificate: known.certificate.clone(),
+                    verdict: known.verdict.clone(),
+                    context: known.context.take(),
+                });
+            }
+        }
+        find_signer(ring, name, signed).map(KnownSigner::new)
+    }
+
+    pub(crate) fn remember_signer(&self, ring: &Ring, known: KnownSigner) {
+        let at = (ring.generation(), known.certificate.issuer_and_serial().to_vec());
+        let mut signers = lock(&self.signers);
+        if signers.generation_and_name.len() >= CACHED_SIGNERS_MAX && !signers.generation_and_name.contains_key(&at) {
+            signers.generation_and_name.clear();
+        }
+        signers.generation_and_name.insert(at, known);
+    }
+
+    /// Whether an envelope's recipients are exactly those that the policy names.
+    pub(crate) fn check_recipients(
+        &self,
+        policy: &Policy,
+        ring: &Ring,
+        recipients: &[Recipient<'_>],
+    ) -> Result<(), OpenError> {
+        const OTHERS: OpenError = OpenError::WeakerThanPolicy { what: "other recipients than RECIP" };
+        let mut directory = lock(&self.directory);
+        let directory = match &mut *directory {
+            Some(found) if found.generation == ring.generation() => found,
+            slot => slot.insert(Directory::of(ring)),
+        };
+        let mut named = Vec::with_capacity(recipients.len());
+        for recipient in recipients {
+            let Name::IssuerAndSerial(name) = recipient.name else { return Err(OTHERS) };
+            let dn = directory.names.get(name).filter(|dn| policy.recipients.contains(dn)).ok_or(OTHERS)?;
+            named.push(dn);
+        }
+        if policy.recipients.iter().all(|dn| named.contains(&dn)) { Ok(()) } else { Err(OTHERS) }
+    }
+}
+
+impl Directory {
+    fn of(ring: &Ring) -> Directory {
+        let people = ring.people().iter().map(|person| &person.certificate);
+        let own = ring.own().iter().map(|own| &own.certificate);
+        let names = people
+            .chain(own)
+            .map(|certificate| (certificate.issuer_and_serial().to_vec(), certificate.dn().clone()))
+            .collect();
+        Directory { generation: ring.generation(), names }
+    }
+}
+
+fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<Certificate, OpenError> {
+    let is_it = |certificate: &Certificate| match name {
+        Name::IssuerAndSerial(wanted) => certificate.issuer_and_serial() == *wanted,
+        Name::Key(id) => certificate.subject_key_id() == Some(*id),
+    };
+    for der in &signed.certificates {
+        let certificate = Certificate::from_der(der)
+            .map_err(|_| OpenError::Malformed { what: "a certificate is unreadable" })?;
+        if is_it(&certificate) {
+            return Ok(certificate);
+        }
+    }
+    let people = ring.people().iter().map(|person| &person.certificate);
+    let own = ring.own().iter().map(|own| &own.certificate);
+    let mut known = people.chain(own);
+    known
+        .find(|certificate| is_it(certificate))
+        .cloned()
+        .ok_or(OpenError::Tampered { what: "the signer's certificate, which is not there," })
+}
+
+fn is_young(born: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(born).is_ok_and(|age| age < CACHED_KEY_AGE_MAX)
+}
+
+/// A thread that panicked held the lock for a look-up only: what it guards is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,197 @@
+//! Content encryption and key wrap, by OpenSSL. A context keeps its key schedule, so that a reused key
+//! costs one initialisation vector and no set-up.
+
+use openssl::cipher::{Cipher, CipherRef};
+use openssl::cipher_ctx::{CipherCtx, CipherCtxFlags};
+use openssl::error::ErrorStack;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::cms::algorithm::{AES_BLOCK_BYTES, GCM_TAG_BYTES};
+use crate::policy::ContentCipher;
+
+/// The longest content sealed or opened, in bytes; OpenSSL counts in `int`.
+pub const CONTENT_BYTES_MAX: usize = 1 << 30;
+/// Bytes that a wrapped key is longer than the key (RFC 3394).
+pub(crate) const WRAP_OVERHEAD_BYTES: usize = 8;
+
+/// A context that encrypts with this key.
+pub(crate) fn encryptor(cipher: ContentCipher, key: &[u8]) -> Result<CipherCtx, ErrorStack> {
+    let mut context = CipherCtx::new()?;
+    context.encrypt_init(Some(algorithm(cipher)), Some(key), None)?;
+    Ok(context)
+}
+
+/// A context that decrypts with this key.
+pub(crate) fn decryptor(cipher: ContentCipher, key: &[u8]) -> Result<CipherCtx, ErrorStack> {
+    let mut context = CipherCtx::new()?;
+    context.decrypt_init(Some(algorithm(cipher)), Some(key), None)?;
+    Ok(context)
+}
+
+fn algorithm(cipher: ContentCipher) -> &'static CipherRef {
+    match cipher {
+        ContentCipher::Aes128Gcm => Cipher::aes_128_gcm(),
+        ContentCipher::Aes256Gcm => Cipher::aes_256_gcm(),
+        ContentCipher::Aes128Cbc => Cipher::aes_128_cbc(),
+        ContentCipher::Aes256Cbc => Cipher::aes_256_cbc(),
+    }
+}
+
+/// Appends the ciphertext to `out` and returns the tag. The parts of `associated` count as one.
+pub(crate) fn gcm_encrypt(
+    context: &mut CipherCtx,
+    nonce: &[u8],
+    associated: &[&[u8]],
+    plaintext: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<[u8; GCM_TAG_BYTES], ErrorStack> {
+    context.encrypt_init(None, None, Some(nonce))?;
+    for part in associated {
+        context.cipher_update(part, None)?;
+    }
+    if !plaintext.is_empty() {
+        context.cipher_update_vec(plaintext, out)?;
+    }
+    context.cipher_final(&mut [])?;
+    let mut tag = [0; GCM_TAG_BYTES];
+    context.tag(&mut tag)?;
+    Ok(tag)
+}
+
+/// The plaintext, or `None` when the tag does not fit; nothing of it is left then.
+pub(crate) fn gcm_decrypt(
+    context: &mut CipherCtx,
+    nonce: &[u8],
+    associated: &[&[u8]],
+    ciphertext: &[u8],
+    tag: &[u8],
+) -> Result<Option<Vec<u8>>, ErrorStack> {
+    context.decrypt_init(None, None, Some(nonce))?;
+    context.set_tag(tag)?;
+    for part in associated {
+        context.cipher_update(part, None)?;
+    }
+    let mut plaintext = Vec::new();
+    if !ciphertext.is_empty() {
+        context.cipher_update_vec(ciphertext, &mut plaintext)?;
+    }
+    if context.cipher_final(&mut []).is_err() {
+        plaintext.zeroize();
+        return Ok(None);
+    }
+    Ok(Some(plaintext))
+}
+
+/// Appends the ciphertext, PKCS#7 padding included.
+pub(crate) fn cbc_encrypt(
+    context: &mut CipherCtx,
+    iv: &[u8],
+    plaintext: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), ErrorStack> {
+    context.encrypt_init(None, None, Some(iv))?;
+    if !plaintext.is_empty() {
+        context.cipher_update_vec(plaintext, out)?;
+    }
+    context.cipher_final_vec(out)?;
+    Ok(())
+}
+
+/// The plaintext, or `None` when the padding is wrong.
+pub(crate) fn cbc_decrypt(
+    context: &mut CipherCtx,
+    iv: &[u8],
+    ciphertext: &[u8],
+) -> Result<Option<Vec<u8>>, ErrorStack> {
+    if ciphertext.is_empty() || ciphertext.len() % AES_BLOCK_BYTES != 0 {
+        return Ok(None);
+    }
+    context.decrypt_init(None, None, Some(iv))?;
+    let mut plaintext = Vec::with_capacity(ciphertext.len() + 2 * AES_BLOCK_BYTES);
+    context.cipher_update_vec(ciphertext, &mut plaintext)?;
+    if context.cipher_final_vec(&mut plaintext).is_err() {
+        plaintext.zeroize();
+        return Ok(None);
+    }
+    Ok(Some(plaintext))
+}
+
+/// AES key wrap (RFC 3394). Through the envelope interface, whose AES takes the same time for every key.
+pub(crate) fn wrap_key(wrapping: &[u8], key: &[u8]) -> Result<Vec<u8>, ErrorStack> {
+    let mut context = CipherCtx::new()?;
+    context.set_flags(CipherCtxFlags::FLAG_WRAP_ALLOW);
+    context.encrypt_init(Some(wrap_algorithm(wrapping)), Some(wrapping), None)?;
+    let mut wrapped = Vec::new();
+    context.cipher_update_vec(key, &mut wrapped)?;
+    Ok(wrapped)
+}
+
+/// The key, or `None` when it was not wrapped with `wrapping`.
+pub(crate) fn unwrap_key(wrapping: &[u8], wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let attempt = || -> Result<Vec<u8>, ErrorStack> {
+        let mut context = CipherCtx::new()?;
+        context.set_flags(CipherCtxFlags::FLAG_WRAP_ALLOW);
+        context.decrypt_init(Some(wrap_algorithm(wrapping)), Some(wrapping), None)?;
+        let mut key = Vec::with_capacity(wrapped.len() + AES_BLOCK_BYTES);
+        context.cipher_update_vec(wrapped, &mut key)?;
+        Ok(key)
+    };
+    attempt().ok().map(Zeroizing::new)
+}
+
+fn wrap_algorithm(wrapping: &[u8]) -> &'static CipherRef {
+    if wrapping.len() == 16 { Cipher::aes_128_wrap() } else { Cipher::aes_256_wrap() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cipher_gives_back_what_it_took() {
+        for cipher in ContentCipher::ALL.iter().copied() {
+            let key = vec![7; cipher.key_len()];
+            for len in [0, 1, 15, 16, 17, 4096] {
+                let plaintext = vec![3; len];
+                let (mut seal, mut open) =
+                    (encryptor(cipher, &key).unwrap(), decryptor(cipher, &key).unwrap());
+                let mut out = b"before".to_vec();
+                // Twice, because a context is used again.
+                for round in 0..2 {
+                    out.truncate(6);
+                    let back = if cipher.is_authenticated() {
+                        let nonce = [round; 12];
+                        let tag = gcm_encrypt(&mut seal, &nonce, &[b"a", b"b"], &plaintext, &mut out).unwrap();
+                        gcm_decrypt(&mut open, &nonce, &[b"ab"], &out[6..], &tag).unwrap()
+                    } else {
+                        cbc_encrypt(&mut seal, &[round; 16], &plaintext, &mut out).unwrap();
+                        cbc_decrypt(&mut open, &[round; 16], &out[6..]).unwrap()
+                    };
+                    assert_eq!(back.as_deref(), Some(&*plaintext), "{cipher} {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_tag_gives_nothing() {
+        let key = [7; 32];
+        let mut seal = encryptor(ContentCipher::Aes256Gcm, &key).unwrap();
+        let mut open = decryptor(ContentCipher::Aes256Gcm, &key).unwrap();
+        let mut out = Vec::new();
+        let mut tag = gcm_encrypt(&mut seal, &[0; 12], &[], b"content", &mut out).unwrap();
+        tag[0] ^= 1;
+        assert_eq!(gcm_decrypt(&mut open, &[0; 12], &[], &out, &tag).unwrap(), None);
+    }
+
+    #[test]
+    fn a_wrapped_key_opens_with_its_wrapping_key_only() {
+        for len in [16, 32] {
+            let wrapped = wrap_key(&vec![1; len], &vec![9; len]).unwrap();
+            assert_eq!(wrapped.len(), len + WRAP_OVERHEAD_BYTES);
+            assert_eq!(unwrap_key(&vec![1; len], &wrapped).unwrap().as_slice(), &vec![9; len]);
+            assert!(unwrap_key(&vec![2; len], &wrapped).is_none());
+            assert!(unwrap_key(&vec![2; len], &[0; 7]).is_none());
+        }
+    }
+}
