@@ -57,24 +57,17 @@ impl fmt::Display for DnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DnError::Empty => write!(f, "distinguished name with an empty attribute"),
-            DnError::TooLong => write!(
-                f,
-                "distinguished name over {DN_TEXT_BYTES_MAX} bytes or {DN_ATTRIBUTES_MAX} attributes"
-            ),
+            DnError::TooLong => {
+                write!(f, "distinguished name over {DN_TEXT_BYTES_MAX} bytes or {DN_ATTRIBUTES_MAX} attributes")
+            }
             DnError::NoEquals { attribute } => {
-                write!(
-                    f,
-                    "attribute {attribute:?} of a distinguished name has no '='"
-                )
+                write!(f, "attribute {attribute:?} of a distinguished name has no '='")
             }
             DnError::UnknownType { name } => {
                 write!(f, "unknown attribute type {name:?} in a distinguished name")
             }
             DnError::Value { name } => {
-                write!(
-                    f,
-                    "value of {name} in a distinguished name is not escaped as RFC 4514 says"
-                )
+                write!(f, "value of {name} in a distinguished name is not escaped as RFC 4514 says")
             }
             DnError::Encoding => write!(f, "distinguished name is not valid DER"),
         }
@@ -96,23 +89,15 @@ impl Dn {
 
     /// A Name (RFC 5280 section 4.1.2.4) from its DER. An empty sequence gives an empty text.
     pub fn from_der(der: &[u8]) -> Result<Dn, DnError> {
-        let mut sets = tlv::only(der, tlv::SEQUENCE)
-            .ok_or(DnError::Encoding)?
-            .value;
+        let mut sets = tlv::only(der, tlv::SEQUENCE).ok_or(DnError::Encoding)?.value;
         let mut rdns = Vec::new();
         let mut count = 0_usize;
         while !sets.is_empty() {
-            let mut set = tlv::expect(&mut sets, tlv::SET)
-                .ok_or(DnError::Encoding)?
-                .value;
+            let mut set = tlv::expect(&mut sets, tlv::SET).ok_or(DnError::Encoding)?.value;
             let mut rdn = Vec::new();
             while !set.is_empty() {
-                let mut pair = tlv::expect(&mut set, tlv::SEQUENCE)
-                    .ok_or(DnError::Encoding)?
-                    .value;
-                let oid = tlv::expect(&mut pair, tlv::OID)
-                    .ok_or(DnError::Encoding)?
-                    .value;
+                let mut pair = tlv::expect(&mut set, tlv::SEQUENCE).ok_or(DnError::Encoding)?.value;
+                let oid = tlv::expect(&mut pair, tlv::OID).ok_or(DnError::Encoding)?.value;
                 let value = tlv::next(&mut pair).ok_or(DnError::Encoding)?;
                 if !pair.is_empty() {
                     return Err(DnError::Encoding);
@@ -155,15 +140,10 @@ impl Dn {
     /// The value of the first common name, unescaped, if there is one: for labels and file names only.
     pub fn common_name(&self) -> Option<String> {
         let rdns = parse(&self.text).ok()?;
-        rdns.into_iter()
-            .flatten()
-            .find_map(|attribute| match attribute {
-                Attribute {
-                    oid,
-                    value: Value::Text(text),
-                } if oid == [0x55, 0x04, 0x03] => Some(text),
-                _ => None,
-            })
+        rdns.into_iter().flatten().find_map(|attribute| match attribute {
+            Attribute { oid, value: Value::Text(text) } if oid == [0x55, 0x04, 0x03] => Some(text),
+            _ => None,
+        })
     }
 
     fn from_rdns(mut rdns: Vec<Vec<Attribute>>) -> Result<Dn, DnError> {
@@ -260,26 +240,10 @@ const TYPES: &[(&str, &[u8], u8)] = &[
     ("GENERATIONQUALIFIER", &[0x55, 0x04, 0x2c], tlv::UTF8_STRING),
     ("DNQUALIFIER", &[0x55, 0x04, 0x2e], tlv::PRINTABLE_STRING),
     ("PSEUDONYM", &[0x55, 0x04, 0x41], tlv::UTF8_STRING),
-    (
-        "ORGANIZATIONIDENTIFIER",
-        &[0x55, 0x04, 0x61],
-        tlv::UTF8_STRING,
-    ),
-    (
-        "EMAILADDRESS",
-        &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x01],
-        tlv::IA5_STRING,
-    ),
-    (
-        "DC",
-        &[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x19],
-        tlv::IA5_STRING,
-    ),
-    (
-        "UID",
-        &[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x01],
-        tlv::UTF8_STRING,
-    ),
+    ("ORGANIZATIONIDENTIFIER", &[0x55, 0x04, 0x61], tlv::UTF8_STRING),
+    ("EMAILADDRESS", &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x01], tlv::IA5_STRING),
+    ("DC", &[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x19], tlv::IA5_STRING),
+    ("UID", &[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x01], tlv::UTF8_STRING),
 ];
 
 #[derive(Clone, Debug)]
@@ -302,10 +266,7 @@ impl Attribute {
             Some(text) if known(oid).is_some() => Value::Text(text),
             _ => Value::Raw(value.whole.to_vec()),
         };
-        Ok(Attribute {
-            oid: oid.to_vec(),
-            value,
-        })
+        Ok(Attribute { oid: oid.to_vec(), value })
     }
 
     fn to_der(&self) -> Vec<u8> {
@@ -321,10 +282,7 @@ impl Attribute {
                 tlv::element(tag, &[text.as_bytes()])
             }
         };
-        tlv::element(
-            tlv::SEQUENCE,
-            &[&tlv::element(tlv::OID, &[&self.oid]), &value],
-        )
+        tlv::element(tlv::SEQUENCE, &[&tlv::element(tlv::OID, &[&self.oid]), &value])
     }
 
     fn text(&self) -> String {
@@ -348,10 +306,7 @@ impl Attribute {
 }
 
 fn known(oid: &[u8]) -> Option<(&'static str, u8)> {
-    TYPES
-        .iter()
-        .find(|(_, known, _)| *known == oid)
-        .map(|(name, _, tag)| (*name, *tag))
+    TYPES.iter().find(|(_, known, _)| *known == oid).map(|(name, _, tag)| (*name, *tag))
 }
 
 /// X.680 section 41.4.
@@ -363,9 +318,9 @@ fn string(tag: u8, value: &[u8]) -> Option<String> {
     match tag {
         tlv::UTF8_STRING => String::from_utf8(value.to_vec()).ok(),
         // NumericString, PrintableString, IA5String, VisibleString
-        0x12 | tlv::PRINTABLE_STRING | tlv::IA5_STRING | 0x1a => value
-            .is_ascii()
-            .then(|| value.iter().map(|byte| char::from(*byte)).collect()),
+        0x12 | tlv::PRINTABLE_STRING | tlv::IA5_STRING | 0x1a => {
+            value.is_ascii().then(|| value.iter().map(|byte| char::from(*byte)).collect())
+        }
         // TeletexString, which everybody fills with Latin-1
         0x14 => Some(value.iter().map(|byte| char::from(*byte)).collect()),
         // UniversalString
@@ -381,9 +336,7 @@ fn string(tag: u8, value: &[u8]) -> Option<String> {
         0x1e => {
             let chunks = value.chunks_exact(2);
             chunks.remainder().is_empty().then_some(())?;
-            let units: Option<Vec<u16>> = chunks
-                .map(|two| Some(u16::from_be_bytes(two.try_into().ok()?)))
-                .collect();
+            let units: Option<Vec<u16>> = chunks.map(|two| Some(u16::from_be_bytes(two.try_into().ok()?))).collect();
             String::from_utf16(&units?).ok()
         }
         _ => None,
@@ -462,9 +415,7 @@ fn attribute(piece: &str) -> Result<Attribute, DnError> {
     if piece.trim().is_empty() {
         return Err(DnError::Empty);
     }
-    let (name, value) = piece.split_once('=').ok_or_else(|| DnError::NoEquals {
-        attribute: piece.to_owned(),
-    })?;
+    let (name, value) = piece.split_once('=').ok_or_else(|| DnError::NoEquals { attribute: piece.to_owned() })?;
     let name = name.trim().to_ascii_uppercase();
     let oid = match TYPES.iter().find(|(known, _, _)| *known == name) {
         Some((_, oid, _)) => oid.to_vec(),
@@ -543,16 +494,8 @@ mod tests {
     fn check(input: &str, canonical: &str) {
         let dn: Dn = input.parse().unwrap();
         assert_eq!(dn.as_str(), canonical);
-        assert_eq!(
-            Dn::from_der(&dn.to_der()).unwrap().as_str(),
-            canonical,
-            "through DER"
-        );
-        assert_eq!(
-            canonical.parse::<Dn>().unwrap(),
-            dn,
-            "canonical text is a fixed point"
-        );
+        assert_eq!(Dn::from_der(&dn.to_der()).unwrap().as_str(), canonical, "through DER");
+        assert_eq!(canonical.parse::<Dn>().unwrap(), dn, "canonical text is a fixed point");
     }
 
     #[test]
@@ -560,10 +503,7 @@ mod tests {
         check("CN=orders,O=Demo,C=DE", "CN=orders,O=Demo,C=DE");
         check("c=DE, o=Demo , cn = orders", "C=DE,O=Demo,CN=orders");
         check("2.5.4.3=orders", "CN=orders");
-        check(
-            "EMAILADDRESS=a@b.example,DC=example",
-            "EMAILADDRESS=a@b.example,DC=example",
-        );
+        check("EMAILADDRESS=a@b.example,DC=example", "EMAILADDRESS=a@b.example,DC=example");
     }
 
     #[test]
@@ -578,43 +518,28 @@ mod tests {
 
     #[test]
     fn unknown_types_are_hex() {
-        check(
-            "1.3.6.1.4.1.1466.0=#04024869",
-            "1.3.6.1.4.1.1466.0=#04024869",
-        );
+        check("1.3.6.1.4.1.1466.0=#04024869", "1.3.6.1.4.1.1466.0=#04024869");
         check("1.2.3.4=hi", "1.2.3.4=#0c026869");
         check("CN=#0c026869", "CN=hi");
     }
 
     #[test]
     fn many_valued_parts_are_a_set() {
-        check(
-            "OU=Sales+CN=J. Smith,DC=example",
-            "CN=J. Smith+OU=Sales,DC=example",
-        );
+        check("OU=Sales+CN=J. Smith,DC=example", "CN=J. Smith+OU=Sales,DC=example");
     }
 
     #[test]
     fn comparison_is_exact() {
         let a: Dn = "CN=orders,O=Demo".parse().unwrap();
-        for other in [
-            "CN=Orders,O=Demo",
-            "O=Demo,CN=orders",
-            "CN=orders",
-            "CN=orders,O=Demo,C=DE",
-        ] {
+        for other in ["CN=Orders,O=Demo", "O=Demo,CN=orders", "CN=orders", "CN=orders,O=Demo,C=DE"] {
             assert_ne!(a, other.parse().unwrap(), "{other}");
         }
     }
 
     #[test]
     fn string_types_do_not_change_the_name() {
-        let printable = [
-            0x30, 13, 0x31, 11, 0x30, 9, 6, 3, 0x55, 4, 3, 0x13, 2, b'h', b'i',
-        ];
-        let bmp = [
-            0x30, 15, 0x31, 13, 0x30, 11, 6, 3, 0x55, 4, 3, 0x1e, 4, 0, b'h', 0, b'i',
-        ];
+        let printable = [0x30, 13, 0x31, 11, 0x30, 9, 6, 3, 0x55, 4, 3, 0x13, 2, b'h', b'i'];
+        let bmp = [0x30, 15, 0x31, 13, 0x30, 11, 6, 3, 0x55, 4, 3, 0x1e, 4, 0, b'h', 0, b'i'];
         assert_eq!(Dn::from_der(&printable).unwrap(), "CN=hi".parse().unwrap());
         assert_eq!(Dn::from_der(&bmp).unwrap(), "CN=hi".parse().unwrap());
     }
@@ -625,12 +550,7 @@ mod tests {
             ("", DnError::Empty),
             ("CN=a,", DnError::Empty),
             ("CN=a,,O=b", DnError::Empty),
-            (
-                "CN",
-                DnError::NoEquals {
-                    attribute: "CN".into(),
-                },
-            ),
+            ("CN", DnError::NoEquals { attribute: "CN".into() }),
             ("XX=a", DnError::UnknownType { name: "XX".into() }),
             ("CN=a\\", DnError::Value { name: "CN".into() }),
             ("CN=a\\zz", DnError::Value { name: "CN".into() }),
@@ -641,14 +561,8 @@ mod tests {
         ] {
             assert_eq!(bad.parse::<Dn>(), Err(error), "{bad}");
         }
-        assert_eq!(
-            format!("CN={}", "a".repeat(5000)).parse::<Dn>(),
-            Err(DnError::TooLong)
-        );
-        assert_eq!(
-            vec!["CN=a"; 65].join(",").parse::<Dn>(),
-            Err(DnError::TooLong)
-        );
+        assert_eq!(format!("CN={}", "a".repeat(5000)).parse::<Dn>(), Err(DnError::TooLong));
+        assert_eq!(vec!["CN=a"; 65].join(",").parse::<Dn>(), Err(DnError::TooLong));
         for bad in [&[][..], &[0x30, 1], &[0x30, 2, 0x31, 0], &[0x31, 0]] {
             assert_eq!(Dn::from_der(bad), Err(DnError::Encoding), "{bad:02x?}");
         }

@@ -1,5 +1,7 @@
 //! Certificates, requests, revocation lists and archives, held against the `openssl` command.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
 mod ring_common;
 
 use std::fs;
@@ -7,12 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use bulla_seal::certificate::authority::{Authority, AuthorityError, Founding};
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
-use bulla_seal::certificate::create::{
-    AlternativeName, CreateError, Profile, request as make_request,
-};
+use bulla_seal::certificate::create::{AlternativeName, CreateError, Profile, request as make_request};
 use bulla_seal::certificate::{
-    Certificate, Curve, KeyError, KeyKind, KeySpec, KeyUse, PrivateKeyPem, Usage, UseError,
-    read_private_key,
+    Certificate, Curve, KeyError, KeyKind, KeySpec, KeyUse, PrivateKeyPem, Usage, UseError, read_private_key,
 };
 use bulla_seal::ring::Crl;
 use ring_common::*;
@@ -20,10 +19,7 @@ use ring_common::*;
 #[test]
 fn every_key_gets_a_certificate_that_openssl_verifies() {
     let world = World::new();
-    let ca = write(
-        &world.path("ca.pem"),
-        world.authority.certificate().to_pem(),
-    );
+    let ca = write(&world.path("ca.pem"), world.authority.certificate().to_pem());
     for spec in KeySpec::ALL {
         let uses = match spec {
             KeySpec::Rsa(_) => [KeyUse::DocSign, KeyUse::DataEncrypt],
@@ -32,36 +28,17 @@ fn every_key_gets_a_certificate_that_openssl_verifies() {
         let (certificate, key) = world.issue(&format!("CN={spec},O=Demo"), spec, &uses, 0, 30);
         let file = write(&world.path("leaf.pem"), certificate.to_pem());
         let at = "1795305600"; // day 1
-        openssl(&[
-            "verify",
-            "-x509_strict",
-            "-attime",
-            at,
-            "-CAfile",
-            &ca,
-            &file,
-        ]);
-        let text = openssl(&[
-            "x509", "-in", &file, "-noout", "-text", "-nameopt", "RFC2253",
-        ]);
+        openssl(&["verify", "-x509_strict", "-attime", at, "-CAfile", &ca, &file]);
+        let text = openssl(&["x509", "-in", &file, "-noout", "-text", "-nameopt", "RFC2253"]);
         assert!(text.contains("X509v3 Key Usage: critical"), "{text}");
         assert!(text.contains("E-mail Protection"), "{text}");
-        assert!(
-            text.contains("Not Before: Nov 21 00:00:00 2026 GMT"),
-            "{text}"
-        );
-        assert!(
-            text.contains("Not After : Dec 21 00:00:00 2026 GMT"),
-            "{text}"
-        );
+        assert!(text.contains("Not Before: Nov 21 00:00:00 2026 GMT"), "{text}");
+        assert!(text.contains("Not After : Dec 21 00:00:00 2026 GMT"), "{text}");
         let (bits, kind) = match spec {
             KeySpec::Rsa(bits) => (bits, KeyKind::Rsa),
             KeySpec::Ec(curve) => (curve.bits(), KeyKind::Ec(curve)),
         };
-        assert_eq!(
-            (certificate.key_bits(), certificate.key_kind()),
-            (bits, kind)
-        );
+        assert_eq!((certificate.key_bits(), certificate.key_kind()), (bits, kind));
         let key_file = write(&world.path("leaf.key"), key.as_bytes());
         openssl(&["pkey", "-in", &key_file, "-check", "-noout"]);
     }
@@ -70,46 +47,19 @@ fn every_key_gets_a_certificate_that_openssl_verifies() {
 #[test]
 fn what_a_certificate_says_is_what_openssl_reads_in_it() {
     let world = World::new();
-    let (certificate, _) = world.issue(
-        "CN=orders,OU=a\\,b,O=Demo,C=DE",
-        P256,
-        &[KeyUse::DocSign],
-        0,
-        30,
-    );
+    let (certificate, _) = world.issue("CN=orders,OU=a\\,b,O=Demo,C=DE", P256, &[KeyUse::DocSign], 0, 30);
     assert_eq!(certificate.dn().as_str(), "CN=orders,OU=a\\,b,O=Demo,C=DE");
     assert_eq!(certificate.issuer().as_str(), "CN=Test CA,O=Demo");
     assert_eq!(certificate.not_before(), day(0));
     assert_eq!(certificate.not_after(), day(30));
     let file = write(&world.path("leaf.pem"), certificate.to_pem());
-    let said = openssl(&[
-        "x509",
-        "-in",
-        &file,
-        "-noout",
-        "-serial",
-        "-fingerprint",
-        "-sha256",
-    ]);
-    assert!(
-        said.contains(&format!(
-            "serial={}\n",
-            certificate.serial_hex().to_uppercase()
-        )),
-        "{said}"
-    );
-    let fingerprint: Vec<String> = certificate
-        .fingerprint()
-        .iter()
-        .map(|b| format!("{b:02X}"))
-        .collect();
+    let said = openssl(&["x509", "-in", &file, "-noout", "-serial", "-fingerprint", "-sha256"]);
+    assert!(said.contains(&format!("serial={}\n", certificate.serial_hex().to_uppercase())), "{said}");
+    let fingerprint: Vec<String> = certificate.fingerprint().iter().map(|b| format!("{b:02X}")).collect();
     assert!(said.contains(&fingerprint.join(":")), "{said}");
     let spki = certificate.public_key().public_key_to_der().unwrap();
     assert_eq!(certificate.spki_sha256(), &openssl::sha::sha256(&spki));
-    assert_eq!(
-        Certificate::from_der(certificate.der()).unwrap(),
-        certificate
-    );
+    assert_eq!(Certificate::from_der(certificate.der()).unwrap(), certificate);
     // 0x30, length, issuer, serial: no byte of either is changed
     let joined = [certificate.issuer_der(), certificate.serial_der()].concat();
     assert!(certificate.issuer_and_serial().ends_with(&joined));
@@ -118,12 +68,7 @@ fn what_a_certificate_says_is_what_openssl_reads_in_it() {
 #[test]
 fn key_usage_goes_by_key_type() {
     let world = World::new();
-    let refused = |key, usage| {
-        world
-            .authority
-            .issue(&request("CN=a", key, &[usage], 1), day(0))
-            .unwrap_err()
-    };
+    let refused = |key, usage| world.authority.issue(&request("CN=a", key, &[usage], 1), day(0)).unwrap_err();
     for (key, usage) in [(P256, KeyUse::DataEncrypt), (RSA, KeyUse::KeyAgree)] {
         let error = refused(key, usage);
         let kind = key.kind();
@@ -135,22 +80,10 @@ fn key_usage_goes_by_key_type() {
         "key usage DATAENCRYPT is incompatible with a key of type NISTECC; an EC key encrypts with KEYAGREE"
     );
     for (key, uses, says) in [
-        (
-            RSA,
-            &[KeyUse::Handshake][..],
-            "Digital Signature, Key Encipherment",
-        ),
+        (RSA, &[KeyUse::Handshake][..], "Digital Signature, Key Encipherment"),
         (P256, &[KeyUse::Handshake], "Digital Signature"),
-        (
-            RSA,
-            &[KeyUse::DocSign],
-            "Digital Signature, Non Repudiation",
-        ),
-        (
-            RSA,
-            &[KeyUse::DataEncrypt],
-            "Key Encipherment, Data Encipherment",
-        ),
+        (RSA, &[KeyUse::DocSign], "Digital Signature, Non Repudiation"),
+        (RSA, &[KeyUse::DataEncrypt], "Key Encipherment, Data Encipherment"),
         (P256, &[KeyUse::KeyAgree], "Key Agreement"),
         (P256, &[KeyUse::CertSign], "Certificate Sign, CRL Sign"),
     ] {
@@ -173,14 +106,9 @@ fn key_usage_goes_by_key_type() {
 fn alternative_names_are_written_and_nothing_slips_in_with_them() {
     let world = World::new();
     let mut wanted = request("CN=a", P256, &[KeyUse::Handshake], 1);
-    wanted.alternative_names = [
-        "dns:host.example",
-        "ip:192.0.2.1",
-        "ip:2001:db8::1",
-        "email:a@b.example",
-    ]
-    .map(|name| name.parse().unwrap())
-    .to_vec();
+    wanted.alternative_names = ["dns:host.example", "ip:192.0.2.1", "ip:2001:db8::1", "email:a@b.example"]
+        .map(|name| name.parse().unwrap())
+        .to_vec();
     let (certificate, _) = world.authority.issue(&wanted, day(0)).unwrap();
     let file = write(&world.path("leaf.pem"), certificate.to_pem());
     let text = openssl(&["x509", "-in", &file, "-noout", "-ext", "subjectAltName"]);
@@ -188,14 +116,7 @@ fn alternative_names_are_written_and_nothing_slips_in_with_them() {
         text.contains("DNS:host.example, IP Address:192.0.2.1, IP Address:2001:DB8:0:0:0:0:0:1, email:a@b.example"),
         "{text}"
     );
-    for bad in [
-        "host",
-        "dns:",
-        "dns:a,DNS:b",
-        "ip:300.1.1.1",
-        "dns:a\nb",
-        "x:y",
-    ] {
+    for bad in ["host", "dns:", "dns:a,DNS:b", "ip:300.1.1.1", "dns:a\nb", "x:y"] {
         assert!(bad.parse::<AlternativeName>().is_err(), "{bad}");
     }
 }
@@ -213,11 +134,7 @@ fn requests_are_signed_when_they_are_whole() {
     let csr = make_request(&profile, &key, P256.kind()).unwrap();
     let file = write(&world.path("csr.pem"), &csr);
     assert!(openssl(&["req", "-in", &file, "-verify", "-noout", "-subject"]).contains("verify OK"));
-    let sign = |csr: &[u8]| {
-        world
-            .authority
-            .sign_request(csr, &[KeyUse::DocSign], 10, &[], day(0))
-    };
+    let sign = |csr: &[u8]| world.authority.sign_request(csr, &[KeyUse::DocSign], 10, &[], day(0));
     let certificate = sign(&csr).unwrap();
     assert_eq!(certificate.dn().as_str(), "CN=asks,O=Demo");
     assert!(certificate.public_key().public_eq(&key));
@@ -252,59 +169,27 @@ fn a_revoked_certificate_is_on_the_list_and_openssl_agrees() {
     let world = World::new();
     let (good, _) = world.issue("CN=good", P256, &[KeyUse::DocSign], 0, 300);
     let (bad, _) = world.issue("CN=bad", P256, &[KeyUse::DocSign], 0, 300);
-    world
-        .authority
-        .revoke(&bad.serial_hex().to_uppercase(), day(2))
-        .unwrap();
+    world.authority.revoke(&bad.serial_hex().to_uppercase(), day(2)).unwrap();
     world.authority.revoke(&bad.serial_hex(), day(3)).unwrap();
     let crl = world.authority.crl().unwrap();
-    let ca = write(
-        &world.path("ca.pem"),
-        world.authority.certificate().to_pem(),
-    );
+    let ca = write(&world.path("ca.pem"), world.authority.certificate().to_pem());
     let crl_file = write(&world.path("crl.pem"), &crl);
     let text = openssl(&["crl", "-in", &crl_file, "-noout", "-text", "-CAfile", &ca]);
     assert!(text.contains("verify OK"), "{text}");
-    assert!(
-        text.contains("Last Update: Nov 24 00:00:00 2026 GMT"),
-        "{text}"
-    );
-    assert!(
-        text.contains("Next Update: Dec 24 00:00:00 2026 GMT"),
-        "{text}"
-    );
-    assert!(
-        text.contains("X509v3 CRL Number: \n                3"),
-        "{text}"
-    );
-    assert!(
-        text.contains("Revocation Date: Nov 23 00:00:00 2026 GMT"),
-        "{text}"
-    );
+    assert!(text.contains("Last Update: Nov 24 00:00:00 2026 GMT"), "{text}");
+    assert!(text.contains("Next Update: Dec 24 00:00:00 2026 GMT"), "{text}");
+    assert!(text.contains("X509v3 CRL Number: \n                3"), "{text}");
+    assert!(text.contains("Revocation Date: Nov 23 00:00:00 2026 GMT"), "{text}");
     assert_eq!(text.matches("Serial Number").count(), 1);
 
-    let both = write(
-        &world.path("both.pem"),
-        [world.authority.certificate().to_pem(), crl.clone()].concat(),
-    );
+    let both = write(&world.path("both.pem"), [world.authority.certificate().to_pem(), crl.clone()].concat());
     let file = write(&world.path("good.pem"), good.to_pem());
     let at = "1795564800"; // day 4
-    openssl(&[
-        "verify",
-        "-crl_check",
-        "-attime",
-        at,
-        "-CAfile",
-        &both,
-        &file,
-    ]);
+    openssl(&["verify", "-crl_check", "-attime", at, "-CAfile", &both, &file]);
     let lists = Crl::all_from(&crl).unwrap();
     assert_eq!(lists.len(), 1);
     assert_eq!(lists[0].len(), 1);
-    assert!(matches!(
-        world.authority.revoke("00ff", day(3)),
-        Err(AuthorityError::UnknownSerial { .. })
-    ));
+    assert!(matches!(world.authority.revoke("00ff", day(3)), Err(AuthorityError::UnknownSerial { .. })));
     let records = world.authority.records().unwrap();
     assert_eq!(records.len(), 2);
     assert_eq!(records[0].revoked_at, None);
@@ -316,51 +201,23 @@ fn an_authority_opens_again_with_its_passphrase_only() {
     let world = World::new();
     let dir = world.path("locked");
     let right = phrase("right");
-    let founding = Founding {
-        dn: &"CN=Locked".parse().unwrap(),
-        key: P256,
-        days: 100,
-        passphrase: Some(&right),
-        parent: None,
-    };
+    let founding =
+        Founding { dn: &"CN=Locked".parse().unwrap(), key: P256, days: 100, passphrase: Some(&right), parent: None };
     Authority::found(&dir, &founding, day(0)).unwrap();
-    assert!(matches!(
-        Authority::found(&dir, &founding, day(0)),
-        Err(AuthorityError::Exists { .. })
-    ));
+    assert!(matches!(Authority::found(&dir, &founding, day(0)), Err(AuthorityError::Exists { .. })));
     assert!(Authority::open(&dir).unwrap_err().is_locked());
-    assert!(
-        Authority::unlock(&dir, Some(&phrase("wrong")))
-            .unwrap_err()
-            .is_locked()
-    );
+    assert!(Authority::unlock(&dir, Some(&phrase("wrong"))).unwrap_err().is_locked());
     let authority = Authority::unlock(&dir, Some(&right)).unwrap();
-    let (certificate, _) = authority
-        .issue(&request("CN=x", P256, &[KeyUse::DocSign], 10), day(1))
-        .unwrap();
+    let (certificate, _) = authority.issue(&request("CN=x", P256, &[KeyUse::DocSign], 10), day(1)).unwrap();
     assert_eq!(certificate.issuer().as_str(), "CN=Locked");
 
     let key = dir.join("key.pem");
-    assert_eq!(
-        fs::metadata(&key).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
-    assert_eq!(
-        fs::metadata(&dir).unwrap().permissions().mode() & 0o777,
-        0o700
-    );
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
     let error = Authority::unlock(&dir, Some(&right)).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("key.pem has mode 0640: others must not have access to it"),
-        "{error}"
-    );
-    assert!(matches!(
-        Authority::open(&world.path("none")),
-        Err(AuthorityError::Missing { .. })
-    ));
+    assert!(error.to_string().ends_with("key.pem has mode 0640: others must not have access to it"), "{error}");
+    assert!(matches!(Authority::open(&world.path("none")), Err(AuthorityError::Missing { .. })));
 }
 
 #[test]
@@ -374,24 +231,12 @@ fn an_authority_below_another_issues_certificates_that_verify() {
         parent: Some(&world.authority),
     };
     let issuing = Authority::found(&world.path("issuing"), &founding, day(0)).unwrap();
-    let (leaf, _) = issuing
-        .issue(&request("CN=x", P256, &[KeyUse::DocSign], 10), day(0))
-        .unwrap();
+    let (leaf, _) = issuing.issue(&request("CN=x", P256, &[KeyUse::DocSign], 10), day(0)).unwrap();
     assert_eq!(issuing.root(), world.authority.certificate());
     let root = write(&world.path("root.pem"), issuing.root().to_pem());
     let between = write(&world.path("between.pem"), issuing.certificate().to_pem());
     let file = write(&world.path("leaf.pem"), leaf.to_pem());
-    openssl(&[
-        "verify",
-        "-x509_strict",
-        "-attime",
-        "1795305600",
-        "-CAfile",
-        &root,
-        "-untrusted",
-        &between,
-        &file,
-    ]);
+    openssl(&["verify", "-x509_strict", "-attime", "1795305600", "-CAfile", &root, "-untrusted", &between, &file]);
     let again = Authority::open(&world.path("issuing")).unwrap();
     assert_eq!(again.path(), issuing.path());
     assert_eq!(again.chain(), [issuing.certificate().clone()]);
@@ -400,22 +245,10 @@ fn an_authority_below_another_issues_certificates_that_verify() {
 #[test]
 fn a_certificate_does_not_outlive_its_signer() {
     let world = World::new();
-    let error = world
-        .authority
-        .issue(&request("CN=x", P256, &[KeyUse::DocSign], 3651), day(0))
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            AuthorityError::Create(CreateError::OutlivesSigner { .. })
-        ),
-        "{error}"
-    );
+    let error = world.authority.issue(&request("CN=x", P256, &[KeyUse::DocSign], 3651), day(0)).unwrap_err();
+    assert!(matches!(error, AuthorityError::Create(CreateError::OutlivesSigner { .. })), "{error}");
     for days in [0, 40_000] {
-        let error = world
-            .authority
-            .issue(&request("CN=x", P256, &[KeyUse::DocSign], days), day(0))
-            .unwrap_err();
+        let error = world.authority.issue(&request("CN=x", P256, &[KeyUse::DocSign], days), day(0)).unwrap_err();
         assert_eq!(error, AuthorityError::Create(CreateError::Days { days }));
     }
 }
@@ -430,27 +263,13 @@ fn archives_go_to_openssl_and_come_back() {
         let chain = world.authority.path();
         let ours = to_pkcs12("my label", &certificate, &chain, Some(&key), &secret).unwrap();
         let file = write(&world.path("ours.p12"), &*ours);
-        let text = openssl(&[
-            "pkcs12",
-            "-in",
-            &file,
-            "-passin",
-            "pass:secret",
-            "-nodes",
-            "-info",
-        ]);
+        let text = openssl(&["pkcs12", "-in", &file, "-passin", "pass:secret", "-nodes", "-info"]);
         assert!(text.contains("friendlyName: my label"), "{text}");
-        assert!(
-            text.contains("AES-256-CBC, Iteration 100000, PRF hmacWithSHA256"),
-            "{text}"
-        );
+        assert!(text.contains("AES-256-CBC, Iteration 100000, PRF hmacWithSHA256"), "{text}");
         assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2);
 
         let back = Bundle::read(&ours, Some(&secret)).unwrap();
-        assert_eq!(
-            back.certificates,
-            [certificate.clone(), world.authority.certificate().clone()]
-        );
+        assert_eq!(back.certificates, [certificate.clone(), world.authority.certificate().clone()]);
         assert!(back.key.unwrap().public_eq(&key));
         let wrong = phrase("Secret");
         let locked = |passphrase| match Bundle::read(&ours, passphrase) {
@@ -460,22 +279,10 @@ fn archives_go_to_openssl_and_come_back() {
         assert_eq!(locked(Some(&wrong)), KeyError::WrongPassphrase);
         assert_eq!(locked(None), KeyError::Locked);
 
-        let pem_file = write(
-            &world.path("all.pem"),
-            [&certificate.to_pem(), pem.as_bytes()].concat(),
-        );
+        let pem_file = write(&world.path("all.pem"), [&certificate.to_pem(), pem.as_bytes()].concat());
         let theirs = world.path("theirs.p12");
         let theirs_path = theirs.to_str().unwrap();
-        openssl(&[
-            "pkcs12",
-            "-export",
-            "-in",
-            &pem_file,
-            "-passout",
-            "pass:other",
-            "-out",
-            theirs_path,
-        ]);
+        openssl(&["pkcs12", "-export", "-in", &pem_file, "-passout", "pass:other", "-out", theirs_path]);
         let back = Bundle::read(&fs::read(theirs).unwrap(), Some(&phrase("other"))).unwrap();
         assert_eq!(back.certificates, [certificate]);
         assert!(back.key.is_some());
@@ -488,20 +295,9 @@ fn an_encrypted_key_is_read_by_openssl() {
     let key = RSA.generate().unwrap();
     let pem = PrivateKeyPem::write(&key, Some(&phrase("secret"))).unwrap();
     let file = write(&world.path("key.pem"), pem.as_bytes());
-    openssl(&[
-        "pkey",
-        "-in",
-        &file,
-        "-passin",
-        "pass:secret",
-        "-check",
-        "-noout",
-    ]);
+    openssl(&["pkey", "-in", &file, "-passin", "pass:secret", "-check", "-noout"]);
     // and the other way round, in the forms that are about
-    for form in [
-        &["genpkey", "-algorithm", "RSA", "-aes-128-cbc"][..],
-        &["genrsa", "-traditional", "-aes128"],
-    ] {
+    for form in [&["genpkey", "-algorithm", "RSA", "-aes-128-cbc"][..], &["genrsa", "-traditional", "-aes128"]] {
         let file = world.path("theirs.pem");
         let mut arguments = form.to_vec();
         arguments.extend(["-out", file.to_str().unwrap()]);
@@ -512,10 +308,7 @@ fn an_encrypted_key_is_read_by_openssl() {
         openssl(&arguments);
         let bytes = fs::read(&file).unwrap();
         read_private_key(&bytes, Some(&phrase("secret"))).unwrap();
-        assert_eq!(
-            read_private_key(&bytes, Some(&phrase("no"))).err(),
-            Some(KeyError::WrongPassphrase)
-        );
+        assert_eq!(read_private_key(&bytes, Some(&phrase("no"))).err(), Some(KeyError::WrongPassphrase));
     }
 }
 
@@ -530,19 +323,10 @@ fn damaged_certificates_are_errors_never_panics() {
         let _ = Certificate::from_der(&damaged);
         assert!(Certificate::from_der(&der[..at]).is_err(), "cut at {at}");
     }
-    assert!(
-        Certificate::from_der(&[der, &[0]].concat()).is_err(),
-        "trailing byte"
-    );
+    assert!(Certificate::from_der(&[der, &[0]].concat()).is_err(), "trailing byte");
     let crl = Crl::all_from(&world.authority.crl().unwrap()).unwrap();
     assert!(crl[0].is_empty());
-    for damaged in [
-        &b""[..],
-        b"0",
-        &[0x30, 0x80],
-        &der[..40],
-        b"-----BEGIN X509 CRL-----\nAAAA\n",
-    ] {
+    for damaged in [&b""[..], b"0", &[0x30, 0x80], &der[..40], b"-----BEGIN X509 CRL-----\nAAAA\n"] {
         assert!(Crl::all_from(damaged).is_err());
         assert!(Bundle::read(damaged, None).is_err());
     }

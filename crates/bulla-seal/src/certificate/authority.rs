@@ -33,8 +33,8 @@ use openssl::x509::{X509CrlBuilder, X509Extension, X509RevokedBuilder};
 
 use super::create::{self, AlternativeName, CreateError, Profile, Signer};
 use super::{
-    Certificate, KeyError, KeyKind, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem,
-    read_private_key, time, tlv,
+    Certificate, KeyError, KeyKind, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem, read_private_key, time,
+    tlv,
 };
 use crate::dn::Dn;
 use crate::ring::write_private;
@@ -106,46 +106,20 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError`].
-    pub fn create(
-        dir: &Path,
-        dn: &Dn,
-        key: KeySpec,
-        days: u32,
-        now: SystemTime,
-    ) -> Result<Authority, AuthorityError> {
-        Authority::found(
-            dir,
-            &Founding {
-                dn,
-                key,
-                days,
-                passphrase: None,
-                parent: None,
-            },
-            now,
-        )
+    pub fn create(dir: &Path, dn: &Dn, key: KeySpec, days: u32, now: SystemTime) -> Result<Authority, AuthorityError> {
+        Authority::found(dir, &Founding { dn, key, days, passphrase: None, parent: None }, now)
     }
 
     /// As [`Authority::create`], with a passphrase or below another authority.
     ///
     /// # Errors
     /// [`AuthorityError`].
-    pub fn found(
-        dir: &Path,
-        founding: &Founding<'_>,
-        now: SystemTime,
-    ) -> Result<Authority, AuthorityError> {
+    pub fn found(dir: &Path, founding: &Founding<'_>, now: SystemTime) -> Result<Authority, AuthorityError> {
         if dir.join(CERTIFICATE_FILE).exists() {
-            return Err(AuthorityError::Exists {
-                dir: dir.to_owned(),
-            });
+            return Err(AuthorityError::Exists { dir: dir.to_owned() });
         }
         let failed = |error: io::Error| AuthorityError::io(dir, &error);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(failed)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
         let key = founding.key.generate().map_err(CreateError::from)?;
         let profile = Profile {
             dn: founding.dn.clone(),
@@ -164,20 +138,11 @@ impl Authority {
             None => Vec::new(),
         };
         let pem = PrivateKeyPem::write(&key, founding.passphrase).map_err(CreateError::from)?;
-        let authority = Authority {
-            dir: dir.to_owned(),
-            certificate,
-            above,
-            key,
-        };
+        let authority = Authority { dir: dir.to_owned(), certificate, above, key };
         write_private(&dir.join(KEY_FILE), pem.as_bytes()).map_err(failed)?;
         // The certificate comes last: an authority exists once it has one.
         authority.write_crl(CRL_DAYS, now)?;
-        let certificates: Vec<u8> = authority
-            .path()
-            .iter()
-            .flat_map(Certificate::to_pem)
-            .collect();
+        let certificates: Vec<u8> = authority.path().iter().flat_map(Certificate::to_pem).collect();
         write_private(&dir.join(CERTIFICATE_FILE), &certificates).map_err(failed)?;
         Ok(authority)
     }
@@ -195,10 +160,7 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError::Exposed`] when others can read its key, [`AuthorityError::Missing`],
     /// [`AuthorityError::Create`] for a damaged certificate, a damaged key or a wrong passphrase.
-    pub fn unlock(
-        dir: &Path,
-        passphrase: Option<&Passphrase>,
-    ) -> Result<Authority, AuthorityError> {
+    pub fn unlock(dir: &Path, passphrase: Option<&Passphrase>) -> Result<Authority, AuthorityError> {
         const OTHERS: u32 = 0o077;
         let read = |name: &str| {
             let path = dir.join(name);
@@ -210,34 +172,21 @@ impl Authority {
         let pem = read(CERTIFICATE_FILE)?;
         let mut above = Certificate::all_from_pem(&pem, 8).map_err(CreateError::from)?;
         if above.is_empty() {
-            return Err(AuthorityError::Missing {
-                path: dir.join(CERTIFICATE_FILE),
-            });
+            return Err(AuthorityError::Missing { path: dir.join(CERTIFICATE_FILE) });
         }
         let certificate = above.remove(0);
         let key_file = dir.join(KEY_FILE);
-        let metadata =
-            fs::metadata(&key_file).map_err(|error| AuthorityError::io(&key_file, &error))?;
+        let metadata = fs::metadata(&key_file).map_err(|error| AuthorityError::io(&key_file, &error))?;
         let mode = metadata.permissions().mode();
         if mode & OTHERS != 0 {
-            return Err(AuthorityError::Exposed {
-                path: key_file,
-                mode: mode & 0o7777,
-            });
+            return Err(AuthorityError::Exposed { path: key_file, mode: mode & 0o7777 });
         }
         let key = zeroize::Zeroizing::new(read(KEY_FILE)?);
         let key = read_private_key(&key, passphrase).map_err(CreateError::from)?;
         if !certificate.public_key().public_eq(&key) {
-            return Err(
-                CreateError::from(MalformedError("key.pem is not the key of ca.pem")).into(),
-            );
+            return Err(CreateError::from(MalformedError("key.pem is not the key of ca.pem")).into());
         }
-        Ok(Authority {
-            dir: dir.to_owned(),
-            certificate,
-            above,
-            key,
-        })
+        Ok(Authority { dir: dir.to_owned(), certificate, above, key })
     }
 
     /// The certificate it signs with.
@@ -247,10 +196,7 @@ impl Authority {
 
     /// Its certificate and those above it, its root last.
     pub fn path(&self) -> Vec<Certificate> {
-        std::iter::once(&self.certificate)
-            .chain(&self.above)
-            .cloned()
-            .collect()
+        std::iter::once(&self.certificate).chain(&self.above).cloned().collect()
     }
 
     /// The certificate at the top: what others must trust.
@@ -269,14 +215,9 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError`]; when it is returned, no certificate was handed out, though the ledger may know of one.
-    pub fn issue(
-        &self,
-        request: &Request,
-        now: SystemTime,
-    ) -> Result<(Certificate, PrivateKeyPem), AuthorityError> {
+    pub fn issue(&self, request: &Request, now: SystemTime) -> Result<(Certificate, PrivateKeyPem), AuthorityError> {
         let key = request.key.generate().map_err(CreateError::from)?;
-        let pem =
-            PrivateKeyPem::write(&key, request.passphrase.as_ref()).map_err(CreateError::from)?;
+        let pem = PrivateKeyPem::write(&key, request.passphrase.as_ref()).map_err(CreateError::from)?;
         let profile = Profile {
             dn: request.dn.clone(),
             uses: request.uses.clone(),
@@ -310,12 +251,7 @@ impl Authority {
             bulla_device::KeyKind::Rsa => KeyKind::Rsa,
             bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
         };
-        let profile = Profile {
-            dn,
-            uses: uses.to_vec(),
-            days,
-            alternative_names: alternative_names.to_vec(),
-        };
+        let profile = Profile { dn, uses: uses.to_vec(), days, alternative_names: alternative_names.to_vec() };
         let certificate = create::certificate(&profile, &key, kind, Ok(self.signer()), now)?;
         self.enter(&issued_line(&certificate))?;
         Ok(certificate)
@@ -333,9 +269,7 @@ impl Authority {
         let record = records
             .iter()
             .find(|record| record.serial.trim_start_matches('0') == wanted)
-            .ok_or_else(|| AuthorityError::UnknownSerial {
-                serial: serial.to_owned(),
-            })?;
+            .ok_or_else(|| AuthorityError::UnknownSerial { serial: serial.to_owned() })?;
         if record.revoked_at.is_none() {
             self.enter(&format!("revoked {} at {}", record.serial, time::unix(now)))?;
         }
@@ -353,10 +287,7 @@ impl Authority {
         self.with_ledger(
             |ledger| {
                 let number = ledger.crl_number.checked_add(1).ok_or(CreateError::Time)?;
-                Ok((
-                    number,
-                    format!("crl {number} next-update {}", time::unix(next_update)),
-                ))
+                Ok((number, format!("crl {number} next-update {}", time::unix(next_update))))
             },
             |number, ledger| {
                 let crl = self.crl_text(&ledger.records, number, this_update, next_update)?;
@@ -386,16 +317,11 @@ impl Authority {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(AuthorityError::io(&path, &error)),
         };
-        Ok(Ledger::read(&bytes)
-            .map_err(|line| AuthorityError::Ledger { path, line })?
-            .records)
+        Ok(Ledger::read(&bytes).map_err(|line| AuthorityError::Ledger { path, line })?.records)
     }
 
     fn signer(&self) -> Signer<'_> {
-        Signer {
-            certificate: &self.certificate,
-            key: &self.key,
-        }
+        Signer { certificate: &self.certificate, key: &self.key }
     }
 
     fn enter(&self, line: &str) -> Result<(), AuthorityError> {
@@ -422,17 +348,11 @@ impl Authority {
         file.lock().map_err(failed)?; // let go when the file is closed
         let mut bytes = Vec::new();
         let limit = u64::try_from(LEDGER_BYTES_MAX).unwrap_or(u64::MAX);
-        Read::by_ref(&mut file)
-            .take(limit)
-            .read_to_end(&mut bytes)
-            .map_err(failed)?;
+        Read::by_ref(&mut file).take(limit).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() >= LEDGER_BYTES_MAX {
             return Err(AuthorityError::LedgerFull { path });
         }
-        let ledger = Ledger::read(&bytes).map_err(|line| AuthorityError::Ledger {
-            path: path.clone(),
-            line,
-        })?;
+        let ledger = Ledger::read(&bytes).map_err(|line| AuthorityError::Ledger { path: path.clone(), line })?;
         let (result, line) = decide(&ledger)?;
         append(&mut file, ledger.whole_bytes, &line).map_err(failed)?;
         then(result, &ledger)
@@ -448,8 +368,7 @@ impl Authority {
         let built = || -> Result<Vec<u8>, CreateError> {
             let mut builder = X509CrlBuilder::new()?;
             builder.set_issuer_name(self.certificate.x509().subject_name())?;
-            let (this_update, next_update) =
-                (time::to_asn1(this_update)?, time::to_asn1(next_update)?);
+            let (this_update, next_update) = (time::to_asn1(this_update)?, time::to_asn1(next_update)?);
             builder.set_last_update(&this_update)?;
             builder.set_next_update(&next_update)?;
             for record in records {
@@ -466,10 +385,7 @@ impl Authority {
             builder.append_extension(authority_key_id(&self.certificate)?)?;
             builder.append_extension(crl_number(number)?)?;
             builder.sort()?;
-            builder.sign(
-                &self.key,
-                create::signing_digest(self.certificate.key_kind()),
-            )?;
+            builder.sign(&self.key, create::signing_digest(self.certificate.key_kind()))?;
             Ok(builder.build()?.to_pem()?)
         };
         built().map_err(AuthorityError::Create)
@@ -478,23 +394,14 @@ impl Authority {
 
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Authority({}, {})",
-            self.certificate.dn(),
-            self.dir.display()
-        )
+        write!(f, "Authority({}, {})", self.certificate.dn(), self.dir.display())
     }
 }
 
 fn issued_line(certificate: &Certificate) -> String {
     let not_after = time::unix(certificate.not_after());
     // A name's text has its control characters escaped, so the line stays one line.
-    format!(
-        "issued {} not-after {not_after} dn {}",
-        certificate.serial_hex(),
-        certificate.dn()
-    )
+    format!("issued {} not-after {not_after} dn {}", certificate.serial_hex(), certificate.dn())
 }
 
 fn append(file: &mut File, whole_bytes: usize, line: &str) -> io::Result<()> {
@@ -509,10 +416,7 @@ fn append(file: &mut File, whole_bytes: usize, line: &str) -> io::Result<()> {
 fn authority_key_id(certificate: &Certificate) -> Result<X509Extension, ErrorStack> {
     const KEY_IDENTIFIER: u8 = 0x80;
     let id = certificate.subject_key_id().unwrap_or_default();
-    extension(
-        "2.5.29.35",
-        &tlv::element(tlv::SEQUENCE, &[&tlv::element(KEY_IDENTIFIER, &[id])]),
-    )
+    extension("2.5.29.35", &tlv::element(tlv::SEQUENCE, &[&tlv::element(KEY_IDENTIFIER, &[id])]))
 }
 
 /// RFC 5280 section 5.2.3.
@@ -520,11 +424,7 @@ fn crl_number(number: u64) -> Result<X509Extension, ErrorStack> {
     let bytes = number.to_be_bytes();
     let zeros = number.leading_zeros() as usize / 8;
     let digits = bytes.get(zeros.min(7)..).unwrap_or_default();
-    let sign: &[u8] = if digits.first().is_some_and(|high| *high >= 0x80) {
-        &[0]
-    } else {
-        &[]
-    };
+    let sign: &[u8] = if digits.first().is_some_and(|high| *high >= 0x80) { &[0] } else { &[] };
     extension("2.5.29.20", &tlv::element(tlv::INTEGER, &[sign, digits]))
 }
 
@@ -545,14 +445,8 @@ struct Ledger {
 impl Ledger {
     /// The number of the first line that is none.
     fn read(bytes: &[u8]) -> Result<Ledger, usize> {
-        let whole_bytes = bytes
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let mut ledger = Ledger {
-            whole_bytes,
-            ..Ledger::default()
-        };
+        let whole_bytes = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let mut ledger = Ledger { whole_bytes, ..Ledger::default() };
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         let whole = bytes.get(..whole_bytes).unwrap_or_default();
         for (at, line) in whole.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -570,10 +464,7 @@ impl Ledger {
             "issued" => {
                 let (serial, rest) = rest.split_once(" not-after ")?;
                 let (not_after, dn) = rest.split_once(" dn ")?;
-                serial
-                    .bytes()
-                    .all(|b| b.is_ascii_hexdigit())
-                    .then_some(())?;
+                serial.bytes().all(|b| b.is_ascii_hexdigit()).then_some(())?;
                 places.insert(serial.to_owned(), self.records.len());
                 self.records.push(Record {
                     serial: serial.to_owned(),
@@ -649,20 +540,12 @@ pub enum AuthorityError {
 
 impl AuthorityError {
     fn io(path: &Path, error: &io::Error) -> AuthorityError {
-        AuthorityError::Io {
-            path: path.to_owned(),
-            why: error.to_string(),
-        }
+        AuthorityError::Io { path: path.to_owned(), why: error.to_string() }
     }
 
     /// Whether a passphrase is missing or wrong.
     pub fn is_locked(&self) -> bool {
-        matches!(
-            self,
-            AuthorityError::Create(CreateError::Key(
-                KeyError::Locked | KeyError::WrongPassphrase
-            ))
-        )
+        matches!(self, AuthorityError::Create(CreateError::Key(KeyError::Locked | KeyError::WrongPassphrase)))
     }
 }
 
@@ -676,11 +559,7 @@ impl fmt::Display for AuthorityError {
                 write!(f, "no authority: {} is missing", path.display())
             }
             AuthorityError::Exposed { path, mode } => {
-                write!(
-                    f,
-                    "{} has mode {mode:04o}: others must not have access to it",
-                    path.display()
-                )
+                write!(f, "{} has mode {mode:04o}: others must not have access to it", path.display())
             }
             AuthorityError::Ledger { path, line } => {
                 write!(f, "{} is damaged at line {line}", path.display())
@@ -711,17 +590,11 @@ mod tests {
 
     #[test]
     fn the_ledger_forgets_a_torn_line_and_names_a_damaged_one() {
-        let text =
-            b"issued 0a not-after 5 dn CN=a b\nrevoked 0a at 3\ncrl 7 next-update 9\nissued 0b not";
+        let text = b"issued 0a not-after 5 dn CN=a b\nrevoked 0a at 3\ncrl 7 next-update 9\nissued 0b not";
         let ledger = Ledger::read(text).unwrap();
         assert_eq!(ledger.crl_number, 7);
         assert_eq!(ledger.whole_bytes, text.len() - "issued 0b not".len());
-        let record = Record {
-            serial: "0a".into(),
-            dn: "CN=a b".into(),
-            not_after: 5,
-            revoked_at: Some(3),
-        };
+        let record = Record { serial: "0a".into(), dn: "CN=a b".into(), not_after: 5, revoked_at: Some(3) };
         assert_eq!(ledger.records, [record]);
         for (bad, line) in [
             (&b"issued 0a not-after 5 dn CN=a\nrevoked 0b at 3\n"[..], 2),

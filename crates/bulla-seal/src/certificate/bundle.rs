@@ -33,10 +33,7 @@ impl Bundle {
             return Bundle::from_pem(bytes, passphrase);
         }
         if let Ok(certificate) = Certificate::from_der(bytes) {
-            return Ok(Bundle {
-                certificates: vec![certificate],
-                key: None,
-            });
+            return Ok(Bundle { certificates: vec![certificate], key: None });
         }
         Bundle::from_pkcs12(bytes, passphrase)
     }
@@ -52,20 +49,14 @@ impl Bundle {
     }
 
     fn from_pkcs12(bytes: &[u8], passphrase: Option<&Passphrase>) -> Result<Bundle, CreateError> {
-        let archive = Pkcs12::from_der(bytes)
-            .map_err(|_| MalformedError("neither a certificate nor PKCS#12"))?;
+        let archive = Pkcs12::from_der(bytes).map_err(|_| MalformedError("neither a certificate nor PKCS#12"))?;
         let refused = match passphrase {
             Some(_) => KeyError::WrongPassphrase,
             None => KeyError::Locked,
         };
         let parsed = archive.parse2(c_text(passphrase)?).map_err(|_| refused)?;
         let mut certificates = Vec::new();
-        for x509 in parsed
-            .cert
-            .iter()
-            .map(AsRef::as_ref)
-            .chain(parsed.ca.iter().flatten())
-        {
+        for x509 in parsed.cert.iter().map(AsRef::as_ref).chain(parsed.ca.iter().flatten()) {
             if certificates.len() >= BUNDLE_CERTIFICATES_MAX {
                 return Err(MalformedError("too many certificates in one file").into());
             }
@@ -74,10 +65,7 @@ impl Bundle {
         Bundle::ordered(certificates, parsed.pkey)
     }
 
-    fn ordered(
-        mut certificates: Vec<Certificate>,
-        key: Option<PKey<Private>>,
-    ) -> Result<Bundle, CreateError> {
+    fn ordered(mut certificates: Vec<Certificate>, key: Option<PKey<Private>>) -> Result<Bundle, CreateError> {
         if certificates.is_empty() {
             return Err(MalformedError("no certificate in the file").into());
         }
@@ -85,13 +73,8 @@ impl Bundle {
             let at = certificates
                 .iter()
                 .position(|certificate| certificate.public_key().public_eq(key))
-                .ok_or(MalformedError(
-                    "private key belongs to none of the certificates",
-                ))?;
-            certificates
-                .get_mut(..=at)
-                .unwrap_or_default()
-                .rotate_right(1);
+                .ok_or(MalformedError("private key belongs to none of the certificates"))?;
+            certificates.get_mut(..=at).unwrap_or_default().rotate_right(1);
         }
         Ok(Bundle { certificates, key })
     }
@@ -128,9 +111,7 @@ pub fn to_pkcs12(
     if let Some(key) = key {
         builder.pkey(key);
     }
-    Ok(Zeroizing::new(
-        builder.build2(c_text(Some(passphrase))?)?.to_der()?,
-    ))
+    Ok(Zeroizing::new(builder.build2(c_text(Some(passphrase))?)?.to_der()?))
 }
 
 /// OpenSSL takes passphrases of archives as C strings.

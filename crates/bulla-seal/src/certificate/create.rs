@@ -10,8 +10,7 @@ use openssl::hash::MessageDigest;
 use openssl::pkey::{HasPublic, PKey, PKeyRef, Private};
 use openssl::stack::Stack;
 use openssl::x509::extension::{
-    AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName,
-    SubjectKeyIdentifier,
+    AuthorityKeyIdentifier, BasicConstraints, ExtendedKeyUsage, KeyUsage, SubjectAlternativeName, SubjectKeyIdentifier,
 };
 use openssl::x509::{X509, X509Extension, X509KeyUsage, X509Req, X509ReqBuilder};
 
@@ -43,15 +42,10 @@ impl std::str::FromStr for AlternativeName {
 
     /// `dns:host.example`, `ip:192.0.2.1`, `email:a@b.example`, `uri:urn:x`.
     fn from_str(text: &str) -> Result<AlternativeName, CreateError> {
-        let bad = || CreateError::AlternativeName {
-            text: text.to_owned(),
-        };
+        let bad = || CreateError::AlternativeName { text: text.to_owned() };
         let (kind, value) = text.split_once(':').ok_or_else(bad)?;
         // A comma or line break would start another entry in OpenSSL's configuration syntax.
-        let plain = !value.is_empty()
-            && value
-                .bytes()
-                .all(|b| b.is_ascii_graphic() && b != b',' && b != b';');
+        let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && b != b',' && b != b';');
         if !plain {
             return Err(bad());
         }
@@ -101,9 +95,7 @@ pub(crate) fn certificate<T: HasPublic>(
     match &signer {
         Ok(signer) => {
             if not_after > signer.certificate.not_after() {
-                return Err(CreateError::OutlivesSigner {
-                    not_after: signer.certificate.not_after(),
-                });
+                return Err(CreateError::OutlivesSigner { not_after: signer.certificate.not_after() });
             }
             builder.set_issuer_name(signer.certificate.x509().subject_name())?;
         }
@@ -116,10 +108,7 @@ pub(crate) fn certificate<T: HasPublic>(
     builder.set_not_after(&until)?;
     builder.set_pubkey(public_key)?;
 
-    let issuer = signer
-        .as_ref()
-        .ok()
-        .map(|signer| signer.certificate.x509().clone());
+    let issuer = signer.as_ref().ok().map(|signer| signer.certificate.x509().clone());
     if profile.uses.contains(&KeyUse::CertSign) {
         let mut constraints = BasicConstraints::new();
         constraints.critical().ca();
@@ -165,11 +154,7 @@ pub(crate) fn certificate<T: HasPublic>(
 ///
 /// # Errors
 /// [`CreateError`] when the profile cannot be had with this key.
-pub fn request(
-    profile: &Profile,
-    key: &PKey<Private>,
-    kind: KeyKind,
-) -> Result<Vec<u8>, CreateError> {
+pub fn request(profile: &Profile, key: &PKey<Private>, kind: KeyKind) -> Result<Vec<u8>, CreateError> {
     let bits = key_usage(profile, kind)?;
     let mut builder = X509ReqBuilder::new()?;
     builder.set_version(0)?;
@@ -192,9 +177,7 @@ pub fn request(
 
 /// The name and public key of a request whose own signature is good. What extensions it asks for is not
 /// looked at: the authority decides.
-pub(crate) fn read_request(
-    pem_or_der: &[u8],
-) -> Result<(Dn, PKey<openssl::pkey::Public>), CreateError> {
+pub(crate) fn read_request(pem_or_der: &[u8]) -> Result<(Dn, PKey<openssl::pkey::Public>), CreateError> {
     let bad = |_| CreateError::Malformed(MalformedError("not a certificate request"));
     let request = if pem_or_der.trim_ascii_start().starts_with(b"-----BEGIN") {
         X509Req::from_pem(pem_or_der).map_err(bad)?
@@ -203,9 +186,7 @@ pub(crate) fn read_request(
     };
     let key = request.public_key().map_err(bad)?;
     if !request.verify(&key).unwrap_or(false) {
-        return Err(CreateError::Malformed(MalformedError(
-            "certificate request with a bad signature",
-        )));
+        return Err(CreateError::Malformed(MalformedError("certificate request with a bad signature")));
     }
     Ok((Dn::from_x509_name(request.subject_name())?, key))
 }
@@ -221,17 +202,12 @@ fn key_usage(profile: &Profile, kind: KeyKind) -> Result<X509KeyUsage, CreateErr
 }
 
 /// Whole seconds, as a certificate holds them.
-pub(crate) fn validity(
-    days: u32,
-    now: SystemTime,
-) -> Result<(SystemTime, SystemTime), CreateError> {
+pub(crate) fn validity(days: u32, now: SystemTime) -> Result<(SystemTime, SystemTime), CreateError> {
     if days == 0 || days > VALIDITY_DAYS_MAX {
         return Err(CreateError::Days { days });
     }
     let from = time::from_unix(time::unix(now)).ok_or(time::BadTime)?;
-    let until = from
-        .checked_add(Duration::from_secs(u64::from(days).saturating_mul(86_400)))
-        .ok_or(time::BadTime)?;
+    let until = from.checked_add(Duration::from_secs(u64::from(days).saturating_mul(86_400))).ok_or(time::BadTime)?;
     Ok((from, until))
 }
 
@@ -292,9 +268,7 @@ fn extended_key_usage(uses: &[KeyUse]) -> Result<Option<X509Extension>, ErrorSta
 
 fn alternative_names(names: &[AlternativeName]) -> Result<SubjectAlternativeName, CreateError> {
     if names.len() > ALTERNATIVE_NAMES_MAX {
-        return Err(CreateError::AlternativeName {
-            text: format!("more than {ALTERNATIVE_NAMES_MAX} names"),
-        });
+        return Err(CreateError::AlternativeName { text: format!("more than {ALTERNATIVE_NAMES_MAX} names") });
     }
     let mut extension = SubjectAlternativeName::new();
     for name in names {
@@ -353,22 +327,14 @@ impl fmt::Display for CreateError {
             CreateError::NoUse => f.write_str("a certificate needs at least one key usage"),
             CreateError::Dn(error) => error.fmt(f),
             CreateError::Days { days } => {
-                write!(
-                    f,
-                    "validity of {days} days is not within 1 to {VALIDITY_DAYS_MAX}"
-                )
+                write!(f, "validity of {days} days is not within 1 to {VALIDITY_DAYS_MAX}")
             }
             CreateError::OutlivesSigner { not_after } => {
-                write!(
-                    f,
-                    "certificate would outlive its signer, which ends at {}",
-                    time::utc(*not_after)
-                )
+                write!(f, "certificate would outlive its signer, which ends at {}", time::utc(*not_after))
             }
-            CreateError::AlternativeName { text } => write!(
-                f,
-                "alternative name {text:?} is not dns:HOST, ip:ADDRESS, email:MAILBOX or uri:URI"
-            ),
+            CreateError::AlternativeName { text } => {
+                write!(f, "alternative name {text:?} is not dns:HOST, ip:ADDRESS, email:MAILBOX or uri:URI")
+            }
             CreateError::Malformed(error) => error.fmt(f),
             CreateError::Key(error) => error.fmt(f),
             CreateError::Time => f.write_str("the clock shows a date that no certificate can hold"),
@@ -381,9 +347,7 @@ impl std::error::Error for CreateError {}
 
 impl From<ErrorStack> for CreateError {
     fn from(stack: ErrorStack) -> CreateError {
-        CreateError::Library {
-            why: stack.to_string(),
-        }
+        CreateError::Library { why: stack.to_string() }
     }
 }
 

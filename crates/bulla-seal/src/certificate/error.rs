@@ -157,83 +157,36 @@ impl fmt::Display for CertificateError {
                 write!(f, "no private key in the ring of {user}")
             }
             CertificateError::Expired { dn, not_after } => {
-                write!(
-                    f,
-                    "certificate of dn={:?} expired at {}",
-                    dn.as_str(),
-                    utc(*not_after)
-                )
+                write!(f, "certificate of dn={:?} expired at {}", dn.as_str(), utc(*not_after))
             }
             CertificateError::NotYetValid { dn, not_before } => {
-                write!(
-                    f,
-                    "certificate of dn={:?} is not valid before {}",
-                    dn.as_str(),
-                    utc(*not_before)
-                )
+                write!(f, "certificate of dn={:?} is not valid before {}", dn.as_str(), utc(*not_before))
             }
             CertificateError::Revoked { dn, serial, since } => {
-                write!(
-                    f,
-                    "certificate of dn={:?} serial={serial} is revoked",
-                    dn.as_str()
-                )?;
+                write!(f, "certificate of dn={:?} serial={serial} is revoked", dn.as_str())?;
                 since.map_or(Ok(()), |since| write!(f, " since {}", utc(since)))
             }
-            CertificateError::CrlStale {
-                issuer,
-                next_update,
-            } => write!(
-                f,
-                "newest CRL of dn={:?} ended at {}",
-                issuer.as_str(),
-                utc(*next_update)
-            ),
-            CertificateError::CrlNotYetValid {
-                issuer,
-                this_update,
-            } => write!(
-                f,
-                "newest CRL of dn={:?} begins at {}, in the future",
-                issuer.as_str(),
-                utc(*this_update)
-            ),
+            CertificateError::CrlStale { issuer, next_update } => {
+                write!(f, "newest CRL of dn={:?} ended at {}", issuer.as_str(), utc(*next_update))
+            }
+            CertificateError::CrlNotYetValid { issuer, this_update } => {
+                write!(f, "newest CRL of dn={:?} begins at {}, in the future", issuer.as_str(), utc(*this_update))
+            }
             CertificateError::CrlUnverified { issuer } => {
                 write!(f, "no CRL of dn={:?} is signed by it", issuer.as_str())
             }
             CertificateError::Untrusted { dn, why } => {
                 write!(f, "no trusted path for dn={:?}: {why}", dn.as_str())
             }
-            CertificateError::Usage {
-                dn,
-                wanted,
-                kind,
-                purpose,
-            } => {
-                write!(
-                    f,
-                    "certificate of dn={:?} ({kind}) does not allow {wanted}",
-                    dn.as_str()
-                )?;
-                if *purpose {
-                    Ok(())
-                } else {
-                    f.write_str(": extended key usage lacks emailProtection")
-                }
+            CertificateError::Usage { dn, wanted, kind, purpose } => {
+                write!(f, "certificate of dn={:?} ({kind}) does not allow {wanted}", dn.as_str())?;
+                if *purpose { Ok(()) } else { f.write_str(": extended key usage lacks emailProtection") }
             }
             CertificateError::WeakKey { dn, bits } => {
-                write!(
-                    f,
-                    "key ({bits} bits) or signature of dn={:?} is too weak",
-                    dn.as_str()
-                )
+                write!(f, "key ({bits} bits) or signature of dn={:?} is too weak", dn.as_str())
             }
             CertificateError::UnsupportedKey { dn, kind, bits } => {
-                write!(
-                    f,
-                    "key of dn={:?} is not supported: {kind}, {bits} bits",
-                    dn.as_str()
-                )
+                write!(f, "key of dn={:?} is not supported: {kind}, {bits} bits", dn.as_str())
             }
             CertificateError::Library { why } => write!(f, "certificate check failed: {why}"),
         }

@@ -40,10 +40,7 @@ impl Passphrase {
     /// [`KeyError::PassphraseFile`] when it cannot be read, is no UTF-8, is empty or longer than
     /// [`PASSPHRASE_BYTES_MAX`].
     pub fn from_file(path: &Path) -> Result<Passphrase, KeyError> {
-        let bad = |why: String| KeyError::PassphraseFile {
-            path: path.display().to_string(),
-            why,
-        };
+        let bad = |why: String| KeyError::PassphraseFile { path: path.display().to_string(), why };
         let mut bytes = Zeroizing::new(Vec::with_capacity(PASSPHRASE_BYTES_MAX + 2));
         let limit = u64::try_from(PASSPHRASE_BYTES_MAX + 2).unwrap_or(u64::MAX);
         File::open(path)
@@ -52,9 +49,7 @@ impl Passphrase {
         let text = std::str::from_utf8(&bytes).map_err(|_| bad("not UTF-8".to_owned()))?;
         let line = text.split(['\r', '\n']).next().unwrap_or_default();
         if line.is_empty() || line.len() > PASSPHRASE_BYTES_MAX {
-            return Err(bad(format!(
-                "the first line must have 1 to {PASSPHRASE_BYTES_MAX} bytes"
-            )));
+            return Err(bad(format!("the first line must have 1 to {PASSPHRASE_BYTES_MAX} bytes")));
         }
         Ok(Passphrase::new(line.to_owned()))
     }
@@ -108,12 +103,8 @@ impl KeySpec {
     /// [`KeyError::Size`] for an RSA size not in [`KeySpec::ALL`]; [`KeyError::Library`] from OpenSSL.
     pub fn generate(self) -> Result<PKey<Private>, KeyError> {
         match self {
-            KeySpec::Rsa(bits @ (1024 | 2048 | 3072 | 4096)) => {
-                Ok(PKey::from_rsa(Rsa::generate(bits)?)?)
-            }
-            KeySpec::Rsa(bits) => Err(KeyError::Size {
-                word: format!("rsa{bits}"),
-            }),
+            KeySpec::Rsa(bits @ (1024 | 2048 | 3072 | 4096)) => Ok(PKey::from_rsa(Rsa::generate(bits)?)?),
+            KeySpec::Rsa(bits) => Err(KeyError::Size { word: format!("rsa{bits}") }),
             KeySpec::Ec(curve) => {
                 let mut group = EcGroup::from_curve_name(curve.nid())?;
                 group.set_asn1_flag(Asn1Flag::NAMED_CURVE);
@@ -142,9 +133,7 @@ impl FromStr for KeySpec {
         KeySpec::ALL
             .into_iter()
             .find(|spec| spec.to_string() == word)
-            .ok_or_else(|| KeyError::Size {
-                word: text.to_owned(),
-            })
+            .ok_or_else(|| KeyError::Size { word: text.to_owned() })
     }
 }
 
@@ -158,10 +147,7 @@ impl PrivateKeyPem {
     ///
     /// # Errors
     /// [`KeyError::Library`] from OpenSSL.
-    pub fn write(
-        key: &PKey<Private>,
-        passphrase: Option<&Passphrase>,
-    ) -> Result<PrivateKeyPem, KeyError> {
+    pub fn write(key: &PKey<Private>, passphrase: Option<&Passphrase>) -> Result<PrivateKeyPem, KeyError> {
         let der = Zeroizing::new(key.private_key_to_pkcs8()?);
         let text = match passphrase {
             None => pem("PRIVATE KEY", &der),
@@ -193,13 +179,7 @@ fn encrypted(der: &[u8], passphrase: &Passphrase) -> Result<Vec<u8>, KeyError> {
     rand_bytes(&mut iv)?;
     let mut key = Zeroizing::new([0; 32]);
     let rounds = usize::try_from(PBKDF2_ROUNDS).unwrap_or(usize::MAX);
-    pbkdf2_hmac(
-        passphrase.expose().as_bytes(),
-        &salt,
-        rounds,
-        MessageDigest::sha256(),
-        &mut *key,
-    )?;
+    pbkdf2_hmac(passphrase.expose().as_bytes(), &salt, rounds, MessageDigest::sha256(), &mut *key)?;
     let ciphertext = encrypt(Cipher::aes_256_cbc(), &*key, Some(&iv), der)?;
 
     let sequence = |parts: &[&[u8]]| tlv::element(tlv::SEQUENCE, parts);
@@ -207,27 +187,18 @@ fn encrypted(der: &[u8], passphrase: &Passphrase) -> Result<Vec<u8>, KeyError> {
     let prf = sequence(&[&oid(HMAC_SHA256), &tlv::element(tlv::NULL, &[])]);
     // A zero in front keeps the INTEGER positive and is dropped when not needed.
     let rounds = PBKDF2_ROUNDS.to_be_bytes();
-    let rounds: Vec<u8> = std::iter::once(0)
-        .chain(rounds.into_iter().skip_while(|byte| *byte == 0))
-        .collect();
+    let rounds: Vec<u8> = std::iter::once(0).chain(rounds.into_iter().skip_while(|byte| *byte == 0)).collect();
     let rounds = match rounds.as_slice() {
         [0, high, ..] if *high < 0x80 => rounds.get(1..).unwrap_or_default(),
         all => all,
     };
     let kdf = sequence(&[
         &oid(PBKDF2),
-        &sequence(&[
-            &tlv::element(tlv::OCTET_STRING, &[&salt]),
-            &tlv::element(tlv::INTEGER, &[rounds]),
-            &prf,
-        ]),
+        &sequence(&[&tlv::element(tlv::OCTET_STRING, &[&salt]), &tlv::element(tlv::INTEGER, &[rounds]), &prf]),
     ]);
     let cipher = sequence(&[&oid(AES_256_CBC), &tlv::element(tlv::OCTET_STRING, &[&iv])]);
     let algorithm = sequence(&[&oid(PBES2), &sequence(&[&kdf, &cipher])]);
-    Ok(sequence(&[
-        &algorithm,
-        &tlv::element(tlv::OCTET_STRING, &[&ciphertext]),
-    ]))
+    Ok(sequence(&[&algorithm, &tlv::element(tlv::OCTET_STRING, &[&ciphertext])]))
 }
 
 /// The one private key of a PEM text: PKCS#8 (encrypted or not), or the older RSA and EC forms.
@@ -235,15 +206,10 @@ fn encrypted(der: &[u8], passphrase: &Passphrase) -> Result<Vec<u8>, KeyError> {
 /// # Errors
 /// [`KeyError::Missing`], [`KeyError::Several`], [`KeyError::Locked`] when it is encrypted and there is no passphrase,
 /// [`KeyError::WrongPassphrase`], [`KeyError::Malformed`].
-pub fn read_private_key(
-    pem: &[u8],
-    passphrase: Option<&Passphrase>,
-) -> Result<PKey<Private>, KeyError> {
+pub fn read_private_key(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<PKey<Private>, KeyError> {
     let begins = pem
         .split(|byte| *byte == b'\n')
-        .filter(|line| {
-            line.starts_with(b"-----BEGIN ") && line.trim_ascii_end().ends_with(b"PRIVATE KEY-----")
-        })
+        .filter(|line| line.starts_with(b"-----BEGIN ") && line.trim_ascii_end().ends_with(b"PRIVATE KEY-----"))
         .count();
     match begins {
         0 => return Err(KeyError::Missing),
@@ -309,9 +275,7 @@ impl fmt::Display for KeyError {
         match self {
             KeyError::Missing => f.write_str("no private key"),
             KeyError::Several => f.write_str("more than one private key"),
-            KeyError::Locked => {
-                f.write_str("private key is encrypted and there is no passphrase for it")
-            }
+            KeyError::Locked => f.write_str("private key is encrypted and there is no passphrase for it"),
             KeyError::WrongPassphrase => f.write_str("wrong passphrase for the private key"),
             KeyError::Malformed => f.write_str("private key is damaged"),
             KeyError::Size { word } => write!(
@@ -328,9 +292,7 @@ impl std::error::Error for KeyError {}
 
 impl From<ErrorStack> for KeyError {
     fn from(stack: ErrorStack) -> KeyError {
-        KeyError::Library {
-            why: stack.to_string(),
-        }
+        KeyError::Library { why: stack.to_string() }
     }
 }
 
@@ -343,24 +305,11 @@ mod tests {
         let key = KeySpec::Ec(Curve::P256).generate().unwrap();
         let right = Passphrase::new("right".into());
         let pem = PrivateKeyPem::write(&key, Some(&right)).unwrap();
-        assert!(
-            pem.as_bytes()
-                .starts_with(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
-        );
-        assert!(
-            read_private_key(pem.as_bytes(), Some(&right))
-                .unwrap()
-                .public_eq(&key)
-        );
+        assert!(pem.as_bytes().starts_with(b"-----BEGIN ENCRYPTED PRIVATE KEY-----"));
+        assert!(read_private_key(pem.as_bytes(), Some(&right)).unwrap().public_eq(&key));
         let wrong = Passphrase::new("wrong".into());
-        assert_eq!(
-            read_private_key(pem.as_bytes(), Some(&wrong)).err(),
-            Some(KeyError::WrongPassphrase)
-        );
-        assert_eq!(
-            read_private_key(pem.as_bytes(), None).err(),
-            Some(KeyError::Locked)
-        );
+        assert_eq!(read_private_key(pem.as_bytes(), Some(&wrong)).err(), Some(KeyError::WrongPassphrase));
+        assert_eq!(read_private_key(pem.as_bytes(), None).err(), Some(KeyError::Locked));
     }
 
     #[test]
@@ -368,23 +317,10 @@ mod tests {
         let key = KeySpec::Ec(Curve::P192).generate().unwrap();
         let pem = PrivateKeyPem::write(&key, None).unwrap();
         let twice = [pem.as_bytes(), pem.as_bytes()].concat();
-        assert_eq!(
-            read_private_key(&twice, None).err(),
-            Some(KeyError::Several)
-        );
-        assert_eq!(
-            read_private_key(b"nothing", None).err(),
-            Some(KeyError::Missing)
-        );
-        let damaged: Vec<u8> = pem
-            .as_bytes()
-            .iter()
-            .map(|b| if *b == b'M' { b'!' } else { *b })
-            .collect();
-        assert_eq!(
-            read_private_key(&damaged, None).err(),
-            Some(KeyError::Malformed)
-        );
+        assert_eq!(read_private_key(&twice, None).err(), Some(KeyError::Several));
+        assert_eq!(read_private_key(b"nothing", None).err(), Some(KeyError::Missing));
+        let damaged: Vec<u8> = pem.as_bytes().iter().map(|b| if *b == b'M' { b'!' } else { *b }).collect();
+        assert_eq!(read_private_key(&damaged, None).err(), Some(KeyError::Malformed));
     }
 
     #[test]
@@ -406,9 +342,6 @@ mod tests {
     fn secrets_do_not_show_in_debug_output() {
         let key = KeySpec::Ec(Curve::P192).generate().unwrap();
         let pem = PrivateKeyPem::write(&key, None).unwrap();
-        assert_eq!(
-            format!("{:?} {pem:?}", Passphrase::new("secret".into())),
-            "Passphrase(..) PrivateKeyPem(..)"
-        );
+        assert_eq!(format!("{:?} {pem:?}", Passphrase::new("secret".into())), "Passphrase(..) PrivateKeyPem(..)");
     }
 }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use openssl::pkey::{Id, PKey, Public};
+use openssl::pkey::{PKey, Public};
 use openssl::sha::sha256;
 use openssl::x509::{X509, X509KeyUsage};
 
@@ -26,10 +26,7 @@ use crate::dn::Dn;
 
 pub use bulla_device::Curve;
 pub use error::{CertificateError, MalformedError};
-pub use key::{
-    KeyError, KeySpec, PASSPHRASE_BYTES_MAX, PBKDF2_ROUNDS, Passphrase, PrivateKeyPem,
-    read_private_key,
-};
+pub use key::{KeyError, KeySpec, PASSPHRASE_BYTES_MAX, PBKDF2_ROUNDS, Passphrase, PrivateKeyPem, read_private_key};
 pub use time::{BadTime, utc};
 pub use usage::{KeyUse, Usage, UseError};
 
@@ -89,36 +86,8 @@ impl Certificate {
         if der.len() > CERTIFICATE_BYTES_MAX {
             return Err(MalformedError("certificate over 64 KiB"));
         }
-        let fields = Fields::read(der).ok_or(MalformedError("certificate is not valid DER"))?;
         let x509 = X509::from_der(der).map_err(|_| MalformedError("not an X.509 certificate"))?;
-        let public_key = x509
-            .public_key()
-            .map_err(|_| MalformedError("certificate without a readable public key"))?;
-        let (key_kind, key_bits) = kind_of(&public_key, fields.named_curve);
-        let dn = |name| {
-            Dn::from_der(name).map_err(|_| MalformedError("certificate with an unreadable name"))
-        };
-        Ok(Certificate {
-            inner: Arc::new(Inner {
-                subject: dn(fields.subject)?,
-                issuer: dn(fields.issuer)?,
-                issuer_der: fields.issuer.to_vec(),
-                serial_der: fields.serial.to_vec(),
-                issuer_and_serial: tlv::element(tlv::SEQUENCE, &[fields.issuer, fields.serial]),
-                spki_sha256: sha256(fields.spki),
-                fingerprint: sha256(der),
-                not_before: time::from_asn1(x509.not_before())
-                    .map_err(|_| MalformedError("certificate with an unreadable date"))?,
-                not_after: time::from_asn1(x509.not_after())
-                    .map_err(|_| MalformedError("certificate with an unreadable date"))?,
-                authority: fields.authority,
-                der: der.to_vec(),
-                key_kind,
-                key_bits,
-                public_key,
-                x509,
-            }),
-        })
+        Certificate::new(x509, der.to_vec())
     }
 
     /// A certificate that OpenSSL holds.
@@ -126,26 +95,53 @@ impl Certificate {
     /// # Errors
     /// As [`Certificate::from_der`].
     pub fn from_x509(x509: &openssl::x509::X509Ref) -> Result<Certificate, MalformedError> {
-        let der = x509
-            .to_der()
-            .map_err(|_| MalformedError("certificate that cannot be encoded"))?;
-        Certificate::from_der(&der)
+        let der = x509.to_der().map_err(|_| MalformedError("certificate that cannot be encoded"))?;
+        Certificate::new(x509.to_owned(), der)
     }
 
     /// Every certificate of a PEM text, in its order; other blocks are passed over.
     ///
     /// # Errors
-    /// [`MalformedError`] for a broken block, and for more than `max` certificates.
+    /// [`MalformedError`] for a broken block, for more than `max` certificates, and for OpenSSL's `TRUSTED CERTIFICATE`,
+    /// which carries trust settings of its own.
     pub fn all_from_pem(pem: &[u8], max: usize) -> Result<Vec<Certificate>, MalformedError> {
-        let stack =
-            X509::stack_from_pem(pem).map_err(|_| MalformedError("broken PEM certificate"))?;
+        const TRUSTED: &[u8] = b"-----BEGIN TRUSTED CERTIFICATE";
+        if pem.windows(TRUSTED.len()).any(|window| window == TRUSTED) {
+            return Err(MalformedError("certificate with OpenSSL's trust settings"));
+        }
+        let stack = X509::stack_from_pem(pem).map_err(|_| MalformedError("broken PEM certificate"))?;
         if stack.len() > max {
             return Err(MalformedError("too many certificates in one file"));
         }
-        stack
-            .iter()
-            .map(|x509| Certificate::from_x509(x509))
-            .collect()
+        stack.iter().map(|x509| Certificate::from_x509(x509)).collect()
+    }
+
+    fn new(x509: X509, der: Vec<u8>) -> Result<Certificate, MalformedError> {
+        if der.len() > CERTIFICATE_BYTES_MAX {
+            return Err(MalformedError("certificate over 64 KiB"));
+        }
+        let fields = Fields::read(&der).ok_or(MalformedError("certificate is not valid DER"))?;
+        let public_key = x509.public_key().map_err(|_| MalformedError("certificate without a readable public key"))?;
+        let dn = |name| Dn::from_der(name).map_err(|_| MalformedError("certificate with an unreadable name"));
+        let date = |date| time::from_asn1(date).map_err(|_| MalformedError("certificate with an unreadable date"));
+        let inner = Inner {
+            subject: dn(fields.subject)?,
+            issuer: dn(fields.issuer)?,
+            issuer_der: fields.issuer.to_vec(),
+            serial_der: fields.serial.to_vec(),
+            issuer_and_serial: tlv::element(tlv::SEQUENCE, &[fields.issuer, fields.serial]),
+            spki_sha256: sha256(fields.spki),
+            fingerprint: sha256(&der),
+            not_before: date(x509.not_before())?,
+            not_after: date(x509.not_after())?,
+            authority: fields.authority,
+            key_kind: fields.key_kind,
+            key_bits: public_key.bits(),
+            public_key,
+            x509,
+            der,
+        };
+        Ok(Certificate { inner: Arc::new(inner) })
     }
 
     /// The subject's name.
@@ -170,8 +166,7 @@ impl Certificate {
 
     /// The serial number in lower-case hexadecimal, as `openssl x509 -serial` shows it but for the case.
     pub fn serial_hex(&self) -> String {
-        let value =
-            tlv::only(&self.inner.serial_der, tlv::INTEGER).map_or(&[][..], |tlv| tlv.value);
+        let value = tlv::only(&self.inner.serial_der, tlv::INTEGER).map_or(&[][..], |tlv| tlv.value);
         let unpadded = match value {
             [0, rest @ ..] if !rest.is_empty() => rest,
             all => all,
@@ -199,7 +194,7 @@ impl Certificate {
         self.inner.not_before
     }
 
-    /// End of validity.
+    /// End of validity: the first moment at which it is no longer believed.
     pub fn not_after(&self) -> SystemTime {
         self.inner.not_after
     }
@@ -256,10 +251,9 @@ impl Certificate {
     pub fn check_key(&self) -> Result<(), CertificateError> {
         match self.key_kind() {
             KeyKind::Ec(_) => Ok(()),
-            KeyKind::Rsa if self.key_bits() < RSA_BITS_MIN => Err(CertificateError::WeakKey {
-                dn: self.dn().clone(),
-                bits: self.key_bits(),
-            }),
+            KeyKind::Rsa if self.key_bits() < RSA_BITS_MIN => {
+                Err(CertificateError::WeakKey { dn: self.dn().clone(), bits: self.key_bits() })
+            }
             KeyKind::Rsa if self.key_bits() <= RSA_BITS_MAX => Ok(()),
             KeyKind::Rsa | KeyKind::Other => Err(CertificateError::UnsupportedKey {
                 dn: self.dn().clone(),
@@ -269,21 +263,16 @@ impl Certificate {
         }
     }
 
-    /// Whether `at` lies within the validity, both ends included.
+    /// Whether `at` lies within the validity: from its first moment on, and before its last one, which is
+    /// where OpenSSL draws the line.
     ///
     /// # Errors
     /// [`CertificateError::NotYetValid`] or [`CertificateError::Expired`].
     pub fn check_dates(&self, at: SystemTime) -> Result<(), CertificateError> {
         if at < self.not_before() {
-            Err(CertificateError::NotYetValid {
-                dn: self.dn().clone(),
-                not_before: self.not_before(),
-            })
-        } else if at > self.not_after() {
-            Err(CertificateError::Expired {
-                dn: self.dn().clone(),
-                not_after: self.not_after(),
-            })
+            Err(CertificateError::NotYetValid { dn: self.dn().clone(), not_before: self.not_before() })
+        } else if at >= self.not_after() {
+            Err(CertificateError::Expired { dn: self.dn().clone(), not_after: self.not_after() })
         } else {
             Ok(())
         }
@@ -300,12 +289,7 @@ impl Eq for Certificate {}
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Certificate({}, serial {})",
-            self.dn(),
-            self.serial_hex()
-        )
+        write!(f, "Certificate({}, serial {})", self.dn(), self.serial_hex())
     }
 }
 
@@ -320,19 +304,24 @@ pub(crate) fn pem(label: &str, der: &[u8]) -> Vec<u8> {
     out
 }
 
-fn kind_of(key: &PKey<Public>, named_curve: bool) -> (KeyKind, u32) {
-    let kind = match key.id() {
-        Id::RSA => KeyKind::Rsa,
-        // A curve spelled out in parameters could be one of ours with another generator.
-        Id::EC if named_curve => key
-            .ec_key()
-            .ok()
-            .and_then(|ec| ec.group().curve_name())
-            .and_then(Curve::from_nid)
-            .map_or(KeyKind::Other, KeyKind::Ec),
+/// The kind of key by the identifiers in a SubjectPublicKeyInfo. A curve that is spelled out in parameters could be
+/// one of ours with another generator, so only a named one counts.
+fn kind_of(algorithm: &[u8], curve: Option<&[u8]>) -> KeyKind {
+    const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+    const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    let curve = curve.and_then(|oid| match oid {
+        [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x01] => Some(Curve::P192),
+        [0x2b, 0x81, 0x04, 0x00, 0x21] => Some(Curve::P224),
+        [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07] => Some(Curve::P256),
+        [0x2b, 0x81, 0x04, 0x00, 0x22] => Some(Curve::P384),
+        [0x2b, 0x81, 0x04, 0x00, 0x23] => Some(Curve::P521),
+        _ => None,
+    });
+    match (algorithm, curve) {
+        (RSA_ENCRYPTION, _) => KeyKind::Rsa,
+        (EC_PUBLIC_KEY, Some(curve)) => KeyKind::Ec(curve),
         _ => KeyKind::Other,
-    };
-    (kind, key.bits())
+    }
 }
 
 /// The parts of a TBSCertificate (RFC 5280 section 4.1) that are used as the bytes they arrived in.
@@ -341,7 +330,7 @@ struct Fields<'a> {
     issuer: &'a [u8],
     subject: &'a [u8],
     spki: &'a [u8],
-    named_curve: bool,
+    key_kind: KeyKind,
     authority: bool,
 }
 
@@ -358,8 +347,8 @@ impl<'a> Fields<'a> {
         let spki = tlv::expect(&mut tbs, tlv::SEQUENCE)?;
         let mut key = spki.value;
         let mut algorithm = tlv::expect(&mut key, tlv::SEQUENCE)?.value;
-        tlv::expect(&mut algorithm, tlv::OID)?;
-        let named_curve = tlv::expect(&mut algorithm, tlv::OID).is_some();
+        let identifier = tlv::expect(&mut algorithm, tlv::OID)?.value;
+        let key_kind = kind_of(identifier, tlv::expect(&mut algorithm, tlv::OID).map(|curve| curve.value));
         while tbs.first().is_some_and(|tag| *tag != 0xa3) {
             tlv::next(&mut tbs)?;
         }
@@ -367,14 +356,7 @@ impl<'a> Fields<'a> {
             Some(explicit) => authority_of(tlv::only(explicit.value, tlv::SEQUENCE)?.value)?,
             None => false,
         };
-        Some(Fields {
-            serial,
-            issuer,
-            subject,
-            spki: spki.whole,
-            named_curve,
-            authority,
-        })
+        Some(Fields { serial, issuer, subject, spki: spki.whole, key_kind, authority })
     }
 }
 

@@ -54,11 +54,7 @@ pub(crate) fn unix(time: SystemTime) -> i64 {
 
 pub(crate) fn from_unix(seconds: i64) -> Option<SystemTime> {
     let distance = Duration::from_secs(seconds.unsigned_abs());
-    if seconds < 0 {
-        UNIX_EPOCH.checked_sub(distance)
-    } else {
-        UNIX_EPOCH.checked_add(distance)
-    }
+    if seconds < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) }
 }
 
 /// A moment as `2026-11-21T21:34:45Z`.
@@ -66,12 +62,7 @@ pub fn utc(time: SystemTime) -> String {
     let seconds = unix(time);
     let (days, of_day) = (seconds.div_euclid(DAY_SECS), seconds.rem_euclid(DAY_SECS));
     let (year, month, day) = civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
 /// Days since 1970 to a date of the Gregorian calendar, counting eras of 400 years from a 1 March,
@@ -81,16 +72,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(719_468); // 1970-01-01 counted from 0000-03-01
     let era = days.div_euclid(ERA_DAYS);
     let day_of_era = days.rem_euclid(ERA_DAYS);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -117,9 +103,6 @@ mod tests {
             let time = from_unix(seconds).unwrap();
             assert_eq!(from_asn1(&to_asn1(time).unwrap()).unwrap(), time);
         }
-        assert_eq!(
-            to_asn1(from_unix(LAST_UNIX_SECS + 1).unwrap()).err(),
-            Some(BadTime)
-        );
+        assert_eq!(to_asn1(from_unix(LAST_UNIX_SECS + 1).unwrap()).err(), Some(BadTime));
     }
 }

@@ -35,9 +35,8 @@ pub(crate) fn next<'a>(input: &mut &'a [u8]) -> Option<Tlv<'a>> {
             return None;
         }
         let bytes = input.get(2..count.checked_add(2)?)?;
-        let length = bytes.iter().try_fold(0_usize, |sum, byte| {
-            sum.checked_mul(256)?.checked_add(usize::from(*byte))
-        })?;
+        let length =
+            bytes.iter().try_fold(0_usize, |sum, byte| sum.checked_mul(256)?.checked_add(usize::from(*byte)))?;
         if length < 0x80 || bytes.first() == Some(&0) {
             return None;
         }
@@ -122,8 +121,7 @@ pub(crate) fn oid_value(text: &str) -> Option<Vec<u8>> {
         .split('.')
         .map(|arc| {
             let canonical = arc == "0" || !arc.starts_with('0');
-            (canonical && arc.bytes().all(|b| b.is_ascii_digit()))
-                .then(|| arc.parse::<u64>().ok())?
+            (canonical && arc.bytes().all(|b| b.is_ascii_digit())).then(|| arc.parse::<u64>().ok())?
         })
         .collect::<Option<Vec<u64>>>()?;
     let (top, second, rest) = match arcs.as_slice() {
@@ -186,12 +184,7 @@ mod tests {
 
     #[test]
     fn oids_go_both_ways() {
-        for text in [
-            "2.5.4.3",
-            "1.2.840.113549.1.9.1",
-            "2.25.4294967296",
-            "0.9.2342.19200300.100.1.25",
-        ] {
+        for text in ["2.5.4.3", "1.2.840.113549.1.9.1", "2.25.4294967296", "0.9.2342.19200300.100.1.25"] {
             assert_eq!(oid_text(&oid_value(text).unwrap()).as_deref(), Some(text));
         }
         for bad in ["", "1", "3.1", "1.40", "1..2", "1.02", "a.b"] {

@@ -66,23 +66,13 @@ impl Certificate {
     /// [`CertificateError::Usage`], or what [`Certificate::check_key`] says.
     pub fn check_usage(&self, usage: Usage) -> Result<(), CertificateError> {
         self.check_key()?;
-        let allowed = self
-            .key_usage()
-            .is_none_or(|bits| bits.intersects(usage.accepted()));
+        let allowed = self.key_usage().is_none_or(|bits| bits.intersects(usage.accepted()));
         let mail = X509ExtendedKeyUsage::SMIME | X509ExtendedKeyUsage::ANYEKU;
-        let purpose = self
-            .x509()
-            .extended_key_usage()
-            .is_none_or(|bits| bits.intersects(mail));
+        let purpose = self.x509().extended_key_usage().is_none_or(|bits| bits.intersects(mail));
         if allowed && purpose && usage.fits(self.key_kind()) {
             return Ok(());
         }
-        Err(CertificateError::Usage {
-            dn: self.dn().clone(),
-            wanted: usage,
-            kind: self.key_kind(),
-            purpose,
-        })
+        Err(CertificateError::Usage { dn: self.dn().clone(), wanted: usage, kind: self.key_kind(), purpose })
     }
 }
 
@@ -103,13 +93,8 @@ pub enum KeyUse {
 
 impl KeyUse {
     /// Every word.
-    pub const ALL: [KeyUse; 5] = [
-        KeyUse::Handshake,
-        KeyUse::DocSign,
-        KeyUse::CertSign,
-        KeyUse::DataEncrypt,
-        KeyUse::KeyAgree,
-    ];
+    pub const ALL: [KeyUse; 5] =
+        [KeyUse::Handshake, KeyUse::DocSign, KeyUse::CertSign, KeyUse::DataEncrypt, KeyUse::KeyAgree];
 
     fn word(self) -> &'static str {
         match self {
@@ -129,9 +114,7 @@ impl KeyUse {
         let mut bits = X509KeyUsage::empty();
         for usage in uses {
             bits |= match (usage, kind) {
-                (KeyUse::Handshake, KeyKind::Rsa) => {
-                    X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::KEY_ENCIPHERMENT
-                }
+                (KeyUse::Handshake, KeyKind::Rsa) => X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::KEY_ENCIPHERMENT,
                 (KeyUse::Handshake, KeyKind::Ec(_)) => X509KeyUsage::DIGITAL_SIGNATURE,
                 (KeyUse::DocSign, KeyKind::Rsa | KeyKind::Ec(_)) => {
                     X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::NON_REPUDIATION
@@ -139,15 +122,10 @@ impl KeyUse {
                 (KeyUse::CertSign, KeyKind::Rsa | KeyKind::Ec(_)) => {
                     X509KeyUsage::KEY_CERT_SIGN | X509KeyUsage::CRL_SIGN
                 }
-                (KeyUse::DataEncrypt, KeyKind::Rsa) => {
-                    X509KeyUsage::DATA_ENCIPHERMENT | X509KeyUsage::KEY_ENCIPHERMENT
-                }
+                (KeyUse::DataEncrypt, KeyKind::Rsa) => X509KeyUsage::DATA_ENCIPHERMENT | X509KeyUsage::KEY_ENCIPHERMENT,
                 (KeyUse::KeyAgree, KeyKind::Ec(_)) => X509KeyUsage::KEY_AGREEMENT,
                 (usage, kind) => {
-                    return Err(UseError::Incompatible {
-                        usage: *usage,
-                        kind,
-                    });
+                    return Err(UseError::Incompatible { usage: *usage, kind });
                 }
             };
         }
@@ -168,9 +146,7 @@ impl FromStr for KeyUse {
         KeyUse::ALL
             .into_iter()
             .find(|usage| usage.word().eq_ignore_ascii_case(text.trim()))
-            .ok_or_else(|| UseError::Unknown {
-                word: text.to_owned(),
-            })
+            .ok_or_else(|| UseError::Unknown { word: text.to_owned() })
     }
 }
 
@@ -201,10 +177,7 @@ impl fmt::Display for UseError {
                     (KeyUse::KeyAgree, KeyKind::Rsa) => "; an RSA key encrypts with DATAENCRYPT",
                     _ => "",
                 };
-                write!(
-                    f,
-                    "key usage {usage} is incompatible with a key of type {kind}{hint}"
-                )
+                write!(f, "key usage {usage} is incompatible with a key of type {kind}{hint}")
             }
             UseError::Unknown { word } => write!(
                 f,

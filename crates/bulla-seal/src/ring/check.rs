@@ -23,11 +23,11 @@ const SECURITY_LEVEL: i32 = 1;
 pub struct Verdict {
     /// All certificates of the path are valid from here on …
     pub valid_from: SystemTime,
-    /// … to here. These two bound the time at which expiry is judged.
+    /// … until just before this. These two bound the time at which expiry is judged.
     pub valid_until: SystemTime,
     /// The revocation lists that were asked are current from here on …
     pub fresh_from: Option<SystemTime>,
-    /// … to here. These two bound the time at which revocation is judged; without a list there is no bound.
+    /// … until just before this. These two bound the time at which revocation is judged; without a list there is no bound.
     pub fresh_until: Option<SystemTime>,
 }
 
@@ -35,9 +35,9 @@ impl Verdict {
     /// Whether the same question asked with these times has the same answer, in the same [`Ring::generation`].
     pub fn holds(&self, at: SystemTime, now: SystemTime) -> bool {
         self.valid_from <= at
-            && at <= self.valid_until
+            && at < self.valid_until
             && self.fresh_from.is_none_or(|from| from <= now)
-            && self.fresh_until.is_none_or(|until| now <= until)
+            && self.fresh_until.is_none_or(|until| now < until)
     }
 }
 
@@ -103,16 +103,11 @@ impl Ring {
         intermediates: &[Certificate],
         at: SystemTime,
     ) -> Result<Vec<Certificate>, CertificateError> {
-        let untrusted = |why: &str| CertificateError::Untrusted {
-            dn: leaf.dn().clone(),
-            why: why.to_owned(),
-        };
+        let untrusted = |why: &str| CertificateError::Untrusted { dn: leaf.dn().clone(), why: why.to_owned() };
         if intermediates.len() > INTERMEDIATES_MAX {
             return Err(untrusted("too many certificates offered"));
         }
-        let failed = |stack: ErrorStack| CertificateError::Library {
-            why: stack.to_string(),
-        };
+        let failed = |stack: ErrorStack| CertificateError::Library { why: stack.to_string() };
 
         // The time is a property of the store, so each question gets its own; adding counts references only.
         let mut store = X509StoreBuilder::new().map_err(failed)?;
@@ -139,9 +134,7 @@ impl Ring {
                     return Ok(Err((context.error(), culprit)));
                 }
                 let chain = context.chain().into_iter().flatten();
-                Ok(Ok(chain
-                    .map(|x509| Certificate::from_x509(x509))
-                    .collect::<Result<Vec<_>, _>>()))
+                Ok(Ok(chain.map(Certificate::from_x509).collect::<Result<Vec<_>, _>>()))
             })
             .map_err(failed)?;
         match result {
@@ -167,24 +160,12 @@ fn explain(code: i32, text: &str, culprit: &Certificate) -> CertificateError {
     const OUT_OF_MEM: i32 = 17;
     let dn = culprit.dn().clone();
     match code {
-        CERT_NOT_YET_VALID => CertificateError::NotYetValid {
-            dn,
-            not_before: culprit.not_before(),
-        },
-        CERT_HAS_EXPIRED => CertificateError::Expired {
-            dn,
-            not_after: culprit.not_after(),
-        },
-        EE_KEY_TOO_SMALL | CA_KEY_TOO_SMALL | CA_MD_TOO_WEAK => CertificateError::WeakKey {
-            dn,
-            bits: culprit.key_bits(),
-        },
-        OUT_OF_MEM => CertificateError::Library {
-            why: text.to_owned(),
-        },
-        _ => CertificateError::Untrusted {
-            dn,
-            why: text.to_owned(),
-        },
+        CERT_NOT_YET_VALID => CertificateError::NotYetValid { dn, not_before: culprit.not_before() },
+        CERT_HAS_EXPIRED => CertificateError::Expired { dn, not_after: culprit.not_after() },
+        EE_KEY_TOO_SMALL | CA_KEY_TOO_SMALL | CA_MD_TOO_WEAK => {
+            CertificateError::WeakKey { dn, bits: culprit.key_bits() }
+        }
+        OUT_OF_MEM => CertificateError::Library { why: text.to_owned() },
+        _ => CertificateError::Untrusted { dn, why: text.to_owned() },
     }
 }

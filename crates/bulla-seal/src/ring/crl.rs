@@ -32,15 +32,11 @@ impl Crl {
     pub fn from_der(der: &[u8]) -> Result<Crl, MalformedError> {
         let critical = has_critical_extension(der).ok_or(MalformedError("CRL is not valid DER"))?;
         if critical {
-            return Err(MalformedError(
-                "CRL with a critical extension: delta, indirect or partitioned",
-            ));
+            return Err(MalformedError("CRL with a critical extension: delta, indirect or partitioned"));
         }
         let crl = X509Crl::from_der(der).map_err(|_| MalformedError("not a CRL"))?;
         let unreadable = |_| MalformedError("CRL with an unreadable date");
-        let next = crl
-            .next_update()
-            .ok_or(MalformedError("CRL without nextUpdate"))?;
+        let next = crl.next_update().ok_or(MalformedError("CRL without nextUpdate"))?;
         Ok(Crl {
             issuer: Dn::from_x509_name(crl.issuer_name())
                 .map_err(|_| MalformedError("CRL with an unreadable issuer"))?,
@@ -65,17 +61,11 @@ impl Crl {
         while let Some(at) = rest.windows(BEGIN.len()).position(|window| window == BEGIN) {
             let block = rest.get(at..).unwrap_or_default();
             let list = X509Crl::from_pem(block).map_err(|_| MalformedError("broken PEM CRL"))?;
-            let der = list
-                .to_der()
-                .map_err(|_| MalformedError("CRL that cannot be encoded"))?;
+            let der = list.to_der().map_err(|_| MalformedError("CRL that cannot be encoded"))?;
             lists.push(Crl::from_der(&der)?);
             rest = block.get(BEGIN.len()..).unwrap_or_default();
         }
-        if lists.is_empty() {
-            Err(MalformedError("no CRL in the file"))
-        } else {
-            Ok(lists)
-        }
+        if lists.is_empty() { Err(MalformedError("no CRL in the file")) } else { Ok(lists) }
     }
 
     /// The authority in whose name it is.
@@ -88,7 +78,7 @@ impl Crl {
         self.this_update
     }
 
-    /// When it must have been replaced.
+    /// When it must have been replaced: the first moment at which it no longer counts.
     pub fn next_update(&self) -> SystemTime {
         self.next_update
     }
@@ -111,20 +101,16 @@ impl Crl {
         match self.crl.get_by_serial(certificate.x509().serial_number()) {
             CrlStatus::NotRevoked => Ok(()),
             // `removeFromCRL` belongs into delta lists only: in a complete one it is a doubt, and doubt refuses.
-            CrlStatus::Revoked(entry) | CrlStatus::RemoveFromCrl(entry) => {
-                Err(CertificateError::Revoked {
-                    dn: certificate.dn().clone(),
-                    serial: certificate.serial_hex(),
-                    since: time::from_asn1(entry.revocation_date()).ok(),
-                })
-            }
+            CrlStatus::Revoked(entry) | CrlStatus::RemoveFromCrl(entry) => Err(CertificateError::Revoked {
+                dn: certificate.dn().clone(),
+                serial: certificate.serial_hex(),
+                since: time::from_asn1(entry.revocation_date()).ok(),
+            }),
         }
     }
 
     fn signed_by(&self, issuer: &Certificate) -> bool {
-        let may_sign = issuer
-            .key_usage()
-            .is_none_or(|bits| bits.contains(X509KeyUsage::CRL_SIGN));
+        let may_sign = issuer.key_usage().is_none_or(|bits| bits.contains(X509KeyUsage::CRL_SIGN));
         if !may_sign {
             return false;
         }
@@ -153,36 +139,23 @@ impl Ring {
     ///
     /// # Errors
     /// Lists in its name of which none is signed by it, or the newest of which is not current: doubt refuses.
-    pub(super) fn list_of(
-        &self,
-        issuer: &Certificate,
-        now: SystemTime,
-    ) -> Result<Option<&Crl>, CertificateError> {
-        let mut named = self
-            .crls
-            .iter()
-            .filter(|list| list.issuer == *issuer.dn())
-            .peekable();
+    pub(super) fn list_of(&self, issuer: &Certificate, now: SystemTime) -> Result<Option<&Crl>, CertificateError> {
+        let mut named = self.crls.iter().filter(|list| list.issuer == *issuer.dn()).peekable();
         if named.peek().is_none() {
             return Ok(None);
         }
         let newest = named
             .filter(|list| list.signed_by(issuer))
             .max_by_key(|list| list.this_update)
-            .ok_or_else(|| CertificateError::CrlUnverified {
-                issuer: issuer.dn().clone(),
-            })?;
+            .ok_or_else(|| CertificateError::CrlUnverified { issuer: issuer.dn().clone() })?;
         if now < newest.this_update {
             return Err(CertificateError::CrlNotYetValid {
                 issuer: issuer.dn().clone(),
                 this_update: newest.this_update,
             });
         }
-        if now > newest.next_update {
-            return Err(CertificateError::CrlStale {
-                issuer: issuer.dn().clone(),
-                next_update: newest.next_update,
-            });
+        if now >= newest.next_update {
+            return Err(CertificateError::CrlStale { issuer: issuer.dn().clone(), next_update: newest.next_update });
         }
         Ok(Some(newest))
     }
@@ -192,11 +165,8 @@ impl Ring {
 fn has_critical_extension(der: &[u8]) -> Option<bool> {
     const UTC_TIME: u8 = 0x17;
     const GENERALIZED_TIME: u8 = 0x18;
-    let time = |input: &mut &[u8]| {
-        tlv::expect(input, UTC_TIME)
-            .or_else(|| tlv::expect(input, GENERALIZED_TIME))
-            .is_some()
-    };
+    let time =
+        |input: &mut &[u8]| tlv::expect(input, UTC_TIME).or_else(|| tlv::expect(input, GENERALIZED_TIME)).is_some();
     let mut list = tlv::only(der, tlv::SEQUENCE)?.value;
     let mut tbs = tlv::expect(&mut list, tlv::SEQUENCE)?.value;
     let _version = tlv::expect(&mut tbs, tlv::INTEGER);

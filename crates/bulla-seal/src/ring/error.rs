@@ -71,22 +71,12 @@ pub enum RingError {
 
 impl RingError {
     pub(crate) fn io(path: &Path, error: &io::Error) -> RingError {
-        RingError::Io {
-            path: path.to_owned(),
-            kind: error.kind(),
-            why: error.to_string(),
-        }
+        RingError::Io { path: path.to_owned(), kind: error.kind(), why: error.to_string() }
     }
 
     /// Whether all it takes is the passphrase ([`super::Rings::unlock`]).
     pub fn is_locked(&self) -> bool {
-        matches!(
-            self,
-            RingError::Key {
-                why: KeyError::Locked,
-                ..
-            }
-        )
+        matches!(self, RingError::Key { why: KeyError::Locked, .. })
     }
 }
 
@@ -96,16 +86,11 @@ impl fmt::Display for RingError {
             RingError::Missing { path } => write!(f, "no key ring at {}", path.display()),
             RingError::UserName { user } => write!(f, "user name {user:?} cannot have a key ring"),
             RingError::Label { label } => {
-                write!(
-                    f,
-                    "label {label:?} must have 1 to 128 letters, digits or ._@- and not begin with a dot"
-                )
+                write!(f, "label {label:?} must have 1 to 128 letters, digits or ._@- and not begin with a dot")
             }
-            RingError::Exposed { path, mode } => write!(
-                f,
-                "{} has mode {mode:04o}: others must not have access to a key ring",
-                path.display()
-            ),
+            RingError::Exposed { path, mode } => {
+                write!(f, "{} has mode {mode:04o}: others must not have access to a key ring", path.display())
+            }
             RingError::Io { path, why, .. } => write!(f, "{}: {why}", path.display()),
             RingError::TooLarge { path, max } => {
                 write!(f, "{} is over its limit of {max}", path.display())

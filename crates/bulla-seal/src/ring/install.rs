@@ -18,9 +18,7 @@ use crate::certificate::{Certificate, MalformedError, PrivateKeyPem};
 /// [`RingError::Io`].
 pub fn create(dir: &Path) -> Result<(), RingError> {
     make_private_dir(dir)?;
-    Place::ALL
-        .into_iter()
-        .try_for_each(|place| make_private_dir(&dir.join(place.name())))
+    Place::ALL.into_iter().try_for_each(|place| make_private_dir(&dir.join(place.name())))
 }
 
 /// Puts a key with its certificate and the authorities above it into `own/LABEL.pem`.
@@ -56,11 +54,7 @@ pub fn install_person(
 ///
 /// # Errors
 /// [`RingError::Label`], [`RingError::Io`].
-pub fn install_trust(
-    dir: &Path,
-    label: &str,
-    certificate: &Certificate,
-) -> Result<PathBuf, RingError> {
+pub fn install_trust(dir: &Path, label: &str, certificate: &Certificate) -> Result<PathBuf, RingError> {
     install(dir, Place::Trust, label, &certificate.to_pem())
 }
 
@@ -69,42 +63,24 @@ pub fn install_trust(
 /// # Errors
 /// [`RingError::Malformed`], [`RingError::Label`], [`RingError::Io`].
 pub fn install_crl(dir: &Path, label: &str, crl: &[u8]) -> Result<PathBuf, RingError> {
-    let malformed = |why: MalformedError| RingError::Malformed {
-        path: dir.join(Place::Crl.name()),
-        why,
-    };
+    let malformed = |why: MalformedError| RingError::Malformed { path: dir.join(Place::Crl.name()), why };
     Crl::all_from(crl).map_err(malformed)?;
     let armoured = crl.windows(10).any(|window| window == b"-----BEGIN");
-    let name = if armoured {
-        format!("{label}.pem")
-    } else {
-        format!("{label}.crl")
-    };
+    let name = if armoured { format!("{label}.pem") } else { format!("{label}.crl") };
     install_file(dir, Place::Crl, label, &name, crl)
 }
 
 fn certificates(first: &Certificate, chain: &[Certificate]) -> Vec<u8> {
-    std::iter::once(first)
-        .chain(chain)
-        .flat_map(Certificate::to_pem)
-        .collect()
+    std::iter::once(first).chain(chain).flat_map(Certificate::to_pem).collect()
 }
 
 fn install(dir: &Path, place: Place, label: &str, bytes: &[u8]) -> Result<PathBuf, RingError> {
     install_file(dir, place, label, &format!("{label}.pem"), bytes)
 }
 
-fn install_file(
-    dir: &Path,
-    place: Place,
-    label: &str,
-    name: &str,
-    bytes: &[u8],
-) -> Result<PathBuf, RingError> {
+fn install_file(dir: &Path, place: Place, label: &str, name: &str, bytes: &[u8]) -> Result<PathBuf, RingError> {
     if !rings::is_plain_name(label) {
-        return Err(RingError::Label {
-            label: label.to_owned(),
-        });
+        return Err(RingError::Label { label: label.to_owned() });
     }
     create(dir)?;
     let path = dir.join(place.name()).join(name);
@@ -113,11 +89,7 @@ fn install_file(
 }
 
 fn make_private_dir(path: &Path) -> Result<(), RingError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|error| RingError::io(path, &error))
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| RingError::io(path, &error))
 }
 
 /// Writes a file of mode 0600 beside its place, syncs it and renames it there: readers see the old one or the new one.

@@ -110,23 +110,10 @@ pub(super) struct Files {
     pub(super) others: Vec<PathBuf>,
 }
 
-pub(super) fn load(
-    dir: &Path,
-    passphrase: Option<&Passphrase>,
-    previous: Option<&Ring>,
-) -> Result<Ring, RingError> {
-    let user = dir
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default()
-        .to_owned();
-    let stamp = directory(dir)?.ok_or_else(|| RingError::Missing {
-        path: dir.to_owned(),
-    })?;
-    let mut files = Files {
-        directories: vec![(dir.to_owned(), Some(stamp))],
-        ..Files::default()
-    };
+pub(super) fn load(dir: &Path, passphrase: Option<&Passphrase>, previous: Option<&Ring>) -> Result<Ring, RingError> {
+    let user = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let stamp = directory(dir)?.ok_or_else(|| RingError::Missing { path: dir.to_owned() })?;
+    let mut files = Files { directories: vec![(dir.to_owned(), Some(stamp))], ..Files::default() };
     let mut ring = Ring {
         user,
         generation: 0,
@@ -162,20 +149,14 @@ pub(super) fn load(
             files.files.insert(file, loaded);
         }
     }
-    ring.own
-        .sort_by(|a, b| newness(&b.certificate).cmp(&newness(&a.certificate)));
+    ring.own.sort_by(|a, b| newness(&b.certificate).cmp(&newness(&a.certificate)));
     // Among copies of one certificate the first, which is as good as any.
     for (at, own) in ring.own.iter().enumerate() {
-        ring.own_by_id
-            .entry(own.certificate.issuer_and_serial().to_vec())
-            .or_insert(at);
+        ring.own_by_id.entry(own.certificate.issuer_and_serial().to_vec()).or_insert(at);
     }
     let mut people_by_dn: HashMap<Dn, Vec<usize>> = HashMap::with_capacity(ring.people.len());
     for (at, person) in ring.people.iter().enumerate() {
-        people_by_dn
-            .entry(person.certificate.dn().clone())
-            .or_default()
-            .push(at);
+        people_by_dn.entry(person.certificate.dn().clone()).or_default().push(at);
     }
     ring.people_by_dn = people_by_dn;
     ring.files = files;
@@ -200,10 +181,7 @@ fn private(path: &Path, metadata: &Metadata) -> Result<(), RingError> {
     if metadata.mode() & OTHERS == 0 {
         return Ok(());
     }
-    Err(RingError::Exposed {
-        path: path.to_owned(),
-        mode: metadata.mode() & 0o7777,
-    })
+    Err(RingError::Exposed { path: path.to_owned(), mode: metadata.mode() & 0o7777 })
 }
 
 fn list(path: &Path, place: Place) -> Result<Vec<PathBuf>, RingError> {
@@ -215,10 +193,7 @@ fn list(path: &Path, place: Place) -> Result<Vec<PathBuf>, RingError> {
             continue;
         }
         if files.len() >= RING_FILES_MAX {
-            return Err(RingError::TooLarge {
-                path: path.to_owned(),
-                max: RING_FILES_MAX,
-            });
+            return Err(RingError::TooLarge { path: path.to_owned(), max: RING_FILES_MAX });
         }
         files.push(entry.path());
     }
@@ -234,9 +209,7 @@ fn read(
 ) -> Result<Loaded, RingError> {
     let failed = |error: io::Error| RingError::io(path, &error);
     // A cheap look first; what is not known is stamped again through the open file, so that stamp and bytes belong together.
-    if let Some(known) =
-        known.filter(|known| Stamp::of(path).is_ok_and(|stamp| stamp == known.stamp))
-    {
+    if let Some(known) = known.filter(|known| Stamp::of(path).is_ok_and(|stamp| stamp == known.stamp)) {
         return Ok(known.clone());
     }
     let file = File::open(path).map_err(failed)?;
@@ -244,76 +217,36 @@ fn read(
     if place == Place::Own {
         private(path, &metadata)?;
     }
-    let max = if place == Place::Crl {
-        CRL_BYTES_MAX
-    } else {
-        PEM_BYTES_MAX
-    };
-    let mut bytes = Zeroizing::new(Vec::with_capacity(
-        usize::try_from(metadata.len()).unwrap_or(0).min(max) + 1,
-    ));
+    let max = if place == Place::Crl { CRL_BYTES_MAX } else { PEM_BYTES_MAX };
+    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0).min(max) + 1));
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > max {
-        return Err(RingError::TooLarge {
-            path: path.to_owned(),
-            max,
-        });
+        return Err(RingError::TooLarge { path: path.to_owned(), max });
     }
-    let label = path
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .unwrap_or_default()
-        .to_owned();
-    let malformed = |why| RingError::Malformed {
-        path: path.to_owned(),
-        why,
-    };
+    let label = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+    let malformed = |why| RingError::Malformed { path: path.to_owned(), why };
     let certificates = || {
         let all = Certificate::all_from_pem(&bytes, PEM_CERTIFICATES_MAX).map_err(malformed)?;
-        if all.is_empty() {
-            Err(RingError::NoCertificate {
-                path: path.to_owned(),
-            })
-        } else {
-            Ok(all)
-        }
+        if all.is_empty() { Err(RingError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
     };
     let content = match place {
         Place::Own => {
-            let bad = |why| RingError::Key {
-                path: path.to_owned(),
-                why,
-            };
+            let bad = |why| RingError::Key { path: path.to_owned(), why };
             let key = read_private_key(&bytes, passphrase).map_err(bad)?;
             let mut chain = certificates()?;
             let at = chain
                 .iter()
                 .position(|certificate| certificate.public_key().public_eq(&key))
-                .ok_or_else(|| RingError::NoCertificate {
-                    path: path.to_owned(),
-                })?;
+                .ok_or_else(|| RingError::NoCertificate { path: path.to_owned() })?;
             let certificate = chain.remove(at);
-            let key = PrivateKey::clear(key).map_err(|error| {
-                bad(KeyError::Library {
-                    why: error.to_string(),
-                })
-            })?;
-            Content::Own(Arc::new(Own {
-                label,
-                certificate,
-                chain,
-                key,
-            }))
+            let key = PrivateKey::clear(key).map_err(|error| bad(KeyError::Library { why: error.to_string() }))?;
+            Content::Own(Arc::new(Own { label, certificate, chain, key }))
         }
         Place::People => {
             let mut chain = certificates()?;
             let certificate = chain.remove(0); // not empty, see above
-            Content::Person(Arc::new(Person {
-                label,
-                certificate,
-                chain,
-            }))
+            Content::Person(Arc::new(Person { label, certificate, chain }))
         }
         Place::Trust => Content::Trust(certificates()?.into()),
         Place::Crl => {
@@ -321,8 +254,5 @@ fn read(
             Content::Crl(lists.into_iter().map(Arc::new).collect())
         }
     };
-    Ok(Loaded {
-        stamp: Stamp::from(&metadata),
-        content,
-    })
+    Ok(Loaded { stamp: Stamp::from(&metadata), content })
 }

@@ -118,10 +118,7 @@ impl Ring {
 
     /// The key that a recipient info names, by DER of its IssuerAndSerialNumber. One hash and one compare.
     pub fn find_own(&self, issuer_and_serial: &[u8]) -> Option<&Own> {
-        self.own_by_id
-            .get(issuer_and_serial)
-            .and_then(|at| self.own.get(*at))
-            .map(Arc::as_ref)
+        self.own_by_id.get(issuer_and_serial).and_then(|at| self.own.get(*at)).map(Arc::as_ref)
     }
 
     /// The key to sign with: of those that are valid, trusted, not revoked and made for signatures, the
@@ -137,21 +134,10 @@ impl Ring {
     ///
     /// # Errors
     /// As [`Ring::signing`]; [`CertificateError::NoOwnKey`] when none fits.
-    pub fn signing_where(
-        &self,
-        now: SystemTime,
-        fit: impl Fn(&Own) -> bool,
-    ) -> Result<&Own, CertificateError> {
+    pub fn signing_where(&self, now: SystemTime, fit: impl Fn(&Own) -> bool) -> Result<&Own, CertificateError> {
         let own = self.own.iter().map(Arc::as_ref).filter(|own| fit(own));
-        let checked = own.map(|own| {
-            self.verify(&own.certificate, &own.chain, Usage::Sign, now, now)
-                .map(|_| own)
-        });
-        newest_good(checked).unwrap_or_else(|| {
-            Err(CertificateError::NoOwnKey {
-                user: self.user.clone(),
-            })
-        })
+        let checked = own.map(|own| self.verify(&own.certificate, &own.chain, Usage::Sign, now, now).map(|_| own));
+        newest_good(checked).unwrap_or_else(|| Err(CertificateError::NoOwnKey { user: self.user.clone() }))
     }
 
     /// The certificate to encrypt for, by its subject's exact name, among people and the ring's own.
@@ -161,16 +147,10 @@ impl Ring {
     ///
     /// # Errors
     /// [`CertificateError::Unknown`], or why the newest of that name may not be used.
-    pub fn recipient(
-        &self,
-        dn: &Dn,
-        usage: Usage,
-        now: SystemTime,
-    ) -> Result<&Certificate, CertificateError> {
+    pub fn recipient(&self, dn: &Dn, usage: Usage, now: SystemTime) -> Result<&Certificate, CertificateError> {
         let people = self.people_by_dn.get(dn).into_iter().flatten();
-        let people = people
-            .filter_map(|at| self.people.get(*at))
-            .map(|person| (&person.certificate, person.chain.as_slice()));
+        let people =
+            people.filter_map(|at| self.people.get(*at)).map(|person| (&person.certificate, person.chain.as_slice()));
         let own = self
             .own
             .iter()
@@ -180,8 +160,7 @@ impl Ring {
         candidates.sort_by_key(|(certificate, _)| std::cmp::Reverse(newness(certificate)));
         let checked = candidates.into_iter().map(|(certificate, chain)| {
             let usage = usage.for_recipient(certificate.key_kind());
-            self.verify(certificate, chain, usage, now, now)
-                .map(|_| certificate)
+            self.verify(certificate, chain, usage, now, now).map(|_| certificate)
         });
         newest_good(checked).unwrap_or_else(|| Err(CertificateError::Unknown { dn: dn.clone() }))
     }
@@ -203,18 +182,11 @@ impl fmt::Debug for Ring {
 /// What decides between certificates of one name.
 fn newness(certificate: &Certificate) -> (SystemTime, usize, &[u8], &[u8; 32]) {
     let serial = certificate.serial_der(); // DER integers of one length compare as bytes
-    (
-        certificate.not_before(),
-        serial.len(),
-        serial,
-        certificate.fingerprint(),
-    )
+    (certificate.not_before(), serial.len(), serial, certificate.fingerprint())
 }
 
 /// The first that is good, or else the error of the first; candidates come newest first.
-fn newest_good<T>(
-    checked: impl Iterator<Item = Result<T, CertificateError>>,
-) -> Option<Result<T, CertificateError>> {
+fn newest_good<T>(checked: impl Iterator<Item = Result<T, CertificateError>>) -> Option<Result<T, CertificateError>> {
     let mut first_error = None;
     for result in checked {
         match result {

@@ -37,10 +37,7 @@ struct Entry {
 impl Rings {
     /// The rings below `root`, which need not exist yet. Nothing is read.
     pub fn new(root: PathBuf) -> Rings {
-        Rings {
-            root,
-            users: Mutex::new(HashMap::new()),
-        }
+        Rings { root, users: Mutex::new(HashMap::new()) }
     }
 
     /// The directory of a user's ring.
@@ -49,9 +46,7 @@ impl Rings {
     /// [`RingError::UserName`] for a name that would lead elsewhere.
     pub fn path(&self, user: &str) -> Result<PathBuf, RingError> {
         if !is_plain_name(user) {
-            return Err(RingError::UserName {
-                user: user.to_owned(),
-            });
+            return Err(RingError::UserName { user: user.to_owned() });
         }
         Ok(self.root.join(user))
     }
@@ -65,9 +60,9 @@ impl Rings {
         let path = self.path(user)?;
         let entry = self.entry(user, &path)?;
         let mut entry = lock(&entry);
-        let due = entry.checked.is_none_or(|checked| {
-            now.saturating_duration_since(checked) >= CHECK_INTERVAL || now < checked
-        });
+        let due = entry
+            .checked
+            .is_none_or(|checked| now.saturating_duration_since(checked) >= CHECK_INTERVAL || now < checked);
         if due {
             entry.refresh(&path);
             entry.checked = Some(now);
@@ -103,9 +98,7 @@ impl Rings {
             return Ok(entry.clone());
         }
         if !path.is_dir() {
-            return Err(RingError::Missing {
-                path: path.to_owned(),
-            });
+            return Err(RingError::Missing { path: path.to_owned() });
         }
         Ok(users.entry(user.to_owned()).or_default().clone())
     }
@@ -113,12 +106,7 @@ impl Rings {
 
 impl Entry {
     fn refresh(&mut self, path: &Path) {
-        if self.error.is_none()
-            && self
-                .ring
-                .as_ref()
-                .is_some_and(|ring| is_current(ring, self.turn))
-        {
+        if self.error.is_none() && self.ring.as_ref().is_some_and(|ring| is_current(ring, self.turn)) {
             self.turn = self.turn.wrapping_add(PEOPLE_CHECKED_MAX);
             return;
         }
@@ -138,27 +126,13 @@ impl Entry {
 fn is_current(ring: &Ring, turn: usize) -> bool {
     let files = &ring.files;
     let same = |path: &PathBuf| {
-        Stamp::of(path).is_ok_and(|stamp| {
-            files
-                .files
-                .get(path)
-                .is_some_and(|file| file.stamp == stamp)
-        })
+        Stamp::of(path).is_ok_and(|stamp| files.files.get(path).is_some_and(|file| file.stamp == stamp))
     };
     let count = files.people.len().min(PEOPLE_CHECKED_MAX);
     let start = turn.checked_rem(files.people.len()).unwrap_or(0);
-    files
-        .directories
-        .iter()
-        .all(|(path, stamp)| Stamp::of(path).ok() == *stamp)
+    files.directories.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp)
         && files.others.iter().all(same)
-        && files
-            .people
-            .iter()
-            .cycle()
-            .skip(start)
-            .take(count)
-            .all(same)
+        && files.people.iter().cycle().skip(start).take(count).all(same)
 }
 
 /// Letters, digits and `._@-`, not beginning with a dot: a name that stays in its directory.
@@ -166,9 +140,7 @@ pub(super) fn is_plain_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= USER_BYTES_MAX
         && !name.starts_with('.')
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"._@-".contains(&b))
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@-".contains(&b))
 }
 
 /// A panic elsewhere while the lock was held cannot leave these values half changed.

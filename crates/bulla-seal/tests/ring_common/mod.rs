@@ -1,6 +1,6 @@
 //! What the tests of rings and certificates share: an authority, a ring, and the `openssl` command.
 
-#![allow(dead_code)] // each test program uses a part
+#![allow(dead_code, clippy::unwrap_used)] // each test program uses a part; all of it is tests
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,9 +52,7 @@ impl World {
         from: u64,
         days: u32,
     ) -> (Certificate, PrivateKeyPem) {
-        self.authority
-            .issue(&request(dn, key, uses, days), day(from))
-            .unwrap()
+        self.authority.issue(&request(dn, key, uses, days), day(from)).unwrap()
     }
 
     /// A certificate with its key in the ring.
@@ -65,8 +63,7 @@ impl World {
         dn: &str,
         key: KeySpec,
         uses: &[KeyUse],
-        from: u64,
-        days: u32,
+        (from, days): (u64, u32),
     ) -> Certificate {
         let (certificate, key) = self.issue(dn, key, uses, from, days);
         ring::install_own(dir, label, &certificate, &[], &key).unwrap();
@@ -79,14 +76,7 @@ impl World {
 }
 
 pub(crate) fn request(dn: &str, key: KeySpec, uses: &[KeyUse], days: u32) -> Request {
-    Request {
-        dn: dn.parse().unwrap(),
-        key,
-        uses: uses.to_vec(),
-        days,
-        alternative_names: Vec::new(),
-        passphrase: None,
-    }
+    Request { dn: dn.parse().unwrap(), key, uses: uses.to_vec(), days, alternative_names: Vec::new(), passphrase: None }
 }
 
 pub(crate) fn load(dir: &Path) -> Ring {
@@ -99,10 +89,7 @@ pub(crate) fn phrase(text: &str) -> Passphrase {
 
 /// Runs `openssl` and returns what it said; panics with it when it fails.
 pub(crate) fn openssl(arguments: &[&str]) -> String {
-    let output = Command::new("openssl")
-        .args(arguments)
-        .output()
-        .expect("openssl is installed");
+    let output = Command::new("openssl").args(arguments).output().expect("openssl is installed");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(output.status.success(), "openssl {arguments:?}: {said}");
