@@ -8,7 +8,8 @@
 //! a lock on `users.lock`.
 
 use crate::mqsc::whole_file;
-use bulla_amqp::{ScramCrypto, ScramVerifier};
+use bulla_amqp::ScramCrypto;
+use bulla_amqp::scram::ScramVerifier;
 use openssl::hash::MessageDigest;
 use openssl::sha::Sha256;
 use openssl::{base64, memcmp, pkcs5, rand};
@@ -345,7 +346,11 @@ struct Stamp {
 impl Stamp {
     fn of(directory: &Path) -> Option<Self> {
         let metadata = fs::metadata(directory.join(FILE)).ok()?;
-        Some(Self { inode: metadata.ino(), bytes: metadata.size(), modified: (metadata.mtime(), metadata.mtime_nsec()) })
+        Some(Self {
+            inode: metadata.ino(),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
     }
 }
 
@@ -421,7 +426,11 @@ fn bytes(text: &str) -> Option<[u8; 32]> {
 }
 
 fn check_name(name: &str) -> Result<(), UsersError> {
-    if is_valid_name(name) { Ok(()) } else { Err(UsersError::Name { name: name.chars().take(NAME_BYTES_MAX).collect() }) }
+    if is_valid_name(name) {
+        Ok(())
+    } else {
+        Err(UsersError::Name { name: name.chars().take(NAME_BYTES_MAX).collect() })
+    }
 }
 
 /// A password is taken as its UTF-8 bytes: for ASCII that is what SASLprep (RFC 4013) makes of it.
@@ -562,7 +571,10 @@ mod tests {
             error.strip_prefix(path.to_str().unwrap()).unwrap().to_owned()
         };
         assert_eq!(refused(""), ":1: not a line of a users file");
-        assert_eq!(refused(&good.replace("format 1", "format 2")), ":1: format 2 is newer than this program, which knows 1");
+        assert_eq!(
+            refused(&good.replace("format 1", "format 2")),
+            ":1: format 2 is newer than this program, which knows 1"
+        );
         assert_eq!(refused(&good.replace("$20000", "$1")), ":2: not a line of a users file");
         assert_eq!(refused(&good.replace("orders:SCRAM", "orders:MD5")), ":2: not a line of a users file");
         assert_eq!(refused(&format!("{good}\norders")), ":4: not a line of a users file");

@@ -1,22 +1,19 @@
 //! `bulla mqsc`: the admin language from the command line.
 
-use crate::mqsc::admin::{self, RequestError};
+use super::{DATA_DEFAULT, EXIT_UNREACHABLE, EXIT_USAGE};
+use crate::mqsc::admin;
 use crate::mqsc::parse::TEXT_BYTES_MAX;
 use crate::mqsc::{reference, reply};
 use clap::Args;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-
-/// The text could not be read.
-const EXIT_INVALID: u8 = reply::EXIT_INVALID;
-/// The queue manager was not reached, or did not answer.
-const EXIT_NOT_REACHED: u8 = 3;
+use std::process::ExitCode;
 
 /// Give commands to the queue manager
 ///
-/// Exit code: 0 when every command was carried out, 1 when one was understood and refused, 2 when one was
-/// not understood, 3 when the queue manager was not reached.
+/// Exit code: 0 when every command was carried out, 2 when one was not understood, 4 when one was understood
+/// and refused, 6 when the queue manager was not reached.
 #[derive(Args, Debug)]
 pub struct MqscArgs {
     /// One command, or several separated by semicolons
@@ -26,7 +23,7 @@ pub struct MqscArgs {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Data directory of the queue manager
-    #[arg(long, value_name = "DIR", default_value = "bulla-data")]
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
     /// Answer in JSON
     #[arg(long)]
@@ -36,8 +33,13 @@ pub struct MqscArgs {
     reference: bool,
 }
 
-/// Does what the arguments say, and returns the exit code.
-pub fn run(args: &MqscArgs) -> u8 {
+/// Does what the arguments say.
+pub fn run(args: &MqscArgs) -> ExitCode {
+    perform(args).into()
+}
+
+/// Returns the exit code.
+fn perform(args: &MqscArgs) -> u8 {
     if args.reference {
         return print(&reference::page(), reply::EXIT_DONE);
     }
@@ -51,7 +53,7 @@ pub fn run(args: &MqscArgs) -> u8 {
         Ok(text) => text,
         Err(error) => {
             eprintln!("bulla: error: {}: {error}", file.display());
-            return EXIT_INVALID;
+            return EXIT_USAGE;
         }
     };
     match admin::request(&args.data, &text) {
@@ -64,10 +66,10 @@ pub fn run(args: &MqscArgs) -> u8 {
         }
         Err(error) => {
             eprintln!("bulla: error: {error}");
-            if let Some(hint) = RequestError::hint(&error) {
+            if let Some(hint) = error.hint() {
                 eprintln!("bulla: hint: {hint}");
             }
-            EXIT_NOT_REACHED
+            EXIT_UNREACHABLE
         }
     }
 }
@@ -99,7 +101,7 @@ mod tests {
     }
 
     fn bulla(arguments: &[&str]) -> u8 {
-        run(&Line::try_parse_from(["mqsc"].iter().chain(arguments)).unwrap().mqsc)
+        perform(&Line::try_parse_from(["mqsc"].iter().chain(arguments)).unwrap().mqsc)
     }
 
     #[test]
@@ -117,8 +119,8 @@ mod tests {
         assert_eq!(bulla(&["--data", data, "-c", "DISPLAY QMGR"]), 0);
         assert_eq!(bulla(&["--data", data, "--json", script.to_str().unwrap()]), 0);
         server.stop();
-        assert_eq!(bulla(&["--data", data, "-c", "DISPLAY QMGR"]), EXIT_NOT_REACHED);
-        assert_eq!(bulla(&["--data", data, "/nowhere/setup.mqsc"]), EXIT_INVALID);
+        assert_eq!(bulla(&["--data", data, "-c", "DISPLAY QMGR"]), EXIT_UNREACHABLE);
+        assert_eq!(bulla(&["--data", data, "/nowhere/setup.mqsc"]), EXIT_USAGE);
     }
 
     #[test]

@@ -1,17 +1,11 @@
 //! `bulla user`: who may connect by password.
 
+use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_USAGE};
 use crate::users::{PASSWORD_BYTES_MAX, Users, UsersError};
 use clap::{Args, Subcommand};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
-
-/// Done.
-const EXIT_DONE: u8 = 0;
-/// Refused: there is such a user already, or none.
-const EXIT_REFUSED: u8 = 1;
-/// Name, password or file cannot be used.
-const EXIT_INVALID: u8 = 2;
 
 /// Manage who may connect by password
 #[derive(Args, Debug)]
@@ -19,7 +13,7 @@ pub struct UserArgs {
     #[command(subcommand)]
     command: UserCommand,
     /// Data directory of the queue manager
-    #[arg(long, value_name = "DIR", default_value = "bulla-data", global = true)]
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT, global = true)]
     data: PathBuf,
 }
 
@@ -51,60 +45,43 @@ struct Named {
     password_file: Option<PathBuf>,
 }
 
-/// Does what the arguments say, and returns the exit code. The queue manager sees changes at once, running or not.
-pub fn run(args: &UserArgs) -> u8 {
-    match perform(args) {
-        Ok(()) => EXIT_DONE,
-        Err(Failure::Password(error)) => {
-            eprintln!("bulla: error: no password: {error}");
-            EXIT_INVALID
+/// Does what the arguments say. The queue manager sees changes at once, running or not.
+///
+/// # Errors
+/// There is such a user already, or none; name, password or file cannot be used.
+pub fn run(args: &UserArgs) -> Result<(), CliError> {
+    let users = Users::open(&args.data).map_err(failed)?;
+    match &args.command {
+        UserCommand::Add(named) => {
+            users.add(&named.name, &named.password()?).map_err(failed)?;
+            println!("user {} added", named.name);
         }
-        Err(Failure::Users(error)) => {
-            eprintln!("bulla: error: {error}");
-            match error {
-                UsersError::Exists { name } => {
-                    eprintln!("bulla: hint: bulla user passwd {name}");
-                    EXIT_REFUSED
-                }
-                UsersError::Unknown { .. } => {
-                    eprintln!("bulla: hint: bulla user list");
-                    EXIT_REFUSED
-                }
-                _ => EXIT_INVALID,
-            }
+        UserCommand::Passwd(named) => {
+            users.set_password(&named.name, &named.password()?).map_err(failed)?;
+            println!("password of {} changed", named.name);
         }
+        UserCommand::Remove { name } => {
+            users.remove(name).map_err(failed)?;
+            println!("user {name} removed");
+        }
+        UserCommand::List { json: true } => println!("{:#}", serde_json::Value::from(users.names())),
+        UserCommand::List { json: false } => users.names().iter().for_each(|name| println!("{name}")),
+    }
+    Ok(())
+}
+
+fn failed(error: UsersError) -> CliError {
+    match &error {
+        UsersError::Exists { name } => CliError::new(EXIT_REFUSED, error.to_string())
+            .hint(format!("bulla user passwd {name} changes the password")),
+        UsersError::Unknown { .. } => CliError::new(EXIT_REFUSED, error.to_string()).hint("bulla user list"),
+        UsersError::Name { .. } | UsersError::Password => CliError::new(EXIT_USAGE, error.to_string()),
+        _ => CliError::failed(error.to_string()),
     }
 }
 
-enum Failure {
-    Password(io::Error),
-    Users(UsersError),
-}
-
-fn perform(args: &UserArgs) -> Result<(), Failure> {
-    let users = Users::open(&args.data).map_err(Failure::Users)?;
-    let done = match &args.command {
-        UserCommand::Add(named) => {
-            users.add(&named.name, &named.password()?).map(|()| println!("user {} added", named.name))
-        }
-        UserCommand::Passwd(named) => users
-            .set_password(&named.name, &named.password()?)
-            .map(|()| println!("password of {} changed", named.name)),
-        UserCommand::Remove { name } => users.remove(name).map(|()| println!("user {name} removed")),
-        UserCommand::List { json: true } => {
-            println!("{:#}", serde_json::Value::from(users.names()));
-            Ok(())
-        }
-        UserCommand::List { json: false } => {
-            users.names().iter().for_each(|name| println!("{name}"));
-            Ok(())
-        }
-    };
-    done.map_err(Failure::Users)
-}
-
 impl Named {
-    fn password(&self) -> Result<Zeroizing<String>, Failure> {
+    fn password(&self) -> Result<Zeroizing<String>, CliError> {
         let read = match &self.password_file {
             Some(path) => std::fs::File::open(path).and_then(first_line),
             None => {
@@ -114,7 +91,7 @@ impl Named {
                 first_line(io::stdin())
             }
         };
-        read.map_err(Failure::Password)
+        read.map_err(|error| CliError::new(EXIT_USAGE, format!("no password: {error}")))
     }
 }
 
@@ -148,18 +125,18 @@ mod tests {
         let file = format!("--password-file={}", password.to_str().unwrap());
         let bulla = |arguments: &[&str]| {
             let line = [&["user", "--data", data], arguments].concat();
-            run(&Line::try_parse_from(line).unwrap().user)
+            run(&Line::try_parse_from(line).unwrap().user).map_err(|error| error.code)
         };
-        assert_eq!(bulla(&["add", "orders", &file]), EXIT_DONE);
-        assert_eq!(bulla(&["add", "orders", &file]), EXIT_REFUSED);
+        assert_eq!(bulla(&["add", "orders", &file]), Ok(()));
+        assert_eq!(bulla(&["add", "orders", &file]), Err(EXIT_REFUSED));
         assert!(Users::open(directory.path()).unwrap().is_password("orders", "first line"));
         std::fs::write(&password, "other").unwrap();
-        assert_eq!(bulla(&["passwd", "orders", &file]), EXIT_DONE);
+        assert_eq!(bulla(&["passwd", "orders", &file]), Ok(()));
         assert!(Users::open(directory.path()).unwrap().is_password("orders", "other"));
-        assert_eq!(bulla(&["list"]), EXIT_DONE);
-        assert_eq!(bulla(&["remove", "orders"]), EXIT_DONE);
-        assert_eq!(bulla(&["remove", "orders"]), EXIT_REFUSED);
-        assert_eq!(bulla(&["add", "no good", &file]), EXIT_INVALID);
-        assert_eq!(bulla(&["add", "orders", "--password-file=/nowhere"]), EXIT_INVALID);
+        assert_eq!(bulla(&["list"]), Ok(()));
+        assert_eq!(bulla(&["remove", "orders"]), Ok(()));
+        assert_eq!(bulla(&["remove", "orders"]), Err(EXIT_REFUSED));
+        assert_eq!(bulla(&["add", "no good", &file]), Err(EXIT_USAGE));
+        assert_eq!(bulla(&["add", "orders", "--password-file=/nowhere"]), Err(EXIT_USAGE));
     }
 }

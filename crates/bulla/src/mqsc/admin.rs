@@ -185,7 +185,8 @@ fn answer(mut stream: UnixStream, time: Duration, handler: &mut dyn FnMut(&str) 
 }
 
 fn write_frame(stream: &mut UnixStream, body: &[u8], bytes_max: usize, deadline: Instant) -> io::Result<()> {
-    let too_long = || io::Error::new(io::ErrorKind::InvalidInput, format!("{} bytes are more than {bytes_max}", body.len()));
+    let too_long =
+        || io::Error::new(io::ErrorKind::InvalidInput, format!("{} bytes are more than {bytes_max}", body.len()));
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= bytes_max).ok_or_else(too_long)?;
     let mut head = [0; 8];
     let (magic, size) = head.split_at_mut(4);

@@ -272,7 +272,8 @@ impl Definitions {
         if format > FORMAT {
             return Err(LoadError::Newer { path: path.into(), format });
         }
-        let name = rest.trim_end().strip_prefix(HEADER_MANAGER).filter(|name| parse::is_name(name)).ok_or_else(no_header)?;
+        let name =
+            rest.trim_end().strip_prefix(HEADER_MANAGER).filter(|name| parse::is_name(name)).ok_or_else(no_header)?;
         let mut definitions = Self::empty(name);
         for statement in parse::statements(text) {
             let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
@@ -559,8 +560,8 @@ mod tests {
     use super::*;
     use crate::mqsc::execute;
     use crate::mqsc::reply::{EXIT_DONE, show};
-    use crate::mqsc::transcripts::Paper;
     use crate::mqsc::run::Administered;
+    use crate::mqsc::transcripts::Paper;
 
     fn built(commands: &str) -> Definitions {
         let mut paper = Paper::new();
@@ -575,23 +576,21 @@ mod tests {
 
     #[test]
     fn what_is_not_given_is_the_table_s_default() {
-        let cells: [(&str, &dyn Fn(Key) -> Option<Cell>); 3] = [
-            ("DEFINE QLOCAL", &|key| LocalQueue::default().cell(key)),
-            ("DEFINE QALIAS", &|key| AliasQueue::default().cell(key)),
-            ("ALTER QMGR", &|key| Definitions::initial("Q").queue_manager.cell(key)),
-        ];
-        for (words, cell) in cells {
-            let (verb, noun) = words.split_once(' ').unwrap();
+        fn check(verb: &str, noun: &str, cell: impl Fn(Key) -> Option<Cell>) {
             for attribute in table::command(verb, noun).unwrap().attributes {
-                let shown = match cell(attribute.key).unwrap_or_else(|| panic!("{words} forgets {}", attribute.keyword)) {
+                let cell = cell(attribute.key).unwrap_or_else(|| panic!("{noun} forgets {}", attribute.keyword));
+                let shown = match cell {
                     Cell::Text(text) if text.is_empty() && attribute.key != Key::Target => "' '".into(),
                     Cell::Text(text) => text,
                     Cell::Number(number) => number.to_string(),
                     Cell::List(list) => list.join(","),
                 };
-                assert_eq!(shown, attribute.default, "{words} {}", attribute.keyword);
+                assert_eq!(shown, attribute.default, "{noun} {}", attribute.keyword);
             }
         }
+        check("DEFINE", "QLOCAL", |key| LocalQueue::default().cell(key));
+        check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
+        check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
         let policy = Policy::new("P");
         for attribute in table::command("SET", "POLICY").unwrap().attributes {
             let shown = match policy::cell(&policy, attribute.key).unwrap() {
@@ -612,7 +611,9 @@ mod tests {
         let resolved = definitions.resolve("ORDERS").unwrap();
         assert!(resolved.queue == "ORDERS" && resolved.policy.is_some() && !resolved.put_enabled);
         let resolved = definitions.resolve("RAW").unwrap();
-        assert!(resolved.queue == "ORDERS" && resolved.policy.is_none() && resolved.get_enabled && !resolved.put_enabled);
+        assert!(
+            resolved.queue == "ORDERS" && resolved.policy.is_none() && resolved.get_enabled && !resolved.put_enabled
+        );
         for (name, reason) in [("NONE", 2085), ("LOST", 2082), ("CHAIN", 2001), ("orders", 2085)] {
             assert_eq!(definitions.resolve(name).unwrap_err().reason(), reason, "{name}");
         }
@@ -659,18 +660,37 @@ mod tests {
             assert_eq!(reread(&text).as_ref(), Ok(&definitions), "round {round}: {text}");
             assert_eq!(reread(&text).unwrap().to_string(), text);
             for policy in definitions.policies.values() {
-                assert_eq!(policy::from_text(&policy::text(policy)).as_ref(), Ok(&**policy));
+                assert_eq!(policy::from_text(&policy::text(policy)), Ok(vec![Policy::clone(policy)]));
             }
         }
     }
 
     #[test]
-    fn a_policy_s_text_is_one_command_and_nothing_else_is_one() {
+    fn a_policy_s_text_is_one_command_and_other_commands_are_refused() {
         let text = policy::text(&Policy::new("orders"));
-        assert!(text.starts_with("SET POLICY('orders') SIGNALG(NONE) ENCALG(NONE) KEYREUSE(DISABLED) ENFORCE "), "{text}");
-        for text in ["", "DIS QMGR", "DELETE POLICY(A)", "SET POLICY(A) ACTION(ADD)", "SET POLICY(A); SET POLICY(B)"] {
-            assert!(policy::from_text(text).is_err(), "{text}");
-        }
+        assert!(
+            text.starts_with("SET POLICY('orders') SIGNALG(NONE) ENCALG(NONE) KEYREUSE(DISABLED) ENFORCE "),
+            "{text}"
+        );
+        let refused = |text| policy::from_text(text).unwrap_err();
+        assert_eq!(
+            policy::from_text(
+                "* none
+"
+            ),
+            Ok(Vec::new())
+        );
+        assert_eq!(
+            policy::from_text(
+                "SET POLICY(A)
+SET POLICY(B)"
+            )
+            .map(|policies| policies.len()),
+            Ok(2)
+        );
+        assert_eq!(refused("SET POLICY(A); DIS QMGR"), "1:16: DISPLAY QMGR where SET POLICY was expected");
+        assert_eq!(refused("SET POLICY(A) ACTION(ADD)"), "1:1: policy A does not exist");
+        assert_eq!(refused("SET POLICY(A) ENCALG(ROT13)"), "1:22: ENCALG cannot be ROT13");
     }
 
     #[test]
@@ -682,7 +702,8 @@ mod tests {
         definitions.save(directory.path()).unwrap();
         definitions.save(directory.path()).unwrap();
         assert_eq!(Definitions::load(directory.path()).unwrap(), Some(definitions));
-        let names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, [FILE]);
         assert_eq!(std::fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
     }
@@ -691,7 +712,12 @@ mod tests {
     fn a_file_that_is_not_ours_or_from_a_later_program_is_refused() {
         let header = "* bulla objects, format 1, queue manager Q1\n";
         let refused = |text: &str| reread(text).unwrap_err();
-        for text in ["", "DEFINE QLOCAL(A)", "* bulla objects, format x, queue manager Q1", "* bulla objects, format 1, queue manager a b"] {
+        for text in [
+            "",
+            "DEFINE QLOCAL(A)",
+            "* bulla objects, format x, queue manager Q1",
+            "* bulla objects, format 1, queue manager a b",
+        ] {
             assert!(refused(text).starts_with("objects.mqsc:1: expected"), "{text}");
         }
         let newer = refused("* bulla objects, format 2, and something new");

@@ -15,6 +15,9 @@ pub const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of one command, its continued lines together.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 
+/// Most commands of one piece of text.
+pub const COMMANDS_MAX: usize = 1_000_000;
+
 /// A place in the text, counted from 1.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Position {
@@ -177,16 +180,29 @@ impl Operator {
 /// Understands `text`: each command in turn, or what is wrong with it.
 pub fn statements(text: &str) -> Vec<Result<Statement, SyntaxError>> {
     if text.len() > TEXT_BYTES_MAX {
-        return vec![Err(SyntaxError { at: Position { line: 1, column: 1 }, what: Fault::TextTooLong { bytes: text.len() } })];
+        return vec![Err(SyntaxError {
+            at: Position { line: 1, column: 1 },
+            what: Fault::TextTooLong { bytes: text.len() },
+        })];
     }
     let mut found = Vec::new();
     for source in sources(text) {
         match source.and_then(|source| tokens(&source)) {
             Ok(tokens) => {
                 let commands = tokens.split(|token| token.kind == TokenKind::Semicolon);
-                found.extend(commands.filter(|tokens| !tokens.is_empty()).map(|tokens| Parser { tokens, next: 0 }.statement()));
+                let commands = commands.filter(|tokens| !tokens.is_empty());
+                found.extend(commands.map(|tokens| Parser { tokens, next: 0 }.statement()));
             }
             Err(error) => found.push(Err(error)),
+        }
+        if found.len() > COMMANDS_MAX {
+            let at = found.get(COMMANDS_MAX).map_or(Position::default(), |next| match next {
+                Ok(statement) => statement.at,
+                Err(error) => error.at,
+            });
+            found.truncate(COMMANDS_MAX);
+            found.push(Err(SyntaxError { at, what: Fault::TooManyCommands }));
+            break;
         }
     }
     found
@@ -217,6 +233,8 @@ pub enum Fault {
         /// How much there is.
         bytes: usize,
     },
+    /// More than [`COMMANDS_MAX`]; none from there on is understood.
+    TooManyCommands,
     /// More than [`COMMAND_BYTES_MAX`].
     CommandTooLong,
     /// The last line ends in `+` or `-`.
@@ -364,16 +382,14 @@ impl SyntaxError {
             Fault::Word { keyword, choices, .. } | Fault::Refused { keyword, choices, .. } => {
                 Some(format!("{keyword} takes {}", choices.join(", ")))
             }
-            Fault::Name { .. } => {
-                Some(format!("a name has 1 to {NAME_CHARS_MAX} letters, digits and . _ / %"))
-            }
+            Fault::Name { .. } => Some(format!("a name has 1 to {NAME_CHARS_MAX} letters, digits and . _ / %")),
             Fault::Unquoted { keyword } => Some(format!("write {keyword}('…'), and double each quote inside")),
             Fault::OpenQuote => Some("a quote inside text is written twice: 'Bo''s queue'".into()),
-            Fault::Character { found: '"' | '‘' | '’' | '“' | '”' } => Some("text stands in single quotes: '…'".into()),
-            Fault::Destination { .. } => Some("write QUEUE@QMGR".into()),
-            Fault::Operator { .. } => {
-                Some(format!("operators are {}", Operator::ALL.map(|(word, _)| word).join(", ")))
+            Fault::Character { found: '"' | '‘' | '’' | '“' | '”' } => {
+                Some("text stands in single quotes: '…'".into())
             }
+            Fault::Destination { .. } => Some("write QUEUE@QMGR".into()),
+            Fault::Operator { .. } => Some(format!("operators are {}", Operator::ALL.map(|(word, _)| word).join(", "))),
             Fault::Generic { .. } => Some("a * is for DISPLAY".into()),
             Fault::NameMissing { command } => Some(format!("write {command}(NAME)")),
             _ => None,
@@ -388,6 +404,9 @@ impl Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
             Fault::TextTooLong { bytes } => write!(f, "{bytes} bytes of text are more than {TEXT_BYTES_MAX}"),
+            Fault::TooManyCommands => {
+                write!(f, "there are more than {COMMANDS_MAX} commands: this and later ones are left out")
+            }
             Fault::CommandTooLong => write!(f, "the command is longer than {COMMAND_BYTES_MAX} bytes"),
             Fault::NothingContinues => f.write_str("the text ends in a continued line"),
             Fault::OpenQuote => f.write_str("a quote is opened and not closed"),
@@ -532,8 +551,20 @@ enum TokenKind {
 struct Token {
     kind: TokenKind,
     at: Position,
-    /// For messages.
-    shown: String,
+}
+
+/// For messages.
+impl Display for TokenKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TokenKind::Word(word) => f.write_str(&shortened(word)),
+            TokenKind::Quoted(text) => write!(f, "'{}'", shortened(text)),
+            TokenKind::Open => f.write_str("'('"),
+            TokenKind::Close => f.write_str("')'"),
+            TokenKind::Comma => f.write_str("','"),
+            TokenKind::Semicolon => f.write_str("';'"),
+        }
+    }
 }
 
 /// A word or text is shown in a message up to here.
@@ -549,8 +580,6 @@ fn shortened(text: &str) -> String {
 fn tokens(source: &Source) -> Result<Vec<Token>, SyntaxError> {
     let mut found = Vec::new();
     let mut rest = source.text.char_indices().peekable();
-    // Places are looked up once a token; pieces are searched by bisection, so the whole stays near linear
-    // except for very long single lines, whose columns are counted anew: hence the running count.
     let mut columns = Columns::new(source);
     while let Some((offset, first)) = rest.next() {
         let at = columns.at(offset);
@@ -583,15 +612,7 @@ fn tokens(source: &Source) -> Result<Vec<Token>, SyntaxError> {
             }
             found => return error(Fault::Character { found }),
         };
-        let shown = match &kind {
-            TokenKind::Word(word) => shortened(word),
-            TokenKind::Quoted(text) => format!("'{}'", shortened(text)),
-            TokenKind::Open => "'('".into(),
-            TokenKind::Close => "')'".into(),
-            TokenKind::Comma => "','".into(),
-            TokenKind::Semicolon => "';'".into(),
-        };
-        found.push(Token { kind, at, shown });
+        found.push(Token { kind, at });
     }
     Ok(found)
 }
@@ -708,7 +729,8 @@ impl<'a> Parser<'a> {
         if pattern.generic && command.name != NameUse::Generic {
             return Err(SyntaxError { at, what: Fault::Generic { command: command.to_string() } });
         }
-        if !is_name(&pattern.stem) && !(pattern.generic && pattern.stem.is_empty()) {
+        let everything = pattern.generic && pattern.stem.is_empty();
+        if !(everything || is_name(&pattern.stem)) {
             return Err(SyntaxError { at, what: Fault::Name { found: shortened(&text) } });
         }
         self.close()?;
@@ -861,7 +883,10 @@ impl<'a> Parser<'a> {
         let Some(attribute) = command.attributes.iter().copied().find(|attribute| attribute.answers_to(&word)) else {
             let known = command.attributes.iter().map(|attribute| attribute.keyword);
             let nearest = nearest(&word, known);
-            return Err(SyntaxError { at, what: Fault::Attribute { command: command.to_string(), found: shortened(&word), nearest } });
+            return Err(SyntaxError {
+                at,
+                what: Fault::Attribute { command: command.to_string(), found: shortened(&word), nearest },
+            });
         };
         let (word, at) = self.text("an operator")?;
         let Some((_, operator)) = Operator::ALL.into_iter().find(|(known, _)| *known == word) else {
@@ -944,7 +969,7 @@ impl<'a> Parser<'a> {
     /// The next token is not `wanted`; says after what.
     fn expected(&self, wanted: &str) -> SyntaxError {
         let before = self.next.checked_sub(1).and_then(|index| self.tokens.get(index));
-        let after = before.map_or_else(|| "the beginning".into(), |token| token.shown.clone());
+        let after = before.map_or_else(|| "the beginning".into(), |token| token.kind.to_string());
         SyntaxError { at: self.here(), what: Fault::Expected { wanted: wanted.into(), after } }
     }
 }
@@ -1023,17 +1048,32 @@ mod tests {
     #[test]
     fn commands_end_with_their_line_or_a_semicolon() {
         let found = statements("* first\r\nDIS QMGR; DIS Q(*) ;\r\n\r\n  CLEAR QL(A);DESCR\nDIS QMGR");
-        let found: Vec<_> = found.iter().map(|found| found.as_ref().map(ToString::to_string).map_err(|error| error.at)).collect();
+        let found: Vec<_> =
+            found.iter().map(|found| found.as_ref().map(ToString::to_string).map_err(|error| error.at)).collect();
         let wrong = Position { line: 4, column: 15 };
         let right = |text: &str| Ok(text.to_string());
-        assert_eq!(found, [right("DISPLAY QMGR"), right("DISPLAY QUEUE(*)"), right("CLEAR QLOCAL(A)"), Err(wrong), right("DISPLAY QMGR")]);
+        assert_eq!(
+            found,
+            [
+                right("DISPLAY QMGR"),
+                right("DISPLAY QUEUE(*)"),
+                right("CLEAR QLOCAL(A)"),
+                Err(wrong),
+                right("DISPLAY QMGR")
+            ]
+        );
         assert!(statements(" ;; \n*").is_empty());
         assert_eq!(text(&one("DEF QL(A) DESCR('a; b')").unwrap(), Key::Description), "a; b");
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_place_and_a_hint() {
-        check("DEFINE QLOCAL(ORDERS) MAXDEPHT(5000)", "1:23", "DEFINE QLOCAL has no attribute MAXDEPHT", "did you mean MAXDEPTH?");
+        check(
+            "DEFINE QLOCAL(ORDERS) MAXDEPHT(5000)",
+            "1:23",
+            "DEFINE QLOCAL has no attribute MAXDEPHT",
+            "did you mean MAXDEPTH?",
+        );
         check("DEFINE QLOCAL(A B)", "1:17", "expected ')' after A", "");
         check("DEFINE QLOCAL(A", "1:15", "expected ')' after A", "");
         check("DEFINE QLOCAL", "1:8", "DEFINE QLOCAL needs a name", "write DEFINE QLOCAL(NAME)");
@@ -1044,29 +1084,79 @@ mod tests {
         check("DEFNE QLOCAL(A)", "1:1", "there is no command DEFNE QLOCAL", "did you mean DEFINE QLOCAL?");
         check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY");
         check("STOP", "1:1", "there is no command STOP", "HELP lists the commands");
-        check("DEFINE QLOCAL(A) MAXDEPTH(1000000000)", "1:27", "MAXDEPTH takes a number from 0 to 999999999, not 1000000000", "");
+        check(
+            "DEFINE QLOCAL(A) MAXDEPTH(1000000000)",
+            "1:27",
+            "MAXDEPTH takes a number from 0 to 999999999, not 1000000000",
+            "",
+        );
         check("DEFINE QLOCAL(A) MAXDEPTH(-1)", "1:27", "MAXDEPTH takes a number from 0 to 999999999, not -1", "");
         check("DEFINE QLOCAL(A) MAXDEPTH(1) MAXDEPTH(2)", "1:30", "MAXDEPTH is given twice", "");
         check("DEFINE QLOCAL(A) MAXDEPTH", "1:18", "expected '(' after MAXDEPTH", "");
         check("DEFINE QLOCAL(A) GET(DISABLE)", "1:22", "GET cannot be DISABLE", "did you mean DISABLED?");
-        check("DEFINE QLOCAL(A) MSGDLVSQ(RANDOM)", "1:27", "MSGDLVSQ cannot be RANDOM", "MSGDLVSQ takes PRIORITY, FIFO");
-        check("DEFINE QLOCAL(A) DESCR(two words)", "1:24", "DESCR takes text in quotes", "write DESCR('…'), and double each quote inside");
-        check("DEFINE QLOCAL(A) DESCR('open", "1:24", "a quote is opened and not closed", "a quote inside text is written twice: 'Bo''s queue'");
-        check("DEFINE QLOCAL(A) DESCR(\"x\")", "1:24", "unexpected character '\"'", "text stands in single quotes: '…'");
-        check("DEFINE QLOCAL(A) CURDEPTH(3)", "1:18", "DEFINE QLOCAL has no attribute CURDEPTH", "did you mean MAXDEPTH?");
+        check(
+            "DEFINE QLOCAL(A) MSGDLVSQ(RANDOM)",
+            "1:27",
+            "MSGDLVSQ cannot be RANDOM",
+            "MSGDLVSQ takes PRIORITY, FIFO",
+        );
+        check(
+            "DEFINE QLOCAL(A) DESCR(two words)",
+            "1:24",
+            "DESCR takes text in quotes",
+            "write DESCR('…'), and double each quote inside",
+        );
+        check(
+            "DEFINE QLOCAL(A) DESCR('open",
+            "1:24",
+            "a quote is opened and not closed",
+            "a quote inside text is written twice: 'Bo''s queue'",
+        );
+        check(
+            "DEFINE QLOCAL(A) DESCR(\"x\")",
+            "1:24",
+            "unexpected character '\"'",
+            "text stands in single quotes: '…'",
+        );
+        check(
+            "DEFINE QLOCAL(A) CURDEPTH(3)",
+            "1:18",
+            "DEFINE QLOCAL has no attribute CURDEPTH",
+            "did you mean MAXDEPTH?",
+        );
         check("DEFINE QLOCAL(A) +", "1:18", "the text ends in a continued line", "");
-        check("SET POLICY(A) SIGNALG(SHA1)", "1:23", "SIGNALG(SHA1) is not offered: its collisions are practical: a signature over it proves nothing", "SIGNALG takes NONE, SHA256, SHA384, SHA512");
+        check(
+            "SET POLICY(A) SIGNALG(SHA1)",
+            "1:23",
+            "SIGNALG(SHA1) is not offered: its collisions are practical: a signature over it proves nothing",
+            "SIGNALG takes NONE, SHA256, SHA384, SHA512",
+        );
         check("SET POLICY(A) BINDNAME(ORDERS)", "1:24", "\"ORDERS\" is not a destination", "write QUEUE@QMGR");
-        check("SET POLICY(A) RECIP(CN=a)", "1:21", "RECIP takes text in quotes", "write RECIP('…'), and double each quote inside");
+        check(
+            "SET POLICY(A) RECIP(CN=a)",
+            "1:21",
+            "RECIP takes text in quotes",
+            "write RECIP('…'), and double each quote inside",
+        );
         check("SET POLICY(A) RECIP('')", "1:21", "RECIP cannot be empty", "");
-        check("DIS QL(*) WHERE(CURDEPTH OVER 3)", "1:26", "WHERE has no operator OVER", "operators are LT, GT, EQ, NE, LE, GE, LK, NL, CT, EX");
+        check(
+            "DIS QL(*) WHERE(CURDEPTH OVER 3)",
+            "1:26",
+            "WHERE has no operator OVER",
+            "operators are LT, GT, EQ, NE, LE, GE, LK, NL, CT, EX",
+        );
         check("DIS QL(*) WHERE(DESCR CT x)", "1:23", "CT and EX are for lists", "");
         check("DIS POLICY(*) WHERE(RECIP EQ x)", "1:27", "a list is compared with CT or EX", "");
     }
 
     #[test]
     fn places_are_those_of_the_line_that_was_typed() {
-        check("*\nDEFINE QLOCAL(A) +\n   DESCR('ä') OOPS", "3:15", "DEFINE QLOCAL has no attribute OOPS", "HELP DEFINE QLOCAL lists its attributes");
+        check(
+            "*\nDEFINE QLOCAL(A) +\n   DESCR('ä') OOPS",
+            "3:15",
+            "DEFINE QLOCAL has no attribute OOPS",
+            "HELP DEFINE QLOCAL lists its attributes",
+        );
     }
 
     #[test]
@@ -1089,6 +1179,9 @@ mod tests {
         assert_eq!(one(&huge).unwrap_err().what, Fault::CommandTooLong);
         let many = "DIS QMGR +\n".repeat(COMMAND_BYTES_MAX / 9 + 1) + "ALL";
         assert_eq!(one(&many).unwrap_err().what, Fault::CommandTooLong);
+        let found = statements(&"X;".repeat(COMMANDS_MAX / 2 + 1).replace(';', "\n").repeat(2));
+        assert_eq!(found.len(), COMMANDS_MAX + 1);
+        assert!(matches!(found.last(), Some(Err(SyntaxError { what: Fault::TooManyCommands, .. }))));
         let text = " ".repeat(TEXT_BYTES_MAX + 1);
         assert_eq!(one(&text).unwrap_err().what, Fault::TextTooLong { bytes: TEXT_BYTES_MAX + 1 });
     }
@@ -1097,9 +1190,38 @@ mod tests {
     fn random_text_is_an_error_and_no_panic() {
         // Pieces of the language in any order find more than random bytes do; both are tried.
         const PIECES: [&str; 32] = [
-            "DEFINE", "QLOCAL", "(", ")", "'", "''", ",", ";", "+\n", "-\n", "\n*", " ", "MAXDEPTH", "A", "99999999999999999999999",
-            "SET POLICY(", "SIGNER('CN=a')", "WHERE(", "CURDEPTH", "GT", "*", "HELP", "\u{0}", "é", "ALL", "DISPLAY", "QUEUE",
-            "KEYREUSE(*", "\r\n", "\t", "\u{2028}", "TOLERATE",
+            "DEFINE",
+            "QLOCAL",
+            "(",
+            ")",
+            "'",
+            "''",
+            ",",
+            ";",
+            "+\n",
+            "-\n",
+            "\n*",
+            " ",
+            "MAXDEPTH",
+            "A",
+            "99999999999999999999999",
+            "SET POLICY(",
+            "SIGNER('CN=a')",
+            "WHERE(",
+            "CURDEPTH",
+            "GT",
+            "*",
+            "HELP",
+            "\u{0}",
+            "é",
+            "ALL",
+            "DISPLAY",
+            "QUEUE",
+            "KEYREUSE(*",
+            "\r\n",
+            "\t",
+            "\u{2028}",
+            "TOLERATE",
         ];
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = move || {

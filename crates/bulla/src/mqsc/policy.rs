@@ -1,40 +1,42 @@
 //! Policies in the admin language: attributes to [`Policy`] and back.
 
 use super::objects::{self, Definitions};
-use super::parse::{self, Statement, Value};
+use super::parse::{self, Statement, SyntaxError, Value};
 use super::reply::Cell;
 use super::run::{self, Change};
 use super::table::{Act, Key};
-use bulla_seal::policy::{KeyReuse, Quality, SignatureDigest};
+use bulla_seal::policy::{KeyReuse, Quality, RECIPIENTS_MAX, SIGNERS_MAX, SignatureDigest};
 use bulla_seal::{Dn, Policy, PolicyError};
 use std::fmt::{self, Display};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The policy as one command on one line, every attribute written out: how a client that seals for itself is told.
 pub fn text(policy: &Policy) -> String {
     objects::policy_command(policy)
 }
 
-/// Reads [`text`]'s form.
+/// Reads policies: `SET POLICY` commands and nothing else, [`text`]'s form among them.
 ///
 /// # Errors
-/// One lower-case line: it is something else, or a policy that makes no sense.
-pub fn from_text(text: &str) -> Result<Policy, String> {
-    let mut statements = parse::statements(text).into_iter();
-    let (Some(statement), None) = (statements.next(), statements.next()) else {
-        return Err("not one command".into());
+/// One lower-case line with its place: something else stands there, or a policy that makes no sense.
+pub fn from_text(text: &str) -> Result<Vec<Policy>, String> {
+    let none = Definitions::initial("NONE"); // whatever a policy would be added to is not here
+    let read = |statement: Result<Statement, SyntaxError>| {
+        let statement = statement.map_err(|error| (error.at, error.to_string()))?;
+        if statement.command.act != Act::SetPolicy {
+            return Err((statement.at, format!("{statement} where SET POLICY was expected")));
+        }
+        match run::plan(&statement, &none) {
+            Ok(Change::SetPolicy(policy)) => Ok(Arc::unwrap_or_clone(policy)),
+            Ok(_) => Err((statement.at, format!("{statement} sets no policy"))),
+            Err(failure) => Err((statement.at, failure.message)),
+        }
     };
-    let statement = statement.map_err(|error| error.to_string())?;
-    let act = statement.command.act;
-    // Whatever it would be added to is not here.
-    if act != Act::SetPolicy || statement.value(Key::Action).is_some() {
-        return Err(format!("{statement} where SET POLICY was expected"));
-    }
-    match run::plan(&statement, &Definitions::initial("NONE")) {
-        Ok(Change::SetPolicy(policy)) => Ok(Policy::clone(&policy)),
-        Ok(_) => Err(format!("{statement} where SET POLICY was expected")),
-        Err(failure) => Err(failure.message),
-    }
+    let statements = parse::statements(text).into_iter();
+    statements
+        .map(|statement| read(statement).map_err(|(at, message)| format!("{}:{}: {message}", at.line, at.column)))
+        .collect()
 }
 
 /// Why a policy cannot be set. The turn is with whoever wrote the command.
@@ -91,6 +93,10 @@ pub(super) fn changed(mut policy: Policy, statement: &Statement, add: bool) -> R
             _ => return Err(Refused::NotAList { keyword }),
         };
         for dn in distinguished_names(keyword, names)? {
+            // Beyond its limit the list is refused anyway; comparing with each entry would go on for long.
+            if list.len() > RECIPIENTS_MAX.max(SIGNERS_MAX) {
+                break;
+            }
             match (list.iter().position(|listed| *listed == dn), add) {
                 (None, true) => list.push(dn),
                 (Some(index), false) => drop(list.remove(index)),
@@ -110,7 +116,9 @@ fn set(policy: &mut Policy, key: Key, value: &Value) -> Result<(), Refused> {
         (Key::Signer, Value::List(names)) => policy.signers = distinguished_names("SIGNER", names)?,
         (Key::Recipient, Value::List(names)) => policy.recipients = distinguished_names("RECIP", names)?,
         (Key::KeyReuse, Value::Number(0)) => policy.key_reuse = KeyReuse::Never,
-        (Key::KeyReuse, Value::Number(count)) => policy.key_reuse = KeyReuse::Count(u32::try_from(*count).unwrap_or(u32::MAX)),
+        (Key::KeyReuse, Value::Number(count)) => {
+            policy.key_reuse = KeyReuse::Count(u32::try_from(*count).unwrap_or(u32::MAX))
+        }
         (Key::KeyReuse, Value::Word(_)) => policy.key_reuse = KeyReuse::Unlimited,
         (Key::Toleration, Value::Word(word)) => policy.toleration = known(word)?,
         (Key::BindName, Value::List(names)) => policy.bind_names = names.clone(),

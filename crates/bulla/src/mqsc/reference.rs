@@ -1,7 +1,7 @@
 //! The table in words: `HELP`, and the reference page `docs/reference/mqsc.md`.
 
 use super::parse::nearest;
-use super::reply::{Failure, FailureKind};
+use super::reply::{self, Failure, FailureKind};
 use super::table::{self, Attribute, COMMANDS, Command, Kind, NAME_CHARS_MAX, NOUNS, NameUse, VERBS};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -56,7 +56,7 @@ Written by `bulla mqsc --reference` from the table in `crates/bulla/src/mqsc/tab
 
 `bulla mqsc -c 'COMMAND'` gives one command to the running queue manager, `bulla mqsc FILE` the commands in a file,
 `bulla mqsc -` those on the standard input; `--json` answers in JSON. The exit code is 0 when every command was carried
-out, 1 when one was understood and refused, 2 when one was not understood, 3 when the queue manager was not reached.
+out, 2 when one was not understood, 4 when one was understood and refused, 6 when the queue manager was not reached.
 
 ## How commands are written
 
@@ -111,8 +111,7 @@ fn explained(command: &Command) -> String {
 
 fn attributes(word: &str) -> Result<String, Failure> {
     let known = by_keyword();
-    let found: Vec<_> =
-        known.values().flatten().filter(|(attribute, _)| attribute.answers_to(word)).collect();
+    let found: Vec<_> = known.values().flatten().filter(|(attribute, _)| attribute.answers_to(word)).collect();
     if found.is_empty() {
         let words = VERBS.iter().chain(NOUNS).map(|(word, _)| *word).chain(known.keys().copied());
         return Err(nothing(word, nearest(word, words)));
@@ -131,7 +130,12 @@ fn attributes(word: &str) -> Result<String, Failure> {
 
 fn nothing(about: &str, nearest: Option<&str>) -> Failure {
     let hint = nearest.map_or("HELP lists the commands".into(), |nearest| format!("did you mean {nearest}?"));
-    Failure { kind: FailureKind::Invalid, reason: None, message: format!("there is no help for {about}"), hint: Some(hint) }
+    Failure {
+        kind: FailureKind::Invalid,
+        reason: None,
+        message: format!("there is no help for {about}"),
+        hint: Some(hint),
+    }
 }
 
 /// Attributes by keyword, each with the commands that take it; one keyword may mean two things.
@@ -216,6 +220,8 @@ fn takes(attribute: &Attribute) -> String {
 }
 
 const _: () = assert!(NAME_CHARS_MAX == 48, "the preface says so");
+const _: () =
+    assert!(reply::EXIT_INVALID == 2 && reply::EXIT_REFUSED == 4 && crate::cli::EXIT_UNREACHABLE == 6, "so too");
 
 #[cfg(test)]
 mod tests {

@@ -6,10 +6,10 @@ use std::fmt::{self, Display, Write};
 
 /// Every command did what it says.
 pub const EXIT_DONE: u8 = 0;
+/// At least one command was not understood, and none was refused.
+pub const EXIT_INVALID: u8 = crate::cli::EXIT_USAGE;
 /// At least one command was understood and refused.
-pub const EXIT_REFUSED: u8 = 1;
-/// At least one command was not understood.
-pub const EXIT_INVALID: u8 = 2;
+pub const EXIT_REFUSED: u8 = crate::cli::EXIT_REFUSED;
 
 /// Width of the first of two columns.
 const COLUMN_CHARS: usize = 40;
@@ -333,9 +333,8 @@ mod tests {
         row.push("QUEUE", Cell::word("ORDERS"));
         row.push("MAXDEPTH", Cell::Number(5000));
         row.push("RECIP", Cell::List(vec!["CN=a".into(), "CN=b".into()]));
-        let failure = |reason, hint| {
-            Outcome::Failed(Failure { kind: FailureKind::Refused, reason, message: "no".into(), hint })
-        };
+        let failure =
+            |reason, hint| Outcome::Failed(Failure { kind: FailureKind::Refused, reason, message: "no".into(), hint });
         let outcomes = [
             Outcome::Done { message: "queue A defined".into(), warnings: vec!["look out".into()] },
             Outcome::Rows(vec![row, Row::default()]),

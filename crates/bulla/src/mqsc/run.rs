@@ -3,7 +3,9 @@
 //! [`plan`] compares a statement with the definitions and says what is to change; [`Administered::apply`] changes it,
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
-use super::objects::{AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, SYSTEM_PREFIX};
+use super::objects::{
+    AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, SYSTEM_PREFIX,
+};
 use super::parse::{self, Filter, Operator, Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
@@ -22,6 +24,12 @@ pub trait Administered {
     /// # Errors
     /// Nothing is changed.
     fn apply(&mut self, change: Change) -> Result<Applied, AdminError>;
+
+    /// Puts messages of an error or dead-letter queue back where they came from, each in one unit of work.
+    ///
+    /// # Errors
+    /// Messages that were put back until then stay there.
+    fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError>;
 
     /// What goes on at a local queue; none when there is no such queue.
     fn queue_status(&self, name: &str) -> Option<QueueStatus>;
@@ -93,6 +101,28 @@ impl Display for Change {
     }
 }
 
+/// Which messages are to be put back.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Replay {
+    /// The local queue that they lie on; it exists.
+    pub from: String,
+    /// Only those that came from this queue.
+    pub origin: Option<String>,
+    /// At most so many.
+    pub count: Option<u64>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Replayed {
+    /// Messages that were put back.
+    pub moved: u64,
+    /// Messages that were asked for and stay: their queue is gone, full, or not named.
+    pub left: u64,
+    /// Why they stay, one lower-case line each or for several.
+    pub warnings: Vec<String>,
+}
+
 /// What [`Administered::apply`] has to say beside that it is done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
@@ -151,8 +181,7 @@ impl Display for AdminError {
         match self {
             AdminError::InUse { name, links: 1 } => write!(f, "{name} is open on 1 link"),
             AdminError::InUse { name, links } => write!(f, "{name} is open on {links} links"),
-            AdminError::NotEmpty { name, depth: 1 } => write!(f, "{name} holds 1 message"),
-            AdminError::NotEmpty { name, depth } => write!(f, "{name} holds {depth} messages"),
+            AdminError::NotEmpty { name, depth } => write!(f, "{name} holds {}", messages(*depth)),
             AdminError::Unknown { name } => write!(f, "{name} does not exist"),
             AdminError::Failed { detail, .. } => f.write_str(detail),
         }
@@ -213,25 +242,45 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayLocal | Act::DisplayAlias | Act::DisplayQueue | Act::DisplayQueueStatus | Act::DisplayPolicy => {
             display(statement, target).map(Outcome::Rows)
         }
+        Act::ReplayLocal => {
+            let from = statement.name.stem.clone();
+            local(&from, target.definitions())?;
+            let origin = match statement.value(Key::Origin) {
+                Some(Value::Text(name)) => Some(name.clone()),
+                _ => None,
+            };
+            let count = match statement.value(Key::Count) {
+                Some(Value::Number(count)) => Some(*count),
+                _ => None,
+            };
+            let Replayed { moved, left, warnings } =
+                target.replay(&Replay { from, origin, count }).map_err(|error| failure(&error))?;
+            let left = if left > 0 { format!(", {left} left") } else { String::new() };
+            Ok(Outcome::Done { message: format!("{} replayed{left}", messages(moved)), warnings })
+        }
         _ => {
             let change = plan(statement, target.definitions())?;
             let existed = existed(&change, target.definitions());
             let message = done(&change, existed);
             let mut warnings = forewarnings(&change, target.definitions());
-            let applied = target.apply(change).map_err(|error| Failure {
-                kind: FailureKind::Refused,
-                reason: Some(error.reason()),
-                message: error.to_string(),
-                hint: match error {
-                    AdminError::NotEmpty { .. } => Some("PURGE deletes the messages too".into()),
-                    AdminError::InUse { .. } => Some("DISPLAY QSTATUS shows how many links have it open".into()),
-                    _ => None,
-                },
-            })?;
+            let applied = target.apply(change).map_err(|error| failure(&error))?;
             warnings.extend(applied.warnings);
             Ok(Outcome::Done { message, warnings })
         }
     }
+}
+
+fn failure(error: &AdminError) -> Failure {
+    let hint = match error {
+        AdminError::NotEmpty { .. } => Some("PURGE deletes the messages too".into()),
+        AdminError::InUse { .. } => Some("DISPLAY QSTATUS shows how many links have it open".into()),
+        _ => None,
+    };
+    Failure { kind: FailureKind::Refused, reason: Some(error.reason()), message: error.to_string(), hint }
+}
+
+fn messages(count: u64) -> String {
+    if count == 1 { "1 message".into() } else { format!("{count} messages") }
 }
 
 /// What `statement`, one that changes something, comes to.
@@ -321,12 +370,13 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             Ok(Change::DeletePolicy { name })
         }
         Act::Help
+        | Act::ReplayLocal
         | Act::DisplayLocal
         | Act::DisplayAlias
         | Act::DisplayQueue
         | Act::DisplayQueueStatus
         | Act::DisplayManager
-        | Act::DisplayPolicy => Err(invalid(format_args!("{} changes nothing", statement.command), None)),
+        | Act::DisplayPolicy => Err(invalid(format_args!("{} defines nothing", statement.command), None)),
     }
 }
 
@@ -421,7 +471,9 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
 
 fn done(change: &Change, existed: bool) -> String {
     match change {
-        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } if existed => format!("queue {name} replaced"),
+        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } if existed => {
+            format!("queue {name} replaced")
+        }
         Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } => format!("queue {name} defined"),
         Change::AlterLocal { name, .. } | Change::AlterAlias { name, .. } => format!("queue {name} altered"),
         Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } => format!("queue {name} deleted"),
@@ -495,27 +547,44 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
         }));
     }
     if matches!(act, Act::DisplayAlias | Act::DisplayQueue) && typed("QALIAS") {
-        candidates.extend(definitions.aliases.iter().map(|(name, alias)| -> Candidate<'_> {
-            (name, Some("QALIAS"), Box::new(|key| alias.cell(key)))
-        }));
+        candidates.extend(
+            definitions
+                .aliases
+                .iter()
+                .map(|(name, alias)| -> Candidate<'_> { (name, Some("QALIAS"), Box::new(|key| alias.cell(key))) }),
+        );
     }
     if act == Act::DisplayQueueStatus {
         candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
             // Asked once for the row; counters that belong together come from one moment.
             let status = std::cell::OnceCell::new();
-            (name, None, Box::new(move |key| status.get_or_init(|| target.queue_status(name)).as_ref().and_then(|status| status_cell(status, key))))
+            (
+                name,
+                None,
+                Box::new(move |key| {
+                    status
+                        .get_or_init(|| target.queue_status(name))
+                        .as_ref()
+                        .and_then(|status| status_cell(status, key))
+                }),
+            )
         }));
     }
     if act == Act::DisplayPolicy {
-        candidates.extend(definitions.policies.iter().map(|(name, policy)| -> Candidate<'_> {
-            (name, None, Box::new(|key| policy::cell(policy, key)))
-        }));
+        candidates.extend(
+            definitions
+                .policies
+                .iter()
+                .map(|(name, policy)| -> Candidate<'_> { (name, None, Box::new(|key| policy::cell(policy, key))) }),
+        );
     }
     candidates.retain(|(name, ..)| statement.name.fits(name));
     if candidates.is_empty() && !statement.name.generic {
         let name = &statement.name.stem;
         return Err(match act {
-            Act::DisplayLocal | Act::DisplayQueueStatus if definitions.aliases.contains_key(name) => wrong_type(name, "an alias"),
+            Act::DisplayLocal | Act::DisplayQueueStatus if definitions.aliases.contains_key(name) => {
+                wrong_type(name, "an alias")
+            }
             Act::DisplayAlias if definitions.queues.contains_key(name) => wrong_type(name, "a local queue"),
             Act::DisplayPolicy => unknown("policy", name),
             _ => unknown("queue", name),

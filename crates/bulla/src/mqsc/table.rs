@@ -81,6 +81,7 @@ pub enum Act {
     AlterLocal,
     DeleteLocal,
     ClearLocal,
+    ReplayLocal,
     DisplayLocal,
     DefineAlias,
     AlterAlias,
@@ -198,6 +199,8 @@ pub enum Key {
     Purge,
     Action,
     OfType,
+    Origin,
+    Count,
     Where,
     All,
 }
@@ -254,6 +257,7 @@ pub const VERBS: &[(&str, &[&str])] = &[
     ("DELETE", &["DEL"]),
     ("DISPLAY", &["DIS"]),
     ("HELP", &[]),
+    ("REPLAY", &[]),
     ("SET", &[]),
 ];
 
@@ -293,8 +297,13 @@ const fn words(choices: &'static [&'static str]) -> Kind {
 
 const ENABLED: Kind = words(&["ENABLED", "DISABLED"]);
 
-static DESCR: Attribute =
-    attribute(Key::Description, "DESCR", Kind::Text { chars_max: DESCR_CHARS_MAX }, "' '", "What it is for, in plain words.");
+static DESCR: Attribute = attribute(
+    Key::Description,
+    "DESCR",
+    Kind::Text { chars_max: DESCR_CHARS_MAX },
+    "' '",
+    "What it is for, in plain words.",
+);
 static MAXDEPTH: Attribute = attribute(
     Key::MaxDepth,
     "MAXDEPTH",
@@ -347,17 +356,19 @@ static TARGET: Attribute = Attribute {
     synonyms: &["TARGQ"],
     kind: Kind::Name { optional: false },
     default: "",
-    doc: "The local queue that the alias stands for. It need not exist yet.",
+    doc: "The local queue that the alias stands for; needed unless LIKE gives one. It need not exist yet.",
     since: V1,
 };
 
 static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL or QALIAS.");
-static CURDEPTH: Attribute = shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
+static CURDEPTH: Attribute =
+    shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
 static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
 static OPPROCS: Attribute = shown(Key::OpenOutput, "OPPROCS", "Links that put on the queue.");
 static UNCOM: Attribute =
     shown(Key::Uncommitted, "UNCOM", "Messages put or got and not yet settled: under delivery, or not yet synced.");
-static MSGAGE: Attribute = shown(Key::MessageAge, "MSGAGE", "Age of the oldest message in seconds; blank on an empty queue.");
+static MSGAGE: Attribute =
+    shown(Key::MessageAge, "MSGAGE", "Age of the oldest message in seconds; blank on an empty queue.");
 static LPUTDATE: Attribute = shown(Key::LastPutDate, "LPUTDATE", "Date of the last put since the start, UTC.");
 static LPUTTIME: Attribute = shown(Key::LastPutTime, "LPUTTIME", "Time of the last put since the start, UTC.");
 static LGETDATE: Attribute = shown(Key::LastGetDate, "LGETDATE", "Date of the last get since the start, UTC.");
@@ -481,8 +492,13 @@ static SEALEDAT: Attribute = attribute(
     "ANY",
     "CLIENT: only applications seal and open, the queue manager does it for nobody.",
 );
-static SIGNPAD: Attribute =
-    attribute(Key::SignaturePadding, "SIGNPAD", words(&["PKCS1", "PSS"]), "PKCS1", "Padding of RSA signatures that are made.");
+static SIGNPAD: Attribute = attribute(
+    Key::SignaturePadding,
+    "SIGNPAD",
+    words(&["PKCS1", "PSS"]),
+    "PKCS1",
+    "Padding of RSA signatures that are made.",
+);
 static KEYWRAP: Attribute = attribute(
     Key::KeyWrap,
     "KEYWRAP",
@@ -490,8 +506,11 @@ static KEYWRAP: Attribute = attribute(
     "AUTO",
     "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so a recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
 );
-static QUALITY: Attribute =
-    shown(Key::Quality, "QUALITY", "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves nothing.");
+static QUALITY: Attribute = shown(
+    Key::Quality,
+    "QUALITY",
+    "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves nothing.",
+);
 
 static REPLACE: Attribute = attribute(
     Key::Replace,
@@ -521,6 +540,10 @@ static ACTION: Attribute = attribute(
     "REPLACE",
     "REPLACE writes the policy anew. ADD and REMOVE change the lists of signers and recipients of an existing one, and nothing else.",
 );
+static ORIGIN: Attribute =
+    attribute(Key::Origin, "QUEUE", Kind::Name { optional: false }, "", "Only messages that came from this queue.");
+static COUNT: Attribute =
+    attribute(Key::Count, "COUNT", Kind::Number { min: 1, max: DEPTH_MAX }, "", "At most so many messages.");
 static OF_TYPE: Attribute =
     attribute(Key::OfType, "TYPE", words(&["ALL", "QLOCAL", "QALIAS"]), "ALL", "Which queues to show.");
 static WHERE: Attribute = attribute(
@@ -605,6 +628,21 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::ReplayLocal,
+        verb: "REPLAY",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Put messages back on the queues that they were moved from because they were defective or undeliverable, each exactly once.",
+        options: &[&ORIGIN, &COUNT],
+        attributes: &[],
+        examples: &[
+            "REPLAY QLOCAL(SYSTEM.PROTECTION.ERROR.QUEUE)",
+            "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) QUEUE(ORDERS) COUNT(10)",
+        ],
+        since: V1,
+    },
+    Command {
         act: Act::DisplayLocal,
         verb: "DISPLAY",
         noun: "QLOCAL",
@@ -612,9 +650,7 @@ pub static COMMANDS: &[Command] = &[
         object: "queue",
         summary: "Show local queues. A generic name shows names only, unless attributes or ALL are asked for.",
         options: &[&WHERE, &ALL],
-        attributes: &[
-            &TYPE, &DESCR, &CURDEPTH, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL,
-        ],
+        attributes: &[&TYPE, &DESCR, &CURDEPTH, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL],
         examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
         since: V1,
     },

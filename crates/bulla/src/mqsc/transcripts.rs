@@ -7,7 +7,7 @@
 
 use super::objects::Definitions;
 use super::reply::show;
-use super::run::{AdminError, Administered, Applied, Change, QueueStatus, execute};
+use super::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +56,15 @@ impl Administered for Paper {
         Ok(Applied::default())
     }
 
+    /// Every message fits; with an origin, one of them does not.
+    fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError> {
+        let depth = self.status.get(&replay.from).map_or(0, |status| status.depth);
+        let wanted = depth.min(replay.count.unwrap_or(u64::MAX));
+        let left = u64::from(replay.origin.is_some()).min(wanted);
+        let warnings = replay.origin.iter().filter(|_| left > 0).map(|origin| format!("{origin} is full")).collect();
+        Ok(Replayed { moved: wanted - left, left, warnings })
+    }
+
     fn queue_status(&self, name: &str) -> Option<QueueStatus> {
         self.definitions.queues.get(name).map(|_| self.status.get(name).cloned().unwrap_or_default())
     }
@@ -85,7 +94,16 @@ fn replayed(transcript: &str) -> String {
             let status = paper.status.entry(queue.into()).or_default();
             let number: u64 = number.parse().unwrap();
             match what {
-                "depth" => *status = QueueStatus { depth: number, bytes: number * 2048, puts: number, oldest_seconds: Some(90), last_put_ms: Some(1_795_258_800_000), ..status.clone() },
+                "depth" => {
+                    *status = QueueStatus {
+                        depth: number,
+                        bytes: number * 2048,
+                        puts: number,
+                        oldest_seconds: Some(90),
+                        last_put_ms: Some(1_795_258_800_000),
+                        ..status.clone()
+                    }
+                }
                 "links" => status.open_input = number,
                 _ => panic!("{line}"),
             }
