@@ -1,0 +1,71 @@
+# run     build, and start a queue manager to try
+# test    everything: unit and integration tests, then the four unmodified clients against the program
+# check   what to run before a commit: format, lints, unit tests
+# bench   the benchmarks of the crates
+# fuzz    each fuzz target for FUZZ_SECONDS
+#
+# All of it builds in release, so that OpenSSL is compiled once. CARGO_TARGET_DIR is respected;
+# whatever else is downloaded or built lands under .cache/ and in the clients' own folders.
+
+FUZZ_SECONDS ?= 600
+PYTEST_ARGS ?=
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+export BULLA = $(abspath $(TARGET))/release/bulla
+
+PYTHON = .cache/venv/bin/python
+VENV = .cache/venv/ready
+CLIENTS = tests/clients
+RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
+GO_AMQP = .cache/go-amqp-driver
+JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
+
+.PHONY: run build test check bench fuzz clients packages
+.DELETE_ON_ERROR:
+
+run: build
+	$(BULLA) demo
+
+build: packages
+	cargo build --release -p bulla
+
+check: packages
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo test --release --workspace --lib --bins
+
+test: packages build clients
+	cargo test --release --workspace
+	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
+
+bench: packages
+	cargo bench --workspace --bench '*'
+
+fuzz: packages
+	cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	cargo +nightly --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
+	for target in $$(cargo +nightly fuzz list); do \
+	    cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
+	done
+
+# Debian packages that a fresh machine may lack; says which where it can't install them.
+packages:
+	@tests/packages.sh
+
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS)
+
+# The client library is built from source once and kept as a wheel by pip.
+$(VENV): tests/requirements.txt | packages
+	python3 -m venv --clear .cache/venv
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	touch $@
+
+$(RHEA): $(CLIENTS)/rhea/package-lock.json | packages
+	cd $(CLIENTS)/rhea && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+$(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-amqp/go.sum | packages
+	cd $(CLIENTS)/go-amqp && go build -o $(abspath $@) .
+
+$(JMS): $(CLIENTS)/jms/pom.xml $(CLIENTS)/jms/src/main/java/Driver.java | packages
+	cd $(CLIENTS)/jms && mvn --quiet --batch-mode package
+	touch $@
