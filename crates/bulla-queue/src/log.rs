@@ -203,8 +203,9 @@ pub trait Log: Send {
     /// Bytes that batches not yet submitted may take without asking for more.
     fn space(&self) -> u64;
 
-    /// Makes room for a batch of `batch_bytes` on top of [`Log::space`], or says `Full`.
-    fn reserve(&mut self, batch_bytes: u64) -> Result<(), LogError>;
+    /// Makes room for a batch of `batch_bytes` on top of [`Log::space`], or says `Full`. One above
+    /// [`LogLimits::batch_bytes_max`] has its room kept until it comes, and afterwards at least `besides` bytes of space are left.
+    fn reserve(&mut self, batch_bytes: u64, besides: u64) -> Result<(), LogError>;
 
     /// Batches that may be under way at once, the largest in bytes, and what `Synced` survives.
     fn limits(&self) -> LogLimits;

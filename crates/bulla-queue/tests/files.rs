@@ -1,5 +1,7 @@
 //! The store over real files: what is confirmed is there after a restart, and two owners are one too many.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};

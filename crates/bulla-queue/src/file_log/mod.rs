@@ -398,12 +398,14 @@ impl<S: Storage> Log for FileLog<S> {
         hold(&self.shared.space).bytes(self.limits().batch_bytes_max).saturating_sub(unwritten)
     }
 
-    fn reserve(&mut self, batch_bytes: u64) -> Result<(), LogError> {
-        if batch_bytes <= self.limits().batch_bytes_max {
+    fn reserve(&mut self, batch_bytes: u64, besides: u64) -> Result<(), LogError> {
+        let batch_bytes_max = self.limits().batch_bytes_max;
+        if batch_bytes <= batch_bytes_max {
             return self.shared.make_spare(true);
         }
-        // Behind a segment of its own, the next batch needs a new one too.
-        if hold(&self.shared.space).spares.is_empty() {
+        // Behind a segment of its own nothing goes into the segment before, however much is left there.
+        let needed = besides.saturating_add(hold(&self.shared.desk).unwritten_bytes);
+        while hold(&self.shared.space).spare_bytes(batch_bytes_max) < needed {
             self.shared.make_spare(true)?;
         }
         let made = self.shared.make(batch_bytes)?;
@@ -436,8 +438,12 @@ impl<S: Storage> Drop for FileLog<S> {
 impl<S: Storage> Space<S> {
     /// Bytes that batches may take without a new segment: whatever does not fit into the rest of one goes to the next.
     fn bytes(&self, batch_bytes_max: u64) -> u64 {
-        let spares = self.spares.iter().map(|spare| spare.capacity.saturating_sub(batch_bytes_max)).sum::<u64>();
-        spares + self.current_left.saturating_sub(batch_bytes_max)
+        let rest = if self.dedicated.is_empty() { self.current_left.saturating_sub(batch_bytes_max) } else { 0 };
+        self.spare_bytes(batch_bytes_max) + rest
+    }
+
+    fn spare_bytes(&self, batch_bytes_max: u64) -> u64 {
+        self.spares.iter().map(|spare| spare.capacity.saturating_sub(batch_bytes_max)).sum()
     }
 }
 
@@ -583,7 +589,13 @@ impl<S: Storage> Shared<S> {
     /// Recycles what is retired, then makes a spare if there is none.
     fn keep_space(&self) {
         loop {
-            let retired = hold(&self.space).retired.pop_front();
+            let retired = {
+                let mut space = hold(&self.space);
+                if space.failed.is_some() {
+                    return;
+                }
+                space.retired.pop_front()
+            };
             let Some(dead) = retired else { break };
             if let Err(error) = self.recycle(&dead) {
                 hold(&self.space).failed = Some(format!("retiring a segment: {error}"));

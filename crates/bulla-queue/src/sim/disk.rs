@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::next_random;
 use crate::storage::{Storage, StorageFile};
 
 /// A real disk writes no less than this at once.
@@ -92,14 +93,6 @@ fn overlay(bytes: &mut Vec<u8>, offset: usize, written: &[u8]) {
         bytes.resize(offset + written.len(), 0);
     }
     bytes[offset..offset + written.len()].copy_from_slice(written);
-}
-
-/// xorshift64*, good enough to choose sectors.
-fn next_random(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
 }
 
 impl Inode {
@@ -200,6 +193,13 @@ impl SimDisk {
     pub fn bytes(&self) -> u64 {
         let state = self.state();
         state.names.values().map(|&inode| state.inodes[inode].current.len() as u64).sum()
+    }
+
+    /// The files with their sizes in bytes.
+    #[must_use]
+    pub fn files(&self) -> Vec<(String, u64)> {
+        let state = self.state();
+        state.names.iter().map(|(name, &inode)| (name.clone(), state.inodes[inode].current.len() as u64)).collect()
     }
 
     /// The disk as it might be found when the power is back.

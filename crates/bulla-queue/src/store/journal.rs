@@ -22,6 +22,9 @@ const SPARE_BYTES_MAX: usize = 2 << 20;
 /// Dead entries in the order of live messages that are tolerated on top of the live ones.
 const ORDER_DEAD_MAX: usize = 4_096;
 
+/// While space is short, there is a checkpoint whenever this part of the reserve was written.
+const SHORT_DIVISOR: u64 = 8;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum MarkKind {
     /// A message put in this batch.
@@ -75,6 +78,8 @@ pub(super) struct Journal {
     synced_at: Position,
     /// Bytes that batches not yet submitted may take, as the log last said.
     granted: u64,
+    /// The last time that space was asked for, there was too little.
+    short: bool,
     failed: Option<JournalError>,
     /// Live messages by where their batch begins. May name messages that are gone.
     order: VecDeque<(u64, u64)>,
@@ -103,6 +108,7 @@ impl Journal {
             synced: 0,
             synced_at: end,
             granted: 0,
+            short: false,
             failed: None,
             order,
             live_bytes: 0,
@@ -128,24 +134,30 @@ impl Journal {
             self.close_open();
         }
         let batch_bytes = bytes + BATCH_HEADER_BYTES as u64;
-        if batch_bytes > self.limits.batch_bytes_max {
-            return self.log.reserve(batch_bytes).map_err(|error| self.refused(error));
+        if self.is_large(batch_bytes) {
+            let besides = self.closed_bytes + self.open_bytes() + keep;
+            let reserved = self.log.reserve(batch_bytes, besides);
+            self.short |= reserved.is_err();
+            self.granted = 0; // the log counts anew
+            return reserved.map_err(|error| self.refused(error));
         }
         let wanted = self.closed_bytes + self.open_bytes() + batch_bytes + keep;
         if wanted <= self.granted { Ok(()) } else { self.grant(wanted) }
     }
 
     fn grant(&mut self, wanted: u64) -> Result<(), JournalError> {
+        self.short = true;
         self.granted = self.log.space();
         while wanted > self.granted {
             let before = self.granted;
-            let reserved = self.log.reserve(self.limits.batch_bytes_max);
+            let reserved = self.log.reserve(self.limits.batch_bytes_max, 0);
             reserved.map_err(|error| self.refused(error))?;
             self.granted = self.log.space();
             if self.granted <= before {
                 return Err(JournalError::Full);
             }
         }
+        self.short = false;
         Ok(())
     }
 
@@ -331,7 +343,8 @@ impl Journal {
     /// What the store says when the log says `error`; remembered if it is final.
     fn refused(&mut self, error: LogError) -> JournalError {
         match error {
-            LogError::Busy | LogError::Full | LogError::Unavailable(_) => JournalError::Full,
+            LogError::Full => JournalError::Full,
+            LogError::Busy | LogError::Unavailable(_) => JournalError::Unavailable { reason: error.to_string() },
             error => {
                 let failed = JournalError::Failed { reason: error.to_string() };
                 self.failed.get_or_insert(failed).clone()
@@ -341,17 +354,24 @@ impl Journal {
 
     // ---- checkpoints
 
-    pub(super) fn checkpoint_due(&self, checkpoint_bytes: u64) -> bool {
-        self.open.at - self.checkpoint_at >= checkpoint_bytes
+    /// Whether it is time for a checkpoint; sooner when space is short, since only a checkpoint lets dead segments go.
+    pub(super) fn checkpoint_due(&self, limits: &Limits) -> bool {
+        let written = self.open.at - self.checkpoint_at;
+        written >= limits.checkpoint_bytes || (self.short && written >= limits.reserve_bytes / SHORT_DIVISOR)
     }
 
-    /// Bytes to carry forward at this checkpoint: none while the log is short or half of it is alive, else twice what was
-    /// written since the last one, so that the log shrinks at least as fast as it grows.
-    pub(super) fn carry_budget(&self, limits: &Limits) -> u64 {
-        if self.log_bytes() <= limits.log_bytes_min.max(self.live_bytes.saturating_mul(2)) {
-            return 0;
+    /// Bytes to carry forward at this checkpoint, and space to leave. Nothing while the log is short or half of it is
+    /// alive, else twice what was written since the last one, so that the log shrinks at least as fast as it grows. When
+    /// space is short, half of the reserve may go into it, but only where that frees all of the log that is there now.
+    pub(super) fn carry_terms(&self, limits: &Limits) -> (u64, u64) {
+        let keep = limits.reserve_bytes / 2;
+        if self.short && self.live_bytes + keep + self.closed_bytes + self.open_bytes() <= self.log.space() {
+            return (self.live_bytes, keep);
         }
-        (self.open.at - self.checkpoint_at).saturating_mul(2)
+        if self.log_bytes() <= limits.log_bytes_min.max(self.live_bytes.saturating_mul(2)) {
+            return (0, 0);
+        }
+        ((self.open.at - self.checkpoint_at).saturating_mul(2), limits.reserve_bytes)
     }
 
     /// The live message whose batch is the oldest, if that batch is durable.

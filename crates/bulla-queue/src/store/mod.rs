@@ -9,7 +9,7 @@ mod messages;
 mod recovery;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fmt;
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ pub const MEMORY_BYTES_MAX_DEFAULT: usize = 128 << 20;
 /// Bytes of a batch where nothing is said: at 512 KiB the disk's own speed is what counts.
 pub const BATCH_BYTES_MAX_DEFAULT: usize = 512 << 10;
 /// Bytes of journal that puts leave free for acknowledgements, deletes and checkpoints.
-pub const RESERVE_BYTES_DEFAULT: u64 = 4 << 20;
+pub const RESERVE_BYTES_DEFAULT: u64 = 16 << 20;
 /// Bytes of journal between two checkpoints.
 pub const CHECKPOINT_BYTES_DEFAULT: u64 = 16 << 20;
 /// Bytes that the journal may have before live records are carried forward; beyond, at least half of it is live.
@@ -71,6 +71,11 @@ impl Default for Limits {
 pub enum JournalError {
     /// The operator's turn: the disk is full. Gets and deletes still work and make room (2102 MQRC_RESOURCE_PROBLEM).
     Full,
+    /// The engine's turn: it can't be reached, or takes nothing now. What was accepted before waits (2102 MQRC_RESOURCE_PROBLEM).
+    Unavailable {
+        /// What it says, in words.
+        reason: String,
+    },
     /// The operator's turn: a write or sync failed. Nothing more is acknowledged; the program stops.
     Failed {
         /// What failed, in words.
@@ -87,6 +92,7 @@ impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JournalError::Full => write!(f, "no space left for the journal"),
+            JournalError::Unavailable { reason } => write!(f, "the journal is not available: {reason}"),
             JournalError::Failed { reason } => write!(f, "the journal failed: {reason}"),
             JournalError::Deposed { by } => {
                 write!(f, "another owner, number {by}, has taken the journal")
@@ -669,8 +675,9 @@ impl Store {
         let mut bodies = 0;
         let mut journaled = false;
         let mut slots = Vec::with_capacity(removals.len());
+        let mut seen = HashSet::with_capacity_and_hasher(removals.len(), IdBuildHasher::default());
         for &id in removals {
-            let slot = self.locked(id).filter(|slot| !slots.contains(slot)).ok_or(PutError::NotLocked { id })?;
+            let slot = self.locked(id).filter(|_| seen.insert(id.0)).ok_or(PutError::NotLocked { id })?;
             slots.push(slot);
             if self.messages[slot].kept == Kept::Journal {
                 heads += Record::Removed(id).head_bytes();
@@ -678,10 +685,12 @@ impl Store {
             }
         }
         let mut sizes = Vec::with_capacity(puts.len());
-        for (index, (queue, message)) in puts.iter().enumerate() {
+        let mut before: HashMap<QueueId, usize, IdBuildHasher> = HashMap::default();
+        for (queue, message) in &puts {
             let found = self.queues.get(queue).ok_or(PutError::Unknown)?;
-            let before = puts[..index].iter().filter(|(other, _)| other == queue).count();
-            let bytes = admit(found, message, before)?;
+            let before = before.entry(*queue).or_default();
+            let bytes = admit(found, message, *before)?;
+            *before += 1;
             let persistent = message.persistent && !found.attributes.temporary;
             if persistent {
                 heads += put_head_bytes(message);
@@ -690,22 +699,27 @@ impl Store {
             }
             sizes.push((bytes, persistent));
         }
-        if journaled {
-            let keep = if puts.is_empty() { 0 } else { self.limits.reserve_bytes };
-            self.journal.admit(heads, bodies, keep)?;
-        }
-        // Scratch space is the one thing that can still refuse; so it is filled before anything is changed.
         let mut ready = Vec::with_capacity(puts.len());
+        let mut refused = None;
         for ((queue, message), (bytes, persistent)) in puts.into_iter().zip(sizes) {
             match self.keep(&message.body, bytes, persistent) {
                 Ok(kept) => ready.push((queue, message, bytes, kept)),
                 Err(error) => {
-                    for (_, _, bytes, kept) in ready {
-                        self.unkeep(&kept, bytes);
-                    }
-                    return Err(error);
+                    refused = Some(error);
+                    break;
                 }
             }
+        }
+        if refused.is_none() && journaled {
+            let keep = if ready.is_empty() { 0 } else { self.limits.reserve_bytes };
+            refused = self.journal.admit(heads, bodies, keep).err().map(PutError::from);
+        }
+        // From here on nothing refuses any more; up to here nothing but scratch space has been changed.
+        if let Some(error) = refused {
+            for (_, _, bytes, kept) in ready {
+                self.unkeep(&kept, bytes);
+            }
+            return Err(error);
         }
         let mut ticket = Ticket::NOW;
         for (queue, message, bytes, kept) in ready {
@@ -821,6 +835,14 @@ impl Store {
     /// # Errors
     /// As [`Store::sync`].
     pub fn close(mut self, now: Instant) -> Result<(), JournalError> {
+        self.shut_down(now)
+    }
+
+    /// As [`Store::close`], for an owner that can't part with the store: nothing may be put afterwards.
+    ///
+    /// # Errors
+    /// As [`Store::sync`].
+    pub fn shut_down(&mut self, now: Instant) -> Result<(), JournalError> {
         self.sync(now)?;
         self.checkpoint(true)?;
         self.sync(now)
@@ -1013,7 +1035,7 @@ impl Store {
         self.journal.recycle(marks);
         self.journal.failure()?;
         if self.journal.synced > synced_before {
-            if self.journal.checkpoint_due(self.limits.checkpoint_bytes) {
+            if self.journal.checkpoint_due(&self.limits) {
                 self.checkpoint(false)?;
             }
             if self.backlogged && self.journal.backlog_bytes() <= self.limits.backlog_bytes_max / 2 {
@@ -1036,7 +1058,7 @@ impl Store {
             match self.journal.admit(record.head_bytes(), 0, 0) {
                 Ok(()) => self.journal.append(&record),
                 // What is there stays there; the next checkpoint tries again.
-                Err(JournalError::Full) => return Ok(()),
+                Err(JournalError::Full | JournalError::Unavailable { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
         }
@@ -1046,7 +1068,7 @@ impl Store {
         let record = Record::Checkpoint { next_id: self.next_id, next_queue: self.next_queue, clean };
         match self.journal.admit(record.head_bytes(), 0, 0) {
             Ok(()) => self.journal.append(&record),
-            Err(JournalError::Full) => return Ok(()),
+            Err(JournalError::Full | JournalError::Unavailable { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
         self.journal.checkpointed(at, &self.messages);
@@ -1054,7 +1076,7 @@ impl Store {
     }
 
     fn carry(&mut self) -> Result<(), JournalError> {
-        let mut budget = self.journal.carry_budget(&self.limits);
+        let (mut budget, keep) = self.journal.carry_terms(&self.limits);
         let mut bytes = Vec::new();
         while budget > 0 {
             let Some(slot) = self.journal.oldest(&self.messages) else {
@@ -1073,9 +1095,9 @@ impl Store {
                 }
             };
             let record = entry.moved_record();
-            match self.journal.admit(record.head_bytes(), entry.body_bytes as usize, self.limits.reserve_bytes / 2) {
+            match self.journal.admit(record.head_bytes(), entry.body_bytes as usize, keep) {
                 Ok(()) => {}
-                Err(JournalError::Full) => break,
+                Err(JournalError::Full | JournalError::Unavailable { .. }) => break,
                 Err(error) => return Err(error),
             }
             let at = self.journal.append_body(&record, &body);
