@@ -193,7 +193,7 @@ impl Connection {
 
     /// How many more bytes complete the frame begun in `input`: a hint for how much to reserve. 0 when
     /// that is not known yet.
-    pub fn wanted(&self, input: &BytesMut) -> usize {
+    pub fn wanted(&self, input: &[u8]) -> usize {
         match input.first_chunk::<4>() {
             Some(size) if self.phase == Phase::Up => {
                 let size = u32::from_be_bytes(*size).min(self.config.max_frame_size) as usize;
@@ -217,10 +217,11 @@ impl Connection {
             return;
         }
         if due(self.deadline) || due(self.idle_deadline) {
-            let closing = self.phase == Phase::Closing;
-            self.out.clear(); // a peer that does not read must not hold the socket open
+            // A peer that does not read must not hold the socket open with what it has not read.
+            let stuck = self.output_len() > 0;
             self.unflushed.clear();
-            if !closing && self.open_sent {
+            self.out.clear();
+            if !stuck && self.open_sent && self.phase != Phase::Closing {
                 self.emit(0, &Close { error: Some(silent()) });
             }
             self.end(Some(silent()));

@@ -1,3 +1,16 @@
 //! The queue manager as a library: the program is a thin `main` over it, and tests start it in-process.
 
+mod adapter;
 pub mod cli;
+pub mod client;
+pub mod dispatcher;
+mod envelope;
+pub mod log;
+mod mailbox;
+pub mod manager;
+pub mod mqsc;
+pub mod random;
+pub mod reason;
+pub mod serve;
+mod tls;
+pub mod users;

@@ -471,7 +471,7 @@ fn unreadable(directory: &Path, error: io::Error) -> UsersError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulla_amqp::{ScramClient, ScramServer};
+    use bulla_amqp::scram::{ScramClient, ScramServer};
     use std::os::unix::fs::PermissionsExt;
 
     fn users() -> (tempfile::TempDir, Users) {

@@ -1,1 +1,110 @@
-//! The command line: each subcommand is a file.
+//! The command line: each subcommand is a file. Results go to standard output, the rest to standard
+//! error; each kind of failure has an exit code.
+
+pub mod connection;
+pub mod demo;
+pub mod error;
+pub mod get;
+//pub mod journal;
+pub mod mqsc;
+pub mod own_seal;
+pub mod put;
+pub mod seal;
+pub mod start;
+pub mod user;
+
+use crate::client::ClientError;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// The data directory where `--data` names none.
+pub const DATA_DEFAULT: &str = "bulla-data";
+
+/// Something failed that has no code of its own.
+pub const EXIT_FAILED: u8 = 1;
+/// The command line is wrong.
+pub const EXIT_USAGE: u8 = 2;
+/// No message is there (2033).
+pub const EXIT_EMPTY: u8 = 3;
+/// The queue manager refused; its reason is in the message.
+pub const EXIT_REFUSED: u8 = 4;
+/// The queue manager did not start.
+pub const EXIT_START: u8 = 5;
+/// The queue manager could not be reached.
+pub const EXIT_UNREACHABLE: u8 = 6;
+/// Stored data is damaged.
+pub const EXIT_DAMAGED: u8 = 7;
+/// The queue manager stopped: the journal failed, and nothing more could be promised.
+pub const EXIT_JOURNAL: i32 = 74;
+/// The queue manager stopped: a thread died, or the system has no randomness.
+pub const EXIT_INTERNAL: i32 = 70;
+
+/// Why a command failed: one line, perhaps a hint, and an exit code.
+#[derive(Debug)]
+pub struct CliError {
+    /// The exit code.
+    pub code: u8,
+    /// One lower-case line.
+    pub message: String,
+    /// What the user can do.
+    pub hint: Option<String>,
+}
+
+impl CliError {
+    /// With this exit code.
+    #[must_use]
+    pub fn new(code: u8, message: String) -> Self {
+        Self { code, message, hint: None }
+    }
+
+    /// A failure that has no exit code of its own.
+    #[must_use]
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(EXIT_FAILED, message.into())
+    }
+
+    /// A wrong command line.
+    #[must_use]
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(EXIT_USAGE, message.into())
+    }
+
+    /// A file that can't be read or written.
+    #[must_use]
+    pub fn file(path: &Path, error: io::Error) -> Self {
+        Self::failed(format!("{}: {error}", path.display()))
+    }
+
+    /// With a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CliError {}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        let code = match error {
+            ClientError::Refused(_) | ClientError::NotAuthenticated => EXIT_REFUSED,
+            ClientError::Io(_) | ClientError::Tls(_) => EXIT_UNREACHABLE,
+            _ => EXIT_FAILED,
+        };
+        let hint = match &error {
+            ClientError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Some("is the queue manager started? `bulla start` starts one; --amqp names another address".to_owned())
+            }
+            _ => None,
+        };
+        Self { code, message: error.to_string(), hint }
+    }
+}

@@ -19,6 +19,6 @@ mod transcripts;
 pub(crate) mod whole_file;
 
 pub use objects::{AliasQueue, Definitions, LocalQueue, QueueManager, Resolved};
-pub use policy::from_text as policies_from_text;
+pub use policy::all_from_text as policies_from_text;
 pub use reply::Reply;
 pub use run::{AdminError, Administered, Change, QueueStatus, Replay, Replayed, execute};

@@ -660,7 +660,7 @@ mod tests {
             assert_eq!(reread(&text).as_ref(), Ok(&definitions), "round {round}: {text}");
             assert_eq!(reread(&text).unwrap().to_string(), text);
             for policy in definitions.policies.values() {
-                assert_eq!(policy::from_text(&policy::text(policy)), Ok(vec![Policy::clone(policy)]));
+                assert_eq!(policy::from_text(&policy::text(policy)), Ok(Policy::clone(policy)));
             }
         }
     }
@@ -673,21 +673,10 @@ mod tests {
             "{text}"
         );
         let refused = |text| policy::from_text(text).unwrap_err();
-        assert_eq!(
-            policy::from_text(
-                "* none
-"
-            ),
-            Ok(Vec::new())
-        );
-        assert_eq!(
-            policy::from_text(
-                "SET POLICY(A)
-SET POLICY(B)"
-            )
-            .map(|policies| policies.len()),
-            Ok(2)
-        );
+        assert_eq!(refused("* none\n"), "0 policies where one was expected");
+        assert_eq!(policy::all_from_text("* none\n"), Ok(Vec::new()));
+        let two = policy::all_from_text("SET POLICY(A)\nSET POLICY(B)").unwrap();
+        assert_eq!(two, [Policy::new("A"), Policy::new("B")]);
         assert_eq!(refused("SET POLICY(A); DIS QMGR"), "1:16: DISPLAY QMGR where SET POLICY was expected");
         assert_eq!(refused("SET POLICY(A) ACTION(ADD)"), "1:1: policy A does not exist");
         assert_eq!(refused("SET POLICY(A) ENCALG(ROT13)"), "1:22: ENCALG cannot be ROT13");

@@ -16,11 +16,21 @@ pub fn text(policy: &Policy) -> String {
     objects::policy_command(policy)
 }
 
-/// Reads policies: `SET POLICY` commands and nothing else, [`text`]'s form among them.
+/// Reads [`text`]'s form: one `SET POLICY` command.
 ///
 /// # Errors
 /// One lower-case line with its place: something else stands there, or a policy that makes no sense.
-pub fn from_text(text: &str) -> Result<Vec<Policy>, String> {
+pub fn from_text(text: &str) -> Result<Policy, String> {
+    let [policy] = <[Policy; 1]>::try_from(all_from_text(text)?)
+        .map_err(|policies| format!("{} policies where one was expected", policies.len()))?;
+    Ok(policy)
+}
+
+/// Reads policies: `SET POLICY` commands and nothing else.
+///
+/// # Errors
+/// One lower-case line with its place: something else stands there, or a policy that makes no sense.
+pub fn all_from_text(text: &str) -> Result<Vec<Policy>, String> {
     let none = Definitions::initial("NONE"); // whatever a policy would be added to is not here
     let read = |statement: Result<Statement, SyntaxError>| {
         let statement = statement.map_err(|error| (error.at, error.to_string()))?;

@@ -1,0 +1,1071 @@
+//! `bulla cert`: authorities, certificates and key rings, without a queue manager.
+
+use super::{CliError, DATA_DEFAULT};
+use bulla_seal::certificate::authority::{Authority, AuthorityError, CRL_DAYS, Founding, Request};
+use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
+use bulla_seal::certificate::create::{self, AlternativeName, Profile};
+use bulla_seal::certificate::{
+    Certificate, CertificateError, KeyKind, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Usage, read_private_key, utc,
+};
+use bulla_seal::dn::Dn;
+use bulla_seal::ring::{self, Ring, RingError};
+use clap::{Args, Subcommand, ValueEnum};
+use openssl::pkey::{PKey, Private};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where rings are, below the data directory.
+const RINGS: &str = "rings";
+/// Where authorities are, below the data directory.
+const AUTHORITIES: &str = "authorities";
+/// The largest file that is read.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Manage authorities, certificates and key rings
+#[derive(Args, Debug)]
+pub struct CertArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: CertCommand,
+    /// Data directory of the queue manager; rings and authorities are below it
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT, global = true)]
+    pub data: PathBuf,
+}
+
+/// The commands of `bulla cert`.
+#[derive(Debug, Subcommand)]
+pub enum CertCommand {
+    /// Make a key with a certificate in a ring, an authority, or a request for somebody else's signature
+    Create(CreateArgs),
+    /// Sign a certificate request (PKCS#10)
+    Sign(SignArgs),
+    /// List certificates: label, key, validity, private key or not, status, rings
+    List(ListArgs),
+    /// Show one certificate, of a ring or in a file
+    Show(ShowArgs),
+    /// Put a certificate or a revocation list into a ring (PEM, DER or PKCS#12)
+    Import(ImportArgs),
+    /// Take a certificate out of a ring (PEM, DER or PKCS#12)
+    Export(ExportArgs),
+    /// Take certificates back: write the authority's revocation list, and put it into the rings that trust it
+    Revoke(RevokeArgs),
+}
+
+/// What a new certificate shall say.
+#[derive(Args, Debug)]
+pub struct ProfileArgs {
+    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA), keyagree (EC); without it, sign and encrypt
+    #[arg(long, value_name = "USE", value_delimiter = ',')]
+    usage: Vec<KeyUse>,
+    /// Days of validity; without it 365, and 3650 for an authority
+    #[arg(long, value_name = "N")]
+    days: Option<u32>,
+    /// An alternative name: dns:HOST, ip:ADDRESS, email:MAILBOX or uri:URI
+    #[arg(long, value_name = "NAME")]
+    san: Vec<AlternativeName>,
+}
+
+/// The authority that signs.
+#[derive(Args, Debug)]
+pub struct SignerArgs {
+    /// The authority that signs
+    #[arg(long, value_name = "NAME")]
+    signer: Option<String>,
+    /// The authority's passphrase, first line of a file
+    #[arg(long, value_name = "FILE")]
+    signer_passphrase_file: Option<PathBuf>,
+    /// The authority's passphrase, in an environment variable
+    #[arg(long, value_name = "VARIABLE", conflicts_with = "signer_passphrase_file")]
+    signer_passphrase_env: Option<String>,
+}
+
+/// The passphrase of private keys in the ring.
+#[derive(Args, Debug)]
+pub struct PassphraseArgs {
+    /// Passphrase of the private key, first line of a file
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// Passphrase of the private key, in an environment variable
+    #[arg(long, value_name = "VARIABLE", conflicts_with = "passphrase_file")]
+    passphrase_env: Option<String>,
+}
+
+/// Arguments of `create`.
+#[derive(Args, Debug)]
+pub struct CreateArgs {
+    /// Found an authority of this name
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["ring", "request"])]
+    ca: Option<String>,
+    /// Put key and certificate into the ring of this user, or in this directory
+    #[arg(long, value_name = "USER|DIR", conflicts_with = "request")]
+    ring: Option<String>,
+    /// Write a certificate request to this file instead
+    #[arg(long, value_name = "FILE", requires = "key_out")]
+    request: Option<PathBuf>,
+    /// Where the key of the request goes
+    #[arg(long, value_name = "FILE", requires = "request")]
+    key_out: Option<PathBuf>,
+    /// The subject, as CN=orders,O=Demo
+    #[arg(long)]
+    dn: Dn,
+    /// The key: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384 or p521
+    #[arg(long, value_name = "KEY", default_value = "rsa2048")]
+    key: KeySpec,
+    /// Name of the file in the ring; without it, made of common name and serial number
+    #[arg(long)]
+    label: Option<String>,
+    /// Put the certificate into this ring too, as a person's
+    #[arg(long, value_name = "USER|DIR")]
+    share: Vec<String>,
+    #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
+    signer: SignerArgs,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+}
+
+/// Arguments of `sign`.
+#[derive(Args, Debug)]
+pub struct SignArgs {
+    /// The request, PEM or DER
+    request: PathBuf,
+    /// Where certificate and chain go, in PEM; without it, standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    profile: ProfileArgs,
+    #[command(flatten)]
+    signer: SignerArgs,
+}
+
+/// Arguments of `list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Only this ring
+    #[arg(long, value_name = "USER|DIR", conflicts_with = "signer")]
+    ring: Option<String>,
+    /// What this authority issued, instead
+    #[arg(long, value_name = "NAME")]
+    signer: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `show`.
+#[derive(Args, Debug)]
+pub struct ShowArgs {
+    /// A label in the ring, or a file
+    what: String,
+    /// The ring; without it, a file is shown
+    #[arg(long, value_name = "USER|DIR")]
+    ring: Option<String>,
+    /// All that OpenSSL reads in it
+    #[arg(long)]
+    text: bool,
+    /// Passphrase of the file, where it is PKCS#12 or holds an encrypted key
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+}
+
+/// A place in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Place {
+    /// The ring's own key
+    Own,
+    /// Somebody to encrypt for
+    Person,
+    /// An authority to believe
+    Trust,
+    /// A revocation list
+    Crl,
+}
+
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// What to import
+    file: PathBuf,
+    /// The ring it goes into
+    #[arg(long, value_name = "USER|DIR")]
+    ring: String,
+    /// As what; without it, own where there is a private key, else person
+    #[arg(long = "as", value_enum, value_name = "PLACE")]
+    place: Option<Place>,
+    /// Name of the file in the ring
+    #[arg(long)]
+    label: Option<String>,
+    /// The private key, where it is in a file of its own (PEM)
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Passphrase of what is imported, first line of a file
+    #[arg(long, value_name = "FILE")]
+    from_passphrase_file: Option<PathBuf>,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+}
+
+/// A format of a certificate outside a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Certificate and chain as text
+    Pem,
+    /// The certificate alone, binary
+    Der,
+    /// PKCS#12: certificate, chain and, with --private, the key
+    P12,
+}
+
+/// Arguments of `export`.
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// A label in the ring
+    label: String,
+    /// The ring
+    #[arg(long, value_name = "USER|DIR")]
+    ring: String,
+    /// The format
+    #[arg(long, value_enum, default_value = "pem")]
+    format: Format,
+    /// The private key too
+    #[arg(long)]
+    private: bool,
+    /// Where it goes; without it, standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Passphrase of what is exported, first line of a file
+    #[arg(long, value_name = "FILE")]
+    to_passphrase_file: Option<PathBuf>,
+    #[command(flatten)]
+    passphrase: PassphraseArgs,
+}
+
+/// Arguments of `revoke`.
+#[derive(Args, Debug)]
+pub struct RevokeArgs {
+    /// Serial numbers in hexadecimal; without any, only a new list is written
+    serial: Vec<String>,
+    /// Days until the list must have been replaced
+    #[arg(long, value_name = "N", default_value_t = CRL_DAYS)]
+    crl_days: u32,
+    #[command(flatten)]
+    signer: SignerArgs,
+}
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// With a hint where there is one. What was written before stays.
+pub fn run(args: &CertArgs) -> Result<(), CliError> {
+    perform(args, SystemTime::now(), &mut io::stdout().lock())
+}
+
+fn perform(args: &CertArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
+    let data = Data(&args.data);
+    match &args.command {
+        CertCommand::Create(args) => create(&data, args, now, out),
+        CertCommand::Sign(args) => sign(&data, args, now, out),
+        CertCommand::List(args) => list(&data, args, now, out),
+        CertCommand::Show(args) => show(&data, args, now, out),
+        CertCommand::Import(args) => import(&data, args, out),
+        CertCommand::Export(args) => export(&data, args, out),
+        CertCommand::Revoke(args) => revoke(&data, args, now, out),
+    }
+}
+
+fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
+    let passphrase = args.passphrase.read()?;
+    if let Some(name) = &args.ca {
+        return found(data, name, args, passphrase.as_ref(), now, out);
+    }
+    let uses = args.profile.uses(args.key.kind());
+    let days = args.profile.days.unwrap_or(365);
+    if let (Some(request), Some(key_out)) = (&args.request, &args.key_out) {
+        let profile = Profile { dn: args.dn.clone(), uses, days, alternative_names: args.profile.san.clone() };
+        let key = args.key.generate().map_err(failed)?;
+        let csr = create::request(&profile, &key, args.key.kind()).map_err(failed)?;
+        let pem = PrivateKeyPem::write(&key, passphrase.as_ref()).map_err(failed)?;
+        write_new(key_out, pem.as_bytes())?;
+        write_new(request, &csr)?;
+        return say(out, format_args!("request for {} in {}", args.dn, request.display()));
+    }
+    let Some(user) = &args.ring else {
+        return Err(CliError::usage("create needs --ring, --ca or --request"));
+    };
+    let dir = data.ring(user)?;
+    let (name, authority) = args.signer.open(data)?;
+    let request = Request {
+        dn: args.dn.clone(),
+        key: args.key,
+        uses,
+        days,
+        alternative_names: args.profile.san.clone(),
+        passphrase,
+    };
+    let (certificate, key) = authority.issue(&request, now).map_err(authority_failed)?;
+    let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
+    let path = ring::install_own(&dir, &label, &certificate, &authority.chain(), &key).map_err(ring_failed)?;
+    let crl = authority.crl().map_err(authority_failed)?;
+    let mut believers = vec![dir];
+    for other in &args.share {
+        let dir = data.ring(other)?;
+        ring::install_person(&dir, &label, &certificate, &authority.chain()).map_err(ring_failed)?;
+        believers.push(dir);
+    }
+    for dir in &believers {
+        ring::install_trust(dir, &name, authority.root()).map_err(ring_failed)?;
+        ring::install_crl(dir, &name, &crl).map_err(ring_failed)?;
+    }
+    say(out, format_args!("created {label}: {certificate}, in {}", path.display(), certificate = Line(&certificate)))
+}
+
+fn found(
+    data: &Data<'_>,
+    name: &str,
+    args: &CreateArgs,
+    passphrase: Option<&Passphrase>,
+    now: SystemTime,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    if !args.profile.usage.is_empty() || !args.profile.san.is_empty() || !args.share.is_empty() || args.label.is_some()
+    {
+        return Err(CliError::usage("an authority has no --usage, --san, --share or --label"));
+    }
+    let parent = match &args.signer.signer {
+        Some(_) => Some(args.signer.open(data)?.1),
+        None => None,
+    };
+    let founding = Founding {
+        dn: &args.dn,
+        key: args.key,
+        days: args.profile.days.unwrap_or(3650),
+        passphrase,
+        parent: parent.as_ref(),
+    };
+    let dir = data.authority(name)?;
+    let authority = Authority::found(&dir, &founding, now).map_err(authority_failed)?;
+    say(out, format_args!("founded {name}: {}, in {}", Line(authority.certificate()), dir.display()))
+}
+
+fn sign(data: &Data<'_>, args: &SignArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
+    let (_, authority) = args.signer.open(data)?;
+    let request = read_file(&args.request)?;
+    let days = args.profile.days.unwrap_or(365);
+    let certificate = if args.profile.usage.is_empty() {
+        // What the key can do shows in the request; a first look costs nothing.
+        sign_for_any_key(&authority, &request, days, &args.profile.san, now)
+    } else {
+        authority.sign_request(&request, &args.profile.usage, days, &args.profile.san, now)
+    };
+    let certificate = certificate.map_err(authority_failed)?;
+    let mut pem = certificate.to_pem();
+    pem.extend(authority.chain().iter().flat_map(Certificate::to_pem));
+    match &args.out {
+        Some(path) => {
+            write_new(path, &pem)?;
+            say(out, format_args!("signed {}, in {}", Line(&certificate), path.display()))
+        }
+        None => write_out(out, &pem),
+    }
+}
+
+/// Signing and encryption, in the words that fit the request's key.
+fn sign_for_any_key(
+    authority: &Authority,
+    request: &[u8],
+    days: u32,
+    names: &[AlternativeName],
+    now: SystemTime,
+) -> Result<Certificate, AuthorityError> {
+    let kind = create::request_key_kind(request).map_err(AuthorityError::Create)?;
+    authority.sign_request(request, &default_uses(kind), days, names, now)
+}
+
+fn list(data: &Data<'_>, args: &ListArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
+    let rows = match &args.signer {
+        Some(name) => issued_rows(data, name, now)?,
+        None => ring_rows(data, args.ring.as_deref(), now)?,
+    };
+    if args.json {
+        let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+        let text = serde_json::to_string_pretty(&Value::Array(rows)).map_err(failed)?;
+        return say(out, format_args!("{text}"));
+    }
+    const HEAD: [&str; 9] = ["LABEL", "KEY", "SIZE", "FROM", "UNTIL", "PRIVATE", "STATUS", "RINGS", "DN"];
+    let mut table = vec![HEAD.map(str::to_owned)];
+    table.extend(rows.iter().map(Row::cells));
+    let widths: Vec<usize> = (0..HEAD.len())
+        .map(|column| {
+            table.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    for row in &table {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        say(out, format_args!("{}", cells.join("  ").trim_end()))?;
+    }
+    Ok(())
+}
+
+fn show(data: &Data<'_>, args: &ShowArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
+    let (certificate, status, private) = match &args.ring {
+        Some(user) => {
+            let survey = ring::survey(&data.ring(user)?).map_err(ring_failed)?;
+            let (certificate, chain, private) = find(&survey, &args.what)?;
+            let status = status(&survey.ring, &certificate, &chain, now);
+            (certificate, Some(status), private)
+        }
+        None => {
+            let passphrase = args.passphrase.read()?;
+            let bundle = Bundle::read(&read_file(Path::new(&args.what))?, passphrase.as_ref()).map_err(failed)?;
+            let private = bundle.key.is_some();
+            let first = bundle.certificates.into_iter().next();
+            (first.ok_or_else(|| CliError::failed("no certificate in the file"))?, None, private)
+        }
+    };
+    if args.text {
+        return write_out(out, &certificate.x509().to_text().map_err(failed)?);
+    }
+    let fingerprint: String = certificate.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
+    let usage = certificate.key_usage().map_or_else(
+        || "any".to_owned(),
+        |bits| bits.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-")).collect::<Vec<_>>().join(", "),
+    );
+    for (name, value) in [
+        ("subject", certificate.dn().to_string()),
+        ("issuer", certificate.issuer().to_string()),
+        ("serial", certificate.serial_hex()),
+        ("from", utc(certificate.not_before())),
+        ("until", utc(certificate.not_after())),
+        ("key", format!("{} {}", certificate.key_kind(), certificate.key_bits())),
+        ("key usage", usage),
+        ("authority", yes_no(certificate.is_authority()).to_owned()),
+        ("private key", yes_no(private).to_owned()),
+        ("fingerprint", fingerprint),
+    ] {
+        say(out, format_args!("{name:<12} {value}"))?;
+    }
+    status.map_or(Ok(()), |status| say(out, format_args!("{:<12} {status}", "status")))
+}
+
+fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(), CliError> {
+    let dir = data.ring(&args.ring)?;
+    let bytes = read_file(&args.file)?;
+    let label = |certificate: &Certificate| args.label.clone().unwrap_or_else(|| label_of(certificate));
+    if args.place == Some(Place::Crl) {
+        let stem = args.file.file_stem().and_then(|stem| stem.to_str()).map(plain);
+        let label = args.label.clone().or(stem).unwrap_or_default();
+        let path = ring::install_crl(&dir, &label, &bytes).map_err(ring_failed)?;
+        return say(out, format_args!("imported {}", path.display()));
+    }
+    let from = args.from_passphrase_file.as_deref().map(Passphrase::from_file).transpose().map_err(failed)?;
+    let bundle = Bundle::read(&bytes, from.as_ref()).map_err(|error| failed(error).hint(FROM_HINT))?;
+    let (bundle_key, mut chain) = (bundle.key, bundle.certificates);
+    let key = match &args.key_file {
+        Some(file) => {
+            Some(read_private_key(&read_file(file)?, from.as_ref()).map_err(|error| failed(error).hint(FROM_HINT))?)
+        }
+        None => bundle_key,
+    };
+    let place = args.place.unwrap_or(if key.is_some() { Place::Own } else { Place::Person });
+    let certificate = match (&key, place) {
+        (Some(key), Place::Own) => {
+            let at = chain.iter().position(|certificate| certificate.public_key().public_eq(key));
+            chain.remove(at.ok_or_else(|| CliError::failed("the private key belongs to none of the certificates"))?)
+        }
+        _ if chain.is_empty() => return Err(CliError::failed("no certificate in the file")),
+        _ => chain.remove(0),
+    };
+    let path = match place {
+        Place::Own => {
+            let key = key.ok_or_else(|| {
+                CliError::failed("no private key in the file").hint("--key-file names the file that holds it")
+            })?;
+            let key = PrivateKeyPem::write(&key, args.passphrase.read()?.as_ref()).map_err(failed)?;
+            ring::install_own(&dir, &label(&certificate), &certificate, &chain, &key)
+        }
+        Place::Person => ring::install_person(&dir, &label(&certificate), &certificate, &chain),
+        Place::Trust | Place::Crl if certificate.is_authority() => {
+            ring::install_trust(&dir, &label(&certificate), &certificate)
+        }
+        Place::Trust | Place::Crl => return Err(CliError::failed("the certificate is no authority's")),
+    };
+    say(out, format_args!("imported {}, in {}", Line(&certificate), path.map_err(ring_failed)?.display()))
+}
+
+const FROM_HINT: &str = "--from-passphrase-file names the file with the passphrase of what is imported";
+
+fn export(data: &Data<'_>, args: &ExportArgs, out: &mut dyn Write) -> Result<(), CliError> {
+    let dir = data.ring(&args.ring)?;
+    let survey = ring::survey(&dir).map_err(ring_failed)?;
+    let (certificate, chain, has_key) = find(&survey, &args.label)?;
+    let key = match (args.private, has_key) {
+        (false, _) => None,
+        (true, false) => return Err(CliError::failed(format!("{} has no private key", args.label))),
+        (true, true) => Some(own_key(&dir, &args.label, args.passphrase.read()?.as_ref())?),
+    };
+    let to = args.to_passphrase_file.as_deref().map(Passphrase::from_file).transpose().map_err(failed)?;
+    let bytes = match (args.format, key) {
+        (Format::P12, key) => {
+            let to = to.ok_or_else(|| CliError::usage("PKCS#12 needs --to-passphrase-file"))?;
+            to_pkcs12(&args.label, &certificate, &chain, key.as_deref(), &to).map_err(failed)?
+        }
+        (Format::Der, Some(_)) => return Err(CliError::usage("DER holds no private key; --format p12 does")),
+        (Format::Der, None) => certificate.der().to_vec().into(),
+        (Format::Pem, key) => {
+            let mut pem = zeroize::Zeroizing::new(certificate.to_pem());
+            pem.extend(chain.iter().flat_map(Certificate::to_pem));
+            if let Some(key) = key {
+                pem.extend_from_slice(PrivateKeyPem::write(&key, to.as_ref()).map_err(failed)?.as_bytes());
+            }
+            pem
+        }
+    };
+    match &args.out {
+        Some(path) => {
+            write_new(path, &bytes)?;
+            say(out, format_args!("exported {}, in {}", Line(&certificate), path.display()))
+        }
+        None => write_out(out, &bytes),
+    }
+}
+
+fn revoke(data: &Data<'_>, args: &RevokeArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
+    let (name, authority) = args.signer.open(data)?;
+    for serial in &args.serial {
+        authority.revoke(serial, now).map_err(|error| {
+            authority_failed(error).hint(format!("`bulla cert list --signer {name}` shows what it issued"))
+        })?;
+        say(out, format_args!("revoked {serial}"))?;
+    }
+    authority.write_crl(args.crl_days, now).map_err(authority_failed)?;
+    let crl = authority.crl().map_err(authority_failed)?;
+    for (user, dir) in data.rings()? {
+        // A ring that cannot be read now gets its list when it can be: the others need theirs today.
+        match ring::survey(&dir) {
+            Ok(survey) if survey.ring.trust().contains(authority.root()) => {
+                ring::install_crl(&dir, &name, &crl).map_err(ring_failed)?;
+                say(out, format_args!("new revocation list in the ring of {user}"))?;
+            }
+            Ok(_) => {}
+            Err(error) => eprintln!("bulla: warning: ring of {user} has no new revocation list: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// The data directory.
+struct Data<'a>(&'a Path);
+
+impl Data<'_> {
+    /// The directory of a ring, by its user's name or by its path.
+    fn ring(&self, user: &str) -> Result<PathBuf, CliError> {
+        if user.contains('/') {
+            return Ok(PathBuf::from(user));
+        }
+        ring::Rings::new(self.0.join(RINGS)).path(user).map_err(ring_failed)
+    }
+
+    fn authority(&self, name: &str) -> Result<PathBuf, CliError> {
+        if plain(name) != name {
+            return Err(CliError::usage(format!("an authority cannot have the name {name:?}")));
+        }
+        Ok(self.0.join(AUTHORITIES).join(name))
+    }
+
+    /// Every ring, by user.
+    fn rings(&self) -> Result<BTreeMap<String, PathBuf>, CliError> {
+        let root = self.0.join(RINGS);
+        let entries = match fs::read_dir(&root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(error) => return Err(CliError::file(&root, error)),
+        };
+        let mut rings = BTreeMap::new();
+        for entry in entries {
+            let path = entry.map_err(|error| CliError::file(&root, error))?.path();
+            if let Some(user) = path.file_name().and_then(|name| name.to_str()).filter(|_| path.is_dir()) {
+                rings.insert(user.to_owned(), path.clone());
+            }
+        }
+        Ok(rings)
+    }
+}
+
+impl SignerArgs {
+    fn open(&self, data: &Data<'_>) -> Result<(String, Authority), CliError> {
+        let Some(name) = &self.signer else {
+            return Err(CliError::usage("--signer must name an authority")
+                .hint("`bulla cert create --ca demo --dn 'CN=Demo CA'` founds one"));
+        };
+        let passphrase = passphrase(self.signer_passphrase_file.as_deref(), self.signer_passphrase_env.as_deref())?;
+        let authority = Authority::unlock(&data.authority(name)?, passphrase.as_ref()).map_err(authority_failed)?;
+        Ok((name.clone(), authority))
+    }
+}
+
+impl PassphraseArgs {
+    fn read(&self) -> Result<Option<Passphrase>, CliError> {
+        passphrase(self.passphrase_file.as_deref(), self.passphrase_env.as_deref())
+    }
+}
+
+fn passphrase(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Passphrase>, CliError> {
+    match (file, variable) {
+        (Some(file), _) => Passphrase::from_file(file).map(Some).map_err(failed),
+        (None, Some(variable)) => match std::env::var(variable) {
+            Ok(text) if !text.is_empty() => Ok(Some(Passphrase::new(text))),
+            _ => Err(CliError::usage(format!("environment variable {variable} holds no passphrase"))),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+impl ProfileArgs {
+    fn uses(&self, kind: KeyKind) -> Vec<KeyUse> {
+        if self.usage.is_empty() { default_uses(kind) } else { self.usage.clone() }
+    }
+}
+
+/// Sign and encrypt, as the key's type can.
+fn default_uses(kind: KeyKind) -> Vec<KeyUse> {
+    match kind {
+        KeyKind::Ec(_) => vec![KeyUse::DocSign, KeyUse::KeyAgree],
+        _ => vec![KeyUse::DocSign, KeyUse::DataEncrypt],
+    }
+}
+
+/// One certificate in a list.
+struct Row {
+    label: String,
+    serial: String,
+    key: Option<(KeyKind, u32)>,
+    from: Option<SystemTime>,
+    until: String,
+    private: Option<bool>,
+    status: String,
+    rings: Vec<String>,
+    dn: String,
+}
+
+impl Row {
+    fn cells(&self) -> [String; 9] {
+        let day = |time: &str| time.chars().take(10).collect::<String>();
+        [
+            self.label.clone(),
+            self.key.map_or_else(|| "-".to_owned(), |(kind, _)| kind.to_string()),
+            self.key.map_or_else(|| "-".to_owned(), |(_, bits)| bits.to_string()),
+            self.from.map_or_else(|| "-".to_owned(), |from| day(&utc(from))),
+            day(&self.until),
+            self.private.map_or("-", yes_no).to_owned(),
+            self.status.clone(),
+            if self.rings.is_empty() { "-".to_owned() } else { self.rings.join(",") },
+            self.dn.clone(),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "label": self.label,
+            "serial": self.serial,
+            "keyType": self.key.map(|(kind, _)| kind.to_string()),
+            "keySize": self.key.map(|(_, bits)| bits),
+            "from": self.from.map(utc),
+            "until": self.until,
+            "privateKey": self.private,
+            "status": self.status,
+            "rings": self.rings,
+            "dn": self.dn,
+        })
+    }
+}
+
+/// Every certificate of the rings once, with all places where it is.
+fn ring_rows(data: &Data<'_>, only: Option<&str>, now: SystemTime) -> Result<Vec<Row>, CliError> {
+    let rings = match only {
+        Some(user) => BTreeMap::from([(user.to_owned(), data.ring(user)?)]),
+        None => data.rings()?,
+    };
+    let mut rows: BTreeMap<(String, [u8; 32]), Row> = BTreeMap::new();
+    for (user, dir) in &rings {
+        let survey = match ring::survey(dir) {
+            Ok(survey) => survey,
+            Err(error) if only.is_some() => return Err(ring_failed(error)),
+            Err(error) => {
+                eprintln!("bulla: warning: ring of {user} is left out: {error}");
+                continue;
+            }
+        };
+        let own = survey.own.iter().map(|own| ("own", own.label.clone(), &own.certificate, own.chain.as_slice()));
+        let people = survey.ring.people().iter();
+        let people = people.map(|one| ("person", one.label.clone(), &one.certificate, one.chain.as_slice()));
+        let trust = survey.ring.trust().iter().map(|root| ("trust", label_of(root), root, &[][..]));
+        for (place, label, certificate, chain) in own.chain(people).chain(trust) {
+            let status = match place {
+                "trust" => certificate.check_dates(now).map_or_else(|error| word(&error), |()| "valid".to_owned()),
+                _ => status(&survey.ring, certificate, chain, now),
+            };
+            let key = (certificate.dn().to_string(), *certificate.fingerprint());
+            let row = rows.entry(key).or_insert_with(|| Row {
+                label,
+                serial: certificate.serial_hex(),
+                key: Some((certificate.key_kind(), certificate.key_bits())),
+                from: Some(certificate.not_before()),
+                until: utc(certificate.not_after()),
+                private: Some(false),
+                status: status.clone(),
+                rings: Vec::new(),
+                dn: certificate.dn().to_string(),
+            });
+            row.rings.push(format!("{user}({place})"));
+            if place == "own" {
+                row.private = Some(true);
+            }
+            // Rings may know different revocation lists: the worst news is the news.
+            if row.status == "valid" {
+                row.status = status;
+            }
+        }
+    }
+    Ok(rows.into_values().collect())
+}
+
+/// What an authority issued, by its ledger.
+fn issued_rows(data: &Data<'_>, name: &str, now: SystemTime) -> Result<Vec<Row>, CliError> {
+    let records = Authority::ledger(&data.authority(name)?).map_err(authority_failed)?;
+    let rows = records.into_iter().map(|record| {
+        let status = match (record.revoked_at(), record.not_after()) {
+            (Some(_), _) => "revoked",
+            (None, Some(until)) if now >= until => "expired",
+            _ => "valid",
+        };
+        Row {
+            label: record.serial.clone(),
+            until: record.not_after().map_or_else(|| "-".to_owned(), utc),
+            serial: record.serial,
+            key: None,
+            from: None,
+            private: None,
+            status: status.to_owned(),
+            rings: Vec::new(),
+            dn: record.dn,
+        }
+    });
+    Ok(rows.collect())
+}
+
+/// Whether a certificate is good for anything in this ring, and if not, why.
+fn status(ring: &Ring, certificate: &Certificate, chain: &[Certificate], now: SystemTime) -> String {
+    let usages = [Usage::Sign, Usage::KeyTransport, Usage::DataEncipherment, Usage::KeyAgreement];
+    let usage = usages.into_iter().find(|usage| certificate.check_usage(*usage).is_ok()).unwrap_or(Usage::Sign);
+    match ring.verify(certificate, chain, usage, now, now) {
+        Ok(_) => "valid".to_owned(),
+        Err(error) => word(&error),
+    }
+}
+
+fn word(error: &CertificateError) -> String {
+    error.cause().trim_start_matches("certificate-").to_owned()
+}
+
+/// The certificate of a label: own, person or trust, whichever has it.
+fn find(survey: &ring::Survey, label: &str) -> Result<(Certificate, Vec<Certificate>, bool), CliError> {
+    let own = survey.own.iter().find(|own| own.label == label);
+    let person = || survey.ring.people().iter().find(|person| person.label == label).map(AsRef::as_ref);
+    if let Some(found) = own.or_else(person) {
+        return Ok((found.certificate.clone(), found.chain.clone(), own.is_some()));
+    }
+    let trust = survey.ring.trust().iter().find(|root| label_of(root) == label);
+    trust.map(|root| (root.clone(), Vec::new(), false)).ok_or_else(|| {
+        CliError::failed(format!("no certificate with label {label} in the ring"))
+            .hint("`bulla cert list` shows labels")
+    })
+}
+
+fn own_key(dir: &Path, label: &str, passphrase: Option<&Passphrase>) -> Result<PKey<Private>, CliError> {
+    let pem = zeroize::Zeroizing::new(read_file(&dir.join("own").join(format!("{label}.pem")))?);
+    read_private_key(&pem, passphrase).map_err(|error| failed(error).hint(PASSPHRASE_HINT))
+}
+
+const PASSPHRASE_HINT: &str = "--passphrase-file names the file with the passphrase";
+
+/// A label from common name and serial number: two certificates of one name get two files.
+fn label_of(certificate: &Certificate) -> String {
+    let name = certificate.dn().common_name().unwrap_or_else(|| "certificate".to_owned());
+    let serial: String = certificate.serial_hex().chars().take(8).collect();
+    format!("{}-{serial}", plain(&name))
+}
+
+/// What of a name can stand in a file's name.
+fn plain(name: &str) -> String {
+    let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() || "._@-".contains(c) { c } else { '-' });
+    kept.take(100).collect::<String>().trim_start_matches(['.', '-']).to_owned()
+}
+
+/// A certificate in one line.
+struct Line<'a>(&'a Certificate);
+
+impl std::fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let until: String = utc(self.0.not_after()).chars().take(10).collect();
+        write!(f, "{}, {} {}, ", self.0.dn(), self.0.key_kind(), self.0.key_bits())?;
+        write!(f, "serial {}, until {until}", self.0.serial_hex())
+    }
+}
+
+fn yes_no(yes: bool) -> &'static str {
+    if yes { "YES" } else { "NO" }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
+    let length = fs::metadata(path).map_err(|error| CliError::file(path, error))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(CliError::failed(format!("{} is over {FILE_BYTES_MAX} bytes", path.display())));
+    }
+    fs::read(path).map_err(|error| CliError::file(path, error))
+}
+
+/// Writes a file that does not exist yet, readable by its owner only: it may hold a key.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .map_err(|error| CliError::file(path, error))
+}
+
+fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<(), CliError> {
+    writeln!(out, "{line}").map_err(|error| CliError::failed(format!("standard output: {error}")))
+}
+
+fn write_out(out: &mut dyn Write, bytes: &[u8]) -> Result<(), CliError> {
+    out.write_all(bytes).map_err(|error| CliError::failed(format!("standard output: {error}")))
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::failed(error.to_string())
+}
+
+fn authority_failed(error: AuthorityError) -> CliError {
+    let hint = match &error {
+        AuthorityError::Missing { .. } => Some("`bulla cert create --ca NAME --dn DN` founds an authority"),
+        AuthorityError::Exposed { .. } => Some("chmod 600 takes the others' access away"),
+        error if error.is_locked() => Some("--signer-passphrase-file names the file with its passphrase"),
+        _ => None,
+    };
+    CliError { hint: hint.map(str::to_owned), ..failed(error) }
+}
+
+fn ring_failed(error: RingError) -> CliError {
+    let hint = match &error {
+        RingError::Missing { .. } => Some("`bulla cert create --ring USER …` or `import` makes one"),
+        RingError::Exposed { .. } => Some("chmod 700 for directories and 600 for files takes the others' access away"),
+        error if error.is_locked() => Some(PASSPHRASE_HINT),
+        _ => None,
+    };
+    CliError { hint: hint.map(str::to_owned), ..failed(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: CertArgs,
+    }
+
+    /// A data directory, and the command spoken to it.
+    struct Desk {
+        dir: tempfile::TempDir,
+        now: SystemTime,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            Self { dir: tempfile::tempdir().unwrap(), now: UNIX_EPOCH + Duration::from_secs(1_795_219_200) }
+        }
+
+        fn path(&self, name: &str) -> String {
+            self.dir.path().join(name).to_str().unwrap().to_owned()
+        }
+
+        fn later(&mut self, days: u64) {
+            self.now += Duration::from_secs(days * 86_400);
+        }
+
+        /// Words are split at spaces; `~` in them is a space.
+        fn try_say(&self, line: &str) -> Result<String, CliError> {
+            let words = line.split(' ').map(|word| word.replace('~', " "));
+            let words = ["cert".to_owned()].into_iter().chain(words);
+            let words = words.chain(["--data".to_owned(), self.path("data")]);
+            let program = Program::try_parse_from(words).map_err(|error| CliError::usage(error.to_string()))?;
+            let mut out = Vec::new();
+            perform(&program.args, self.now, &mut out)?;
+            Ok(String::from_utf8_lossy(&out).into_owned())
+        }
+
+        #[track_caller]
+        fn say(&self, line: &str) -> String {
+            self.try_say(line).unwrap()
+        }
+
+        #[track_caller]
+        fn refuse(&self, line: &str, says: &str) {
+            let error = self.try_say(line).unwrap_err();
+            let whole = format!("{} / {}", error.message, error.hint.unwrap_or_default());
+            assert!(whole.contains(says), "{line}: {whole}");
+        }
+
+        fn row(&self, line: &str, has: &str) -> Vec<String> {
+            let table = self.say(line);
+            let row = table.lines().find(|row| row.contains(has)).unwrap_or_else(|| panic!("{has} in {table}"));
+            row.split_whitespace().map(str::to_owned).collect()
+        }
+    }
+
+    fn founded() -> Desk {
+        let desk = Desk::new();
+        desk.say("create --ca demo --dn CN=Demo~CA,O=Demo --key p256");
+        desk
+    }
+
+    #[test]
+    fn a_user_gets_a_ring_that_signs_and_opens() {
+        let desk = founded();
+        let said = desk.say("create --ring orders --dn CN=orders,O=Demo --key rsa2048 --signer demo --share billing");
+        assert!(said.starts_with("created orders-"), "{said}");
+        let row = desk.row("list", "CN=orders");
+        assert_eq!(row[1..7], ["RSA", "2048", "2026-11-21", "2027-11-21", "YES", "valid"]);
+        assert_eq!(row[7], "billing(person),orders(own)");
+        let ring = Ring::load(&desk.dir.path().join("data/rings/orders"), None).unwrap();
+        assert_eq!(ring.signing(desk.now).unwrap().certificate.dn().as_str(), "CN=orders,O=Demo");
+        let dn = "CN=orders,O=Demo".parse().unwrap();
+        let billing = Ring::load(&desk.dir.path().join("data/rings/billing"), None).unwrap();
+        billing.recipient(&dn, Usage::KeyTransport, desk.now).unwrap();
+        assert_eq!(billing.crls().len(), 1);
+    }
+
+    #[test]
+    fn revoking_reaches_every_ring_that_trusts_the_authority() {
+        let mut desk = founded();
+        desk.say("create --ring orders --dn CN=orders --key p256 --signer demo --share billing --label first");
+        let serial = desk.row("list --signer demo", "CN=orders")[0].clone();
+        desk.later(1);
+        let said = desk.say(&format!("revoke --signer demo {serial}"));
+        assert!(said.contains("ring of billing") && said.contains("ring of orders"), "{said}");
+        assert_eq!(desk.row("list", "CN=orders")[6], "revoked");
+        assert_eq!(desk.row("list --ring billing", "CN=orders")[6], "revoked");
+        assert_eq!(desk.row("list --signer demo", "CN=orders")[6], "revoked");
+        desk.refuse("revoke --signer demo 12ab", "no certificate with serial 12ab");
+        desk.later(31);
+        assert_eq!(desk.row("list", "CN=orders")[6], "crl-stale");
+        desk.say("revoke --signer demo --crl-days 90");
+        assert_eq!(desk.row("list", "CN=orders")[6], "revoked");
+    }
+
+    #[test]
+    fn certificates_expire_in_the_list() {
+        let mut desk = founded();
+        desk.say("create --ring orders --dn CN=orders --key p256 --signer demo --days 10");
+        desk.later(10);
+        assert_eq!(desk.row("list", "CN=orders")[6], "expired");
+        let json: Value = serde_json::from_str(&desk.say("list --ring orders --json")).unwrap();
+        let row = json.as_array().unwrap().iter().find(|row| row["dn"] == "CN=orders").unwrap();
+        assert_eq!(
+            (&row["status"], &row["keySize"], &row["privateKey"]),
+            (&json!("expired"), &json!(256), &json!(true))
+        );
+    }
+
+    #[test]
+    fn a_request_is_made_signed_and_imported() {
+        let desk = founded();
+        let (csr, key, cert) = (desk.path("csr.pem"), desk.path("key.pem"), desk.path("cert.pem"));
+        desk.say(&format!("create --request {csr} --key-out {key} --dn CN=far --key p384"));
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        desk.say(&format!("sign {csr} --signer demo --out {cert}"));
+        desk.refuse(&format!("sign {csr} --signer demo --usage dataencrypt"), "incompatible");
+        desk.refuse(&format!("import {cert} --ring far --as own"), "--key-file");
+        desk.say(&format!("import {cert} --ring far --key-file {key} --label far"));
+        let shown = desk.say("show far --ring far");
+        assert!(shown.contains("key          NISTECC 384"), "{shown}");
+        assert!(shown.contains("key usage    digital-signature, non-repudiation, key-agreement"), "{shown}");
+        assert!(shown.contains("private key  YES\n"), "{shown}");
+        assert!(shown.contains("status       untrusted"), "{shown}");
+        let ca = desk.path("data/authorities/demo/ca.pem");
+        desk.say(&format!("import {ca} --ring far --as trust"));
+        assert!(desk.say("show far --ring far").contains("status       valid"));
+        desk.say(&format!("import {} --ring far --as crl", desk.path("data/authorities/demo/crl.pem")));
+        assert!(desk.say("show far --ring far --text").contains("Signature Algorithm: ecdsa-with-SHA256"));
+        assert!(desk.say(&format!("show {cert}")).contains("private key  NO\n"));
+    }
+
+    #[test]
+    fn keys_with_passphrases_travel_as_pkcs12() {
+        let desk = founded();
+        let (secret, other) = (desk.path("secret"), desk.path("other"));
+        fs::write(&secret, "correct horse\nsecond line\n").unwrap();
+        fs::write(&other, "battery staple\n").unwrap();
+        desk.say(&format!("create --ring a --dn CN=a --signer demo --label a --key p256 --passphrase-file {secret}"));
+        let p12 = desk.path("a.p12");
+        let export = format!("export a --ring a --format p12 --private --to-passphrase-file {other} --out {p12}");
+        desk.refuse(&export, "--passphrase-file names");
+        desk.refuse(&format!("{export} --passphrase-file {other}"), "wrong passphrase");
+        desk.say(&format!("{export} --passphrase-file {secret}"));
+        assert_eq!(fs::metadata(&p12).unwrap().permissions().mode() & 0o777, 0o600);
+        desk.refuse(&format!("import {p12} --ring b"), "--from-passphrase-file");
+        desk.say(&format!("import {p12} --ring b --from-passphrase-file {other} --label b"));
+        Ring::load(&desk.dir.path().join("data/rings/b"), None).unwrap();
+        let pem =
+            desk.say(&format!("export a --ring a --private --passphrase-file {secret} --to-passphrase-file {other}"));
+        assert!(pem.contains("BEGIN ENCRYPTED PRIVATE KEY"), "{pem}");
+        let der = desk.path("a.der");
+        desk.say(&format!("export a --ring a --format der --out {der}"));
+        desk.say(&format!("import {der} --ring c --label a"));
+        assert_eq!(desk.row("list --ring c", "CN=a")[5], "NO");
+        desk.refuse("export a --ring c --private", "has no private key");
+        desk.refuse(&format!("export a --ring a --format der --out {der}"), "File exists");
+    }
+
+    #[test]
+    fn authorities_can_stand_below_each_other_and_be_locked() {
+        let desk = founded();
+        let secret = desk.path("secret");
+        fs::write(&secret, "correct horse").unwrap();
+        desk.say(&format!(
+            "create --ca issuing --dn CN=Issuing --key p256 --days 1000 --signer demo --passphrase-file {secret}"
+        ));
+        desk.refuse("create --ring a --dn CN=a --signer issuing", "--signer-passphrase-file");
+        desk.say(&format!("create --ring a --dn CN=a --key p256 --signer issuing --signer-passphrase-file {secret}"));
+        assert_eq!(desk.row("list --ring a", "CN=a ")[6..], ["valid", "a(own)", "CN=a"]);
+        desk.refuse("create --ca issuing --dn CN=Issuing", "there is an authority at");
+    }
+
+    #[test]
+    fn mistakes_are_answered_with_what_to_do() {
+        let desk = founded();
+        desk.refuse("create --ring a --dn CN=a", "--signer must name an authority");
+        desk.refuse("create --dn CN=a", "create needs --ring, --ca or --request");
+        desk.refuse("create --ring a --dn CN=a --signer none", "founds an authority");
+        desk.refuse("create --ring a --dn CN=a --signer ../demo", "cannot have the name");
+        desk.refuse("create --ring .. --dn CN=a --signer demo", "cannot have a key ring");
+        desk.refuse("create --ring a --dn XX=a --signer demo", "unknown attribute type \"XX\"");
+        desk.refuse("create --ring a --dn CN=a --signer demo --key rsa512", "no key of kind");
+        desk.refuse("create --ring a --dn CN=a --signer demo --key p256 --usage dataencrypt", "KEYAGREE");
+        desk.refuse("create --ring a --dn CN=a --signer demo --usage writing", "unknown key usage");
+        desk.refuse("create --ring a --dn CN=a --signer demo --days 4000", "outlive");
+        desk.refuse("show nothing --ring a", "no key ring at");
+        desk.refuse(
+            "create --ring a --dn CN=a --signer demo --passphrase-env BULLA_TEST_NOT_SET",
+            "holds no passphrase",
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! `bulla demo`: a queue manager with an authority, two users and a queue for each quality of protection.
+
+use super::start::serve_until_signalled;
+use super::{CliError, EXIT_START};
+use crate::mqsc::admin;
+use crate::random::Random;
+use crate::serve::{self, RINGS, Settings, StartError};
+use crate::users::Users;
+use bulla_seal::certificate::authority::{Authority, Request};
+use bulla_seal::certificate::{KeySpec, KeyUse};
+use bulla_seal::dn::Dn;
+use bulla_seal::ring;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Days for which the demonstration's certificates are good.
+const DAYS: u32 = 365;
+/// The users: one puts, one gets.
+const USERS: [&str; 2] = ["orders", "billing"];
+/// The queues, and an alias of each that shows what lies on the queue as it lies there.
+const OBJECTS: &str = "\
+DEFINE QLOCAL(ORDERS.CLEAR) DESCR('No protection') REPLACE
+DEFINE QLOCAL(ORDERS.SIGNED) DESCR('Integrity') REPLACE
+DEFINE QLOCAL(ORDERS.PRIVATE) DESCR('Privacy') REPLACE
+DEFINE QLOCAL(ORDERS.CONFIDENTIAL) DESCR('Confidentiality') REPLACE
+DEFINE QALIAS(RAW.SIGNED) TARGET(ORDERS.SIGNED) REPLACE
+DEFINE QALIAS(RAW.PRIVATE) TARGET(ORDERS.PRIVATE) REPLACE
+DEFINE QALIAS(RAW.CONFIDENTIAL) TARGET(ORDERS.CONFIDENTIAL) REPLACE
+SET POLICY(ORDERS.SIGNED) SIGNALG(SHA256) SIGNER('CN=orders,O=Bulla Demo') ACTION(REPLACE)
+SET POLICY(ORDERS.PRIVATE) SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Bulla Demo') RECIP('CN=billing,O=Bulla Demo') ACTION(REPLACE)
+SET POLICY(ORDERS.CONFIDENTIAL) ENCALG(AES256) RECIP('CN=billing,O=Bulla Demo') KEYREUSE(32) ACTION(REPLACE)
+";
+
+/// Start a queue manager to try: an authority, two users, a queue for each quality of protection
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// The data directory; set up at the first start, used again later
+    #[arg(long, value_name = "DIR", default_value = "bulla-demo")]
+    pub data: PathBuf,
+    /// Where AMQP is spoken in clear
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5672")]
+    pub amqp: SocketAddr,
+    /// Where AMQP is spoken over TLS
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5671")]
+    pub amqps: SocketAddr,
+}
+
+/// Sets up where that is still to be done, and runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// It could not be set up, or did not start.
+pub fn run(args: &DemoArgs) -> Result<(), CliError> {
+    let mut settings = Settings::new(args.data.clone());
+    settings.name = Some("DEMO".to_owned());
+    settings.amqp = Some(args.amqp);
+    settings.amqps = Some(args.amqps);
+    set_up(&args.data)?;
+    serve_until_signalled(&settings, |running| {
+        let replies = admin::request(&args.data, OBJECTS).map_err(|error| CliError::failed(error.to_string()))?;
+        for reply in &replies {
+            if reply.exit_code() != 0 {
+                return Err(CliError::failed(reply.text()));
+            }
+        }
+        println!("{}", welcome(&args.data, running));
+        Ok(())
+    })
+}
+
+/// The authority, the users and their rings.
+fn set_up(data: &Path) -> Result<(), CliError> {
+    let folder = data.join("authorities").join("demo");
+    if folder.exists() {
+        return Ok(());
+    }
+    let start = |error: StartError| CliError { code: EXIT_START, message: error.to_string(), hint: error.hint() };
+    serve::make_directories(data).map_err(start)?;
+    let now = SystemTime::now();
+    let authority = Authority::create(&folder, &dn("Demo authority")?, KeySpec::Rsa(2048), DAYS, now).map_err(failed)?;
+    let issued: Vec<_> = USERS
+        .iter()
+        .map(|user| {
+            let request = Request {
+                dn: dn(user)?,
+                key: KeySpec::Rsa(2048),
+                uses: vec![KeyUse::DocSign, KeyUse::DataEncrypt, KeyUse::Handshake],
+                days: DAYS,
+                alternative_names: Vec::new(),
+                passphrase: None,
+            };
+            authority.issue(&request, now).map_err(failed)
+        })
+        .collect::<Result<_, CliError>>()?;
+    let crl = authority.crl().map_err(failed)?;
+    let users = Users::open(data).map_err(failed)?;
+    for (user, (certificate, key)) in USERS.iter().zip(&issued) {
+        let ring = data.join(RINGS).join(user);
+        ring::create(&ring).map_err(failed)?;
+        ring::install_own(&ring, user, certificate, &authority.chain(), key).map_err(failed)?;
+        ring::install_trust(&ring, "demo", authority.root()).map_err(failed)?;
+        ring::install_crl(&ring, "demo", &crl).map_err(failed)?;
+        for (other, (certificate, _)) in USERS.iter().zip(&issued).filter(|(other, _)| *other != user) {
+            ring::install_person(&ring, other, certificate, &authority.chain()).map_err(failed)?;
+        }
+        let password = Random::system().name::<12>();
+        users.add(user, &password).map_err(failed)?;
+        serve::write_private(&data.join(format!("{user}.password")), format!("{password}\n").as_bytes()).map_err(start)?;
+    }
+    serve::install_server_certificate(data, &authority, DAYS - 1, now).map_err(start)?;
+    serve::write_private(&data.join("tls").join("clients.pem"), &authority.root().to_pem()).map_err(start)
+}
+
+fn dn(name: &str) -> Result<Dn, CliError> {
+    format!("CN={name},O=Bulla Demo").parse().map_err(failed)
+}
+
+fn failed(error: impl std::fmt::Display) -> CliError {
+    CliError::failed(error.to_string())
+}
+
+fn welcome(data: &Path, running: &serve::Running) -> String {
+    let data = data.display();
+    let port = running.amqp.map(|address| address.to_string()).unwrap_or_default();
+    let at = if port == "127.0.0.1:5672" { String::new() } else { format!(" --amqp {port}") };
+    let bulla = std::env::args().next().unwrap_or_else(|| "bulla".to_owned());
+    format!(
+        "\nqueue manager DEMO is ready. Try, in another terminal:\n\n\
+         1. put a message that only `billing` can read, signed by `orders`:\n\n\
+         \x20  echo 'two tons of barley' | {bulla} put ORDERS.PRIVATE{at} --user orders --password-file {data}/orders.password\n\n\
+         2. see what lies on the queue, and open it with standard tools:\n\n\
+         \x20  {bulla} get RAW.PRIVATE --browse --count 1{at} > sealed.der\n\
+         \x20  openssl cms -decrypt -inform DER -in sealed.der -recip {data}/rings/billing/own/billing.pem -inkey {data}/rings/billing/own/billing.pem \\\n\
+         \x20    | openssl cms -verify -inform DER -CAfile {data}/tls/ca.pem\n\n\
+         3. get it as `billing`:\n\n\
+         \x20  {bulla} get ORDERS.PRIVATE{at} --user billing --password-file {data}/billing.password\n"
+    )
+}

@@ -1,0 +1,114 @@
+//! `bulla put`: each file is a message.
+
+use super::connection::ConnectionArgs;
+use super::own_seal::{OwnSeal, OwnSealArgs};
+use super::{CliError, EXIT_REFUSED};
+use crate::client::Client;
+use crate::envelope::data_section_head;
+use bulla_amqp::message::encode_map_section;
+use bulla_amqp::{Header, MessageId, Payload, Properties, Symbol, Value};
+use bytes::Bytes;
+use clap::Args;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a put may wait for its confirmation.
+const PUT_WITHIN: Duration = Duration::from_secs(60);
+
+/// Put messages on a queue
+#[derive(Args, Debug)]
+pub struct PutArgs {
+    /// The queue, or an alias of one
+    pub queue: String,
+    /// Files to put, a message each; standard input where none is named
+    pub files: Vec<PathBuf>,
+    /// Not to be lost when the queue manager restarts (the default)
+    #[arg(long, conflicts_with = "no_persistent")]
+    pub persistent: bool,
+    /// May be lost when the queue manager restarts
+    #[arg(long)]
+    pub no_persistent: bool,
+    /// 0 to 9; higher ones are got first
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub priority: u8,
+    /// Gone after this many seconds if nobody got it
+    #[arg(long, value_name = "SECONDS")]
+    pub expiry: Option<u32>,
+    /// What the payload is, as a media type
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// An application property
+    #[arg(long = "property", value_name = "KEY=VALUE")]
+    pub properties: Vec<String>,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) own_seal: OwnSealArgs,
+}
+
+/// Puts the files.
+///
+/// # Errors
+/// Nothing could be read, or the queue manager refused.
+pub fn run(args: &PutArgs) -> Result<(), CliError> {
+    let mut client = Client::connect(&args.connection.endpoint()?)?;
+    let seals = args.own_seal.ring.is_some();
+    let attached = client.sender(&args.queue, seals)?;
+    let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached)?;
+    let stdin = [PathBuf::from("-")];
+    let files = if args.files.is_empty() { &stdin[..] } else { &args.files };
+    for path in files {
+        let mut message = message(args, read(path)?)?;
+        if let Some(seal) = &mut seal {
+            message = seal.seal(&message)?;
+        }
+        client.put(attached.link, message, PUT_WITHIN)?;
+    }
+    client.close()?;
+    eprintln!("put {} {} on {}", files.len(), if files.len() == 1 { "message" } else { "messages" }, args.queue);
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(|error| CliError::file(path, error))?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).map_err(|error| CliError::file(path, error))
+}
+
+fn message(args: &PutArgs, body: Vec<u8>) -> Result<Payload, CliError> {
+    let header = Header {
+        durable: !args.no_persistent,
+        priority: args.priority,
+        ttl_ms: args.expiry.map(|seconds| seconds.saturating_mul(1000)),
+        ..Header::default()
+    };
+    let content_type = match &args.content_type {
+        Some(text) => Some(Symbol::new(text).ok_or_else(|| CliError::usage(format!("{text:?} is no media type")))?),
+        None => None,
+    };
+    let properties = Properties {
+        message_id: Some(MessageId::Uuid(crate::random::Random::system().bytes())),
+        content_type,
+        ..Properties::default()
+    };
+    let mut head = Vec::new();
+    header.encode_section(&mut head);
+    properties.encode_section(&mut head);
+    if !args.properties.is_empty() {
+        let pairs: Result<Vec<(Value, Value)>, CliError> = args.properties.iter().map(|text| property(text)).collect();
+        encode_map_section(0x74, &pairs?, &mut head);
+    }
+    data_section_head(body.len(), &mut head);
+    Ok(Payload::from(vec![Bytes::from(head), Bytes::from(body)]))
+}
+
+fn property(text: &str) -> Result<(Value, Value), CliError> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| CliError { code: EXIT_REFUSED, ..CliError::usage(format!("--property {text}: expected KEY=VALUE")) })?;
+    Ok((Value::from(key), Value::from(value)))
+}

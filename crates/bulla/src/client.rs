@@ -1,0 +1,358 @@
+//! A client of any AMQP 1.0 broker: blocking, one connection, one session. What `bulla put` and `bulla get` are made of.
+
+use bulla_amqp::{
+    AttachRequest, Config, Connection, Delivery, DeliveryState, Error, Event, LinkId, Payload, SaslClient,
+    SenderSettleMode, SessionId, Source, Symbol, Value,
+};
+use bytes::BytesMut;
+use openssl::ssl::{SslConnector, SslMethod, SslStream};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long connecting, opening and attaching may take together.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Room for one read, in bytes.
+const READ_BYTES: usize = 64 << 10;
+
+/// Where to connect and how to prove who connects.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// The authorities to believe; TLS is spoken where they are given.
+    pub authorities: Option<PathBuf>,
+    /// Certificate and key of a client that proves itself by them.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The SASL mechanism and its secrets.
+    pub sasl: SaslClient,
+}
+
+/// What ended a client's request.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The network's or the broker's turn: no connection, or it broke.
+    Io(io::Error),
+    /// TLS did not come about.
+    Tls(String),
+    /// The user's turn: the broker did not believe the credentials.
+    NotAuthenticated,
+    /// The broker refused, or ended what was open, with this error.
+    Refused(Box<Error>),
+    /// The broker closed without a word.
+    Closed,
+    /// Nothing came within this time.
+    TimedOut(Duration),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Tls(error) => write!(f, "tls: {error}"),
+            Self::NotAuthenticated => f.write_str("user or password is wrong"),
+            Self::Refused(error) => match &error.description {
+                Some(description) => f.write_str(description),
+                None => f.write_str(error.condition.as_str()),
+            },
+            Self::Closed => f.write_str("the other side closed the connection"),
+            Self::TimedOut(after) => write!(f, "no answer within {} s", after.as_secs()),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A connection with one session.
+pub struct Client {
+    stream: Stream,
+    engine: Connection,
+    session: SessionId,
+    input: BytesMut,
+    events: VecDeque<Event>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<SslStream<TcpStream>>),
+}
+
+/// What the broker answered to an attach.
+#[derive(Debug)]
+pub struct Attached {
+    /// The link.
+    pub link: LinkId,
+    /// Properties of the link, `bulla:policy` and `bulla:destination` among them where the broker is Bulla.
+    pub properties: Vec<(Symbol, Value)>,
+}
+
+impl Attached {
+    /// A property that is a string.
+    #[must_use]
+    pub fn property(&self, name: &str) -> Option<&str> {
+        self.properties.iter().find(|(key, _)| key.as_str() == name).and_then(|(_, value)| value.as_str())
+    }
+}
+
+impl Client {
+    /// Connects, proves who it is, opens a session.
+    ///
+    /// # Errors
+    /// [`ClientError`], each kind.
+    pub fn connect(endpoint: &Endpoint) -> Result<Self, ClientError> {
+        let deadline = Instant::now() + CONNECT_WITHIN;
+        let stream = connect(endpoint)?;
+        let config = Config {
+            hostname: endpoint.address.rsplit_once(':').map(|(host, _)| host.to_owned()),
+            ..Config::new(format!("bulla-{}", crate::random::Random::system().name::<8>()))
+        };
+        let crypto = Box::new(crate::users::Crypto);
+        let mut engine = Connection::client(config, endpoint.sasl.clone(), crypto, Instant::now());
+        let session = engine.begin();
+        let mut client = Self { stream, engine, session, input: BytesMut::new(), events: VecDeque::new() };
+        client.wait_for(deadline, CONNECT_WITHIN, |event| matches!(event, Event::Opened(_)).then_some(()))?;
+        Ok(client)
+    }
+
+    /// Opens a link to put on `address`; `sealed` says that this side seals for itself.
+    ///
+    /// # Errors
+    /// The broker's refusal, with its reason.
+    pub fn sender(&mut self, address: &str, sealed: bool) -> Result<Attached, ClientError> {
+        self.attach(AttachRequest {
+            snd_settle_mode: SenderSettleMode::Unsettled,
+            desired_capabilities: sealed_capability(sealed),
+            ..AttachRequest::sender(format!("put-{address}"), address)
+        })
+    }
+
+    /// Opens a link to get from `address`, or to browse it.
+    ///
+    /// # Errors
+    /// The broker's refusal, with its reason.
+    pub fn receiver(&mut self, address: &str, browse: bool, sealed: bool) -> Result<Attached, ClientError> {
+        self.attach(AttachRequest {
+            source: Some(Source { distribution_mode: browse.then(|| Symbol::from_static("copy")), ..Source::at(address) }),
+            snd_settle_mode: SenderSettleMode::Unsettled,
+            desired_capabilities: sealed_capability(sealed),
+            ..AttachRequest::receiver(format!("get-{address}"), address)
+        })
+    }
+
+    fn attach(&mut self, request: AttachRequest) -> Result<Attached, ClientError> {
+        let link = self.engine.attach(self.session, request);
+        let deadline = Instant::now() + CONNECT_WITHIN;
+        // A refusal comes as an answer without terminus and then a detach with the error: `wait_for` turns that into one.
+        self.wait_for(deadline, CONNECT_WITHIN, |event| match event {
+            Event::LinkOpened(opened) if opened.link == link => {
+                let there = opened.source.is_some() && opened.target.is_some();
+                there.then(|| Attached { link, properties: opened.properties.clone() })
+            }
+            _ => None,
+        })
+    }
+
+    /// Puts one message and waits for its outcome.
+    ///
+    /// # Errors
+    /// The broker's refusal, with its reason.
+    pub fn put(&mut self, link: LinkId, message: Payload, within: Duration) -> Result<(), ClientError> {
+        let deadline = Instant::now() + within;
+        while !self.engine.can_send(link) {
+            self.wait_for(deadline, within, |event| matches!(event, Event::Credit { .. }).then_some(()))?;
+        }
+        self.engine.send(link, 0, message, false);
+        let outcome = self.wait_for(deadline, within, |event| match event {
+            Event::Outcome { link: of, state, .. } if *of == link => Some(state.clone()),
+            _ => None,
+        })?;
+        match outcome {
+            None | Some(DeliveryState::Accepted) => Ok(()),
+            Some(DeliveryState::Rejected(Some(error))) => Err(ClientError::Refused(Box::new(error))),
+            Some(other) => Err(ClientError::Io(io::Error::other(format!("not accepted: {other:?}")))),
+        }
+    }
+
+    /// Gets one message; none where the queue has none, after `within` at the latest.
+    ///
+    /// # Errors
+    /// The broker ended the link or the connection.
+    pub fn get(&mut self, link: LinkId, within: Option<Duration>) -> Result<Option<Delivery>, ClientError> {
+        self.engine.set_credit(link, 1);
+        let Some(within) = within else {
+            // Drain: what is there comes at once, or the broker says that nothing is.
+            self.engine.drain(link);
+            let deadline = Instant::now() + CONNECT_WITHIN;
+            return self.wait_for(deadline, CONNECT_WITHIN, |event| match event {
+                Event::Delivery(delivery) if delivery.link == link => Some(Some(delivery.clone())),
+                Event::Flowed { link: of } if *of == link => Some(None),
+                _ => None,
+            });
+        };
+        let found = self.wait_for(Instant::now() + within, within, |event| match event {
+            Event::Delivery(delivery) if delivery.link == link => Some(delivery.clone()),
+            _ => None,
+        });
+        match found {
+            Ok(delivery) => Ok(Some(delivery)),
+            Err(ClientError::TimedOut(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says what became of a delivery.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn settle(&mut self, delivery: &Delivery, state: DeliveryState) -> Result<(), ClientError> {
+        self.engine.dispose(delivery.link, delivery.id, state);
+        self.flush()
+    }
+
+    /// Ends the connection in order.
+    ///
+    /// # Errors
+    /// It broke first.
+    pub fn close(mut self) -> Result<(), ClientError> {
+        self.engine.close(None);
+        match self.wait_for(Instant::now() + CONNECT_WITHIN, CONNECT_WITHIN, |_| None::<()>) {
+            Ok(()) | Err(ClientError::Closed) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Feeds the engine until `wanted` finds its event. Events it does not want are kept for a later call, save those
+    /// that end everything.
+    fn wait_for<T>(
+        &mut self,
+        deadline: Instant,
+        within: Duration,
+        mut wanted: impl FnMut(&Event) -> Option<T>,
+    ) -> Result<T, ClientError> {
+        let mut seen = 0;
+        loop {
+            while let Some(event) = self.engine.poll_event() {
+                self.events.push_back(event);
+            }
+            while seen < self.events.len() {
+                if let Some(found) = wanted(&self.events[seen]) {
+                    self.events.remove(seen);
+                    return Ok(found);
+                }
+                match &self.events[seen] {
+                    Event::Detached { error: Some(error), .. } | Event::Closed(Some(error)) => {
+                        return Err(if error.condition.as_str() == "amqp:unauthorized-access" && error.info.is_empty() && error.description.is_none() {
+                            ClientError::NotAuthenticated
+                        } else {
+                            ClientError::Refused(Box::new(error.clone()))
+                        });
+                    }
+                    Event::Detached { error: None, .. } | Event::Closed(None) | Event::SessionEnded(..) => {
+                        return Err(ClientError::Closed);
+                    }
+                    Event::Credit { .. } | Event::Settled { .. } | Event::SessionBegun(_) => {
+                        self.events.remove(seen);
+                    }
+                    _ => seen += 1,
+                }
+            }
+            self.flush()?;
+            if self.engine.is_closed() {
+                return Err(ClientError::Closed);
+            }
+            self.fill(deadline, within)?;
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), ClientError> {
+        while self.engine.output_len() > 0 {
+            let mut slices: Vec<IoSlice<'_>> = Vec::new();
+            self.engine.output_slices(&mut slices);
+            let written = match &mut self.stream {
+                Stream::Plain(stream) => stream.write_vectored(&slices)?,
+                Stream::Tls(stream) => stream.write_vectored(&slices)?,
+            };
+            drop(slices);
+            self.engine.output_written(written);
+        }
+        Ok(())
+    }
+
+    /// Reads once, or looks after the timers.
+    fn fill(&mut self, deadline: Instant, within: Duration) -> Result<(), ClientError> {
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(ClientError::TimedOut(within));
+        }
+        let until = self.engine.poll_timeout().map_or(deadline, |timer| timer.min(deadline));
+        let wait = until.saturating_duration_since(now).max(Duration::from_millis(1));
+        let old = self.input.len();
+        let room = self.engine.wanted(&self.input).max(READ_BYTES);
+        self.input.resize(old + room, 0);
+        let read = match &mut self.stream {
+            Stream::Plain(stream) => {
+                stream.set_read_timeout(Some(wait))?;
+                stream.read(&mut self.input[old..])
+            }
+            Stream::Tls(stream) => {
+                stream.get_ref().set_read_timeout(Some(wait))?;
+                stream.read(&mut self.input[old..])
+            }
+        };
+        let read = match read {
+            Ok(0) => Err(ClientError::Closed),
+            Ok(n) => Ok(n),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => Ok(0),
+            Err(error) => Err(error.into()),
+        };
+        let now = Instant::now();
+        self.input.truncate(old + read.as_ref().copied().unwrap_or(0));
+        self.engine.receive(now, &mut self.input);
+        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.engine.handle_timeout(now);
+        }
+        read.map(drop)
+    }
+}
+
+fn connect(endpoint: &Endpoint) -> Result<Stream, ClientError> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", endpoint.address));
+    for address in endpoint.address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return secure(endpoint, stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(ClientError::Io(last))
+}
+
+fn secure(endpoint: &Endpoint, stream: TcpStream) -> Result<Stream, ClientError> {
+    let Some(authorities) = &endpoint.authorities else { return Ok(Stream::Plain(stream)) };
+    let tls = |error: &dyn fmt::Display| ClientError::Tls(error.to_string());
+    let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(|error| tls(&error))?;
+    builder.set_ca_file(authorities).map_err(|error| tls(&error))?;
+    if let Some((certificate, key)) = &endpoint.certificate {
+        builder.set_certificate_chain_file(certificate).map_err(|error| tls(&error))?;
+        builder.set_private_key_file(key, openssl::ssl::SslFiletype::PEM).map_err(|error| tls(&error))?;
+    }
+    let host = endpoint.address.rsplit_once(':').map_or(endpoint.address.as_str(), |(host, _)| host);
+    let stream = builder.build().connect(host, stream).map_err(|error| tls(&error))?;
+    Ok(Stream::Tls(Box::new(stream)))
+}
+
+fn sealed_capability(sealed: bool) -> Vec<Symbol> {
+    if sealed { vec![Symbol::from_static(crate::dispatcher::SEALED)] } else { Vec::new() }
+}

@@ -1,0 +1,162 @@
+//! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
+
+use super::Local;
+use super::get::Consumer;
+use super::peer::{Link, Peer};
+use super::put::{self, Producer};
+use crate::manager::{Route, State};
+use crate::reason::{self, Refusal};
+use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
+use bulla_amqp::{AttachReply, IncomingAttach, Symbol, Value};
+use bulla_seal::policy::{Quality, SealedAt};
+use hashbrown::HashSet;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
+pub(crate) const SEALED: &str = "bulla:sealed";
+
+/// A client attaches a link.
+pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: IncomingAttach) {
+    let link = attach.link;
+    let result = match attach.role {
+        Role::Receiver => producer(peer, local, state, &attach),
+        Role::Sender => consumer(peer, local, state, &attach),
+    };
+    if let Err(refusal) = result {
+        peer.engine.refuse_link(link, refusal.to_amqp());
+    }
+}
+
+/// The client sends: its target is a queue, a new dynamic queue, or left to each message.
+fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &IncomingAttach) -> Result<(), Refusal> {
+    let Some(AnyTarget::Target(target)) = &attach.target else {
+        return Err(match &attach.target {
+            None => Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no target"),
+            Some(_) => Refusal::new(reason::OPTIONS_ERROR, "transactions are not offered"),
+        });
+    };
+    let mut target: Target = target.clone();
+    let dynamic = target.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
+    if let Some((name, _)) = &dynamic {
+        target.address = Some(name.clone());
+    }
+    let mut producer = Producer {
+        session: attach.session,
+        opened: target.address.clone(),
+        route: None,
+        sealed_by_client: wants_sealed(attach, &target.capabilities),
+        granted: 0,
+        pending: VecDeque::new(),
+        first_slot: 0,
+        sealing: None,
+        dynamic: dynamic.map(|(_, queue)| queue),
+    };
+    if let Some(name) = &target.address {
+        let route = state.route(name)?;
+        if !route.put_enabled {
+            return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
+        }
+        if let Some(policy) = &route.policy {
+            if !producer.sealed_by_client && policy.quality() != Quality::None && policy.sealed_at == SealedAt::Client {
+                let detail = format!("{name}: the policy asks the application to seal");
+                return Err(Refusal::security("sealed-at-client", detail));
+            }
+        }
+        state.use_of(route.queue).putters += 1;
+        producer.route = Some(Arc::new(route));
+        if let Err(refusal) = put::prepare(&mut producer, local, state, &peer.identity) {
+            put::forget(&producer, state);
+            return Err(refusal);
+        }
+    }
+    let reply = AttachReply {
+        source: attach.source.clone(),
+        target: Some(target),
+        offered_capabilities: offered(producer.sealed_by_client),
+        properties: producer.route.as_ref().map(|route| seal_properties(state, route)).unwrap_or_default(),
+        max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
+    };
+    peer.engine.accept_link(attach.link, reply);
+    peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
+    put::replenish(peer, local, state, attach.link);
+    Ok(())
+}
+
+/// The client receives: its source is a queue, browsed or taken from, or a new dynamic queue.
+fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &IncomingAttach) -> Result<(), Refusal> {
+    let mut source: Source = attach
+        .source
+        .clone()
+        .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no source"))?;
+    let dynamic = source.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
+    if let Some((name, _)) = &dynamic {
+        source.address = Some(name.clone());
+    }
+    let name = source
+        .address
+        .clone()
+        .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no queue"))?;
+    let route = state.route(&name)?;
+    if !route.get_enabled {
+        return Err(Refusal::new(reason::GET_INHIBITED, format!("{name} has GET(DISABLED)")));
+    }
+    let sealed_to_client = wants_sealed(attach, &source.capabilities);
+    let opens = !sealed_to_client && route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None);
+    if opens {
+        // Without a ring nothing on this queue could ever be opened for this user.
+        local.ring(&peer.identity)?;
+    }
+    // Filters are echoed only where they are honoured: none is.
+    source.filter.clear();
+    let (queue, properties) = (route.queue, seal_properties(state, &route));
+    state.use_of(queue).getters += 1;
+    let consumer = Consumer {
+        session: attach.session,
+        route: Arc::new(route),
+        browse: source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy"),
+        presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
+        sealed_to_client,
+        opened: name,
+        cursor: None,
+        outstanding: HashSet::new(),
+        opening: VecDeque::new(),
+        first_slot: 0,
+        not_mine: HashSet::new(),
+        releases: 0,
+        draining: false,
+        dynamic: dynamic.map(|(_, queue)| queue),
+    };
+    let reply = AttachReply {
+        source: Some(source),
+        target: match &attach.target {
+            Some(AnyTarget::Target(target)) => Some(target.clone()),
+            _ => None,
+        },
+        offered_capabilities: offered(sealed_to_client),
+        properties,
+        max_message_size: 0,
+    };
+    peer.engine.accept_link(attach.link, reply);
+    peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
+    local.add_consumer(queue, peer.key, attach.link, state);
+    Ok(())
+}
+
+/// What a client that seals for itself has to know: where its messages will be, and under which policy.
+fn seal_properties(state: &State, route: &Route) -> Vec<(Symbol, Value)> {
+    let Some(policy) = &route.policy else { return Vec::new() };
+    let destination = state.destination(&route.queue_name);
+    vec![
+        (Symbol::from_static("bulla:destination"), Value::from(destination.as_str())),
+        (Symbol::from_static("bulla:policy"), Value::from(crate::mqsc::policy::text(policy).as_str())),
+    ]
+}
+
+fn wants_sealed(attach: &IncomingAttach, terminus: &[Symbol]) -> bool {
+    attach.desired_capabilities.iter().chain(terminus).any(|capability| capability.as_str() == SEALED)
+}
+
+fn offered(sealed: bool) -> Vec<Symbol> {
+    if sealed { vec![Symbol::from_static(SEALED)] } else { Vec::new() }
+}

@@ -1,0 +1,455 @@
+//! The get journey: link credit → queue (locked under the delivery) → [open] → transfer →
+//! disposition → removed (journal).
+
+use super::peer::{Identity, Link, Peer};
+use super::{Confirmation, Confirmed, Local, Removal};
+use crate::adapter::{Asker, Outcome as Done, Work};
+use crate::envelope::{self, Arrival};
+use crate::manager::{DEAD_LETTER_QUEUE, ERROR_QUEUE, Route, State, Stuck, from_wall_ms};
+use crate::reason::{self, Refusal};
+use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
+use bulla_queue::{Found, MessageId, Place, QueueId};
+use bulla_seal::policy::{OnDefect, Quality, Toleration};
+use bulla_seal::{OpenError, Opened, Outcome, Policy, Step, Verified};
+use hashbrown::HashSet;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Messages of one link that may be with the adapters at once.
+const OPENING_MAX: usize = 16;
+/// Confidential messages up to this many bytes are opened on the dispatcher when their key is cached:
+/// waking an adapter costs more than the cipher does.
+const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// A link on which a client gets or browses.
+pub(crate) struct Consumer {
+    pub(crate) session: SessionId,
+    /// The name the client opened.
+    pub(crate) opened: String,
+    pub(crate) route: Arc<Route>,
+    /// Copies instead of taking (distribution mode `copy`).
+    pub(crate) browse: bool,
+    /// Deliveries are settled as they are sent (at most once).
+    pub(crate) presettled: bool,
+    /// The client opens for itself (capability `bulla:sealed`).
+    pub(crate) sealed_to_client: bool,
+    /// How far a browser has come; for others, how far the messages reach that are not theirs.
+    pub(crate) cursor: Option<Place>,
+    /// Messages that are locked under a delivery of this link.
+    pub(crate) outstanding: HashSet<MessageId>,
+    /// Messages on their way through the opener, in delivery order.
+    pub(crate) opening: VecDeque<Opening>,
+    pub(crate) first_slot: u64,
+    /// Messages that are addressed to others.
+    pub(crate) not_mine: HashSet<MessageId>,
+    /// The count of the queue's releases for which `cursor` holds.
+    pub(crate) releases: u64,
+    /// The client asked for what is there, up to its credit (AMQP part 2, section 2.6.7, drain).
+    pub(crate) draining: bool,
+    /// The dynamic queue that ends with this link.
+    pub(crate) dynamic: Option<QueueId>,
+}
+
+/// A locked message on its way through the opener.
+pub(crate) struct Opening {
+    locked: Found,
+    stage: Stage,
+}
+
+enum Stage {
+    Away(Box<Arrival>),
+    Ready(Result<Payload, Fault>),
+}
+
+/// Why a message does not go to this reader.
+enum Fault {
+    /// It is addressed to others.
+    NotMine,
+    /// Its seal is defective: it goes to the error queue.
+    Defective { cause: &'static str, detail: String },
+    /// It can't be opened now; it stays.
+    Later { cause: &'static str, detail: String },
+}
+
+/// What one attempt to deliver came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// A message is on its way.
+    Sent,
+    /// The link takes nothing now.
+    Blocked,
+    /// The queue has nothing for this link.
+    Nothing,
+}
+
+/// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
+pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Served {
+    let Peer { key, engine, links, identity, generation, output_full, .. } = peer;
+    let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return Served::Nothing };
+    if consumer.route.generation != state.generation {
+        match state.route(&consumer.opened) {
+            Ok(route) if route.queue == consumer.route.queue => consumer.route = Arc::new(route),
+            Ok(_) => return Served::Blocked,
+            Err(_) => return Served::Blocked,
+        }
+    }
+    if !engine.can_send(link) {
+        *output_full |= engine.credit(link) > 0;
+        return Served::Blocked;
+    }
+    if consumer.opening.len() >= OPENING_MAX.min(engine.credit(link) as usize) {
+        return Served::Blocked;
+    }
+    let Some(locked) = next(consumer, local, state) else { return Served::Nothing };
+    let body = match state.store.body(locked.id) {
+        Ok(body) => body,
+        Err(error) => {
+            // The message is damaged on disk: it is reported and stays, locked, for `journal check`.
+            crate::alarm!("{}: {error}", consumer.route.queue_name);
+            return Served::Sent;
+        }
+    };
+    let payload = envelope::payload_of(&body);
+    if consumer.opens() {
+        let asker = Asker {
+            dispatcher: local.index,
+            peer: *key,
+            generation: *generation,
+            link,
+            slot: consumer.first_slot + consumer.opening.len() as u64,
+        };
+        let stage = open(consumer, asker, local, state, identity, &locked, &payload);
+        consumer.opening.push_back(Opening { locked, stage });
+        deliver_opened(peer, local, state, link);
+        return Served::Sent;
+    }
+    send(consumer, engine, link, state, &locked, payload);
+    Served::Sent
+}
+
+impl Consumer {
+    /// Whether messages pass the opener on their way to this link.
+    fn opens(&self) -> bool {
+        !self.sealed_to_client && self.route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None)
+    }
+}
+
+/// The next message for this link, locked unless it browses.
+fn next(consumer: &mut Consumer, local: &Local, state: &mut State) -> Option<Found> {
+    let queue = consumer.route.queue;
+    if consumer.browse {
+        let found = state.store.browse_next(queue, consumer.cursor, local.wall_ms)?;
+        consumer.cursor = Some(found.place);
+        return Some(found);
+    }
+    if consumer.not_mine.is_empty() {
+        return state.store.lock_next(queue, None, local.wall_ms);
+    }
+    let releases = state.use_of(queue).releases;
+    if consumer.releases != releases {
+        (consumer.releases, consumer.cursor) = (releases, None);
+    }
+    loop {
+        let found = state.store.browse_next(queue, consumer.cursor, local.wall_ms)?;
+        if !consumer.not_mine.contains(&found.id) {
+            return state.store.lock_next(queue, consumer.cursor, local.wall_ms);
+        }
+        consumer.cursor = Some(found.place);
+    }
+}
+
+/// Sends a message as it is to go out; it stays locked until the client has settled it.
+fn send(
+    consumer: &mut Consumer,
+    engine: &mut Connection,
+    link: LinkId,
+    state: &mut State,
+    locked: &Found,
+    payload: Payload,
+) {
+    let payload = envelope::with_delivery_count(payload, locked.delivery_count);
+    let settled = consumer.presettled;
+    engine.send(link, locked.id.0, payload, settled);
+    if consumer.browse {
+        return;
+    }
+    if settled {
+        // At most once, as the client asked: gone when sent.
+        let _ = state.store.acknowledge(locked.id);
+    } else {
+        consumer.outstanding.insert(locked.id);
+    }
+}
+
+/// Starts to open a message, or says at once what it is.
+fn open(
+    consumer: &Consumer,
+    asker: Asker,
+    local: &Local,
+    state: &State,
+    identity: &Identity,
+    locked: &Found,
+    payload: &Payload,
+) -> Stage {
+    let Some(policy) = &consumer.route.policy else { return Stage::Ready(Ok(payload.clone())) };
+    let arrival = match Arrival::read(payload, local.wall_ms) {
+        Ok(arrival) => arrival,
+        Err(refusal) => return Stage::Ready(Err(Fault::defective("malformed", refusal.detail))),
+    };
+    if !arrival.claims_seal() {
+        return Stage::Ready(match policy.toleration {
+            Toleration::Tolerate => {
+                local.manager.counters.tolerated.fetch_add(1, Ordering::Relaxed);
+                Ok(payload.clone())
+            }
+            Toleration::Enforce => Err(Fault::defective("unsigned", "a clear message on a protected queue")),
+        });
+    }
+    match open_sealed(policy, consumer, asker, local, state, identity, locked, arrival) {
+        Ok(stage) => stage,
+        Err(refusal) => Stage::Ready(Err(Fault::Later {
+            cause: refusal.cause.unwrap_or("key-unavailable"),
+            detail: refusal.detail,
+        })),
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
+fn open_sealed(
+    policy: &Arc<Policy>,
+    consumer: &Consumer,
+    asker: Asker,
+    local: &Local,
+    state: &State,
+    identity: &Identity,
+    locked: &Found,
+    arrival: Arrival,
+) -> Result<Stage, Refusal> {
+    let ring = local.ring(identity)?;
+    let expect = arrival.expect(state.destinations(&consumer.route, policy, arrival.labelled_queue()));
+    let der = match arrival.sealed_body() {
+        Ok(der) => der,
+        Err(refusal) => return Ok(Stage::Ready(Err(Fault::defective("malformed", refusal.detail)))),
+    };
+    let (put_at, now, bytes) = (from_wall_ms(locked.put_at_ms), local.wall, der.len());
+    let step = if bytes <= OPEN_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
+        match local.manager.opener.open(policy, &ring, der, expect, put_at, now) {
+            Ok(Step::Done(opened)) => return Ok(opened_stage(local, &arrival, opened)),
+            Err(error) => return Ok(Stage::Ready(Err(fault(local, &error)))),
+            Ok(step) => Work::Open(Box::new(move || Ok(step))),
+        }
+    } else {
+        let (manager, policy) = (local.manager.clone(), policy.clone());
+        Work::Open(Box::new(move || manager.opener.open(&policy, &ring, der, expect, put_at, now)))
+    };
+    local
+        .manager
+        .adapters
+        .submit(asker, step, bytes)
+        .map_err(|full| Refusal::new(reason::STORAGE_NOT_AVAILABLE, format!("{} bytes are being opened", full.held)))?;
+    Ok(Stage::Away(Box::new(arrival)))
+}
+
+fn opened_stage(local: &Local, arrival: &Arrival, opened: Verified<Opened>) -> Stage {
+    local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
+    Stage::Ready(arrival.opened(opened).map_err(|refusal| Fault::defective("malformed", refusal.detail)))
+}
+
+fn fault(local: &Local, error: &OpenError) -> Fault {
+    match error.outcome() {
+        Outcome::NotMine => {
+            local.manager.counters.not_mine.fetch_add(1, Ordering::Relaxed);
+            Fault::NotMine
+        }
+        Outcome::Defective => Fault::defective(error.cause(), error.to_string()),
+        Outcome::Retry => Fault::Later { cause: error.cause(), detail: error.to_string() },
+    }
+}
+
+impl Fault {
+    fn defective(cause: &'static str, detail: impl Into<String>) -> Self {
+        Self::Defective { cause, detail: detail.into() }
+    }
+}
+
+/// An adapter is done with a message of this link.
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Done) {
+    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&asker.link) else { return };
+    let place = usize::try_from(asker.slot.wrapping_sub(consumer.first_slot)).unwrap_or(usize::MAX);
+    let Some(opening) = consumer.opening.get_mut(place) else { return };
+    let Stage::Away(arrival) = &opening.stage else { return };
+    opening.stage = match outcome {
+        Done::Opened(Ok(opened)) => opened_stage(local, arrival, opened),
+        Done::Opened(Err(error)) => Stage::Ready(Err(fault(local, &error))),
+        _ => Stage::Ready(Err(Fault::Later { cause: "internal", detail: "an adapter answered another question".into() })),
+    };
+    deliver_opened(peer, local, state, asker.link);
+}
+
+/// Sends what is opened at the head of the link's openings, and deals with what did not open.
+fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
+    loop {
+        let Peer { engine, links, .. } = peer;
+        let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
+        if !matches!(consumer.opening.front(), Some(Opening { stage: Stage::Ready(_), .. })) {
+            return;
+        }
+        let Some(Opening { locked, stage: Stage::Ready(ready) }) = consumer.opening.pop_front() else { return };
+        consumer.first_slot += 1;
+        let queue = consumer.route.queue;
+        local.serve(queue);
+        match ready {
+            Ok(payload) => send(consumer, engine, link, state, &locked, payload),
+            Err(Fault::NotMine) => {
+                consumer.not_mine.insert(locked.id);
+                if !consumer.browse {
+                    state.store.release(locked.id, false);
+                }
+            }
+            Err(Fault::Later { cause, detail }) => {
+                if !consumer.browse {
+                    state.release(locked.id, queue, false);
+                }
+                local.detach(peer, state, link, &Refusal::security(cause, detail));
+                return;
+            }
+            Err(Fault::Defective { cause, detail }) => {
+                let detach = match consumer.route.policy.as_ref().map(|policy| policy.on_defect) {
+                    Some(OnDefect::Continue) => false,
+                    Some(OnDefect::Detach) => true,
+                    _ => engine.credit(link) <= 1,
+                };
+                if !consumer.browse {
+                    quarantine(&consumer.route.queue_name, local, state, locked.id, cause, &detail);
+                }
+                if detach {
+                    local.detach(peer, state, link, &Refusal::security(cause, detail));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Moves a locked message to the error queue in one unit of work; where that fails it stays locked and is
+/// tried again later.
+pub(crate) fn quarantine(queue: &str, local: &Local, state: &mut State, id: MessageId, cause: &'static str, detail: &str) {
+    local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+    let Ok(body) = state.store.body(id) else { return };
+    let label = envelope::Label { reason: Some(reason::SECURITY_ERROR), cause, detail, queue, at_ms: local.wall_ms };
+    let replacement = envelope::labelled(&envelope::payload_of(&body), &label, local.wall_ms);
+    crate::warning!("{queue}: a message is moved to {ERROR_QUEUE}: cause={cause} {detail}");
+    move_or_keep(ERROR_QUEUE, state, id, replacement);
+}
+
+fn move_or_keep(to: &str, state: &mut State, id: MessageId, replacement: bulla_queue::Message) {
+    let moved = state
+        .route(to)
+        .and_then(|route| state.store.transfer(id, route.queue, replacement.clone()).map_err(|e| super::store_refusal(&e)));
+    if let Err(refusal) = moved {
+        crate::alarm!("{to}: {refusal}; the message stays locked where it is and is tried again");
+        state.stuck.push(Stuck { id, to: to.to_owned(), replacement });
+    }
+}
+
+/// Tries again to move messages that stayed because their error queue was full.
+pub(crate) fn retry_stuck(state: &mut State) {
+    for Stuck { id, to, replacement } in std::mem::take(&mut state.stuck) {
+        let moved = state.route(&to).ok().map(|route| state.store.transfer(id, route.queue, replacement.clone()));
+        if !matches!(moved, Some(Ok(_))) {
+            state.stuck.push(Stuck { id, to, replacement });
+        }
+    }
+}
+
+/// The client has said what became of a delivery.
+#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the engine")]
+pub(crate) fn settled(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    link: LinkId,
+    token: u64,
+    outcome: Option<DeliveryState>,
+    settled: bool,
+) {
+    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
+    let id = MessageId(token);
+    let queue = consumer.route.queue;
+    let mut ticket = None;
+    if consumer.outstanding.remove(&id) {
+        match &outcome {
+            Some(DeliveryState::Accepted) => ticket = state.store.acknowledge(id).ok(),
+            Some(DeliveryState::Rejected(error)) => reject(consumer, local, state, id, error.as_ref()),
+            Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
+                if *undeliverable_here {
+                    consumer.not_mine.insert(id);
+                }
+                state.release(id, queue, *delivery_failed);
+            }
+            // Settled without an outcome, released, or a state that is none: nothing was said to be done with it.
+            _ => state.release(id, queue, false),
+        }
+        local.freed(queue, state);
+    }
+    if !settled {
+        let state_out = outcome.unwrap_or(DeliveryState::Released);
+        match ticket {
+            Some(ticket) if ticket > state.store.synced() => local.confirmations.push_back(Confirmation {
+                ticket,
+                what: Confirmed::Removal(Removal { key: peer.key, generation: peer.generation, link, token }),
+            }),
+            _ => peer.engine.settle(link, token, state_out),
+        }
+    }
+}
+
+/// A rejected message goes to the dead-letter queue; one whose seal the client found defective, to the error queue.
+fn reject(consumer: &Consumer, local: &Local, state: &mut State, id: MessageId, error: Option<&bulla_amqp::Error>) {
+    let queue = &consumer.route.queue_name;
+    let detail = error.and_then(|error| error.description.clone()).unwrap_or_default();
+    if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
+        return quarantine(queue, local, state, id, "reported-by-client", &detail);
+    }
+    let Ok(body) = state.store.body(id) else { return };
+    let label = envelope::Label { reason: None, cause: "rejected", detail: &detail, queue, at_ms: local.wall_ms };
+    let replacement = envelope::labelled(&envelope::payload_of(&body), &label, local.wall_ms);
+    move_or_keep(DEAD_LETTER_QUEUE, state, id, replacement);
+}
+
+/// After a queue was served: a draining link is told that nothing more is there; one for which all that is
+/// there is addressed to others is told so.
+pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
+    let Peer { engine, links, .. } = peer;
+    let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
+    if !consumer.opening.is_empty() {
+        return;
+    }
+    let others_only = !consumer.not_mine.is_empty()
+        && state.store.browse_next(consumer.route.queue, None, local.wall_ms).is_some_and(|m| consumer.not_mine.contains(&m.id));
+    if others_only && !consumer.browse && (consumer.draining || engine.credit(link) == 1) {
+        let detail = format!("{}: what is there is addressed to others", consumer.route.queue_name);
+        local.detach(peer, state, link, &Refusal::security("not-a-recipient", detail));
+        return;
+    }
+    if consumer.draining {
+        consumer.draining = false;
+        engine.drained(link);
+    }
+}
+
+/// Gives back what a link held, when it goes.
+pub(crate) fn forget(consumer: &mut Consumer, state: &mut State) {
+    let queue = consumer.route.queue;
+    if !consumer.browse {
+        for id in consumer.outstanding.drain() {
+            state.release(id, queue, true);
+        }
+        for opening in consumer.opening.drain(..) {
+            state.release(opening.locked.id, queue, false);
+        }
+    }
+    let usage = state.use_of(queue);
+    usage.getters = usage.getters.saturating_sub(1);
+}

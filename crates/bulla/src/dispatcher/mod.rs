@@ -1,0 +1,646 @@
+//! A dispatcher: one thread that owns sockets and connection state.
+//!
+//! A turn has three parts. *Read*: bytes of ready sockets go into the engines. *Work*, under the
+//! queues' lock: engine events become puts and removals, synced puts are confirmed, and queues are
+//! served to consumers that have credit. *Write*: what the engines have goes out.
+
+mod attach;
+pub(crate) use attach::SEALED;
+pub(crate) mod get;
+pub(crate) mod peer;
+pub(crate) mod put;
+mod sasl;
+mod socket;
+
+use crate::adapter::Finished;
+use crate::mailbox::{Letter, Mailbox};
+use crate::manager::{Manager, State, wall_ms};
+use crate::reason::{self, Refusal};
+use crate::tls::Tls;
+use bulla_amqp::{DeliveryState, Event, LinkId, SessionId};
+use bulla_queue::{PutError, QueueId, Ticket};
+use bulla_seal::ring::Ring;
+use get::Served;
+use hashbrown::HashMap;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use peer::{Identity, Link, Peer};
+use put::Receipt;
+use slab::Slab;
+use socket::{ReadBuffer, Socket};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Connections of one dispatcher; more are refused with 2025.
+pub const CONNECTIONS_MAX: usize = 10_000;
+/// How often timers, expiry and messages that are stuck are looked at.
+const TICK: Duration = Duration::from_millis(250);
+/// Expired messages removed at one tick.
+const SWEEP_MAX: usize = 10_000;
+/// Messages sent to the consumers of one queue before the next queue has its turn.
+const SERVE_MAX: usize = 512;
+/// How long connections may take to close once the queue manager stops.
+const DRAIN_WITHIN: Duration = Duration::from_secs(5);
+
+const BELL: Token = Token(usize::MAX);
+const LISTEN_CLEAR: Token = Token(usize::MAX - 1);
+const LISTEN_TLS: Token = Token(usize::MAX - 2);
+
+/// A dispatcher: the sockets it owns and everything its turns need.
+pub(crate) struct Dispatcher {
+    poll: Poll,
+    clear: Option<TcpListener>,
+    tls: Option<(TcpListener, Arc<Tls>)>,
+    peers: Slab<Peer>,
+    active: Vec<usize>,
+    local: Local,
+    letters: Vec<Letter>,
+    next_tick: Instant,
+    stop_by: Option<Instant>,
+}
+
+/// What one dispatcher's turns share, its connections aside.
+pub(crate) struct Local {
+    pub(crate) index: usize,
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) now: Instant,
+    pub(crate) wall: SystemTime,
+    pub(crate) wall_ms: u64,
+    pub(crate) random: crate::random::Random,
+    mailbox: Arc<Mailbox>,
+    confirmations: VecDeque<Confirmation>,
+    consumers: HashMap<QueueId, Consumers>,
+    waiting: HashMap<QueueId, Vec<(usize, LinkId)>>,
+    serve: Vec<QueueId>,
+    freed: Vec<QueueId>,
+    touched: Vec<usize>,
+    generation: u64,
+}
+
+/// The consumers of one queue on this dispatcher, served in turn.
+#[derive(Default)]
+struct Consumers {
+    links: Vec<(usize, LinkId)>,
+    next: usize,
+}
+
+/// An answer that waits for the journal.
+struct Confirmation {
+    ticket: Ticket,
+    what: Confirmed,
+}
+
+enum Confirmed {
+    /// A put: accepted.
+    Put(Receipt),
+    /// A removal that the client wants confirmed before it forgets the delivery.
+    Removal(Removal),
+}
+
+/// Where the confirmation of a removal goes.
+#[derive(Clone, Copy)]
+struct Removal {
+    key: usize,
+    generation: u64,
+    link: LinkId,
+    token: u64,
+}
+
+impl Dispatcher {
+    /// A dispatcher over its listeners.
+    pub(crate) fn new(
+        index: usize,
+        manager: Arc<Manager>,
+        poll: Poll,
+        mailbox: Arc<Mailbox>,
+        mut clear: Option<TcpListener>,
+        mut tls: Option<(TcpListener, Arc<Tls>)>,
+    ) -> io::Result<Self> {
+        if let Some(listener) = &mut clear {
+            poll.registry().register(listener, LISTEN_CLEAR, Interest::READABLE)?;
+        }
+        if let Some((listener, _)) = &mut tls {
+            poll.registry().register(listener, LISTEN_TLS, Interest::READABLE)?;
+        }
+        let now = Instant::now();
+        Ok(Self {
+            poll,
+            clear,
+            tls,
+            peers: Slab::new(),
+            active: Vec::new(),
+            local: Local {
+                index,
+                manager,
+                now,
+                wall: SystemTime::now(),
+                wall_ms: 0,
+                random: crate::random::Random::system(),
+                mailbox,
+                confirmations: VecDeque::new(),
+                consumers: HashMap::new(),
+                waiting: HashMap::new(),
+                serve: Vec::new(),
+                freed: Vec::new(),
+                touched: Vec::new(),
+                generation: 0,
+            },
+            letters: Vec::new(),
+            next_tick: now,
+            stop_by: None,
+        })
+    }
+
+    /// The poll's bell for a dispatcher that is yet to be made.
+    pub(crate) fn bell(poll: &Poll) -> io::Result<mio::Waker> {
+        mio::Waker::new(poll.registry(), BELL)
+    }
+
+    /// Runs until the queue manager stops and every connection is gone.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        loop {
+            let timeout = if self.has_work() {
+                Duration::ZERO
+            } else {
+                self.next_tick.saturating_duration_since(Instant::now())
+            };
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            self.local.look_at_the_clock();
+            for event in &events {
+                match event.token() {
+                    BELL => {}
+                    LISTEN_CLEAR => self.accept_clear(),
+                    LISTEN_TLS => self.accept_tls(),
+                    Token(key) => self.note_readiness(key, event.is_readable(), event.is_writable()),
+                }
+            }
+            self.turn();
+            if self.is_done() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.active.is_empty() || !self.local.serve.is_empty()
+    }
+
+    fn turn(&mut self) {
+        self.read();
+        self.work();
+        self.write();
+        self.active.retain(|&key| {
+            let Some(peer) = self.peers.get_mut(key) else { return false };
+            let goes_on = peer.wants_to_read() || (peer.writable && peer.engine.output_len() > 0) || peer.is_over();
+            peer.listed = goes_on;
+            goes_on
+        });
+    }
+
+    fn read(&mut self) {
+        for &key in &self.active {
+            if let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) {
+                peer.read(&self.local);
+            }
+        }
+    }
+
+    /// Everything that needs the queues.
+    fn work(&mut self) {
+        let manager = self.local.manager.clone();
+        let state = &mut *manager.lock();
+        self.local.mailbox.take(&mut self.letters);
+        for letter in std::mem::take(&mut self.letters) {
+            self.open_letter(letter, state);
+        }
+        for index in 0..self.active.len() {
+            self.events_of(self.active[index], state);
+        }
+        if self.local.now >= self.next_tick {
+            self.tick(state);
+        }
+        self.local.journal(state);
+        self.confirm(state);
+        self.serve(state);
+        // Removals made while serving (pre-settled deliveries) go to the journal in this turn, too.
+        self.local.journal(state);
+        self.reap(state);
+    }
+
+    fn write(&mut self) {
+        for key in std::mem::take(&mut self.local.touched) {
+            list(&mut self.peers, &mut self.active, key);
+        }
+        for &key in &self.active {
+            let Some(peer) = self.peers.get_mut(key) else { continue };
+            if peer.write() && std::mem::take(&mut peer.output_full) {
+                for link in peer.links.values() {
+                    if let Link::Consumer(consumer) = link {
+                        self.local.serve(consumer.route.queue);
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept_clear(&mut self) {
+        while let Some(listener) = &self.clear {
+            match listener.accept() {
+                Ok((stream, _)) => self.adopt(stream, None),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return crate::warning!("accept: {error}"),
+            }
+        }
+    }
+
+    fn accept_tls(&mut self) {
+        while let Some((listener, tls)) = &self.tls {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let tls = tls.clone();
+                    self.adopt(stream, Some(&tls));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => return crate::warning!("accept: {error}"),
+            }
+        }
+    }
+
+    fn adopt(&mut self, mut stream: TcpStream, tls: Option<&Tls>) {
+        if self.peers.len() >= CONNECTIONS_MAX || self.stop_by.is_some() {
+            let refusal = Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.peers.len()));
+            return crate::warning!("{refusal}");
+        }
+        // A reply that waits for the acknowledgement of the last one would cost 40 ms.
+        let _ = stream.set_nodelay(true);
+        let entry = self.peers.vacant_entry();
+        let key = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(key), interest) {
+            return crate::warning!("register: {error}");
+        }
+        let socket = match tls {
+            None => Ok(Socket::Plain(stream)),
+            Some(tls) => tls.session().and_then(|ssl| Socket::tls(stream, ssl)),
+        };
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(error) => return crate::warning!("tls: {error}"),
+        };
+        self.local.generation += 1;
+        entry.insert(Peer {
+            key,
+            generation: self.local.generation,
+            engine: sasl::engine(&self.local, false),
+            socket,
+            input: ReadBuffer::new(),
+            identity: Identity::default(),
+            sasl: None,
+            links: HashMap::new(),
+            readable: true,
+            writable: true,
+            output_full: false,
+            listed: false,
+            broken: None,
+            
+        });
+        list(&mut self.peers, &mut self.active, key);
+    }
+
+    fn note_readiness(&mut self, key: usize, readable: bool, writable: bool) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.readable |= readable;
+        peer.writable |= writable;
+        list(&mut self.peers, &mut self.active, key);
+    }
+
+    fn open_letter(&mut self, letter: Letter, state: &mut State) {
+        match letter {
+            Letter::Ready(queue) => self.local.serve(queue),
+            Letter::Freed(queue) => self.local.freed.push(queue),
+            Letter::Finished(finished) => {
+                let Finished { asker, outcome } = *finished;
+                let Some(peer) = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation) else {
+                    return;
+                };
+                match peer.links.get(&asker.link) {
+                    Some(Link::Producer(_)) => put::finished(peer, &mut self.local, state, asker, outcome),
+                    Some(Link::Consumer(_)) => get::finished(peer, &mut self.local, state, asker, outcome),
+                    None => {}
+                }
+                self.local.touched.push(asker.peer);
+            }
+        }
+    }
+
+    /// What the engine of one connection has to say.
+    fn events_of(&mut self, key: usize, state: &mut State) {
+        let Self { peers, local, .. } = self;
+        let Some(peer) = peers.get_mut(key) else { return };
+        while let Some(event) = peer.engine.poll_event() {
+            match event {
+                Event::Delivery(delivery) => put::arrived(peer, local, state, delivery),
+                Event::Outcome { link, token, state: outcome, settled } => {
+                    get::settled(peer, local, state, link, token, outcome, settled);
+                }
+                Event::Credit { link, drain, .. } => local.credit(peer, link, drain),
+                Event::Attached(attach) => attach::attached(peer, local, state, *attach),
+                Event::Detached { link, .. } => local.forget(peer, state, link),
+                Event::SessionEnded(session, _) => local.forget_session(peer, state, session),
+                Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
+                Event::SaslResponse(response) => sasl::response(peer, local, &response),
+
+                Event::Closed(error) => {
+                    if let Some(error) = error {
+                        let address = peer::address(&mut peer.socket);
+                        crate::note!("{address}: connection closed: {error}");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Answers what the journal has synced.
+    fn confirm(&mut self, state: &mut State) {
+        let synced = state.store.synced();
+        while self.local.confirmations.front().is_some_and(|first| first.ticket <= synced) {
+            let Some(Confirmation { what, .. }) = self.local.confirmations.pop_front() else { return };
+            let (key, generation) = match &what {
+                Confirmed::Put(receipt) => (receipt.key, receipt.generation),
+                Confirmed::Removal(removal) => (removal.key, removal.generation),
+            };
+            let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
+            match what {
+                Confirmed::Put(receipt) => peer.engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted),
+                Confirmed::Removal(removal) => peer.engine.settle(removal.link, removal.token, DeliveryState::Accepted),
+            }
+            if !peer.listed {
+                self.local.touched.push(key);
+            }
+        }
+    }
+
+    /// Gives waiting producers the room there is, and consumers what is on their queues.
+    fn serve(&mut self, state: &mut State) {
+        for queue in std::mem::take(&mut self.local.freed) {
+            for (key, link) in self.local.waiting.remove(&queue).unwrap_or_default() {
+                if let Some(peer) = self.peers.get_mut(key) {
+                    put::replenish(peer, &mut self.local, state, link);
+                    self.local.touched.push(key);
+                }
+            }
+        }
+        for queue in std::mem::take(&mut self.local.serve) {
+            self.serve_queue(queue, state);
+        }
+    }
+
+    /// One message to each consumer in turn, until the queue or their credit is used up.
+    fn serve_queue(&mut self, queue: QueueId, state: &mut State) {
+        let Self { peers, local, .. } = self;
+        let Some(mut consumers) = local.consumers.remove(&queue) else { return };
+        let (mut without, mut sent) = (0, 0);
+        while without < consumers.links.len() && sent < SERVE_MAX {
+            consumers.next = (consumers.next + 1) % consumers.links.len();
+            let (key, link) = consumers.links[consumers.next];
+            let Some(peer) = peers.get_mut(key) else {
+                without += 1;
+                continue;
+            };
+            match get::deliver_next(peer, local, state, link) {
+                Served::Sent => {
+                    (without, sent) = (0, sent + 1);
+                    if !peer.listed {
+                        peer.listed = true;
+                        local.touched.push(key);
+                    }
+                }
+                Served::Blocked => without += 1,
+                Served::Nothing => {
+                    without += 1;
+                    get::nothing_more(peer, local, state, link);
+                    local.touched.push(key);
+                }
+            }
+        }
+        if sent >= SERVE_MAX {
+            local.serve(queue);
+        }
+        // Links that went meanwhile are off the list already: keep only those that are still there.
+        consumers.links.retain(|(key, link)| peers.get(*key).is_some_and(|peer| peer.links.contains_key(link)));
+        if let Some(new) = local.consumers.remove(&queue) {
+            consumers.links.extend(new.links);
+        }
+        if consumers.links.is_empty() {
+            state.use_of(queue).consumers_on &= !(1 << local.index);
+        } else {
+            local.consumers.insert(queue, consumers);
+        }
+    }
+
+    /// Timers, expiry, and messages that are stuck.
+    fn tick(&mut self, state: &mut State) {
+        self.next_tick = self.local.now + TICK;
+        let now = self.local.now;
+        for (key, peer) in &mut self.peers {
+            if peer.engine.poll_timeout().is_some_and(|due| due <= now) {
+                peer.engine.handle_timeout(now);
+                self.local.touched.push(key);
+            }
+        }
+        if self.local.index == 0 {
+            state.store.sweep(self.local.wall_ms, SWEEP_MAX);
+            get::retry_stuck(state);
+        }
+        if self.local.manager.stopping.load(Ordering::Acquire) && self.stop_by.is_none() {
+            self.begin_to_stop();
+        }
+    }
+
+    /// Takes no more connections and says goodbye to those there are.
+    fn begin_to_stop(&mut self) {
+        self.stop_by = Some(self.local.now + DRAIN_WITHIN);
+        (self.clear, self.tls) = (None, None);
+        let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
+        for (key, peer) in &mut self.peers {
+            peer.engine.close(Some(goodbye.to_amqp()));
+            self.local.touched.push(key);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.stop_by.is_some_and(|by| self.peers.is_empty() || self.local.now >= by)
+    }
+
+    /// Takes leave of connections that are over.
+    fn reap(&mut self, state: &mut State) {
+        for index in 0..self.active.len() {
+            let key = self.active[index];
+            if !self.peers.get(key).is_some_and(Peer::is_over) {
+                continue;
+            }
+            let mut peer = self.peers.remove(key);
+            // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
+            let _ = self.poll.registry().deregister(peer.socket.tcp());
+            let links: Vec<LinkId> = peer.links.keys().copied().collect();
+            for link in links {
+                self.local.forget(&mut peer, state, link);
+            }
+        }
+    }
+}
+
+impl Local {
+    fn look_at_the_clock(&mut self) {
+        self.now = Instant::now();
+        self.wall = SystemTime::now();
+        self.wall_ms = wall_ms(self.wall);
+    }
+
+    /// Has `queue` served in this turn.
+    pub(crate) fn serve(&mut self, queue: QueueId) {
+        if !self.serve.contains(&queue) {
+            self.serve.push(queue);
+        }
+    }
+
+    /// A message left `queue`: whoever waits for room there is looked at.
+    pub(crate) fn freed(&mut self, queue: QueueId, state: &mut State) {
+        let waiters = state.use_of(queue).waiters_on;
+        if waiters == 0 {
+            return;
+        }
+        state.use_of(queue).waiters_on = 0;
+        if waiters & (1 << self.index) != 0 {
+            self.freed.push(queue);
+        }
+        self.manager.post(waiters, self.index, || Letter::Freed(queue));
+    }
+
+    /// Remembers a producer that has no credit because its queue has no room.
+    pub(crate) fn wait_for_room(&mut self, queue: QueueId, key: usize, link: LinkId, state: &mut State) {
+        state.use_of(queue).waiters_on |= 1 << self.index;
+        let waiting = self.waiting.entry(queue).or_default();
+        if !waiting.contains(&(key, link)) {
+            waiting.push((key, link));
+        }
+    }
+
+    /// Hands the open batch to the journal, collects what it has synced, and learns what became available.
+    fn journal(&mut self, state: &mut State) {
+        let result = state.store.flush(self.now).and_then(|()| state.store.poll(self.now));
+        if let Err(error) = result {
+            // Nothing that is not synced will ever be confirmed: stopping is what keeps the promise.
+            crate::alarm!("journal: {error}; stopping");
+            std::process::exit(crate::cli::EXIT_JOURNAL);
+        }
+        let mut ready = Vec::new();
+        state.store.take_ready(&mut ready);
+        for queue in ready {
+            let on = state.use_of(queue).consumers_on;
+            if on & (1 << self.index) != 0 {
+                self.serve(queue);
+            }
+            self.manager.post(on, self.index, || Letter::Ready(queue));
+        }
+        let mut freed = Vec::new();
+        state.store.take_freed(&mut freed);
+        for queue in freed {
+            self.freed(queue, state);
+        }
+    }
+
+    fn credit(&mut self, peer: &mut Peer, link: LinkId, drain: bool) {
+        if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) {
+            consumer.draining |= drain;
+            self.serve(consumer.route.queue);
+        }
+    }
+
+    /// The ring that the queue manager may use for this client.
+    pub(crate) fn ring(&self, identity: &Identity) -> Result<Arc<Ring>, Refusal> {
+        let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(|| {
+            Refusal::security("no-identity", "a protected queue asks for a user proved by certificate, SCRAM or TLS")
+        })?;
+        self.manager
+            .rings
+            .get(user, self.now)
+            .map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
+    }
+
+    /// Ends a link with an error.
+    pub(crate) fn detach(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, refusal: &Refusal) {
+        self.forget(peer, state, link);
+        peer.engine.detach(link, true, Some(refusal.to_amqp()));
+        self.touched.push(peer.key);
+    }
+
+    /// Gives back all that a link held.
+    fn forget(&mut self, peer: &mut Peer, state: &mut State, link: LinkId) {
+        match peer.links.remove(&link) {
+            Some(Link::Producer(producer)) => {
+                put::forget(&producer, state);
+                if let Some(route) = &producer.route {
+                    self.freed(route.queue, state);
+                }
+                self.end_dynamic(producer.dynamic, state);
+            }
+            Some(Link::Consumer(mut consumer)) => {
+                get::forget(&mut consumer, state);
+                let queue = consumer.route.queue;
+                if let Some(consumers) = self.consumers.get_mut(&queue) {
+                    consumers.links.retain(|known| *known != (peer.key, link));
+                    if consumers.links.is_empty() {
+                        self.consumers.remove(&queue);
+                        state.use_of(queue).consumers_on &= !(1 << self.index);
+                    }
+                }
+                self.end_dynamic(consumer.dynamic, state);
+            }
+            None => {}
+        }
+    }
+
+    fn forget_session(&mut self, peer: &mut Peer, state: &mut State, session: SessionId) {
+        let links: Vec<LinkId> =
+            peer.links.iter().filter(|(_, link)| link.session() == session).map(|(id, _)| *id).collect();
+        for link in links {
+            self.forget(peer, state, link);
+        }
+    }
+
+    fn end_dynamic(&mut self, queue: Option<QueueId>, state: &mut State) {
+        if let Some(queue) = queue {
+            state.end_dynamic(queue);
+        }
+    }
+
+    fn add_consumer(&mut self, queue: QueueId, key: usize, link: LinkId, state: &mut State) {
+        state.use_of(queue).consumers_on |= 1 << self.index;
+        self.consumers.entry(queue).or_default().links.push((key, link));
+        self.serve(queue);
+    }
+}
+
+/// Puts a connection on the list of those to look at.
+fn list(peers: &mut Slab<Peer>, active: &mut Vec<usize>, key: usize) {
+    if let Some(peer) = peers.get_mut(key) {
+        if !active.contains(&key) {
+            active.push(key);
+        }
+        peer.listed = true;
+    }
+}
+
+/// A store's refusal in reason codes.
+pub(crate) fn store_refusal(error: &PutError) -> Refusal {
+    Refusal::new(reason::of(error.reason_code()), error.to_string())
+}

@@ -1,0 +1,156 @@
+//! One connection: its socket, its protocol engine, who it is, and its links.
+
+use super::get::Consumer;
+use super::{Local, sasl};
+use super::put::Producer;
+use super::socket::{Moved, ReadBuffer, Socket};
+use bulla_amqp::{Connection, LinkId, SessionId};
+use hashbrown::HashMap;
+use std::io::{self, IoSlice};
+
+/// Reads of one connection in one turn: after that the others have theirs.
+const READS_PER_TURN: usize = 2;
+
+/// Who is at the other end, and how that was proved.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    /// The user's name; none for ANONYMOUS.
+    pub(crate) user: Option<String>,
+    /// Whether the proof is strong enough for the queue manager to use that user's ring:
+    /// a verified client certificate, SCRAM, or PLAIN over TLS (SEAL.md, who may seal where).
+    pub(crate) ring: bool,
+}
+
+/// A link and what it is for.
+pub(crate) enum Link {
+    /// The client puts.
+    Producer(Box<Producer>),
+    /// The client gets or browses.
+    Consumer(Box<Consumer>),
+}
+
+/// A connection.
+pub(crate) struct Peer {
+    /// Its place in the dispatcher.
+    pub(crate) key: usize,
+    pub(crate) socket: Socket,
+    pub(crate) engine: Connection,
+    pub(crate) input: ReadBuffer,
+    pub(crate) identity: Identity,
+    pub(crate) sasl: Option<sasl::Exchange>,
+    pub(crate) links: HashMap<LinkId, Link>,
+    /// Which of the connections that had this place it is.
+    pub(crate) generation: u64,
+    /// The socket may have bytes to read.
+    pub(crate) readable: bool,
+    /// The socket may take bytes.
+    pub(crate) writable: bool,
+    /// A consumer found the output full: its queues are served again after the next write.
+    pub(crate) output_full: bool,
+    /// On the list of connections to look at in this turn.
+    pub(crate) listed: bool,
+    /// Why the connection is over, where it is.
+    pub(crate) broken: Option<String>,
+}
+
+impl Link {
+    /// The session that the link ends with.
+    pub(crate) fn session(&self) -> SessionId {
+        match self {
+            Self::Producer(producer) => producer.session,
+            Self::Consumer(consumer) => consumer.session,
+        }
+    }
+}
+
+impl Peer {
+    /// Whether there may be input, and the engine takes it: one whose output waits takes none.
+    pub(crate) fn wants_to_read(&self) -> bool {
+        self.readable && self.engine.wants_input()
+    }
+
+    /// Reads what is there, within this turn's share, and feeds it to the engine.
+    pub(crate) fn read(&mut self, local: &Local) {
+        let shaking_hands = self.socket.is_tls() && self.socket.established().is_none();
+        match self.socket.handshake() {
+            Ok(Moved::Bytes(_)) if shaking_hands => {
+                // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
+                self.engine = sasl::engine(local, self.socket.verified_certificate());
+            }
+            Ok(Moved::Bytes(_)) => {}
+            Ok(Moved::Blocked) => {
+                self.readable = false;
+                return;
+            }
+            Ok(Moved::End) => return self.end("closed during the handshake"),
+            Err(error) => return self.end(format_args!("tls handshake: {error}")),
+        }
+        for _ in 0..READS_PER_TURN {
+            let wanted = self.engine.wanted(self.input.waiting());
+            let room = self.input.spare(wanted);
+            let room_len = room.len();
+            match self.socket.read(room) {
+                Ok(Moved::Bytes(n)) => {
+                    let engine = &mut self.engine;
+                    self.input.received(n, |input| engine.receive(local.now, input));
+                    if n < room_len && !self.socket.is_tls() {
+                        // A short read emptied the socket; epoll tells of what comes after it.
+                        self.readable = false;
+                        return;
+                    }
+                }
+                Ok(Moved::Blocked) => {
+                    self.readable = false;
+                    return;
+                }
+                Ok(Moved::End) => return self.end("closed by the peer"),
+                Err(error) => return self.end(error),
+            }
+        }
+    }
+
+    /// Writes what the engine has, until it or the socket has enough. True when bytes went out.
+    pub(crate) fn write(&mut self) -> bool {
+        let mut wrote = false;
+        while self.writable && self.engine.output_len() > 0 {
+            let mut slices: Vec<IoSlice<'_>> = Vec::new();
+            self.engine.output_slices(&mut slices);
+            let written = match self.socket.write(&slices) {
+                Ok(Moved::Bytes(n)) => n,
+                Ok(Moved::Blocked) => {
+                    self.writable = false;
+                    break;
+                }
+                Ok(Moved::End) => {
+                    self.end("closed by the peer");
+                    break;
+                }
+                Err(error) => {
+                    self.end(error);
+                    break;
+                }
+            };
+            drop(slices);
+            self.engine.output_written(written);
+            wrote = true;
+        }
+        wrote
+    }
+
+    /// Whether nothing more can come of this connection.
+    pub(crate) fn is_over(&self) -> bool {
+        self.broken.is_some() || (self.engine.is_closed() && (self.engine.output_len() == 0))
+    }
+
+    fn end(&mut self, why: impl std::fmt::Display) {
+        self.readable = false;
+        self.writable = false;
+        self.broken.get_or_insert_with(|| why.to_string());
+    }
+}
+
+/// The address of a peer, for the log.
+pub(crate) fn address(socket: &mut Socket) -> String {
+    let address: io::Result<_> = socket.tcp().peer_addr();
+    address.map_or_else(|_| "unknown".into(), |address| address.to_string())
+}

@@ -1,0 +1,450 @@
+//! The put journey: transfer → message → policy of the name opened → [seal] → queue and journal →
+//! synced → disposition.
+
+use super::peer::{Identity, Link, Peer};
+use super::{Confirmation, Confirmed, Local};
+use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
+use crate::envelope::{Arrival, Envelope};
+use crate::manager::{Route, State};
+use crate::reason::{self, Refusal};
+use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId};
+use bulla_device::SystemRandom;
+use bulla_queue::{Message, QueueId};
+use bulla_seal::ring::Ring;
+use bulla_seal::policy::{Quality, SealedAt, Toleration};
+use bulla_seal::{Policy, Sealer, Step};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Credit of a link whose messages are put as they come.
+pub(crate) const CREDIT_CLEAR: u32 = 1000;
+/// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
+pub(crate) const CREDIT_PROTECTED: u32 = 64;
+/// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
+/// an adapter costs more than the cipher does.
+const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// A link on which a client puts.
+pub(crate) struct Producer {
+    pub(crate) session: SessionId,
+    /// The name the client opened; none for an anonymous relay, whose messages name their queue.
+    pub(crate) opened: Option<String>,
+    pub(crate) route: Option<Arc<Route>>,
+    /// The client seals for itself (capability `bulla:sealed`).
+    pub(crate) sealed_by_client: bool,
+    /// Credit that is out on this link and counted in its queue's `granted`.
+    pub(crate) granted: u32,
+    /// Messages with the adapters, in the order of their arrival.
+    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) first_slot: u64,
+    pub(crate) sealing: Option<Sealing>,
+    /// The dynamic queue that ends with this link.
+    pub(crate) dynamic: Option<QueueId>,
+}
+
+/// What a link needs to seal: valid for one policy and one state of the ring.
+pub(crate) struct Sealing {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) ring: Arc<Ring>,
+    pub(crate) sealer: Arc<Mutex<Sealer>>,
+}
+
+/// A message that waits for its adapter, or for those before it.
+pub(crate) struct Pending {
+    receipt: Receipt,
+    queue: QueueId,
+    stage: Stage,
+}
+
+/// Where the answer to a delivery goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Receipt {
+    pub(crate) key: usize,
+    pub(crate) generation: u64,
+    pub(crate) link: LinkId,
+    pub(crate) id: DeliveryId,
+    /// The client has settled already: nothing is answered.
+    pub(crate) settled: bool,
+}
+
+enum Stage {
+    /// With an adapter: how to build the message once it is sealed, or the message as it arrived.
+    Away(Away),
+    /// Done; waits for its turn.
+    Ready(Result<Message, Refusal>),
+}
+
+enum Away {
+    Sealing(Box<Envelope>),
+    Checking(Box<Message>),
+}
+
+/// What is to be done with an arrived message.
+enum Treatment {
+    /// It goes on the queue as it is.
+    AsIs,
+    /// It claims to be sealed: the claim is checked.
+    Check(Arc<Policy>),
+    /// The queue manager seals it.
+    Seal(Arc<Policy>),
+}
+
+impl Producer {
+    /// Full credit of this link.
+    pub(crate) fn credit_full(&self) -> u32 {
+        let protected = self.route.as_ref().is_some_and(|route| route.policy.is_some());
+        if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
+    }
+
+    /// Who asks the adapters for the next message of this link.
+    fn asker(&self, receipt: Receipt, local: &Local) -> Asker {
+        Asker {
+            dispatcher: local.index,
+            peer: receipt.key,
+            generation: receipt.generation,
+            link: receipt.link,
+            slot: self.first_slot + self.pending.len() as u64,
+        }
+    }
+}
+
+/// Hot path, once per message that a client puts.
+pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
+    let Peer { key, engine, links, identity, generation, .. } = peer;
+    let Some(Link::Producer(producer)) = links.get_mut(&delivery.link) else { return };
+    let receipt =
+        Receipt { key: *key, generation: *generation, link: delivery.link, id: delivery.id, settled: delivery.settled };
+    if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery) {
+        refuse(engine, local, receipt, &refusal);
+    }
+    replenish(peer, local, state, receipt.link);
+}
+
+fn put(
+    producer: &mut Producer,
+    engine: &mut Connection,
+    identity: &Identity,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &mut State,
+    delivery: Delivery,
+) -> Result<(), Refusal> {
+    if !delivery.beyond_credit {
+        take_grant(producer, state);
+    }
+    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
+    let route = route(producer, &arrival, state)?;
+    if delivery.beyond_credit && producer.opened.is_some() {
+        return Err(Refusal::new(reason::Q_FULL, format!("{}: sent beyond the credit granted", route.queue_name)));
+    }
+    let stage = match treatment(producer, &route, &arrival)? {
+        Treatment::AsIs => Stage::Ready(Ok(arrival.into_message(route.defaults, identity.user.as_deref()))),
+        Treatment::Check(policy) => check(producer, receipt, local, state, identity, &route, &policy, arrival)?,
+        Treatment::Seal(policy) => seal(producer, receipt, local, state, identity, &route, &policy, arrival)?,
+    };
+    match stage {
+        Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
+            local.put(engine, receipt, route.queue, message, state)
+        }
+        stage => {
+            state.use_of(route.queue).granted += 1;
+            producer.pending.push_back(Pending { receipt, queue: route.queue, stage });
+            Ok(())
+        }
+    }
+}
+
+fn refuse(engine: &mut Connection, local: &Local, receipt: Receipt, refusal: &Refusal) {
+    local.manager.counters.refused.fetch_add(1, Ordering::Relaxed);
+    if !receipt.settled {
+        engine.dispose(receipt.link, receipt.id, DeliveryState::Rejected(Some(refusal.to_amqp())));
+    }
+}
+
+/// One promised put has arrived.
+fn take_grant(producer: &mut Producer, state: &mut State) {
+    producer.granted = producer.granted.saturating_sub(1);
+    if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
+        let usage = state.use_of(route.queue);
+        usage.granted = usage.granted.saturating_sub(1);
+    }
+}
+
+/// The queue that a message goes to: the link's, looked up again after a change of definitions.
+fn route(producer: &mut Producer, arrival: &Arrival, state: &State) -> Result<Arc<Route>, Refusal> {
+    let Some(opened) = &producer.opened else { return relay_route(arrival, state).map(Arc::new) };
+    match &producer.route {
+        Some(route) if route.generation == state.generation => Ok(route.clone()),
+        _ => {
+            let route = Arc::new(state.route(opened)?);
+            producer.route = Some(route.clone());
+            Ok(route)
+        }
+    }
+}
+
+/// An anonymous relay's message names its queue in `to`.
+fn relay_route(arrival: &Arrival, state: &State) -> Result<Route, Refusal> {
+    let to = arrival.to()?.ok_or_else(|| {
+        Refusal::new(reason::UNKNOWN_OBJECT_NAME, "a message for an anonymous target names its queue in `to`")
+    })?;
+    let route = state.route(&to)?;
+    if route.policy.is_some() {
+        return Err(Refusal::security(
+            "link-required",
+            format!("{to}: a protected queue is put to over a link of its own"),
+        ));
+    }
+    Ok(route)
+}
+
+fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
+    let Some(policy) = &route.policy else { return Ok(Treatment::AsIs) };
+    if arrival.claims_seal() {
+        return Ok(Treatment::Check(policy.clone()));
+    }
+    if policy.quality() == Quality::None {
+        return Ok(Treatment::AsIs);
+    }
+    if !producer.sealed_by_client {
+        return match policy.sealed_at {
+            SealedAt::Any => Ok(Treatment::Seal(policy.clone())),
+            SealedAt::Client => Err(Refusal::security(
+                "sealed-at-client",
+                format!("{}: the policy asks the application to seal", route.queue_name),
+            )),
+        };
+    }
+    match policy.toleration {
+        Toleration::Tolerate => Ok(Treatment::AsIs),
+        Toleration::Enforce => Err(Refusal::security("unsigned", "a clear message on a link that seals for itself")),
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "what a check needs, from link, message and definitions")]
+fn check(
+    producer: &Producer,
+    receipt: Receipt,
+    local: &Local,
+    state: &State,
+    identity: &Identity,
+    route: &Route,
+    policy: &Arc<Policy>,
+    arrival: Arrival,
+) -> Result<Stage, Refusal> {
+    let asker = producer.asker(receipt, local);
+    let expect = arrival.expect(state.destinations(route, policy, None));
+    let der = arrival.sealed_body()?;
+    let ring = local.ring(identity)?;
+    let bytes = arrival.len();
+    let (manager, policy, now) = (local.manager.clone(), policy.clone(), local.wall);
+    let work = Work::Check(Box::new(move || manager.opener.check_arrived(&policy, &ring, &der, &expect, now)));
+    local.manager.adapters.submit(asker, work, bytes).map_err(sealing_memory)?;
+    Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(route.defaults, identity.user.as_deref())))))
+}
+
+#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
+fn seal(
+    producer: &mut Producer,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &State,
+    identity: &Identity,
+    route: &Route,
+    policy: &Arc<Policy>,
+    arrival: Arrival,
+) -> Result<Stage, Refusal> {
+    let asker = producer.asker(receipt, local);
+    let sealer = sealer(producer, local, state, identity, policy)?;
+    let destination = state.destination(&route.queue_name);
+    let (envelope, content, bound) = arrival.into_envelope(route.defaults, destination, &mut local.random, identity.user.as_deref())?;
+    let limit = route.message_bytes_max;
+    let mut held = sealer.lock().unwrap_or_else(PoisonError::into_inner);
+    let sealed_len = held.sealed_len(&content, &bound);
+    if envelope.overhead() + sealed_len > limit {
+        return Err(Refusal::new(
+            reason::MSG_TOO_BIG_FOR_Q,
+            format!("{}: {} bytes sealed, MAXMSGL is {limit}", route.queue_name, envelope.overhead() + sealed_len),
+        ));
+    }
+    let len = content.bytes.len();
+    let now = local.wall;
+    if len <= SEAL_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
+        let step = held.seal(content, &bound, now, &mut SystemRandom).map_err(|error| seal_refusal(&error))?;
+        drop(held);
+        return match step {
+            Step::Done(sealed) => {
+                local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
+                Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
+            }
+            step @ Step::Device(..) => {
+                let work = Work::Seal(Box::new(move || Ok(step)));
+                local.manager.adapters.submit(asker, work, len).map_err(sealing_memory)?;
+                Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+            }
+        };
+    }
+    drop(held);
+    let work = Work::Seal(Box::new(move || {
+        sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(content, &bound, now, &mut SystemRandom)
+    }));
+    local.manager.adapters.submit(asker, work, len + sealed_len).map_err(sealing_memory)?;
+    Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+}
+
+/// The link's sealer: made anew when the policy or the ring has changed.
+fn sealer(
+    producer: &mut Producer,
+    local: &Local,
+    state: &State,
+    identity: &Identity,
+    policy: &Arc<Policy>,
+) -> Result<Arc<Mutex<Sealer>>, Refusal> {
+    let ring = local.ring(identity)?;
+    if let Some(sealing) = &producer.sealing {
+        if Arc::ptr_eq(&sealing.policy, policy) && Arc::ptr_eq(&sealing.ring, &ring) {
+            return Ok(sealing.sealer.clone());
+        }
+    }
+    let sealed_by = Some(state.definitions.queue_manager.name.clone());
+    let sealer = Sealer::new(policy.clone(), ring.clone(), sealed_by, local.wall).map_err(|error| seal_refusal(&error))?;
+    let sealer = Arc::new(Mutex::new(sealer));
+    producer.sealing = Some(Sealing { policy: policy.clone(), ring, sealer: sealer.clone() });
+    Ok(sealer)
+}
+
+/// Makes the sealer of a link at attach, so that a policy that can't be satisfied is known before the first put.
+pub(crate) fn prepare(
+    producer: &mut Producer,
+    local: &Local,
+    state: &State,
+    identity: &Identity,
+) -> Result<(), Refusal> {
+    let Some(policy) = producer.route.as_ref().and_then(|route| route.policy.clone()) else { return Ok(()) };
+    if producer.sealed_by_client || policy.quality() == Quality::None {
+        return Ok(());
+    }
+    sealer(producer, local, state, identity, &policy).map(drop)
+}
+
+/// An adapter is done with a message of this link.
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
+    let Some(Link::Producer(producer)) = peer.links.get_mut(&asker.link) else { return };
+    let place = usize::try_from(asker.slot.wrapping_sub(producer.first_slot)).unwrap_or(usize::MAX);
+    let Some(pending) = producer.pending.get_mut(place) else { return };
+    let Stage::Away(away) = std::mem::replace(
+        &mut pending.stage,
+        Stage::Ready(Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered twice"))),
+    ) else {
+        return;
+    };
+    pending.stage = Stage::Ready(match (away, outcome) {
+        (Away::Sealing(envelope), Outcome::Sealed(Ok(sealed))) => {
+            local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
+            Ok(envelope.sealed(sealed))
+        }
+        (Away::Sealing(_), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
+        (Away::Checking(message), Outcome::Checked(Ok(()))) => Ok(*message),
+        (Away::Checking(_), Outcome::Checked(Err(error))) => {
+            Err(Refusal::security(error.cause(), error.to_string()))
+        }
+        _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
+    });
+    put_ready(producer, &mut peer.engine, local, state);
+    replenish(peer, local, state, asker.link);
+}
+
+/// Puts what is ready at the head of a link's pending messages, in the order they came.
+fn put_ready(producer: &mut Producer, engine: &mut Connection, local: &mut Local, state: &mut State) {
+    while let Some(Pending { stage: Stage::Ready(_), .. }) = producer.pending.front() {
+        let Some(Pending { receipt, queue, stage: Stage::Ready(ready) }) = producer.pending.pop_front() else { return };
+        producer.first_slot += 1;
+        let usage = state.use_of(queue);
+        usage.granted = usage.granted.saturating_sub(1);
+        if let Err(refusal) = ready.and_then(|message| local.put(engine, receipt, queue, message, state)) {
+            refuse(engine, local, receipt, &refusal);
+        }
+    }
+}
+
+impl Local {
+    /// Puts a finished message; it is confirmed once the journal has synced past it.
+    fn put(
+        &mut self,
+        engine: &mut Connection,
+        receipt: Receipt,
+        queue: QueueId,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), Refusal> {
+        let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
+        if receipt.settled {
+        } else if ticket <= state.store.synced() {
+            engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted);
+        } else {
+            self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) });
+        }
+        Ok(())
+    }
+}
+
+/// Brings a link's credit back to full where its queue has room; otherwise it waits for room.
+pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
+    let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
+    let full = producer.credit_full();
+    let outstanding = producer.granted + u32::try_from(producer.pending.len()).unwrap_or(u32::MAX);
+    if outstanding > full / 2 {
+        return;
+    }
+    let wanted = full - outstanding;
+    let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
+        producer.granted += wanted;
+        peer.engine.set_credit(link, producer.granted);
+        return;
+    };
+    let queue = route.queue;
+    let granted = if route.waits_when_full {
+        let free = state.store.room(queue).saturating_sub(state.use_of(queue).granted);
+        // Half of what is free, so that the next producer finds some, too.
+        wanted.min((free / 2).max(free.min(1)))
+    } else {
+        wanted
+    };
+    if granted == 0 {
+        if producer.granted == 0 {
+            local.wait_for_room(queue, peer.key, link, state);
+        }
+        return;
+    }
+    producer.granted += granted;
+    state.use_of(queue).granted += granted;
+    peer.engine.set_credit(link, producer.granted);
+}
+
+/// Gives back what a link was promised, when it goes.
+pub(crate) fn forget(producer: &Producer, state: &mut State) {
+    if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
+        let usage = state.use_of(route.queue);
+        usage.granted = usage.granted.saturating_sub(producer.granted);
+        usage.putters = usage.putters.saturating_sub(1);
+    }
+    for pending in &producer.pending {
+        let usage = state.use_of(pending.queue);
+        usage.granted = usage.granted.saturating_sub(1);
+    }
+}
+
+fn sealing_memory(full: SealingMemoryFull) -> Refusal {
+    Refusal::new(
+        reason::STORAGE_NOT_AVAILABLE,
+        format!("{} of {} bytes for sealing are taken; put again later", full.held, full.limit),
+    )
+}
+
+fn seal_refusal(error: &bulla_seal::SealError) -> Refusal {
+    if error.reason_code() == u32::from(reason::MSG_TOO_BIG_FOR_Q.code) {
+        return Refusal::new(reason::MSG_TOO_BIG_FOR_Q, error.to_string());
+    }
+    Refusal::security(error.cause(), error.to_string())
+}

@@ -1,0 +1,105 @@
+//! Who a client is: SASL as the server speaks it (AMQP part 5, section 5.3).
+
+use super::Local;
+use super::peer::{Identity, Peer};
+use crate::tls;
+use bulla_amqp::{Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol, };
+use bulla_amqp::scram::ScramServer;
+
+/// An exchange that takes more than one step.
+pub(crate) enum Exchange {
+    /// SCRAM: the challenge is out.
+    Challenged(Box<ScramServer>),
+    /// SCRAM: the proof was good and the server's own is out; the client's empty answer ends it.
+    Proved(Identity),
+}
+
+/// The engine of a new connection; `certificate` says that the client has shown a verified one.
+pub(crate) fn engine(local: &Local, certificate: bool) -> Connection {
+    let config = Config {
+        max_frame_size: MAX_FRAME_BYTES,
+        channel_max: CHANNEL_MAX,
+        idle_timeout: Some(IDLE_TIMEOUT),
+        offered_capabilities: vec![Symbol::from_static("ANONYMOUS-RELAY")],
+        ..Config::new(&*local.manager.name)
+    };
+    Connection::server(config, offer(certificate), local.now)
+}
+
+/// Largest frame accepted, in bytes: a message of 4 MB comes in four.
+const MAX_FRAME_BYTES: u32 = 1 << 20;
+/// Highest channel: sessions of a connection, less one.
+const CHANNEL_MAX: u16 = 255;
+/// Silence after which a connection is given up.
+const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered.
+fn offer(certificate: bool) -> SaslOffer {
+    let external = certificate.then_some(Mechanism::External);
+    let others = [Mechanism::ScramSha256, Mechanism::Plain, Mechanism::Anonymous];
+    SaslOffer { mechanisms: external.into_iter().chain(others).collect(), allow_bare_amqp: true }
+}
+
+/// A client names its mechanism.
+pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, response: &[u8]) {
+    match mechanism {
+        Mechanism::Anonymous => done(peer, Identity::default()),
+        Mechanism::Plain => plain(peer, local, response),
+        Mechanism::External => external(peer),
+        Mechanism::ScramSha256 => match ScramServer::start(response) {
+            Ok(mut exchange) => {
+                let users = &local.manager.users;
+                let challenge = exchange.challenge(users.verifier(exchange.user()), users.crypto());
+                peer.sasl = Some(Exchange::Challenged(Box::new(exchange)));
+                peer.engine.sasl_challenge(challenge);
+            }
+            Err(error) => refuse(peer, &error),
+        },
+    }
+}
+
+/// A client answers a challenge.
+pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
+    match peer.sasl.take() {
+        Some(Exchange::Challenged(exchange)) => match exchange.finish(response, local.manager.users.crypto()) {
+            Ok(proof) => {
+                let identity = Identity { user: Some(exchange.user().to_owned()), ring: true };
+                peer.sasl = Some(Exchange::Proved(identity));
+                peer.engine.sasl_challenge(proof);
+            }
+            Err(error) => refuse(peer, &error),
+        },
+        Some(Exchange::Proved(identity)) => done(peer, identity),
+        None => refuse(peer, &"a response without a challenge"),
+    }
+}
+
+fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
+    let tls = peer.socket.is_tls();
+    match PlainResponse::parse(response) {
+        Some(plain) if local.manager.users.is_password(plain.user, plain.password) => {
+            let identity = Identity { user: Some(plain.user.to_owned()), ring: tls };
+            done(peer, identity);
+        }
+        _ => refuse(peer, &"wrong user or password"),
+    }
+}
+
+fn external(peer: &mut Peer) {
+    let user = peer.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
+    match user {
+        Some(user) => done(peer, Identity { user: Some(user), ring: true }),
+        None => refuse(peer, &"the certificate names no user"),
+    }
+}
+
+fn done(peer: &mut Peer, identity: Identity) {
+    peer.identity = identity;
+    peer.engine.sasl_outcome(true);
+}
+
+fn refuse(peer: &mut Peer, why: &dyn std::fmt::Display) {
+    let address = super::peer::address(&mut peer.socket);
+    crate::warning!("{address}: sign-in refused: {why}");
+    peer.engine.sasl_outcome(false);
+}

@@ -1,0 +1,240 @@
+//! A peer's socket, plain or under TLS, and its read buffer.
+
+use bytes::BytesMut;
+use mio::net::TcpStream;
+use openssl::ssl::{ErrorCode, Ssl, SslStream};
+use std::io::{self, IoSlice, Read, Write};
+
+/// Bytes of a read buffer when a connection is new: an idle connection holds no more.
+pub(crate) const READ_BYTES_MIN: usize = 8 << 10;
+/// Bytes of a read buffer when a connection is busy.
+pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
+/// Room below which a read buffer is exchanged for a fresh one.
+const SPARE_BYTES_MIN: usize = 2 << 10;
+/// Bytes gathered before one TLS write: the largest TLS record (RFC 8446, section 5.1).
+const TLS_WRITE_BYTES: usize = 16 << 10;
+
+/// What one attempt to move bytes came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// This many bytes; more may follow at once.
+    Bytes(usize),
+    /// Nothing now: wait for readiness.
+    Blocked,
+    /// The peer has closed its side.
+    End,
+}
+
+/// A connected socket.
+pub(crate) enum Socket {
+    /// TCP as it is.
+    Plain(TcpStream),
+    /// TLS, perhaps with its handshake still under way.
+    Tls(Box<TlsSocket>),
+}
+
+/// A TLS session over a socket.
+pub(crate) struct TlsSocket {
+    stream: SslStream<TcpStream>,
+    established: bool,
+    /// Plaintext gathered for the next record; OpenSSL must see the same bytes again after a short write.
+    gathered: Vec<u8>,
+}
+
+impl Socket {
+    /// A server-side TLS socket whose handshake is yet to come.
+    pub(crate) fn tls(stream: TcpStream, ssl: Ssl) -> io::Result<Self> {
+        let stream = SslStream::new(ssl, stream).map_err(io::Error::other)?;
+        Ok(Self::Tls(Box::new(TlsSocket { stream, established: false, gathered: Vec::new() })))
+    }
+
+    /// The TCP socket, for registration.
+    pub(crate) fn tcp(&mut self) -> &mut TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(tls) => tls.stream.get_mut(),
+        }
+    }
+
+    /// Whether bytes are protected on the wire.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// The TLS session, once its handshake is complete.
+    pub(crate) fn established(&self) -> Option<&openssl::ssl::SslRef> {
+        match self {
+            Self::Tls(tls) if tls.established => Some(tls.stream.ssl()),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer has shown a certificate that a trusted authority signed.
+    pub(crate) fn verified_certificate(&self) -> bool {
+        self.established().is_some_and(|ssl| {
+            ssl.peer_certificate().is_some() && ssl.verify_result() == openssl::x509::X509VerifyResult::OK
+        })
+    }
+
+    /// Drives the handshake, where one is under way: `Bytes(0)` means that it is complete.
+    pub(crate) fn handshake(&mut self) -> io::Result<Moved> {
+        let Self::Tls(tls) = self else { return Ok(Moved::Bytes(0)) };
+        if tls.established {
+            return Ok(Moved::Bytes(0));
+        }
+        match tls.stream.accept() {
+            Ok(()) => {
+                tls.established = true;
+                Ok(Moved::Bytes(0))
+            }
+            Err(error) => tls_outcome(error),
+        }
+    }
+
+    /// Reads once into `into`.
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Moved> {
+        match self {
+            Self::Plain(stream) => loop {
+                match stream.read(into) {
+                    Ok(0) => return Ok(Moved::End),
+                    Ok(n) => return Ok(Moved::Bytes(n)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Blocked),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            },
+            Self::Tls(tls) => match tls.stream.ssl_read(into) {
+                Ok(0) => Ok(Moved::End),
+                Ok(n) => Ok(Moved::Bytes(n)),
+                Err(error) => tls_outcome(error),
+            },
+        }
+    }
+
+    /// Writes once from `slices`; says how many of their bytes are taken care of.
+    pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
+        match self {
+            Self::Plain(stream) => loop {
+                match stream.write_vectored(slices) {
+                    Ok(n) => return Ok(Moved::Bytes(n)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Blocked),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            },
+            Self::Tls(tls) => tls.write(slices),
+        }
+    }
+}
+
+impl TlsSocket {
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
+        // The engine offers the same bytes again until they are taken, so what was gathered before a
+        // short write is still the head of `slices` and may be gathered anew.
+        self.gathered.clear();
+        for slice in slices {
+            let room = TLS_WRITE_BYTES - self.gathered.len();
+            self.gathered.extend_from_slice(&slice[..slice.len().min(room)]);
+            if self.gathered.len() == TLS_WRITE_BYTES {
+                break;
+            }
+        }
+        match self.stream.ssl_write(&self.gathered) {
+            Ok(n) => Ok(Moved::Bytes(n)),
+            Err(error) => tls_outcome(error),
+        }
+    }
+}
+
+fn tls_outcome(error: openssl::ssl::Error) -> io::Result<Moved> {
+    match error.code() {
+        ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => Ok(Moved::Blocked),
+        ErrorCode::ZERO_RETURN => Ok(Moved::End),
+        _ => Err(error.into_io_error().unwrap_or_else(io::Error::other)),
+    }
+}
+
+/// A buffer that is written once per allocation and then cut into payloads.
+///
+/// All of `bytes` is initialised; the first `filled` of them are input that waits for the rest of
+/// its frame. Cutting payloads off the front costs no copy; the tail is rejoined for the next read.
+pub(crate) struct ReadBuffer {
+    bytes: BytesMut,
+    filled: usize,
+    size: usize,
+}
+
+impl ReadBuffer {
+    /// An empty buffer of the smallest size.
+    pub(crate) fn new() -> Self {
+        Self { bytes: BytesMut::new(), filled: 0, size: READ_BYTES_MIN }
+    }
+
+    /// Room for the next read; at least `wanted` bytes beyond what waits, where a frame's size is known.
+    pub(crate) fn spare(&mut self, wanted: usize) -> &mut [u8] {
+        let spare_min = wanted.max(SPARE_BYTES_MIN);
+        if self.bytes.len() - self.filled < spare_min {
+            let mut fresh = BytesMut::zeroed(self.size.max(self.filled + spare_min));
+            fresh[..self.filled].copy_from_slice(&self.bytes[..self.filled]);
+            self.bytes = fresh;
+        }
+        &mut self.bytes[self.filled..]
+    }
+
+    /// Hands the input, `read` bytes longer now, to `take`, which leaves what it can't use yet.
+    pub(crate) fn received(&mut self, read: usize, take: impl FnOnce(&mut BytesMut)) {
+        if read == self.bytes.len() - self.filled {
+            self.size = (self.size * 2).min(READ_BYTES_MAX);
+        }
+        let mut input = self.bytes.split_to(self.filled + read);
+        take(&mut input);
+        self.filled = input.len();
+        if self.filled == 0 {
+            return;
+        }
+        // Joins without a copy: what is left of the input ends where the tail begins.
+        input.unsplit(std::mem::take(&mut self.bytes));
+        self.bytes = input;
+    }
+
+    /// The input that waits for more.
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Buf;
+
+    #[test]
+    fn input_left_over_is_the_head_of_the_next_read() {
+        let mut buffer = ReadBuffer::new();
+        buffer.spare(0)[..5].copy_from_slice(b"abcde");
+        buffer.received(5, |input| input.advance(3));
+        assert_eq!(buffer.waiting(), b"de");
+        buffer.spare(0)[..2].copy_from_slice(b"fg");
+        buffer.received(2, |input| assert_eq!(&input[..], b"defg"));
+        assert_eq!(buffer.waiting(), b"defg");
+    }
+
+    #[test]
+    fn a_frame_larger_than_the_buffer_finds_room() {
+        let mut buffer = ReadBuffer::new();
+        buffer.spare(0)[..4].copy_from_slice(b"head");
+        buffer.received(4, |_| {});
+        assert!(buffer.spare(1 << 20).len() >= 1 << 20);
+        assert_eq!(buffer.waiting(), b"head");
+    }
+
+    #[test]
+    fn payloads_cut_from_the_buffer_survive_it() {
+        let mut buffer = ReadBuffer::new();
+        let mut kept = None;
+        buffer.spare(0)[..6].copy_from_slice(b"abcdef");
+        buffer.received(6, |input| kept = Some(input.split_to(6).freeze()));
+        buffer.spare(READ_BYTES_MAX).fill(0);
+        assert_eq!(&kept.unwrap()[..], b"abcdef");
+    }
+}

@@ -1,0 +1,472 @@
+//! Between an AMQP message and what the seal knows: payload, what is bound to it, and back.
+//!
+//! The *properties* section keeps its bytes, save the two fields that sealing touches: a message-id
+//! is made where there is none, and content-type says `application/pkcs7-mime` while the message is
+//! sealed. What is bound is therefore the fields' encodings as they arrived, one after the other,
+//! with content-type blanked (the original one stands in an attribute of its own) and absent fields
+//! at the end left out. See `docs/formats/sealed-message.md`.
+
+use crate::manager::Defaults;
+use crate::random::Random;
+use crate::reason::{self, Reason, Refusal};
+use bulla_amqp::message::encode_map_section;
+use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, with_header};
+use bulla_queue::{Chunks, Found, Message};
+use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
+use bytes::Bytes;
+
+/// What content-type of a sealed message starts with (RFC 8551, section 3.2).
+const SEALED_CONTENT_TYPE: &str = "application/pkcs7-mime";
+/// Prefix of the annotations that the error and dead-letter queues carry.
+const LABEL_PREFIX: &str = "x-opt-bulla-";
+/// Fields of the properties section (AMQP part 3, section 3.2.4).
+const PROPERTIES: usize = 13;
+const MESSAGE_ID: usize = 0;
+const TO: usize = 2;
+const CONTENT_TYPE: usize = 6;
+const ABSOLUTE_EXPIRY_TIME: usize = 8;
+const NULL: u8 = 0x40;
+/// Descriptor of the message annotations (AMQP part 3, section 3.2.3).
+const MESSAGE_ANNOTATIONS: u8 = 0x72;
+
+/// A message as it arrived, its sections found.
+pub(crate) struct Arrival {
+    payload: Payload,
+    sections: Sections,
+    header: Option<Header>,
+    fields: Fields,
+    wall_ms: u64,
+}
+
+/// The encodings of the fields of a properties section, as they arrived; an absent one is empty or null.
+#[derive(Default)]
+struct Fields {
+    section: Bytes,
+    spans: [(u32, u32); PROPERTIES],
+}
+
+impl Arrival {
+    /// Finds the sections of a message; hot path, no body is looked into.
+    pub(crate) fn read(payload: &Payload, wall_ms: u64) -> Result<Self, Refusal> {
+        let malformed = |what: &dyn std::fmt::Display| Refusal::new(reason::MD_ERROR, what.to_string());
+        let sections = Sections::scan(payload).map_err(|error| malformed(&error))?;
+        let header = match &sections.header {
+            Some(_) => Some(sections.decode_header(payload).map_err(|error| malformed(&error))?),
+            None => None,
+        };
+        let fields = match &sections.properties {
+            Some(range) => Fields::read(payload.slice(range.clone()).to_contiguous())
+                .ok_or_else(|| malformed(&"the properties section is malformed"))?,
+            None => Fields::default(),
+        };
+        Ok(Self { payload: payload.clone(), sections, header, fields, wall_ms })
+    }
+
+    /// Bytes of the whole message.
+    pub(crate) fn len(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// The address in `to`.
+    pub(crate) fn to(&self) -> Result<Option<String>, Refusal> {
+        match self.fields.value(TO)? {
+            Value::Null => Ok(None),
+            Value::String(to) => Ok(Some(to)),
+            _ => Err(Refusal::new(reason::MD_ERROR, "`to` is not a string")),
+        }
+    }
+
+    /// Whether the message says that it is sealed.
+    pub(crate) fn claims_seal(&self) -> bool {
+        text(self.fields.get(CONTENT_TYPE)).is_some_and(|kind| kind.starts_with(SEALED_CONTENT_TYPE))
+    }
+
+    /// The DER of a message that claims to be sealed: the bytes of its one data section.
+    pub(crate) fn sealed_body(&self) -> Result<Bytes, Refusal> {
+        match &self.sections.body {
+            BodyForm::Data(range) => Ok(self.payload.slice(range.clone()).to_contiguous()),
+            _ => Err(Refusal::security("malformed", "a sealed message has one data section")),
+        }
+    }
+
+    /// What the opener compares a sealed message's binding with.
+    pub(crate) fn expect(&self, destinations: Vec<String>) -> Expect {
+        Expect {
+            destinations,
+            message_id: Bytes::copy_from_slice(self.fields.get(MESSAGE_ID)),
+            properties: self.fields.bound(self.fields.get(MESSAGE_ID)),
+            application_properties: self.section(self.sections.application_properties.clone()),
+        }
+    }
+
+    /// The queue that the label of an error or dead-letter queue names.
+    pub(crate) fn labelled_queue(&self) -> Option<String> {
+        labelled_queue(&self.payload)
+    }
+
+    /// The message for a queue, as it is.
+    pub(crate) fn into_message(self, defaults: Defaults, user: Option<&str>) -> Message {
+        let body = chunks_of(&self.payload);
+        self.message(defaults, user, body)
+    }
+
+    /// Takes the message apart into what is sealed, what is bound to it, and what stays around it.
+    pub(crate) fn into_envelope(
+        self,
+        defaults: Defaults,
+        destination: String,
+        random: &mut Random,
+        user: Option<&str>,
+    ) -> Result<(Envelope, Content, Bound), Refusal> {
+        let message_id = match self.fields.get(MESSAGE_ID) {
+            [] | [NULL] => {
+                let mut id = vec![0x98];
+                id.extend_from_slice(&random.bytes::<16>());
+                Bytes::from(id)
+            }
+            id => Bytes::copy_from_slice(id),
+        };
+        let (packing, bytes) = match (&self.sections.body, &self.sections.footer) {
+            (BodyForm::Data(range), None) => (Packing::Data, self.payload.slice(range.clone())),
+            _ => (Packing::Sections, self.payload.slice(self.sections.body_range.start..self.payload.len())),
+        };
+        let content = Content {
+            packing,
+            content_type: text(self.fields.get(CONTENT_TYPE)).map(str::to_owned),
+            bytes: bytes.to_contiguous(),
+        };
+        let application_properties = self.section(self.sections.application_properties.clone());
+        let bound = Bound {
+            destination,
+            properties: self.fields.bound(&message_id),
+            application_properties: application_properties.clone(),
+            message_id: message_id.clone(),
+        };
+        let mut head = Vec::with_capacity(256);
+        for section in [&self.sections.header, &self.sections.message_annotations] {
+            head.extend_from_slice(&self.section(section.clone()));
+        }
+        let frame = self.message(defaults, user, Chunks::from(Bytes::new()));
+        let fields = self.fields;
+        Ok((Envelope { head, fields, message_id, application_properties, frame }, content, bound))
+    }
+
+    /// The message for its reader: the sealed body replaced by what was in it.
+    pub(crate) fn opened(&self, opened: Verified<Opened>) -> Result<Payload, Refusal> {
+        let content = opened.into_inner().content;
+        let mut head = Vec::with_capacity(256);
+        for section in [&self.sections.header, &self.sections.message_annotations] {
+            head.extend_from_slice(&self.section(section.clone()));
+        }
+        let content_type = content.content_type.as_deref().map(symbol).transpose()?.unwrap_or_default();
+        self.fields.write(self.fields.get(MESSAGE_ID), &content_type, &mut head);
+        head.extend_from_slice(&self.section(self.sections.application_properties.clone()));
+        if content.packing == Packing::Data {
+            data_section_head(content.bytes.len(), &mut head);
+        }
+        Ok(Payload::from(vec![Bytes::from(head), content.bytes]))
+    }
+
+    fn message(&self, defaults: Defaults, user: Option<&str>, body: Chunks) -> Message {
+        Message {
+            priority: self.header.as_ref().map_or(defaults.priority, |header| header.priority.min(9)),
+            persistent: self.header.as_ref().map_or(defaults.persistent, |header| header.durable),
+            expires_at_ms: self.expires_at_ms(),
+            put_at_ms: self.wall_ms,
+            user: user.map(Into::into),
+            body,
+        }
+    }
+
+    /// The sooner of `ttl` from now and `absolute-expiry-time`.
+    fn expires_at_ms(&self) -> Option<u64> {
+        let ttl = self.header.as_ref().and_then(|header| header.ttl_ms).map(|ttl| self.wall_ms.saturating_add(ttl.into()));
+        let absolute = match self.fields.get(ABSOLUTE_EXPIRY_TIME) {
+            [0x83, rest @ ..] => <[u8; 8]>::try_from(rest).ok().map(|ms| u64::try_from(i64::from_be_bytes(ms)).unwrap_or(0)),
+            _ => None,
+        };
+        ttl.into_iter().chain(absolute).min()
+    }
+
+    fn section(&self, range: Option<std::ops::Range<usize>>) -> Bytes {
+        range.map(|range| self.payload.slice(range).to_contiguous()).unwrap_or_default()
+    }
+}
+
+/// What stays around a message's body while that is being sealed.
+pub(crate) struct Envelope {
+    /// Header and message annotations.
+    head: Vec<u8>,
+    fields: Fields,
+    message_id: Bytes,
+    application_properties: Bytes,
+    frame: Message,
+}
+
+impl Envelope {
+    /// Bytes around the sealed body, at most.
+    pub(crate) fn overhead(&self) -> usize {
+        const FRAMING_BYTES_MAX: usize = 128;
+        self.head.len() + self.fields.section.len() + self.message_id.len() + self.application_properties.len() + FRAMING_BYTES_MAX
+    }
+
+    /// The sealed message.
+    pub(crate) fn sealed(self, sealed: Sealed) -> Message {
+        let mut head = self.head;
+        let content_type = format!("{SEALED_CONTENT_TYPE}; smime-type={}", sealed.smime_type);
+        let mut encoded = vec![0xa3, u8::try_from(content_type.len()).unwrap_or(u8::MAX)];
+        encoded.extend_from_slice(content_type.as_bytes());
+        self.fields.write(&self.message_id, &encoded, &mut head);
+        head.extend_from_slice(&self.application_properties);
+        data_section_head(sealed.der.len(), &mut head);
+        Message { body: Chunks::from(vec![Bytes::from(head), sealed.der]), ..self.frame }
+    }
+}
+
+impl Fields {
+    /// Finds the fields of a section; none where it is malformed.
+    fn read(section: Bytes) -> Option<Self> {
+        let list = after_descriptor(&section)?;
+        let (count, mut at) = match *section.get(list)? {
+            0x45 => (0, list + 1),
+            0xc0 => (usize::from(*section.get(list + 2)?), list + 3),
+            0xd0 => (u32::from_be_bytes(section.get(list + 5..list + 9)?.try_into().ok()?) as usize, list + 9),
+            _ => return None,
+        };
+        let mut spans = [(0, 0); PROPERTIES];
+        for span in spans.iter_mut().take(count) {
+            let end = at + value_len(section.get(at..)?)?;
+            *span = (u32::try_from(at).ok()?, u32::try_from(end).ok()?);
+            at = end;
+        }
+        (at <= section.len() && count <= PROPERTIES).then_some(Self { section, spans })
+    }
+
+    fn get(&self, field: usize) -> &[u8] {
+        let (start, end) = self.spans[field];
+        self.section.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    fn value(&self, field: usize) -> Result<Value, Refusal> {
+        match self.get(field) {
+            [] => Ok(Value::Null),
+            bytes => Value::from_bytes(bytes).map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string())),
+        }
+    }
+
+    /// What is bound of the section: see the module's page.
+    fn bound(&self, message_id: &[u8]) -> Bytes {
+        let mut bytes = Vec::with_capacity(self.section.len() + message_id.len());
+        self.each(message_id, &[], |field| bytes.extend_from_slice(field));
+        Bytes::from(bytes)
+    }
+
+    /// Writes the section with another message-id and content-type; nothing where every field is absent.
+    fn write(&self, message_id: &[u8], content_type: &[u8], out: &mut Vec<u8>) {
+        let (mut count, mut fields) = (0u32, Vec::with_capacity(self.section.len() + 96));
+        self.each(message_id, content_type, |field| {
+            count += 1;
+            fields.extend_from_slice(field);
+        });
+        if count == 0 {
+            return;
+        }
+        out.extend_from_slice(&[0x00, 0x53, 0x73, 0xd0]);
+        let size = u32::try_from(fields.len() + 4).unwrap_or(u32::MAX);
+        out.extend_from_slice(&size.to_be_bytes());
+        out.extend_from_slice(&count.to_be_bytes());
+        out.extend_from_slice(&fields);
+    }
+
+    /// Each field up to the last that is there, an absent one as null.
+    fn each<'a>(&'a self, message_id: &'a [u8], content_type: &'a [u8], mut emit: impl FnMut(&'a [u8])) {
+        let field = |index| match index {
+            MESSAGE_ID => message_id,
+            CONTENT_TYPE => content_type,
+            _ => self.get(index),
+        };
+        let is_there = |index: &usize| !matches!(field(*index), [] | [NULL]);
+        let Some(last) = (0..PROPERTIES).rev().find(is_there) else { return };
+        for index in 0..=last {
+            emit(if is_there(&index) { field(index) } else { &[NULL] });
+        }
+    }
+}
+
+/// What the error and dead-letter queues say about a message (inventory A3.1, B2.15).
+pub(crate) struct Label<'a> {
+    pub(crate) reason: Option<Reason>,
+    pub(crate) cause: &'a str,
+    pub(crate) detail: &'a str,
+    pub(crate) queue: &'a str,
+    pub(crate) at_ms: u64,
+}
+
+/// The message with a label: it keeps all that it was, its annotations are joined by ours.
+pub(crate) fn labelled(payload: &Payload, label: &Label<'_>, wall_ms: u64) -> Message {
+    let sections = Sections::scan(payload).ok();
+    let header = sections.as_ref().and_then(|sections| sections.decode_header(payload).ok());
+    let body = match &sections {
+        Some(sections) => {
+            let mut annotations = unlabelled(annotations(payload, sections));
+            annotations.extend(label.annotations());
+            relabelled(payload, sections, annotations)
+        }
+        // What does not parse as a message is kept as it is.
+        None => payload.clone(),
+    };
+    Message {
+        priority: header.as_ref().map_or(4, |header| header.priority.min(9)),
+        persistent: header.as_ref().is_some_and(|header| header.durable),
+        // A message that waits for an operator does not expire meanwhile.
+        expires_at_ms: None,
+        put_at_ms: wall_ms,
+        user: None,
+        body: chunks_of(&body),
+    }
+}
+
+/// The queue that a message's label names.
+pub(crate) fn labelled_queue(payload: &Payload) -> Option<String> {
+    let sections = Sections::scan(payload).ok()?;
+    let annotations = annotations(payload, &sections);
+    let found = annotations.iter().find(|(key, _)| key.as_str() == Some("x-opt-bulla-queue"));
+    found.and_then(|(_, value)| value.as_str().map(str::to_owned))
+}
+
+/// The message without its label, for a replay: put as it was when it was put first.
+pub(crate) fn unlabelled_message(payload: &Payload, found: &Found) -> Message {
+    let body = match Sections::scan(payload) {
+        Ok(sections) => {
+            let annotations = unlabelled(annotations(payload, &sections));
+            relabelled(payload, &sections, annotations)
+        }
+        Err(_) => payload.clone(),
+    };
+    Message {
+        priority: found.priority,
+        persistent: found.persistent,
+        expires_at_ms: None,
+        put_at_ms: found.put_at_ms,
+        user: found.user.clone(),
+        body: chunks_of(&body),
+    }
+}
+
+impl Label<'_> {
+    fn annotations(&self) -> impl Iterator<Item = (Value, Value)> {
+        let at = i64::try_from(self.at_ms).unwrap_or(i64::MAX);
+        let reason = self.reason.map(|reason| ("reason", Value::Uint(reason.code.into())));
+        reason
+            .into_iter()
+            .chain([
+                ("cause", Value::from(self.cause)),
+                ("details", Value::from(self.detail)),
+                ("queue", Value::from(self.queue)),
+                ("time", Value::Timestamp(at)),
+            ])
+            .filter_map(|(name, value)| {
+                bulla_amqp::Symbol::new(&format!("{LABEL_PREFIX}{name}")).map(|key| (Value::from(key), value))
+            })
+    }
+}
+
+/// The message annotations; none where they do not parse.
+pub(crate) fn annotations(payload: &Payload, sections: &Sections) -> Vec<(Value, Value)> {
+    Sections::decode_map(payload, sections.message_annotations.as_ref()).unwrap_or_default()
+}
+
+fn unlabelled(mut annotations: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
+    annotations.retain(|(key, _)| !key.as_str().is_some_and(|key| key.starts_with(LABEL_PREFIX)));
+    annotations
+}
+
+fn relabelled(payload: &Payload, sections: &Sections, annotations: Vec<(Value, Value)>) -> Payload {
+    let mut head = Vec::new();
+    if let Some(range) = sections.header.clone() {
+        head.extend_from_slice(&payload.bytes_at(range));
+    }
+    if !annotations.is_empty() {
+        encode_map_section(MESSAGE_ANNOTATIONS, &annotations, &mut head);
+    }
+    let before = [&sections.header, &sections.delivery_annotations, &sections.message_annotations];
+    let rest = before.into_iter().flatten().map(|range| range.end).max().unwrap_or(0);
+    let mut chunks = vec![Bytes::from(head)];
+    chunks.extend(payload.slice(rest..payload.len()).chunks().iter().cloned());
+    Payload::from(chunks)
+}
+
+/// The message as it goes out: after a failed delivery its header says how many there were.
+pub(crate) fn with_delivery_count(payload: Payload, count: u32) -> Payload {
+    if count == 0 {
+        return payload;
+    }
+    let Ok(sections) = Sections::scan(&payload) else { return payload };
+    let Ok(header) = sections.decode_header(&payload) else { return payload };
+    let header = Header { delivery_count: count, first_acquirer: false, ..header };
+    with_header(&payload, &sections, &header)
+}
+
+/// A queue's body as the engine's payload: no byte is copied.
+pub(crate) fn payload_of(body: &Chunks) -> Payload {
+    match body.chunks() {
+        [one] => Payload::from(one.clone()),
+        many => Payload::from(many.to_vec()),
+    }
+}
+
+/// The engine's payload as a queue's body: no byte is copied.
+pub(crate) fn chunks_of(payload: &Payload) -> Chunks {
+    match payload.chunks() {
+        [one] => Chunks::from(one.clone()),
+        many => Chunks::from(many.to_vec()),
+    }
+}
+
+/// The head of a data section of `len` bytes (AMQP part 3, section 3.2.6).
+pub(crate) fn data_section_head(len: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[0x00, 0x53, 0x75, 0xb0]);
+    out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
+}
+
+/// A symbol's encoding.
+fn symbol(text: &str) -> Result<Vec<u8>, Refusal> {
+    let symbol = bulla_amqp::Symbol::new(text)
+        .ok_or_else(|| Refusal::security("malformed", "the content-type under the seal is no symbol"))?;
+    let mut out = Vec::new();
+    Value::from(symbol).encode_to(&mut out);
+    Ok(out)
+}
+
+/// The text of an encoded symbol.
+fn text(encoded: &[u8]) -> Option<&str> {
+    let bytes = match encoded {
+        [0xa3, _, text @ ..] => text,
+        [0xb3, _, _, _, _, text @ ..] => text,
+        _ => return None,
+    };
+    std::str::from_utf8(bytes).ok()
+}
+
+/// Where the value of a described section starts.
+fn after_descriptor(section: &[u8]) -> Option<usize> {
+    (section.first() == Some(&0)).then(|| Some(1 + value_len(section.get(1..)?)?))?
+}
+
+/// Bytes of the encoding at the start of `bytes` (AMQP part 1, section 1.2: the high half of the format
+/// code says how wide it is). Properties hold no described values.
+fn value_len(bytes: &[u8]) -> Option<usize> {
+    let code = *bytes.first()?;
+    let len = match code >> 4 {
+        0x4 => 1,
+        0x5 => 2,
+        0x6 => 3,
+        0x7 => 5,
+        0x8 => 9,
+        0x9 => 17,
+        0xa | 0xc | 0xe => 2 + usize::from(*bytes.get(1)?),
+        0xb | 0xd | 0xf => 5usize.checked_add(u32::from_be_bytes(bytes.get(1..5)?.try_into().ok()?) as usize)?,
+        _ => return None,
+    };
+    (len <= bytes.len()).then_some(len)
+}

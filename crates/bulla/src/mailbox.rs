@@ -1,0 +1,57 @@
+//! What other threads tell a dispatcher: a queue of letters and a bell.
+
+use crate::adapter::Finished;
+use bulla_queue::QueueId;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One thing to do on a dispatcher's own thread.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// An adapter is done with a message of one of its connections.
+    Finished(Box<Finished>),
+    /// Something became available on a queue that it has consumers of.
+    Ready(QueueId),
+    /// A queue got room that it has waiting producers for.
+    Freed(QueueId),
+}
+
+/// A dispatcher's mailbox. The bell is rung once until the dispatcher has looked.
+pub(crate) struct Mailbox {
+    letters: Mutex<Vec<Letter>>,
+    rung: AtomicBool,
+    bell: mio::Waker,
+}
+
+impl Mailbox {
+    /// A mailbox whose bell is `bell`.
+    pub(crate) fn new(bell: mio::Waker) -> Self {
+        Self { letters: Mutex::new(Vec::new()), rung: AtomicBool::new(false), bell }
+    }
+
+    /// Leaves a letter and rings.
+    pub(crate) fn post(&self, letter: Letter) {
+        lock(&self.letters).push(letter);
+        self.ring();
+    }
+
+    /// Rings without a letter: the journal has synced, or the program stops.
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // A bell that fails to ring belongs to a dispatcher whose poll is gone: it has ended.
+            let _: io::Result<()> = self.bell.wake();
+        }
+    }
+
+    /// Takes what is there; afterwards the bell rings again.
+    pub(crate) fn take(&self, into: &mut Vec<Letter>) {
+        self.rung.store(false, Ordering::Release);
+        std::mem::swap(into, &mut lock(&self.letters));
+    }
+}
+
+/// Locks, also after a panic elsewhere: a mailbox holds no invariant that a panic could break.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,330 @@
+//! What every thread of a queue manager shares: queues, definitions, rings, users and the pools.
+
+use crate::adapter::Adapters;
+use crate::mailbox::{Letter, Mailbox};
+use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError};
+pub use crate::mqsc::objects::{DEAD_LETTER_QUEUE, ERROR_QUEUE};
+use crate::random::Random;
+use crate::reason::{self, Refusal};
+use crate::users::Users;
+use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
+use bulla_seal::ring::Rings;
+use bulla_seal::{Opener, Policy};
+use hashbrown::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Dynamic queues that may be open at once.
+const DYNAMIC_QUEUES_MAX: usize = 10_000;
+
+/// A queue manager.
+pub struct Manager {
+    /// The queue manager's name.
+    pub name: String,
+    /// The data directory.
+    pub data: PathBuf,
+    /// Key rings, by user.
+    pub rings: Rings,
+    /// Users and their verifiers.
+    pub users: Users,
+    /// Opens sealed messages; holds the key cache.
+    pub opener: Opener,
+    pub(crate) adapters: Adapters,
+    /// One mailbox a dispatcher.
+    pub(crate) mailboxes: Vec<Arc<Mailbox>>,
+    /// Set to end the dispatchers after they have drained.
+    pub(crate) stopping: AtomicBool,
+    /// What has been protected and refused since the start.
+    pub counters: Counters,
+    state: Mutex<State>,
+}
+
+/// What changes under the lock: the store, the definitions, and who uses which queue.
+pub struct State {
+    /// The queues and their journal.
+    pub store: Store,
+    /// Queues, aliases and policies as defined.
+    pub definitions: Definitions,
+    /// Grows at every change of a definition: handles look their route up again.
+    pub generation: u64,
+    pub(crate) uses: HashMap<QueueId, Use>,
+    /// Queues that live as long as a link, by name; they are in no file.
+    pub(crate) dynamic: HashMap<String, (QueueId, LocalQueue)>,
+    /// Defective messages whose error queue was full: locked, tried again at each sweep.
+    pub(crate) stuck: Vec<Stuck>,
+}
+
+/// Who uses a queue.
+#[derive(Default, Debug)]
+pub(crate) struct Use {
+    /// Puts that producers have been promised: credit out, and messages being sealed.
+    pub(crate) granted: u32,
+    /// Open handles that put.
+    pub(crate) putters: u32,
+    /// Open handles that get or browse.
+    pub(crate) getters: u32,
+    /// Dispatchers with consumers of this queue, one bit each.
+    pub(crate) consumers_on: u64,
+    /// Dispatchers with producers that wait for room on this queue, one bit each.
+    pub(crate) waiters_on: u64,
+    /// How often a message came back: cursors of consumers that skip messages start over.
+    pub(crate) releases: u64,
+    /// Sealed messages passed over for a reader who is not a recipient.
+    pub(crate) not_mine: u64,
+}
+
+/// A locked message that could not be moved to the error queue.
+pub(crate) struct Stuck {
+    pub(crate) id: MessageId,
+    /// The queue it is to go to, by the name that is resolved at each try.
+    pub(crate) to: String,
+    pub(crate) replacement: bulla_queue::Message,
+}
+
+/// Counts since the start.
+#[derive(Default, Debug)]
+pub struct Counters {
+    /// Messages sealed here.
+    pub sealed: AtomicU64,
+    /// Messages opened here.
+    pub opened: AtomicU64,
+    /// Messages refused at put because of their seal or policy.
+    pub refused: AtomicU64,
+    /// Messages moved to the error queue.
+    pub quarantined: AtomicU64,
+    /// Messages skipped for a reader who is not a recipient (NOTMINE).
+    pub not_mine: AtomicU64,
+    /// Clear messages let through under TOLERATE.
+    pub tolerated: AtomicU64,
+}
+
+/// Where a name that a client opens leads.
+#[derive(Clone)]
+pub(crate) struct Route {
+    /// The local queue it resolves to.
+    pub(crate) queue: QueueId,
+    /// That queue's name.
+    pub(crate) queue_name: String,
+    /// The policy of the name that was opened.
+    pub(crate) policy: Option<Arc<Policy>>,
+    /// GET(ENABLED), of the queue and of the alias.
+    pub(crate) get_enabled: bool,
+    /// PUT(ENABLED), of the queue and of the alias.
+    pub(crate) put_enabled: bool,
+    /// FULL(WAIT): at MAXDEPTH no more credit is granted.
+    pub(crate) waits_when_full: bool,
+    /// MAXMSGL in bytes, of the stored message; the smaller of the queue's and the queue manager's.
+    pub(crate) message_bytes_max: usize,
+    /// What a message without a header section gets.
+    pub(crate) defaults: Defaults,
+    /// The definitions' generation this was looked up in.
+    pub(crate) generation: u64,
+}
+
+/// What a message without a header section gets: DEFPRTY and DEFPSIST.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) priority: u8,
+    pub(crate) persistent: bool,
+}
+
+impl Default for Defaults {
+    /// The standard's own (AMQP part 3, section 3.2.1).
+    fn default() -> Self {
+        Self { priority: 4, persistent: false }
+    }
+}
+
+impl Manager {
+    /// A queue manager over an opened store.
+    pub(crate) fn new(
+        data: PathBuf,
+        rings: Rings,
+        users: Users,
+        store: Store,
+        definitions: Definitions,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> Self {
+        Self {
+            name: definitions.queue_manager.name.clone(),
+            data,
+            rings,
+            users,
+            opener: Opener::new(),
+            adapters: Adapters::new(),
+            mailboxes,
+            stopping: AtomicBool::new(false),
+            counters: Counters::default(),
+            state: Mutex::new(State {
+                store,
+                definitions,
+                generation: 1,
+                uses: HashMap::new(),
+                dynamic: HashMap::new(),
+                stuck: Vec::new(),
+            }),
+        }
+    }
+
+    /// The state. A panic while it was held leaves queues that can't be trusted, so it ends the process.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
+            crate::alarm!("a thread died while it held the queues; stopping");
+            drop(poisoned);
+            std::process::exit(crate::cli::EXIT_INTERNAL)
+        })
+    }
+
+    /// Tells every dispatcher in `mask`, save `except`, about a queue.
+    pub(crate) fn post(&self, mut mask: u64, except: usize, letter: impl Fn() -> Letter) {
+        mask &= !(1 << except);
+        while mask != 0 {
+            let index = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            if let Some(mailbox) = self.mailboxes.get(index) {
+                mailbox.post(letter());
+            }
+        }
+    }
+
+    /// Wakes every dispatcher.
+    pub(crate) fn ring_all(&self) {
+        for mailbox in &self.mailboxes {
+            mailbox.ring();
+        }
+    }
+
+    /// Asks the queue manager to drain and stop.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.ring_all();
+    }
+}
+
+impl State {
+    pub(crate) fn use_of(&mut self, queue: QueueId) -> &mut Use {
+        self.uses.entry(queue).or_default()
+    }
+
+    /// Where the name that a client opens leads (inventory A1.3: the policy is that of the opened name).
+    pub(crate) fn route(&self, name: &str) -> Result<Route, Refusal> {
+        if let Some((queue, local)) = self.dynamic.get(name) {
+            return Ok(self.route_to(*queue, name, local, None, true, true));
+        }
+        let found = self.definitions.resolve(name).map_err(|error| {
+            let reason = match error {
+                ResolveError::Unknown => reason::UNKNOWN_OBJECT_NAME,
+                ResolveError::UnknownBase => reason::UNKNOWN_ALIAS_BASE_Q,
+                ResolveError::BaseIsAlias => reason::ALIAS_BASE_Q_TYPE_ERROR,
+            };
+            Refusal::new(reason, format!("{name}: {error}"))
+        })?;
+        let queue = self
+            .store
+            .queue(found.queue)
+            .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("{name}: not in the store")))?;
+        let policy = found.policy.cloned();
+        Ok(self.route_to(queue, found.queue, found.local, policy, found.get_enabled, found.put_enabled))
+    }
+
+    fn route_to(
+        &self,
+        queue: QueueId,
+        name: &str,
+        local: &LocalQueue,
+        policy: Option<Arc<Policy>>,
+        get_enabled: bool,
+        put_enabled: bool,
+    ) -> Route {
+        Route {
+            queue,
+            queue_name: name.to_owned(),
+            policy,
+            get_enabled,
+            put_enabled,
+            waits_when_full: local.full == Full::Wait,
+            message_bytes_max: local.max_message_bytes.min(self.definitions.queue_manager.max_message_bytes) as usize,
+            defaults: Defaults { priority: local.default_priority, persistent: local.default_persistent },
+            generation: self.generation,
+        }
+    }
+
+    /// What a message for `queue` is bound to: `QUEUE@QMGR` (SEAL.md, what is bound).
+    pub(crate) fn destination(&self, queue: &str) -> String {
+        format!("{queue}@{}", self.definitions.queue_manager.name)
+    }
+
+    /// The destinations that a message on this route may be bound to: its queue, the policy's BINDNAMEs, and on
+    /// the error and dead-letter queues the name in the message's label.
+    pub(crate) fn destinations(&self, route: &Route, policy: &Policy, labelled: Option<String>) -> Vec<String> {
+        let mut names = vec![self.destination(&route.queue_name)];
+        names.extend(policy.bind_names.iter().map(|name| {
+            if name.contains('@') { name.clone() } else { self.destination(name) }
+        }));
+        if matches!(route.queue_name.as_str(), ERROR_QUEUE | DEAD_LETTER_QUEUE) {
+            names.extend(labelled.map(|queue| self.destination(&queue)));
+        }
+        names
+    }
+
+    /// Puts a locked message back in its place.
+    pub(crate) fn release(&mut self, id: MessageId, queue: QueueId, failed: bool) {
+        self.use_of(queue).releases += 1;
+        self.store.release(id, failed);
+    }
+
+    /// Makes a queue that lives as long as a link (inventory A2.4, TEMPDYN).
+    pub(crate) fn define_dynamic(&mut self, random: &mut Random) -> Result<(String, QueueId), Refusal> {
+        if self.dynamic.len() >= DYNAMIC_QUEUES_MAX {
+            let detail = format!("{DYNAMIC_QUEUES_MAX} dynamic queues are open");
+            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
+        }
+        let name = format!("BULLA.DYNAMIC.{}", random.name::<12>().to_uppercase());
+        let local = LocalQueue {
+            max_message_bytes: self.definitions.queue_manager.max_message_bytes,
+            ..LocalQueue::default()
+        };
+        let queue = self
+            .store
+            .define(&name, attributes(&local, &self.definitions))
+            .map_err(|error| Refusal::new(reason::RESOURCE_PROBLEM, error.to_string()))?;
+        self.dynamic.insert(name.clone(), (queue, local));
+        Ok((name, queue))
+    }
+
+    /// Ends a dynamic queue with all that is on it.
+    pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
+        self.dynamic.retain(|_, (id, _)| *id != queue);
+        self.uses.remove(&queue);
+        if let Err(error) = self.store.delete(queue, true) {
+            crate::warning!("a dynamic queue could not be deleted: {error}");
+        }
+    }
+}
+
+/// A queue's definition as the store wants it.
+pub(crate) fn attributes(local: &LocalQueue, definitions: &Definitions) -> QueueAttributes {
+    QueueAttributes {
+        max_depth: local.max_depth,
+        max_message_bytes: local.max_message_bytes.min(definitions.queue_manager.max_message_bytes),
+        get_enabled: local.get_enabled,
+        put_enabled: local.put_enabled,
+        delivery_sequence: match local.delivery {
+            Delivery::Priority => DeliverySequence::Priority,
+            Delivery::Fifo => DeliverySequence::Fifo,
+        },
+        ..QueueAttributes::default()
+    }
+}
+
+/// Milliseconds since the epoch; a clock before it reads as zero.
+pub(crate) fn wall_ms(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The moment that many milliseconds after the epoch.
+pub(crate) fn from_wall_ms(ms: u64) -> SystemTime {
+    UNIX_EPOCH + std::time::Duration::from_millis(ms)
+}

@@ -1,0 +1,50 @@
+//! Randomness as an argument: the system's generator, or a test's sequence.
+
+/// A source of random bytes.
+pub struct Random(Source);
+
+enum Source {
+    System,
+    #[cfg(test)]
+    Counting(u8),
+}
+
+impl Random {
+    /// The system's generator, through OpenSSL.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// Bytes that count up, for tests.
+    #[cfg(test)]
+    pub(crate) fn counting() -> Self {
+        Self(Source::Counting(0))
+    }
+
+    /// `N` random bytes. A system without randomness can't go on: the process ends.
+    pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        match &mut self.0 {
+            Source::System => {
+                if let Err(error) = openssl::rand::rand_bytes(&mut bytes) {
+                    crate::alarm!("no randomness: {error}");
+                    std::process::exit(crate::cli::EXIT_INTERNAL);
+                }
+            }
+            #[cfg(test)]
+            Source::Counting(next) => {
+                for byte in &mut bytes {
+                    *byte = *next;
+                    *next = next.wrapping_add(1);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// A name made of `N` random bytes in hexadecimal.
+    pub fn name<const N: usize>(&mut self) -> String {
+        self.bytes::<N>().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

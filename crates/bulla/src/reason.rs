@@ -1,0 +1,133 @@
+//! MQ reason codes as they go on the wire, in the log and on the screen: one table.
+//!
+//! A refusal is an AMQP error whose description starts with the number and the MQRC name, followed
+//! by `cause=…` where one is known; the same facts stand as fields in the error's info map.
+
+use bulla_amqp::{Error, Symbol, Value};
+use std::fmt;
+
+/// An MQ reason code: number, name and the AMQP condition it travels under.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reason {
+    /// The MQRC number, as administrators know it.
+    pub code: u16,
+    /// The MQRC name without its prefix.
+    pub name: &'static str,
+    /// The AMQP 1.0 error condition (part 2, section 2.8.14 and following) nearest in meaning.
+    pub condition: &'static str,
+}
+
+macro_rules! reasons {
+    ($($name:ident = $code:literal, $condition:literal;)*) => {
+        $(
+            #[doc = concat!("MQRC_", stringify!($name), " (", stringify!($code), ").")]
+            pub const $name: Reason = Reason { code: $code, name: stringify!($name), condition: $condition };
+        )*
+        /// Every reason this program can give, in numeric order.
+        pub const ALL: &[Reason] = &[$($name),*];
+    };
+}
+
+reasons! {
+    ALIAS_BASE_Q_TYPE_ERROR = 2001, "amqp:not-found";
+    CONNECTION_BROKEN = 2009, "amqp:connection:forced";
+    DYNAMIC_Q_NAME_ERROR = 2011, "amqp:invalid-field";
+    EXPIRY_ERROR = 2013, "amqp:invalid-field";
+    GET_INHIBITED = 2016, "amqp:not-allowed";
+    MAX_CONNS_LIMIT_REACHED = 2025, "amqp:resource-limit-exceeded";
+    MD_ERROR = 2026, "amqp:decode-error";
+    MSG_TOO_BIG_FOR_Q = 2030, "amqp:link:message-size-exceeded";
+    NOT_AUTHORIZED = 2035, "amqp:unauthorized-access";
+    OBJECT_IN_USE = 2042, "amqp:resource-locked";
+    OPTIONS_ERROR = 2046, "amqp:not-implemented";
+    PUT_INHIBITED = 2051, "amqp:not-allowed";
+    Q_DELETED = 2052, "amqp:resource-deleted";
+    Q_FULL = 2053, "amqp:resource-limit-exceeded";
+    Q_SPACE_NOT_AVAILABLE = 2056, "amqp:resource-limit-exceeded";
+    SECURITY_ERROR = 2063, "amqp:unauthorized-access";
+    SELECTOR_ERROR = 2067, "amqp:not-implemented";
+    STORAGE_NOT_AVAILABLE = 2071, "amqp:resource-limit-exceeded";
+    UNKNOWN_ALIAS_BASE_Q = 2082, "amqp:not-found";
+    UNKNOWN_OBJECT_NAME = 2085, "amqp:not-found";
+    RESOURCE_PROBLEM = 2102, "amqp:internal-error";
+    Q_MGR_STOPPING = 2162, "amqp:connection:forced";
+}
+
+/// The reason of that number; one that is not in the table is a resource problem.
+#[must_use]
+pub fn of(code: u16) -> Reason {
+    ALL.iter().copied().find(|reason| reason.code == code).unwrap_or(RESOURCE_PROBLEM)
+}
+
+/// One refusal: a reason, the sub-reason where there is one, and a line of detail.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The MQ reason.
+    pub reason: Reason,
+    /// The sub-reason, kebab-case (`signer-not-authorised`), where the reason alone says too little.
+    pub cause: Option<&'static str>,
+    /// One lower-case line; never a secret, never payload.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// A refusal without a sub-reason.
+    pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self { reason, cause: None, detail: detail.into() }
+    }
+
+    /// A refusal by the seal: 2063 with its cause.
+    pub fn security(cause: &'static str, detail: impl Into<String>) -> Self {
+        Self { reason: SECURITY_ERROR, cause: Some(cause), detail: detail.into() }
+    }
+
+    /// The refusal as an AMQP error.
+    pub fn to_amqp(&self) -> Error {
+        let mut info = vec![(Symbol::from_static("reason"), Value::Uint(u32::from(self.reason.code)))];
+        if let Some(cause) = self.cause {
+            info.push((Symbol::from_static("cause"), Value::from(cause)));
+        }
+        Error {
+            condition: Symbol::from_static(self.reason.condition),
+            description: Some(self.to_string()),
+            info,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} MQRC_{}", self.reason.code, self.reason.name)?;
+        if let Some(cause) = self.cause {
+            write!(f, " cause={cause}")?;
+        }
+        if !self.detail.is_empty() {
+            write!(f, " {}", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_stand_once_and_in_order() {
+        assert!(ALL.windows(2).all(|pair| pair[0].code < pair[1].code));
+    }
+
+    #[test]
+    fn a_refusal_says_number_name_cause_and_detail() {
+        let refusal = Refusal::security("signer-not-authorised", "dn=\"CN=mallory\"");
+        assert_eq!(
+            refusal.to_string(),
+            "2063 MQRC_SECURITY_ERROR cause=signer-not-authorised dn=\"CN=mallory\""
+        );
+        let error = refusal.to_amqp();
+        assert_eq!(error.condition, Symbol::from_static("amqp:unauthorized-access"));
+        assert_eq!(error.info[0].1, Value::Uint(2063));
+    }
+}

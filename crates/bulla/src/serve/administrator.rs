@@ -1,0 +1,187 @@
+//! What the admin language does to a running queue manager.
+
+use crate::manager::{Manager, State, attributes, wall_ms};
+use crate::mqsc::objects::Definitions;
+use crate::envelope;
+use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
+use crate::reason;
+use super::RINGS;
+use bulla_queue::QueueId;
+use bulla_seal::Dn;
+use std::collections::HashSet;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime};
+
+/// One request's hold on the queue manager.
+pub(super) struct Administrator<'a> {
+    manager: &'a Manager,
+    state: MutexGuard<'a, State>,
+}
+
+impl<'a> Administrator<'a> {
+    pub(super) fn new(manager: &'a Manager) -> Self {
+        Self { manager, state: manager.lock() }
+    }
+
+    fn queue(&self, name: &str) -> Result<QueueId, AdminError> {
+        self.state.store.queue(name).ok_or_else(|| AdminError::Unknown { name: name.to_owned() })
+    }
+
+    /// Refuses while links are open.
+    fn unused(&self, name: &str, queue: QueueId) -> Result<(), AdminError> {
+        let links = self.state.uses.get(&queue).map_or(0, |usage| usage.putters + usage.getters);
+        if links > 0 {
+            return Err(AdminError::InUse { name: name.to_owned(), links: links as usize });
+        }
+        Ok(())
+    }
+
+    /// What a change does to the store.
+    fn change_store(&mut self, change: &Change, after: &Definitions) -> Result<(), AdminError> {
+        match change {
+            Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                self.state.store.define(name, attributes(queue, after)).map_err(failed).map(drop)
+            }
+            Change::DeleteLocal { name, purge } => {
+                let queue = self.queue(name)?;
+                self.unused(name, queue)?;
+                let depth = u64::from(self.state.store.status(queue).map_or(0, |status| status.depth));
+                if depth > 0 && !purge {
+                    return Err(AdminError::NotEmpty { name: name.clone(), depth });
+                }
+                self.state.store.delete(queue, *purge).map_err(failed)?;
+                self.state.uses.remove(&queue);
+                Ok(())
+            }
+            Change::ClearLocal { name } => {
+                let queue = self.queue(name)?;
+                self.unused(name, queue)?;
+                self.state.store.clear(queue).map_err(failed).map(drop)
+            }
+            Change::AlterManager(_) => {
+                for (name, queue) in &after.queues {
+                    self.state.store.define(name, attributes(queue, after)).map_err(failed)?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The names that some user's ring has a certificate of.
+    fn known_names(&self) -> HashSet<Dn> {
+        let users = std::fs::read_dir(self.manager.data.join(RINGS)).into_iter().flatten().flatten();
+        let names = users.filter_map(|entry| entry.file_name().into_string().ok());
+        names
+            .filter_map(|user| self.manager.rings.get(&user, Instant::now()).ok())
+            .flat_map(|ring| {
+                let own = ring.own().iter().map(|own| own.certificate.dn().clone());
+                own.chain(ring.people().iter().map(|person| person.certificate.dn().clone())).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Names in a policy for which nobody's ring has a certificate: a put by whoever lacks them will be refused.
+    fn unknown_names(&self, change: &Change) -> Vec<String> {
+        let Change::SetPolicy(policy) = change else { return Vec::new() };
+        let known = self.known_names();
+        policy
+            .recipients
+            .iter()
+            .chain(&policy.signers)
+            .filter(|dn| !known.contains(*dn))
+            .map(|dn| format!("no key ring holds a certificate of {dn}: puts and gets that need it are refused with 2063"))
+            .collect()
+    }
+}
+
+impl Administered for Administrator<'_> {
+    fn definitions(&self) -> &Definitions {
+        &self.state.definitions
+    }
+
+    fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
+        if self.manager.stopping.load(Ordering::Acquire) {
+            let reason = u32::from(reason::Q_MGR_STOPPING.code);
+            return Err(AdminError::Failed { reason, detail: "the queue manager is stopping".into() });
+        }
+        let mut after = self.state.definitions.clone();
+        after.apply(&change);
+        if let Change::DeleteAlias { name } = &change {
+            let queue = self.state.definitions.resolve(name).ok().and_then(|found| self.state.store.queue(found.queue));
+            if let Some(queue) = queue {
+                self.unused(name, queue)?;
+            }
+        }
+        self.change_store(&change, &after)?;
+        self.state.store.sync(Instant::now()).map_err(failed)?;
+        after.save(&self.manager.data).map_err(failed)?;
+        let warnings = self.unknown_names(&change);
+        self.state.definitions = after;
+        self.state.generation += 1;
+        crate::note!("{change}");
+        self.manager.ring_all();
+        Ok(Applied { warnings })
+    }
+
+    fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError> {
+        let from = self.queue(&replay.from)?;
+        let now_ms = wall_ms(SystemTime::now());
+        let (mut done, mut cursor, mut stayed) = (0, None, Vec::new());
+        while replay.count.is_none_or(|count| done < count) {
+            let Some(found) = self.state.store.browse_next(from, cursor, now_ms) else { break };
+            let before = std::mem::replace(&mut cursor, Some(found.place));
+            let body = self.state.store.body(found.id).map_err(failed)?;
+            let payload = envelope::payload_of(&body);
+            let Some(origin) = envelope::labelled_queue(&payload) else {
+                stayed.push(format!("message {}: its label names no queue", found.id.0));
+                continue;
+            };
+            if replay.origin.as_ref().is_some_and(|queue| *queue != origin) {
+                continue;
+            }
+            let Some(target) = self.state.store.queue(&origin) else {
+                stayed.push(format!("message {}: {origin} does not exist any more", found.id.0));
+                continue;
+            };
+            let Some(locked) = self.state.store.lock_next(from, before, now_ms).filter(|next| next.id == found.id) else {
+                continue;
+            };
+            let message = envelope::unlabelled_message(&payload, &locked);
+            if let Err(error) = self.state.store.transfer(locked.id, target, message) {
+                self.state.release(locked.id, from, false);
+                stayed.push(format!("message {}: {error}", found.id.0));
+                continue;
+            }
+            done += 1;
+        }
+        self.state.store.sync(Instant::now()).map_err(failed)?;
+        self.manager.ring_all();
+        Ok(Replayed { moved: done, left: stayed.len() as u64, warnings: stayed })
+    }
+
+    fn queue_status(&self, name: &str) -> Option<QueueStatus> {
+        let queue = self.state.store.queue(name)?;
+        let status = self.state.store.status(queue)?;
+        let usage = self.state.uses.get(&queue);
+        Some(QueueStatus {
+            depth: u64::from(status.depth),
+            open_input: u64::from(usage.map_or(0, |usage| usage.getters)),
+            open_output: u64::from(usage.map_or(0, |usage| usage.putters)),
+            uncommitted: u64::from(status.locked) + u64::from(status.unsynced),
+            oldest_seconds: status.oldest_put_ms.map(|put| wall_ms(SystemTime::now()).saturating_sub(put) / 1000),
+            last_put_ms: status.last_put_ms,
+            last_get_ms: status.last_get_ms,
+            bytes: status.bytes,
+            puts: status.puts,
+            gets: status.gets,
+            expired: status.expired,
+            not_mine: usage.map_or(0, |usage| usage.not_mine),
+        })
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> AdminError {
+    AdminError::Failed { reason: u32::from(reason::RESOURCE_PROBLEM.code), detail: error.to_string() }
+}

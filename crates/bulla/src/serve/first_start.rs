@@ -1,0 +1,86 @@
+//! What a data directory needs before a queue manager can start in it.
+
+use super::{RINGS, StartError, TLS, file};
+use bulla_seal::certificate::authority::{Authority, Request};
+use bulla_seal::certificate::create::AlternativeName;
+use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
+use bulla_seal::dn::Dn;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The folder of authorities in the data directory.
+pub(crate) const AUTHORITIES: &str = "authorities";
+/// The authority that signs the TLS listener's certificate where the operator brought none.
+const LOCAL: &str = "local";
+/// Days for which that certificate is good.
+const SERVER_DAYS: u32 = 825;
+/// Days for which that authority is good.
+const AUTHORITY_DAYS: u32 = 3650;
+
+/// Makes the data directory and its folders, for nobody else to look into.
+pub(crate) fn make_directories(data: &Path) -> Result<(), StartError> {
+    for folder in [data.to_owned(), data.join(RINGS), data.join(TLS), data.join(AUTHORITIES)] {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| file(&folder, error))?;
+    }
+    Ok(())
+}
+
+/// Makes a certificate for the TLS listener, signed by an authority of this data directory, where there is none yet.
+pub(super) fn make_server_certificate(data: &Path) -> Result<(), StartError> {
+    if data.join(TLS).join("server.pem").exists() {
+        return Ok(());
+    }
+    let now = SystemTime::now();
+    let folder = data.join(AUTHORITIES).join(LOCAL);
+    let failed = |error: &dyn std::fmt::Display| file(&folder, io::Error::other(error.to_string()));
+    let authority = if folder.exists() {
+        Authority::open(&folder)
+    } else {
+        let dn: Dn = "CN=Local authority,O=Bulla".parse().map_err(|error| failed(&error))?;
+        Authority::create(&folder, &dn, KeySpec::Ec(Curve::P256), AUTHORITY_DAYS, now)
+    };
+    install_server_certificate(data, &authority.map_err(|error| failed(&error))?, SERVER_DAYS, now)
+}
+
+/// Has `authority` sign a certificate for this machine and puts it where the TLS listener looks.
+pub(crate) fn install_server_certificate(data: &Path, authority: &Authority, days: u32, now: SystemTime) -> Result<(), StartError> {
+    let folder = data.join(TLS);
+    let failed = |error: &dyn std::fmt::Display| file(&folder, io::Error::other(error.to_string()));
+    let request = Request {
+        dn: "CN=localhost".parse().map_err(|error| failed(&error))?,
+        key: KeySpec::Ec(Curve::P256),
+        uses: vec![KeyUse::Handshake],
+        days,
+        alternative_names: vec![
+            AlternativeName::Dns("localhost".into()),
+            AlternativeName::Ip([127, 0, 0, 1].into()),
+            AlternativeName::Ip(std::net::Ipv6Addr::LOCALHOST.into()),
+        ],
+        passphrase: None,
+    };
+    let (certificate, key) = authority.issue(&request, now).map_err(|error| failed(&error))?;
+    let mut chain = certificate.to_pem();
+    for above in authority.chain() {
+        chain.extend_from_slice(&above.to_pem());
+    }
+    write_private(&folder.join("server.key"), key.as_bytes())?;
+    write_private(&folder.join("ca.pem"), &authority.root().to_pem())?;
+    // Last, because its presence says that all is there.
+    write_private(&folder.join("server.pem"), &chain)
+}
+
+/// Writes a file that only its owner may read.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StartError> {
+    let write = || -> io::Result<()> {
+        let aside = path.with_extension("new");
+        let _ = fs::remove_file(&aside);
+        let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+        new.write_all(bytes)?;
+        new.sync_all()?;
+        fs::rename(&aside, path)
+    };
+    write().map_err(|error| file(path, error))
+}

@@ -1,0 +1,345 @@
+//! Starting and stopping a queue manager: its data directory, its threads, its listeners.
+
+mod administrator;
+mod first_start;
+
+pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
+
+use crate::dispatcher::Dispatcher;
+use crate::mailbox::Mailbox;
+use crate::manager::{Manager, attributes};
+use crate::mqsc::{self, admin, objects::Definitions};
+use crate::tls::Tls;
+use crate::users::Users;
+use administrator::Administrator;
+use bulla_device::CpuDevice;
+use bulla_queue::log::LogError;
+use bulla_queue::{DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, SPILL_BYTES_MAX_DEFAULT, Store};
+use bulla_seal::ring::Rings;
+use mio::Poll;
+use mio::net::TcpListener;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The journal's folder in the data directory.
+pub const JOURNAL: &str = "journal";
+/// Scratch space of non-persistent messages.
+const SPILL: &str = "spill";
+/// Key rings, a folder a user.
+pub const RINGS: &str = "rings";
+/// Certificate and key of the TLS listener.
+pub const TLS: &str = "tls";
+/// Most dispatchers: a set of them is one word.
+pub const DISPATCHERS_MAX: usize = 64;
+
+/// How a queue manager is to be started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The data directory; made where it is missing.
+    pub data: PathBuf,
+    /// The queue manager's name, for a new data directory; `BULLA` where none is given.
+    pub name: Option<String>,
+    /// Where AMQP is spoken in clear.
+    pub amqp: Option<SocketAddr>,
+    /// Where AMQP is spoken over TLS.
+    pub amqps: Option<SocketAddr>,
+    /// Threads that own sockets.
+    pub dispatchers: usize,
+    /// Threads that seal and open.
+    pub adapters: usize,
+    /// Bytes of message bodies held in memory, all queues together.
+    pub memory_bytes_max: usize,
+    /// Lone puts up to this many bytes are written and synced on the dispatcher itself.
+    pub sync_inline_bytes_max: u64,
+    /// A file with the passphrase of the rings' private keys.
+    pub passphrase: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The defaults, for a data directory.
+    #[must_use]
+    pub fn new(data: PathBuf) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            data,
+            name: None,
+            amqp: Some(SocketAddr::from(([127, 0, 0, 1], 5672))),
+            amqps: Some(SocketAddr::from(([127, 0, 0, 1], 5671))),
+            // One thread spares a wake-up between producer and consumer until sockets alone fill a core.
+            dispatchers: (cores / 4).clamp(1, DISPATCHERS_MAX),
+            adapters: cores,
+            memory_bytes_max: Limits::default().memory_bytes_max,
+            sync_inline_bytes_max: 64 << 10,
+            passphrase: None,
+        }
+    }
+}
+
+/// A queue manager that runs.
+pub struct Running {
+    manager: Arc<Manager>,
+    dispatchers: Vec<JoinHandle<io::Result<()>>>,
+    adapters: Vec<JoinHandle<()>>,
+    admin: Option<admin::Server>,
+    /// Where AMQP is spoken in clear.
+    pub amqp: Option<SocketAddr>,
+    /// Where AMQP is spoken over TLS.
+    pub amqps: Option<SocketAddr>,
+}
+
+/// Why a queue manager did not start. The operator's turn.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Somebody else listens there.
+    PortInUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// An address can't be listened on.
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Another queue manager has the data directory.
+    DataInUse {
+        /// The directory.
+        data: PathBuf,
+    },
+    /// The journal does not open: damaged, of a newer version, unreadable.
+    Journal(bulla_queue::OpenError),
+    /// The definitions do not load.
+    Definitions(mqsc::objects::LoadError),
+    /// A file or folder of the data directory.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl StartError {
+    /// What the operator can do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::PortInUse { address } => Some(format!(
+                "stop what listens on port {}, or choose another one with --amqp or --amqps",
+                address.port()
+            )),
+            Self::DataInUse { .. } => Some("one queue manager owns a data directory; name another one with --data".into()),
+            Self::Journal(_) => Some("`bulla journal check` says what is damaged and where".into()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PortInUse { address } => write!(f, "{address} is in use"),
+            Self::Listen { address, error } => write!(f, "{address}: {error}"),
+            Self::DataInUse { data } => write!(f, "{} is in use by another queue manager", data.display()),
+            Self::Journal(error) => write!(f, "journal: {error}"),
+            Self::Definitions(error) => error.fmt(f),
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Starts a queue manager: recovers its queues, then listens.
+///
+/// # Errors
+/// [`StartError`]; nothing runs then.
+pub fn start(settings: &Settings) -> Result<Running, StartError> {
+    let data = &settings.data;
+    first_start::make_directories(data)?;
+    let dispatchers = settings.dispatchers.clamp(1, DISPATCHERS_MAX);
+    let polls = make_polls(dispatchers).map_err(|error| file(data, error))?;
+    let mailboxes: Vec<Arc<Mailbox>> = polls.iter().map(|(_, mailbox)| mailbox.clone()).collect();
+
+    // The journal is claimed first: whoever has it owns the directory.
+    let store = open_store(settings, &mailboxes)?;
+    let definitions = load_definitions(settings)?;
+    let rings = Rings::new(data.join(RINGS));
+    let users = Users::open(data).map_err(|error| file(data, io::Error::other(error)))?;
+    let clear = settings.amqp.map(listen).transpose()?;
+    let tls = match settings.amqps {
+        Some(address) => {
+            first_start::make_server_certificate(data)?;
+            let listener = listen(address)?;
+            Some((listener, Arc::new(Tls::load(&data.join(TLS)).map_err(|error| file(&data.join(TLS), error))?)))
+        }
+        None => None,
+    };
+    let amqp = clear.as_ref().and_then(|listener| listener.local_addr().ok());
+    let amqps = tls.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+
+    let manager = Arc::new(Manager::new(data.clone(), rings, users, store, definitions, mailboxes));
+    define_queues(&manager, data)?;
+    let adapters = start_adapters(&manager, settings.adapters.max(1)).map_err(|error| file(data, error))?;
+    let dispatchers = start_dispatchers(&manager, polls, clear, tls).map_err(|error| file(data, error))?;
+    let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
+    Ok(Running { manager, dispatchers, adapters, admin: Some(admin), amqp, amqps })
+}
+
+impl Running {
+    /// What the threads share.
+    #[must_use]
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.manager
+    }
+
+    /// Says goodbye to every connection, writes what is open, and ends.
+    ///
+    /// # Errors
+    /// The journal could not be closed cleanly; the next start recovers.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.manager.stop();
+        self.join()
+    }
+
+    /// Waits until somebody calls [`Manager::stop`], then ends as [`stop`](Self::stop) does.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub fn wait(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        for thread in self.dispatchers.drain(..) {
+            thread.join().map_err(|_| io::Error::other("a dispatcher died"))??;
+        }
+        if let Some(admin) = self.admin.take() {
+            admin.stop();
+        }
+        self.manager.adapters.stop();
+        for thread in self.adapters.drain(..) {
+            thread.join().map_err(|_| io::Error::other("an adapter died"))?;
+        }
+        self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other)
+    }
+}
+
+fn make_polls(count: usize) -> io::Result<Vec<(Poll, Arc<Mailbox>)>> {
+    (0..count)
+        .map(|_| {
+            let poll = Poll::new()?;
+            let mailbox = Arc::new(Mailbox::new(Dispatcher::bell(&poll)?));
+            Ok((poll, mailbox))
+        })
+        .collect()
+}
+
+fn open_store(settings: &Settings, mailboxes: &[Arc<Mailbox>]) -> Result<Store, StartError> {
+    let bells = mailboxes.to_vec();
+    let options = FileLogOptions {
+        driver: Driver::Adaptive { bytes: settings.sync_inline_bytes_max },
+        waker: Arc::new(move || bells.iter().for_each(|bell| bell.ring())),
+        ..FileLogOptions::default()
+    };
+    let in_use = |error| match error {
+        bulla_queue::OpenError::Log(LogError::Owned { .. }) => StartError::DataInUse { data: settings.data.clone() },
+        error => StartError::Journal(error),
+    };
+    let storage = |folder: &str| {
+        let path = settings.data.join(folder);
+        std::fs::create_dir_all(&path).map_err(|error| file(&path, error))?;
+        Ok::<_, StartError>(DirStorage::new(path))
+    };
+    let log = FileLog::open(storage(JOURNAL)?, options).map_err(|error| in_use(error.into()))?;
+    let spill = FileSpill::open(storage(SPILL)?, SPILL_BYTES_MAX_DEFAULT).map_err(|error| in_use(bulla_queue::OpenError::Spill(error)))?;
+    let limits = Limits { memory_bytes_max: settings.memory_bytes_max, ..Limits::default() };
+    Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(in_use)
+}
+
+fn load_definitions(settings: &Settings) -> Result<Definitions, StartError> {
+    let data = &settings.data;
+    if let Some(definitions) = Definitions::load(data).map_err(StartError::Definitions)? {
+        return Ok(definitions);
+    }
+    let definitions = Definitions::initial(settings.name.as_deref().unwrap_or("BULLA"));
+    definitions.save(data).map_err(|error| file(data, error))?;
+    Ok(definitions)
+}
+
+/// Brings the store's queues in line with the definitions, which are what the operator reads.
+fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
+    let state = &mut *manager.lock();
+    for (name, queue) in &state.definitions.queues {
+        let attributes = attributes(queue, &state.definitions);
+        state.store.define(name, attributes).map_err(|error| file(data, io::Error::other(error)))?;
+    }
+    let orphans: Vec<String> =
+        state.store.queues().filter(|(_, name)| !state.definitions.queues.contains_key(*name)).map(|(_, name)| name.to_owned()).collect();
+    for name in orphans {
+        crate::warning!("{name}: in the journal but not defined; its messages stay until it is defined again");
+    }
+    Ok(())
+}
+
+fn start_adapters(manager: &Arc<Manager>, count: usize) -> io::Result<Vec<JoinHandle<()>>> {
+    (0..count)
+        .map(|index| {
+            let manager = manager.clone();
+            std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
+                let mut device = CpuDevice::new(format!("cpu-{index}"));
+                manager.adapters.run(&mut device, &manager.mailboxes);
+            })
+        })
+        .collect()
+}
+
+fn start_dispatchers(
+    manager: &Arc<Manager>,
+    polls: Vec<(Poll, Arc<Mailbox>)>,
+    clear: Option<TcpListener>,
+    tls: Option<(TcpListener, Arc<Tls>)>,
+) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+    let (mut clear, mut tls) = (clear, tls);
+    polls
+        .into_iter()
+        .enumerate()
+        .map(|(index, (poll, mailbox))| {
+            // The first dispatcher accepts for all.
+            let dispatcher = Dispatcher::new(index, manager.clone(), poll, mailbox, clear.take(), tls.take())?;
+            let manager = manager.clone();
+            std::thread::Builder::new().name(format!("dispatcher-{index}")).spawn(move || {
+                let result = dispatcher.run();
+                if result.is_err() && !manager.stopping.swap(true, Ordering::AcqRel) {
+                    manager.ring_all();
+                }
+                result
+            })
+        })
+        .collect()
+}
+
+fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {
+    let listener = admin::listen(data)?;
+    let manager = manager.clone();
+    admin::serve(data, listener, move |text| mqsc::run::execute(text, &mut Administrator::new(&manager)))
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => StartError::PortInUse { address },
+        _ => StartError::Listen { address, error },
+    })
+}
+
+fn file(path: &Path, error: io::Error) -> StartError {
+    StartError::File { path: path.to_owned(), error }
+}
