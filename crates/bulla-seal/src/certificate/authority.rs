@@ -33,8 +33,7 @@ use openssl::x509::{X509CrlBuilder, X509Extension, X509RevokedBuilder};
 
 use super::create::{self, AlternativeName, CreateError, Profile, Signer};
 use super::{
-    Certificate, KeyError, KeyKind, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem, read_private_key, time,
-    tlv,
+    Certificate, KeyError, KeySpec, KeyUse, MalformedError, Passphrase, PrivateKeyPem, read_private_key, time, tlv,
 };
 use crate::dn::Dn;
 use crate::ring::write_private;
@@ -96,9 +95,21 @@ pub struct Record {
     /// The subject, as its text.
     pub dn: String,
     /// End of validity, seconds since 1970.
-    pub not_after: i64,
+    pub not_after_unix: i64,
     /// When it was revoked, seconds since 1970.
-    pub revoked_at: Option<i64>,
+    pub revoked_at_unix: Option<i64>,
+}
+
+impl Record {
+    /// End of validity, if the clock can show it.
+    pub fn not_after(&self) -> Option<SystemTime> {
+        time::from_unix(self.not_after_unix)
+    }
+
+    /// When it was revoked.
+    pub fn revoked_at(&self) -> Option<SystemTime> {
+        self.revoked_at_unix.and_then(time::from_unix)
+    }
 }
 
 impl Authority {
@@ -244,13 +255,7 @@ impl Authority {
         now: SystemTime,
     ) -> Result<Certificate, AuthorityError> {
         let (dn, key) = create::read_request(request)?;
-        let kind = bulla_device::KeyKind::of(&key)
-            .map_err(|_| MalformedError("request with a key of a kind or size that is not used"))
-            .map_err(CreateError::from)?;
-        let kind = match kind {
-            bulla_device::KeyKind::Rsa => KeyKind::Rsa,
-            bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
-        };
+        let kind = create::request_key_kind(request)?;
         let profile = Profile { dn, uses: uses.to_vec(), days, alternative_names: alternative_names.to_vec() };
         let certificate = create::certificate(&profile, &key, kind, Ok(self.signer()), now)?;
         self.enter(&issued_line(&certificate))?;
@@ -270,7 +275,7 @@ impl Authority {
             .iter()
             .find(|record| record.serial.trim_start_matches('0') == wanted)
             .ok_or_else(|| AuthorityError::UnknownSerial { serial: serial.to_owned() })?;
-        if record.revoked_at.is_none() {
+        if record.revoked_at_unix.is_none() {
             self.enter(&format!("revoked {} at {}", record.serial, time::unix(now)))?;
         }
         self.write_crl(CRL_DAYS, now)
@@ -311,10 +316,18 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError`].
     pub fn records(&self) -> Result<Vec<Record>, AuthorityError> {
-        let path = self.dir.join(LEDGER_FILE);
+        Authority::ledger(&self.dir)
+    }
+
+    /// Everything the authority in `dir` issued, without opening it.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub fn ledger(dir: &Path) -> Result<Vec<Record>, AuthorityError> {
+        let path = dir.join(LEDGER_FILE);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(AuthorityError::Missing { path }),
             Err(error) => return Err(AuthorityError::io(&path, &error)),
         };
         Ok(Ledger::read(&bytes).map_err(|line| AuthorityError::Ledger { path, line })?.records)
@@ -372,13 +385,13 @@ impl Authority {
             builder.set_last_update(&this_update)?;
             builder.set_next_update(&next_update)?;
             for record in records {
-                let Some(at) = record.revoked_at else {
+                let Some(at) = record.revoked_at() else {
                     continue;
                 };
                 let mut revoked = X509RevokedBuilder::new()?;
                 let serial = Asn1Integer::from_bn(&*BigNum::from_hex_str(&record.serial)?)?;
                 revoked.set_serial_number(&serial)?;
-                let at = time::to_asn1(time::from_unix(at).ok_or(CreateError::Time)?)?;
+                let at = time::to_asn1(at)?;
                 revoked.set_revocation_date(&at)?;
                 builder.add_revoked(revoked.build())?;
             }
@@ -469,14 +482,14 @@ impl Ledger {
                 self.records.push(Record {
                     serial: serial.to_owned(),
                     dn: dn.to_owned(),
-                    not_after: not_after.parse().ok()?,
-                    revoked_at: None,
+                    not_after_unix: not_after.parse().ok()?,
+                    revoked_at_unix: None,
                 });
             }
             "revoked" => {
                 let (serial, at) = rest.split_once(" at ")?;
                 let record = self.records.get_mut(*places.get(serial)?)?;
-                record.revoked_at = Some(at.parse().ok()?);
+                record.revoked_at_unix = Some(at.parse().ok()?);
             }
             "crl" => {
                 let (number, next_update) = rest.split_once(" next-update ")?;
@@ -594,7 +607,7 @@ mod tests {
         let ledger = Ledger::read(text).unwrap();
         assert_eq!(ledger.crl_number, 7);
         assert_eq!(ledger.whole_bytes, text.len() - "issued 0b not".len());
-        let record = Record { serial: "0a".into(), dn: "CN=a b".into(), not_after: 5, revoked_at: Some(3) };
+        let record = Record { serial: "0a".into(), dn: "CN=a b".into(), not_after_unix: 5, revoked_at_unix: Some(3) };
         assert_eq!(ledger.records, [record]);
         for (bad, line) in [
             (&b"issued 0a not-after 5 dn CN=a\nrevoked 0b at 3\n"[..], 2),

@@ -191,6 +191,19 @@ pub(crate) fn read_request(pem_or_der: &[u8]) -> Result<(Dn, PKey<openssl::pkey:
     Ok((Dn::from_x509_name(request.subject_name())?, key))
 }
 
+/// The kind of key that a request is for, before it is decided what that key may do.
+///
+/// # Errors
+/// [`CreateError::Malformed`].
+pub fn request_key_kind(pem_or_der: &[u8]) -> Result<KeyKind, CreateError> {
+    let (_, key) = read_request(pem_or_der)?;
+    match bulla_device::KeyKind::of(&key) {
+        Ok(bulla_device::KeyKind::Rsa) => Ok(KeyKind::Rsa),
+        Ok(bulla_device::KeyKind::Ec(curve)) => Ok(KeyKind::Ec(curve)),
+        Err(_) => Err(MalformedError("request with a key of a kind or size that is not used").into()),
+    }
+}
+
 fn key_usage(profile: &Profile, kind: KeyKind) -> Result<X509KeyUsage, CreateError> {
     if profile.uses.is_empty() {
         return Err(CreateError::NoUse);

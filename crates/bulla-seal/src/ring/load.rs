@@ -110,7 +110,44 @@ pub(super) struct Files {
     pub(super) others: Vec<PathBuf>,
 }
 
-pub(super) fn load(dir: &Path, passphrase: Option<&Passphrase>, previous: Option<&Ring>) -> Result<Ring, RingError> {
+/// What to do with `own`.
+#[derive(Clone, Copy)]
+pub(super) enum Keys<'a> {
+    /// Open the keys, those that are encrypted with this.
+    Open(Option<&'a Passphrase>),
+    /// Leave them alone.
+    Skip,
+}
+
+/// The files of a ring with its keys left closed: what can be listed without a passphrase.
+#[derive(Debug)]
+pub struct Survey {
+    /// The ring, as if its `own` were empty.
+    pub ring: Ring,
+    /// What `own` holds, but for the keys.
+    pub own: Vec<Person>,
+}
+
+/// Reads a ring without its private keys, to show what is there.
+///
+/// # Errors
+/// As [`Ring::load`].
+pub fn survey(dir: &Path) -> Result<Survey, RingError> {
+    let ring = load(dir, Keys::Skip, None)?;
+    let place = dir.join(Place::Own.name());
+    let mut own = Vec::new();
+    if directory(&place)?.is_some() {
+        for path in list(&place, Place::Own)? {
+            let (bytes, _) = bytes(&path, Place::Own)?;
+            let mut chain = certificates(&path, &bytes)?;
+            let certificate = chain.remove(0); // not empty
+            own.push(Person { label: label(&path), certificate, chain });
+        }
+    }
+    Ok(Survey { ring, own })
+}
+
+pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: Option<&Ring>) -> Result<Ring, RingError> {
     let user = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let stamp = directory(dir)?.ok_or_else(|| RingError::Missing { path: dir.to_owned() })?;
     let mut files = Files { directories: vec![(dir.to_owned(), Some(stamp))], ..Files::default() };
@@ -130,6 +167,11 @@ pub(super) fn load(dir: &Path, passphrase: Option<&Passphrase>, previous: Option
         // Stamped before it is listed: what comes later shows as a change.
         let stamp = directory(&path)?;
         files.directories.push((path.clone(), stamp));
+        let passphrase = match (place, keys) {
+            (Place::Own, Keys::Skip) => continue,
+            (_, Keys::Open(passphrase)) => passphrase,
+            (_, Keys::Skip) => None,
+        };
         if stamp.is_none() {
             continue;
         }
@@ -207,34 +249,16 @@ fn read(
     passphrase: Option<&Passphrase>,
     known: Option<&Loaded>,
 ) -> Result<Loaded, RingError> {
-    let failed = |error: io::Error| RingError::io(path, &error);
-    // A cheap look first; what is not known is stamped again through the open file, so that stamp and bytes belong together.
     if let Some(known) = known.filter(|known| Stamp::of(path).is_ok_and(|stamp| stamp == known.stamp)) {
         return Ok(known.clone());
     }
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if place == Place::Own {
-        private(path, &metadata)?;
-    }
-    let max = if place == Place::Crl { CRL_BYTES_MAX } else { PEM_BYTES_MAX };
-    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0).min(max) + 1));
-    let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > max {
-        return Err(RingError::TooLarge { path: path.to_owned(), max });
-    }
-    let label = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
-    let malformed = |why| RingError::Malformed { path: path.to_owned(), why };
-    let certificates = || {
-        let all = Certificate::all_from_pem(&bytes, PEM_CERTIFICATES_MAX).map_err(malformed)?;
-        if all.is_empty() { Err(RingError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
-    };
+    let (bytes, stamp) = bytes(path, place)?;
+    let label = label(path);
     let content = match place {
         Place::Own => {
             let bad = |why| RingError::Key { path: path.to_owned(), why };
             let key = read_private_key(&bytes, passphrase).map_err(bad)?;
-            let mut chain = certificates()?;
+            let mut chain = certificates(path, &bytes)?;
             let at = chain
                 .iter()
                 .position(|certificate| certificate.public_key().public_eq(&key))
@@ -244,15 +268,46 @@ fn read(
             Content::Own(Arc::new(Own { label, certificate, chain, key }))
         }
         Place::People => {
-            let mut chain = certificates()?;
-            let certificate = chain.remove(0); // not empty, see above
+            let mut chain = certificates(path, &bytes)?;
+            let certificate = chain.remove(0); // not empty
             Content::Person(Arc::new(Person { label, certificate, chain }))
         }
-        Place::Trust => Content::Trust(certificates()?.into()),
+        Place::Trust => Content::Trust(certificates(path, &bytes)?.into()),
         Place::Crl => {
+            let malformed = |why| RingError::Malformed { path: path.to_owned(), why };
             let lists = Crl::all_from(&bytes).map_err(malformed)?;
             Content::Crl(lists.into_iter().map(Arc::new).collect())
         }
     };
-    Ok(Loaded { stamp: Stamp::from(&metadata), content })
+    Ok(Loaded { stamp, content })
+}
+
+/// What a file holds, within limits, and the stamp it had: both through one open file, so that they belong together.
+fn bytes(path: &Path, place: Place) -> Result<(Zeroizing<Vec<u8>>, Stamp), RingError> {
+    let failed = |error: io::Error| RingError::io(path, &error);
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if place == Place::Own {
+        private(path, &metadata)?;
+    }
+    let max = if place == Place::Crl { CRL_BYTES_MAX } else { PEM_BYTES_MAX };
+    let expected = usize::try_from(metadata.len()).unwrap_or(0).min(max).saturating_add(1);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(expected));
+    let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > max {
+        return Err(RingError::TooLarge { path: path.to_owned(), max });
+    }
+    Ok((bytes, Stamp::from(&metadata)))
+}
+
+/// The certificates of a file, of which there is at least one.
+fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<Certificate>, RingError> {
+    let all = Certificate::all_from_pem(bytes, PEM_CERTIFICATES_MAX)
+        .map_err(|why| RingError::Malformed { path: path.to_owned(), why })?;
+    if all.is_empty() { Err(RingError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
+}
+
+fn label(path: &Path) -> String {
+    path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned()
 }

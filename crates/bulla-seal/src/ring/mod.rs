@@ -35,7 +35,7 @@ pub use crl::Crl;
 pub use error::RingError;
 pub(crate) use install::write_private;
 pub use install::{create, install_crl, install_own, install_person, install_trust};
-pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX};
+pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX, Survey, survey};
 pub use rings::{CHECK_INTERVAL, PEOPLE_CHECKED_MAX, Rings, USER_BYTES_MAX};
 
 /// A key of the ring's user with its certificate.
@@ -83,7 +83,7 @@ impl Ring {
     /// # Errors
     /// [`RingError`], naming the file: a ring is read whole or not at all.
     pub fn load(dir: &Path, passphrase: Option<&Passphrase>) -> Result<Ring, RingError> {
-        load::load(dir, passphrase, None)
+        load::load(dir, load::Keys::Open(passphrase), None)
     }
 
     /// Whose ring it is.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::load::{self, Stamp};
+use super::load::{self, Keys, Stamp};
 use super::{Ring, RingError};
 use crate::certificate::Passphrase;
 
@@ -110,7 +110,7 @@ impl Entry {
             self.turn = self.turn.wrapping_add(PEOPLE_CHECKED_MAX);
             return;
         }
-        match load::load(path, self.passphrase.as_ref(), self.ring.as_deref()) {
+        match load::load(path, Keys::Open(self.passphrase.as_ref()), self.ring.as_deref()) {
             Ok(ring) => {
                 self.ring = Some(Arc::new(ring));
                 self.error = None;
