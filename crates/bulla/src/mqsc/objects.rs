@@ -683,6 +683,18 @@ mod tests {
     }
 
     #[test]
+    fn a_distinguished_name_is_read_back_however_it_was_typed() {
+        let names =
+            [r"CN=a\0Ab", r"CN=O''Neill\, Bo", r"CN=a\27b\5C+", r"CN=\20x\20,O=\C3\A9", "CN=<>;\"#x", "CN=é, O= two "];
+        for name in names {
+            let mut paper = Paper::new();
+            execute(&format!("SET POLICY(A) SIGNALG(SHA256) SIGNER('{name}')"), &mut paper);
+            let definitions = paper.definitions();
+            assert_eq!(reread(&definitions.to_string()).as_ref(), Ok(definitions), "{name}");
+        }
+    }
+
+    #[test]
     fn the_file_is_whole_and_its_owner_s() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use super::objects::{self, Definitions};
 use super::parse::{self, Statement, SyntaxError, Value};
 use super::reply::Cell;
 use super::run::{self, Change};
-use super::table::{Act, Key};
+use super::table::{Act, DN_CHARS_MAX, Key};
 use bulla_seal::policy::{KeyReuse, Quality, RECIPIENTS_MAX, SIGNERS_MAX, SignatureDigest};
 use bulla_seal::{Dn, Policy, PolicyError};
 use std::fmt::{self, Display};
@@ -161,7 +161,17 @@ fn digest(word: &str) -> Result<SignatureDigest, PolicyError> {
 
 fn distinguished_names(keyword: &'static str, names: &[String]) -> Result<Vec<Dn>, Refused> {
     let parse = |text: &String| {
-        text.parse::<Dn>().map_err(|error| Refused::Dn { keyword, text: text.clone(), why: error.to_string() })
+        let refused = |why| Refused::Dn { keyword, text: text.clone(), why };
+        let dn: Dn = text.parse().map_err(|error| refused(format!("{error}")))?;
+        // It is kept in its canonical form, which may be longer than what was typed and must be read back.
+        let canonical = dn.to_string();
+        if canonical.chars().count() > DN_CHARS_MAX {
+            return Err(refused(format!("written out it has more than {DN_CHARS_MAX} characters")));
+        }
+        if canonical.chars().any(char::is_control) {
+            return Err(refused("it holds control characters".into()));
+        }
+        Ok(dn)
     };
     names.iter().map(parse).collect()
 }
