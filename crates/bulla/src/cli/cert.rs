@@ -169,7 +169,6 @@ pub struct ShowArgs {
     /// All that OpenSSL reads in it
     #[arg(long)]
     text: bool,
-    /// Passphrase of the file, where it is PKCS#12 or holds an encrypted key
     #[command(flatten)]
     passphrase: PassphraseArgs,
 }
@@ -1045,7 +1044,7 @@ mod tests {
         ));
         desk.refuse("create --ring a --dn CN=a --signer issuing", "--signer-passphrase-file");
         desk.say(&format!("create --ring a --dn CN=a --key p256 --signer issuing --signer-passphrase-file {secret}"));
-        assert_eq!(desk.row("list --ring a", "CN=a ")[6..], ["valid", "a(own)", "CN=a"]);
+        assert_eq!(desk.row("list --ring a", "a(own)")[6..], ["valid", "a(own)", "CN=a"]);
         desk.refuse("create --ca issuing --dn CN=Issuing", "there is an authority at");
     }
 
