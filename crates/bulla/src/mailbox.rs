@@ -1,16 +1,19 @@
 //! What other threads tell a dispatcher: a queue of letters and a bell.
 
 use crate::adapter::Finished;
+use crate::tls::Tls;
 use bulla_queue::QueueId;
+use mio::net::TcpStream;
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One thing to do on a dispatcher's own thread.
-#[derive(Debug)]
 pub(crate) enum Letter {
     /// An adapter is done with a message of one of its connections.
     Finished(Box<Finished>),
+    /// A connection that the first dispatcher accepted for this one.
+    Adopt(TcpStream, Option<Arc<Tls>>),
     /// Something became available on a queue that it has consumers of.
     Ready(QueueId),
     /// A queue got room that it has waiting producers for.

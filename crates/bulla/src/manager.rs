@@ -8,13 +8,14 @@ use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::users::Users;
 use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
-use bulla_seal::ring::Rings;
+use bulla_seal::certificate::Passphrase;
+use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
 use hashbrown::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Dynamic queues that may be open at once.
 const DYNAMIC_QUEUES_MAX: usize = 10_000;
@@ -27,6 +28,8 @@ pub struct Manager {
     pub data: PathBuf,
     /// Key rings, by user.
     pub rings: Rings,
+    /// What the rings' private keys are encrypted with.
+    passphrase: Option<Passphrase>,
     /// Users and their verifiers.
     pub users: Users,
     /// Opens sealed messages; holds the key cache.
@@ -142,6 +145,7 @@ impl Manager {
     pub(crate) fn new(
         data: PathBuf,
         rings: Rings,
+        passphrase: Option<Passphrase>,
         users: Users,
         store: Store,
         definitions: Definitions,
@@ -151,6 +155,7 @@ impl Manager {
             name: definitions.queue_manager.name.clone(),
             data,
             rings,
+            passphrase,
             users,
             opener: Opener::new(),
             adapters: Adapters::new(),
@@ -175,6 +180,17 @@ impl Manager {
             drop(poisoned);
             std::process::exit(crate::cli::EXIT_INTERNAL)
         })
+    }
+
+    /// A user's ring, unlocked where the operator gave a passphrase.
+    pub(crate) fn ring(&self, user: &str, now: Instant) -> Result<Arc<Ring>, RingError> {
+        match (self.rings.get(user, now), &self.passphrase) {
+            (Err(error), Some(passphrase)) if error.is_locked() => {
+                self.rings.unlock(user, passphrase.clone())?;
+                self.rings.get(user, now)
+            }
+            (found, _) => found,
+        }
     }
 
     /// Tells every dispatcher in `mask`, save `except`, about a queue.

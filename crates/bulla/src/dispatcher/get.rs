@@ -89,9 +89,9 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return Served::Nothing };
     if consumer.route.generation != state.generation {
         match state.route(&consumer.opened) {
-            Ok(route) if route.queue == consumer.route.queue => consumer.route = Arc::new(route),
-            Ok(_) => return Served::Blocked,
-            Err(_) => return Served::Blocked,
+            Ok(route) if route.queue == consumer.route.queue && route.get_enabled => consumer.route = Arc::new(route),
+            // Its name leads elsewhere now, or nowhere, or GET(DISABLED) was set: nothing comes until that changes.
+            _ => return Served::Blocked,
         }
     }
     if !engine.can_send(link) {
@@ -306,6 +306,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                 if !consumer.browse {
                     state.store.release(locked.id, false);
                 }
+                state.use_of(queue).not_mine += 1;
             }
             Err(Fault::Later { cause, detail }) => {
                 if !consumer.browse {
@@ -320,9 +321,12 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                     Some(OnDefect::Detach) => true,
                     _ => engine.credit(link) <= 1,
                 };
-                if !consumer.browse {
-                    quarantine(&consumer.route.queue_name, local, state, locked.id, cause, &detail);
+                if consumer.browse {
+                    // Looking does not move: a browser passes over what it could not show.
+                    crate::warning!("{}: not shown to a browser: cause={cause} {detail}", consumer.route.queue_name);
+                    continue;
                 }
+                quarantine(&consumer.route.queue_name, local, state, locked.id, cause, &detail);
                 if detach {
                     local.detach(peer, state, link, &Refusal::security(cause, detail));
                     return;

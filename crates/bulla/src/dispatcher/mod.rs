@@ -58,6 +58,7 @@ pub(crate) struct Dispatcher {
     active: Vec<usize>,
     local: Local,
     letters: Vec<Letter>,
+    accepted: usize,
     next_tick: Instant,
     stop_by: Option<Instant>,
 }
@@ -78,6 +79,7 @@ pub(crate) struct Local {
     freed: Vec<QueueId>,
     touched: Vec<usize>,
     generation: u64,
+    definitions_seen: u64,
 }
 
 /// The consumers of one queue on this dispatcher, served in turn.
@@ -147,8 +149,10 @@ impl Dispatcher {
                 freed: Vec::new(),
                 touched: Vec::new(),
                 generation: 0,
+                definitions_seen: 0,
             },
             letters: Vec::new(),
+            accepted: index,
             next_tick: now,
             stop_by: None,
         })
@@ -223,6 +227,7 @@ impl Dispatcher {
         for index in 0..self.active.len() {
             self.events_of(self.active[index], state);
         }
+        self.local.notice_changes(state);
         if self.local.now >= self.next_tick {
             self.tick(state);
         }
@@ -250,26 +255,34 @@ impl Dispatcher {
         }
     }
 
+    /// Accepts for all dispatchers, each in turn.
     fn accept_clear(&mut self) {
         while let Some(listener) = &self.clear {
             match listener.accept() {
-                Ok((stream, _)) => self.adopt(stream, None),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => return crate::warning!("accept: {error}"),
+                Ok((stream, _)) => self.hand_out(stream, None),
+                Err(error) => return note_accept(&error),
             }
         }
     }
 
     fn accept_tls(&mut self) {
         while let Some((listener, tls)) = &self.tls {
+            let tls = tls.clone();
             match listener.accept() {
-                Ok((stream, _)) => {
-                    let tls = tls.clone();
-                    self.adopt(stream, Some(&tls));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => return crate::warning!("accept: {error}"),
+                Ok((stream, _)) => self.hand_out(stream, Some(tls)),
+                Err(error) => return note_accept(&error),
             }
+        }
+    }
+
+    fn hand_out(&mut self, stream: TcpStream, tls: Option<Arc<Tls>>) {
+        self.accepted = self.accepted.wrapping_add(1);
+        let mailboxes = &self.local.manager.mailboxes;
+        let index = self.accepted % mailboxes.len();
+        if index == self.local.index {
+            self.adopt(stream, tls.as_deref());
+        } else {
+            mailboxes[index].post(Letter::Adopt(stream, tls));
         }
     }
 
@@ -323,6 +336,7 @@ impl Dispatcher {
 
     fn open_letter(&mut self, letter: Letter, state: &mut State) {
         match letter {
+            Letter::Adopt(stream, tls) => self.adopt(stream, tls.as_deref()),
             Letter::Ready(queue) => self.local.serve(queue),
             Letter::Freed(queue) => self.local.freed.push(queue),
             Letter::Finished(finished) => {
@@ -505,6 +519,16 @@ impl Local {
         self.wall_ms = wall_ms(self.wall);
     }
 
+    /// After a change of definitions, who waits may wait no longer.
+    fn notice_changes(&mut self, state: &mut State) {
+        if self.definitions_seen == state.generation {
+            return;
+        }
+        self.definitions_seen = state.generation;
+        self.serve.extend(self.consumers.keys().copied());
+        self.freed.extend(self.waiting.keys().copied());
+    }
+
     /// Has `queue` served in this turn.
     pub(crate) fn serve(&mut self, queue: QueueId) {
         if !self.serve.contains(&queue) {
@@ -570,10 +594,7 @@ impl Local {
         let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(|| {
             Refusal::security("no-identity", "a protected queue asks for a user proved by certificate, SCRAM or TLS")
         })?;
-        self.manager
-            .rings
-            .get(user, self.now)
-            .map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
+        self.manager.ring(user, self.now).map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
     }
 
     /// Ends a link with an error.
@@ -627,6 +648,12 @@ impl Local {
         state.use_of(queue).consumers_on |= 1 << self.index;
         self.consumers.entry(queue).or_default().links.push((key, link));
         self.serve(queue);
+    }
+}
+
+fn note_accept(error: &io::Error) {
+    if error.kind() != io::ErrorKind::WouldBlock {
+        crate::warning!("accept: {error}");
     }
 }
 

@@ -74,7 +74,7 @@ impl<'a> Administrator<'a> {
         let users = std::fs::read_dir(self.manager.data.join(RINGS)).into_iter().flatten().flatten();
         let names = users.filter_map(|entry| entry.file_name().into_string().ok());
         names
-            .filter_map(|user| self.manager.rings.get(&user, Instant::now()).ok())
+            .filter_map(|user| self.manager.ring(&user, Instant::now()).ok())
             .flat_map(|ring| {
                 let own = ring.own().iter().map(|own| own.certificate.dn().clone());
                 own.chain(ring.people().iter().map(|person| person.certificate.dn().clone())).collect::<Vec<_>>()

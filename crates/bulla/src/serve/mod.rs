@@ -15,6 +15,7 @@ use administrator::Administrator;
 use bulla_device::CpuDevice;
 use bulla_queue::log::LogError;
 use bulla_queue::{DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, SPILL_BYTES_MAX_DEFAULT, Store};
+use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Rings;
 use mio::Poll;
 use mio::net::TcpListener;
@@ -173,6 +174,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let store = open_store(settings, &mailboxes)?;
     let definitions = load_definitions(settings)?;
     let rings = Rings::new(data.join(RINGS));
+    let passphrase = match &settings.passphrase {
+        Some(path) => Some(Passphrase::from_file(path).map_err(|error| file(path, io::Error::other(error)))?),
+        None => None,
+    };
     let users = Users::open(data).map_err(|error| file(data, io::Error::other(error)))?;
     let clear = settings.amqp.map(listen).transpose()?;
     let tls = match settings.amqps {
@@ -186,7 +191,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let amqp = clear.as_ref().and_then(|listener| listener.local_addr().ok());
     let amqps = tls.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
 
-    let manager = Arc::new(Manager::new(data.clone(), rings, users, store, definitions, mailboxes));
+    let manager = Arc::new(Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes));
     define_queues(&manager, data)?;
     let adapters = start_adapters(&manager, settings.adapters.max(1)).map_err(|error| file(data, error))?;
     let dispatchers = start_dispatchers(&manager, polls, clear, tls).map_err(|error| file(data, error))?;
