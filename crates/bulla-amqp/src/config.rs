@@ -22,7 +22,7 @@ pub const CONNECTION_LINKS_MAX: u32 = 4_096;
 pub const INCOMING_WINDOW_FRAMES: u32 = 16_384;
 /// Bytes of messages that are still arriving, all links of a connection together, by default.
 pub const IN_PROGRESS_BYTES_MAX: u64 = 128 << 20;
-/// Deliveries of an incoming link that the host has not settled, by default.
+/// Deliveries of a link that are not settled, by default.
 pub const LINK_UNSETTLED_MAX: u32 = 131_072;
 /// Bytes of output waiting for the socket beyond which nothing more is sent, and beyond twice of which
 /// [`Connection::wants_input`](crate::Connection::wants_input) is false, by default.
@@ -87,7 +87,7 @@ pub struct Limits {
     pub incoming_window: u32,
     /// Bytes of messages still arriving, all links together.
     pub in_progress_bytes: u64,
-    /// Unsettled deliveries of one incoming link.
+    /// Unsettled deliveries of one link: beyond it an incoming link is detached, an outgoing one waits.
     pub link_unsettled: u32,
     /// Bytes of output waiting for the socket beyond which no message is added.
     pub output_bytes: usize,

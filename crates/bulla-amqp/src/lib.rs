@@ -20,6 +20,8 @@ mod payload;
 mod sasl;
 pub mod scram;
 mod slots;
+#[cfg(test)]
+mod tests;
 pub mod types;
 mod value;
 

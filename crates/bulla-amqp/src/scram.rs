@@ -304,3 +304,138 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
     }
     Some(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openssl::{hash::MessageDigest, pkcs5::pbkdf2_hmac, pkey::PKey, sha::sha256, sign::Signer};
+
+    struct OpenSsl(&'static str);
+
+    impl ScramCrypto for OpenSsl {
+        fn hmac(&self, key: &[u8], data: &[u8]) -> [u8; 32] {
+            let key = PKey::hmac(key).unwrap();
+            let mut signer = Signer::new(MessageDigest::sha256(), &key).unwrap();
+            signer.sign_oneshot_to_vec(data).unwrap().try_into().unwrap()
+        }
+
+        fn sha256(&self, data: &[u8]) -> [u8; 32] {
+            sha256(data)
+        }
+
+        fn pbkdf2(&self, password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
+            let mut key = [0; 32];
+            pbkdf2_hmac(password, salt, iterations as usize, MessageDigest::sha256(), &mut key).unwrap();
+            key
+        }
+
+        fn nonce(&self) -> String {
+            self.0.into()
+        }
+    }
+
+    // The example of RFC 7677, section 3.
+    const CLIENT_NONCE: &str = "rOprNGfwEbeRWgbNEkqO";
+    const SERVER_NONCE: OpenSsl = OpenSsl("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0");
+    const CLIENT_FIRST: &str = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    const SERVER_FIRST: &str = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+    const CLIENT_FINAL: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                                p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    const SERVER_FINAL: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
+
+    fn verifier() -> ScramVerifier {
+        let salt = decode_base64("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        ScramVerifier::derive("pencil", salt, 4096, &SERVER_NONCE)
+    }
+
+    fn challenged() -> ScramServer {
+        let mut server = ScramServer::start(CLIENT_FIRST.as_bytes()).unwrap();
+        assert_eq!(server.user(), "user");
+        assert_eq!(server.challenge(verifier(), &SERVER_NONCE), SERVER_FIRST);
+        server
+    }
+
+    #[test]
+    fn the_example_of_the_standard_comes_out() {
+        let server = challenged();
+        let mut client = ScramClient::new("user", "pencil", CLIENT_NONCE);
+        assert_eq!(client.first(), CLIENT_FIRST);
+        assert_eq!(client.respond(SERVER_FIRST.as_bytes(), &SERVER_NONCE).unwrap(), CLIENT_FINAL);
+        assert_eq!(server.finish(CLIENT_FINAL.as_bytes(), &SERVER_NONCE).unwrap(), SERVER_FINAL);
+        assert!(!client.is_verified());
+        assert_eq!(client.respond(SERVER_FINAL.as_bytes(), &SERVER_NONCE).unwrap(), "");
+        assert!(client.is_verified());
+    }
+
+    #[test]
+    fn a_wrong_password_is_not_authentic() {
+        let mut client = ScramClient::new("user", "pencils", CLIENT_NONCE);
+        let response = client.respond(SERVER_FIRST.as_bytes(), &SERVER_NONCE).unwrap();
+        assert_eq!(challenged().finish(&response, &SERVER_NONCE), Err(ScramError::NotAuthentic));
+        assert!(verifier().verify_password("pencil", &SERVER_NONCE));
+        assert!(!verifier().verify_password("pencils", &SERVER_NONCE));
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_password_is_not_authentic() {
+        let mut client = ScramClient::new("user", "pencil", CLIENT_NONCE);
+        client.respond(SERVER_FIRST.as_bytes(), &SERVER_NONCE).unwrap();
+        let forged = format!("v={}", encode_base64(&[7; 32]));
+        assert_eq!(client.respond(forged.as_bytes(), &SERVER_NONCE), Err(ScramError::NotAuthentic));
+        assert_eq!(client.verify(b"e=other-error"), Err(ScramError::NotAuthentic));
+        assert!(!client.is_verified());
+    }
+
+    #[test]
+    fn malformed_messages_are_refused() {
+        for bad in [
+            "",
+            "n",
+            "n,,",
+            "n,,n=user",
+            "n,,n=,r=x",
+            "n,,n=user,r=",
+            "p=tls-unique,,n=user,r=x",
+            "n,b=,n=user,r=x",
+            "n,,m=ext,n=user,r=x",
+            "n,,n=us=er,r=x",
+            "n,,n=us=2er,r=x",
+        ] {
+            assert_eq!(ScramServer::start(bad.as_bytes()).err(), Some(ScramError::Malformed), "{bad}");
+        }
+        let server = challenged();
+        let other_nonce = CLIENT_FINAL.replace("hNlF", "hNlG");
+        let other_binding = CLIENT_FINAL.replace("biws", "eSws");
+        let short_proof = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=AAAA";
+        for bad in ["", "c=biws", &other_nonce, &other_binding, short_proof] {
+            assert_eq!(server.finish(bad.as_bytes(), &SERVER_NONCE), Err(ScramError::Malformed), "{bad}");
+        }
+        let unasked = ScramServer::start(CLIENT_FIRST.as_bytes()).unwrap();
+        assert_eq!(unasked.finish(CLIENT_FINAL.as_bytes(), &SERVER_NONCE), Err(ScramError::Malformed));
+        let other = SERVER_FIRST.replace("rOpr", "xOpr");
+        let weak = SERVER_FIRST.replace("4096", "4095");
+        let endless = SERVER_FIRST.replace("4096", "4000000000");
+        for bad in ["", "r=x", &other, &weak, &endless, "r=rOprNGfwEbeRWgbNEkqO,s=AAAA,i=4096"] {
+            let mut client = ScramClient::new("user", "pencil", CLIENT_NONCE);
+            assert_eq!(client.respond(bad.as_bytes(), &SERVER_NONCE), Err(ScramError::Malformed), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_with_commas_and_equals_signs_survive() {
+        let client = ScramClient::new("a=b,c", "x", "nonce");
+        assert_eq!(client.first(), "n,,n=a=3Db=2Cc,r=nonce");
+        assert_eq!(ScramServer::start(&client.first()).unwrap().user(), "a=b,c");
+    }
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(encode_base64(plain.as_bytes()), coded);
+            assert_eq!(decode_base64(coded).as_deref(), Some(plain.as_bytes()));
+        }
+        for bad in ["Z", "Zg", "Zg=", "Z===", "Zm9*", "Zm9vY===", "===="] {
+            assert_eq!(decode_base64(bad), None, "{bad}");
+        }
+    }
+}

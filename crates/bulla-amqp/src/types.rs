@@ -74,6 +74,22 @@ macro_rules! field_encode {
     };
 }
 
+#[cfg(test)]
+macro_rules! field_sample {
+    (required $random:ident) => {
+        crate::tests::Sample::sample($random)
+    };
+    (optional $random:ident) => {
+        $random.often().then(|| crate::tests::Sample::sample($random))
+    };
+    (multiple $random:ident) => {
+        crate::tests::Sample::sample($random)
+    };
+    (default $random:ident $default:expr) => {
+        if $random.often() { crate::tests::Sample::sample($random) } else { $default }
+    };
+}
+
 macro_rules! composites {
     ($(
         $(#[$doc:meta])*
@@ -129,6 +145,21 @@ macro_rules! composites {
                 }
             }
         )*
+
+        $(
+            #[cfg(test)]
+            impl crate::tests::Sample for $name {
+                fn sample(random: &mut crate::tests::Random) -> Self {
+                    Self { $( $field: field_sample!($kind random $($default)?), )* }
+                }
+            }
+        )*
+
+        /// Each type of the table, encoded and decoded again.
+        #[cfg(test)]
+        pub(crate) fn check_all(random: &mut crate::tests::Random) {
+            $( crate::tests::check_composite::<$name>(random); )*
+        }
 
         /// The numeric descriptor that a symbolic one stands for.
         pub(crate) fn code_of(name: &[u8]) -> Option<u64> {

@@ -546,7 +546,8 @@ impl Encode for Vec<(Value, Value)> {
     }
 }
 
-/// A field marked *multiple*: one symbol, or an array of them.
+/// A field marked *multiple*: one symbol, or an array of them. Written as an array always, which every
+/// peer understands.
 impl Decode for Vec<Symbol> {
     fn decode(reader: &mut Reader<'_>, code: u8) -> Result<Self, DecodeError> {
         if code != code::ARRAY8 && code != code::ARRAY32 {
@@ -566,9 +567,6 @@ impl Decode for Vec<Symbol> {
 
 impl Encode for Vec<Symbol> {
     fn encode(&self, out: &mut Vec<u8>) {
-        if let [symbol] = self.as_slice() {
-            return symbol.encode(out);
-        }
         compound(out, code::ARRAY8, code::ARRAY32, self.len(), |out| {
             out.push(code::SYMBOL32);
             self.iter().for_each(|symbol| wide_bytes(out, symbol.as_bytes()));

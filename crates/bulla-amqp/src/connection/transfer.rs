@@ -126,13 +126,18 @@ impl Connection {
             let error = Error::new(condition::INVALID_FIELD, "delivery-ids of a session must grow");
             return self.session_error(session_index, error);
         }
-        session.last_incoming_delivery = Some(delivery_id);
-        if transfer.aborted {
-            return;
+        let oldest = session.incoming.first().unwrap_or(delivery_id);
+        if delivery_id.wrapping_sub(oldest) > i32::MAX as u32 {
+            let error = Error::new(condition::INVALID_FIELD, "delivery-ids run too far ahead");
+            return self.session_error(session_index, error);
         }
+        session.last_incoming_delivery = Some(delivery_id);
         let beyond_credit = link.info.credit == 0;
         link.info.credit = link.info.credit.saturating_sub(1);
         link.info.delivery_count = link.info.delivery_count.wrapping_add(1);
+        if transfer.aborted {
+            return self.aborted_in(session_index, index, beyond_credit);
+        }
         if too_long(link.info.max_message_size, payload.len() as u64) {
             return self.link_error(index, message_too_long());
         }
@@ -178,12 +183,7 @@ impl Connection {
             self.in_progress = self.in_progress.saturating_sub(assembly.len());
             let beyond_credit = assembly.beyond_credit;
             link.assembly = None;
-            if !beyond_credit {
-                // The host hears nothing of it, so what it granted is granted still.
-                link.info.credit = link.info.credit.saturating_add(1);
-                self.emit_flow(session_index, Some(index));
-            }
-            return;
+            return self.aborted_in(session_index, index, beyond_credit);
         }
         self.in_progress += payload.len() as u64;
         assembly.push(payload);
@@ -211,6 +211,14 @@ impl Connection {
         self.delivery_in(session_index, delivery);
     }
 
+    /// The host hears nothing of an aborted delivery, so what it granted is granted still.
+    fn aborted_in(&mut self, session_index: u32, index: u32, beyond_credit: bool) {
+        if !beyond_credit && let Some(link) = self.links.at_mut(index) {
+            link.info.credit = link.info.credit.saturating_add(1);
+            self.emit_flow(session_index, Some(index));
+        }
+    }
+
     fn check_in_progress(&mut self, index: u32) {
         if self.in_progress > self.config.limits.in_progress_bytes {
             let text = "too many bytes of messages are under way";
@@ -235,7 +243,15 @@ impl Connection {
             let Some(session) = self.sessions.at_mut(session_index) else { return };
             session.incoming.insert(delivery.id.0, Incoming { link: index, disposed: false });
         }
+        let link = delivery.link;
         self.events.push_back(Event::Delivery(delivery));
+        if let Some(state) = self.links.at_mut(index)
+            && state.drain
+            && state.info.credit == 0
+        {
+            state.drain = false; // the credit was used up: some senders say no more than that
+            self.events.push_back(Event::Flowed { link });
+        }
     }
 
     /// Sending link: whether it can take one more message now. False without credit, while earlier
@@ -253,6 +269,7 @@ impl Connection {
         link.state == LinkState::Up
             && link.info.role == Role::Sender
             && link.info.credit > 0
+            && link.info.unsettled < self.config.limits.link_unsettled
             && session.is_open()
             && session.remote_window > 0
             && session.backlog.is_empty()
@@ -341,10 +358,8 @@ impl Connection {
             if session.remote_window == 0 || out.len() >= config.limits.output_bytes {
                 return;
             }
-            let Some(state) = links.at_mut(*link) else {
-                session.backlog.pop_front();
-                continue;
-            };
+            // A link takes its deliveries out of the backlog when it goes.
+            let Some(state) = links.at_mut(*link) else { return };
             let size = (*left).min(*peer_max_frame - TRANSFER_HEAD_BYTES_MAX);
             let more = size < *left;
             let head = transfer_head(session.channel, state.local_handle, *id, *settled, more, size);
@@ -449,4 +464,14 @@ fn transfer_head(channel: u16, handle: u32, id: u32, settled: bool, more: bool, 
         code::TRUE, // more; cut off when there is none
     ]);
     TransferHead { bytes, length }
+}
+
+#[cfg(test)]
+impl Connection {
+    /// Leaves a session no window, as if it had not been renewed.
+    pub(crate) fn exhaust_window(&mut self, session: u32) {
+        if let Some(session) = self.sessions.at_mut(session) {
+            session.incoming_window = 0;
+        }
+    }
 }

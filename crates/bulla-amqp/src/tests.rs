@@ -1,0 +1,11 @@
+//! Tests of the engine as a whole, and what they share.
+
+mod connecting;
+mod links;
+mod pair;
+mod peer;
+mod sections;
+mod transfers;
+mod values;
+
+pub(crate) use values::{Random, Sample, check_composite};
