@@ -1,0 +1,165 @@
+"""A queue manager under test: one process, its data directory, and the command line that goes with it."""
+
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from proton_driver import Client
+
+BULLA = os.environ.get("BULLA") or str(Path(__file__).parents[2] / "target/release/bulla")
+# Nothing here takes longer unless it is broken (seconds).
+DEADLINE = 30
+ERROR_QUEUE = "SYSTEM.PROTECTION.ERROR.QUEUE"
+DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
+
+
+def wait_until(condition, what, deadline=DEADLINE):
+    """Asks again and again until the condition holds; the answer that did."""
+    end = time.monotonic() + deadline
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"after {deadline} s still not so: {what}")
+        threading.Event().wait(0.02)
+
+
+class Manager:
+    """Starts at once; `stop` and `kill` end the process, `start` starts it again on the same data."""
+
+    def __init__(self, data, options=(), name=None):
+        self.data = Path(data)
+        self.options = [str(option) for option in options]
+        if name:
+            self.options += ["--name", name]
+        self.passwords = {}
+        self.process = None
+        self.log = []
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [BULLA, "start", "--data", self.data, "--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0", *self.options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.ports = {}
+        ready = threading.Event()
+        self._reader = threading.Thread(target=self._read_log, args=(self.process, ready), daemon=True)
+        self._reader.start()
+        if not ready.wait(DEADLINE) or len(self.ports) < 2:
+            self.kill()
+            raise AssertionError("the queue manager did not start:\n" + "".join(self.log[-20:]))
+
+    def _read_log(self, process, ready):
+        for line in process.stderr:
+            self.log.append(line)
+            found = re.search(r"\b(amqps?) on \S+:(\d+)$", line.rstrip())
+            if found and not ready.is_set():
+                self.ports[found[1]] = int(found[2])
+                if len(self.ports) == 2:
+                    ready.set()
+        ready.set()
+
+    def stop(self):
+        """Asks it to stop, and returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        return code
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+
+    @property
+    def amqp(self):
+        return f"amqp://127.0.0.1:{self.ports['amqp']}"
+
+    @property
+    def amqps(self):
+        return f"amqps://localhost:{self.ports['amqps']}"
+
+    @property
+    def clear_address(self):
+        return f"127.0.0.1:{self.ports['amqp']}"
+
+    @property
+    def ca(self):
+        """The authority of the TLS listener's certificate."""
+        return self.data / "tls/ca.pem"
+
+    def run(self, *arguments, stdin=b"", code=0):
+        """Runs the program; standard output as bytes. Any exit code but `code` fails the test; None takes all."""
+        done = run(*arguments, stdin=stdin)
+        if code is not None:
+            assert done.returncode == code, f"{arguments}: exit {done.returncode}: {done.stderr.decode()}{done.stdout.decode()}"
+        return done
+
+    def mqsc(self, text, code=0):
+        """Gives commands; what it answered as text."""
+        done = self.run("mqsc", "--data", self.data, "-", stdin=text.encode(), code=code)
+        return done.stdout.decode() + done.stderr.decode()
+
+    def status(self, queue):
+        """DISPLAY QSTATUS, as a dictionary."""
+        done = self.run("mqsc", "--data", self.data, "--json", "-c", f"DISPLAY QSTATUS('{queue}')")
+        return json.loads(done.stdout)[0]["objects"][0]
+
+    def depth(self, queue):
+        return self.status(queue)["CURDEPTH"]
+
+    def wait_for_depth(self, queue, depth):
+        wait_until(lambda: self.depth(queue) == depth, f"{queue} has {depth} messages, not {self.depth(queue)}")
+
+    def add_user(self, name):
+        self.passwords[name] = secrets.token_hex(8)
+        self.run("user", "add", name, "--data", self.data, stdin=self.passwords[name].encode() + b"\n")
+
+    def password_file(self, user):
+        path = self.data / f"{user}.password"
+        path.write_text(self.passwords[user] + "\n")
+        return path
+
+    def connect(self, user=None, timeout=DEADLINE):
+        """A proton client: by PLAIN over TLS, or nobody in clear."""
+        if user is None:
+            return Client(self.amqp, timeout=timeout)
+        return Client(self.amqps, user, self.passwords[user], self.ca, timeout=timeout)
+
+    def cli(self, user):
+        """Options of `bulla put`, `get` and `error` that sign in as the user."""
+        return ["--amqp", self.clear_address, "--user", user, "--password-file", self.password_file(user)]
+
+    def clear_error_queue(self):
+        """Takes every message off the error queue, and returns them."""
+        with self.connect() as client:
+            return client.get_all(ERROR_QUEUE)
+
+    def errors(self):
+        """The labels on the error queue, oldest first."""
+        with self.connect() as client:
+            return [label(message) for message in client.get_all(ERROR_QUEUE, browse=True)]
+
+
+def run(*arguments, stdin=b""):
+    command = [BULLA, *(str(argument) for argument in arguments)]
+    return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+
+
+def label(message):
+    """What the error queue says about a message: annotations without their prefix."""
+    prefix = "x-opt-bulla-"
+    annotations = {str(key): value for key, value in (message.annotations or {}).items()}
+    return {key.removeprefix(prefix): value for key, value in annotations.items() if key.startswith(prefix)}
