@@ -434,17 +434,22 @@ impl Question {
         let mut known = self.cache.signer(&self.ring, &signer.name, signed).map_err(early)?;
         let good = known.verify(signer).map_err(|e| early(e.into()))?;
         if !good {
-            return Err(early(OpenError::Tampered { what: "the signature" }));
+            return Err(SignedError::Unproved(OpenError::Tampered { what: "the signature" }));
         }
-        // From here on the signer stands behind what is read.
-        self.vouch(&known.certificate, signed, signer, &attributes, recipients).map_err(SignedError::Late)?;
+        // The attributes are the signer's now. The certificates are not yet: a changed one with the same
+        // key verifies as well, until the signing certificate attribute has been compared.
+        self.vouch(&known.certificate, signed, signer, &attributes, recipients)?;
+        let proved = match attributes.signing_certificate {
+            Some(_) => SignedError::Late,
+            None => SignedError::Unproved,
+        };
         let dn = known.certificate.dn().clone();
         if !known.is_believed(self.put_at, self.now) {
             let others = others(signed, &known.certificate);
             let verdict = self
                 .ring
                 .verify(&known.certificate, &others, certificate::Usage::Sign, self.put_at, self.now)
-                .map_err(|e| SignedError::Late(e.into()))?;
+                .map_err(|e| proved(e.into()))?;
             known.verdict = Some(verdict);
         }
         self.cache.remember_signer(&self.ring, known);
@@ -463,37 +468,44 @@ impl Question {
         signer: &SignerInfo<'_>,
         attributes: &Attributes<'_>,
         recipients: Option<&[u8; 32]>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<(), SignedError> {
+        let unproved = |error| Err(SignedError::Unproved(error));
         let bound = self.is_bound(&attributes.ours);
+        if bound && attributes.ours.binding.is_none() {
+            return Err(SignedError::Late(OpenError::Unbound));
+        }
         match attributes.algorithm_protection {
             Some(value) if value == algorithm_protection(signer.digest_identifier, signer.algorithm) => {}
-            Some(_) => return Err(OpenError::Tampered { what: "the algorithm protection attribute" }),
-            None if bound => return Err(Malformed("a bound message without algorithm protection").into()),
+            Some(_) => return unproved(OpenError::Tampered { what: "the algorithm protection attribute" }),
+            None if bound => {
+                return unproved(Malformed("a bound message without algorithm protection").into());
+            }
             None => {}
         }
         match attributes.signing_certificate {
             Some(value) => {
                 let all = bound.then_some(signed.certificates.as_slice());
-                check_signing_certificate(value, certificate, all)?;
+                check_signing_certificate(value, certificate, all).map_err(SignedError::Unproved)?;
             }
             None if bound => {
-                return Err(Malformed("a bound message without a signing certificate attribute").into());
+                return unproved(Malformed("a bound message without a signing certificate attribute").into());
             }
             None => {}
         }
-        if let Some(digest) = recipients {
-            self.check_recipients(&attributes.ours, digest)?;
+        match recipients {
+            Some(digest) => self.check_recipients(&attributes.ours, digest).map_err(SignedError::Unproved),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// After CBC: an error before the signature was found good is `cannot-decrypt`, and took as long as
-    /// a verification.
+    /// After CBC: as long as anything inside is unproved its error is `cannot-decrypt`, and took as long
+    /// as a verification.
     fn one_cause(&self, error: SignedError, envelope: &Enveloped<'_>) -> OpenError {
         match error {
-            SignedError::Late(error) => error,
-            SignedError::Early(OpenError::Library { text }) => OpenError::Library { text },
-            SignedError::Early(OpenError::Tampered { what: "the signature" }) => OpenError::CannotDecrypt,
+            SignedError::Late(error)
+            | SignedError::Early(error @ OpenError::Library { .. })
+            | SignedError::Unproved(error @ OpenError::Library { .. }) => error,
+            SignedError::Unproved(_) => OpenError::CannotDecrypt,
             SignedError::Early(_) => {
                 self.spend_a_verification(envelope.ciphertext);
                 OpenError::CannotDecrypt
@@ -525,16 +537,20 @@ struct SignedFacts<'a> {
     ours: Ours<'a>,
 }
 
-/// An error before or after a signature was found good: after CBC the difference must not show.
+/// How far a signed message got: after CBC the difference must not show.
 enum SignedError {
+    /// Before the signature was verified.
     Early(OpenError),
+    /// The signature was verified, and it or what it should prove is wrong.
+    Unproved(OpenError),
+    /// All bytes are proved, and what they say is not wanted.
     Late(OpenError),
 }
 
 impl SignedError {
     fn into_cause(self) -> OpenError {
         match self {
-            SignedError::Early(error) | SignedError::Late(error) => error,
+            SignedError::Early(error) | SignedError::Unproved(error) | SignedError::Late(error) => error,
         }
     }
 }
