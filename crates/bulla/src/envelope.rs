@@ -470,3 +470,113 @@ fn value_len(bytes: &[u8]) -> Option<usize> {
     };
     (len <= bytes.len()).then_some(len)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_800_000_000_000;
+
+    /// A message with these encoded properties fields and a data section.
+    fn message(fields: &[&[u8]], body: &[u8]) -> Payload {
+        let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 4, 2, 0x41, 0x50, 7];
+        let joined = fields.concat();
+        bytes.extend_from_slice(&[0x00, 0x53, 0x73, 0xc0, u8::try_from(joined.len() + 1).unwrap(), u8::try_from(fields.len()).unwrap()]);
+        bytes.extend_from_slice(&joined);
+        bytes.extend_from_slice(&[0x00, 0x53, 0x74, 0xc1, 0x01, 0x00]);
+        data_section_head(body.len(), &mut bytes);
+        bytes.extend_from_slice(body);
+        Payload::from(Bytes::from(bytes))
+    }
+
+    fn contiguous(message: &Message) -> Payload {
+        Payload::from(message.body.to_bytes())
+    }
+
+    fn sealed(der: &'static [u8], payload: &Payload) -> (Payload, Content, Bound) {
+        let arrival = Arrival::read(payload, NOW_MS).unwrap();
+        let (envelope, content, bound) =
+            arrival.into_envelope(Defaults::default(), "Q@QM".into(), &mut Random::counting(), None).unwrap();
+        let most = envelope.overhead() + der.len();
+        let sealed = Sealed { der: Bytes::from_static(der), smime_type: "signed-data" };
+        let message = envelope.sealed(sealed);
+        assert!(message.body.len() <= most, "{} bytes, predicted at most {most}", message.body.len());
+        (contiguous(&message), content, bound)
+    }
+
+    const ID: &[u8] = &[0xa1, 2, b'i', b'd'];
+    const TYPE: &[u8] = &[0xa3, 10, b't', b'e', b'x', b't', b'/', b'p', b'l', b'a', b'i', b'n'];
+
+    #[test]
+    fn a_message_is_read_without_its_body() {
+        let arrival = Arrival::read(&message(&[ID], b"body"), NOW_MS).unwrap();
+        assert!(!arrival.claims_seal());
+        let message = arrival.into_message(Defaults::default(), Some("orders"));
+        assert!(message.persistent);
+        assert_eq!((message.priority, message.expires_at_ms), (7, None));
+    }
+
+    #[test]
+    fn what_is_bound_is_the_same_before_and_after_the_seal() {
+        for fields in [&[ID, &[0x40], &[0x40], &[0x40], &[0x40], &[0x40], TYPE][..], &[ID], &[&[0x40], &[0x40], ID]] {
+            let (sealed, content, bound) = sealed(b"DER", &message(fields, b"body"));
+            let arrival = Arrival::read(&sealed, NOW_MS).unwrap();
+            assert!(arrival.claims_seal());
+            assert_eq!(arrival.sealed_body().unwrap(), &b"DER"[..]);
+            let expect = arrival.expect(vec!["Q@QM".into()]);
+            assert_eq!(expect.message_id, bound.message_id);
+            assert_eq!(expect.properties, bound.properties);
+            assert_eq!(expect.application_properties, bound.application_properties);
+            assert_eq!((content.packing, &content.bytes[..]), (Packing::Data, &b"body"[..]));
+        }
+    }
+
+    #[test]
+    fn a_message_id_is_made_where_there_is_none() {
+        let (sealed, _, bound) = sealed(b"DER", &message(&[], b""));
+        assert_eq!(bound.message_id[0], 0x98);
+        assert_eq!(Arrival::read(&sealed, NOW_MS).unwrap().expect(Vec::new()).message_id, bound.message_id);
+    }
+
+    #[test]
+    fn a_changed_property_is_not_what_was_bound() {
+        let (_, _, bound) = sealed(b"DER", &message(&[ID, &[0xa0, 1, b'u']], b""));
+        let (_, _, other) = sealed(b"DER", &message(&[ID, &[0xa0, 1, b'v']], b""));
+        assert_ne!(bound.properties, other.properties);
+    }
+
+    #[test]
+    fn a_body_that_is_no_data_section_is_sealed_as_it_is_encoded() {
+        let value = Payload::from(Bytes::from_static(&[0x00, 0x53, 0x77, 0xa1, 2, b'h', b'i']));
+        let (_, content, _) = sealed(b"DER", &value);
+        assert_eq!((content.packing, &content.bytes[..]), (Packing::Sections, &[0x00, 0x53, 0x77, 0xa1, 2, b'h', b'i'][..]));
+    }
+
+    #[test]
+    fn a_label_comes_off_as_it_was_put_on() {
+        let payload = message(&[ID], b"body");
+        let label = Label { reason: Some(reason::SECURITY_ERROR), cause: "tampered", detail: "d", queue: "Q", at_ms: NOW_MS };
+        let labelled = contiguous(&labelled(&payload, &label, NOW_MS));
+        assert_eq!(labelled_queue(&labelled).as_deref(), Some("Q"));
+        let twice = contiguous(&super::labelled(&labelled, &Label { queue: "R", ..label }, NOW_MS));
+        assert_eq!(labelled_queue(&twice).as_deref(), Some("R"));
+        let sections = Sections::scan(&twice).unwrap();
+        assert_eq!(annotations(&twice, &sections).len(), 5);
+        let found = relabelled(&twice, &sections, unlabelled(annotations(&twice, &sections)));
+        assert_eq!(found.to_contiguous(), payload.to_contiguous());
+    }
+
+    #[test]
+    fn a_failed_delivery_shows_in_the_header() {
+        let out = with_delivery_count(message(&[ID], b"body"), 3);
+        let header = Sections::scan(&out).unwrap().decode_header(&out).unwrap();
+        assert_eq!((header.delivery_count, header.durable, header.priority), (3, true, 7));
+    }
+
+    #[test]
+    fn malformed_properties_are_a_refusal() {
+        for section in [&[0x00, 0x53, 0x73, 0xc0, 2, 1][..], &[0x00, 0x53, 0x73, 0xc0, 3, 1, 0xa1], &[0x00, 0x53, 0x73, 0x40]] {
+            assert!(Arrival::read(&Payload::from(Bytes::copy_from_slice(section)), NOW_MS).is_err());
+        }
+    }
+}

@@ -52,6 +52,13 @@ struct Named {
 pub fn run(args: &UserArgs) -> Result<(), CliError> {
     let users = Users::open(&args.data).map_err(failed)?;
     match &args.command {
+        // Whoever types a password wants to know first that it will be of use.
+        UserCommand::Add(Named { name, .. }) if users.exists(name) => {
+            return Err(failed(UsersError::Exists { name: name.clone() }));
+        }
+        UserCommand::Passwd(Named { name, .. }) if !users.exists(name) => {
+            return Err(failed(UsersError::Unknown { name: name.clone() }));
+        }
         UserCommand::Add(named) => {
             users.add(&named.name, &named.password()?).map_err(failed)?;
             println!("user {} added", named.name);

@@ -21,4 +21,4 @@ pub(crate) mod whole_file;
 pub use objects::{AliasQueue, Definitions, LocalQueue, QueueManager, Resolved};
 pub use policy::all_from_text as policies_from_text;
 pub use reply::Reply;
-pub use run::{AdminError, Administered, Change, QueueStatus, Replay, Replayed, execute};
+pub use run::{AdminError, Administered, Change, QueueStatus, Replay, Replayed, execute, execute_apart};

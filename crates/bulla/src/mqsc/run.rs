@@ -6,7 +6,7 @@
 use super::objects::{
     AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, SYSTEM_PREFIX,
 };
-use super::parse::{self, Filter, Operator, Statement, Value};
+use super::parse::{self, Filter, Operator, Statement, SyntaxError, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::{policy, reference};
@@ -219,20 +219,31 @@ pub struct QueueStatus {
 
 /// Carries out every command in `text`, in order. A failed one does not stop the next.
 pub fn execute(text: &str, target: &mut dyn Administered) -> Vec<Reply> {
-    parse::statements(text)
-        .into_iter()
-        .map(|statement| match statement {
-            Ok(statement) => {
-                let outcome = perform(&statement, target).unwrap_or_else(Outcome::Failed);
-                Reply { at: statement.at, command: statement.to_string(), outcome }
-            }
-            Err(error) => {
-                let hint = error.hint();
-                let failure = Failure { kind: FailureKind::Invalid, reason: None, message: error.to_string(), hint };
-                Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(failure) }
-            }
-        })
-        .collect()
+    execute_apart(text, |command| command(target))
+}
+
+/// Like [`execute`], for a target that others wait for: `hold` is called once for each command, and gives the target to
+/// what it is given, so that it can let go in between.
+pub fn execute_apart(text: &str, mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered))) -> Vec<Reply> {
+    let answered = |statement: Result<Statement, SyntaxError>| match statement {
+        Ok(statement) => {
+            let mut outcome = None;
+            hold(&mut |target| outcome = Some(perform(&statement, target).unwrap_or_else(Outcome::Failed)));
+            let outcome = outcome.unwrap_or_else(|| {
+                Outcome::Failed(failure(&AdminError::Failed {
+                    reason: 2162,
+                    detail: "the queue manager did not take the command".into(),
+                }))
+            });
+            Reply { at: statement.at, command: statement.to_string(), outcome }
+        }
+        Err(error) => {
+            let hint = error.hint();
+            let failure = Failure { kind: FailureKind::Invalid, reason: None, message: error.to_string(), hint };
+            Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(failure) }
+        }
+    };
+    parse::statements(text).into_iter().map(answered).collect()
 }
 
 fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
@@ -701,6 +712,20 @@ fn time(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_is_held_for_one_command_at_a_time() {
+        let mut paper = crate::mqsc::transcripts::Paper::new();
+        let mut held = 0;
+        let replies = execute_apart("DEF QL(A); DEF QL(B) OOPS\nDIS QL(A)", |command| {
+            held += 1;
+            command(&mut paper);
+        });
+        assert_eq!((held, replies.len()), (2, 3));
+        assert_eq!(replies.iter().map(Reply::exit_code).collect::<Vec<_>>(), [0, 2, 0]);
+        let refused = execute_apart("DIS QMGR", |_| ());
+        assert!(matches!(&refused[0].outcome, Outcome::Failed(Failure { reason: Some(2162), .. })));
+    }
 
     #[test]
     fn dates_and_times_are_utc_in_the_form_of_qstatus() {
