@@ -326,6 +326,16 @@ fn damaged_certificates_are_errors_never_panics() {
     assert!(Certificate::from_der(&[der, &[0]].concat()).is_err(), "trailing byte");
     let crl = Crl::all_from(&world.authority.crl().unwrap()).unwrap();
     assert!(crl[0].is_empty());
+    let file = write(&world.path("crl.pem"), world.authority.crl().unwrap());
+    let out = world.path("crl.der");
+    openssl(&["crl", "-in", &file, "-outform", "DER", "-out", out.to_str().unwrap()]);
+    let list = fs::read(out).unwrap();
+    for at in 0..list.len() {
+        let mut damaged = list.clone();
+        damaged[at] ^= 0xff;
+        let _ = Crl::from_der(&damaged);
+        assert!(Crl::from_der(&list[..at]).is_err(), "cut at {at}");
+    }
     for damaged in [&b""[..], b"0", &[0x30, 0x80], &der[..40], b"-----BEGIN X509 CRL-----\nAAAA\n"] {
         assert!(Crl::all_from(damaged).is_err());
         assert!(Bundle::read(damaged, None).is_err());

@@ -6,7 +6,7 @@ mod ring_common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bulla_seal::Dn;
 use bulla_seal::certificate::authority::{Authority, Founding};
@@ -249,45 +249,34 @@ fn weak_signatures_and_odd_keys_are_refused() {
 fn a_leaf_signed_with_sha1_is_refused() {
     let world = World::new();
     let dir = world.ring_dir("orders");
-    let (key, csr, out) = (world.path("k.pem"), world.path("csr.pem"), world.path("leaf.pem"));
-    openssl(&[
-        "req",
-        "-new",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-keyout",
-        key.to_str().unwrap(),
-        "-subj",
-        "/CN=old",
-        "-out",
-        csr.to_str().unwrap(),
-    ]);
+    // The command dates what it makes by the clock, so this authority is of today.
+    let today = Authority::create(&world.path("today"), &dn("CN=Today"), RSA, 10, SystemTime::now()).unwrap();
+    ring::install_trust(&dir, "today", today.certificate()).unwrap();
+    let [key, csr, out, ca, ca_key] = ["k.pem", "csr.pem", "leaf.pem", "today/ca.pem", "today/key.pem"]
+        .map(|name| world.path(name).display().to_string());
+    openssl(&["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", &key, "-subj", "/CN=old", "-out", &csr]);
     for (digest, expected) in [("-sha1", Err("weak-key")), ("-sha256", Ok(()))] {
         openssl(&[
             "x509",
             "-req",
             digest,
             "-in",
-            csr.to_str().unwrap(),
+            &csr,
             "-CA",
-            world.path("ca/ca.pem").to_str().unwrap(),
+            &ca,
             "-CAkey",
-            world.path("ca/key.pem").to_str().unwrap(),
+            &ca_key,
             "-set_serial",
             "7",
             "-days",
             "1",
             "-out",
-            out.to_str().unwrap(),
+            &out,
         ]);
         let leaf = Certificate::all_from_pem(&fs::read(&out).unwrap(), 1).unwrap().remove(0);
-        // openssl takes the time from the clock, which may be before these tests' day 0
-        let at = leaf.not_before().max(day(0));
-        if at <= leaf.not_after() {
-            let verdict = load(&dir).verify(&leaf, &[], Usage::Sign, at, at);
-            assert_eq!(verdict.map(|_| ()).map_err(|error| error.cause()), expected);
-        }
+        let at = leaf.not_before();
+        let verdict = load(&dir).verify(&leaf, &[], Usage::Sign, at, at);
+        assert_eq!(verdict.map(|_| ()).map_err(|error| error.cause()), expected);
     }
 }
 
@@ -523,6 +512,20 @@ fn changes_on_disk_are_seen_without_a_restart() {
     let second = see(CHECK_INTERVAL).unwrap();
     assert!(second.generation() > first.generation());
     assert_eq!((first.people().len(), second.people().len()), (0, 1), "a snapshot does not change");
+
+    // Touched, but not changed: keys and verdicts that were kept for it stay good.
+    fs::write(&file, certificate.to_pem()).unwrap();
+    assert_eq!(see(CHECK_INTERVAL).unwrap().generation(), second.generation());
+    // Changed within the file system's tick, to something of the same size.
+    let same_size = world.authority.certificate().to_pem();
+    let mut padded = certificate.to_pem();
+    padded.resize(same_size.len().max(padded.len()), b'\n');
+    let mut other = same_size;
+    other.resize(padded.len(), b'\n');
+    fs::write(&file, padded).unwrap();
+    see(CHECK_INTERVAL).unwrap();
+    fs::write(&file, other).unwrap();
+    assert_eq!(&see(CHECK_INTERVAL).unwrap().people()[0].certificate, world.authority.certificate());
 
     // Changed in place, removed, damaged, mended.
     let (another, _) = world.issue("CN=another", P256, AGREE, 0, 10);

@@ -7,8 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bulla_device::PrivateKey;
+use openssl::sha::sha256;
 use zeroize::Zeroizing;
 
 use super::{Crl, Own, Person, Ring, RingError, newness};
@@ -23,6 +25,10 @@ pub const PEM_CERTIFICATES_MAX: usize = 16;
 pub const CRL_BYTES_MAX: usize = 32 << 20;
 /// The most files in one directory of a ring.
 pub const RING_FILES_MAX: usize = 100_000;
+
+/// File systems date changes by the kernel's tick, so two within a tick, of one size, look like one. A file that was read
+/// this soon after its last change is read once more at the next look.
+const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
 /// Counts the snapshots this process has read.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -69,6 +75,14 @@ impl Stamp {
     pub(super) fn of(path: &Path) -> io::Result<Stamp> {
         fs::metadata(path).map(|metadata| Stamp::from(&metadata))
     }
+
+    /// A date in the future, as a clock that was set back leaves behind, counts as settled: it would never become so.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let changed =
+            Duration::new(u64::try_from(self.changed.0).unwrap_or(0), u32::try_from(self.changed.1).unwrap_or(0));
+        let age = now.duration_since(UNIX_EPOCH).ok().and_then(|now| now.checked_sub(changed));
+        age.is_none_or(|age| age >= SETTLED_AFTER)
+    }
 }
 
 impl From<&Metadata> for Stamp {
@@ -87,8 +101,18 @@ impl From<&Metadata> for Stamp {
 /// What a file held when it had this stamp.
 #[derive(Clone)]
 pub(super) struct Loaded {
-    pub(super) stamp: Stamp,
+    stamp: Stamp,
+    /// Whether a later change must show in the stamp: see [`SETTLED_AFTER`].
+    settled: bool,
+    sha256: [u8; 32],
     content: Content,
+}
+
+impl Loaded {
+    /// Whether the file is certain to hold what it held.
+    pub(super) fn is_current(&self, path: &Path) -> bool {
+        self.settled && Stamp::of(path).is_ok_and(|stamp| stamp == self.stamp)
+    }
 }
 
 #[derive(Clone)]
@@ -102,12 +126,28 @@ enum Content {
 /// Every file of a snapshot, and the directories as they were.
 #[derive(Default)]
 pub(super) struct Files {
-    pub(super) directories: Vec<(PathBuf, Option<Stamp>)>,
+    directories: Vec<(PathBuf, Option<Stamp>)>,
     pub(super) files: HashMap<PathBuf, Loaded>,
     /// Files of `people`, in no particular order: they are many, and looked at in turns.
     pub(super) people: Vec<PathBuf>,
     /// Files of the other places.
     pub(super) others: Vec<PathBuf>,
+    /// Whether any of them holds something else than in the reading before.
+    pub(super) changed: bool,
+    /// Whether the directories were at rest when they were listed: see [`SETTLED_AFTER`].
+    settled: bool,
+}
+
+impl Files {
+    /// Whether the same files are where they were. What is in them is another question.
+    pub(super) fn are_listed(&self) -> bool {
+        self.settled && self.directories.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp)
+    }
+
+    fn list(&mut self, path: &Path, stamp: Option<Stamp>) {
+        self.settled &= stamp.is_none_or(|stamp| stamp.is_settled(SystemTime::now()));
+        self.directories.push((path.to_owned(), stamp));
+    }
 }
 
 /// What to do with `own`.
@@ -133,7 +173,7 @@ pub struct Survey {
 /// # Errors
 /// As [`Ring::load`].
 pub fn survey(dir: &Path) -> Result<Survey, RingError> {
-    let ring = load(dir, Keys::Skip, None)?;
+    let (ring, _) = load(dir, Keys::Skip, &Files::default())?;
     let place = dir.join(Place::Own.name());
     let mut own = Vec::new();
     if directory(&place)?.is_some() {
@@ -147,10 +187,12 @@ pub fn survey(dir: &Path) -> Result<Survey, RingError> {
     Ok(Survey { ring, own })
 }
 
-pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: Option<&Ring>) -> Result<Ring, RingError> {
+/// Reads a ring, except for the files that are as they were in `previous`.
+pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring, Files), RingError> {
     let user = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let stamp = directory(dir)?.ok_or_else(|| RingError::Missing { path: dir.to_owned() })?;
-    let mut files = Files { directories: vec![(dir.to_owned(), Some(stamp))], ..Files::default() };
+    let mut files = Files { settled: true, ..Files::default() };
+    files.list(dir, Some(stamp));
     let mut ring = Ring {
         user,
         generation: 0,
@@ -160,13 +202,12 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: Option<&Ring>) -> Resul
         crls: Vec::new(),
         people_by_dn: HashMap::new(),
         own_by_id: HashMap::new(),
-        files: Files::default(),
     };
     for place in Place::ALL {
         let path = dir.join(place.name());
         // Stamped before it is listed: what comes later shows as a change.
         let stamp = directory(&path)?;
-        files.directories.push((path.clone(), stamp));
+        files.list(&path, stamp);
         let passphrase = match (place, keys) {
             (Place::Own, Keys::Skip) => continue,
             (_, Keys::Open(passphrase)) => passphrase,
@@ -176,8 +217,9 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: Option<&Ring>) -> Resul
             continue;
         }
         for file in list(&path, place)? {
-            let known = previous.and_then(|ring| ring.files.files.get(&file));
+            let known = previous.files.get(&file);
             let loaded = read(&file, place, passphrase, known)?;
+            files.changed |= known.is_none_or(|known| known.sha256 != loaded.sha256);
             match &loaded.content {
                 Content::Own(own) => ring.own.push(own.clone()),
                 Content::Person(person) => ring.people.push(person.clone()),
@@ -201,9 +243,10 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: Option<&Ring>) -> Resul
         people_by_dn.entry(person.certificate.dn().clone()).or_default().push(at);
     }
     ring.people_by_dn = people_by_dn;
-    ring.files = files;
+    // With all that is there known, a different number means that some are gone.
+    files.changed |= files.files.len() != previous.files.len();
     ring.generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
-    Ok(ring)
+    Ok((ring, files))
 }
 
 /// A directory's stamp, if it exists; an error if others may look into it.
@@ -249,10 +292,15 @@ fn read(
     passphrase: Option<&Passphrase>,
     known: Option<&Loaded>,
 ) -> Result<Loaded, RingError> {
-    if let Some(known) = known.filter(|known| Stamp::of(path).is_ok_and(|stamp| stamp == known.stamp)) {
+    if let Some(known) = known.filter(|known| known.is_current(path)) {
         return Ok(known.clone());
     }
     let (bytes, stamp) = bytes(path, place)?;
+    let sha256 = sha256(&bytes);
+    let settled = stamp.is_settled(SystemTime::now());
+    if let Some(known) = known.filter(|known| known.sha256 == sha256) {
+        return Ok(Loaded { stamp, settled, ..known.clone() });
+    }
     let label = label(path);
     let content = match place {
         Place::Own => {
@@ -279,7 +327,7 @@ fn read(
             Content::Crl(lists.into_iter().map(Arc::new).collect())
         }
     };
-    Ok(Loaded { stamp, content })
+    Ok(Loaded { stamp, settled, sha256, content })
 }
 
 /// What a file holds, within limits, and the stamp it had: both through one open file, so that they belong together.

@@ -74,7 +74,6 @@ pub struct Ring {
     people_by_dn: HashMap<Dn, Vec<usize>>,
     /// Places in `own`, by DER of issuer and serial.
     own_by_id: HashMap<Vec<u8>, usize>,
-    files: load::Files,
 }
 
 impl Ring {
@@ -83,7 +82,8 @@ impl Ring {
     /// # Errors
     /// [`RingError`], naming the file: a ring is read whole or not at all.
     pub fn load(dir: &Path, passphrase: Option<&Passphrase>) -> Result<Ring, RingError> {
-        load::load(dir, load::Keys::Open(passphrase), None)
+        let (ring, _) = load::load(dir, load::Keys::Open(passphrase), &load::Files::default())?;
+        Ok(ring)
     }
 
     /// Whose ring it is.

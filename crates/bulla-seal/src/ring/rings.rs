@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::load::{self, Keys, Stamp};
+use super::load::{self, Files, Keys};
 use super::{Ring, RingError};
 use crate::certificate::Passphrase;
 
@@ -27,6 +27,8 @@ pub struct Rings {
 struct Entry {
     passphrase: Option<Passphrase>,
     ring: Option<Arc<Ring>>,
+    /// The files of the ring, as they were when it was read.
+    files: Files,
     /// Why there is no ring, until the next look.
     error: Option<RingError>,
     checked: Option<Instant>,
@@ -86,6 +88,7 @@ impl Rings {
         entry.passphrase = Some(passphrase);
         // Read from the files again, so that a wrong passphrase shows now and not at the next change.
         entry.ring = None;
+        entry.files = Files::default();
         entry.error = None;
         entry.checked = None;
         Ok(())
@@ -106,16 +109,20 @@ impl Rings {
 
 impl Entry {
     fn refresh(&mut self, path: &Path) {
-        if self.error.is_none() && self.ring.as_ref().is_some_and(|ring| is_current(ring, self.turn)) {
+        if self.error.is_none() && self.ring.is_some() && is_current(&self.files, self.turn) {
             self.turn = self.turn.wrapping_add(PEOPLE_CHECKED_MAX);
             return;
         }
-        match load::load(path, Keys::Open(self.passphrase.as_ref()), self.ring.as_deref()) {
-            Ok(ring) => {
-                self.ring = Some(Arc::new(ring));
+        match load::load(path, Keys::Open(self.passphrase.as_ref()), &self.files) {
+            Ok((ring, files)) => {
+                // Files that were touched but say the same are no reason to forget keys and verdicts.
+                if files.changed || self.ring.is_none() {
+                    self.ring = Some(Arc::new(ring));
+                }
+                self.files = files;
                 self.error = None;
             }
-            // The old snapshot stays as a memory of unchanged files, but is not given out.
+            // The old snapshot stays for the case that all is as before again, but is not given out.
             Err(error) => self.error = Some(error),
         }
         self.turn = 0;
@@ -123,16 +130,11 @@ impl Entry {
 }
 
 /// Whether the directories, all small places, and some people look as they did.
-fn is_current(ring: &Ring, turn: usize) -> bool {
-    let files = &ring.files;
-    let same = |path: &PathBuf| {
-        Stamp::of(path).is_ok_and(|stamp| files.files.get(path).is_some_and(|file| file.stamp == stamp))
-    };
+fn is_current(files: &Files, turn: usize) -> bool {
+    let same = |path: &PathBuf| files.files.get(path).is_some_and(|file| file.is_current(path));
     let count = files.people.len().min(PEOPLE_CHECKED_MAX);
     let start = turn.checked_rem(files.people.len()).unwrap_or(0);
-    files.directories.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp)
-        && files.others.iter().all(same)
-        && files.people.iter().cycle().skip(start).take(count).all(same)
+    files.are_listed() && files.others.iter().all(same) && files.people.iter().cycle().skip(start).take(count).all(same)
 }
 
 /// Letters, digits and `._@-`, not beginning with a dot: a name that stays in its directory.
