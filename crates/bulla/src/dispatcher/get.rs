@@ -5,7 +5,7 @@ use super::peer::{Identity, Link, Peer};
 use super::{Confirmation, Confirmed, Local, Removal};
 use crate::adapter::{Asker, Outcome as Done, Work};
 use crate::envelope::{self, Arrival};
-use crate::manager::{DEAD_LETTER_QUEUE, ERROR_QUEUE, Route, State, Stuck, from_wall_ms};
+use crate::manager::{ERROR_QUEUE, Route, State, Stuck, from_wall_ms};
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_queue::{Found, MessageId, Place, QueueId};
@@ -21,6 +21,9 @@ const OPENING_MAX: usize = 16;
 /// Confidential messages up to this many bytes are opened on the dispatcher when their key is cached:
 /// waking an adapter costs more than the cipher does.
 const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// Messages that one link remembers as not for it.
+const NOT_MINE_MAX: usize = 65_536;
 
 /// A link on which a client gets or browses.
 pub(crate) struct Consumer {
@@ -124,11 +127,20 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         deliver_opened(peer, local, state, link);
         return Served::Sent;
     }
-    send(consumer, engine, link, state, &locked, payload);
+    send(consumer, engine, link, local, state, &locked, payload);
     Served::Sent
 }
 
 impl Consumer {
+    /// Remembers a message that is not for this link. A full memory forgets all: they are looked at once more.
+    fn pass_over(&mut self, id: MessageId) {
+        if self.not_mine.len() >= NOT_MINE_MAX {
+            self.not_mine.clear();
+            self.cursor = None;
+        }
+        self.not_mine.insert(id);
+    }
+
     /// Whether messages pass the opener on their way to this link.
     fn opens(&self) -> bool {
         !self.sealed_to_client && self.route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None)
@@ -164,19 +176,24 @@ fn send(
     consumer: &mut Consumer,
     engine: &mut Connection,
     link: LinkId,
+    local: &mut Local,
     state: &mut State,
     locked: &Found,
     payload: Payload,
 ) {
     let payload = envelope::with_delivery_count(payload, locked.delivery_count);
-    let settled = consumer.presettled;
-    engine.send(link, locked.id.0, payload, settled);
+    let (settled, queue) = (consumer.presettled, consumer.route.queue);
+    let sent = engine.send(link, locked.id.0, payload, settled);
     if consumer.browse {
-        return;
-    }
-    if settled {
-        // At most once, as the client asked: gone when sent.
-        let _ = state.store.acknowledge(locked.id);
+    } else if !sent {
+        // The client took its credit back while the message was being opened.
+        state.release(locked.id, queue, false);
+    } else if settled {
+        // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
+        if let Err(error) = state.store.acknowledge(locked.id) {
+            crate::warning!("{}: {error}", consumer.route.queue_name);
+        }
+        local.freed(queue, state);
     } else {
         consumer.outstanding.insert(locked.id);
     }
@@ -300,9 +317,9 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         let queue = consumer.route.queue;
         local.serve(queue);
         match ready {
-            Ok(payload) => send(consumer, engine, link, state, &locked, payload),
+            Ok(payload) => send(consumer, engine, link, local, state, &locked, payload),
             Err(Fault::NotMine) => {
-                consumer.not_mine.insert(locked.id);
+                consumer.pass_over(locked.id);
                 if !consumer.browse {
                     state.store.release(locked.id, false);
                 }
@@ -388,7 +405,7 @@ pub(crate) fn settled(
             Some(DeliveryState::Rejected(error)) => reject(consumer, local, state, id, error.as_ref()),
             Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
                 if *undeliverable_here {
-                    consumer.not_mine.insert(id);
+                    consumer.pass_over(id);
                 }
                 state.release(id, queue, *delivery_failed);
             }
@@ -419,7 +436,10 @@ fn reject(consumer: &Consumer, local: &Local, state: &mut State, id: MessageId, 
     let Ok(body) = state.store.body(id) else { return };
     let label = envelope::Label { reason: None, cause: "rejected", detail: &detail, queue, at_ms: local.wall_ms };
     let replacement = envelope::labelled(&envelope::payload_of(&body), &label, local.wall_ms);
-    move_or_keep(DEAD_LETTER_QUEUE, state, id, replacement);
+    match state.definitions.queue_manager.dead_letter_queue.clone() {
+        Some(to) => move_or_keep(&to, state, id, replacement),
+        None => state.release(id, consumer.route.queue, true),
+    }
 }
 
 /// After a queue was served: a draining link is told that nothing more is there; one for which all that is
@@ -430,7 +450,8 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
     if !consumer.opening.is_empty() {
         return;
     }
-    let others_only = !consumer.not_mine.is_empty()
+    let others_only = consumer.opens()
+        && !consumer.not_mine.is_empty()
         && state.store.browse_next(consumer.route.queue, None, local.wall_ms).is_some_and(|m| consumer.not_mine.contains(&m.id));
     if others_only && !consumer.browse && (consumer.draining || engine.credit(link) == 1) {
         let detail = format!("{}: what is there is addressed to others", consumer.route.queue_name);

@@ -25,7 +25,7 @@ use hashbrown::HashMap;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use peer::{Identity, Link, Peer};
-use put::Receipt;
+use put::{Producer, Receipt};
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
 use std::collections::VecDeque;
@@ -80,6 +80,8 @@ pub(crate) struct Local {
     touched: Vec<usize>,
     generation: u64,
     definitions_seen: u64,
+    /// Producers that went while messages they had settled were being sealed.
+    departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
 }
 
 /// The consumers of one queue on this dispatcher, served in turn.
@@ -150,6 +152,7 @@ impl Dispatcher {
                 touched: Vec::new(),
                 generation: 0,
                 definitions_seen: 0,
+                departed: HashMap::new(),
             },
             letters: Vec::new(),
             accepted: index,
@@ -341,8 +344,9 @@ impl Dispatcher {
             Letter::Freed(queue) => self.local.freed.push(queue),
             Letter::Finished(finished) => {
                 let Finished { asker, outcome } = *finished;
-                let Some(peer) = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation) else {
-                    return;
+                let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
+                let Some(peer) = peer.filter(|peer| peer.links.contains_key(&asker.link)) else {
+                    return put::finished_late(&mut self.local, state, asker, outcome);
                 };
                 match peer.links.get(&asker.link) {
                     Some(Link::Producer(_)) => put::finished(peer, &mut self.local, state, asker, outcome),
@@ -470,6 +474,8 @@ impl Dispatcher {
                 self.local.touched.push(key);
             }
         }
+        // Room can come about in ways that nobody tells of: expiry, a cleared queue.
+        self.local.freed.extend(self.local.waiting.keys().copied());
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
@@ -584,7 +590,11 @@ impl Local {
 
     fn credit(&mut self, peer: &mut Peer, link: LinkId, drain: bool) {
         if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) {
-            consumer.draining |= drain;
+            let has_credit = peer.engine.credit(link) > 0;
+            consumer.draining = drain && has_credit;
+            if drain && !has_credit {
+                peer.engine.drained(link);
+            }
             self.serve(consumer.route.queue);
         }
     }
@@ -613,6 +623,10 @@ impl Local {
                     self.freed(route.queue, state);
                 }
                 self.end_dynamic(producer.dynamic, state);
+                if producer.has_presettled() {
+                    // Nobody will send those again: they are put when their adapters are done.
+                    self.departed.insert((peer.key, peer.generation, link), producer);
+                }
             }
             Some(Link::Consumer(mut consumer)) => {
                 get::forget(&mut consumer, state);

@@ -97,6 +97,11 @@ impl Producer {
         if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
     }
 
+    /// Whether messages are pending that their sender has settled.
+    pub(crate) fn has_presettled(&self) -> bool {
+        self.pending.iter().any(|pending| pending.receipt.settled)
+    }
+
     /// Who asks the adapters for the next message of this link.
     fn asker(&self, receipt: Receipt, local: &Local) -> Asker {
         Asker {
@@ -116,7 +121,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     let receipt =
         Receipt { key: *key, generation: *generation, link: delivery.link, id: delivery.id, settled: delivery.settled };
     if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery) {
-        refuse(engine, local, receipt, &refusal);
+        refuse(Some(engine), local, receipt, &refusal);
     }
     replenish(peer, local, state, receipt.link);
 }
@@ -145,7 +150,7 @@ fn put(
     };
     match stage {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
-            local.put(engine, receipt, route.queue, message, state)
+            local.put(Some(engine), receipt, route.queue, message, state)
         }
         stage => {
             state.use_of(route.queue).granted += 1;
@@ -155,10 +160,14 @@ fn put(
     }
 }
 
-fn refuse(engine: &mut Connection, local: &Local, receipt: Receipt, refusal: &Refusal) {
+fn refuse(engine: Option<&mut Connection>, local: &Local, receipt: Receipt, refusal: &Refusal) {
     local.manager.counters.refused.fetch_add(1, Ordering::Relaxed);
-    if !receipt.settled {
-        engine.dispose(receipt.link, receipt.id, DeliveryState::Rejected(Some(refusal.to_amqp())));
+    match engine {
+        Some(engine) if !receipt.settled => {
+            engine.dispose(receipt.link, receipt.id, DeliveryState::Rejected(Some(refusal.to_amqp())));
+        }
+        // At most once, as the client asked: nobody hears of it but the operator.
+        _ => crate::warning!("a message that its sender had settled is refused: {refusal}"),
     }
 }
 
@@ -172,16 +181,30 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
 }
 
 /// The queue that a message goes to: the link's, looked up again after a change of definitions.
-fn route(producer: &mut Producer, arrival: &Arrival, state: &State) -> Result<Arc<Route>, Refusal> {
-    let Some(opened) = &producer.opened else { return relay_route(arrival, state).map(Arc::new) };
-    match &producer.route {
-        Some(route) if route.generation == state.generation => Ok(route.clone()),
-        _ => {
-            let route = Arc::new(state.route(opened)?);
-            producer.route = Some(route.clone());
-            Ok(route)
+fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State) -> Result<Arc<Route>, Refusal> {
+    let Some(opened) = &producer.opened else { return writable(relay_route(arrival, state).map(Arc::new)?) };
+    let old = match &producer.route {
+        Some(route) if route.generation == state.generation => return Ok(route.clone()),
+        old => old.as_ref().map(|route| route.queue),
+    };
+    let route = Arc::new(state.route(opened)?);
+    if let Some(old) = old.filter(|old| *old != route.queue) {
+        // An alias leads elsewhere now: what was promised there is promised here.
+        for (queue, sign) in [(old, -1), (route.queue, 1)] {
+            let usage = state.use_of(queue);
+            usage.granted = usage.granted.saturating_add_signed(sign * i32::try_from(producer.granted).unwrap_or(0));
+            usage.putters = usage.putters.saturating_add_signed(sign);
         }
     }
+    producer.route = Some(route.clone());
+    writable(route)
+}
+
+fn writable(route: Arc<Route>) -> Result<Arc<Route>, Refusal> {
+    if route.put_enabled {
+        return Ok(route);
+    }
+    Err(Refusal::new(reason::PUT_INHIBITED, format!("{} has PUT(DISABLED)", route.queue_name)))
 }
 
 /// An anonymous relay's message names its queue in `to`.
@@ -189,14 +212,7 @@ fn relay_route(arrival: &Arrival, state: &State) -> Result<Route, Refusal> {
     let to = arrival.to()?.ok_or_else(|| {
         Refusal::new(reason::UNKNOWN_OBJECT_NAME, "a message for an anonymous target names its queue in `to`")
     })?;
-    let route = state.route(&to)?;
-    if route.policy.is_some() {
-        return Err(Refusal::security(
-            "link-required",
-            format!("{to}: a protected queue is put to over a link of its own"),
-        ));
-    }
-    Ok(route)
+    state.route(&to)
 }
 
 fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
@@ -331,6 +347,24 @@ pub(crate) fn prepare(
 /// An adapter is done with a message of this link.
 pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
     let Some(Link::Producer(producer)) = peer.links.get_mut(&asker.link) else { return };
+    note(producer, local, asker, outcome);
+    put_ready(producer, Some(&mut peer.engine), local, state);
+    replenish(peer, local, state, asker.link);
+}
+
+/// An adapter is done with a message of a link that is gone: it is put where its sender had settled it.
+pub(crate) fn finished_late(local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
+    let id = (asker.peer, asker.generation, asker.link);
+    let Some(mut producer) = local.departed.remove(&id) else { return };
+    note(&mut producer, local, asker, outcome);
+    put_ready(&mut producer, None, local, state);
+    if producer.has_presettled() {
+        local.departed.insert(id, producer);
+    }
+}
+
+/// Writes down what an adapter made of a pending message.
+fn note(producer: &mut Producer, local: &Local, asker: Asker, outcome: Outcome) {
     let place = usize::try_from(asker.slot.wrapping_sub(producer.first_slot)).unwrap_or(usize::MAX);
     let Some(pending) = producer.pending.get_mut(place) else { return };
     let Stage::Away(away) = std::mem::replace(
@@ -351,19 +385,24 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
         }
         _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
     });
-    put_ready(producer, &mut peer.engine, local, state);
-    replenish(peer, local, state, asker.link);
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
-fn put_ready(producer: &mut Producer, engine: &mut Connection, local: &mut Local, state: &mut State) {
+fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local: &mut Local, state: &mut State) {
     while let Some(Pending { stage: Stage::Ready(_), .. }) = producer.pending.front() {
         let Some(Pending { receipt, queue, stage: Stage::Ready(ready) }) = producer.pending.pop_front() else { return };
         producer.first_slot += 1;
-        let usage = state.use_of(queue);
-        usage.granted = usage.granted.saturating_sub(1);
-        if let Err(refusal) = ready.and_then(|message| local.put(engine, receipt, queue, message, state)) {
-            refuse(engine, local, receipt, &refusal);
+        if engine.is_some() {
+            let usage = state.use_of(queue);
+            usage.granted = usage.granted.saturating_sub(1);
+        }
+        if engine.is_none() && !receipt.settled {
+            // Its sender has no answer and will send it again: putting it now would make two of it.
+            continue;
+        }
+        let put = ready.and_then(|message| local.put(engine.as_deref_mut(), receipt, queue, message, state));
+        if let Err(refusal) = put {
+            refuse(engine.as_deref_mut(), local, receipt, &refusal);
         }
     }
 }
@@ -372,18 +411,20 @@ impl Local {
     /// Puts a finished message; it is confirmed once the journal has synced past it.
     fn put(
         &mut self,
-        engine: &mut Connection,
+        engine: Option<&mut Connection>,
         receipt: Receipt,
         queue: QueueId,
         message: Message,
         state: &mut State,
     ) -> Result<(), Refusal> {
         let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
-        if receipt.settled {
-        } else if ticket <= state.store.synced() {
-            engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted);
-        } else {
-            self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) });
+        match engine {
+            Some(_) if receipt.settled => {}
+            Some(engine) if ticket <= state.store.synced() => {
+                engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted);
+            }
+            Some(_) => self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) }),
+            None => {}
         }
         Ok(())
     }

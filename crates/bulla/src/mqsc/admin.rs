@@ -36,6 +36,9 @@ pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 /// Most bytes of an answer.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 
+/// How long to wait after a connection could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 const MAGIC: [u8; 4] = *b"BMQ1";
 
 /// Listens in the data directory, mode 0600 before anybody can connect. Whoever calls owns the directory: a socket
@@ -76,9 +79,11 @@ pub fn serve(
             if stop.load(Ordering::Acquire) {
                 break;
             }
-            // A connection that fails is its own misfortune: the other end sees it close.
-            if let Ok(stream) = stream {
-                let _ = answer(stream, TRANSFER_TIME_MAX, &mut handler);
+            match stream {
+                // A connection that fails is its own misfortune: the other end sees it close.
+                Ok(stream) => drop(answer(stream, TRANSFER_TIME_MAX, &mut handler)),
+                // Out of descriptors, most likely: asking again at once would only burn the processor.
+                Err(_) => thread::sleep(ACCEPT_PAUSE),
             }
         }
     })?;

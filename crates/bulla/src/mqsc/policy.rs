@@ -162,7 +162,7 @@ fn digest(word: &str) -> Result<SignatureDigest, PolicyError> {
 fn distinguished_names(keyword: &'static str, names: &[String]) -> Result<Vec<Dn>, Refused> {
     let parse = |text: &String| {
         let refused = |why| Refused::Dn { keyword, text: text.clone(), why };
-        let dn: Dn = text.parse().map_err(|error| refused(format!("{error}")))?;
+        let dn = text.parse::<Dn>().map_err(|error| refused(error.to_string()))?;
         // It is kept in its canonical form, which may be longer than what was typed and must be read back.
         let canonical = dn.to_string();
         if canonical.chars().count() > DN_CHARS_MAX {
