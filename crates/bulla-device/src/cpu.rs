@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::device::{Device, DeviceError, Kind};
 use crate::digest::Digest;
-use crate::key::{Curve, KeyKind, PrivateKey};
+use crate::key::{KeyKind, PrivateKey};
 use crate::meter::{Meters, Operation};
 use crate::padding;
 use crate::random::{Random, SystemRandom};
@@ -180,13 +180,12 @@ impl Device for CpuDevice {
 /// The X coordinate that both sides share. The peer's point is attacker's text: one that is not on
 /// the curve gives random bytes, which no key wrap accepts.
 fn ecdh_derive(key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
-    let private = clear(key)?;
-    let KeyKind::Ec(curve) = key.kind() else {
+    let (KeyKind::Ec(curve), Some(private)) = (key.kind(), key.ec()) else {
         return Err(DeviceError::WrongKey { why: "a key agreement needs an EC key" });
     };
-    let derived = curve.public_key(peer).and_then(|peer| derive(private, curve, &peer));
+    let derived = curve.read_point(private.group(), peer).and_then(|peer| curve.agree(private, &peer));
     match derived {
-        Ok(secret) => Ok(secret),
+        Ok(mut secret) => Ok(Output::new(std::mem::take(&mut *secret))),
         Err(_) => {
             drop(ErrorStack::get());
             let mut random = vec![0; curve.coordinate_len()];
@@ -196,19 +195,6 @@ fn ecdh_derive(key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
             Ok(Output::new(random))
         }
     }
-}
-
-fn derive(
-    private: &PKeyRef<openssl::pkey::Private>,
-    curve: Curve,
-    peer: &PKeyRef<openssl::pkey::Public>,
-) -> Result<Output, DeviceError> {
-    let mut context = PkeyCtx::new(private)?;
-    context.derive_init()?;
-    context.derive_set_peer(peer)?;
-    let mut secret = Vec::with_capacity(curve.coordinate_len());
-    context.derive_to_vec(&mut secret)?;
-    Ok(Output::new(secret))
 }
 
 fn clear(key: &PrivateKey) -> Result<&PKeyRef<openssl::pkey::Private>, DeviceError> {
@@ -254,6 +240,8 @@ fn thread_cpu_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use crate::key::Curve;
 
     use openssl::ec::{EcGroup, EcKey};
     use openssl::encrypt::Encrypter;

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use bulla_device::{Digest, Job, Output, PrivateKey, Random, RsaPadding, RsaScheme, Work};
 use bytes::Bytes;
 use openssl::cipher_ctx::CipherCtx;
-use openssl::ec::{EcGroup, EcKey};
-use openssl::pkey::{PKey, Public};
+use openssl::ec::{EcGroup, EcKey, EcPoint};
+use openssl::pkey::Public;
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::rsa::Padding;
 use openssl::x509::X509KeyUsage;
@@ -337,7 +337,7 @@ struct Recipient {
 
 enum Way {
     Transport { context: PkeyCtx<Public>, len: usize },
-    Agreement { curve: Curve, kdf: Digest, wrap: Vec<u8>, wrap_len: usize },
+    Agreement { group: EcGroup, peer: EcPoint, curve: bulla_device::Curve, kdf: Digest, wrap: Vec<u8>, wrap_len: usize },
 }
 
 impl Recipient {
@@ -366,7 +366,11 @@ impl Recipient {
                 let kdf = if curve.bits() > 256 { Digest::Sha384 } else { Digest::Sha256 };
                 let wrap_len = cipher.key_len();
                 let wrap = aes_wrap_identifier(wrap_len);
-                (agreement_identifier(kdf, &wrap), Way::Agreement { curve, kdf, wrap, wrap_len })
+                let group = EcGroup::from_curve_name(curve.nid())?;
+                let peer = certificate.public_key().ec_key()?.public_key().to_owned(&group)?;
+                let curve = device_curve(curve);
+                let algorithm = agreement_identifier(kdf, &wrap);
+                (algorithm, Way::Agreement { group, peer, curve, kdf, wrap, wrap_len })
             }
             (KeyKind::Other, _) => return Err(refused("its kind of key is not supported")),
         };
@@ -382,7 +386,7 @@ impl Recipient {
         match &self.way {
             Way::Transport { len, .. } => transport_info(self.name(), &self.algorithm, &vec![0; *len]),
             Way::Agreement { curve, wrap_len, .. } => {
-                let point = vec![0; device_curve(*curve).point_len()];
+                let point = vec![0; curve.point_len()];
                 agreement_info(self.name(), &self.algorithm, &point, &vec![0; wrap_len + WRAP_OVERHEAD_BYTES])
             }
         }
@@ -398,18 +402,13 @@ impl Recipient {
                 encrypted.truncate(written);
                 Ok(transport_info(self.certificate.issuer_and_serial(), &self.algorithm, &encrypted))
             }
-            Way::Agreement { curve, kdf, wrap, wrap_len } => {
-                let group = EcGroup::from_curve_name(curve.nid())?;
-                let ephemeral = PKey::from_ec_key(EcKey::generate(&group)?)?;
-                let mut context = PkeyCtx::new(&ephemeral)?;
-                context.derive_init()?;
-                context.derive_set_peer(self.certificate.public_key())?;
-                let mut secret = Zeroizing::new(Vec::with_capacity(66));
-                context.derive_to_vec(&mut secret)?;
+            Way::Agreement { group, peer, curve, kdf, wrap, wrap_len } => {
+                let ephemeral = EcKey::generate(group)?;
+                let secret = curve.agree(&ephemeral, peer).map_err(SealError::Key)?;
                 let shared = shared_info(wrap, None, *wrap_len);
                 let wrapping = derive_key(*kdf, &secret, &shared, *wrap_len);
                 let encrypted = symmetric::wrap_key(&wrapping, key)?;
-                let point = bulla_device::Curve::point(&ephemeral).map_err(SealError::Key)?;
+                let point = bulla_device::Curve::point_of(&ephemeral).map_err(SealError::Key)?;
                 Ok(agreement_info(
                     self.certificate.issuer_and_serial(),
                     &self.algorithm,

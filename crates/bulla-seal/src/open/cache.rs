@@ -19,7 +19,7 @@ use crate::policy::{ContentCipher, Policy};
 use crate::ring::Ring;
 use crate::symmetric;
 
-/// Content keys remembered; the least recently used one goes first.
+/// Content keys remembered. Those that were not used lately go first.
 pub const CACHED_KEYS_MAX: usize = 1024;
 /// A content key is forgotten when it is this old.
 pub const CACHED_KEY_AGE_MAX: Duration = Duration::from_secs(3600);
@@ -49,12 +49,14 @@ pub(crate) struct CachedKey {
     pub(crate) context: CipherCtx,
 }
 
+/// Two halves: what is used moves to the recent one, and when that is full it becomes the older one,
+/// whose keys go all at once. A message whose key is never seen again costs one insertion.
 #[derive(Default)]
 struct Keys {
-    entries: HashMap<KeyPlace, KeyEntry>,
+    recent: HashMap<KeyPlace, KeyEntry>,
+    older: HashMap<KeyPlace, KeyEntry>,
     /// The last generation of each user's ring; a new one forgets what the old one unwrapped.
     generations: HashMap<String, u64>,
-    tick: u64,
 }
 
 struct KeyEntry {
@@ -63,7 +65,6 @@ struct KeyEntry {
     context: Option<CipherCtx>,
     policy: Arc<Policy>,
     born: SystemTime,
-    used: u64,
 }
 
 impl Keys {
@@ -72,7 +73,8 @@ impl Keys {
             Some(last) if *last == generation => {}
             Some(last) => {
                 let old = std::mem::replace(last, generation);
-                self.entries.retain(|place, _| place.generation != old);
+                self.recent.retain(|place, _| place.generation != old);
+                self.older.retain(|place, _| place.generation != old);
             }
             None => {
                 self.generations.insert(user.to_owned(), generation);
@@ -80,13 +82,23 @@ impl Keys {
         }
     }
 
-    fn make_room(&mut self, now: SystemTime) {
-        self.entries.retain(|_, entry| is_young(entry.born, now));
-        if self.entries.len() >= CACHED_KEYS_MAX
-            && let Some(oldest) = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(place, _)| *place)
-        {
-            self.entries.remove(&oldest);
+    fn get(&mut self, place: &KeyPlace) -> Option<&mut KeyEntry> {
+        if let Some(entry) = self.older.remove(place) {
+            self.insert(*place, entry);
         }
+        self.recent.get_mut(place)
+    }
+
+    fn insert(&mut self, place: KeyPlace, entry: KeyEntry) {
+        if self.recent.len() >= CACHED_KEYS_MAX / 2 {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(place, entry);
+    }
+
+    fn remove(&mut self, place: &KeyPlace) {
+        self.recent.remove(place);
+        self.older.remove(place);
     }
 }
 
@@ -118,14 +130,11 @@ impl Cache {
     ) -> Option<CachedKey> {
         let mut keys = lock(&self.keys);
         keys.forget_older_rings(user, place.generation);
-        keys.tick = keys.tick.wrapping_add(1);
-        let tick = keys.tick;
-        let entry = keys.entries.get_mut(place)?;
+        let entry = keys.get(place)?;
         if !is_young(entry.born, now) || !Arc::ptr_eq(&entry.policy, policy) {
-            keys.entries.remove(place);
+            keys.remove(place);
             return None;
         }
-        entry.used = tick;
         if let Some(context) = entry.context.take() {
             return Some(CachedKey { context });
         }
@@ -136,7 +145,7 @@ impl Cache {
 
     /// Puts the context back where the next message finds it.
     pub(crate) fn give_back(&self, place: &KeyPlace, key: CachedKey) {
-        if let Some(entry) = lock(&self.keys).entries.get_mut(place) {
+        if let Some(entry) = lock(&self.keys).get(place) {
             entry.context = Some(key.context);
         }
     }
@@ -152,10 +161,8 @@ impl Cache {
     ) {
         let mut keys = lock(&self.keys);
         keys.forget_older_rings(user, place.generation);
-        keys.make_room(now);
-        let used = keys.tick;
-        let entry = KeyEntry { key, context: Some(context), policy: Arc::clone(policy), born: now, used };
-        keys.entries.insert(place, entry);
+        keys.remove(&place);
+        keys.insert(place, KeyEntry { key, context: Some(context), policy: Arc::clone(policy), born: now });
     }
 
     /// The signer of that name: remembered, out of the message, or out of the ring. A remembered one
