@@ -1,13 +1,14 @@
 """What every file of the suite shares: a data directory for each file, and queue managers that end with it."""
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "clients/proton")]
 
-from manager import Manager  # noqa: E402
+from manager import Manager, wait_until  # noqa: E402
 from pki import Authority, Ring  # noqa: E402
 
 
@@ -41,6 +42,10 @@ def qm(managers):
     assert manager.stop() == 0, "it did not stop cleanly:\n" + "".join(manager.log[-30:])
 
 
+# A ring's files are looked at again after this long, and a little more.
+RING_SECONDS = 1.1
+
+
 class People:
     """Users with rings: each has a key of its own, trusts the authority and knows the others."""
 
@@ -62,6 +67,11 @@ class People:
 
     def dn(self, name):
         return self.identities[name].dn
+
+    def seen(self):
+        """After a change to a ring in use: the queue manager looks at its files again once a second."""
+        end = time.monotonic() + RING_SECONDS
+        wait_until(lambda: time.monotonic() > end, "a second has passed")
 
 
 @pytest.fixture(scope="module")

@@ -235,6 +235,16 @@ def test_a_sender_and_a_receiver_may_have_one_name(qm):
         assert sender.remote_target.address == receiver.remote_source.address == "Q"
 
 
+def test_a_refused_link_can_be_tried_again_at_once_under_its_name(qm):
+    """python-proton does so, and its new attach even overtakes its answer to the refusal."""
+    with qm.connect() as client:
+        for _ in range(2):
+            with pytest.raises(Refused) as refused:
+                client.sender("NO.SUCH.QUEUE", name="the same")
+            assert refused.value.reason == 2085
+        client.sender("Q", name="the same")
+
+
 def test_receiver_settle_mode_second_is_settled_by_the_queue_manager(qm):
     drive(qm, "go-amqp", "put", "Q", "--count", "5")
     assert len(drive(qm, "go-amqp", "get", "Q", "--count", "5", "--second")) == 5

@@ -13,7 +13,7 @@ import socket
 import sys
 from urllib.parse import urlsplit
 
-from proton import ConnectionException, Delivery, Disposition, Link, Message, SSLDomain, Timeout, int32
+from proton import ConnectionException, Data, Delivery, Disposition, Link, Message, SSLDomain, Timeout, int32
 from proton.handlers import IncomingMessageHandler
 from proton.reactor import Copy, LinkOption
 from proton.utils import BlockingConnection, LinkDetached
@@ -63,7 +63,7 @@ class _SealedLink(LinkOption):
 
     def apply(self, link):
         terminus = link.target if link.is_sender else link.source
-        terminus.capabilities.put_array(False, 19)  # 19: symbol
+        terminus.capabilities.put_array(False, Data.SYMBOL)
         terminus.capabilities.enter()
         terminus.capabilities.put_symbol("bulla:sealed")
         terminus.capabilities.exit()
@@ -72,7 +72,9 @@ class _SealedLink(LinkOption):
 class Client:
     """One connection; every call blocks until the other side has answered."""
 
-    def __init__(self, url, user=None, password=None, ca=None, cert=None, key=None, mechanisms=None, timeout=WAIT_SECONDS):
+    def __init__(
+        self, url, user=None, password=None, ca=None, cert=None, key=None, mechanisms=None, timeout=WAIT_SECONDS, insecure=False
+    ):
         domain = None
         if urlsplit(url).scheme == "amqps":
             domain = SSLDomain(SSLDomain.MODE_CLIENT)
@@ -83,6 +85,7 @@ class Client:
         if mechanisms is None:
             mechanisms = "PLAIN" if user else ("EXTERNAL" if cert else "ANONYMOUS")
         self.timeout = timeout
+        self.links = 0
         try:
             self.connection = BlockingConnection(
                 url,
@@ -91,6 +94,7 @@ class Client:
                 user=user,
                 password=password,
                 allowed_mechs=mechanisms,
+                allow_insecure_mechs=insecure,
                 reconnect=False,
                 heartbeat=60,
             )
@@ -113,10 +117,10 @@ class Client:
         """Ends the connection as a dying process does: without a word."""
         self.connection.conn.transport._selectable._delegate.shutdown(socket.SHUT_RDWR)
 
-    def sender(self, queue, sealed=False):
+    def sender(self, queue, sealed=False, name=None):
         """A sending link, or Refused."""
         return self._link(
-            lambda: self.connection.create_sender(queue, options=_SealedLink() if sealed else None)
+            lambda: self.connection.create_sender(queue, name=name or self._name(), options=_SealedLink() if sealed else None)
         )
 
     def receiver(self, queue, credit=1, browse=False, sealed=False):
@@ -126,9 +130,15 @@ class Client:
             options.append(_SealedLink())
         handler = _Incoming(self.connection)
         receiver = self._link(
-            lambda: self.connection.create_receiver(queue, credit=credit, handler=handler, options=options or None)
+            lambda: self.connection.create_receiver(
+                queue, name=self._name(), credit=credit, handler=handler, options=options or None
+            )
         )
         return Receiver(self, receiver, handler)
+
+    def _name(self):
+        self.links += 1
+        return f"link {self.links}"
 
     def _link(self, make):
         try:
@@ -253,8 +263,8 @@ class Receiver:
             self.client.connection.wait(drained, timeout=self.client.timeout, msg="draining")
         except LinkDetached as error:
             raise Refused.from_condition(error.link.remote_condition) from error
-        if self.handler.condition:
-            raise Refused.from_condition(self.handler.condition)
+        if self.handler.condition or self.link.state & Link.REMOTE_CLOSED:
+            raise Refused.from_condition(self.handler.condition or self.link.remote_condition)
         messages = []
         for message, delivery in self.handler.arrived:
             if accept:

@@ -1,0 +1,63 @@
+"""Sealed messages in the hands of `openssl cms`, and foreign ones made by it."""
+
+import der
+from pki import openssl
+
+SEALED = "application/pkcs7-mime"
+
+
+def verify(signed, authority, tmp, *options):
+    """The payload of a SignedData, its signer's path checked."""
+    return openssl(
+        "cms", "-verify", "-inform", "DER", "-binary", "-purpose", "any", "-CAfile", authority.certificate,
+        "-in", _file(tmp, "signed.der", signed), *options,
+    )  # fmt: skip
+
+
+def decrypt(enveloped, identity, tmp):
+    """What an envelope holds."""
+    return openssl(
+        "cms", "-decrypt", "-inform", "DER", "-binary", "-recip", identity.certificate, "-inkey", identity.key,
+        "-in", _file(tmp, "enveloped.der", enveloped),
+    )  # fmt: skip
+
+
+def sign(payload, *identities, tmp, digest="sha256", options=()):
+    """A SignedData with the payload inside."""
+    signers = [word for identity in identities for word in ("-signer", identity.certificate, "-inkey", identity.key)]
+    return openssl(
+        "cms", "-sign", "-outform", "DER", "-binary", "-nodetach", "-md", digest, *signers, *options,
+        "-in", _file(tmp, "payload", payload),
+    )  # fmt: skip
+
+
+def encrypt(payload, *identities, tmp, cipher="aes-256-gcm"):
+    """An envelope for RSA recipients, by OAEP with SHA-256, or for EC ones."""
+    recipients = []
+    for identity in identities:
+        recipients += ["-recip", identity.certificate]
+        if b"rsaEncryption" in openssl("x509", "-in", identity.certificate, "-noout", "-text"):
+            recipients += [
+                "-keyopt", "rsa_padding_mode:oaep", "-keyopt", "rsa_oaep_md:sha256", "-keyopt", "rsa_mgf1_md:sha256",
+            ]  # fmt: skip
+        else:
+            recipients += ["-keyopt", "ecdh_kdf_md:sha256"]
+    return openssl(
+        "cms", "-encrypt", "-outform", "DER", "-binary", f"-{cipher}", *recipients, "-in", _file(tmp, "payload", payload)
+    )
+
+
+def smime_type(envelope):
+    """The content type that goes with an envelope."""
+    kinds = {
+        der.oid("1.2.840.113549.1.7.2"): "signed-data",
+        der.oid("1.2.840.113549.1.7.3"): "enveloped-data",
+        der.oid("1.2.840.113549.1.9.16.1.23"): "authEnveloped-data",
+    }
+    return f"{SEALED}; smime-type={kinds[der.parse(envelope).at(0).content]}"
+
+
+def _file(tmp, name, content):
+    path = tmp / name
+    path.write_bytes(content)
+    return path
