@@ -75,7 +75,8 @@ impl Sections {
             let section = cursor.descriptor()?;
             let repeats = section == last && matches!(section, section::DATA | section::SEQUENCE);
             let mixes = body_sections > 0 && !repeats && section < section::FOOTER;
-            if section <= last && !repeats || mixes || section > section::FOOTER || section < section::HEADER {
+            let known = (section::HEADER..=section::FOOTER).contains(&section);
+            if section <= last && !repeats || mixes || !known {
                 return Err(DecodeError::Section { code: section });
             }
             last = section;

@@ -285,7 +285,7 @@ fn encode_base64(bytes: &[u8]) -> String {
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     let body = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     let mut bytes = Vec::with_capacity(body.len() * 3 / 4);

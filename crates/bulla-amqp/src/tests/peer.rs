@@ -14,6 +14,7 @@ pub(crate) const SASL_HEADER: &[u8; 8] = b"AMQP\x03\x01\x00\x00";
 
 /// What a frame from the engine carried.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)] // a handful at a time
 pub(crate) enum Frame {
     Header([u8; 8]),
     Heartbeat,
