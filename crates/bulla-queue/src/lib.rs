@@ -29,6 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod check;
 mod file_log;
 mod lane;
 pub mod log;
@@ -40,6 +41,7 @@ mod spill;
 mod storage;
 mod store;
 
+pub use check::{CheckReport, DAMAGES_REPORTED_MAX, Damage, check, check_storage};
 pub use file_log::{
     ADAPTIVE_BYTES_DEFAULT, Driver, FIRST_SEGMENT_BYTES_DEFAULT, FORMAT_VERSION, FileLog, FileLogOptions,
     SEGMENT_BYTES_DEFAULT, SEGMENT_HEADER_BYTES, SegmentHeader,

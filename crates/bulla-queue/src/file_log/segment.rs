@@ -235,7 +235,7 @@ impl<F: StorageFile> Segment<F> {
             }
             if place == Place::Tail
                 && (header_state == Header::Bad || head_state == Contents::Bad || bodies_state == Contents::Bad)
-                && self.good_batch_behind(at, walked.epoch)?
+                && self.good_batch_behind(at, walked.epoch)?.is_some()
             {
                 place = Place::Middle;
             }
@@ -263,6 +263,16 @@ impl<F: StorageFile> Segment<F> {
         }
     }
 
+    /// The batch header at `at`, if a good one is there.
+    pub(crate) fn header_at(&self, at: u64, epoch: u64) -> Result<Option<BatchHeader>, LogError> {
+        let mut bytes = [0; BATCH_HEADER_BYTES];
+        if at.saturating_add(BATCH_HEADER_BYTES as u64) > self.space_end() {
+            return Ok(None);
+        }
+        self.read_at(at, &mut bytes).map_err(LogError::Unavailable)?;
+        Ok(self.fits(&bytes, at, epoch))
+    }
+
     /// Whether all bodies of a batch, whose record headers are good, are good.
     fn bodies(&self, at: u64, header: &BatchHeader) -> Result<Contents, LogError> {
         let mut batch = vec![0; (header.batch_bytes() - BATCH_HEADER_BYTES as u64) as usize];
@@ -274,8 +284,8 @@ impl<F: StorageFile> Segment<F> {
         Ok(if good { Contents::Good } else { Contents::Bad })
     }
 
-    /// Whether a good batch begins anywhere behind `at`.
-    fn good_batch_behind(&self, at: u64, epoch: u64) -> Result<bool, LogError> {
+    /// Where the next good batch header behind `at` is.
+    pub(crate) fn good_batch_behind(&self, at: u64, epoch: u64) -> Result<Option<u64>, LogError> {
         let mut chunk = vec![0; WALK_BYTES + BATCH_HEADER_BYTES];
         let mut from = at + ALIGN_BYTES as u64;
         while from + (BATCH_HEADER_BYTES as u64) <= self.space_end() {
@@ -286,12 +296,12 @@ impl<F: StorageFile> Segment<F> {
             for offset in (0..starts).step_by(ALIGN_BYTES) {
                 let here = &chunk[offset..];
                 if here.starts_with(&BATCH_MAGIC) && self.fits(here, from + offset as u64, epoch).is_some() {
-                    return Ok(true);
+                    return Ok(Some(from + offset as u64));
                 }
             }
             from += WALK_BYTES as u64;
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// The batch header in `bytes`, if it is one that belongs at `at`.

@@ -1,0 +1,128 @@
+//! The page on the format and the code agree.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+use bulla_queue::record::{BATCH_HEADER_BYTES, BatchHeader, PutRecord, Record, Records, check_bodies};
+use bulla_queue::{MessageId, QueueId, SegmentHeader};
+
+const PAGE: &str = include_str!("../../../docs/formats/journal.md");
+const SALT: u64 = 0x5eed;
+const SEGMENT: SegmentHeader = SegmentHeader { epoch: 1, base: 0, capacity: 16 << 20, salt: SALT };
+
+fn records() -> [Record<'static>; 2] {
+    let put = PutRecord {
+        id: MessageId(1 << 40),
+        queue: QueueId(1),
+        priority: 4,
+        body_bytes: 5,
+        body_crc: crc32c::crc32c(b"hello"),
+        put_at_ms: 1_700_000_000_000,
+        expires_at_ms: None,
+        delivery_count: 0,
+        user: Some("alice"),
+    };
+    [Record::Defined { queue: QueueId(1), name: "ORDERS" }, Record::Put(put)]
+}
+
+fn example() -> Vec<u8> {
+    let mut head = Vec::new();
+    for record in records() {
+        record.encode(&mut head);
+    }
+    let header =
+        BatchHeader { head_bytes: head.len() as u32, body_bytes: 8, at: 0, epoch: 1, head_crc: crc32c::crc32c(&head) };
+    [&SEGMENT.encode()[..48], &header.encode(SALT), &head, b"hello\0\0\0"].concat()
+}
+
+fn on_the_page() -> Vec<u8> {
+    let hex = PAGE.split("```hex\n").nth(1).unwrap().split("```").next().unwrap();
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+#[test]
+fn the_example_on_the_page_is_what_is_written_and_reads_as_what_the_page_says() {
+    let written = example();
+    let lines: Vec<String> = written
+        .chunks(16)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
+        .collect();
+    let page = on_the_page();
+    assert_eq!(page, written, "the page should have:\n{}", lines.join("\n"));
+
+    assert_eq!(SegmentHeader::decode(&page, 0).unwrap(), SEGMENT);
+    let batch = &page[48..];
+    let header = BatchHeader::decode(batch, SALT).unwrap();
+    assert_eq!((header.at, header.epoch, header.batch_bytes()), (0, 1, batch.len() as u64));
+    let (head, bodies) = batch[BATCH_HEADER_BYTES..].split_at(header.head_bytes as usize);
+    assert_eq!(crc32c::crc32c(head), header.head_crc);
+    assert_eq!(Records::new(head).collect::<Result<Vec<_>, _>>().unwrap(), records());
+    assert_eq!(check_bodies(head, bodies, &mut |wrong| panic!("{wrong:?}")), Ok(2));
+}
+
+#[test]
+fn a_flipped_bit_anywhere_in_either_header_is_rejected() {
+    let page = on_the_page();
+    for at in 0..44 {
+        let mut bytes = page.clone();
+        bytes[at] ^= 1;
+        assert!(SegmentHeader::decode(&bytes, 0).is_err(), "byte {at} of the segment header");
+    }
+    for at in 48..48 + BATCH_HEADER_BYTES {
+        let mut bytes = page.clone();
+        bytes[at] ^= 1;
+        assert_eq!(BatchHeader::decode(&bytes[48..], SALT), None, "byte {at} of the batch header");
+    }
+    assert_eq!(BatchHeader::decode(&page[48..], SALT + 1), None, "another segment's salt");
+}
+
+#[test]
+fn every_kind_of_record_reads_as_it_was_written() {
+    let put = PutRecord { user: None, expires_at_ms: Some(7), delivery_count: 3, ..put() };
+    let long = "q".repeat(255);
+    let records = [
+        Record::Put(put),
+        Record::Moved(PutRecord { user: Some(&long), ..put }),
+        Record::Removed(MessageId(9)),
+        Record::Failed { id: MessageId(10), delivery_count: 4 },
+        Record::Defined { queue: QueueId(3), name: &long },
+        Record::Deleted(QueueId(3)),
+        Record::Checkpoint { next_id: 12, next_queue: 5, clean: true },
+        Record::Checkpoint { next_id: 12, next_queue: 5, clean: false },
+    ];
+    let mut head = Vec::new();
+    for record in &records {
+        let before = head.len();
+        record.encode(&mut head);
+        assert_eq!(head.len() - before, record.head_bytes());
+    }
+    assert_eq!(Records::new(&head).collect::<Result<Vec<_>, _>>().unwrap(), records);
+}
+
+fn put() -> PutRecord<'static> {
+    match records()[1] {
+        Record::Put(put) => put,
+        _ => unreachable!("the second record of the example is a put"),
+    }
+}
+
+#[test]
+fn a_record_that_is_none_is_rejected_with_its_place() {
+    let rejected = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut head = Vec::new();
+        Record::Removed(MessageId(1)).encode(&mut head);
+        Record::Put(put()).encode(&mut head);
+        change(&mut head);
+        let error = Records::new(&head).find_map(Result::err).unwrap();
+        (error.offset, error.what)
+    };
+    assert_eq!(rejected(&|head| head[0] = 8), (0, "a kind that this version does not know"));
+    assert_eq!(rejected(&|head| head[2] = 8), (0, "a length that no record has"));
+    assert_eq!(rejected(&|head| head[2] = 24), (0, "a length that its kind does not have"));
+    assert_eq!(rejected(&|head| head[17] = 10), (16, "a priority above nine"));
+    assert_eq!(rejected(&|head| head[18] = 0xf0), (16, "longer than its batch"));
+    assert_eq!(rejected(&|head| head[60..64].fill(0xff)), (16, "a name that is too long"));
+    assert_eq!(rejected(&|head| head[60] = 200), (16, "a name longer than its record"));
+    assert_eq!(rejected(&|head| head[60] = 0), (16, "a length that its kind does not have"));
+    assert_eq!(rejected(&|head| head[64] = 0xff), (16, "a name that is not UTF-8"));
+    assert_eq!(rejected(&|head| head.truncate(20)), (16, "shorter than eight bytes"));
+}
