@@ -23,7 +23,7 @@ enum Command {
     Get(cli::get::GetArgs),
     Error(cli::error::ErrorArgs),
     Seal(cli::seal::SealArgs),
-    //Journal(cli::journal::JournalArgs),
+    Journal(cli::journal::JournalArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Command::Get(args) => cli::get::run(&args),
         Command::Error(args) => cli::error::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
-        //Command::Journal(args) => cli::journal::run(&args),
+        Command::Journal(args) => cli::journal::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

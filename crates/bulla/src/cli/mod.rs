@@ -6,7 +6,7 @@ pub mod connection;
 pub mod demo;
 pub mod error;
 pub mod get;
-//pub mod journal;
+pub mod journal;
 pub mod mqsc;
 pub mod own_seal;
 pub mod put;
