@@ -353,7 +353,7 @@ fn escape(text: &str, out: &mut String) {
             }
             '#' if at == 0 => out.push_str("\\#"),
             ' ' if at == 0 || Some(at) == last => out.push_str("\\ "),
-            c if c.is_control() => {
+            c if c.is_control() || is_invisible(c) => {
                 let mut bytes = [0; 4];
                 for byte in c.encode_utf8(&mut bytes).bytes() {
                     out.push_str(&format!("\\{byte:02X}"));
@@ -362,6 +362,11 @@ fn escape(text: &str, out: &mut String) {
             c => out.push(c),
         }
     }
+}
+
+/// Characters that show as nothing or turn the text around them: a name must look like what it is.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Text to RDNs, each a list of attributes.
@@ -512,6 +517,7 @@ mod tests {
         check(r"CN=a\,b\+c\;d\<e\>f\\g\22", r#"CN=a\,b\+c\;d\<e\>f\\g\""#);
         check(r"CN=\#1,O=\ x\ ", r"CN=\#1,O=\ x\ ");
         check(r"CN=Lu\C4\8Di\C4\87", "CN=Lučić");
+        check("CN=a\u{202e}b", r"CN=a\E2\80\AEb");
         check("CN=", "CN=");
         check("CN=a=b", "CN=a=b");
     }

@@ -225,11 +225,10 @@ fn weak_signatures_and_odd_keys_are_refused() {
     let dir = world.ring_dir("orders");
     let make = |key: &str, digest: &str, days: &str| {
         let (key_file, out) = (world.path("odd.key"), world.path("odd.pem"));
-        let (algorithm, option) = key.split_once(' ').unwrap_or((key, ""));
+        let mut options = key.split(' ');
+        let algorithm = options.next().unwrap();
         let mut arguments = vec!["req", "-x509", "-newkey", algorithm, "-nodes", digest, "-days", days];
-        if !option.is_empty() {
-            arguments.extend(["-pkeyopt", option]);
-        }
+        arguments.extend(options.flat_map(|option| ["-pkeyopt", option]));
         arguments.extend(["-subj", "/CN=odd", "-keyout", key_file.to_str().unwrap()]);
         arguments.extend(["-out", out.to_str().unwrap()]);
         openssl(&arguments);
@@ -243,6 +242,8 @@ fn weak_signatures_and_odd_keys_are_refused() {
     assert_eq!(make("rsa:4224 rsa_keygen_primes:4", "-sha256", "1"), Err("unsupported-key"));
     assert_eq!(make("ed25519", "-sha256", "1"), Err("unsupported-key"));
     assert_eq!(make("ec ec_paramgen_curve:secp256k1", "-sha256", "1"), Err("unsupported-key"));
+    assert!(make("ec ec_paramgen_curve:P-256", "-sha256", "1").is_ok());
+    assert_eq!(make("ec ec_paramgen_curve:P-256 ec_param_enc:explicit", "-sha256", "1"), Err("unsupported-key"));
 }
 
 #[test]
@@ -277,6 +278,70 @@ fn a_leaf_signed_with_sha1_is_refused() {
         let at = leaf.not_before();
         let verdict = load(&dir).verify(&leaf, &[], Usage::Sign, at, at);
         assert_eq!(verdict.map(|_| ()).map_err(|error| error.cause()), expected);
+    }
+}
+
+#[test]
+fn what_a_certificate_must_not_ignore_refuses_it() {
+    let world = World::new();
+    let dir = world.ring_dir("orders");
+    let names = ["key.pem", "csr.pem", "leaf.pem", "ext.cnf", "ca.key", "ca.pem"];
+    let [key, csr, out, extensions, ca_key, ca] = names.map(|name| world.path(name).display().to_string());
+    openssl(&[
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-keyout",
+        &ca_key,
+        "-out",
+        &ca,
+        "-subj",
+        "/CN=Narrow",
+        "-addext",
+        "nameConstraints=critical,permitted;dirName:n",
+        "-config",
+        &write(
+            &world.path("req.cnf"),
+            "[req]\ndistinguished_name=d\nx509_extensions=v\n[d]\n[v]\nbasicConstraints=critical,CA:TRUE\n[n]\nO=Demo\n",
+        ),
+    ]);
+    fs::copy(&ca, dir.join("trust/narrow.pem")).unwrap();
+    for (subject, extension, expected) in [
+        ("/O=Demo/CN=in", "keyUsage=digitalSignature", Ok(())),
+        ("/O=Other/CN=out", "keyUsage=digitalSignature", Err("untrusted")),
+        ("/O=Demo/CN=odd", "1.2.3.4=critical,ASN1:NULL", Err("untrusted")),
+        ("/O=Demo/CN=odd", "1.2.3.4=ASN1:NULL", Ok(())),
+        ("/O=Demo/CN=tls", "extendedKeyUsage=serverAuth", Err("certificate-usage")),
+        ("/O=Demo/CN=any", "extendedKeyUsage=anyExtendedKeyUsage", Ok(())),
+    ] {
+        openssl(&["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", &key, "-subj", subject, "-out", &csr]);
+        write(&world.path("ext.cnf"), extension);
+        openssl(&[
+            "x509",
+            "-req",
+            "-in",
+            &csr,
+            "-CA",
+            &ca,
+            "-CAkey",
+            &ca_key,
+            "-set_serial",
+            "7",
+            "-days",
+            "1",
+            "-extfile",
+            &extensions,
+            "-out",
+            &out,
+        ]);
+        let leaf = Certificate::all_from_pem(&fs::read(&out).unwrap(), 1).unwrap().remove(0);
+        let at = leaf.not_before();
+        let verdict = load(&dir).verify(&leaf, &[], Usage::Sign, at, at);
+        assert_eq!(verdict.map(|_| ()).map_err(|error| error.cause()), expected, "{subject} {extension}");
     }
 }
 

@@ -268,17 +268,27 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError::UnknownSerial`] for a certificate that is not in the ledger.
     pub fn revoke(&self, serial: &str, now: SystemTime) -> Result<(), AuthorityError> {
-        let wanted = serial.to_ascii_lowercase().replace(':', "");
-        let wanted = wanted.trim_start_matches('0');
+        self.revoke_all(&[serial.to_owned()], CRL_DAYS, now)
+    }
+
+    /// Takes certificates back, all or none, and writes one revocation list good for `crl_days`.
+    ///
+    /// # Errors
+    /// As [`Authority::revoke`].
+    pub fn revoke_all(&self, serials: &[String], crl_days: u32, now: SystemTime) -> Result<(), AuthorityError> {
         let records = self.records()?;
-        let record = records
-            .iter()
-            .find(|record| record.serial.trim_start_matches('0') == wanted)
-            .ok_or_else(|| AuthorityError::UnknownSerial { serial: serial.to_owned() })?;
-        if record.revoked_at_unix.is_none() {
+        let found = serials.iter().map(|serial| {
+            let wanted = serial.to_ascii_lowercase().replace(':', "");
+            let wanted = wanted.trim_start_matches('0');
+            let mut records = records.iter();
+            let record = records.find(|record| record.serial.trim_start_matches('0') == wanted);
+            record.ok_or_else(|| AuthorityError::UnknownSerial { serial: serial.clone() })
+        });
+        let found = found.collect::<Result<Vec<_>, _>>()?;
+        for record in found.into_iter().filter(|record| record.revoked_at_unix.is_none()) {
             self.enter(&format!("revoked {} at {}", record.serial, time::unix(now)))?;
         }
-        self.write_crl(CRL_DAYS, now)
+        self.write_crl(crl_days, now)
     }
 
     /// Writes the next revocation list, good for `days`.

@@ -5,7 +5,8 @@ use bulla_seal::certificate::authority::{Authority, AuthorityError, CRL_DAYS, Fo
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
 use bulla_seal::certificate::create::{self, AlternativeName, Profile};
 use bulla_seal::certificate::{
-    Certificate, CertificateError, KeyKind, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Usage, read_private_key, utc,
+    Certificate, CertificateError, KeyError, KeyKind, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Usage,
+    read_private_key, utc,
 };
 use bulla_seal::dn::Dn;
 use bulla_seal::ring::{self, Ring, RingError};
@@ -298,6 +299,7 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
         return Err(CliError::usage("create needs --ring, --ca or --request"));
     };
     let dir = data.ring(user)?;
+    check_passphrase(&dir, passphrase.as_ref())?;
     let (name, authority) = args.signer.open(data)?;
     let request = Request {
         dn: args.dn.clone(),
@@ -485,7 +487,9 @@ fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(),
             let key = key.ok_or_else(|| {
                 CliError::failed("no private key in the file").hint("--key-file names the file that holds it")
             })?;
-            let key = PrivateKeyPem::write(&key, args.passphrase.read()?.as_ref()).map_err(failed)?;
+            let passphrase = args.passphrase.read()?;
+            check_passphrase(&dir, passphrase.as_ref())?;
+            let key = PrivateKeyPem::write(&key, passphrase.as_ref()).map_err(failed)?;
             ring::install_own(&dir, &label(&certificate), &certificate, &chain, &key)
         }
         Place::Person => ring::install_person(&dir, &label(&certificate), &certificate, &chain),
@@ -536,13 +540,15 @@ fn export(data: &Data<'_>, args: &ExportArgs, out: &mut dyn Write) -> Result<(),
 
 fn revoke(data: &Data<'_>, args: &RevokeArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
     let (name, authority) = args.signer.open(data)?;
-    for serial in &args.serial {
-        authority.revoke(serial, now).map_err(|error| {
+    authority.revoke_all(&args.serial, args.crl_days, now).map_err(|error| match error {
+        AuthorityError::UnknownSerial { .. } => {
             authority_failed(error).hint(format!("`bulla cert list --signer {name}` shows what it issued"))
-        })?;
+        }
+        error => authority_failed(error),
+    })?;
+    for serial in &args.serial {
         say(out, format_args!("revoked {serial}"))?;
     }
-    authority.write_crl(args.crl_days, now).map_err(authority_failed)?;
     let crl = authority.crl().map_err(authority_failed)?;
     for (user, dir) in data.rings()? {
         // A ring that cannot be read now gets its list when it can be: the others need theirs today.
@@ -791,6 +797,17 @@ fn own_key(dir: &Path, label: &str, passphrase: Option<&Passphrase>) -> Result<P
     read_private_key(&pem, passphrase).map_err(|error| failed(error).hint(PASSPHRASE_HINT))
 }
 
+/// A ring has one passphrase: a key with another one would lock all of it.
+fn check_passphrase(dir: &Path, passphrase: Option<&Passphrase>) -> Result<(), CliError> {
+    let Some(passphrase) = passphrase else { return Ok(()) };
+    match Ring::load(dir, Some(passphrase)) {
+        Err(error @ RingError::Key { why: KeyError::WrongPassphrase, .. }) => {
+            Err(ring_failed(error).hint("all encrypted keys of a ring have the same passphrase"))
+        }
+        _ => Ok(()),
+    }
+}
+
 const PASSPHRASE_HINT: &str = "--passphrase-file names the file with the passphrase";
 
 /// A label from common name and serial number: two certificates of one name get two files.
@@ -1026,6 +1043,8 @@ mod tests {
         let pem =
             desk.say(&format!("export a --ring a --private --passphrase-file {secret} --to-passphrase-file {other}"));
         assert!(pem.contains("BEGIN ENCRYPTED PRIVATE KEY"), "{pem}");
+        let again = format!("create --ring a --dn CN=a --signer demo --key p256 --passphrase-file {other}");
+        desk.refuse(&again, "the same passphrase");
         let der = desk.path("a.der");
         desk.say(&format!("export a --ring a --format der --out {der}"));
         desk.say(&format!("import {der} --ring c --label a"));
