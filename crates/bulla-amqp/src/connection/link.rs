@@ -341,12 +341,17 @@ impl Connection {
         }
         link.state = LinkState::Detaching { told };
         let (handle, attach_sent, session_index) = (link.local_handle, link.attach_sent, link.info.session.index);
+        let key = (link.info.name.clone(), link.info.role);
         if !attach_sent {
             self.emit_attach(index, |_| {});
         }
         self.flush_session(session_index);
         self.forget_deliveries(index);
-        let Some(session) = self.sessions.at(session_index) else { return };
+        let Some(session) = self.sessions.at_mut(session_index) else { return };
+        if session.names.get(&key) == Some(&index) {
+            // Free at once: python-proton attaches anew under the name before it answers the detach.
+            session.names.remove(&key);
+        }
         let channel = session.channel;
         self.emit(channel, &Detach { handle, closed, error });
     }

@@ -121,6 +121,21 @@ fn a_refused_link_is_attached_without_source_and_target_then_detached_with_the_e
 }
 
 #[test]
+fn a_refused_name_is_free_before_the_peer_has_answered_the_detach() {
+    let mut peer = Peer::begun(config());
+    peer.send(0, &attach(Role::Sender));
+    let link = peer.asked();
+    peer.engine.refuse_link(link, gone());
+    peer.frames();
+    // python-proton tries again under its name and a new handle, and answers the detach afterwards.
+    peer.send(0, &Attach { handle: 1, ..attach(Role::Sender) });
+    let again = peer.asked();
+    peer.send(0, &Detach { handle: 0, closed: true, error: None });
+    assert_eq!(peer.events(), []);
+    assert!(peer.engine.link(again).is_some());
+}
+
+#[test]
 fn a_client_hears_of_a_refusal_as_detached() {
     let mut pair = Pair::opened();
     let session = pair.begin();
