@@ -629,4 +629,14 @@ mod tests {
             assert_eq!(Ledger::read(bad).err(), Some(line));
         }
     }
+
+    #[test]
+    fn the_ledger_in_the_documentation_is_one() {
+        let page = include_str!("../../../../docs/formats/key-ring.md");
+        let example = page.split("```ledger\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let ledger = Ledger::read(example.as_bytes()).unwrap();
+        assert_eq!((ledger.crl_number, ledger.whole_bytes), (2, example.len()));
+        let records: Vec<_> = ledger.records.iter().map(|r| (r.dn.as_str(), r.revoked_at_unix)).collect();
+        assert_eq!(records, [("CN=orders,O=Demo", Some(1_795_299_894)), ("CN=billing,O=Demo", None)]);
+    }
 }
