@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     let mut connection = Connection::server(config, offer, now);
     let mut input = BytesMut::new();
     let size = usize::from(*cut).max(1);
-    for part in bytes.chunks(if size == 255 { bytes.len() } else { size * 8 }) {
+    for part in bytes.chunks(if size == 255 { bytes.len().max(1) } else { size * 8 }) {
         input.extend_from_slice(part);
         if connection.wants_input() {
             connection.receive(now, &mut input);

@@ -45,6 +45,14 @@ impl Payload {
         }
     }
 
+    /// Gives each chunk away, in order.
+    pub(crate) fn for_each_chunk(self, mut take: impl FnMut(Bytes)) {
+        match self.0 {
+            Chunks::One(bytes) => take(bytes),
+            Chunks::Many(chunks) => chunks.iter().cloned().for_each(take),
+        }
+    }
+
     /// Appends a chunk; an empty one leaves no trace.
     pub fn push(&mut self, chunk: Bytes) {
         if chunk.is_empty() {

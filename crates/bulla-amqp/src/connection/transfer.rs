@@ -302,10 +302,7 @@ impl Connection {
             session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
             let head = transfer_head(session.channel, link.local_handle, id, settled, false, length);
             self.out.raw(head.as_bytes());
-            match message.chunks() {
-                [chunk] => self.out.payload(chunk.clone()),
-                chunks => chunks.iter().for_each(|chunk| self.out.payload(chunk.clone())),
-            }
+            message.for_each_chunk(|chunk| self.out.payload(chunk));
             return true;
         }
         let session_index = link.info.session.index;
