@@ -1,0 +1,140 @@
+//! The examples of `docs/formats/sealed-message.md` are messages that open, and what the page says of
+//! them is what they say.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bulla_device::Digest;
+use bulla_seal::certificate::KeyUse;
+use bulla_seal::policy::ContentCipher;
+use bulla_seal::ring::{self, Ring};
+use bulla_seal::{Policy, inspect};
+use bytes::Bytes;
+use common::*;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page() -> String {
+    std::fs::read_to_string(repository().join("docs/formats/sealed-message.md")).unwrap()
+}
+
+/// The ring of `testdata/seal`, where its files may be private: a checkout makes them readable.
+fn billing(dir: &Path) -> Arc<Ring> {
+    let user = dir.join("billing");
+    ring::create(&user).unwrap();
+    for place in ["own/billing.pem", "trust/ca.pem"] {
+        let copy = user.join(place);
+        std::fs::copy(repository().join("testdata/seal/billing").join(place), &copy).unwrap();
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    Arc::new(Ring::load(&user, None).unwrap())
+}
+
+/// The three policies of the page.
+fn policies() -> [(&'static str, Arc<Policy>); 3] {
+    let of = |sign, encrypt| {
+        let mut policy = Policy::new("ORDERS");
+        policy.sign = sign;
+        policy.encrypt = encrypt;
+        if encrypt.is_some() {
+            policy.recipients = vec![dn("CN=billing,O=Example")];
+        }
+        policy.check().unwrap();
+        Arc::new(policy)
+    };
+    let (sha256, gcm) = (Some(Digest::Sha256), Some(ContentCipher::Aes256Gcm));
+    [("integrity", of(sha256, None)), ("confidentiality", of(None, gcm)), ("privacy", of(sha256, gcm))]
+}
+
+/// The block of hexadecimal digits after the heading of that name.
+fn example(page: &str, name: &str) -> Bytes {
+    let after = page.split(&format!("### Example: {name}\n")).nth(1).unwrap_or_else(|| panic!("no example {name}"));
+    let block = after.split("```hex\n").nth(1).unwrap().split("```").next().unwrap();
+    let digits: Vec<u32> = block.chars().filter_map(|char| char.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+}
+
+#[test]
+fn every_example_of_the_page_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let ring = billing(dir.path());
+    let page = page();
+    for (name, policy) in policies() {
+        let der = example(&page, name);
+        let opened = open(&policy, &ring, der.clone()).unwrap();
+        assert_eq!(opened.content, payload(), "{name}");
+        assert!(opened.seal.bound);
+        let shown = inspect(&der).unwrap();
+        assert_eq!(shown.quality, name);
+        assert_eq!(shown.binding.unwrap().destination, "ORDERS@QM1");
+        assert!(page.contains(&format!("{} bytes", der.len())), "the page gives the length of {name}");
+    }
+}
+
+#[test]
+fn the_page_names_every_limit_as_the_code_has_it() {
+    let page = page();
+    for (name, value) in [
+        ("RECIPIENTS_MAX", bulla_seal::policy::RECIPIENTS_MAX),
+        ("CONTENT_KEY_MESSAGES_MAX", bulla_seal::CONTENT_KEY_MESSAGES_MAX as usize),
+        ("CACHED_KEYS_MAX", bulla_seal::CACHED_KEYS_MAX),
+        ("DESTINATION_BYTES_MAX", bulla_seal::DESTINATION_BYTES_MAX),
+        ("MESSAGE_ID_BYTES_MAX", bulla_seal::MESSAGE_ID_BYTES_MAX),
+        ("CONTENT_TYPE_BYTES_MAX", bulla_seal::CONTENT_TYPE_BYTES_MAX),
+    ] {
+        assert!(page.contains(&format!("| `{name}` | {value} |")), "{name} = {value}");
+    }
+}
+
+/// Makes `testdata/seal`, the seeds of the fuzz target and the page's examples again, with new keys.
+#[test]
+#[ignore = "rewrites test data and the page"]
+fn make_the_examples_again() {
+    let world = World::new();
+    let person = |name: &str, uses| {
+        let request = bulla_seal::certificate::authority::Request {
+            dn: dn(&format!("CN={name},O=Example")),
+            key: P256,
+            uses,
+            days: 3650,
+            alternative_names: Vec::new(),
+            passphrase: None,
+        };
+        let (certificate, key) = world.authority.issue(&request, now()).unwrap();
+        Person { dn: request.dn, certificate, chain: world.authority.chain(), key }
+    };
+    let orders = person("orders", vec![KeyUse::DocSign]);
+    let billing = person("billing", vec![KeyUse::KeyAgree]);
+    let sender = world.ring("orders", &[&orders], &[&billing]);
+    let data = repository().join("testdata/seal/billing");
+    std::fs::create_dir_all(data.join("own")).unwrap();
+    std::fs::create_dir_all(data.join("trust")).unwrap();
+    let mut own = billing.certificate.to_pem();
+    own.extend_from_slice(billing.key.as_bytes());
+    std::fs::write(data.join("own/billing.pem"), own).unwrap();
+    std::fs::write(data.join("trust/ca.pem"), world.authority.root().to_pem()).unwrap();
+    let corpus = repository().join("fuzz/corpus/cms");
+    std::fs::create_dir_all(&corpus).unwrap();
+    let mut page = page();
+    for (at, (name, policy)) in policies().into_iter().enumerate() {
+        let der = seal(&policy, &sender);
+        let mut seed = vec![at as u8];
+        seed.extend_from_slice(&der);
+        std::fs::write(corpus.join(name), seed).unwrap();
+        let heading = format!("### Example: {name}\n");
+        let start = page.find(&heading).unwrap() + heading.len();
+        let open = page[start..].find("```hex\n").map(|at| start + at + 7).unwrap();
+        let end = page[open..].find("```").map(|at| open + at).unwrap();
+        let lines: Vec<String> =
+            der.chunks(48).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+        page.replace_range(start..end, &format!("\n{} bytes.\n\n```hex\n{}\n", der.len(), lines.join("\n")));
+    }
+    std::fs::write(repository().join("docs/formats/sealed-message.md"), page).unwrap();
+}
