@@ -342,13 +342,15 @@ impl Connection {
         link.state = LinkState::Detaching { told };
         let (handle, attach_sent, session_index) = (link.local_handle, link.attach_sent, link.info.session.index);
         let key = (link.info.name.clone(), link.info.role);
+        // While the peer's attach is still due, the name is what that is known by.
+        let attached = link.remote_handle.is_some();
         if !attach_sent {
             self.emit_attach(index, |_| {});
         }
         self.flush_session(session_index);
         self.forget_deliveries(index);
         let Some(session) = self.sessions.at_mut(session_index) else { return };
-        if session.names.get(&key) == Some(&index) {
+        if attached && session.names.get(&key) == Some(&index) {
             // Free at once: python-proton attaches anew under the name before it answers the detach.
             session.names.remove(&key);
         }

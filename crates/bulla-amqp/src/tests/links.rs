@@ -136,6 +136,23 @@ fn a_refused_name_is_free_before_the_peer_has_answered_the_detach() {
 }
 
 #[test]
+fn an_answer_that_crosses_our_detach_is_no_new_link() {
+    let mut pair = Pair::opened();
+    let session = pair.begin();
+    let link = pair.client.attach(session, AttachRequest::sender("link", "a"));
+    pair.run();
+    let Some(Event::Attached(asked)) = pair.server_events.pop() else { panic!() };
+    pair.server.accept_link(asked.link, AttachReply { target: Some(Target::default()), ..AttachReply::default() });
+    pair.client.detach(link, true, None);
+    pair.run();
+    assert_eq!(pair.client_events, [Event::Detached { link, closed: true, error: None }]);
+    assert_eq!(pair.server_events, [Event::Detached { link: asked.link, closed: true, error: None }]);
+    pair.client_events.clear();
+    pair.server_events.clear();
+    pair.attach_on(session, AttachRequest::sender("link", "a"));
+}
+
+#[test]
 fn a_client_hears_of_a_refusal_as_detached() {
     let mut pair = Pair::opened();
     let session = pair.begin();
