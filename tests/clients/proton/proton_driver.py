@@ -20,6 +20,8 @@ from proton.utils import BlockingConnection, LinkDetached
 
 # Beyond this, nothing more is expected to come (seconds).
 WAIT_SECONDS = 20
+# Large bodies in few frames.
+FRAME_BYTES = 1 << 20
 PROPERTIES = {
     "colour": "grün",
     "number": int32(42),
@@ -97,6 +99,7 @@ class Client:
                 allow_insecure_mechs=insecure,
                 reconnect=False,
                 heartbeat=60,
+                max_frame_size=FRAME_BYTES,
             )
         except ConnectionException as error:
             raise Refused("connection", str(error)) from error
@@ -197,6 +200,9 @@ class _Incoming(IncomingMessageHandler):
         self.condition = None
 
     def on_message(self, event):
+        if isinstance(event.message.body, memoryview):
+            # A view of memory that lives no longer than the message.
+            event.message.body = bytes(event.message.body)
         self.arrived.append((event.message, event.delivery))
         self.connection.container.yield_()
 
