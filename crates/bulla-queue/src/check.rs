@@ -130,18 +130,16 @@ impl Check {
         loop {
             if let Some(header) = segment.header_at(at, self.epoch)? {
                 let end = at + header.batch_bytes();
-                let problems = self.batch(segment, at, &header)?;
-                let at_tail = is_last
-                    && segment.header_at(end, header.epoch)?.is_none()
-                    && segment.good_batch_behind(at, header.epoch)?.is_none();
-                match problems {
-                    problems if problems.is_empty() => {}
-                    _ if at_tail => {
-                        self.report.cut = true;
-                        return Ok(at);
-                    }
-                    problems => problems.into_iter().for_each(|(at, what)| self.damage(at, what)),
+                let (head, problems) = read_batch(segment, at, &header)?;
+                if !problems.is_empty() && is_last && segment.good_batch_behind(at, self.epoch)?.is_none() {
+                    self.report.cut = true;
+                    return Ok(at);
                 }
+                if problems.is_empty() {
+                    self.report.batches += 1;
+                }
+                problems.into_iter().for_each(|(at, what)| self.damage(at, what));
+                self.count(&head);
                 self.epoch = header.epoch;
                 at = end;
             } else if let Some(next) = segment.good_batch_behind(at, self.epoch)? {
@@ -153,32 +151,9 @@ impl Check {
         }
     }
 
-    /// Reads a whole batch. What is wrong with it, and where; only a batch without fault counts.
-    fn batch<F: StorageFile>(
-        &mut self,
-        segment: &Segment<F>,
-        at: u64,
-        header: &BatchHeader,
-    ) -> Result<Vec<(u64, String)>, LogError> {
-        let head_at = at + BATCH_HEADER_BYTES as u64;
-        let mut bytes = vec![0; (header.batch_bytes() - BATCH_HEADER_BYTES as u64) as usize];
-        segment.read_at(head_at, &mut bytes).map_err(LogError::Unavailable)?;
-        let (head, bodies) = bytes.split_at(header.head_bytes as usize);
-        if crc32c::crc32c(head) != header.head_crc {
-            return Ok(vec![(head_at, "the record headers of the batch have a wrong checksum".to_owned())]);
-        }
-        let mut problems = Vec::new();
-        let bodies_at = head_at + head.len() as u64;
-        let checked = check_bodies(head, bodies, &mut |wrong| {
-            let what = format!("the body of message {} has a wrong checksum", wrong.id.0);
-            problems.push((bodies_at + wrong.offset, what));
-        });
-        match checked {
-            Ok(records) => self.report.records += records,
-            Err(error) => problems.push((head_at + error.offset as u64, error.to_string())),
-        }
-        self.report.batches += 1;
+    fn count(&mut self, head: &[u8]) {
         for record in Records::new(head).map_while(Result::ok) {
+            self.report.records += 1;
             self.report.clean = false;
             match record {
                 // As at a start: a queue that went does not come back, and a message does not change its queue.
@@ -200,6 +175,33 @@ impl Check {
                 Record::Failed { .. } => {}
             }
         }
-        Ok(problems)
     }
+}
+
+/// Where something is wrong, and what.
+type Problem = (u64, String);
+
+/// Reads a whole batch: its record headers, none if their checksum is wrong, and what is wrong where.
+fn read_batch<F: StorageFile>(
+    segment: &Segment<F>,
+    at: u64,
+    header: &BatchHeader,
+) -> Result<(Vec<u8>, Vec<Problem>), LogError> {
+    let head_at = at + BATCH_HEADER_BYTES as u64;
+    let mut head = vec![0; (header.batch_bytes() - BATCH_HEADER_BYTES as u64) as usize];
+    segment.read_at(head_at, &mut head).map_err(LogError::Unavailable)?;
+    let bodies = head.split_off(header.head_bytes as usize);
+    if crc32c::crc32c(&head) != header.head_crc {
+        let what = "the record headers of the batch have a wrong checksum".to_owned();
+        return Ok((Vec::new(), vec![(head_at, what)]));
+    }
+    let mut problems = Vec::new();
+    let bodies_at = head_at + head.len() as u64;
+    let checked = check_bodies(&head, &bodies, &mut |wrong| {
+        problems.push((bodies_at + wrong.offset, format!("the body of message {} has a wrong checksum", wrong.id.0)));
+    });
+    if let Err(error) = checked {
+        problems.push((head_at + error.offset as u64, error.to_string()));
+    }
+    Ok((head, problems))
 }

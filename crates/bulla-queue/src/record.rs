@@ -364,11 +364,9 @@ pub struct BodyError {
 ///
 /// # Errors
 /// The first record header that can't be read.
-pub fn check_bodies(head: &[u8], bodies: &[u8], wrong: &mut dyn FnMut(BodyError)) -> Result<u64, RecordError> {
+pub fn check_bodies(head: &[u8], bodies: &[u8], wrong: &mut dyn FnMut(BodyError)) -> Result<(), RecordError> {
     let mut offset = 0_usize;
-    let mut records = 0;
     for record in Records::new(head) {
-        records += 1;
         if let Record::Put(put) | Record::Moved(put) = record? {
             let bytes = put.body_bytes as usize;
             let body = offset.checked_add(bytes).and_then(|end| bodies.get(offset..end));
@@ -378,5 +376,5 @@ pub fn check_bodies(head: &[u8], bodies: &[u8], wrong: &mut dyn FnMut(BodyError)
             offset = offset.saturating_add(padded(bytes));
         }
     }
-    Ok(records)
+    Ok(())
 }

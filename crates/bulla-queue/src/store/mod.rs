@@ -11,6 +11,7 @@ mod recovery;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::log::{Log, LogError, Position};
@@ -369,7 +370,7 @@ pub struct Store {
     ready: Vec<QueueId>,
     freed: Vec<QueueId>,
     /// `room` said 0 for the backlog's sake, so somebody waits.
-    backlogged: bool,
+    backlogged: AtomicBool,
 }
 
 impl fmt::Debug for Store {
@@ -538,6 +539,7 @@ impl Store {
     #[must_use]
     pub fn room(&self, queue: QueueId) -> u32 {
         if self.journal.backlog_bytes() > self.limits.backlog_bytes_max {
+            self.backlogged.store(true, Ordering::Relaxed); // the store has one user at a time
             return 0;
         }
         self.queues.get(&queue).map_or(0, Queue::room)
@@ -731,7 +733,7 @@ impl Store {
         Ok(ticket)
     }
 
-    /// Removes up to `max` messages that have expired. Costs nothing while none has.
+    /// Removes messages that have expired, looking at `max` at most. Costs nothing while none has.
     pub fn sweep(&mut self, now_ms: u64, max: usize) {
         for _ in 0..max {
             match self.expiries.peek() {
@@ -1038,14 +1040,14 @@ impl Store {
             if self.journal.checkpoint_due(&self.limits) {
                 self.checkpoint(false)?;
             }
-            if self.backlogged && self.journal.backlog_bytes() <= self.limits.backlog_bytes_max / 2 {
-                self.backlogged = false;
+            if self.journal.backlog_bytes() <= self.limits.backlog_bytes_max / 2
+                && std::mem::take(self.backlogged.get_mut())
+            {
                 for queue in self.queues.values_mut() {
                     mark_freed(queue, &mut self.freed);
                 }
             }
         }
-        self.backlogged |= self.journal.backlog_bytes() > self.limits.backlog_bytes_max;
         Ok(())
     }
 

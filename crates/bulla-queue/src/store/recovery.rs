@@ -103,7 +103,7 @@ pub(super) fn open(
         expiries,
         ready,
         freed: Vec::new(),
-        backlogged: false,
+        backlogged: false.into(),
     })
 }
 

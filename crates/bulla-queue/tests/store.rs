@@ -1,0 +1,446 @@
+//! The rules of a queue, one sentence a test.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+use std::time::Instant;
+
+use bulla_queue::sim::{Manner, SimDisk, SimEngine};
+use bulla_queue::{
+    DefineError, DeliverySequence, FileSpill, Limits, MESSAGE_BYTES_MAX, Message, MessageId, PutError, QueueAttributes,
+    QueueId, RemoveError, Store, Ticket, User,
+};
+
+fn store_on(engine: &SimEngine, limits: Limits) -> Store {
+    let spill = FileSpill::open(SimDisk::default(), 10_000).unwrap();
+    Store::open(Box::new(engine.log(Manner::Prompt)), Box::new(spill), limits, Instant::now()).unwrap()
+}
+
+fn store() -> Store {
+    store_on(&SimEngine::default(), Limits::default())
+}
+
+fn queue(store: &mut Store) -> QueueId {
+    store.define("ORDERS", QueueAttributes::default()).unwrap()
+}
+
+/// A message that is told by its time of put.
+fn message(number: u64) -> Message {
+    Message {
+        priority: 4,
+        persistent: false,
+        expires_at_ms: None,
+        put_at_ms: number,
+        user: None,
+        body: number.to_le_bytes().to_vec().into(),
+    }
+}
+
+fn persistent(number: u64) -> Message {
+    Message { persistent: true, ..message(number) }
+}
+
+fn sync(store: &mut Store) {
+    store.flush(Instant::now()).unwrap();
+    store.poll(Instant::now()).unwrap();
+}
+
+/// Locks the next message and tells which.
+fn lock(store: &mut Store, queue: QueueId) -> Option<(MessageId, u64)> {
+    store.lock_next(queue, None, 0).map(|found| (found.id, found.put_at_ms))
+}
+
+fn lock_all(store: &mut Store, queue: QueueId) -> Vec<u64> {
+    std::iter::from_fn(|| lock(store, queue)).map(|(_, number)| number).collect()
+}
+
+fn ready(store: &mut Store) -> Vec<QueueId> {
+    let mut queues = Vec::new();
+    store.take_ready(&mut queues);
+    queues
+}
+
+fn freed(store: &mut Store) -> Vec<QueueId> {
+    let mut queues = Vec::new();
+    store.take_freed(&mut queues);
+    queues
+}
+
+#[test]
+fn messages_come_by_priority_and_by_order_of_put_within_it() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    for (number, priority) in [(0, 4), (1, 9), (2, 4), (3, 0), (4, 9), (5, 200)] {
+        store.put(queue, Message { priority, ..message(number) }).unwrap();
+    }
+    assert_eq!(lock_all(&mut store, queue), [1, 4, 5, 0, 2, 3]);
+}
+
+#[test]
+fn fifo_ignores_priority_and_a_change_of_order_deals_anew() {
+    let mut store = store();
+    let fifo = QueueAttributes { delivery_sequence: DeliverySequence::Fifo, ..QueueAttributes::default() };
+    let queue = store.define("ORDERS", fifo).unwrap();
+    for (number, priority) in [(0, 4), (1, 9), (2, 0), (3, 9)] {
+        store.put(queue, Message { priority, ..message(number) }).unwrap();
+    }
+    let (first, number) = lock(&mut store, queue).unwrap();
+    assert_eq!(number, 0);
+    store.define("ORDERS", QueueAttributes::default()).unwrap();
+    assert_eq!(lock(&mut store, queue).unwrap().1, 1);
+    store.release(first, false);
+    store.alter(queue, fifo).unwrap();
+    assert_eq!(lock_all(&mut store, queue), [0, 2, 3]);
+}
+
+#[test]
+fn a_persistent_message_is_there_only_once_it_is_synced_and_does_not_hold_up_others() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    let ticket = store.put(queue, persistent(0)).unwrap();
+    assert_eq!(store.put(queue, message(1)), Ok(Ticket::NOW));
+    assert!(ticket > store.synced());
+    let status = store.status(queue).unwrap();
+    assert_eq!((status.depth, status.unsynced, status.available), (2, 1, 1));
+    let (second, number) = lock(&mut store, queue).unwrap();
+    assert_eq!(number, 1);
+    assert_eq!(lock(&mut store, queue), None);
+    ready(&mut store);
+    sync(&mut store);
+    assert!(ticket <= store.synced());
+    assert_eq!(ready(&mut store), [queue]);
+    store.release(second, false);
+    assert_eq!(lock_all(&mut store, queue), [0, 1]);
+}
+
+#[test]
+fn a_released_message_is_back_at_its_place_with_its_failures_counted() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    let queue = queue(&mut store);
+    for number in 0..3 {
+        store.put(queue, persistent(number)).unwrap();
+    }
+    sync(&mut store);
+    let (first, _) = lock(&mut store, queue).unwrap();
+    store.release(first, true);
+    let found = store.lock_next(queue, None, 0).unwrap();
+    assert_eq!((found.id, found.delivery_count), (first, 1));
+    store.release(first, false);
+    store.release(first, true); // not locked any more: nothing happens
+    assert_eq!(store.lock_next(queue, None, 0).unwrap().delivery_count, 1);
+    sync(&mut store);
+    drop(store);
+    let mut store = store_on(&engine, Limits::default());
+    let queue = store.queue("ORDERS").unwrap();
+    assert_eq!(store.lock_next(queue, None, 0).unwrap().delivery_count, 1, "the count survives a restart");
+}
+
+#[test]
+fn who_skips_a_message_finds_those_behind_it_and_others_still_find_it() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    for (number, priority) in [(0, 9), (1, 9), (2, 1), (3, 1)] {
+        store.put(queue, Message { priority, ..message(number) }).unwrap();
+    }
+    let mut after = None;
+    for expected in 0..4 {
+        let found = store.lock_next(queue, after, 0).unwrap();
+        assert_eq!(found.put_at_ms, expected);
+        store.release(found.id, false);
+        after = Some(found.place);
+    }
+    assert_eq!(store.lock_next(queue, after, 0), None);
+    assert_eq!(lock_all(&mut store, queue), [0, 1, 2, 3]);
+}
+
+#[test]
+fn browsing_sees_what_is_free_and_locks_nothing() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    for number in 0..3 {
+        store.put(queue, message(number)).unwrap();
+    }
+    let (locked, _) = lock(&mut store, queue).unwrap();
+    let first = store.browse_next(queue, None, 0).unwrap();
+    assert_eq!(first.put_at_ms, 1);
+    store.release(locked, false);
+    assert_eq!(store.browse_next(queue, Some(first.place), 0).unwrap().put_at_ms, 2);
+    assert_eq!(store.browse_next(queue, None, 0).unwrap().put_at_ms, 0);
+    assert_eq!(lock_all(&mut store, queue), [0, 1, 2]);
+}
+
+#[test]
+fn an_expired_message_is_never_delivered_and_goes_when_it_is_met_or_swept() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    for (number, expires) in [(0, Some(100)), (1, None), (2, Some(100)), (3, Some(300)), (4, Some(100))] {
+        store.put(queue, Message { expires_at_ms: expires, ..message(number) }).unwrap();
+    }
+    assert_eq!(store.browse_next(queue, None, 100).unwrap().put_at_ms, 1);
+    let found = store.lock_next(queue, None, 100).unwrap();
+    assert_eq!((found.put_at_ms, store.status(queue).unwrap().expired), (1, 1));
+    store.sweep(100, 2); // it looks at the one that is gone already, too
+    assert_eq!(store.status(queue).unwrap().expired, 2, "no more than asked for at once");
+    store.sweep(100, 100);
+    let status = store.status(queue).unwrap();
+    assert_eq!((status.expired, status.depth, status.locked), (3, 2, 1));
+    assert_eq!(store.lock_next(queue, None, 299).unwrap().put_at_ms, 3);
+}
+
+#[test]
+fn what_is_locked_when_it_expires_is_delivered_in_time_or_goes_when_it_is_released() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    store.put(queue, Message { expires_at_ms: Some(100), ..message(0) }).unwrap();
+    let (id, _) = lock(&mut store, queue).unwrap();
+    store.sweep(200, 10);
+    assert_eq!(store.status(queue).unwrap().locked, 1);
+    store.release(id, false);
+    store.sweep(200, 10);
+    assert_eq!(store.status(queue).unwrap().depth, 0);
+}
+
+#[test]
+fn a_put_that_is_refused_says_why_with_its_reason_code() {
+    let mut store = store();
+    let attributes = QueueAttributes { max_depth: 2, max_message_bytes: 8, ..QueueAttributes::default() };
+    let queue = store.define("SMALL", attributes).unwrap();
+    let refused = |store: &mut Store, message: Message, code: u16| {
+        let error = store.put(queue, message).unwrap_err();
+        assert_eq!(error.reason_code(), code, "{error}");
+        error
+    };
+    let long = Message { body: vec![0; 9].into(), ..message(0) };
+    assert_eq!(refused(&mut store, long, 2030), PutError::TooBig { bytes: 9, max_message_bytes: 8 });
+    store.put(queue, persistent(0)).unwrap();
+    assert_eq!(store.room(queue), 1);
+    store.put(queue, message(1)).unwrap();
+    assert_eq!(store.room(queue), 0);
+    assert_eq!(refused(&mut store, message(2), 2053), PutError::QueueFull { max_depth: 2 });
+    store.alter(queue, QueueAttributes { put_enabled: false, ..attributes }).unwrap();
+    assert_eq!(refused(&mut store, message(2), 2051), PutError::PutInhibited);
+    assert_eq!(store.put(QueueId(99), message(0)).unwrap_err().reason_code(), 2085);
+    assert_eq!(store.status(queue).unwrap().depth, 2);
+}
+
+#[test]
+fn a_queue_that_was_full_or_has_emptied_by_half_is_reported_once() {
+    let mut store = store();
+    let queue = store.define("SMALL", QueueAttributes { max_depth: 8, ..QueueAttributes::default() }).unwrap();
+    freed(&mut store);
+    for number in 0..8 {
+        store.put(queue, message(number)).unwrap();
+    }
+    assert_eq!(freed(&mut store), []);
+    let acknowledge = |store: &mut Store| {
+        let (id, _) = lock(store, queue).unwrap();
+        store.acknowledge(id).unwrap();
+        freed(store)
+    };
+    assert_eq!(acknowledge(&mut store), [queue], "it was full");
+    for _ in 0..2 {
+        assert_eq!(acknowledge(&mut store), []);
+    }
+    assert_eq!(acknowledge(&mut store), [queue], "half of it is gone");
+    assert_eq!(acknowledge(&mut store), []);
+}
+
+#[test]
+fn only_what_is_locked_can_be_acknowledged_and_only_once() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    store.put(queue, message(0)).unwrap();
+    let found = store.browse_next(queue, None, 0).unwrap();
+    assert_eq!(store.acknowledge(found.id), Err(RemoveError::NotLocked { id: found.id }));
+    let (id, _) = lock(&mut store, queue).unwrap();
+    assert_eq!(store.acknowledge(id), Ok(Ticket::NOW));
+    assert_eq!(store.acknowledge(id), Err(RemoveError::NotLocked { id }));
+    assert!(store.body(id).is_err());
+    let status = store.status(queue).unwrap();
+    assert_eq!((status.puts, status.gets, status.depth, status.bytes), (1, 1, 0, 0));
+}
+
+#[test]
+fn a_transfer_moves_one_message_for_another_or_leaves_all_as_it_was() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    let orders = queue(&mut store);
+    let errors = store.define("ERRORS", QueueAttributes { max_depth: 1, ..QueueAttributes::default() }).unwrap();
+    store.put(orders, persistent(0)).unwrap();
+    store.put(orders, persistent(1)).unwrap();
+    sync(&mut store);
+    let (first, _) = lock(&mut store, orders).unwrap();
+    // What was persistent stays so, whatever the replacement says.
+    let ticket = store.transfer(first, errors, message(10)).unwrap();
+    assert!(ticket > store.synced());
+    let (second, _) = lock(&mut store, orders).unwrap();
+    assert_eq!(store.transfer(second, errors, message(11)), Err(PutError::QueueFull { max_depth: 1 }));
+    store.release(second, false);
+    sync(&mut store);
+    drop(store);
+    let mut store = store_on(&engine, Limits::default());
+    let (orders, errors) = (store.queue("ORDERS").unwrap(), store.queue("ERRORS").unwrap());
+    assert_eq!((lock_all(&mut store, orders), lock_all(&mut store, errors)), (vec![1], vec![10]));
+}
+
+#[test]
+fn a_unit_of_work_is_done_whole_or_not_at_all() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    let small = store.define("SMALL", QueueAttributes { max_depth: 1, ..QueueAttributes::default() }).unwrap();
+    store.put(queue, message(0)).unwrap();
+    let (locked, _) = lock(&mut store, queue).unwrap();
+    let puts = vec![(queue, persistent(1)), (small, message(2)), (small, message(3))];
+    assert_eq!(store.commit(puts, &[locked]), Err(PutError::QueueFull { max_depth: 1 }));
+    assert_eq!(store.commit(vec![], &[locked, locked]), Err(PutError::NotLocked { id: locked }));
+    assert_eq!((store.status(queue).unwrap().depth, store.status(small).unwrap().depth), (1, 0));
+    let ticket = store.commit(vec![(queue, persistent(1)), (small, message(2))], &[locked]).unwrap();
+    assert!(ticket > store.synced());
+    assert_eq!(lock_all(&mut store, small), [], "what is not persistent waits for the unit too");
+    sync(&mut store);
+    assert_eq!((lock_all(&mut store, queue), lock_all(&mut store, small)), (vec![1], vec![2]));
+}
+
+#[test]
+fn a_unit_that_scratch_space_refuses_leaves_nothing_behind() {
+    let mut store = store_on(&SimEngine::default(), Limits { memory_bytes_max: 100, ..Limits::default() });
+    let queue = queue(&mut store);
+    let long = |bytes: usize| (queue, Message { body: vec![0; bytes].into(), ..message(0) });
+    let refused = store.commit(vec![long(90), long(5_000), long(6_000)], &[]);
+    assert_eq!(refused.unwrap_err().reason_code(), 2056);
+    let status = store.store_status();
+    assert_eq!((status.messages, status.memory_bytes, status.spilled_bytes), (0, 0, 0));
+}
+
+#[test]
+fn a_deleted_queue_goes_with_its_messages_and_its_name_can_be_used_again() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    let queue = queue(&mut store);
+    store.put(queue, persistent(0)).unwrap();
+    assert_eq!(store.delete(queue, false), Err(DefineError::NotEmpty { depth: 1 }));
+    let ticket = store.delete(queue, true).unwrap();
+    assert!(ticket > store.synced());
+    assert_eq!((store.queue("ORDERS"), store.store_status().messages), (None, 0));
+    let again = store.define("ORDERS", QueueAttributes::default()).unwrap();
+    assert_ne!(again, queue);
+    sync(&mut store);
+    drop(store);
+    let store = store_on(&engine, Limits::default());
+    assert_eq!((store.queue("ORDERS"), store.status(again).unwrap().depth), (Some(again), 0));
+}
+
+#[test]
+fn clearing_takes_what_is_free_and_leaves_what_is_locked_or_under_way() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    store.put(queue, message(0)).unwrap();
+    let (locked, _) = lock(&mut store, queue).unwrap();
+    store.put(queue, message(1)).unwrap();
+    store.put(queue, persistent(2)).unwrap();
+    store.clear(queue).unwrap();
+    sync(&mut store);
+    store.release(locked, false);
+    assert_eq!(lock_all(&mut store, queue), [0, 2]);
+}
+
+#[test]
+fn a_temporary_queue_and_what_is_on_it_never_touch_the_journal() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    let temporary = QueueAttributes { temporary: true, ..QueueAttributes::default() };
+    let queue = store.define("REPLY.1", temporary).unwrap();
+    assert_eq!(store.put(queue, persistent(0)), Ok(Ticket::NOW));
+    assert!(!store.lock_next(queue, None, 0).unwrap().persistent);
+    assert_eq!(store.delete(queue, true), Ok(Ticket::NOW));
+    sync(&mut store);
+    assert_eq!(engine.bytes(), 0);
+}
+
+#[test]
+fn names_and_attributes_out_of_bounds_are_refused() {
+    let mut store = store();
+    let attributes = QueueAttributes::default();
+    assert_eq!(store.define("", attributes), Err(DefineError::Name));
+    assert_eq!(store.define(&"Q".repeat(256), attributes), Err(DefineError::Name));
+    let long = QueueAttributes { max_message_bytes: MESSAGE_BYTES_MAX + 1, ..attributes };
+    assert_eq!(store.define("Q", long), Err(DefineError::MessageBytes { asked: MESSAGE_BYTES_MAX + 1 }));
+    let queue = queue(&mut store);
+    let temporary = QueueAttributes { temporary: true, ..attributes };
+    assert_eq!(store.alter(queue, temporary), Err(DefineError::Temporary));
+    assert_eq!(store.alter(QueueId(77), attributes), Err(DefineError::Unknown));
+}
+
+#[test]
+fn message_numbers_are_never_used_twice_though_a_crash_forgets_messages() {
+    let engine = SimEngine::default();
+    let mut numbers = Vec::new();
+    for round in 0..3 {
+        let mut store = store_on(&engine, Limits::default());
+        let queue = queue(&mut store);
+        store.put(queue, message(round)).unwrap();
+        numbers.push(lock(&mut store, queue).unwrap().0);
+    }
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+}
+
+#[test]
+fn while_too_much_waits_for_the_disk_there_is_no_room_and_afterwards_all_hear_of_it() {
+    let mut store = store_on(&SimEngine::default(), Limits { backlog_bytes_max: 1_000, ..Limits::default() });
+    let queue = queue(&mut store);
+    sync(&mut store);
+    freed(&mut store);
+    for number in 0..20 {
+        store.put(queue, persistent(number)).unwrap();
+    }
+    assert_eq!(store.room(queue), 0);
+    sync(&mut store);
+    sync(&mut store);
+    assert_eq!(freed(&mut store), [queue]);
+    assert_eq!(store.room(queue), 4_980);
+}
+
+#[test]
+fn a_user_whose_name_is_too_long_for_a_record_is_cut_at_a_character() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    let queue = queue(&mut store);
+    let user = User::from(format!("{}é", "x".repeat(254)).as_str());
+    store.put(queue, Message { user: Some(user), ..persistent(0) }).unwrap();
+    sync(&mut store);
+    drop(store);
+    let store = store_on(&engine, Limits::default());
+    let found = store.browse_next(store.queue("ORDERS").unwrap(), None, 0).unwrap();
+    assert_eq!(found.user.unwrap().as_str(), "x".repeat(254));
+}
+
+#[test]
+fn a_deep_queue_is_dealt_out_in_order_whatever_is_locked_and_released_meanwhile() {
+    let mut store = store();
+    let queue = store.define("DEEP", QueueAttributes { max_depth: 100_000, ..QueueAttributes::default() }).unwrap();
+    for number in 0..50_000 {
+        store.put(queue, Message { priority: (number % 3) as u8, ..message(number) }).unwrap();
+    }
+    let mut locked = Vec::new();
+    let mut got = vec![Vec::new(); 3];
+    let mut step = 0_u64;
+    while let Some(found) = store.lock_next(queue, None, 0) {
+        step += 1;
+        if step.is_multiple_of(5) && locked.len() < 500 {
+            locked.push(found.id);
+        } else {
+            store.acknowledge(found.id).unwrap();
+            got[usize::from(found.priority)].push(found.put_at_ms);
+        }
+    }
+    for id in locked.drain(..).rev() {
+        store.release(id, false);
+    }
+    let late: Vec<_> = lock_all(&mut store, queue);
+    assert_eq!(late.len(), 500);
+    assert_eq!(got.iter().map(Vec::len).sum::<usize>() + late.len(), 50_000);
+    for numbers in got {
+        assert!(numbers.is_sorted());
+    }
+    assert!(late.is_sorted(), "all of them were of the highest priority");
+}
