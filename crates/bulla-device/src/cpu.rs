@@ -102,9 +102,7 @@ impl CpuDevice {
         let rsa = key.rsa().ok_or(DeviceError::WrongKey { why: "an unwrap needs an RSA key" })?;
         let modulus_len = rsa.size() as usize;
         let mut random = Zeroizing::new(vec![0; expected_len]);
-        SystemRandom
-            .fill(&mut random)
-            .map_err(|error| DeviceError::Library { text: error.to_string() })?;
+        SystemRandom.fill(&mut random).map_err(|error| DeviceError::Library { text: error.to_string() })?;
         let mut raw = Zeroizing::new(vec![0; modulus_len]);
         // Public facts about the wrapped key; anyone can see them, so leaving early tells nothing.
         if wrapped.len() != modulus_len || rsa.private_decrypt(wrapped, &mut raw, Padding::NONE).is_err() {
@@ -189,9 +187,7 @@ fn ecdh_derive(key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
         Err(_) => {
             drop(ErrorStack::get());
             let mut random = vec![0; curve.coordinate_len()];
-            SystemRandom
-                .fill(&mut random)
-                .map_err(|error| DeviceError::Library { text: error.to_string() })?;
+            SystemRandom.fill(&mut random).map_err(|error| DeviceError::Library { text: error.to_string() })?;
             Ok(Output::new(random))
         }
     }
@@ -201,11 +197,7 @@ fn clear(key: &PrivateKey) -> Result<&PKeyRef<openssl::pkey::Private>, DeviceErr
     key.exportable().ok_or(DeviceError::WrongKey { why: "the key is in another device" })
 }
 
-fn set_rsa_scheme<T>(
-    context: &mut PkeyCtx<T>,
-    scheme: RsaScheme,
-    digest: Digest,
-) -> Result<(), DeviceError> {
+fn set_rsa_scheme<T>(context: &mut PkeyCtx<T>, scheme: RsaScheme, digest: Digest) -> Result<(), DeviceError> {
     match scheme {
         RsaScheme::Pkcs1 => context.set_rsa_padding(Padding::PKCS1)?,
         RsaScheme::Pss => {
@@ -390,10 +382,7 @@ mod tests {
     #[test]
     fn keys_outside_the_profile_are_refused() {
         let small = PKey::from_rsa(Rsa::generate(512).unwrap()).unwrap();
-        assert_eq!(
-            PrivateKey::clear(small).unwrap_err().to_string(),
-            "unsupported private key: RSA with 512 bits"
-        );
+        assert_eq!(PrivateKey::clear(small).unwrap_err().to_string(), "unsupported private key: RSA with 512 bits");
         let ed25519 = PKey::generate_ed25519().unwrap();
         assert!(matches!(PrivateKey::clear(ed25519), Err(DeviceError::UnsupportedKey { .. })));
     }
@@ -404,12 +393,7 @@ mod tests {
         let hash = Digest::Sha256.hash(b"content");
         let late = Instant::now() - Duration::from_secs(1);
         let mut jobs: Vec<Job> = (0..JOBS_WAITING_MAX as u64 + 3)
-            .map(|id| Job {
-                id,
-                key: key.clone(),
-                work: Work::EcdsaSign { hash },
-                deadline: Some(late),
-            })
+            .map(|id| Job { id, key: key.clone(), work: Work::EcdsaSign { hash }, deadline: Some(late) })
             .collect();
         let mut device = CpuDevice::new("cpu");
         assert_eq!(device.submit(&mut jobs).unwrap(), JOBS_WAITING_MAX);

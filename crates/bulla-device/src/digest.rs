@@ -23,7 +23,7 @@ impl Digest {
     pub const ALL: &'static [Digest] = &[Digest::Sha256, Digest::Sha384, Digest::Sha512];
 
     /// Bytes of a hash.
-    pub const fn len(self) -> usize {
+    pub const fn hash_len(self) -> usize {
         match self {
             Digest::Sha256 => 32,
             Digest::Sha384 => 48,
@@ -48,7 +48,7 @@ impl Digest {
 
     /// The hash of several parts, as if they were one.
     pub fn hash_parts(self, parts: &[&[u8]]) -> Hash {
-        let mut hash = Hash { bytes: [0; Hash::LEN_MAX], len: self.len() };
+        let mut hash = Hash { bytes: [0; Hash::LEN_MAX], len: self.hash_len() };
         match self {
             Digest::Sha256 => {
                 let mut hasher = Sha256::new();
@@ -134,7 +134,7 @@ impl std::ops::Deref for Hash {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // Invariant of this file: `len` is `Digest::len`, which is at most `LEN_MAX`.
+        // Invariant of this file: `len` is `Digest::hash_len`, which is at most `LEN_MAX`.
         &self.bytes[..self.len]
     }
 }

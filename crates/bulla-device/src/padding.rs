@@ -61,13 +61,5 @@ pub(crate) fn check_pkcs1(raw: &[u8], to: &mut [u8]) -> i32 {
         return -1;
     };
     // SAFETY: both buffers are live for the call and their lengths are theirs.
-    unsafe {
-        openssl_sys::RSA_padding_check_PKCS1_type_2(
-            to.as_mut_ptr(),
-            to_len,
-            raw.as_ptr(),
-            raw_len,
-            raw_len,
-        )
-    }
+    unsafe { openssl_sys::RSA_padding_check_PKCS1_type_2(to.as_mut_ptr(), to_len, raw.as_ptr(), raw_len, raw_len) }
 }

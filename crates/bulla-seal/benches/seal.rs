@@ -68,8 +68,7 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>) -> (Duration, Duration) {
     let mut sealer = Sealer::new(Arc::clone(policy), Arc::clone(ring), None, now()).unwrap();
     let opener = Opener::new();
     let mut device = CpuDevice::new("cpu");
-    let content =
-        Content { packing: Packing::Data, content_type: None, bytes: Bytes::from(vec![7; PAYLOAD_BYTES]) };
+    let content = Content { packing: Packing::Data, content_type: None, bytes: Bytes::from(vec![7; PAYLOAD_BYTES]) };
     let (bound, expect) = (bound(), expect());
     let (mut seals, mut opens) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for _ in 0..count {

@@ -264,9 +264,7 @@ impl fmt::Display for OpenError {
             OpenError::Moved { destination } => {
                 write!(out, "the message was sealed for another place: destination=\"{destination}\"")
             }
-            OpenError::Unbound => {
-                out.write_str("the message is bound to no place and the policy says BIND(REQUIRED)")
-            }
+            OpenError::Unbound => out.write_str("the message is bound to no place and the policy says BIND(REQUIRED)"),
             OpenError::Key(error) => error.fmt(out),
             OpenError::Library { text } => write!(out, "cryptographic library: {text}"),
         }

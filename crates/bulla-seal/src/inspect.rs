@@ -128,18 +128,21 @@ fn of_signed(der: &[u8], signed: &SignedData<'_>) -> Result<Inspection, OpenErro
         signed.signers.iter().map(|signer| signer.attributes_whole.len()).sum(),
         signed.signers.iter().map(|signer| signer.signature.len()).sum(),
     );
-    with_ours(ours, Inspection {
-        container: "signed-data",
-        quality: "integrity",
-        cipher: None,
-        signers,
-        recipients: Vec::new(),
-        certificates: certificates.iter().map(|certificate| certificate.dn().to_string()).collect(),
-        binding: None,
-        packing: None,
-        content_type: None,
-        sizes,
-    })
+    with_ours(
+        ours,
+        Inspection {
+            container: "signed-data",
+            quality: "integrity",
+            cipher: None,
+            signers,
+            recipients: Vec::new(),
+            certificates: certificates.iter().map(|certificate| certificate.dn().to_string()).collect(),
+            binding: None,
+            packing: None,
+            content_type: None,
+            sizes,
+        },
+    )
 }
 
 fn of_envelope(der: &[u8], envelope: &Enveloped<'_>) -> Result<Inspection, OpenError> {
@@ -157,22 +160,25 @@ fn of_envelope(der: &[u8], envelope: &Enveloped<'_>) -> Result<Inspection, OpenE
         envelope.attributes_whole.map_or(0, <[u8]>::len),
         envelope.tag.map_or(0, <[u8]>::len),
     );
-    with_ours(ours, Inspection {
-        container: if authenticated { "authEnveloped-data" } else { "enveloped-data" },
-        quality: match claimed {
-            Some(crate::policy::Quality::Privacy) => "privacy",
-            Some(_) => "confidentiality",
-            None => "privacy or confidentiality",
+    with_ours(
+        ours,
+        Inspection {
+            container: if authenticated { "authEnveloped-data" } else { "enveloped-data" },
+            quality: match claimed {
+                Some(crate::policy::Quality::Privacy) => "privacy",
+                Some(_) => "confidentiality",
+                None => "privacy or confidentiality",
+            },
+            cipher: Some(envelope.cipher.as_str()),
+            signers: Vec::new(),
+            recipients: envelope.recipients.iter().map(of_recipient).collect(),
+            certificates: Vec::new(),
+            binding: None,
+            packing: None,
+            content_type: None,
+            sizes,
         },
-        cipher: Some(envelope.cipher.as_str()),
-        signers: Vec::new(),
-        recipients: envelope.recipients.iter().map(of_recipient).collect(),
-        certificates: Vec::new(),
-        binding: None,
-        packing: None,
-        content_type: None,
-        sizes,
-    })
+    )
 }
 
 fn with_ours(ours: Ours<'_>, mut inspection: Inspection) -> Result<Inspection, OpenError> {
@@ -261,15 +267,7 @@ impl Sizes {
         proof: usize,
     ) -> Sizes {
         let used = content + certificates + recipients + attributes + proof;
-        Sizes {
-            total,
-            content,
-            certificates,
-            recipients,
-            attributes,
-            proof,
-            structure: total.saturating_sub(used),
-        }
+        Sizes { total, content, certificates, recipients, attributes, proof, structure: total.saturating_sub(used) }
     }
 }
 

@@ -36,8 +36,8 @@ use crate::symmetric::{self, CONTENT_BYTES_MAX, WRAP_OVERHEAD_BYTES};
 
 mod cache;
 
-use cache::{Cache, KeyPlace};
 pub use cache::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX};
+use cache::{Cache, KeyPlace};
 
 /// A step of an opening.
 type Opening = Step<Verified<Opened>, OpenError>;
@@ -224,12 +224,7 @@ impl Question {
 
     /// After the private key was used. The message is read once more: that costs a microsecond or two
     /// beside hundreds, and the parts of it need no owner meanwhile.
-    fn finish_envelope(
-        self,
-        place: KeyPlace,
-        way: KeyWay,
-        secret: &[u8],
-    ) -> Result<Verified<Opened>, OpenError> {
+    fn finish_envelope(self, place: KeyPlace, way: KeyWay, secret: &[u8]) -> Result<Verified<Opened>, OpenError> {
         let der = self.der.clone();
         let Container::Enveloped(envelope) = cms::read(&der)? else { return Err(OpenError::NotSealed) };
         let key = way.content_key(secret, envelope.cipher.key_len())?;
@@ -303,8 +298,7 @@ impl Question {
         if authenticated {
             self.check_recipients(&ours, recipients_digest)?;
         }
-        let sealed_by =
-            if authenticated { self.check_binding(&ours, Quality::Confidentiality)? } else { None };
+        let sealed_by = if authenticated { self.check_binding(&ours, Quality::Confidentiality)? } else { None };
         let seal = SealInfo {
             quality: Quality::Confidentiality,
             signer: None,
@@ -336,12 +330,9 @@ impl Question {
     fn find_own<'a>(&self, envelope: &Enveloped<'a>) -> Result<(&Own, Recipient<'a>), OpenError> {
         let find = |recipient: &Recipient<'a>| match recipient.name {
             Name::IssuerAndSerial(name) => self.ring.find_own(name),
-            Name::Key(id) => self
-                .ring
-                .own()
-                .iter()
-                .find(|own| own.certificate.subject_key_id() == Some(id))
-                .map(AsRef::as_ref),
+            Name::Key(id) => {
+                self.ring.own().iter().find(|own| own.certificate.subject_key_id() == Some(id)).map(AsRef::as_ref)
+            }
         };
         let mut mine = envelope.recipients.iter().filter_map(|one| find(one).map(|own| (own, *one)));
         mine.next().ok_or(OpenError::NotARecipient)
@@ -621,9 +612,7 @@ impl KeyWay {
             Some(key) if key.len() == len => Ok(key),
             _ => {
                 let mut random = Zeroizing::new(vec![0; len]);
-                SystemRandom
-                    .fill(&mut random)
-                    .map_err(|error| OpenError::Library { text: error.to_string() })?;
+                SystemRandom.fill(&mut random).map_err(|error| OpenError::Library { text: error.to_string() })?;
                 Ok(random)
             }
         }

@@ -155,9 +155,9 @@ fn unique(keyword: &'static str, names: &[Dn]) -> Result<(), PolicyError> {
 
 fn check_bind_name(name: &str) -> Result<(), PolicyError> {
     let fits = name.len() <= BIND_NAME_BYTES_MAX
-        && name.split_once('@').is_some_and(|(queue, manager)| {
-            !queue.is_empty() && !manager.is_empty() && !manager.contains('@')
-        });
+        && name
+            .split_once('@')
+            .is_some_and(|(queue, manager)| !queue.is_empty() && !manager.is_empty() && !manager.contains('@'));
     if fits { Ok(()) } else { Err(PolicyError::BindName { name: name.to_owned() }) }
 }
 
@@ -481,18 +481,12 @@ mod tests {
     fn every_impossible_combination_is_refused_with_its_reason() {
         use ContentCipher::*;
         refused(|p| p.name.clear(), "a policy's name has 1 to 48 characters, not 0");
-        refused(
-            |p| p.encrypt = Some(Aes256Gcm),
-            "ENCALG needs at least one RECIP, or nobody can open the message",
-        );
+        refused(|p| p.encrypt = Some(Aes256Gcm), "ENCALG needs at least one RECIP, or nobody can open the message");
         refused(
             |p| p.recipients = vec![dn("CN=a")],
             "RECIP needs ENCALG: a message that is not encrypted has no recipients",
         );
-        refused(
-            |p| p.signers = vec![dn("CN=a")],
-            "SIGNER needs SIGNALG: an unsigned message has no signer",
-        );
+        refused(|p| p.signers = vec![dn("CN=a")], "SIGNER needs SIGNALG: an unsigned message has no signer");
         refused(
             |p| {
                 p.encrypt = Some(Aes128Cbc);
@@ -507,10 +501,7 @@ mod tests {
             },
             "KEYREUSE is for confidentiality only: drop SIGNALG or KEYREUSE",
         );
-        refused(
-            |p| p.key_reuse = KeyReuse::Unlimited,
-            "KEYREUSE needs ENCALG: there is no content key to use again",
-        );
+        refused(|p| p.key_reuse = KeyReuse::Unlimited, "KEYREUSE needs ENCALG: there is no content key to use again");
         refused(
             |p| {
                 p.encrypt = Some(Aes256Gcm);
@@ -526,10 +517,7 @@ mod tests {
             },
             "RECIP names CN=a twice",
         );
-        refused(
-            |p| p.bind_names = vec!["ORDERS".into()],
-            "BINDNAME(ORDERS) is not a destination: write QUEUE@QMGR",
-        );
+        refused(|p| p.bind_names = vec!["ORDERS".into()], "BINDNAME(ORDERS) is not a destination: write QUEUE@QMGR");
     }
 
     #[test]
@@ -563,9 +551,7 @@ mod tests {
 
     #[test]
     fn each_keyword_reads_back_as_itself() {
-        fn all<T: FromStr<Err = PolicyError> + Copy + PartialEq + fmt::Debug + fmt::Display>(
-            values: &[T],
-        ) {
+        fn all<T: FromStr<Err = PolicyError> + Copy + PartialEq + fmt::Debug + fmt::Display>(values: &[T]) {
             for value in values {
                 assert_eq!(value.to_string().parse::<T>().unwrap(), *value);
                 assert_eq!(value.to_string().to_lowercase().parse::<T>().unwrap(), *value);
@@ -579,10 +565,7 @@ mod tests {
         all(SignatureScheme::ALL);
         all(KeyTransport::ALL);
         all(&[KeyReuse::Never, KeyReuse::Count(7), KeyReuse::Unlimited]);
-        assert_eq!(
-            "ROT13".parse::<ContentCipher>().unwrap_err().to_string(),
-            "ENCALG has no value ROT13"
-        );
+        assert_eq!("ROT13".parse::<ContentCipher>().unwrap_err().to_string(), "ENCALG has no value ROT13");
     }
 
     #[test]

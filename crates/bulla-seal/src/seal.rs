@@ -15,21 +15,18 @@ use zeroize::Zeroizing;
 
 use crate::certificate::{Certificate, Curve, KeyKind, Usage};
 use crate::cms::algorithm::{
-    AES_BLOCK_BYTES, GCM_NONCE_BYTES, GCM_TAG_BYTES, aes_wrap_identifier, agreement_identifier,
-    digest_identifier, ecdsa_identifier, rsa_signature_identifier, rsa_wrap_identifier,
+    AES_BLOCK_BYTES, GCM_NONCE_BYTES, GCM_TAG_BYTES, aes_wrap_identifier, agreement_identifier, digest_identifier,
+    ecdsa_identifier, rsa_signature_identifier, rsa_wrap_identifier,
 };
 use crate::cms::attributes::{
     self, AttributeWriter, CONTENT_TYPE_ATTRIBUTE_BYTES, RECIPIENTS_ATTRIBUTE_BYTES, attribute_len, sha256,
 };
-use crate::cms::enveloped::{
-    EnvelopeLayout, agreement_info, derive_key, recipient_set, shared_info, transport_info,
-};
+use crate::cms::enveloped::{EnvelopeLayout, agreement_info, derive_key, recipient_set, shared_info, transport_info};
 use crate::cms::signed::SignedLayout;
 use crate::cms::writer::{SET, Writer, element_len};
 use crate::error::SealError;
 use crate::message::{
-    Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, MESSAGE_ID_BYTES_MAX, SEALED_BY_BYTES_MAX,
-    Sealed,
+    Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, MESSAGE_ID_BYTES_MAX, SEALED_BY_BYTES_MAX, Sealed,
 };
 use crate::oid;
 use crate::policy::{ContentCipher, KeyReuse, KeyTransport, Policy, Quality, SealedAt, SignatureScheme};
@@ -263,11 +260,7 @@ fn check_limits(content: &Content, bound: &Bound) -> Result<(), SealError> {
     check_len("the content", content.bytes.len(), CONTENT_BYTES_MAX)?;
     check_len("the destination", bound.destination.len(), DESTINATION_BYTES_MAX)?;
     check_len("the message id", bound.message_id.len(), MESSAGE_ID_BYTES_MAX)?;
-    check_len(
-        "the content-type",
-        content.content_type.as_ref().map_or(0, String::len),
-        CONTENT_TYPE_BYTES_MAX,
-    )
+    check_len("the content-type", content.content_type.as_ref().map_or(0, String::len), CONTENT_TYPE_BYTES_MAX)
 }
 
 fn check_len(what: &'static str, len: usize, max: usize) -> Result<(), SealError> {
@@ -298,8 +291,7 @@ impl Parties {
         let mut recipients = Vec::with_capacity(policy.recipients.len());
         let mut infos = Vec::new();
         if let Some(cipher) = policy.encrypt {
-            let usage =
-                if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
+            let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
             for dn in &policy.recipients {
                 let certificate = ring.recipient(dn, usage, now)?;
                 good_until = good_until.min(certificate.not_after());
@@ -341,18 +333,12 @@ enum Way {
 }
 
 impl Recipient {
-    fn new(
-        certificate: &Certificate,
-        transport: KeyTransport,
-        cipher: ContentCipher,
-    ) -> Result<Recipient, SealError> {
+    fn new(certificate: &Certificate, transport: KeyTransport, cipher: ContentCipher) -> Result<Recipient, SealError> {
         let refused = |why| SealError::RecipientKey { dn: certificate.dn().clone(), why };
         let (algorithm, way) = match (certificate.key_kind(), transport) {
             (KeyKind::Rsa, KeyTransport::Pkcs1) => {
                 if !is_for_encryption_only(certificate) {
-                    return Err(refused(
-                        "KEYWRAP(PKCS1) needs a certificate that is for encryption and nothing else",
-                    ));
+                    return Err(refused("KEYWRAP(PKCS1) needs a certificate that is for encryption and nothing else"));
                 }
                 rsa_way(certificate, RsaPadding::Pkcs1)?
             }
@@ -409,12 +395,7 @@ impl Recipient {
                 let wrapping = derive_key(*kdf, &secret, &shared, *wrap_len);
                 let encrypted = symmetric::wrap_key(&wrapping, key)?;
                 let point = bulla_device::Curve::point_of(&ephemeral).map_err(SealError::Key)?;
-                Ok(agreement_info(
-                    self.certificate.issuer_and_serial(),
-                    &self.algorithm,
-                    &point,
-                    &encrypted,
-                ))
+                Ok(agreement_info(self.certificate.issuer_and_serial(), &self.algorithm, &point, &encrypted))
             }
         }
     }
@@ -473,17 +454,12 @@ enum SignatureWork {
 
 impl Signer {
     /// The newest key whose signature of this scheme and digest exists.
-    fn choose(
-        ring: &Ring,
-        scheme: SignatureScheme,
-        digest: Digest,
-        now: SystemTime,
-    ) -> Result<&Own, SealError> {
+    fn choose(ring: &Ring, scheme: SignatureScheme, digest: Digest, now: SystemTime) -> Result<&Own, SealError> {
         let fits = |own: &Own| {
             // RFC 8017, 9.1.1: two hashes and two bytes must fit into the modulus.
             scheme == SignatureScheme::Pkcs1
                 || own.certificate.key_kind() != KeyKind::Rsa
-                || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::len(digest) + 2
+                || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
         };
         match ring.signing_where(now, fits) {
             Ok(own) => Ok(own),
@@ -537,7 +513,7 @@ impl Signer {
     /// Bytes of the attributes that are the signer's and not the message's.
     fn attributes_len(&self, now: SystemTime) -> usize {
         CONTENT_TYPE_ATTRIBUTE_BYTES
-            + attribute_len(oid::MESSAGE_DIGEST, element_len(Digest::len(self.digest)))
+            + attribute_len(oid::MESSAGE_DIGEST, element_len(Digest::hash_len(self.digest)))
             + attributes::signing_time_len(now)
             + attribute_len(oid::ALGORITHM_PROTECTION, self.protection.len())
             + attribute_len(oid::SIGNING_CERTIFICATE_V2, self.signing_certificate.len())

@@ -103,7 +103,7 @@ pub(crate) fn cbc_decrypt(
     iv: &[u8],
     ciphertext: &[u8],
 ) -> Result<Option<Vec<u8>>, ErrorStack> {
-    if ciphertext.is_empty() || ciphertext.len() % AES_BLOCK_BYTES != 0 {
+    if ciphertext.is_empty() || !ciphertext.len().is_multiple_of(AES_BLOCK_BYTES) {
         return Ok(None);
     }
     context.decrypt_init(None, None, Some(iv))?;
@@ -153,8 +153,7 @@ mod tests {
             let key = vec![7; cipher.key_len()];
             for len in [0, 1, 15, 16, 17, 4096] {
                 let plaintext = vec![3; len];
-                let (mut seal, mut open) =
-                    (encryptor(cipher, &key).unwrap(), decryptor(cipher, &key).unwrap());
+                let (mut seal, mut open) = (encryptor(cipher, &key).unwrap(), decryptor(cipher, &key).unwrap());
                 let mut out = b"before".to_vec();
                 // Twice, because a context is used again.
                 for round in 0..2 {

@@ -161,7 +161,16 @@ fn foreign_signatures_open_under_bind_none_and_are_refused_under_required() {
             }
             for extra in options {
                 let mut arguments = vec![
-                    "-sign", "-nodetach", "-outform", "DER", "-md", md, "-signer", text(&certificate), "-inkey", text(&key),
+                    "-sign",
+                    "-nodetach",
+                    "-outform",
+                    "DER",
+                    "-md",
+                    md,
+                    "-signer",
+                    text(&certificate),
+                    "-inkey",
+                    text(&key),
                 ];
                 arguments.extend(&extra);
                 let der = files.cms(&payload().bytes, &arguments);
@@ -180,7 +189,18 @@ fn foreign_envelopes_open_under_bind_none_and_are_refused_under_required() {
     let (alice_certificate, alice_key) = files.person(&alice, "alice");
     let signed = files.cms(
         &payload().bytes,
-        &["-sign", "-nodetach", "-outform", "DER", "-md", "sha256", "-signer", text(&alice_certificate), "-inkey", text(&alice_key)],
+        &[
+            "-sign",
+            "-nodetach",
+            "-outform",
+            "DER",
+            "-md",
+            "sha256",
+            "-signer",
+            text(&alice_certificate),
+            "-inkey",
+            text(&alice_key),
+        ],
     );
     for spec in KeySpec::ALL {
         let bob = world.person(&format!("bob {spec}"), spec);
@@ -262,8 +282,20 @@ fn two_signers_open_only_when_both_are_good() {
         let der = files.cms(
             &payload().bytes,
             &[
-                "-sign", "-nodetach", "-outform", "DER", "-md", "sha256", "-signer", text(&a), "-inkey", text(&a_key),
-                "-signer", text(&s), "-inkey", text(&s_key),
+                "-sign",
+                "-nodetach",
+                "-outform",
+                "DER",
+                "-md",
+                "sha256",
+                "-signer",
+                text(&a),
+                "-inkey",
+                text(&a_key),
+                "-signer",
+                text(&s),
+                "-inkey",
+                text(&s_key),
             ],
         );
         let opened = open(&loose, &ring, der);

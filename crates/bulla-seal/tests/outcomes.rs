@@ -62,10 +62,8 @@ fn a_usage_that_a_certificate_does_not_allow_refuses_the_put() {
 #[test]
 fn pkcs1_key_transport_needs_a_certificate_that_is_for_nothing_else() {
     let world = World::new();
-    let (dual, single) = (
-        world.person("dual", RSA),
-        world.person_for("single", RSA, vec![KeyUse::DataEncrypt], 365, now()),
-    );
+    let (dual, single) =
+        (world.person("dual", RSA), world.person_for("single", RSA, vec![KeyUse::DataEncrypt], 365, now()));
     let ring = world.ring("ring", &[&dual], &[&single]);
     let pkcs1 = |person| Policy { key_transport: KeyTransport::Pkcs1, ..policy_of(None, GCM, &[person]) };
     assert_eq!(refused_put(pkcs1(&dual), &ring, now()).cause(), "recipient-key");
@@ -234,26 +232,16 @@ fn an_unlisted_or_untrusted_signer_does_not_pass() {
         open(&listed, &ring, der.clone()).unwrap();
         let unlisted = signers(vec![bob.dn.clone()]);
         assert_eq!(refused_get(&unlisted, &ring, &der, expect()), ("signer-not-authorised", Outcome::Defective));
-        // The same name from an authority that is not trusted here.
+        // The same name from an authority that is not trusted here, in a letter to bob.
+        let user = format!("impostor-{}", encrypt.map_or("none", ContentCipher::as_str));
         let impostor = elsewhere.person("alice", P256);
-        let foreign = elsewhere.ring("impostor", &[&impostor], &[&alice]);
-        ring::install_trust(&elsewhere.ring_dir("impostor"), "other", world.authority.root()).unwrap();
-        let foreign = if encrypt.is_some() { elsewhere.load("impostor") } else { foreign };
-        let mut plain = plain.clone();
-        if encrypt.is_some() {
-            // The impostor's own key is the newer one of that name; what counts is who can read it here.
-            plain.recipients = vec![bob.dn.clone()];
-            ring::install_person(&elsewhere.ring_dir("impostor"), "bob", &bob.certificate, &bob.chain).unwrap();
-            let foreign = elsewhere.load("impostor");
-            let ring = world.ring(&format!("bob-{}", encrypt.unwrap()), &[&bob], &[]);
-            let policy = Arc::new(plain);
-            let der = seal(&policy, &foreign);
-            assert_eq!(refused_get(&policy, &ring, &der, expect()).0, "untrusted");
-        } else {
-            let policy = Arc::new(plain);
-            let der = seal(&policy, &foreign);
-            assert_eq!(refused_get(&policy, &ring, &der, expect()).0, "untrusted");
-        }
+        elsewhere.ring(&user, &[&impostor], &[&bob]);
+        ring::install_trust(&elsewhere.ring_dir(&user), "other", world.authority.root()).unwrap();
+        let to_bob: &[&Person] = if encrypt.is_some() { &[&bob] } else { &[] };
+        let policy = policy(SHA256, encrypt, to_bob);
+        let der = seal(&policy, &elsewhere.load(&user));
+        let reader = world.ring(&user, &[&bob], &[]);
+        assert_eq!(refused_get(&policy, &reader, &der, expect()).0, "untrusted");
     }
 }
 
@@ -372,7 +360,9 @@ fn a_clear_message_passes_only_where_it_is_tolerated() {
     let content = Content { packing: Packing::Data, content_type: None, bytes: broken.clone().into() };
     assert_eq!(Opener::tolerate(&tolerate, content).unwrap_err().cause(), "malformed");
     assert_eq!(open(&Arc::new(tolerate), &ring, broken).unwrap_err().cause(), "malformed");
-    for clear in [&b""[..], b"0", b"hello", &[0x30], &[0x30, 0x80], &[0x30, 0x03, 0x02, 0x01, 0x00], &[0x30, 0xff, 0, 0]] {
+    for clear in
+        [&b""[..], b"0", b"hello", &[0x30], &[0x30, 0x80], &[0x30, 0x03, 0x02, 0x01, 0x00], &[0x30, 0xff, 0, 0]]
+    {
         assert!(!looks_sealed(clear));
         assert_eq!(open(&policy(SHA256, None, &[]), &ring, clear.to_vec()).unwrap_err().cause(), "not-sealed");
     }

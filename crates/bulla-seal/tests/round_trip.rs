@@ -25,8 +25,7 @@ fn every_signing_key_and_digest_gives_integrity_and_the_predicted_length() {
                 policy.signature_scheme = scheme;
                 let policy = Arc::new(policy);
                 if spec == RSA_SMALL && digest == Digest::Sha512 && scheme == SignatureScheme::Pss {
-                    let refused =
-                        bulla_seal::Sealer::new(policy, Arc::clone(&ring), None, now()).unwrap_err();
+                    let refused = bulla_seal::Sealer::new(policy, Arc::clone(&ring), None, now()).unwrap_err();
                     assert_eq!(refused.cause(), "signature-does-not-fit");
                     continue;
                 }
@@ -83,8 +82,7 @@ fn every_recipient_key_and_cipher_opens_with_and_without_a_signature() {
 fn every_recipient_opens_and_nobody_else() {
     let world = World::new();
     let alice = world.person("alice", P256);
-    let people: Vec<_> =
-        [RSA, P256, RSA_SMALL].iter().map(|spec| world.person(&format!("r {spec}"), *spec)).collect();
+    let people: Vec<_> = [RSA, P256, RSA_SMALL].iter().map(|spec| world.person(&format!("r {spec}"), *spec)).collect();
     let eve = world.person("eve", RSA);
     let sender = world.ring("alice", &[&alice], &people.iter().collect::<Vec<_>>());
     let policy = policy(Some(Digest::Sha256), Some(ContentCipher::Aes256Gcm), &people.iter().collect::<Vec<_>>());
@@ -219,8 +217,7 @@ fn the_newest_key_seals_and_old_ones_still_open() {
     let der = seal(&policy, &before);
     let after = world.ring("after", &[&old, &new], &[]);
     assert_eq!(open(&policy, &after, der).unwrap().content, payload());
-    let mut sealer =
-        bulla_seal::Sealer::new(Arc::clone(&policy), Arc::clone(&after), None, later(2 * DAY)).unwrap();
+    let mut sealer = bulla_seal::Sealer::new(Arc::clone(&policy), Arc::clone(&after), None, later(2 * DAY)).unwrap();
     let step = sealer.seal(payload(), &bound(), later(2 * DAY), &mut bulla_device::SystemRandom).unwrap();
     let sealed = bulla_seal::drive(step, &mut bulla_device::CpuDevice::new("cpu")).unwrap();
     let opened =

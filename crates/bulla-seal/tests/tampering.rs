@@ -68,8 +68,13 @@ fn no_flipped_byte_opens_under_integrity() {
 #[test]
 fn no_flipped_byte_of_an_intermediate_certificate_opens() {
     let world = World::new();
-    let founding =
-        Founding { dn: &dn("CN=Issuing CA,O=Bulla"), key: P256, days: 3650, passphrase: None, parent: Some(&world.authority) };
+    let founding = Founding {
+        dn: &dn("CN=Issuing CA,O=Bulla"),
+        key: P256,
+        days: 3650,
+        passphrase: None,
+        parent: Some(&world.authority),
+    };
     let issuing = Authority::found(&world.dir.path().join("issuing"), &founding, now()).unwrap();
     let below = World { dir: tempfile::tempdir().unwrap(), authority: issuing };
     let alice = below.person("alice", P256);
@@ -203,7 +208,8 @@ fn a_good_signature_does_not_excuse_bad_attributes() {
         signed.cause()
     };
     assert_eq!(Signed::new(&world).cause(), "opened", "signing again changes nothing");
-    let cases: [(&str, &dyn Fn(&mut Signed)); 9] = [
+    type Change = dyn Fn(&mut Signed);
+    let cases: [(&str, &Change); 9] = [
         ("malformed", &|s| s.attribute(CONTENT_TYPE).children[1].children[0] = Node::leaf(0x06, SIGNED_DATA)),
         ("tampered", &|s| s.attribute(MESSAGE_DIGEST).children[1].children[0].bytes[0] ^= 1),
         ("malformed", &|s| {
@@ -244,7 +250,7 @@ fn an_unknown_attribute_of_others_is_passed_over_and_one_of_ours_is_refused() {
     let with = |oid: &[u8]| {
         let mut signed = Signed::new(&World::new());
         let attribute =
-            Node::node(0x30, vec![Node::leaf(0x06, oid), Node::node(0x31, vec![Node::leaf(0x0c, b"x")])]);
+            Node::around(0x30, vec![Node::leaf(0x06, oid), Node::around(0x31, vec![Node::leaf(0x0c, b"x")])]);
         signed.attributes().push(attribute);
         signed.cause()
     };
@@ -279,10 +285,10 @@ fn surplus_and_second_forms_in_a_signed_message_are_refused() {
         // The payload as a constructed string.
         &|m| {
             let payload = m.at(&[1, 0, 2, 1, 0]).clone();
-            *m.at(&[1, 0, 2, 1, 0]) = Node::node(0x24, vec![payload]);
+            *m.at(&[1, 0, 2, 1, 0]) = Node::around(0x24, vec![payload]);
         },
         // Unsigned attributes.
-        &|m| m.at(&[1, 0, 4, 0]).children.push(Node::node(0xa1, vec![])),
+        &|m| m.at(&[1, 0, 4, 0]).children.push(Node::around(0xa1, vec![])),
         // Another digest announced than used, and one too many.
         &|m| *m.at(&[1, 0, 1, 0, 0]).bytes.last_mut().unwrap() = 2,
         &|m| {
@@ -291,7 +297,7 @@ fn surplus_and_second_forms_in_a_signed_message_are_refused() {
             m.at(&[1, 0, 1]).children.push(more);
         },
         // A revocation list inside.
-        &|m| m.at(&[1, 0]).children.insert(4, Node::node(0xa1, vec![Node::node(0x30, vec![])])),
+        &|m| m.at(&[1, 0]).children.insert(4, Node::around(0xa1, vec![Node::around(0x30, vec![])])),
     ];
     for (at, change) in cases.into_iter().enumerate() {
         assert_eq!(with(change), "malformed", "case {at}");
@@ -437,23 +443,24 @@ fn another_cipher_than_the_policys_is_refused_before_any_key_is_used() {
     assert_eq!(refused.map(|error| error.cause()), Some("weaker-than-policy"));
     // A GCM recipient info in a CBC envelope, which would make the opener an oracle for its key.
     let recipients = envelope.message.at(&[1, 0, 1]).clone();
-    let cbc_identifier = Node::node(
+    let cbc_identifier = Node::around(
+        0x30,
+        vec![Node::leaf(0x06, &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01, 0x2a]), Node::leaf(0x04, &[0; 16])],
+    );
+    let content = Node::around(
         0x30,
         vec![
-            Node::leaf(0x06, &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01, 0x2a]),
-            Node::leaf(0x04, &[0; 16]),
+            Node::leaf(0x06, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01]),
+            cbc_identifier,
+            Node::leaf(0x80, &[0; 32]),
         ],
     );
-    let content = Node::node(
-        0x30,
-        vec![Node::leaf(0x06, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01]), cbc_identifier, Node::leaf(0x80, &[0; 32])],
-    );
-    let enveloped = Node::node(0x30, vec![Node::leaf(2, &[0]), recipients, content]);
-    let pasted = Node::node(
+    let enveloped = Node::around(0x30, vec![Node::leaf(2, &[0]), recipients, content]);
+    let pasted = Node::around(
         0x30,
         vec![
             Node::leaf(0x06, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x03]),
-            Node::node(0xa0, vec![enveloped]),
+            Node::around(0xa0, vec![enveloped]),
         ],
     );
     let refused =
@@ -487,10 +494,10 @@ fn surplus_and_second_forms_in_an_envelope_are_refused() {
         // The ciphertext in pieces.
         |m, _| {
             let pieces = Node::leaf(0x04, &m.at(&[1, 0, 2, 2]).bytes.clone());
-            *m.at(&[1, 0, 2, 2]) = Node::node(0xa0, vec![pieces]);
+            *m.at(&[1, 0, 2, 2]) = Node::around(0xa0, vec![pieces]);
         },
         // Unauthenticated attributes.
-        |m, _| m.at(&[1, 0]).children.push(Node::node(0xa2, vec![])),
+        |m, _| m.at(&[1, 0]).children.push(Node::around(0xa2, vec![])),
     ];
     for (at, change) in cases.into_iter().enumerate() {
         assert_eq!(Envelope::new().with(|m| change(m, null())), "malformed", "case {at}");
@@ -552,10 +559,12 @@ fn a_signed_letter_put_into_another_envelope_does_not_open() {
     // Bob opens the envelope and sends the letter on to Carol, as if Alice had written to her.
     let bob_key = PKey::private_key_from_pem(bob.key.as_bytes()).unwrap();
     let ring = world.ring("bob", &[&bob], &[&carol]);
-    let mut opened = Envelope { ring: Arc::clone(&ring), policy: Arc::clone(&to_bob), message: Node::read(&letter), key: bob_key };
+    let mut opened =
+        Envelope { ring: Arc::clone(&ring), policy: Arc::clone(&to_bob), message: Node::read(&letter), key: bob_key };
     let key = opened.content_key();
     let nonce = opened.message.at(&[1, 0, 2, 1, 1, 0]).bytes.clone();
-    let (ciphertext, tag) = (opened.message.at(&[1, 0, 2, 2]).bytes.clone(), opened.message.at(&[1, 0, 4]).bytes.clone());
+    let (ciphertext, tag) =
+        (opened.message.at(&[1, 0, 2, 2]).bytes.clone(), opened.message.at(&[1, 0, 4]).bytes.clone());
     let associated = opened.associated();
     let inner = decrypt_aead(Cipher::aes_256_gcm(), &key, Some(&nonce), &associated, &ciphertext, &tag).unwrap();
     // To Carol, by Bob's own sealer: a confidential envelope around Alice's letter …

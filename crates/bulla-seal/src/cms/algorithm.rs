@@ -70,7 +70,7 @@ pub(crate) fn rsa_signature_identifier(scheme: RsaScheme, digest: Digest) -> Vec
         RsaScheme::Pkcs1 => element(SEQUENCE, &[&element(OID, &[oid::RSA_ENCRYPTION]), &[NULL, 0]]),
         RsaScheme::Pss => {
             let hash = digest_identifier(digest);
-            let salt_len = digest.len() as u8;
+            let salt_len = digest.hash_len() as u8;
             let parameters = element(
                 SEQUENCE,
                 &[
@@ -107,9 +107,7 @@ pub(crate) fn read_signature(identifier: &[u8], digest: Digest) -> Result<Signat
         oid::ECDSA_WITH_SHA512 => (SignatureKind::Ecdsa, Digest::Sha512),
         oid::RSASSA_PSS => return read_pss(fields, digest),
         _ => {
-            return Err(OpenError::WeakerThanPolicy {
-                what: "a signature algorithm outside RSA and ECDSA with SHA-2",
-            });
+            return Err(OpenError::WeakerThanPolicy { what: "a signature algorithm outside RSA and ECDSA with SHA-2" });
         }
     };
     null_or_absent(&mut fields)?;
@@ -156,10 +154,8 @@ pub(crate) fn rsa_wrap_identifier(padding: RsaPadding) -> Vec<u8> {
         RsaPadding::Pkcs1 => element(SEQUENCE, &[&element(OID, &[oid::RSA_ENCRYPTION]), &[NULL, 0]]),
         RsaPadding::Oaep { digest } => {
             let hash = digest_identifier(digest);
-            let parameters = element(
-                SEQUENCE,
-                &[&element(context(0), &[&hash]), &element(context(1), &[&mgf1_identifier(&hash)])],
-            );
+            let parameters =
+                element(SEQUENCE, &[&element(context(0), &[&hash]), &element(context(1), &[&mgf1_identifier(&hash)])]);
             element(SEQUENCE, &[&element(OID, &[oid::RSAES_OAEP]), &parameters])
         }
     }
@@ -179,9 +175,7 @@ pub(crate) fn read_rsa_wrap(identifier: &[u8]) -> Result<RsaPadding, OpenError> 
             let mut parameters = fields.enter(SEQUENCE, WHAT)?;
             fields.end(WHAT)?;
             // Absent fields mean SHA-1.
-            let (Some(hash), Some(mask)) =
-                (parameters.optional(context(0)), parameters.optional(context(1)))
-            else {
+            let (Some(hash), Some(mask)) = (parameters.optional(context(0)), parameters.optional(context(1))) else {
                 return Err(WEAK);
             };
             parameters.end("RSA-OAEP with a label")?;
@@ -316,7 +310,7 @@ mod tests {
             let pkcs1 = rsa_signature_identifier(RsaScheme::Pkcs1, digest);
             assert_eq!(read_signature(&pkcs1, digest), Ok(SignatureKind::RsaPkcs1));
             let pss = rsa_signature_identifier(RsaScheme::Pss, digest);
-            let salt_len = digest.len() as u8;
+            let salt_len = digest.hash_len() as u8;
             assert_eq!(read_signature(&pss, digest), Ok(SignatureKind::RsaPss { salt_len }));
             assert_eq!(read_signature(&ecdsa_identifier(digest), digest), Ok(SignatureKind::Ecdsa));
         }

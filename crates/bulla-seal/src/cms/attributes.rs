@@ -6,8 +6,8 @@ use bulla_device::Digest;
 
 use super::reader::{Malformed, Reader, is_integer, strictly_ascending};
 use super::writer::{
-    ENUMERATED, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, UTC_TIME, UTF8_STRING, Writer,
-    context, context_primitive, element, element_len,
+    ENUMERATED, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, UTC_TIME, UTF8_STRING, Writer, context,
+    context_primitive, element, element_len,
 };
 use crate::certificate::{Certificate, time};
 use crate::error::OpenError;
@@ -294,9 +294,7 @@ pub(crate) fn algorithm_protection(digest: &[u8], signature: &[u8]) -> Vec<u8> {
 /// signingCertificateV2 (RFC 5035): SHA-256 of the signer's certificate, then of each other
 /// certificate that travels along, so that none of them can be exchanged.
 pub(crate) fn signing_certificate(leaf: &Certificate, others: &[&Certificate]) -> Vec<u8> {
-    let one = |certificate: &Certificate| {
-        element(SEQUENCE, &[&element(OCTET_STRING, &[certificate.fingerprint()])])
-    };
+    let one = |certificate: &Certificate| element(SEQUENCE, &[&element(OCTET_STRING, &[certificate.fingerprint()])]);
     let mut list = one(leaf);
     for other in others {
         list.extend_from_slice(&one(other));
@@ -381,12 +379,7 @@ fn binding_value_len(bound: &Bound, sealed_by: Option<&str>) -> usize {
 }
 
 /// The binding attribute, see `docs/formats/sealed-message.md`.
-pub(crate) fn write_binding(
-    out: &mut AttributeWriter,
-    quality: Quality,
-    bound: &Bound,
-    sealed_by: Option<&str>,
-) {
+pub(crate) fn write_binding(out: &mut AttributeWriter, quality: Quality, bound: &Bound, sealed_by: Option<&str>) {
     let len = binding_value_len(bound, sealed_by);
     out.push(oid::BINDING, element_len(len), |w| {
         w.header(SEQUENCE, len);
@@ -424,8 +417,8 @@ pub(crate) fn section_digest(section: &[u8]) -> [u8; 32] {
 }
 
 const SHA256_OF_NOTHING: [u8; 32] = [
-    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae,
-    0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41,
+    0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ];
 
 /// By the direct functions: fetching the algorithm would cost more than hashing.
@@ -526,8 +519,7 @@ pub(crate) fn read_content(value: &[u8]) -> Result<(Packing, Option<&str>), Malf
         [1] => Packing::Sections,
         _ => return Err(Malformed(WHAT)),
     };
-    let content_type =
-        fields.optional(UTF8_STRING).map(|bytes| text(bytes, CONTENT_TYPE_BYTES_MAX)).transpose()?;
+    let content_type = fields.optional(UTF8_STRING).map(|bytes| text(bytes, CONTENT_TYPE_BYTES_MAX)).transpose()?;
     fields.end(WHAT)?;
     Ok((packing, content_type))
 }
@@ -578,11 +570,8 @@ mod tests {
 
     #[test]
     fn our_attributes_read_back_and_are_as_long_as_predicted() {
-        let content = Content {
-            packing: Packing::Sections,
-            content_type: Some("text/plain".into()),
-            bytes: Bytes::new(),
-        };
+        let content =
+            Content { packing: Packing::Sections, content_type: Some("text/plain".into()), bytes: Bytes::new() };
         let mut writer = AttributeWriter::new();
         write_content_type(&mut writer);
         write_binding(&mut writer, Quality::Privacy, &bound(), Some("QM1"));
@@ -599,10 +588,7 @@ mod tests {
         let binding = Binding::read(read.ours.binding.unwrap()).unwrap();
         assert_eq!((binding.destination, binding.sealed_by), ("ORDERS@QM1", Some("QM1")));
         assert_eq!(binding.quality, Quality::Privacy);
-        assert_eq!(
-            read_content(read.ours.content.unwrap()).unwrap(),
-            (Packing::Sections, Some("text/plain"))
-        );
+        assert_eq!(read_content(read.ours.content.unwrap()).unwrap(), (Packing::Sections, Some("text/plain")));
         assert_eq!(read_recipients(read.ours.recipients.unwrap()).unwrap(), &[9; 32]);
     }
 
@@ -669,7 +655,9 @@ mod tests {
             let set = writer.sorted();
             assert_eq!(Attributes::read(&set).unwrap().time(), Ok(Some(now)), "{seconds}");
         }
-        for bad in [&b"\x17\x0d260231000000Z"[..], b"\x17\x0d260101000060Z", b"\x17\x0b2601010000Z", b"\x17\x0d26010100000aZ"] {
+        for bad in
+            [&b"\x17\x0d260231000000Z"[..], b"\x17\x0d260101000060Z", b"\x17\x0b2601010000Z", b"\x17\x0d26010100000aZ"]
+        {
             assert!(read_time(bad).is_err());
         }
     }

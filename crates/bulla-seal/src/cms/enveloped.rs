@@ -4,7 +4,7 @@ use bulla_device::{Digest, RsaPadding};
 
 use super::Name;
 use super::algorithm::{
-    AES_BLOCK_BYTES, GCM_TAG_BYTES, cipher_identifier, cipher_identifier_len, read_agreement, read_aes_wrap,
+    AES_BLOCK_BYTES, GCM_TAG_BYTES, cipher_identifier, cipher_identifier_len, read_aes_wrap, read_agreement,
     read_cipher, read_rsa_wrap,
 };
 use super::attributes::{Attributes, check_issuer_and_serial};
@@ -42,9 +42,7 @@ impl EnvelopeLayout<'_> {
     }
 
     fn content_len(&self) -> usize {
-        element_len(oid::ID_DATA.len())
-            + cipher_identifier_len(self.cipher)
-            + element_len(self.ciphertext_len())
+        element_len(oid::ID_DATA.len()) + cipher_identifier_len(self.cipher) + element_len(self.ciphertext_len())
     }
 
     fn attributes_element_len(&self) -> usize {
@@ -53,10 +51,7 @@ impl EnvelopeLayout<'_> {
 
     fn envelope_len(&self) -> usize {
         let mac = if self.cipher.is_authenticated() { element_len(GCM_TAG_BYTES) } else { 0 };
-        3 + self.recipients.len()
-            + element_len(self.content_len())
-            + self.attributes_element_len()
-            + mac
+        3 + self.recipients.len() + element_len(self.content_len()) + self.attributes_element_len() + mac
     }
 
     fn oid(&self) -> &'static [u8] {
@@ -138,7 +133,7 @@ pub(crate) fn shared_info(wrap: &[u8], ukm: Option<&[u8]>, wrap_len: usize) -> V
 /// ANSI X9.63's derivation: hash the secret with a counter and the shared information until there
 /// are bytes enough.
 pub(crate) fn derive_key(digest: Digest, secret: &[u8], shared: &[u8], len: usize) -> zeroize::Zeroizing<Vec<u8>> {
-    let mut key = zeroize::Zeroizing::new(Vec::with_capacity(len + Digest::len(digest)));
+    let mut key = zeroize::Zeroizing::new(Vec::with_capacity(len + Digest::hash_len(digest)));
     let mut counter: u32 = 1;
     while key.len() < len {
         key.extend_from_slice(&digest.hash_parts(&[secret, &counter.to_be_bytes(), shared]));

@@ -215,16 +215,7 @@ impl<'a> SignerInfo<'a> {
         let kind = read_signature(algorithm, digest)?;
         let signature = fields.value(OCTET_STRING, WHAT)?;
         fields.end("a signer with unsigned attributes or surplus fields")?;
-        Ok(SignerInfo {
-            name,
-            digest,
-            digest_identifier,
-            attributes,
-            attributes_whole,
-            kind,
-            algorithm,
-            signature,
-        })
+        Ok(SignerInfo { name, digest, digest_identifier, attributes, attributes_whole, kind, algorithm, signature })
     }
 
     /// What the signature covers: the attributes as a `SET OF`, not as the `[0]` they travel in.
@@ -257,4 +248,3 @@ fn check_digests(mut announced: Reader<'_>, signers: &[SignerInfo<'_>]) -> Resul
     });
     if distinct.count() == count { Ok(()) } else { Err(Malformed(WHAT)) }
 }
-

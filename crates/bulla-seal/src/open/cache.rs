@@ -240,8 +240,8 @@ fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<
         Name::Key(id) => certificate.subject_key_id() == Some(*id),
     };
     for der in &signed.certificates {
-        let certificate = Certificate::from_der(der)
-            .map_err(|_| OpenError::Malformed { what: "a certificate is unreadable" })?;
+        let certificate =
+            Certificate::from_der(der).map_err(|_| OpenError::Malformed { what: "a certificate is unreadable" })?;
         if is_it(&certificate) {
             return Ok(certificate);
         }

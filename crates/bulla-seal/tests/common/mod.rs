@@ -57,8 +57,7 @@ impl World {
 
     pub fn at(now: SystemTime) -> World {
         let dir = tempfile::tempdir().unwrap();
-        let authority =
-            Authority::create(&dir.path().join("ca"), &dn("CN=Test CA,O=Bulla"), P256, 3650, now).unwrap();
+        let authority = Authority::create(&dir.path().join("ca"), &dn("CN=Test CA,O=Bulla"), P256, 3650, now).unwrap();
         World { dir, authority }
     }
 
@@ -71,14 +70,7 @@ impl World {
         self.person_for(name, key, uses, 365, now())
     }
 
-    pub fn person_for(
-        &self,
-        name: &str,
-        key: KeySpec,
-        uses: Vec<KeyUse>,
-        days: u32,
-        now: SystemTime,
-    ) -> Person {
+    pub fn person_for(&self, name: &str, key: KeySpec, uses: Vec<KeyUse>, days: u32, now: SystemTime) -> Person {
         let dn = dn(&format!("CN={name},O=Bulla"));
         let request = Request { dn: dn.clone(), key, uses, days, alternative_names: Vec::new(), passphrase: None };
         let (certificate, key) = self.authority.issue(&request, now).unwrap();
@@ -175,12 +167,7 @@ pub fn open_at(
     drive(step, &mut CpuDevice::new("cpu")).map(Verified::into_inner)
 }
 
-pub fn open_with(
-    opener: &Opener,
-    policy: &Arc<Policy>,
-    ring: &Arc<Ring>,
-    der: Bytes,
-) -> Result<Opened, OpenError> {
+pub fn open_with(opener: &Opener, policy: &Arc<Policy>, ring: &Arc<Ring>, der: Bytes) -> Result<Opened, OpenError> {
     open_at(opener, policy, ring, der, expect(), now(), now())
 }
 

@@ -40,7 +40,7 @@ impl Node {
         Node { tag, bytes: bytes.to_vec(), children: Vec::new() }
     }
 
-    pub fn node(tag: u8, children: Vec<Node>) -> Node {
+    pub fn around(tag: u8, children: Vec<Node>) -> Node {
         Node { tag, bytes: Vec::new(), children }
     }
 
