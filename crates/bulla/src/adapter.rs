@@ -24,11 +24,13 @@ pub(crate) type Start<T, E> = Box<dyn FnOnce() -> Result<Step<T, E>, E> + Send>;
 /// The work of one task.
 pub(crate) enum Work {
     /// Seal a clear message.
-    Seal(Start<Sealed, SealError>),
+    Seal(Asker, Start<Sealed, SealError>),
     /// Open a sealed message for a reader.
-    Open(Start<Verified<Opened>, OpenError>),
+    Open(Asker, Start<Verified<Opened>, OpenError>),
     /// Check a message that arrived sealed.
-    Check(Box<dyn FnOnce() -> Result<(), OpenError> + Send>),
+    Check(Asker, Box<dyn FnOnce() -> Result<(), OpenError> + Send>),
+    /// Something else that takes longer than a dispatcher should be kept, and tells its result itself.
+    Aside(Box<dyn FnOnce() + Send>),
 }
 
 /// Who waits for a task.
@@ -71,7 +73,6 @@ impl std::fmt::Debug for Finished {
 }
 
 struct Task {
-    asker: Asker,
     work: Work,
     /// Bytes this task holds against `SEALING_BYTES_MAX`.
     bytes: usize,
@@ -104,13 +105,13 @@ impl Adapters {
     }
 
     /// Hands a task over. A lone message passes whatever its size; beyond the memory limit others are refused.
-    pub(crate) fn submit(&self, asker: Asker, work: Work, bytes: usize) -> Result<(), SealingMemoryFull> {
+    pub(crate) fn submit(&self, work: Work, bytes: usize) -> Result<(), SealingMemoryFull> {
         let held = self.bytes.fetch_add(bytes, Ordering::AcqRel);
         if held > 0 && held.saturating_add(bytes) > SEALING_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Ordering::AcqRel);
             return Err(SealingMemoryFull { held, limit: SEALING_BYTES_MAX });
         }
-        self.lock().push_back(Task { asker, work, bytes });
+        self.lock().push_back(Task { work, bytes });
         self.work.notify_one();
         Ok(())
     }
@@ -175,11 +176,12 @@ struct Turn {
 
 impl Turn {
     fn carry_out(&mut self, device: &mut dyn Device, finish: &mut dyn FnMut(Asker, Outcome, usize)) {
-        for Task { asker, work, bytes } in std::mem::take(&mut self.tasks) {
+        for Task { work, bytes } in std::mem::take(&mut self.tasks) {
             match work {
-                Work::Seal(start) => self.sealing(asker, bytes, start(), finish),
-                Work::Open(start) => self.opening(asker, bytes, start(), finish),
-                Work::Check(check) => finish(asker, Outcome::Checked(check()), bytes),
+                Work::Seal(asker, start) => self.sealing(asker, bytes, start(), finish),
+                Work::Open(asker, start) => self.opening(asker, bytes, start(), finish),
+                Work::Check(asker, check) => finish(asker, Outcome::Checked(check()), bytes),
+                Work::Aside(run) => run(),
             }
         }
         while !self.paused.is_empty() {

@@ -1,6 +1,7 @@
 //! What other threads tell a dispatcher: a queue of letters and a bell.
 
 use crate::adapter::Finished;
+use crate::dispatcher::Identity;
 use crate::tls::Tls;
 use bulla_queue::QueueId;
 use mio::net::TcpStream;
@@ -12,6 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) enum Letter {
     /// An adapter is done with a message of one of its connections.
     Finished(Box<Finished>),
+    /// The password that a connection gave was looked at: whose it is, where it is right.
+    SignedIn {
+        /// The connection's place.
+        peer: usize,
+        /// Which connection it was that had that place.
+        generation: u64,
+        /// Who it is.
+        identity: Option<Identity>,
+    },
     /// A connection that the first dispatcher accepted for this one.
     Adopt(TcpStream, Option<Arc<Tls>>),
     /// Something became available on a queue that it has consumers of.

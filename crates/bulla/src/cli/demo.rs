@@ -6,7 +6,7 @@ use crate::mqsc::admin;
 use crate::random::Random;
 use crate::serve::{self, RINGS, Settings, StartError};
 use crate::users::Users;
-use bulla_seal::certificate::authority::{Authority, Request};
+use bulla_seal::certificate::authority::{Authority, CRL_DAYS, Request};
 use bulla_seal::certificate::{KeySpec, KeyUse};
 use bulla_seal::dn::Dn;
 use bulla_seal::ring;
@@ -73,7 +73,7 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
 fn set_up(data: &Path) -> Result<(), CliError> {
     let folder = data.join("authorities").join("demo");
     if folder.exists() {
-        return Ok(());
+        return renew_revocation_list(data, &folder);
     }
     let start = |error: StartError| CliError { code: EXIT_START, message: error.to_string(), hint: error.hint() };
     serve::make_directories(data).map_err(start)?;
@@ -110,6 +110,16 @@ fn set_up(data: &Path) -> Result<(), CliError> {
     }
     serve::install_server_certificate(data, &authority, DAYS - 1, now).map_err(start)?;
     serve::write_private(&data.join("tls").join("clients.pem"), &authority.root().to_pem()).map_err(start)
+}
+
+/// A list that is past its next update would stop every get: each start writes a fresh one.
+fn renew_revocation_list(data: &Path, folder: &Path) -> Result<(), CliError> {
+    let authority = Authority::open(folder).map_err(failed)?;
+    authority.write_crl(CRL_DAYS, SystemTime::now()).map_err(failed)?;
+    let crl = authority.crl().map_err(failed)?;
+    USERS.iter().try_for_each(|user| {
+        ring::install_crl(&data.join(RINGS).join(user), "demo", &crl).map(drop).map_err(failed)
+    })
 }
 
 fn dn(name: &str) -> Result<Dn, CliError> {

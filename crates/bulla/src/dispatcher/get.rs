@@ -254,16 +254,16 @@ fn open_sealed(
         match local.manager.opener.open(policy, &ring, der, expect, put_at, now) {
             Ok(Step::Done(opened)) => return Ok(opened_stage(local, &arrival, opened)),
             Err(error) => return Ok(Stage::Ready(Err(fault(local, &error)))),
-            Ok(step) => Work::Open(Box::new(move || Ok(step))),
+            Ok(step) => Work::Open(asker, Box::new(move || Ok(step))),
         }
     } else {
         let (manager, policy) = (local.manager.clone(), policy.clone());
-        Work::Open(Box::new(move || manager.opener.open(&policy, &ring, der, expect, put_at, now)))
+        Work::Open(asker, Box::new(move || manager.opener.open(&policy, &ring, der, expect, put_at, now)))
     };
     local
         .manager
         .adapters
-        .submit(asker, step, bytes)
+        .submit(step, bytes)
         .map_err(|full| Refusal::new(reason::STORAGE_NOT_AVAILABLE, format!("{} bytes are being opened", full.held)))?;
     Ok(Stage::Away(Box::new(arrival)))
 }

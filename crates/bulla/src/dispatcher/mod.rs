@@ -24,7 +24,8 @@ use get::Served;
 use hashbrown::HashMap;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use peer::{Identity, Link, Peer};
+pub(crate) use peer::Identity;
+use peer::{Link, Peer};
 use put::{Producer, Receipt};
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
@@ -339,6 +340,12 @@ impl Dispatcher {
 
     fn open_letter(&mut self, letter: Letter, state: &mut State) {
         match letter {
+            Letter::SignedIn { peer, generation, identity } => {
+                if let Some(found) = self.peers.get_mut(peer).filter(|peer| peer.generation == generation) {
+                    sasl::signed_in(found, identity);
+                    self.local.touched.push(peer);
+                }
+            }
             Letter::Adopt(stream, tls) => self.adopt(stream, tls.as_deref()),
             Letter::Ready(queue) => self.local.serve(queue),
             Letter::Freed(queue) => self.local.freed.push(queue),

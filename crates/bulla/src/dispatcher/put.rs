@@ -255,8 +255,8 @@ fn check(
     let ring = local.ring(identity)?;
     let bytes = arrival.len();
     let (manager, policy, now) = (local.manager.clone(), policy.clone(), local.wall);
-    let work = Work::Check(Box::new(move || manager.opener.check_arrived(&policy, &ring, &der, &expect, now)));
-    local.manager.adapters.submit(asker, work, bytes).map_err(sealing_memory)?;
+    let work = Work::Check(asker, Box::new(move || manager.opener.check_arrived(&policy, &ring, &der, &expect, now)));
+    local.manager.adapters.submit(work, bytes).map_err(sealing_memory)?;
     Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(route.defaults, identity.user.as_deref())))))
 }
 
@@ -295,17 +295,17 @@ fn seal(
                 Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
             }
             step @ Step::Device(..) => {
-                let work = Work::Seal(Box::new(move || Ok(step)));
-                local.manager.adapters.submit(asker, work, len).map_err(sealing_memory)?;
+                let work = Work::Seal(asker, Box::new(move || Ok(step)));
+                local.manager.adapters.submit(work, len).map_err(sealing_memory)?;
                 Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
             }
         };
     }
     drop(held);
-    let work = Work::Seal(Box::new(move || {
+    let work = Work::Seal(asker, Box::new(move || {
         sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(content, &bound, now, &mut SystemRandom)
     }));
-    local.manager.adapters.submit(asker, work, len + sealed_len).map_err(sealing_memory)?;
+    local.manager.adapters.submit(work, len + sealed_len).map_err(sealing_memory)?;
     Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
 }
 

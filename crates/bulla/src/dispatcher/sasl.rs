@@ -2,7 +2,10 @@
 
 use super::Local;
 use super::peer::{Identity, Peer};
+use crate::adapter::Work;
+use crate::mailbox::Letter;
 use crate::tls;
+use zeroize::Zeroizing;
 use bulla_amqp::{Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol, };
 use bulla_amqp::scram::ScramServer;
 
@@ -75,13 +78,25 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
 }
 
 fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
-    let tls = peer.socket.is_tls();
-    match PlainResponse::parse(response) {
-        Some(plain) if local.manager.users.is_password(plain.user, plain.password) => {
-            let identity = Identity { user: Some(plain.user.to_owned()), ring: tls };
-            done(peer, identity);
-        }
-        _ => refuse(peer, &"wrong user or password"),
+    let Some(plain) = PlainResponse::parse(response) else { return refuse(peer, &"a malformed response") };
+    let identity = Identity { user: Some(plain.user.to_owned()), ring: peer.socket.is_tls() };
+    let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
+    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
+    // Deriving a key from a password takes milliseconds on purpose: not on this thread.
+    let work = Work::Aside(Box::new(move || {
+        let identity = manager.users.is_password(&user, &password).then_some(identity);
+        manager.mailboxes[index].post(Letter::SignedIn { peer: key, generation, identity });
+    }));
+    if local.manager.adapters.submit(work, 0).is_err() {
+        refuse(peer, &"too busy to look at a password");
+    }
+}
+
+/// A password was looked at.
+pub(crate) fn signed_in(peer: &mut Peer, identity: Option<Identity>) {
+    match identity {
+        Some(identity) => done(peer, identity),
+        None => refuse(peer, &"wrong user or password"),
     }
 }
 

@@ -335,7 +335,7 @@ fn start_dispatchers(
 fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {
     let listener = admin::listen(data)?;
     let manager = manager.clone();
-    admin::serve(data, listener, move |text| mqsc::run::execute(text, &mut Administrator::new(&manager)))
+    admin::serve(data, listener, move |text| mqsc::execute_apart(text, |command| command(&mut Administrator::new(&manager))))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
