@@ -7,6 +7,23 @@
 //!   which travel from read buffer to write buffer as they arrived.
 //! - [`types`] holds the performatives as one table, [`scram`] the one password exchange that never
 //!   shows a password.
+//!
+//! A message is put together and taken apart without touching its body:
+//!
+//! ```
+//! use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, Sections};
+//! use bytes::Bytes;
+//!
+//! let body = Payload::from(Bytes::from_static(b"an order"));
+//! let header = Header { durable: true, ..Header::default() };
+//! let message = MessageParts { header: Some(header), body: MessageBody::Data(body), ..Default::default() }.build();
+//!
+//! let sections = Sections::scan(&message)?;
+//! assert!(sections.decode_header(&message)?.durable);
+//! let BodyForm::Data(range) = sections.body else { panic!("one data section was written") };
+//! assert_eq!(message.slice(range).to_contiguous(), "an order");
+//! # Ok::<(), bulla_amqp::DecodeError>(())
+//! ```
 
 mod codec;
 pub mod condition;

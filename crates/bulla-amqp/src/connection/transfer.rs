@@ -1,8 +1,8 @@
 //! Transfers in and out (part 2, section 2.6.12 and following): the hot path.
 
+use super::Connection;
 use super::link::LinkState;
 use super::session::{Incoming, Outgoing, unattached};
-use super::{COPY_IN_BYTES_MAX, Connection};
 use crate::codec::code;
 use crate::condition;
 use crate::event::{Delivery, DeliveryId, Event, LinkId};
@@ -14,6 +14,10 @@ use bytes::{Bytes, BytesMut};
 /// Most bytes of a transfer frame before its payload.
 const TRANSFER_HEAD_BYTES_MAX: usize = FRAME_HEADER_BYTES + 40;
 
+/// Fragments shorter than this are gathered into one chunk: as slices, each could keep a whole read
+/// buffer alive while it counts for little against the limit on messages under way.
+const GATHER_BYTES_MAX: usize = 8 * 1024;
+
 /// A message of which the last frame is still to come.
 #[derive(Debug)]
 pub(super) struct Assembly {
@@ -23,7 +27,7 @@ pub(super) struct Assembly {
     format: u32,
     state: Option<DeliveryState>,
     chunks: Vec<Bytes>,
-    /// Small fragments, gathered: each alone would cost more than it holds.
+    /// Fragments gathered.
     tail: BytesMut,
     length: u64,
 }
@@ -35,7 +39,7 @@ impl Assembly {
 
     fn push(&mut self, fragment: Bytes) {
         self.length += fragment.len() as u64;
-        if fragment.len() < COPY_IN_BYTES_MAX {
+        if fragment.len() < GATHER_BYTES_MAX {
             self.tail.extend_from_slice(&fragment);
         } else {
             self.close_tail();

@@ -111,9 +111,9 @@ fn a_settled_transfer_wants_no_disposition() {
 #[test]
 fn a_message_of_many_frames_is_one_delivery() {
     let (mut peer, _) = receiving(1);
-    let body = payload(3_000).to_contiguous();
-    for (n, part) in body.chunks(700).enumerate() {
-        let more = (n + 1) * 700 < body.len();
+    let body = payload(45_000).to_contiguous();
+    for (n, part) in body.chunks(10_000).enumerate() {
+        let more = (n + 1) * 10_000 < body.len();
         let first = n == 0;
         let frame = Transfer {
             delivery_id: first.then_some(0),
@@ -129,7 +129,7 @@ fn a_message_of_many_frames_is_one_delivery() {
 }
 
 #[test]
-fn tiny_frames_are_gathered() {
+fn small_frames_are_gathered() {
     let (mut peer, _) = receiving(1);
     for n in 0..1_000u32 {
         peer.transfer(0, &Transfer { more: n < 999, ..transfer(0) }, &[n as u8]);
