@@ -342,6 +342,9 @@ fn elements(reader: &mut Reader<'_>, count: u32) -> Result<Vec<Value>, DecodeErr
         descriptors.push(next(reader)?);
         code = reader.u8()?;
     }
+    if code == code::NULL && count > 0 {
+        return Err(DecodeError::Count); // nothing to be counted
+    }
     let mut values = Vec::new();
     for _ in 0..count {
         let mut value = Value::decode(reader, code)?;

@@ -291,4 +291,7 @@ fn an_array_holds_values_of_one_type_that_take_bytes() {
     assert!(Array::new(vec![Value::Uint(1), Value::Uint(2)]).is_some());
     assert!(Array::new(vec![Value::Uint(1), Value::Int(2)]).is_none());
     assert!(Array::new(vec![Value::Null]).is_none());
+    assert_eq!(refused(&[0xe0, 4, 2, 0x40, 0, 0]), DecodeError::Count);
+    assert_eq!(refused(&[0xe0, 9, 9, 0, 0xa3, 1, 0x47, 0, 0x56, 0, 0x40]), DecodeError::Count);
+    assert_eq!(Value::from_bytes(&[0xe0, 2, 0, 0x40]), Ok(Value::Array(Array::default())));
 }
