@@ -581,13 +581,15 @@ def test_sealedat_client_leaves_sealing_to_the_application(site):
     assert (refused.reason, refused.cause) == (2063, "sealed-at-client")
 
 
-def test_an_anonymous_relay_does_not_reach_a_protected_queue(site):
+def test_an_anonymous_relay_seals_for_whoever_has_a_ring_and_for_nobody_else(site):
     queue = site.queue(PRIVACY)
-    sender = site.orders.sender(None)
+    site.orders.put(None, clear(address=queue), site.orders.sender(None))
+    [raw] = site.raw(queue)
+    assert raw.content_type.startswith(cms.SEALED)
     with pytest.raises(Refused) as refused:
-        site.orders.put(None, clear(address=queue), sender)
+        site.nobody.put(None, clear(address=queue), site.nobody.sender(None))
     assert refused.value.reason == 2063
-    assert site.qm.depth(queue) == 0
+    assert payloads(site.billing.get_all(queue)) == [PAYLOAD]
 
 
 # --- Messages that arrive sealed ---
