@@ -19,6 +19,9 @@ use bytes::Bytes;
 
 const BODY_BYTES: usize = 2_048;
 const ROUNDS: usize = 5;
+const DURABLE_ROUNDS: usize = 15;
+/// Batches in one round of the durable part.
+const BATCHES: usize = 100;
 const OPEN_MESSAGES: u64 = 1_000_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -105,57 +108,64 @@ fn memory() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One batch after the other, as a single busy client would cause: the worst case of a batch of its size.
+/// Short rounds in turn, so that all four see the same disk whatever else it does.
 fn durable() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let body = Bytes::from((0..BODY_BYTES).map(|byte| byte as u8).collect::<Vec<_>>());
-    println!("durable, {BODY_BYTES} bytes, messages a second (median of {ROUNDS} alternating rounds)");
+    println!("durable, {BODY_BYTES} bytes, messages a second (median of {DURABLE_ROUNDS} alternating rounds)");
+    let mut inline = open(&dir.path().join("inline"), Driver::Inline)?;
+    let mut thread = open(&dir.path().join("thread"), Driver::Thread)?;
+    for (store, _) in [&mut inline, &mut thread] {
+        store.define("BENCH", attributes())?;
+        store.sync(Instant::now())?;
+    }
     for batch in [1_usize, 32, 256] {
-        let count = (batch * 2_000).min(60_000);
         let mut rates: [Vec<f64>; 4] = Default::default();
-        for _ in 0..ROUNDS {
-            rates[0].push(by_hand(dir.path(), batch, count)?);
-            for (index, driver) in [Driver::Inline, Driver::Thread].into_iter().enumerate() {
-                let (mut store, wakes) = open(dir.path(), driver)?;
-                let queue = store.define("BENCH", attributes())?;
-                store.sync(Instant::now())?;
-                let started = Instant::now();
-                for _ in 0..count / batch {
-                    let mut ticket = Ticket::NOW;
-                    for _ in 0..batch {
-                        ticket = store.put(queue, message(&body, true))?;
-                    }
-                    store.flush(Instant::now())?;
-                    while store.synced() < ticket {
-                        wakes.recv_timeout(Duration::from_secs(10))?;
-                        store.poll(Instant::now())?;
-                    }
-                }
-                rates[index + 1].push(count as f64 / started.elapsed().as_secs_f64());
-                drain(&mut store)?;
-                store.close(Instant::now())?;
-            }
-            rates[3].push(pipelined(dir.path(), &body, batch, count)?);
+        for _ in 0..DURABLE_ROUNDS {
+            rates[0].push(by_hand(dir.path(), batch)?);
+            rates[1].push(one_at_a_time(&mut inline, &body, batch)?);
+            rates[2].push(one_at_a_time(&mut thread, &body, batch)?);
+            rates[3].push(pipelined(&mut thread, &body, batch)?);
         }
         let [hand, inline, thread, pipelined] = rates.map(median);
-        println!(
-            "  batch {batch:>4}: by hand {hand:>9.0}   inline {inline:>9.0} ({:.2})   thread {thread:>9.0} ({:.2})   thread, next batch gathers meanwhile {pipelined:>9.0} ({:.2})",
-            inline / hand,
-            thread / hand,
-            pipelined / hand
-        );
+        println!("  batch {batch:>4}: by hand {hand:>8.0}");
+        for (name, rate) in [("inline", inline), ("thread", thread), ("thread, next batch gathers", pipelined)] {
+            println!("              {name} {rate:.0} ({:.2} of by hand)", rate / hand);
+        }
     }
     Ok(())
 }
 
+/// One batch after the other, as a single busy client would cause: the worst case of a batch of its size.
+fn one_at_a_time(
+    (store, wakes): &mut (Store, Receiver<()>),
+    body: &Bytes,
+    batch: usize,
+) -> Result<f64, Box<dyn Error>> {
+    let queue = store.queue("BENCH").ok_or("no queue")?;
+    let started = Instant::now();
+    for _ in 0..BATCHES {
+        let mut ticket = Ticket::NOW;
+        for _ in 0..batch {
+            ticket = store.put(queue, message(body, true))?;
+        }
+        store.flush(Instant::now())?;
+        while store.synced() < ticket {
+            wakes.recv_timeout(Duration::from_secs(10))?;
+            store.poll(Instant::now())?;
+        }
+    }
+    let rate = (BATCHES * batch) as f64 / started.elapsed().as_secs_f64();
+    drain(store)?;
+    Ok(rate)
+}
+
 /// Puts go on while a batch is synced: `batch` times two are unconfirmed at most.
-fn pipelined(dir: &Path, body: &Bytes, batch: usize, count: usize) -> Result<f64, Box<dyn Error>> {
-    let (mut store, wakes) = open(dir, Driver::Thread)?;
-    let queue = store.define("BENCH", attributes())?;
-    store.sync(Instant::now())?;
+fn pipelined((store, wakes): &mut (Store, Receiver<()>), body: &Bytes, batch: usize) -> Result<f64, Box<dyn Error>> {
+    let queue = store.queue("BENCH").ok_or("no queue")?;
     let started = Instant::now();
     let mut tickets = std::collections::VecDeque::new();
-    for _ in 0..count {
+    for _ in 0..BATCHES * batch {
         tickets.push_back(store.put(queue, message(body, true))?);
         if tickets.len() == 2 * batch {
             store.flush(Instant::now())?;
@@ -169,9 +179,8 @@ fn pipelined(dir: &Path, body: &Bytes, batch: usize, count: usize) -> Result<f64
         }
     }
     store.sync(Instant::now())?;
-    let rate = count as f64 / started.elapsed().as_secs_f64();
-    drain(&mut store)?;
-    store.close(Instant::now())?;
+    let rate = (BATCHES * batch) as f64 / started.elapsed().as_secs_f64();
+    drain(store)?;
     Ok(rate)
 }
 
@@ -185,22 +194,24 @@ fn drain(store: &mut Store) -> Result<(), Box<dyn Error>> {
 }
 
 /// The same bytes, written into a file of zeros and synced, by the shortest program there is.
-fn by_hand(dir: &Path, batch: usize, count: usize) -> Result<f64, Box<dyn Error>> {
-    let bytes = batch * (BODY_BYTES + 48) + 40;
-    let file = File::options().create(true).truncate(true).read(true).write(true).open(dir.join("by-hand"))?;
-    let batches = count / batch;
-    let zeros = vec![0; 1 << 20];
-    for at in (0..bytes * batches + zeros.len()).step_by(zeros.len()) {
-        file.write_all_at(&zeros, at as u64)?;
+fn by_hand(dir: &Path, batch: usize) -> Result<f64, Box<dyn Error>> {
+    let bytes = vec![9; batch * (BODY_BYTES + 48) + 40];
+    let path = dir.join("by-hand");
+    let is_new = !path.exists();
+    let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+    if is_new {
+        let zeros = vec![0; 1 << 20];
+        for at in (0..64 << 20).step_by(zeros.len()) {
+            file.write_all_at(&zeros, at)?;
+        }
+        file.sync_all()?;
     }
-    file.sync_all()?;
-    let bytes = vec![9; bytes];
     let started = Instant::now();
-    for index in 0..batches {
+    for index in 0..BATCHES {
         file.write_all_at(&bytes, (index * bytes.len()) as u64)?;
         file.sync_data()?;
     }
-    Ok(count as f64 / started.elapsed().as_secs_f64())
+    Ok((BATCHES * batch) as f64 / started.elapsed().as_secs_f64())
 }
 
 fn median(mut rates: Vec<f64>) -> f64 {

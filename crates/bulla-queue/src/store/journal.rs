@@ -303,6 +303,11 @@ impl Journal {
         Ok(marks)
     }
 
+    /// Whether space was short when it was last asked for.
+    pub(super) fn is_short(&self) -> bool {
+        self.short
+    }
+
     /// Why nothing works any more, if so.
     pub(super) fn failure(&self) -> Result<(), JournalError> {
         self.failed.clone().map_or(Ok(()), Err)

@@ -760,7 +760,8 @@ impl Store {
     /// # Errors
     /// [`JournalError::Failed`] and [`JournalError::Deposed`]: the program stops.
     pub fn flush(&mut self, now: Instant) -> Result<(), JournalError> {
-        if self.journal.submit()? {
+        // A log that was full is asked again by its poll, so that a put which finds space is not refused for ever.
+        if self.journal.submit()? || self.journal.is_short() {
             self.collect(now)?;
         }
         Ok(())
