@@ -251,6 +251,35 @@ def test_receiver_settle_mode_second_is_settled_by_the_queue_manager(qm):
     assert qm.depth("Q") == 0
 
 
+def test_many_readers_share_a_queue_and_each_message_goes_to_one(qm):
+    with qm.connect() as putter:
+        sender = putter.sender("Q")
+        for number in range(200):
+            putter.put("Q", Message(body=number), sender)
+    clients = [qm.connect() for _ in range(4)]
+    receivers = [client.receiver("Q", credit=10) for client in clients]
+    got = []
+    while len(got) < 200:
+        for receiver in receivers:
+            if receiver.wait_for(1, wait=0.05):
+                got.append(receiver.next().body)
+                receiver.flow(1)
+    assert sorted(got) == list(range(200))
+    for client in clients:
+        client.close()
+    assert qm.depth("Q") == 0
+
+
+def test_what_a_reader_has_and_did_not_settle_nobody_else_gets(qm):
+    with qm.connect() as client, qm.connect() as other:
+        client.put("Q", Message(body="mine"))
+        receiver = client.receiver("Q", credit=1)
+        message = receiver.next(accept=False)
+        assert other.get_all("Q") == []
+        receiver.settle(message.delivery, Delivery.RELEASED)
+        assert bodies(other.get_all("Q")) == ["mine"]
+
+
 def test_a_restart_keeps_every_confirmed_persistent_message_and_drops_the_others(managers):
     manager = managers("restarted")
     manager.mqsc("DEFINE QLOCAL(Q)")

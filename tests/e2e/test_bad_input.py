@@ -280,6 +280,7 @@ def test_messages_of_a_hundred_mebibytes_on_many_links_are_bounded(site, tmp_pat
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         accepted = sum(pool.map(put, range(8)))
+    print(f"{accepted} of 8 accepted, peak {peak_memory(site.qm.process.pid) // MIB} MiB")
     assert site.qm.depth(queue) == accepted >= 1
     assert peak_memory(site.qm.process.pid) < 3072 * MIB
     # It goes on, and what was accepted is whole.

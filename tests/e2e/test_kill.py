@@ -104,6 +104,7 @@ def test_no_confirmed_message_is_lost_doubled_or_raised_from_the_dead(manager, t
     manager.start()
     with manager.connect() as client:
         left = [message.id for message in client.get_all("KILL", credit=100_000)]
+    print(f"{len(load.put)} confirmed as put, {len(load.gone)} as gone, {len(load.seen)} delivered, {len(left)} left")
     assert len(set(left)) == len(left), "a message is there twice"
     assert not set(left) & load.gone, "a message came again after its removal was confirmed"
     assert load.put <= set(left) | set(load.seen), "a confirmed message is lost"
