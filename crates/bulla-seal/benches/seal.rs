@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p bulla-seal` prints one line for each quality: the time of the whole operation
 //! without its private-key operation (which a device does elsewhere), the primitives that it cannot do
-//! without, measured in the same run, and the difference. Each figure is the median of many single runs, because the
-//! machine has other work to do.
+//! without, and the difference. Both are measured in turns, in one run: where the operation comes after a
+//! private-key operation, which leaves nothing of it in the processor's caches, so do the primitives. Each
+//! figure is the median of many single runs, because the machine has other work to do.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -35,7 +36,7 @@ fn main() {
     for spec in [KeySpec::Rsa(2048), KeySpec::Ec(bulla_seal::certificate::Curve::P256)] {
         let alice = world.person(&format!("alice {spec}"), spec);
         let ring = world.ring(&format!("alice-{spec}"), &[&alice], &[]);
-        let primitives = Primitives::new(&alice);
+        let mut primitives = Primitives::new(&alice);
         for (name, sign, encrypt, reuse) in [
             ("integrity", Some(Digest::Sha256), None, KeyReuse::Never),
             ("privacy", Some(Digest::Sha256), Some(ContentCipher::Aes256Gcm), KeyReuse::Never),
@@ -44,8 +45,7 @@ fn main() {
         ] {
             let to: &[&Person] = if encrypt.is_some() { &[&alice] } else { &[] };
             let policy = Arc::new(Policy { key_reuse: reuse, ..policy_of(sign, encrypt, to) });
-            let (seal, open) = measure(&policy, &ring);
-            let (seal_floor, open_floor) = primitives.of(&policy);
+            let [seal, seal_floor, open, open_floor] = measure(&policy, &ring, &mut primitives);
             line(&format!("{spec} {name}: seal"), seal, seal_floor);
             line(&format!("{spec} {name}: open"), open, open_floor);
         }
@@ -62,15 +62,15 @@ fn line(name: &str, measured: Duration, primitives: Duration) {
     );
 }
 
-/// Seal and open, without the time that a device spends.
-fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>) -> (Duration, Duration) {
-    let count = if policy.sign.is_some() { 1000 } else { 10_000 };
+/// Seal, its primitives, open, its primitives; without the time that a device spends.
+fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives) -> [Duration; 4] {
+    let count = if policy.sign.is_some() { 1000 } else { 5000 };
     let mut sealer = Sealer::new(Arc::clone(policy), Arc::clone(ring), None, now()).unwrap();
     let opener = Opener::new();
     let mut device = CpuDevice::new("cpu");
     let content = Content { packing: Packing::Data, content_type: None, bytes: Bytes::from(vec![7; PAYLOAD_BYTES]) };
     let (bound, expect) = (bound(), expect());
-    let (mut seals, mut opens) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut samples: [Vec<Duration>; 4] = Default::default();
     for _ in 0..count {
         let content = content.clone();
         let start = Instant::now();
@@ -86,7 +86,14 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>) -> (Duration, Duration) {
                 done
             }
         };
-        seals.push(spent);
+        samples[0].push(spent);
+        if policy.key_reuse == KeyReuse::Never {
+            primitives.disturb(&mut device);
+        }
+        let start = Instant::now();
+        primitives.seal(policy);
+        samples[1].push(start.elapsed());
+
         let expect = expect.clone();
         let start = Instant::now();
         let step = opener.open(policy, ring, sealed.der, expect, now(), now()).unwrap();
@@ -102,9 +109,15 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>) -> (Duration, Duration) {
             }
         };
         black_box(opened);
-        opens.push(spent);
+        samples[2].push(spent);
+        if policy.key_reuse == KeyReuse::Never {
+            primitives.disturb(&mut device);
+        }
+        let start = Instant::now();
+        primitives.open(policy);
+        samples[3].push(start.elapsed());
     }
-    (median(seals), median(opens))
+    samples.map(median)
 }
 
 fn run(device: &mut CpuDevice, job: Job) -> Output {
@@ -114,124 +127,198 @@ fn run(device: &mut CpuDevice, job: Job) -> Output {
     done.remove(0).result.unwrap()
 }
 
-/// Each primitive alone, with everything that can be set up once set up beforehand.
+/// The primitives alone, with everything that can be set up once set up beforehand.
 struct Primitives {
-    digest: Duration,
-    attributes_digest: Duration,
-    verify: Duration,
-    wrap: Duration,
-    gcm_seal: Duration,
-    gcm_open: Duration,
-    random: Duration,
-    new_key: Duration,
+    key: bulla_device::PrivateKey,
+    verifier: PkeyCtx<openssl::pkey::Public>,
+    wrapper: Wrapper,
+    sealing: CipherCtx,
+    opening: CipherCtx,
+    hash: bulla_device::Hash,
+    signature: Vec<u8>,
+    payload: Vec<u8>,
+    attributes: Vec<u8>,
+    /// A letter: payload, certificate and signature, as privacy encrypts it.
+    letter: Vec<u8>,
+    ciphertext: Vec<u8>,
+    tags: [[u8; 16]; 2],
+    wrapped: Vec<u8>,
 }
+
+enum Wrapper {
+    Rsa(PkeyCtx<openssl::pkey::Public>),
+    Ec(openssl::ec::EcGroup, openssl::ec::EcPoint),
+}
+
+const KEY: [u8; 32] = [7; 32];
+const LETTER_BYTES: usize = PAYLOAD_BYTES + 1600;
+const ATTRIBUTES_BYTES: usize = 450;
 
 impl Primitives {
     fn new(person: &Person) -> Primitives {
-        let payload = vec![7_u8; PAYLOAD_BYTES];
-        let attributes = vec![7_u8; 450];
         let public = person.certificate.public_key();
         let private = openssl::pkey::PKey::private_key_from_pem(person.key.as_bytes()).unwrap();
         let is_rsa = public.id() == openssl::pkey::Id::RSA;
+        let payload = vec![7; PAYLOAD_BYTES];
         let hash = Digest::Sha256.hash(&payload);
-
         let mut signer = PkeyCtx::new(&private).unwrap();
         signer.sign_init().unwrap();
         let mut verifier = PkeyCtx::new(public).unwrap();
         verifier.verify_init().unwrap();
-        if is_rsa {
+        let wrapper = if is_rsa {
             signer.set_rsa_padding(Padding::PKCS1).unwrap();
             signer.set_signature_md(Digest::Sha256.md()).unwrap();
             verifier.set_rsa_padding(Padding::PKCS1).unwrap();
             verifier.set_signature_md(Digest::Sha256.md()).unwrap();
-        }
-        let mut signature = Vec::new();
-        signer.sign_to_vec(&hash, &mut signature).unwrap();
-
-        let wrap = if is_rsa {
             let mut wrapper = PkeyCtx::new(public).unwrap();
             wrapper.encrypt_init().unwrap();
             wrapper.set_rsa_padding(Padding::PKCS1_OAEP).unwrap();
             wrapper.set_rsa_oaep_md(Digest::Sha256.md()).unwrap();
             wrapper.set_rsa_mgf1_md(Digest::Sha256.md()).unwrap();
-            let mut out = vec![0; public.size()];
-            typical(1000, || {
-                wrapper.encrypt(&[7; 32], Some(&mut out)).unwrap();
-            })
+            Wrapper::Rsa(wrapper)
         } else {
             let group = openssl::ec::EcGroup::from_curve_name(openssl::nid::Nid::X9_62_PRIME256V1).unwrap();
             let peer = public.ec_key().unwrap().public_key().to_owned(&group).unwrap();
-            typical(1000, || {
-                let ephemeral = openssl::ec::EcKey::generate(&group).unwrap();
-                black_box(bulla_device::Curve::P256.agree(&ephemeral, &peer).unwrap());
-            })
+            Wrapper::Ec(group, peer)
         };
-
-        let key = [7; 32];
-        let mut seal = CipherCtx::new().unwrap();
-        seal.encrypt_init(Some(Cipher::aes_256_gcm()), Some(&key), None).unwrap();
-        let mut open = CipherCtx::new().unwrap();
-        open.decrypt_init(Some(Cipher::aes_256_gcm()), Some(&key), None).unwrap();
-        let mut ciphertext = vec![0; PAYLOAD_BYTES];
-        let mut tag = [0; 16];
-        let mut plaintext = vec![0; PAYLOAD_BYTES];
-        Primitives {
-            digest: typical(10_000, || {
-                black_box(Digest::Sha256.hash(&payload));
-            }),
-            attributes_digest: typical(10_000, || {
-                black_box(Digest::Sha256.hash(&attributes));
-            }),
-            verify: typical(1000, || assert!(verifier.verify(&hash, &signature).unwrap())),
-            wrap,
-            gcm_seal: typical(10_000, || {
-                seal.encrypt_init(None, None, Some(&[1; 12])).unwrap();
-                seal.cipher_update(&attributes, None).unwrap();
-                seal.cipher_update(&payload, Some(&mut ciphertext)).unwrap();
-                seal.cipher_final(&mut []).unwrap();
-                seal.tag(&mut tag).unwrap();
-            }),
-            gcm_open: typical(10_000, || {
-                open.decrypt_init(None, None, Some(&[1; 12])).unwrap();
-                open.set_tag(&tag).unwrap();
-                open.cipher_update(&attributes, None).unwrap();
-                open.cipher_update(&ciphertext, Some(&mut plaintext)).unwrap();
-                open.cipher_final(&mut []).unwrap();
-            }),
-            random: typical(10_000, || SystemRandom.fill(&mut [0; 8]).unwrap()),
-            new_key: typical(10_000, || {
-                let mut context = CipherCtx::new().unwrap();
-                context.encrypt_init(Some(Cipher::aes_256_gcm()), Some(&key), None).unwrap();
-            }),
+        let mut signature = Vec::new();
+        signer.sign_to_vec(&hash, &mut signature).unwrap();
+        let mut sealing = CipherCtx::new().unwrap();
+        sealing.encrypt_init(Some(Cipher::aes_256_gcm()), Some(&KEY), None).unwrap();
+        let mut opening = CipherCtx::new().unwrap();
+        opening.decrypt_init(Some(Cipher::aes_256_gcm()), Some(&KEY), None).unwrap();
+        let mut primitives = Primitives {
+            key: bulla_device::PrivateKey::clear(private).unwrap(),
+            verifier,
+            wrapper,
+            sealing,
+            opening,
+            hash,
+            signature,
+            payload,
+            attributes: vec![7; ATTRIBUTES_BYTES],
+            letter: vec![7; LETTER_BYTES],
+            ciphertext: vec![0; LETTER_BYTES],
+            tags: [[0; 16]; 2],
+            wrapped: Vec::new(),
+        };
+        primitives.wrap();
+        for (at, len) in [PAYLOAD_BYTES, LETTER_BYTES].into_iter().enumerate() {
+            let tag = primitives.gcm_seal(len, None);
+            primitives.tags[at] = tag;
         }
+        primitives
     }
 
-    /// What one seal and one open cannot do without.
-    fn of(&self, policy: &Policy) -> (Duration, Duration) {
-        let (mut seal, mut open) = (Duration::ZERO, Duration::ZERO);
+    /// A private-key operation, as a device does one between the parts of an operation.
+    fn disturb(&self, device: &mut CpuDevice) {
+        let hash = self.hash;
+        let work = match self.wrapper {
+            Wrapper::Rsa(_) => {
+                bulla_device::Work::RsaSign { scheme: bulla_device::RsaScheme::Pkcs1, digest: Digest::Sha256, hash }
+            }
+            Wrapper::Ec(..) => bulla_device::Work::EcdsaSign { hash },
+        };
+        black_box(run(device, Job { id: 0, key: self.key.clone(), work, deadline: None }));
+    }
+
+    /// What one seal cannot do without.
+    fn seal(&mut self, policy: &Policy) {
+        let len = if policy.sign.is_some() { LETTER_BYTES } else { PAYLOAD_BYTES };
         if policy.sign.is_some() {
-            seal += self.digest + self.attributes_digest;
-            open += self.digest + self.attributes_digest + self.verify;
+            black_box(Digest::Sha256.hash(&self.payload));
+            black_box(Digest::Sha256.hash(&self.attributes));
         }
         if policy.encrypt.is_some() {
-            seal += self.gcm_seal + self.random;
-            open += self.gcm_open;
+            SystemRandom.fill(&mut [0; 8]).unwrap();
             if policy.key_reuse == KeyReuse::Never {
-                seal += self.wrap + self.random + self.new_key;
-                open += self.new_key;
+                SystemRandom.fill(&mut [0; 32]).unwrap();
+                self.wrap();
+                let mut fresh = CipherCtx::new().unwrap();
+                fresh.encrypt_init(Some(Cipher::aes_256_gcm()), Some(&KEY), None).unwrap();
+                self.gcm_seal(len, Some(fresh));
+            } else {
+                self.gcm_seal(len, None);
             }
         }
-        (seal, open)
     }
-}
 
-fn typical(count: usize, mut once: impl FnMut()) -> Duration {
-    let mut sample = || {
-        let start = Instant::now();
-        once();
-        start.elapsed()
-    };
-    median((0..count).map(|_| sample()).collect())
+    /// What one open cannot do without.
+    fn open(&mut self, policy: &Policy) {
+        let len = if policy.sign.is_some() { LETTER_BYTES } else { PAYLOAD_BYTES };
+        if policy.encrypt.is_some() {
+            if policy.key_reuse == KeyReuse::Never {
+                self.unwrap();
+            }
+            let fresh = (policy.key_reuse == KeyReuse::Never).then(|| {
+                let mut fresh = CipherCtx::new().unwrap();
+                fresh.decrypt_init(Some(Cipher::aes_256_gcm()), Some(&KEY), None).unwrap();
+                fresh
+            });
+            self.gcm_open(len, fresh);
+        }
+        if policy.sign.is_some() {
+            black_box(Digest::Sha256.hash(&self.payload));
+            black_box(Digest::Sha256.hash(&self.attributes));
+            assert!(self.verifier.verify(&self.hash, &self.signature).unwrap());
+        }
+    }
+
+    fn wrap(&mut self) {
+        match &mut self.wrapper {
+            Wrapper::Rsa(wrapper) => {
+                let mut out = vec![0; 256];
+                wrapper.encrypt(&KEY, Some(&mut out)).unwrap();
+                black_box(out);
+            }
+            Wrapper::Ec(group, peer) => {
+                let ephemeral = openssl::ec::EcKey::generate(group).unwrap();
+                black_box(bulla_device::Curve::P256.agree(&ephemeral, peer).unwrap());
+                black_box(Digest::Sha256.hash(&self.attributes[..64]));
+                let mut wrapping = CipherCtx::new().unwrap();
+                wrapping.set_flags(openssl::cipher_ctx::CipherCtxFlags::FLAG_WRAP_ALLOW);
+                wrapping.encrypt_init(Some(Cipher::aes_256_wrap()), Some(&KEY), None).unwrap();
+                let mut wrapped = Vec::new();
+                wrapping.cipher_update_vec(&KEY, &mut wrapped).unwrap();
+                self.wrapped = wrapped;
+            }
+        }
+    }
+
+    /// What is left of an agreement when the device has multiplied: derivation and key unwrap.
+    fn unwrap(&mut self) {
+        if let Wrapper::Ec(..) = self.wrapper {
+            black_box(Digest::Sha256.hash(&self.attributes[..64]));
+            let mut unwrapping = CipherCtx::new().unwrap();
+            unwrapping.set_flags(openssl::cipher_ctx::CipherCtxFlags::FLAG_WRAP_ALLOW);
+            unwrapping.decrypt_init(Some(Cipher::aes_256_wrap()), Some(&KEY), None).unwrap();
+            let mut key = Vec::new();
+            unwrapping.cipher_update_vec(&self.wrapped, &mut key).unwrap();
+            black_box(key);
+        }
+    }
+
+    fn gcm_seal(&mut self, len: usize, mut fresh: Option<CipherCtx>) -> [u8; 16] {
+        let context = fresh.as_mut().unwrap_or(&mut self.sealing);
+        context.encrypt_init(None, None, Some(&[1; 12])).unwrap();
+        context.cipher_update(&self.attributes, None).unwrap();
+        context.cipher_update(&self.letter[..len], Some(&mut self.ciphertext[..len])).unwrap();
+        context.cipher_final(&mut []).unwrap();
+        let mut tag = [0; 16];
+        context.tag(&mut tag).unwrap();
+        tag
+    }
+
+    fn gcm_open(&mut self, len: usize, mut fresh: Option<CipherCtx>) {
+        let context = fresh.as_mut().unwrap_or(&mut self.opening);
+        context.decrypt_init(None, None, Some(&[1; 12])).unwrap();
+        context.set_tag(&self.tags[usize::from(len == LETTER_BYTES)]).unwrap();
+        context.cipher_update(&self.attributes, None).unwrap();
+        let mut plaintext = vec![0; len];
+        context.cipher_update(&self.ciphertext[..len], Some(&mut plaintext)).unwrap();
+        context.cipher_final(&mut []).unwrap();
+        black_box(plaintext);
+    }
 }
 
 fn median(mut samples: Vec<Duration>) -> Duration {

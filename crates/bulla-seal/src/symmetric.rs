@@ -1,6 +1,8 @@
 //! Content encryption and key wrap, by OpenSSL. A context keeps its key schedule, so that a reused key
 //! costs one initialisation vector and no set-up.
 
+use std::sync::LazyLock;
+
 use openssl::cipher::{Cipher, CipherRef};
 use openssl::cipher_ctx::{CipherCtx, CipherCtxFlags};
 use openssl::error::ErrorStack;
@@ -28,13 +30,31 @@ pub(crate) fn decryptor(cipher: ContentCipher, key: &[u8]) -> Result<CipherCtx, 
     Ok(context)
 }
 
-fn algorithm(cipher: ContentCipher) -> &'static CipherRef {
-    match cipher {
-        ContentCipher::Aes128Gcm => Cipher::aes_128_gcm(),
-        ContentCipher::Aes256Gcm => Cipher::aes_256_gcm(),
-        ContentCipher::Aes128Cbc => Cipher::aes_128_cbc(),
-        ContentCipher::Aes256Cbc => Cipher::aes_256_cbc(),
+/// The ciphers of the profile, fetched once: OpenSSL otherwise looks each one up by name for each new key.
+struct Fetched {
+    gcm: [Option<Cipher>; 2],
+    cbc: [Option<Cipher>; 2],
+    wrap: [Option<Cipher>; 2],
+}
+
+static FETCHED: LazyLock<Fetched> = LazyLock::new(|| {
+    let fetch = |name| Cipher::fetch(None, name, None).ok();
+    Fetched {
+        gcm: [fetch("AES-128-GCM"), fetch("AES-256-GCM")],
+        cbc: [fetch("AES-128-CBC"), fetch("AES-256-CBC")],
+        wrap: [fetch("AES-128-WRAP"), fetch("AES-256-WRAP")],
     }
+});
+
+/// The fetched cipher; where fetching failed, the one that is fetched at each use, which says why.
+fn algorithm(cipher: ContentCipher) -> &'static CipherRef {
+    let (fetched, fallback) = match cipher {
+        ContentCipher::Aes128Gcm => (&FETCHED.gcm[0], Cipher::aes_128_gcm()),
+        ContentCipher::Aes256Gcm => (&FETCHED.gcm[1], Cipher::aes_256_gcm()),
+        ContentCipher::Aes128Cbc => (&FETCHED.cbc[0], Cipher::aes_128_cbc()),
+        ContentCipher::Aes256Cbc => (&FETCHED.cbc[1], Cipher::aes_256_cbc()),
+    };
+    fetched.as_deref().unwrap_or(fallback)
 }
 
 /// Appends the ciphertext to `out` and returns the tag. The parts of `associated` count as one.
@@ -116,7 +136,7 @@ pub(crate) fn cbc_decrypt(
     Ok(Some(plaintext))
 }
 
-/// AES key wrap (RFC 3394). Through the envelope interface, whose AES takes the same time for every key.
+/// AES key wrap (RFC 3394).
 pub(crate) fn wrap_key(wrapping: &[u8], key: &[u8]) -> Result<Vec<u8>, ErrorStack> {
     let mut context = CipherCtx::new()?;
     context.set_flags(CipherCtxFlags::FLAG_WRAP_ALLOW);
@@ -140,7 +160,11 @@ pub(crate) fn unwrap_key(wrapping: &[u8], wrapped: &[u8]) -> Option<Zeroizing<Ve
 }
 
 fn wrap_algorithm(wrapping: &[u8]) -> &'static CipherRef {
-    if wrapping.len() == 16 { Cipher::aes_128_wrap() } else { Cipher::aes_256_wrap() }
+    let (fetched, fallback) = match wrapping.len() {
+        16 => (&FETCHED.wrap[0], Cipher::aes_128_wrap()),
+        _ => (&FETCHED.wrap[1], Cipher::aes_256_wrap()),
+    };
+    fetched.as_deref().unwrap_or(fallback)
 }
 
 #[cfg(test)]
