@@ -243,8 +243,12 @@ impl Turn {
         self.jobs.clear();
         for (_, (asker, bytes, paused)) in self.paused.drain() {
             let outcome = match paused {
-                Paused::Seal(go_on) => Outcome::Sealed(unfinished(go_on(Err(error.clone())), || SealError::Key(error.clone()))),
-                Paused::Open(go_on) => Outcome::Opened(unfinished(go_on(Err(error.clone())), || OpenError::Key(error.clone()))),
+                Paused::Seal(go_on) => {
+                    Outcome::Sealed(unfinished(go_on(Err(error.clone())), || SealError::Key(error.clone())))
+                }
+                Paused::Open(go_on) => {
+                    Outcome::Opened(unfinished(go_on(Err(error.clone())), || OpenError::Key(error.clone())))
+                }
             };
             finish(asker, outcome, bytes);
         }
@@ -259,4 +263,3 @@ fn unfinished<T, E>(step: Result<Step<T, E>, E>, failed: impl FnOnce() -> E) -> 
         Err(error) => Err(error),
     }
 }
-

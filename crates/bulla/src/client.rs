@@ -142,7 +142,10 @@ impl Client {
     /// The broker's refusal, with its reason.
     pub fn receiver(&mut self, address: &str, browse: bool, sealed: bool) -> Result<Attached, ClientError> {
         self.attach(AttachRequest {
-            source: Some(Source { distribution_mode: browse.then(|| Symbol::from_static("copy")), ..Source::at(address) }),
+            source: Some(Source {
+                distribution_mode: browse.then(|| Symbol::from_static("copy")),
+                ..Source::at(address)
+            }),
             snd_settle_mode: SenderSettleMode::Unsettled,
             desired_capabilities: sealed_capability(sealed),
             ..AttachRequest::receiver(format!("get-{address}"), address)
@@ -188,6 +191,8 @@ impl Client {
     /// # Errors
     /// The broker ended the link or the connection.
     pub fn get(&mut self, link: LinkId, within: Option<Duration>) -> Result<Option<Delivery>, ClientError> {
+        // The end of an earlier drain says nothing about this one.
+        self.events.retain(|event| !matches!(event, Event::Flowed { link: of } if *of == link));
         self.engine.set_credit(link, 1);
         let Some(within) = within else {
             // Drain: what is there comes at once, or the broker says that nothing is.
@@ -251,11 +256,16 @@ impl Client {
                 }
                 match &self.events[seen] {
                     Event::Detached { error: Some(error), .. } | Event::Closed(Some(error)) => {
-                        return Err(if error.condition.as_str() == "amqp:unauthorized-access" && error.info.is_empty() && error.description.is_none() {
-                            ClientError::NotAuthenticated
-                        } else {
-                            ClientError::Refused(Box::new(error.clone()))
-                        });
+                        return Err(
+                            if error.condition.as_str() == "amqp:unauthorized-access"
+                                && error.info.is_empty()
+                                && error.description.is_none()
+                            {
+                                ClientError::NotAuthenticated
+                            } else {
+                                ClientError::Refused(Box::new(error.clone()))
+                            },
+                        );
                     }
                     Event::Detached { error: None, .. } | Event::Closed(None) | Event::SessionEnded(..) => {
                         return Err(ClientError::Closed);
@@ -312,7 +322,14 @@ impl Client {
         let read = match read {
             Ok(0) => Err(ClientError::Closed),
             Ok(n) => Ok(n),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => Ok(0),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Ok(0)
+            }
             Err(error) => Err(error.into()),
         };
         let now = Instant::now();

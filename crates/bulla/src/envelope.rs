@@ -180,9 +180,12 @@ impl Arrival {
 
     /// The sooner of `ttl` from now and `absolute-expiry-time`.
     fn expires_at_ms(&self) -> Option<u64> {
-        let ttl = self.header.as_ref().and_then(|header| header.ttl_ms).map(|ttl| self.wall_ms.saturating_add(ttl.into()));
+        let ttl =
+            self.header.as_ref().and_then(|header| header.ttl_ms).map(|ttl| self.wall_ms.saturating_add(ttl.into()));
         let absolute = match self.fields.get(ABSOLUTE_EXPIRY_TIME) {
-            [0x83, rest @ ..] => <[u8; 8]>::try_from(rest).ok().map(|ms| u64::try_from(i64::from_be_bytes(ms)).unwrap_or(0)),
+            [0x83, rest @ ..] => {
+                <[u8; 8]>::try_from(rest).ok().map(|ms| u64::try_from(i64::from_be_bytes(ms)).unwrap_or(0))
+            }
             _ => None,
         };
         ttl.into_iter().chain(absolute).min()
@@ -207,7 +210,11 @@ impl Envelope {
     /// Bytes around the sealed body, at most.
     pub(crate) fn overhead(&self) -> usize {
         const FRAMING_BYTES_MAX: usize = 128;
-        self.head.len() + self.fields.section.len() + self.message_id.len() + self.application_properties.len() + FRAMING_BYTES_MAX
+        self.head.len()
+            + self.fields.section.len()
+            + self.message_id.len()
+            + self.application_properties.len()
+            + FRAMING_BYTES_MAX
     }
 
     /// The sealed message.
@@ -481,7 +488,14 @@ mod tests {
     fn message(fields: &[&[u8]], body: &[u8]) -> Payload {
         let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 4, 2, 0x41, 0x50, 7];
         let joined = fields.concat();
-        bytes.extend_from_slice(&[0x00, 0x53, 0x73, 0xc0, u8::try_from(joined.len() + 1).unwrap(), u8::try_from(fields.len()).unwrap()]);
+        bytes.extend_from_slice(&[
+            0x00,
+            0x53,
+            0x73,
+            0xc0,
+            u8::try_from(joined.len() + 1).unwrap(),
+            u8::try_from(fields.len()).unwrap(),
+        ]);
         bytes.extend_from_slice(&joined);
         bytes.extend_from_slice(&[0x00, 0x53, 0x74, 0xc1, 0x01, 0x00]);
         data_section_head(body.len(), &mut bytes);
@@ -549,13 +563,17 @@ mod tests {
     fn a_body_that_is_no_data_section_is_sealed_as_it_is_encoded() {
         let value = Payload::from(Bytes::from_static(&[0x00, 0x53, 0x77, 0xa1, 2, b'h', b'i']));
         let (_, content, _) = sealed(b"DER", &value);
-        assert_eq!((content.packing, &content.bytes[..]), (Packing::Sections, &[0x00, 0x53, 0x77, 0xa1, 2, b'h', b'i'][..]));
+        assert_eq!(
+            (content.packing, &content.bytes[..]),
+            (Packing::Sections, &[0x00, 0x53, 0x77, 0xa1, 2, b'h', b'i'][..])
+        );
     }
 
     #[test]
     fn a_label_comes_off_as_it_was_put_on() {
         let payload = message(&[ID], b"body");
-        let label = Label { reason: Some(reason::SECURITY_ERROR), cause: "tampered", detail: "d", queue: "Q", at_ms: NOW_MS };
+        let label =
+            Label { reason: Some(reason::SECURITY_ERROR), cause: "tampered", detail: "d", queue: "Q", at_ms: NOW_MS };
         let labelled = contiguous(&labelled(&payload, &label, NOW_MS));
         assert_eq!(labelled_queue(&labelled).as_deref(), Some("Q"));
         let twice = contiguous(&super::labelled(&labelled, &Label { queue: "R", ..label }, NOW_MS));
@@ -575,7 +593,9 @@ mod tests {
 
     #[test]
     fn malformed_properties_are_a_refusal() {
-        for section in [&[0x00, 0x53, 0x73, 0xc0, 2, 1][..], &[0x00, 0x53, 0x73, 0xc0, 3, 1, 0xa1], &[0x00, 0x53, 0x73, 0x40]] {
+        for section in
+            [&[0x00, 0x53, 0x73, 0xc0, 2, 1][..], &[0x00, 0x53, 0x73, 0xc0, 3, 1, 0xa1], &[0x00, 0x53, 0x73, 0x40]]
+        {
             assert!(Arrival::read(&Payload::from(Bytes::copy_from_slice(section)), NOW_MS).is_err());
         }
     }

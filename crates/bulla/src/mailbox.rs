@@ -6,8 +6,8 @@ use crate::tls::Tls;
 use bulla_queue::QueueId;
 use mio::net::TcpStream;
 use std::io;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// One thing to do on a dispatcher's own thread.
 pub(crate) enum Letter {

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let result = match Bulla::parse().command {
         Command::Start(args) => cli::start::run(&args),
         Command::Demo(args) => cli::demo::run(&args),
-        Command::Mqsc(args) => return cli::mqsc::run(&args).into(),
+        Command::Mqsc(args) => return cli::mqsc::run(&args),
         Command::User(args) => cli::user::run(&args),
         Command::Cert(args) => cli::cert::run(&args),
         Command::Put(args) => cli::put::run(&args),

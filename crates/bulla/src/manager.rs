@@ -2,8 +2,8 @@
 
 use crate::adapter::Adapters;
 use crate::mailbox::{Letter, Mailbox};
-use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError};
 pub use crate::mqsc::objects::{DEAD_LETTER_QUEUE, ERROR_QUEUE};
+use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::users::Users;
@@ -276,9 +276,9 @@ impl State {
     /// the error and dead-letter queues the name in the message's label.
     pub(crate) fn destinations(&self, route: &Route, policy: &Policy, labelled: Option<String>) -> Vec<String> {
         let mut names = vec![self.destination(&route.queue_name)];
-        names.extend(policy.bind_names.iter().map(|name| {
-            if name.contains('@') { name.clone() } else { self.destination(name) }
-        }));
+        names.extend(
+            policy.bind_names.iter().map(|name| if name.contains('@') { name.clone() } else { self.destination(name) }),
+        );
         if matches!(route.queue_name.as_str(), ERROR_QUEUE | DEAD_LETTER_QUEUE) {
             names.extend(labelled.map(|queue| self.destination(&queue)));
         }
@@ -298,13 +298,12 @@ impl State {
             return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
         }
         let name = format!("BULLA.DYNAMIC.{}", random.name::<12>().to_uppercase());
-        let local = LocalQueue {
-            max_message_bytes: self.definitions.queue_manager.max_message_bytes,
-            ..LocalQueue::default()
-        };
+        let local =
+            LocalQueue { max_message_bytes: self.definitions.queue_manager.max_message_bytes, ..LocalQueue::default() };
+        let attributes = QueueAttributes { temporary: true, ..attributes(&local, &self.definitions) };
         let queue = self
             .store
-            .define(&name, attributes(&local, &self.definitions))
+            .define(&name, attributes)
             .map_err(|error| Refusal::new(reason::RESOURCE_PROBLEM, error.to_string()))?;
         self.dynamic.insert(name.clone(), (queue, local));
         Ok((name, queue))

@@ -87,11 +87,7 @@ impl Refusal {
         if let Some(cause) = self.cause {
             info.push((Symbol::from_static("cause"), Value::from(cause)));
         }
-        Error {
-            condition: Symbol::from_static(self.reason.condition),
-            description: Some(self.to_string()),
-            info,
-        }
+        Error { condition: Symbol::from_static(self.reason.condition), description: Some(self.to_string()), info }
     }
 }
 
@@ -122,10 +118,7 @@ mod tests {
     #[test]
     fn a_refusal_says_number_name_cause_and_detail() {
         let refusal = Refusal::security("signer-not-authorised", "dn=\"CN=mallory\"");
-        assert_eq!(
-            refusal.to_string(),
-            "2063 MQRC_SECURITY_ERROR cause=signer-not-authorised dn=\"CN=mallory\""
-        );
+        assert_eq!(refusal.to_string(), "2063 MQRC_SECURITY_ERROR cause=signer-not-authorised dn=\"CN=mallory\"");
         let error = refusal.to_amqp();
         assert_eq!(error.condition, Symbol::from_static("amqp:unauthorized-access"));
         assert_eq!(error.info[0].1, Value::Uint(2063));

@@ -14,12 +14,16 @@ impl Tls {
     /// Reads `server.pem` (certificate and chain), `server.key` and, where it is there, `clients.pem`
     /// (authorities of client certificates).
     pub(crate) fn load(dir: &Path) -> io::Result<Self> {
-        let named = |name: &str, error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", dir.join(name).display()));
+        let named = |name: &str, error: &dyn std::fmt::Display| {
+            io::Error::other(format!("{}: {error}", dir.join(name).display()))
+        };
         let mut builder = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server())?;
         builder.set_min_proto_version(Some(SslVersion::TLS1_2))?;
         let certificate = dir.join("server.pem");
         builder.set_certificate_chain_file(&certificate).map_err(|error| named("server.pem", &error))?;
-        builder.set_private_key_file(dir.join("server.key"), SslFiletype::PEM).map_err(|error| named("server.key", &error))?;
+        builder
+            .set_private_key_file(dir.join("server.key"), SslFiletype::PEM)
+            .map_err(|error| named("server.key", &error))?;
         builder.check_private_key().map_err(|error| named("server.key", &error))?;
         let clients = dir.join("clients.pem");
         if clients.exists() {

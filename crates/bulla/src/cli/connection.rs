@@ -44,7 +44,8 @@ impl ConnectionArgs {
             _ if self.cert.is_some() => SaslClient::External,
             _ => SaslClient::Anonymous,
         };
-        let certificate = self.cert.as_ref().map(|cert| (cert.clone(), self.key.clone().unwrap_or_else(|| cert.clone())));
+        let certificate =
+            self.cert.as_ref().map(|cert| (cert.clone(), self.key.clone().unwrap_or_else(|| cert.clone())));
         Ok(Endpoint { address: self.amqp.clone(), authorities: self.ca.clone(), certificate, sasl })
     }
 }

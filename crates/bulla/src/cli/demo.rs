@@ -78,7 +78,8 @@ fn set_up(data: &Path) -> Result<(), CliError> {
     let start = |error: StartError| CliError { code: EXIT_START, message: error.to_string(), hint: error.hint() };
     serve::make_directories(data).map_err(start)?;
     let now = SystemTime::now();
-    let authority = Authority::create(&folder, &dn("Demo authority")?, KeySpec::Rsa(2048), DAYS, now).map_err(failed)?;
+    let authority =
+        Authority::create(&folder, &dn("Demo authority")?, KeySpec::Rsa(2048), DAYS, now).map_err(failed)?;
     let issued: Vec<_> = USERS
         .iter()
         .map(|user| {
@@ -106,7 +107,8 @@ fn set_up(data: &Path) -> Result<(), CliError> {
         }
         let password = Random::system().name::<12>();
         users.add(user, &password).map_err(failed)?;
-        serve::write_private(&data.join(format!("{user}.password")), format!("{password}\n").as_bytes()).map_err(start)?;
+        serve::write_private(&data.join(format!("{user}.password")), format!("{password}\n").as_bytes())
+            .map_err(start)?;
     }
     serve::install_server_certificate(data, &authority, DAYS - 1, now).map_err(start)?;
     serve::write_private(&data.join("tls").join("clients.pem"), &authority.root().to_pem()).map_err(start)
@@ -117,9 +119,9 @@ fn renew_revocation_list(data: &Path, folder: &Path) -> Result<(), CliError> {
     let authority = Authority::open(folder).map_err(failed)?;
     authority.write_crl(CRL_DAYS, SystemTime::now()).map_err(failed)?;
     let crl = authority.crl().map_err(failed)?;
-    USERS.iter().try_for_each(|user| {
-        ring::install_crl(&data.join(RINGS).join(user), "demo", &crl).map(drop).map_err(failed)
-    })
+    USERS
+        .iter()
+        .try_for_each(|user| ring::install_crl(&data.join(RINGS).join(user), "demo", &crl).map(drop).map_err(failed))
 }
 
 fn dn(name: &str) -> Result<Dn, CliError> {

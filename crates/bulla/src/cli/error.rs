@@ -93,7 +93,10 @@ fn show(number: u64, connection: &ConnectionArgs, from: &str) -> Result<(), CliE
     })?;
     let message = found.ok_or_else(|| CliError::new(EXIT_EMPTY, format!("{from} has no message {number}")))?;
     let label = Label::of(&message);
-    eprintln!("queue    {}\ntime     {}\nreason   {}\ncause    {}\ndetails  {}", label.queue, label.time, label.reason, label.cause, label.details);
+    eprintln!(
+        "queue    {}\ntime     {}\nreason   {}\ncause    {}\ndetails  {}",
+        label.queue, label.time, label.reason, label.cause, label.details
+    );
     let sections = Sections::scan(&message).map_err(|error| CliError::failed(error.to_string()))?;
     let body = match &sections.body {
         BodyForm::Data(range) => message.slice(range.clone()),
@@ -107,7 +110,8 @@ fn replay(queue: Option<&str>, count: Option<u64>, from: &str, data: &std::path:
     let queue = queue.map(|queue| format!(" QUEUE({queue})")).unwrap_or_default();
     let count = count.map(|count| format!(" COUNT({count})")).unwrap_or_default();
     let command = format!("REPLAY QLOCAL({from}){queue}{count}");
-    let replies = admin::request(data, &command).map_err(|error| CliError { hint: error.hint(), ..CliError::failed(error.to_string()) })?;
+    let replies = admin::request(data, &command)
+        .map_err(|error| CliError { hint: error.hint(), ..CliError::failed(error.to_string()) })?;
     for reply in &replies {
         if reply.exit_code() != 0 {
             return Err(CliError::failed(reply.diagnostics(None).join("; ")));
@@ -142,7 +146,8 @@ struct Label {
 
 impl Label {
     fn of(message: &Payload) -> Self {
-        let annotations = Sections::scan(message).map(|sections| envelope::annotations(message, &sections)).unwrap_or_default();
+        let annotations =
+            Sections::scan(message).map(|sections| envelope::annotations(message, &sections)).unwrap_or_default();
         let find = |name: &str| annotations.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value);
         let text = |name: &str| find(name).and_then(Value::as_str).unwrap_or("-").to_owned();
         Self {
@@ -151,7 +156,9 @@ impl Label {
                 Some(Value::Timestamp(ms)) => log::utc(u64::try_from(ms / 1000).unwrap_or(0)),
                 _ => "-".to_owned(),
             },
-            reason: find("x-opt-bulla-reason").and_then(Value::as_u64).map_or_else(|| "-".to_owned(), |code| code.to_string()),
+            reason: find("x-opt-bulla-reason")
+                .and_then(Value::as_u64)
+                .map_or_else(|| "-".to_owned(), |code| code.to_string()),
             cause: text("x-opt-bulla-cause"),
             details: text("x-opt-bulla-details"),
         }

@@ -30,7 +30,8 @@ enum JournalCommand {
 pub fn run(args: &JournalArgs) -> Result<(), CliError> {
     let JournalCommand::Check { data } = &args.command;
     let folder = data.join(JOURNAL);
-    let report = bulla_queue::check(&folder).map_err(|error| CliError::failed(format!("{}: {error}", folder.display())))?;
+    let report =
+        bulla_queue::check(&folder).map_err(|error| CliError::failed(format!("{}: {error}", folder.display())))?;
     print(&report);
     if report.damages_count == 0 {
         return Ok(());

@@ -131,10 +131,17 @@ fn settle(queue: &str, own: Option<Policy>, served: Option<Policy>, asked: bool)
         CliError::failed(format!("{queue}: the key ring has no {POLICIES}/{queue}.mqsc")).hint(hint.clone())
     })?;
     let served = served.ok_or_else(|| {
-        CliError::failed(format!("{queue}: the queue manager serves no policy, the key ring asks for {:?}", own.quality()))
+        CliError::failed(format!(
+            "{queue}: the queue manager serves no policy, the key ring asks for {:?}",
+            own.quality()
+        ))
     })?;
     if served.quality() != own.quality() || served.sign != own.sign || served.encrypt != own.encrypt {
-        let detail = format!("{queue}: the served policy differs from the one in the key ring ({:?} against {:?})", served.quality(), own.quality());
+        let detail = format!(
+            "{queue}: the served policy differs from the one in the key ring ({:?} against {:?})",
+            served.quality(),
+            own.quality()
+        );
         return Err(CliError::failed(detail).hint(hint));
     }
     if let Some(stranger) = served.recipients.iter().find(|dn| !own.recipients.contains(dn)) {

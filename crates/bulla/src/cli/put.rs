@@ -107,8 +107,9 @@ fn message(args: &PutArgs, body: Vec<u8>) -> Result<Payload, CliError> {
 }
 
 fn property(text: &str) -> Result<(Value, Value), CliError> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| CliError { code: EXIT_REFUSED, ..CliError::usage(format!("--property {text}: expected KEY=VALUE")) })?;
+    let (key, value) = text.split_once('=').ok_or_else(|| CliError {
+        code: EXIT_REFUSED,
+        ..CliError::usage(format!("--property {text}: expected KEY=VALUE"))
+    })?;
     Ok((Value::from(key), Value::from(value)))
 }

@@ -44,7 +44,9 @@ fn address(text: &str) -> Result<Address, String> {
     if text == "none" {
         return Ok(Address(None));
     }
-    text.parse().map(|address| Address(Some(address))).map_err(|_| "expected ADDRESS:PORT, as 127.0.0.1:5672".to_owned())
+    text.parse()
+        .map(|address| Address(Some(address)))
+        .map_err(|_| "expected ADDRESS:PORT, as 127.0.0.1:5672".to_owned())
 }
 
 impl StartArgs {
@@ -74,7 +76,8 @@ pub(crate) fn serve_until_signalled(
     settings: &Settings,
     started: impl FnOnce(&serve::Running) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(|error| CliError::failed(error.to_string()))?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(|error| CliError::failed(error.to_string()))?;
     let running = serve::start(settings).map_err(|error| refused(&error))?;
     let manager = running.manager().clone();
     for (what, address) in [("amqp", running.amqp), ("amqps", running.amqps)] {

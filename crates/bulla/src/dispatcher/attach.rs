@@ -8,6 +8,7 @@ use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
 use bulla_amqp::{AttachReply, IncomingAttach, Symbol, Value};
+use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
 use hashbrown::HashSet;
 use std::collections::VecDeque;
@@ -57,11 +58,10 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         if !route.put_enabled {
             return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
         }
-        if let Some(policy) = &route.policy {
-            if !producer.sealed_by_client && policy.quality() != Quality::None && policy.sealed_at == SealedAt::Client {
-                let detail = format!("{name}: the policy asks the application to seal");
-                return Err(Refusal::security("sealed-at-client", detail));
-            }
+        let client_seals = |policy: &Policy| policy.quality() != Quality::None && policy.sealed_at == SealedAt::Client;
+        if !producer.sealed_by_client && route.policy.as_deref().is_some_and(client_seals) {
+            let detail = format!("{name}: the policy asks the application to seal");
+            return Err(Refusal::security("sealed-at-client", detail));
         }
         state.use_of(route.queue).putters += 1;
         producer.route = Some(Arc::new(route));
@@ -85,18 +85,14 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
 
 /// The client receives: its source is a queue, browsed or taken from, or a new dynamic queue.
 fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &IncomingAttach) -> Result<(), Refusal> {
-    let mut source: Source = attach
-        .source
-        .clone()
-        .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no source"))?;
+    let mut source: Source =
+        attach.source.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no source"))?;
     let dynamic = source.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
     if let Some((name, _)) = &dynamic {
         source.address = Some(name.clone());
     }
-    let name = source
-        .address
-        .clone()
-        .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no queue"))?;
+    let name =
+        source.address.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no queue"))?;
     let route = state.route(&name)?;
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, format!("{name} has GET(DISABLED)")));

@@ -299,7 +299,9 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
     opening.stage = match outcome {
         Done::Opened(Ok(opened)) => opened_stage(local, arrival, opened),
         Done::Opened(Err(error)) => Stage::Ready(Err(fault(local, &error))),
-        _ => Stage::Ready(Err(Fault::Later { cause: "internal", detail: "an adapter answered another question".into() })),
+        _ => {
+            Stage::Ready(Err(Fault::Later { cause: "internal", detail: "an adapter answered another question".into() }))
+        }
     };
     deliver_opened(peer, local, state, asker.link);
 }
@@ -355,7 +357,14 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
 
 /// Moves a locked message to the error queue in one unit of work; where that fails it stays locked and is
 /// tried again later.
-pub(crate) fn quarantine(queue: &str, local: &Local, state: &mut State, id: MessageId, cause: &'static str, detail: &str) {
+pub(crate) fn quarantine(
+    queue: &str,
+    local: &Local,
+    state: &mut State,
+    id: MessageId,
+    cause: &'static str,
+    detail: &str,
+) {
     local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
     let Ok(body) = state.store.body(id) else { return };
     let label = envelope::Label { reason: Some(reason::SECURITY_ERROR), cause, detail, queue, at_ms: local.wall_ms };
@@ -365,9 +374,9 @@ pub(crate) fn quarantine(queue: &str, local: &Local, state: &mut State, id: Mess
 }
 
 fn move_or_keep(to: &str, state: &mut State, id: MessageId, replacement: bulla_queue::Message) {
-    let moved = state
-        .route(to)
-        .and_then(|route| state.store.transfer(id, route.queue, replacement.clone()).map_err(|e| super::store_refusal(&e)));
+    let moved = state.route(to).and_then(|route| {
+        state.store.transfer(id, route.queue, replacement.clone()).map_err(|e| super::store_refusal(&e))
+    });
     if let Err(refusal) = moved {
         crate::alarm!("{to}: {refusal}; the message stays locked where it is and is tried again");
         state.stuck.push(Stuck { id, to: to.to_owned(), replacement });
@@ -452,7 +461,10 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
     }
     let others_only = consumer.opens()
         && !consumer.not_mine.is_empty()
-        && state.store.browse_next(consumer.route.queue, None, local.wall_ms).is_some_and(|m| consumer.not_mine.contains(&m.id));
+        && state
+            .store
+            .browse_next(consumer.route.queue, None, local.wall_ms)
+            .is_some_and(|m| consumer.not_mine.contains(&m.id));
     if others_only && !consumer.browse && (consumer.draining || engine.credit(link) == 1) {
         let detail = format!("{}: what is there is addressed to others", consumer.route.queue_name);
         local.detach(peer, state, link, &Refusal::security("not-a-recipient", detail));

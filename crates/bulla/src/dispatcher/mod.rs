@@ -171,11 +171,8 @@ impl Dispatcher {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         loop {
-            let timeout = if self.has_work() {
-                Duration::ZERO
-            } else {
-                self.next_tick.saturating_duration_since(Instant::now())
-            };
+            let timeout =
+                if self.has_work() { Duration::ZERO } else { self.next_tick.saturating_duration_since(Instant::now()) };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
@@ -326,7 +323,6 @@ impl Dispatcher {
             output_full: false,
             listed: false,
             broken: None,
-            
         });
         list(&mut self.peers, &mut self.active, key);
     }
@@ -382,11 +378,9 @@ impl Dispatcher {
                 Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
                 Event::SaslResponse(response) => sasl::response(peer, local, &response),
 
-                Event::Closed(error) => {
-                    if let Some(error) = error {
-                        let address = peer::address(&mut peer.socket);
-                        crate::note!("{address}: connection closed: {error}");
-                    }
+                Event::Closed(Some(error)) => {
+                    let address = peer::address(&mut peer.socket);
+                    crate::note!("{address}: connection closed: {error}");
                 }
                 _ => {}
             }

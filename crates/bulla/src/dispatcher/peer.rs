@@ -1,9 +1,9 @@
 //! One connection: its socket, its protocol engine, who it is, and its links.
 
 use super::get::Consumer;
-use super::{Local, sasl};
 use super::put::Producer;
 use super::socket::{Moved, ReadBuffer, Socket};
+use super::{Local, sasl};
 use bulla_amqp::{Connection, LinkId, SessionId};
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};

@@ -10,8 +10,8 @@ use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId};
 use bulla_device::SystemRandom;
 use bulla_queue::{Message, QueueId};
-use bulla_seal::ring::Ring;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
+use bulla_seal::ring::Ring;
 use bulla_seal::{Policy, Sealer, Step};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -274,7 +274,8 @@ fn seal(
     let asker = producer.asker(receipt, local);
     let sealer = sealer(producer, local, state, identity, policy)?;
     let destination = state.destination(&route.queue_name);
-    let (envelope, content, bound) = arrival.into_envelope(route.defaults, destination, &mut local.random, identity.user.as_deref())?;
+    let (envelope, content, bound) =
+        arrival.into_envelope(route.defaults, destination, &mut local.random, identity.user.as_deref())?;
     let limit = route.message_bytes_max;
     let mut held = sealer.lock().unwrap_or_else(PoisonError::into_inner);
     let sealed_len = held.sealed_len(&content, &bound);
@@ -302,9 +303,12 @@ fn seal(
         };
     }
     drop(held);
-    let work = Work::Seal(asker, Box::new(move || {
-        sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(content, &bound, now, &mut SystemRandom)
-    }));
+    let work = Work::Seal(
+        asker,
+        Box::new(move || {
+            sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(content, &bound, now, &mut SystemRandom)
+        }),
+    );
     local.manager.adapters.submit(work, len + sealed_len).map_err(sealing_memory)?;
     Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
 }
@@ -318,13 +322,13 @@ fn sealer(
     policy: &Arc<Policy>,
 ) -> Result<Arc<Mutex<Sealer>>, Refusal> {
     let ring = local.ring(identity)?;
-    if let Some(sealing) = &producer.sealing {
-        if Arc::ptr_eq(&sealing.policy, policy) && Arc::ptr_eq(&sealing.ring, &ring) {
-            return Ok(sealing.sealer.clone());
-        }
+    let valid = |sealing: &&Sealing| Arc::ptr_eq(&sealing.policy, policy) && Arc::ptr_eq(&sealing.ring, &ring);
+    if let Some(sealing) = producer.sealing.as_ref().filter(valid) {
+        return Ok(sealing.sealer.clone());
     }
     let sealed_by = Some(state.definitions.queue_manager.name.clone());
-    let sealer = Sealer::new(policy.clone(), ring.clone(), sealed_by, local.wall).map_err(|error| seal_refusal(&error))?;
+    let sealer =
+        Sealer::new(policy.clone(), ring.clone(), sealed_by, local.wall).map_err(|error| seal_refusal(&error))?;
     let sealer = Arc::new(Mutex::new(sealer));
     producer.sealing = Some(Sealing { policy: policy.clone(), ring, sealer: sealer.clone() });
     Ok(sealer)
@@ -380,9 +384,7 @@ fn note(producer: &mut Producer, local: &Local, asker: Asker, outcome: Outcome) 
         }
         (Away::Sealing(_), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
         (Away::Checking(message), Outcome::Checked(Ok(()))) => Ok(*message),
-        (Away::Checking(_), Outcome::Checked(Err(error))) => {
-            Err(Refusal::security(error.cause(), error.to_string()))
-        }
+        (Away::Checking(_), Outcome::Checked(Err(error))) => Err(Refusal::security(error.cause(), error.to_string())),
         _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
     });
 }

@@ -5,9 +5,9 @@ use super::peer::{Identity, Peer};
 use crate::adapter::Work;
 use crate::mailbox::Letter;
 use crate::tls;
-use zeroize::Zeroizing;
-use bulla_amqp::{Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol, };
 use bulla_amqp::scram::ScramServer;
+use bulla_amqp::{Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol};
+use zeroize::Zeroizing;
 
 /// An exchange that takes more than one step.
 pub(crate) enum Exchange {

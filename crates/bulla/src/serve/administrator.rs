@@ -1,11 +1,11 @@
 //! What the admin language does to a running queue manager.
 
+use super::RINGS;
+use crate::envelope;
 use crate::manager::{Manager, State, attributes, wall_ms};
 use crate::mqsc::objects::Definitions;
-use crate::envelope;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
 use crate::reason;
-use super::RINGS;
 use bulla_queue::QueueId;
 use bulla_seal::Dn;
 use std::collections::HashSet;
@@ -91,7 +91,9 @@ impl<'a> Administrator<'a> {
             .iter()
             .chain(&policy.signers)
             .filter(|dn| !known.contains(*dn))
-            .map(|dn| format!("no key ring holds a certificate of {dn}: puts and gets that need it are refused with 2063"))
+            .map(|dn| {
+                format!("no key ring holds a certificate of {dn}: puts and gets that need it are refused with 2063")
+            })
             .collect()
     }
 }
@@ -131,7 +133,7 @@ impl Administered for Administrator<'_> {
         let (mut done, mut cursor, mut stayed) = (0, None, Vec::new());
         while replay.count.is_none_or(|count| done < count) {
             let Some(found) = self.state.store.browse_next(from, cursor, now_ms) else { break };
-            let before = std::mem::replace(&mut cursor, Some(found.place));
+            let before = cursor.replace(found.place);
             let body = self.state.store.body(found.id).map_err(failed)?;
             let payload = envelope::payload_of(&body);
             let Some(origin) = envelope::labelled_queue(&payload) else {
@@ -145,7 +147,8 @@ impl Administered for Administrator<'_> {
                 stayed.push(format!("message {}: {origin} does not exist any more", found.id.0));
                 continue;
             };
-            let Some(locked) = self.state.store.lock_next(from, before, now_ms).filter(|next| next.id == found.id) else {
+            let Some(locked) = self.state.store.lock_next(from, before, now_ms).filter(|next| next.id == found.id)
+            else {
                 continue;
             };
             let message = envelope::unlabelled_message(&payload, &locked);

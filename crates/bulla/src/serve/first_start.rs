@@ -46,7 +46,12 @@ pub(super) fn make_server_certificate(data: &Path) -> Result<(), StartError> {
 }
 
 /// Has `authority` sign a certificate for this machine and puts it where the TLS listener looks.
-pub(crate) fn install_server_certificate(data: &Path, authority: &Authority, days: u32, now: SystemTime) -> Result<(), StartError> {
+pub(crate) fn install_server_certificate(
+    data: &Path,
+    authority: &Authority,
+    days: u32,
+    now: SystemTime,
+) -> Result<(), StartError> {
     let folder = data.join(TLS);
     let failed = |error: &dyn std::fmt::Display| file(&folder, io::Error::other(error.to_string()));
     let request = Request {

@@ -23,8 +23,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -137,7 +137,9 @@ impl StartError {
                 "stop what listens on port {}, or choose another one with --amqp or --amqps",
                 address.port()
             )),
-            Self::DataInUse { .. } => Some("one queue manager owns a data directory; name another one with --data".into()),
+            Self::DataInUse { .. } => {
+                Some("one queue manager owns a data directory; name another one with --data".into())
+            }
             Self::Journal(_) => Some("`bulla journal check` says what is damaged and where".into()),
             _ => None,
         }
@@ -265,7 +267,8 @@ fn open_store(settings: &Settings, mailboxes: &[Arc<Mailbox>]) -> Result<Store, 
         Ok::<_, StartError>(DirStorage::new(path))
     };
     let log = FileLog::open(storage(JOURNAL)?, options).map_err(|error| in_use(error.into()))?;
-    let spill = FileSpill::open(storage(SPILL)?, SPILL_BYTES_MAX_DEFAULT).map_err(|error| in_use(bulla_queue::OpenError::Spill(error)))?;
+    let spill = FileSpill::open(storage(SPILL)?, SPILL_BYTES_MAX_DEFAULT)
+        .map_err(|error| in_use(bulla_queue::OpenError::Spill(error)))?;
     let limits = Limits { memory_bytes_max: settings.memory_bytes_max, ..Limits::default() };
     Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(in_use)
 }
@@ -287,8 +290,12 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
         let attributes = attributes(queue, &state.definitions);
         state.store.define(name, attributes).map_err(|error| file(data, io::Error::other(error)))?;
     }
-    let orphans: Vec<String> =
-        state.store.queues().filter(|(_, name)| !state.definitions.queues.contains_key(*name)).map(|(_, name)| name.to_owned()).collect();
+    let orphans: Vec<String> = state
+        .store
+        .queues()
+        .filter(|(_, name)| !state.definitions.queues.contains_key(*name))
+        .map(|(_, name)| name.to_owned())
+        .collect();
     for name in orphans {
         crate::warning!("{name}: in the journal but not defined; its messages stay until it is defined again");
     }
@@ -335,7 +342,9 @@ fn start_dispatchers(
 fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {
     let listener = admin::listen(data)?;
     let manager = manager.clone();
-    admin::serve(data, listener, move |text| mqsc::execute_apart(text, |command| command(&mut Administrator::new(&manager))))
+    admin::serve(data, listener, move |text| {
+        mqsc::execute_apart(text, |command| command(&mut Administrator::new(&manager)))
+    })
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
