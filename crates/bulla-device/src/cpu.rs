@@ -119,7 +119,6 @@ impl CpuDevice {
             RsaPadding::Oaep { digest } => padding::check_oaep(&raw, digest, &mut key_bytes),
             RsaPadding::Pkcs1 => padding::check_pkcs1(&raw, &mut key_bytes),
         };
-        drop(ErrorStack::get());
         let good = equal_mask(len, expected_len);
         for (random, real) in random.iter_mut().zip(key_bytes.iter()) {
             *random = (*real & good) | (*random & !good);

@@ -40,7 +40,7 @@ pub(crate) fn check_oaep(raw: &[u8], digest: Digest, to: &mut [u8]) -> i32 {
     };
     // SAFETY: both buffers are live for the call and their lengths are theirs; the label may be null
     // when its length is 0; the digests are static.
-    unsafe {
+    let len = unsafe {
         RSA_padding_check_PKCS1_OAEP_mgf1(
             to.as_mut_ptr(),
             to_len,
@@ -52,7 +52,9 @@ pub(crate) fn check_oaep(raw: &[u8], digest: Digest, to: &mut [u8]) -> i32 {
             md.cast(),
             md.cast(),
         )
-    }
+    };
+    forget_errors();
+    len
 }
 
 /// PKCS#1 v1.5 block type 2 (RFC 8017, 7.2.2 step 3); the same conventions.
@@ -61,5 +63,14 @@ pub(crate) fn check_pkcs1(raw: &[u8], to: &mut [u8]) -> i32 {
         return -1;
     };
     // SAFETY: both buffers are live for the call and their lengths are theirs.
-    unsafe { openssl_sys::RSA_padding_check_PKCS1_type_2(to.as_mut_ptr(), to_len, raw.as_ptr(), raw_len, raw_len) }
+    let len =
+        unsafe { openssl_sys::RSA_padding_check_PKCS1_type_2(to.as_mut_ptr(), to_len, raw.as_ptr(), raw_len, raw_len) };
+    forget_errors();
+    len
+}
+
+/// What the library noted down is dropped without a look: reading it would take longer after a failure.
+fn forget_errors() {
+    // SAFETY: this clears the calling thread's own queue and takes no argument.
+    unsafe { openssl_sys::ERR_clear_error() }
 }
