@@ -126,15 +126,7 @@ impl Arrival {
             }
             id => Bytes::copy_from_slice(id),
         };
-        let (packing, bytes) = match (&self.sections.body, &self.sections.footer) {
-            (BodyForm::Data(range), None) => (Packing::Data, self.payload.slice(range.clone())),
-            _ => (Packing::Sections, self.payload.slice(self.sections.body_range.start..self.payload.len())),
-        };
-        let content = Content {
-            packing,
-            content_type: text(self.fields.get(CONTENT_TYPE)).map(str::to_owned),
-            bytes: bytes.to_contiguous(),
-        };
+        let content = self.content();
         let application_properties = self.section(self.sections.application_properties.clone());
         let bound = Bound {
             destination,
@@ -151,8 +143,23 @@ impl Arrival {
         Ok((Envelope { head, fields, message_id, application_properties, frame }, content, bound))
     }
 
+    /// The payload and how it is packed, as the seal sees it.
+    pub(crate) fn content(&self) -> Content {
+        let (packing, bytes) = match (&self.sections.body, &self.sections.footer) {
+            (BodyForm::Data(range), None) => (Packing::Data, self.payload.slice(range.clone())),
+            _ => (Packing::Sections, self.payload.slice(self.sections.body_range.start..self.payload.len())),
+        };
+        let content_type = text(self.fields.get(CONTENT_TYPE)).map(str::to_owned);
+        Content { packing, content_type, bytes: bytes.to_contiguous() }
+    }
+
+    /// A clear message that its policy lets through goes to its reader as it is.
+    pub(crate) fn tolerated(&self, _: Verified<Opened>) -> Readable {
+        Readable(self.payload.clone())
+    }
+
     /// The message for its reader: the sealed body replaced by what was in it.
-    pub(crate) fn opened(&self, opened: Verified<Opened>) -> Result<Payload, Refusal> {
+    pub(crate) fn opened(&self, opened: Verified<Opened>) -> Result<Readable, Refusal> {
         let content = opened.into_inner().content;
         let mut head = Vec::with_capacity(256);
         for section in [&self.sections.header, &self.sections.message_annotations] {
@@ -164,7 +171,7 @@ impl Arrival {
         if content.packing == Packing::Data {
             data_section_head(content.bytes.len(), &mut head);
         }
-        Ok(Payload::from(vec![Bytes::from(head), content.bytes]))
+        Ok(Readable(Payload::from(vec![Bytes::from(head), content.bytes])))
     }
 
     fn message(&self, defaults: Defaults, user: Option<&str>, body: Chunks) -> Message {
@@ -193,6 +200,16 @@ impl Arrival {
 
     fn section(&self, range: Option<std::ops::Range<usize>>) -> Bytes {
         range.map(|range| self.payload.slice(range).to_contiguous()).unwrap_or_default()
+    }
+}
+
+/// A message of a protected queue that may go to its reader: only a [`Verified`] makes one.
+pub(crate) struct Readable(Payload);
+
+impl Readable {
+    /// The message.
+    pub(crate) fn into_payload(self) -> Payload {
+        self.0
     }
 }
 

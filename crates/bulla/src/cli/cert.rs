@@ -854,11 +854,21 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
 }
 
 fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<(), CliError> {
-    writeln!(out, "{line}").map_err(|error| CliError::failed(format!("standard output: {error}")))
+    written(writeln!(out, "{line}"))
 }
 
 fn write_out(out: &mut dyn Write, bytes: &[u8]) -> Result<(), CliError> {
-    out.write_all(bytes).map_err(|error| CliError::failed(format!("standard output: {error}")))
+    written(out.write_all(bytes))
+}
+
+/// Whoever reads may stop reading: that is no failure.
+fn written(result: io::Result<()>) -> Result<(), CliError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(CliError::failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn failed(error: impl std::fmt::Display) -> CliError {

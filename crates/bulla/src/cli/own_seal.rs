@@ -6,7 +6,7 @@
 
 use super::CliError;
 use crate::client::Attached;
-use crate::envelope::{Arrival, payload_of};
+use crate::envelope::{Arrival, Readable, payload_of};
 use crate::manager::{Defaults, wall_ms};
 use crate::mqsc;
 use crate::random::Random;
@@ -117,7 +117,7 @@ impl OwnSeal {
         let open_error = |error: bulla_seal::OpenError| refused(Refusal::security(error.cause(), error.to_string()));
         let step = self.opener.open(&self.policy, &self.ring, der, expect, now, now).map_err(open_error)?;
         let opened = drive(step, &mut self.device).map_err(open_error)?;
-        arrival.opened(opened).map_err(refused)
+        arrival.opened(opened).map(Readable::into_payload).map_err(refused)
     }
 }
 

@@ -4,13 +4,13 @@
 use super::peer::{Identity, Link, Peer};
 use super::{Confirmation, Confirmed, Local, Removal};
 use crate::adapter::{Asker, Outcome as Done, Work};
-use crate::envelope::{self, Arrival};
+use crate::envelope::{self, Arrival, Readable};
 use crate::manager::{ERROR_QUEUE, Route, State, Stuck, from_wall_ms};
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_queue::{Found, MessageId, Place, QueueId};
-use bulla_seal::policy::{OnDefect, Quality, Toleration};
-use bulla_seal::{OpenError, Opened, Outcome, Policy, Step, Verified};
+use bulla_seal::policy::{OnDefect, Quality};
+use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Verified};
 use hashbrown::HashSet;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(crate) struct Opening {
 
 enum Stage {
     Away(Box<Arrival>),
-    Ready(Result<Payload, Fault>),
+    Ready(Result<Readable, Fault>),
 }
 
 /// Why a message does not go to this reader.
@@ -209,19 +209,18 @@ fn open(
     locked: &Found,
     payload: &Payload,
 ) -> Stage {
-    let Some(policy) = &consumer.route.policy else { return Stage::Ready(Ok(payload.clone())) };
+    let Some(policy) = &consumer.route.policy else {
+        return Stage::Ready(Err(Fault::Later {
+            cause: "internal",
+            detail: "a policy went while it was asked for".into(),
+        }));
+    };
     let arrival = match Arrival::read(payload, local.wall_ms) {
         Ok(arrival) => arrival,
         Err(refusal) => return Stage::Ready(Err(Fault::defective("malformed", refusal.detail))),
     };
     if !arrival.claims_seal() {
-        return Stage::Ready(match policy.toleration {
-            Toleration::Tolerate => {
-                local.manager.counters.tolerated.fetch_add(1, Ordering::Relaxed);
-                Ok(payload.clone())
-            }
-            Toleration::Enforce => Err(Fault::defective("unsigned", "a clear message on a protected queue")),
-        });
+        return Stage::Ready(clear(policy, &arrival, local));
     }
     match open_sealed(policy, consumer, asker, local, state, identity, locked, arrival) {
         Ok(stage) => stage,
@@ -229,6 +228,18 @@ fn open(
             cause: refusal.cause.unwrap_or("key-unavailable"),
             detail: refusal.detail,
         })),
+    }
+}
+
+/// A message on a protected queue that does not say that it is sealed.
+fn clear(policy: &Policy, arrival: &Arrival, local: &Local) -> Result<Readable, Fault> {
+    match Opener::tolerate(policy, arrival.content()) {
+        Ok(verified) => {
+            local.manager.counters.tolerated.fetch_add(1, Ordering::Relaxed);
+            Ok(arrival.tolerated(verified))
+        }
+        Err(OpenError::NotSealed) => Err(Fault::defective("unsigned", "a clear message on a protected queue")),
+        Err(error) => Err(Fault::defective(error.cause(), error.to_string())),
     }
 }
 
@@ -319,7 +330,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         let queue = consumer.route.queue;
         local.serve(queue);
         match ready {
-            Ok(payload) => send(consumer, engine, link, local, state, &locked, payload),
+            Ok(readable) => send(consumer, engine, link, local, state, &locked, readable.into_payload()),
             Err(Fault::NotMine) => {
                 consumer.pass_over(locked.id);
                 if !consumer.browse {
