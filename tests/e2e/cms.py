@@ -43,7 +43,15 @@ def encrypt(payload, *identities, tmp, cipher="aes-256-gcm"):
         else:
             recipients += ["-keyopt", "ecdh_kdf_md:sha256"]
     return openssl(
-        "cms", "-encrypt", "-outform", "DER", "-binary", f"-{cipher}", *recipients, "-in", _file(tmp, "payload", payload)
+        "cms",
+        "-encrypt",
+        "-outform",
+        "DER",
+        "-binary",
+        f"-{cipher}",
+        *recipients,
+        "-in",
+        _file(tmp, "payload", payload),
     )
 
 

@@ -104,7 +104,9 @@ class Manager:
         """Runs the program; standard output as bytes. Any exit code but `code` fails the test; None takes all."""
         done = run(*arguments, stdin=stdin)
         if code is not None:
-            assert done.returncode == code, f"{arguments}: exit {done.returncode}: {done.stderr.decode()}{done.stdout.decode()}"
+            assert done.returncode == code, (
+                f"{arguments}: exit {done.returncode}: {done.stderr.decode()}{done.stdout.decode()}"
+            )
         return done
 
     def mqsc(self, text, code=0):

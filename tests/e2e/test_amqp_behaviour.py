@@ -298,7 +298,9 @@ def test_a_restart_keeps_every_confirmed_persistent_message_and_drops_the_others
 
 
 def test_a_message_in_clear_travels_byte_for_byte(qm):
-    message = persistent({"map": [1, 2.5, "ü", None, True, b"\x00\xff"]}, id="an id", subject="s", correlation_id=7, reply_to="R")
+    message = persistent(
+        {"map": [1, 2.5, "ü", None, True, b"\x00\xff"]}, id="an id", subject="s", correlation_id=7, reply_to="R"
+    )
     message.content_type = symbol("application/x-test")
     message.properties = {"a": 1, "b": [1, 2]}
     message.annotations = {symbol("x-opt-mine"): "kept"}

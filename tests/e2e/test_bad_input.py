@@ -11,23 +11,21 @@ from proton import Message
 import cms
 import der
 from manager import BULLA, ERROR_QUEUE, run
-from pki import Authority, Ring, openssl
+from pki import Ring, openssl
 from proton_driver import Client, Refused
-from test_outcomes import (  # noqa: F401 (fixtures)
+from sites import (
     CONFIDENTIALITY,
     INTEGRITY,
     PAYLOAD,
     PRIVACY,
-    clean,
     clear,
     copy,
     foreign,
+    opened,
     payloads,
     recipient_serial,
-    refused_get,
     refused_put,
     serial,
-    site,
 )
 
 AES256_GCM = der.oid("2.16.840.1.101.3.4.1.46")
@@ -35,6 +33,17 @@ AES128_GCM = der.oid("2.16.840.1.101.3.4.1.6")
 MIB = 1 << 20
 # The first bytes of a batch in the journal.
 BATCH_MAGIC = b"BATC"
+
+
+@pytest.fixture(scope="module")
+def site(qm, people):
+    yield from opened(qm, people)
+
+
+@pytest.fixture(autouse=True)
+def clean(site):
+    yield
+    site.nobody.get_all(ERROR_QUEUE, credit=1000)
 
 
 def causes(site):

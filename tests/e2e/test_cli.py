@@ -9,7 +9,6 @@ import subprocess
 import pytest
 from proton import Message
 
-import cms
 from manager import BULLA, DEADLINE, ERROR_QUEUE, run, wait_until
 from pki import CommandFailed, openssl
 
@@ -25,7 +24,9 @@ def qm(managers):
     cert(manager, "create", "--ring", "billing", "--dn", "CN=billing,O=Demo", "--signer", "demo", "--label", "billing", "--share", "orders")  # fmt: skip
     manager.add_user("orders")
     manager.add_user("billing")
-    manager.mqsc(f"DEFINE QLOCAL(PLAIN); DEFINE QLOCAL(SEALED); DEFINE QALIAS(RAW) TARGET(SEALED); SET POLICY(SEALED) {POLICY}")
+    manager.mqsc(
+        f"DEFINE QLOCAL(PLAIN); DEFINE QLOCAL(SEALED); DEFINE QALIAS(RAW) TARGET(SEALED); SET POLICY(SEALED) {POLICY}"
+    )
     yield manager
     assert manager.stop() == 0
 
@@ -49,7 +50,9 @@ def cert(manager, *arguments, code=0):
 def test_a_file_goes_in_and_comes_out(qm, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(bytes(range(256)) * 100)
-    qm.run("put", "PLAIN", file, "--amqp", qm.clear_address, "--property", "a=b", "--content-type", "application/x-test")
+    qm.run(
+        "put", "PLAIN", file, "--amqp", qm.clear_address, "--property", "a=b", "--content-type", "application/x-test"
+    )
     with qm.connect() as client:
         [message] = client.get_all("PLAIN", browse=True)
     assert (message.properties, message.content_type, message.durable) == ({"a": "b"}, "application/x-test", True)
@@ -62,7 +65,9 @@ def test_a_sealed_file_goes_in_and_comes_out_and_lies_there_sealed(qm, tmp_path)
     assert b"barley" not in raw
     [own] = (qm.data / "rings/billing/own").iterdir()
     (tmp_path / "sealed").write_bytes(raw)
-    signed = openssl("cms", "-decrypt", "-inform", "DER", "-binary", "-in", tmp_path / "sealed", "-recip", own, "-inkey", own)
+    signed = openssl(
+        "cms", "-decrypt", "-inform", "DER", "-binary", "-in", tmp_path / "sealed", "-recip", own, "-inkey", own
+    )
     (tmp_path / "signed").write_bytes(signed)
     ca = qm.data / "authorities/demo/ca.pem"
     opened = openssl("cms", "-verify", "-inform", "DER", "-binary", "-in", tmp_path / "signed", "-CAfile", ca)
@@ -178,7 +183,9 @@ def test_the_queue_manager_needs_no_ring_of_a_client_that_seals_for_itself(qm, t
     home = lambda user: tmp_path / user
     users = [f"{user}{len(protection)}" for user in ("putter", "getter")]
     for user, other in (users, users[::-1]):
-        cert(qm, "create", "--ring", home(user), "--dn", f"CN={user},O=Demo", "--signer", "demo", "--share", home(other))
+        cert(
+            qm, "create", "--ring", home(user), "--dn", f"CN={user},O=Demo", "--signer", "demo", "--share", home(other)
+        )
         qm.add_user(user)
     putter, getter = users
     policy = f"SET POLICY(HOME) {protection} RECIP('CN={getter},O=Demo')"
@@ -197,7 +204,9 @@ def test_a_wrong_passphrase_of_a_ring_is_said_without_repeating_it(qm, own_polic
     cert(qm, "create", "--ring", ring, "--dn", "CN=locked,O=Demo", "--signer", "demo", "--passphrase-file", tmp_path / "right")  # fmt: skip
     [key] = (ring / "own").iterdir()
     assert "ENCRYPTED PRIVATE KEY" in key.read_text()
-    qm.mqsc("DEFINE QLOCAL(SIGNED) REPLACE; SET POLICY(SIGNED) ENCALG(AES256) SIGNALG(SHA256) RECIP('CN=locked,O=Demo')")
+    qm.mqsc(
+        "DEFINE QLOCAL(SIGNED) REPLACE; SET POLICY(SIGNED) ENCALG(AES256) SIGNALG(SHA256) RECIP('CN=locked,O=Demo')"
+    )
     qm.add_user("locked")
     put = ["put", "SIGNED", *qm.cli("locked"), "--ring", ring, "--served-policy", "SIGNED"]
     done = qm.run(*put, "--passphrase-file", tmp_path / "wrong", stdin=b"x", code=None)
@@ -278,7 +287,9 @@ def test_mqsc_without_a_queue_manager_is_exit_code_6_with_a_hint(tmp_path):
 
 def test_definitions_survive_a_restart(managers):
     manager = managers("kept")
-    manager.mqsc("DEFINE QLOCAL(A) MAXDEPTH(7) DESCR('kept'); DEFINE QALIAS(B) TARGET(A); SET POLICY(B) SIGNALG(SHA256)")
+    manager.mqsc(
+        "DEFINE QLOCAL(A) MAXDEPTH(7) DESCR('kept'); DEFINE QALIAS(B) TARGET(A); SET POLICY(B) SIGNALG(SHA256)"
+    )
     show = "DISPLAY QUEUE(*) ALL; DISPLAY POLICY(*) ALL"
     before = manager.mqsc(show)
     assert manager.stop() == 0
@@ -440,7 +451,11 @@ def test_the_demonstration_starts_and_its_commands_work(tmp_path):
         commands = re.findall(r"^   (\S.*(?:\n     .*)?)", said, re.MULTILINE)
         assert len(commands) >= 3, said
         shell = lambda command: subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=60,
         )
         answers = [shell(command) for command in commands]
         assert [answer.returncode for answer in answers] == [0] * len(answers), [a.stderr for a in answers]

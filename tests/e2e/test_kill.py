@@ -8,6 +8,8 @@ from proton import Delivery, Link, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, Container, ReceiverOption
 
+from people import People
+
 ROUNDS = int(os.environ.get("BULLA_KILL_ROUNDS", "5"))
 SEED = int(os.environ.get("BULLA_KILL_SEED", random.SystemRandom().randrange(1 << 32)))
 # Confirmations after which the process is killed, at most.
@@ -113,9 +115,7 @@ def test_no_confirmed_message_is_lost_doubled_or_raised_from_the_dead(manager, t
     assert manager.depth("KILL") == 0
 
 
-def test_a_sealed_message_survives_a_kill_too(managers, authority, tmp_path_factory):
-    from conftest import People
-
+def test_a_sealed_message_survives_a_kill_too(managers, authority):
     manager = managers("sealed-killed")
     people = People(manager, authority)
     people.add("orders")

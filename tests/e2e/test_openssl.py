@@ -7,16 +7,17 @@ import pytest
 from proton import Message, symbol
 
 import cms
+import der
 from manager import ERROR_QUEUE
 from pki import KEYS, CommandFailed, Ring
 from proton_driver import Refused
+from sites import foreign
 
 SIGNING = list(KEYS)
 RECEIVING = list(KEYS)
 GCM = ["AES128", "AES256"]
 CBC = ["AES128CBC", "AES256CBC"]
 PAYLOAD = bytes(range(256)) * 8
-BOTH = ("SEALED", "RAW")
 
 
 class Site:
@@ -172,8 +173,6 @@ def test_a_reused_content_key_gives_messages_that_each_open_on_their_own(site, t
 
 def encrypted_key(raw):
     """ContentInfo → content → AuthEnvelopedData → recipientInfos → the first → encryptedKey."""
-    import der
-
     return der.parse(raw).at(1, 0, 1, 0, 3).content
 
 
@@ -199,12 +198,6 @@ FOREIGN = {
         lambda s, t: cms.encrypt(PAYLOAD, s.recipients["rsa2048"], tmp=t, cipher="aes-128-cbc"),
     ),
 }
-
-
-def foreign(envelope):
-    made = Message(body=envelope, inferred=True, durable=True, id="foreign")
-    made.content_type = symbol(cms.smime_type(envelope))
-    return made
 
 
 @pytest.mark.parametrize("what", FOREIGN)

@@ -1,118 +1,43 @@
 """What becomes of a message that does not open, or may not be put: seen by an unmodified client as an AMQP error
 with reason code and cause, or as the next message, and nothing is lost."""
 
-import itertools
+import time
 
 import pytest
-from proton import Condition, Delivery, Message, symbol
+from proton import Condition, Delivery
 
 import cms
 import der
-from manager import DEADLINE, ERROR_QUEUE, label, wait_until
-from pki import Ring, openssl
+from manager import ERROR_QUEUE, label, wait_until
+from pki import Authority
 from proton_driver import Client, Refused
-
-PAYLOAD = b"two tons of barley; " * 40
-INTEGRITY = "SIGNALG(SHA256) SIGNER('{orders}')"
-PRIVACY = "SIGNALG(SHA256) ENCALG(AES256) SIGNER('{orders}') RECIP('{billing}')"
-PRIVACY_CBC = "SIGNALG(SHA256) ENCALG(AES256CBC) SIGNER('{orders}') RECIP('{billing}')"
-CONFIDENTIALITY = "ENCALG(AES256) RECIP('{billing}')"
-QUALITIES = {
-    "integrity": INTEGRITY,
-    "privacy": PRIVACY,
-    "privacy-cbc": PRIVACY_CBC,
-    "confidentiality": CONFIDENTIALITY,
-}
-
-
-class Site:
-    """Queues come one for each test, with an alias that shows what lies there."""
-
-    numbers = itertools.count(1)
-
-    def __init__(self, qm, people):
-        self.qm = qm
-        self.people = people
-        self.clients = {}
-
-    def __getattr__(self, user):
-        """The connection of a user: `site.orders`."""
-        if user not in self.clients:
-            self.clients[user] = self.qm.connect(None if user == "nobody" else user)
-        return self.clients[user]
-
-    def queue(self, policy=None, attributes=""):
-        name = f"Q{next(self.numbers)}"
-        self.qm.mqsc(f"DEFINE QLOCAL({name}) {attributes}\nDEFINE QALIAS({name}.RAW) TARGET({name})")
-        if policy:
-            self.set_policy(name, policy)
-        return name
-
-    def set_policy(self, name, policy):
-        names = {user: self.people.dn(user) for user in self.people.identities}
-        return self.qm.mqsc(f"SET POLICY({name}) {policy.format(**names)}")
-
-    def sealed(self, queue, user="orders", payload=PAYLOAD, **fields):
-        """A message that the queue manager sealed for the queue, taken off it raw."""
-        getattr(self, user).put(queue, clear(payload, **fields))
-        return self.nobody.get(f"{queue}.RAW")
-
-    def put_raw(self, queue, message):
-        self.nobody.put(f"{queue}.RAW", message)
-
-    def raw(self, queue):
-        return self.nobody.get_all(f"{queue}.RAW", browse=True)
-
-
-def clear(payload=PAYLOAD, **fields):
-    return Message(body=payload, inferred=True, durable=True, properties={"colour": "green"}, **fields)
-
-
-def copy(message, body=None):
-    """The same message again, with another body where one is given."""
-    again = Message()
-    again.decode(message.encode())
-    if body is not None:
-        again.body, again.inferred = body, True
-    return again
-
-
-def payloads(messages):
-    return [bytes(message.body) for message in messages]
+from sites import (
+    CONFIDENTIALITY,
+    INTEGRITY,
+    PAYLOAD,
+    PRIVACY,
+    QUALITIES,
+    clear,
+    copy,
+    foreign,
+    opened,
+    payloads,
+    recipient_serial,
+    refused_get,
+    refused_put,
+    serial,
+)
 
 
 @pytest.fixture(scope="module")
 def site(qm, people):
-    site = Site(qm, people)
-    people.add("expired", not_before=-10, not_after=-1)
-    people.add("tomorrow", not_before=1, not_after=10)
-    people.add("elliptic", "p256")
-    people.add("short", "rsa1024")
-    for name in ("revoked", "gone", "careless"):
-        people.add(name)
-    yield site
-    for client in site.clients.values():
-        client.close()
+    yield from opened(qm, people)
 
 
 @pytest.fixture(autouse=True)
 def clean(site):
     yield
     site.nobody.get_all(ERROR_QUEUE, credit=1000)
-
-
-def refused_put(client, queue, message=None):
-    with pytest.raises(Refused) as refused:
-        client.put(queue, message or clear())
-    return refused.value
-
-
-def refused_get(client, queue, credit=1):
-    receiver = None
-    with pytest.raises(Refused) as refused:
-        receiver = client.receiver(queue, credit=credit)
-        receiver.wait_for(1, DEADLINE)
-    return refused.value
 
 
 # --- Defective messages: moved to the error queue in one unit of work ---
@@ -212,8 +137,6 @@ def test_an_unlisted_signer_is_not_believed(site):
 
 
 def test_a_signer_whose_authority_is_unknown_is_not_believed(site, tmp_path):
-    from pki import Authority
-
     stranger = Authority(tmp_path / "other", "Other authority").issue("orders")
     queue = site.queue(INTEGRITY + " BIND(NONE)")
     site.put_raw(queue, foreign(cms.sign(PAYLOAD, stranger, tmp=tmp_path)))
@@ -235,7 +158,11 @@ def test_another_protection_than_the_policys_does_not_open(site, sealed_under, r
 
 @pytest.mark.parametrize(
     "weaker, stronger",
-    [("ENCALG(AES128)", "ENCALG(AES256)"), ("SIGNALG(SHA256)", "SIGNALG(SHA384)"), ("ENCALG(AES256CBC)", "ENCALG(AES256)")],
+    [
+        ("ENCALG(AES128)", "ENCALG(AES256)"),
+        ("SIGNALG(SHA256)", "SIGNALG(SHA384)"),
+        ("ENCALG(AES256CBC)", "ENCALG(AES256)"),
+    ],
 )
 def test_a_weaker_algorithm_than_the_policys_does_not_open(site, weaker, stronger):
     base = PRIVACY.replace("SIGNALG(SHA256) ", "").replace("ENCALG(AES256) ", "")
@@ -276,8 +203,6 @@ def test_an_expired_certificate_neither_seals_nor_is_sealed_for(site):
 
 
 def test_expiry_is_judged_at_the_time_of_the_put(site):
-    import time
-
     second = 1 / 86400
     site.people.add("brief", not_after=4 * second)
     end = time.time() + 5
@@ -595,12 +520,6 @@ def test_an_anonymous_relay_seals_for_whoever_has_a_ring_and_for_nobody_else(sit
 # --- Messages that arrive sealed ---
 
 
-def foreign(envelope):
-    message = Message(body=envelope, inferred=True, durable=True, id="foreign")
-    message.content_type = symbol(cms.smime_type(envelope))
-    return message
-
-
 @pytest.mark.parametrize("quality", QUALITIES)
 @pytest.mark.parametrize("sealed_link", [False, True])
 def test_a_message_that_arrives_well_sealed_is_taken_as_it_is(site, quality, sealed_link):
@@ -649,12 +568,3 @@ def test_the_newest_key_seals_and_the_old_ones_still_open(site):
     serials = [recipient_serial(bytes(raw.body)) for raw in site.raw(queue)]
     assert serials == [serial(old), serial(new)]
     assert payloads(site.billing.get_all(queue)) == [b"for the old key", b"for the new key"]
-
-
-def recipient_serial(envelope):
-    """ContentInfo → content → AuthEnvelopedData → recipientInfos → the first → rid → serialNumber."""
-    return int.from_bytes(der.parse(envelope).at(1, 0, 1, 0, 1, 1).content, "big")
-
-
-def serial(identity):
-    return int(openssl("x509", "-in", identity.certificate, "-noout", "-serial").split(b"=")[1], 16)

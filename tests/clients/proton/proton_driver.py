@@ -75,7 +75,16 @@ class Client:
     """One connection; every call blocks until the other side has answered."""
 
     def __init__(
-        self, url, user=None, password=None, ca=None, cert=None, key=None, mechanisms=None, timeout=WAIT_SECONDS, insecure=False
+        self,
+        url,
+        user=None,
+        password=None,
+        ca=None,
+        cert=None,
+        key=None,
+        mechanisms=None,
+        timeout=WAIT_SECONDS,
+        insecure=False,
     ):
         domain = None
         if urlsplit(url).scheme == "amqps":
@@ -123,7 +132,9 @@ class Client:
     def sender(self, queue, sealed=False, name=None):
         """A sending link, or Refused."""
         return self._link(
-            lambda: self.connection.create_sender(queue, name=name or self._name(), options=_SealedLink() if sealed else None)
+            lambda: self.connection.create_sender(
+                queue, name=name or self._name(), options=_SealedLink() if sealed else None
+            )
         )
 
     def receiver(self, queue, credit=1, browse=False, sealed=False):
@@ -229,7 +240,9 @@ class Receiver:
 
     def wait_for(self, count, wait=WAIT_SECONDS):
         """Until `count` messages are here, the link is refused, or the time is up; whether they are here."""
-        here = lambda: len(self.handler.arrived) >= count or self.handler.condition or self.link.state & Link.REMOTE_CLOSED
+        here = lambda: (
+            len(self.handler.arrived) >= count or self.handler.condition or self.link.state & Link.REMOTE_CLOSED
+        )
         try:
             self.client.connection.wait(here, timeout=wait, msg="waiting for messages")
         except Timeout:
@@ -264,7 +277,9 @@ class Receiver:
     def drain(self, credit=100, accept=True):
         """Every message that is there, up to the credit."""
         self.link.drain(credit)
-        drained = lambda: self.link.credit + self.link.queued == 0 or self.handler.condition or self.link.state & Link.REMOTE_CLOSED
+        drained = lambda: (
+            self.link.credit + self.link.queued == 0 or self.handler.condition or self.link.state & Link.REMOTE_CLOSED
+        )
         try:
             self.client.connection.wait(drained, timeout=self.client.timeout, msg="draining")
         except LinkDetached as error:
