@@ -123,6 +123,30 @@ impl Opener {
         question.check_arrived()
     }
 
+    /// What can be said of a message that arrived sealed where there is no ring to judge its signer and its
+    /// recipients by: form, quality, algorithms, digests and binding. Whoever opens it judges the rest.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    pub fn check_form(
+        &self,
+        policy: &Arc<Policy>,
+        der: &Bytes,
+        expect: &Expect,
+        now: SystemTime,
+    ) -> Result<(), OpenError> {
+        let question = Question {
+            cache: Arc::clone(&self.cache),
+            policy: Arc::clone(policy),
+            ring: Arc::new(Ring::nobody()),
+            der: der.clone(),
+            expect: expect.clone(),
+            put_at: now,
+            now,
+        };
+        question.check_form()
+    }
+
     /// A clear message on a protected queue, which TOLERATE lets through. One that only looks clear
     /// because its seal is defective does not come here: whatever [`crate::looks_sealed`] goes to
     /// [`Opener::open`].
@@ -316,14 +340,30 @@ impl Question {
             Container::Signed(signed) => self.open_signed(&signed).map(|_| ()),
             Container::Enveloped(envelope) => {
                 self.cache.check_recipients(&self.policy, &self.ring, &envelope.recipients)?;
-                if !envelope.cipher.is_authenticated() {
-                    return Ok(());
-                }
-                let ours = envelope.attributes.ours;
-                self.check_recipients(&ours, &sha256(envelope.recipients_whole))?;
-                self.check_binding(&ours, self.policy.quality()).map(|_| ())
+                self.check_envelope(&envelope)
             }
         }
+    }
+
+    fn check_form(self) -> Result<(), OpenError> {
+        let der = self.der.clone();
+        match self.read(&der)? {
+            Container::Signed(signed) => signed.signers.iter().try_for_each(|signer| {
+                let attributes = self.signed_attributes(&signed, signer)?;
+                self.check_binding(&attributes.ours, Quality::Integrity).map(|_| ())
+            }),
+            Container::Enveloped(envelope) => self.check_envelope(&envelope),
+        }
+    }
+
+    /// What an envelope shows without a key.
+    fn check_envelope(&self, envelope: &Enveloped<'_>) -> Result<(), OpenError> {
+        if !envelope.cipher.is_authenticated() {
+            return Ok(());
+        }
+        let ours = envelope.attributes.ours;
+        self.check_recipients(&ours, &sha256(envelope.recipients_whole))?;
+        self.check_binding(&ours, self.policy.quality()).map(|_| ())
     }
 
     /// The first recipient that is one of this identity's keys, old ones too.
@@ -406,6 +446,23 @@ impl Question {
         facts.ok_or(SignedError::Early(OpenError::Unsigned))
     }
 
+    /// A signer's attributes, once its digest is the policy's and fits the payload.
+    fn signed_attributes<'a>(
+        &self,
+        signed: &SignedData<'a>,
+        signer: &SignerInfo<'a>,
+    ) -> Result<Attributes<'a>, OpenError> {
+        if self.policy.sign != Some(signer.digest) {
+            return Err(OpenError::WeakerThanPolicy { what: "another signature digest than SIGNALG" });
+        }
+        let attributes = Attributes::read(signer.attributes)?;
+        attributes.check_content_type(crate::oid::ID_DATA)?;
+        if *signer.digest.hash(signed.payload) != *attributes.digest()? {
+            return Err(OpenError::Tampered { what: "the digest of the payload" });
+        }
+        Ok(attributes)
+    }
+
     fn verify_signer<'a>(
         &self,
         signed: &SignedData<'a>,
@@ -413,15 +470,7 @@ impl Question {
         recipients: Option<&[u8; 32]>,
     ) -> Result<SignedFacts<'a>, SignedError> {
         let early = SignedError::Early;
-        if self.policy.sign != Some(signer.digest) {
-            return Err(early(OpenError::WeakerThanPolicy { what: "another signature digest than SIGNALG" }));
-        }
-        let attributes = Attributes::read(signer.attributes).map_err(|e| early(e.into()))?;
-        attributes.check_content_type(crate::oid::ID_DATA).map_err(|e| early(e.into()))?;
-        let stated = attributes.digest().map_err(|e| early(e.into()))?;
-        if *signer.digest.hash(signed.payload) != *stated {
-            return Err(early(OpenError::Tampered { what: "the digest of the payload" }));
-        }
+        let attributes = self.signed_attributes(signed, signer).map_err(early)?;
         let mut known = self.cache.signer(&self.ring, &signer.name, signed).map_err(early)?;
         let good = known.verify(signer).map_err(|e| early(e.into()))?;
         if !good {

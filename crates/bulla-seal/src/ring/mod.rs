@@ -86,6 +86,35 @@ impl Ring {
         Ok(ring)
     }
 
+    /// Reads a ring and leaves its private keys closed: enough to judge others by. The certificates of its own keys
+    /// count among the people.
+    ///
+    /// # Errors
+    /// As [`Ring::load`], but for the keys.
+    pub fn load_without_keys(dir: &Path) -> Result<Ring, RingError> {
+        let Survey { mut ring, own } = survey(dir)?;
+        for person in own {
+            let places = ring.people_by_dn.entry(person.certificate.dn().clone()).or_default();
+            places.push(ring.people.len());
+            ring.people.push(Arc::new(person));
+        }
+        Ok(ring)
+    }
+
+    /// A ring that holds nothing and believes nobody.
+    pub(crate) fn nobody() -> Ring {
+        Ring {
+            user: String::new(),
+            generation: 0,
+            own: Vec::new(),
+            people: Vec::new(),
+            trust: Vec::new(),
+            crls: Vec::new(),
+            people_by_dn: HashMap::new(),
+            own_by_id: HashMap::new(),
+        }
+    }
+
     /// Whose ring it is.
     pub fn user(&self) -> &str {
         &self.user

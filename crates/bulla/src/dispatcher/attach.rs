@@ -51,6 +51,7 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         pending: VecDeque::new(),
         first_slot: 0,
         sealing: None,
+        checking: None,
         dynamic: dynamic.map(|(_, queue)| queue),
     };
     if let Some(name) = &target.address {

@@ -19,7 +19,7 @@ use crate::reason::{self, Refusal};
 use crate::tls::Tls;
 use bulla_amqp::{DeliveryState, Event, LinkId, SessionId};
 use bulla_queue::{PutError, QueueId, Ticket};
-use bulla_seal::ring::Ring;
+use bulla_seal::ring::{Ring, RingError};
 use get::Served;
 use hashbrown::HashMap;
 use mio::net::{TcpListener, TcpStream};
@@ -606,6 +606,21 @@ impl Local {
             Refusal::security("no-identity", "a protected queue asks for a user proved by certificate, SCRAM or TLS")
         })?;
         self.manager.ring(user, self.now).map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
+    }
+
+    /// What a client's own seals are judged by: its ring without the keys, where there is one here.
+    pub(crate) fn ring_without_keys(&self, identity: &Identity) -> Result<Option<Arc<Ring>>, Refusal> {
+        let Some(user) = identity.user.as_deref().filter(|_| identity.ring) else { return Ok(None) };
+        let refused = |error: &RingError| Refusal::security("key-ring", format!("{user}: {error}"));
+        match self.manager.ring(user, self.now) {
+            Ok(ring) => Ok(Some(ring)),
+            Err(RingError::Missing { .. }) => Ok(None),
+            Err(error) if error.is_locked() => {
+                let folder = self.manager.rings.path(user).map_err(|error| refused(&error))?;
+                Ring::load_without_keys(&folder).map(|ring| Some(Arc::new(ring))).map_err(|error| refused(&error))
+            }
+            Err(error) => Err(refused(&error)),
+        }
     }
 
     /// Ends a link with an error.

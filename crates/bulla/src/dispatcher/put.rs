@@ -16,6 +16,7 @@ use bulla_seal::{Policy, Sealer, Step};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Credit of a link whose messages are put as they come.
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
@@ -24,6 +25,9 @@ pub(crate) const CREDIT_PROTECTED: u32 = 64;
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
 /// an adapter costs more than the cipher does.
 const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// How long a ring that was read for checks is good for.
+const CHECK_RING_EVERY: Duration = Duration::from_secs(1);
 
 /// A link on which a client puts.
 pub(crate) struct Producer {
@@ -39,6 +43,8 @@ pub(crate) struct Producer {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) first_slot: u64,
     pub(crate) sealing: Option<Sealing>,
+    /// What a client's own seals are judged by, and when that was read.
+    pub(crate) checking: Option<(Instant, Option<Arc<Ring>>)>,
     /// The dynamic queue that ends with this link.
     pub(crate) dynamic: Option<QueueId>,
 }
@@ -95,6 +101,22 @@ impl Producer {
     pub(crate) fn credit_full(&self) -> u32 {
         let protected = self.route.as_ref().is_some_and(|route| route.policy.is_some());
         if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
+    }
+
+    /// The ring to judge a client's own seal by: its keys are not needed, and for a client that seals for itself
+    /// there need not be one here.
+    fn ring_for_checks(&mut self, local: &Local, identity: &Identity) -> Result<Option<Arc<Ring>>, Refusal> {
+        if !self.sealed_by_client {
+            return local.ring(identity).map(Some);
+        }
+        if let Some((read_at, ring)) = &self.checking
+            && local.now.saturating_duration_since(*read_at) < CHECK_RING_EVERY
+        {
+            return Ok(ring.clone());
+        }
+        let ring = local.ring_without_keys(identity)?;
+        self.checking = Some((local.now, ring.clone()));
+        Ok(ring)
     }
 
     /// Whether messages are pending that their sender has settled.
@@ -240,7 +262,7 @@ fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Tr
 
 #[allow(clippy::too_many_arguments, reason = "what a check needs, from link, message and definitions")]
 fn check(
-    producer: &Producer,
+    producer: &mut Producer,
     receipt: Receipt,
     local: &Local,
     state: &State,
@@ -252,10 +274,16 @@ fn check(
     let asker = producer.asker(receipt, local);
     let expect = arrival.expect(state.destinations(route, policy, None));
     let der = arrival.sealed_body()?;
-    let ring = local.ring(identity)?;
+    let ring = producer.ring_for_checks(local, identity)?;
     let bytes = arrival.len();
     let (manager, policy, now) = (local.manager.clone(), policy.clone(), local.wall);
-    let work = Work::Check(asker, Box::new(move || manager.opener.check_arrived(&policy, &ring, &der, &expect, now)));
+    let work = Work::Check(
+        asker,
+        Box::new(move || match &ring {
+            Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now),
+            None => manager.opener.check_form(&policy, &der, &expect, now),
+        }),
+    );
     local.manager.adapters.submit(work, bytes).map_err(sealing_memory)?;
     Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(route.defaults, identity.user.as_deref())))))
 }
