@@ -405,6 +405,29 @@ fn arriving_sealed_means_the_policys_quality_recipients_place_and_a_good_signatu
 }
 
 #[test]
+fn without_a_ring_a_seal_is_checked_by_its_form() {
+    let world = World::new();
+    let (alice, bob) = (world.person("alice", P256), world.person("bob", RSA));
+    let sender = world.ring("alice", &[&alice], &[&bob]);
+    let opener = Opener::new();
+    let check = |policy: &Arc<Policy>, der: &Bytes, expect: Expect| {
+        opener.check_form(policy, der, &expect, now()).err().map(|error| error.cause())
+    };
+    let elsewhere = || Expect { destinations: vec!["OTHER@QM1".into()], ..expect() };
+    for (sign, encrypt) in [(SHA256, None), (SHA256, GCM), (None, GCM)] {
+        let readers = [&bob];
+        let policy = policy(sign, encrypt, if encrypt.is_some() { &readers[..] } else { &[] });
+        let der = seal(&policy, &sender);
+        assert_eq!(check(&policy, &der, expect()), None);
+        assert_eq!(check(&policy, &der, elsewhere()), Some("moved"));
+        assert_eq!(check(&policy, &Bytes::from_static(b"clear"), expect()), Some("not-sealed"));
+    }
+    let integrity = policy(SHA256, None, &[]);
+    let stronger = policy(SHA256, GCM, &[&bob]);
+    assert_eq!(check(&stronger, &seal(&integrity, &sender), expect()), Some("weaker-than-policy"));
+}
+
+#[test]
 fn two_certificates_of_one_name_are_told_apart_by_their_serial_numbers() {
     let world = World::new();
     let (first, second) = (world.person("bob", RSA), world.person("bob", RSA));
