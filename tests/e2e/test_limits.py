@@ -49,6 +49,25 @@ def test_a_backlog_beyond_the_memory_limit_goes_to_disk_and_comes_back_in_order(
     assert manager.stop() == 0
 
 
+def test_a_reader_that_takes_nothing_in_costs_no_second_copy_of_the_backlog(managers):
+    manager = managers("stalled", options=["--memory", 16])
+    manager.mqsc("DEFINE QLOCAL(Q); DEFINE QLOCAL(OTHER)")
+    with manager.connect() as client, manager.connect() as stalled:
+        sender = client.sender("Q")
+        for number in range(200):
+            client.put("Q", Message(body=body(number), inferred=True), sender)
+        receiver = stalled.receiver("Q", credit=100_000)
+        receiver.flush()
+        # Others are served meanwhile.
+        for number in range(100):
+            client.put("OTHER", Message(body=number, durable=True))
+        assert [message.body for message in client.get_all("OTHER")] == list(range(100))
+        assert memory(manager) < 16 + OVERHEAD_MIB
+        for number in range(200):
+            assert receiver.next().body == body(number)
+    assert manager.stop() == 0
+
+
 def test_a_queue_that_is_always_drained_does_not_grow_on_disk(managers):
     manager = managers("drained")
     manager.mqsc("DEFINE QLOCAL(Q); DEFINE QLOCAL(STAYS)")
