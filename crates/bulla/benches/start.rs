@@ -1,0 +1,84 @@
+//! From nothing to accepting connections: an empty store, and one with a million messages of 2 KB.
+//!
+//! `cargo bench -p bulla --bench start`; the large store takes some 4 GB of disk in the temporary folder.
+
+use bulla::serve::{self, JOURNAL, Settings};
+use bulla_queue::{
+    Chunks, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, QueueAttributes, Store,
+};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Instant;
+
+/// Messages in the large store.
+const MESSAGES: u64 = 1_000_000;
+/// Bytes of each.
+const MESSAGE_BYTES: usize = 2048;
+/// Starts of each kind.
+const ROUNDS: usize = 5;
+
+fn main() {
+    let empty = |_: &Path| {};
+    report("empty store", &empty);
+    report("1,000,000 persistent messages of 2 KB", &fill);
+}
+
+fn report(what: &str, prepare: &dyn Fn(&Path)) {
+    let data = tempfile::tempdir().expect("a temporary folder");
+    prepare(data.path());
+    // The first start makes what later ones find: directories, definitions.
+    start(data.path());
+    let mut times: Vec<f64> = (0..ROUNDS).map(|_| start(data.path())).collect();
+    times.sort_by(f64::total_cmp);
+    println!(
+        "{what}: median {:.1} ms of {ROUNDS} starts [{:.1} to {:.1}]",
+        times[ROUNDS / 2],
+        times[0],
+        times[ROUNDS - 1]
+    );
+}
+
+/// Milliseconds from the call to an accepted connection.
+fn start(data: &Path) -> f64 {
+    let mut settings = Settings::new(data.to_owned());
+    settings.amqp = Some(([127, 0, 0, 1], 0).into());
+    settings.amqps = None;
+    let begun = Instant::now();
+    let running = serve::start(&settings).expect("a start");
+    let connection = TcpStream::connect(running.amqp.expect("an address")).expect("a connection");
+    let ms = begun.elapsed().as_secs_f64() * 1e3;
+    drop(connection);
+    running.stop().expect("a stop");
+    ms
+}
+
+fn fill(data: &Path) {
+    let folder = |name: &str| {
+        let path = data.join(name);
+        std::fs::create_dir_all(&path).expect("a folder");
+        DirStorage::new(path)
+    };
+    let options = FileLogOptions { driver: Driver::Thread, ..FileLogOptions::default() };
+    let log = FileLog::open(folder(JOURNAL), options).expect("a log");
+    let spill = FileSpill::open(folder("spill"), 1 << 30).expect("scratch space");
+    let now = Instant::now();
+    let mut store = Store::open(Box::new(log), Box::new(spill), Limits::default(), now).expect("a store");
+    let attributes = QueueAttributes { max_depth: u32::MAX, ..QueueAttributes::default() };
+    let queue = store.define("SYSTEM.DEAD.LETTER.QUEUE", attributes).expect("a queue");
+    let body = Chunks::from(vec![7; MESSAGE_BYTES]);
+    for number in 0..MESSAGES {
+        let message = Message {
+            priority: 4,
+            persistent: true,
+            expires_at_ms: None,
+            put_at_ms: number,
+            user: None,
+            body: body.clone(),
+        };
+        store.put(queue, message).expect("a put");
+        if number % 500 == 0 {
+            store.sync(now).expect("a sync");
+        }
+    }
+    store.close(now).expect("a close");
+}
