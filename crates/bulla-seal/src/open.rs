@@ -256,7 +256,7 @@ impl Question {
         let plaintext = decrypt(&mut context, &envelope)?;
         let opened = self.open_plaintext(&envelope, &place.recipients, plaintext)?;
         // Only what opened is worth remembering: otherwise anyone could fill the cache with rubbish.
-        self.cache.remember_key(place, &self.policy, self.ring.user(), self.now, key, context);
+        self.cache.remember_key(place, &self.policy, self.ring.user(), self.now, key);
         Ok(opened)
     }
 

@@ -174,10 +174,13 @@ impl Sealer {
             (None, Some(cipher)) => self.seal_confidential(cipher, &content, bound, now, rng).map(Step::Done),
             (Some(signer), None) => {
                 let mut set = AttributeWriter::new();
+                attributes::write_content_type(&mut set);
                 attributes::write_binding(&mut set, Quality::Integrity, bound, self.sealed_by.as_deref());
                 attributes::write_content(&mut set, &content);
                 signer.sign(set, content.bytes, now, |message| {
-                    Ok(Sealed { der: Bytes::from(message), smime_type: "signed-data" })
+                    let mut out = Writer::with_capacity(message.len());
+                    message.write(&mut out);
+                    Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data" })
                 })
             }
             (Some(signer), Some(cipher)) => self.seal_private(&signer, cipher, content, bound, now, rng),
@@ -229,24 +232,14 @@ impl Sealer {
         let mut key = ContentKey::fresh(cipher, KeyReuse::Never, &mut self.parties, now, rng)?;
         let iv = key.next_iv(rng)?;
         let sealed_by = self.sealed_by.as_deref();
-        let outer = if cipher.is_authenticated() {
-            let mut set = AttributeWriter::new();
-            attributes::write_content_type(&mut set);
-            attributes::write_binding(&mut set, Quality::Privacy, bound, sealed_by);
-            attributes::write_content(&mut set, &content);
-            attributes::write_recipients(&mut set, &key.recipients_digest);
-            set.sorted()
-        } else {
-            Vec::new()
-        };
+        // The same statements outside and inside; the signer adds its own.
         let mut set = AttributeWriter::new();
+        attributes::write_content_type(&mut set);
         attributes::write_binding(&mut set, Quality::Privacy, bound, sealed_by);
         attributes::write_content(&mut set, &content);
         attributes::write_recipients(&mut set, &key.recipients_digest);
-        signer.sign(set, content.bytes, now, move |message| {
-            let message = Zeroizing::new(message);
-            key.envelope_with(&iv, &outer, &message)
-        })
+        let outer = if cipher.is_authenticated() { set.sorted() } else { Vec::new() };
+        signer.sign(set, content.bytes, now, move |message| key.envelope_with(&iv, &outer, message))
     }
 }
 
@@ -531,16 +524,15 @@ impl Signer {
         }
     }
 
-    /// Adds the signer's attributes, hands the signature out, and gives the whole `SignedData` to
-    /// `then`.
+    /// Adds the signer's attributes to those of the message, hands the signature out, and gives the
+    /// `SignedData`, ready to be written, to `then`.
     fn sign(
         self: &Arc<Signer>,
         mut set: AttributeWriter,
         payload: Bytes,
         now: SystemTime,
-        then: impl FnOnce(Vec<u8>) -> Result<Sealed, SealError> + Send + 'static,
+        then: impl FnOnce(&Signed<'_>) -> Result<Sealed, SealError> + Send + 'static,
     ) -> Result<Step<Sealed, SealError>, SealError> {
-        attributes::write_content_type(&mut set);
         attributes::write_message_digest(&mut set, &self.digest.hash(&payload));
         attributes::write_signing_time(&mut set, now);
         set.push_raw(oid::ALGORITHM_PROTECTION, &self.protection);
@@ -558,11 +550,45 @@ impl Signer {
         let finish = move |result: Result<Output, _>| {
             let signature = result.map_err(SealError::Key)?;
             let layout = signer.layout(attributes.len(), signature.len(), payload.len());
-            let mut out = Writer::with_capacity(layout.len());
-            layout.write(&mut out, &payload, &attributes, &signature);
-            then(out.finish()).map(Step::Done)
+            let message = Signed { layout, payload: &payload, attributes: &attributes, signature: &signature };
+            then(&message).map(Step::Done)
         };
         Ok(Step::Device(job, Box::new(finish)))
+    }
+}
+
+/// What an envelope closes around.
+trait Plaintext {
+    fn len(&self) -> usize;
+    fn write(&self, out: &mut Writer);
+}
+
+impl Plaintext for Bytes {
+    fn len(&self) -> usize {
+        Bytes::len(self)
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.raw(self);
+    }
+}
+
+/// A signed message of which every part is known. It is written where it is needed, once, and an
+/// envelope encrypts it there: no copy of it has to be wiped.
+struct Signed<'a> {
+    layout: SignedLayout<'a>,
+    payload: &'a [u8],
+    attributes: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl Plaintext for Signed<'_> {
+    fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.layout.write(out, self.payload, self.attributes, self.signature);
     }
 }
 
@@ -639,12 +665,17 @@ impl ContentKey {
         Ok(iv)
     }
 
-    fn envelope(&mut self, attributes: &[u8], plaintext: &[u8], rng: &mut dyn Random) -> Result<Sealed, SealError> {
+    fn envelope(
+        &mut self,
+        attributes: &[u8],
+        plaintext: &impl Plaintext,
+        rng: &mut dyn Random,
+    ) -> Result<Sealed, SealError> {
         let iv = self.next_iv(rng)?;
         self.envelope_with(&iv, attributes, plaintext)
     }
 
-    fn envelope_with(&mut self, iv: &Iv, attributes: &[u8], plaintext: &[u8]) -> Result<Sealed, SealError> {
+    fn envelope_with(&mut self, iv: &Iv, attributes: &[u8], plaintext: &impl Plaintext) -> Result<Sealed, SealError> {
         let layout = EnvelopeLayout {
             cipher: self.cipher,
             recipients: &self.recipients,
@@ -660,12 +691,17 @@ impl ContentKey {
             header.header(SET, attributes.len());
             layout.write(&mut out, iv.as_slice(), attributes, |out| {
                 let associated = [header.as_slice(), attributes];
-                symmetric::gcm_encrypt(context, iv.as_slice(), &associated, plaintext, out)
+                let start = out.len();
+                plaintext.write(out);
+                symmetric::gcm_encrypt(context, iv.as_slice(), &associated, out.as_mut(), start)
             })?;
             Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "authEnveloped-data" })
         } else {
             layout.write(&mut out, iv.as_slice(), attributes, |out| {
-                symmetric::cbc_encrypt(context, iv.as_slice(), plaintext, out)?;
+                let mut whole = Writer::with_capacity(plaintext.len());
+                plaintext.write(&mut whole);
+                let whole = Zeroizing::new(whole.finish());
+                symmetric::cbc_encrypt(context, iv.as_slice(), &whole, out.as_mut())?;
                 Ok::<_, openssl::error::ErrorStack>([0; GCM_TAG_BYTES])
             })?;
             Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "enveloped-data" })

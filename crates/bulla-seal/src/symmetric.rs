@@ -57,25 +57,35 @@ fn algorithm(cipher: ContentCipher) -> &'static CipherRef {
     fetched.as_deref().unwrap_or(fallback)
 }
 
-/// Appends the ciphertext to `out` and returns the tag. The parts of `associated` count as one.
+/// Encrypts everything from `start` on where it stands, and returns the tag. The parts of `associated`
+/// count as one. After an error nothing of the plaintext is left.
 pub(crate) fn gcm_encrypt(
     context: &mut CipherCtx,
     nonce: &[u8],
     associated: &[&[u8]],
-    plaintext: &[u8],
     out: &mut Vec<u8>,
+    start: usize,
 ) -> Result<[u8; GCM_TAG_BYTES], ErrorStack> {
-    context.encrypt_init(None, None, Some(nonce))?;
-    for part in associated {
-        context.cipher_update(part, None)?;
+    let data = out.get_mut(start..).unwrap_or_default();
+    let len = data.len();
+    let mut encrypt = || {
+        context.encrypt_init(None, None, Some(nonce))?;
+        for part in associated {
+            context.cipher_update(part, None)?;
+        }
+        if len > 0 {
+            context.cipher_update_inplace(data, len)?;
+        }
+        context.cipher_final(&mut [])?;
+        let mut tag = [0; GCM_TAG_BYTES];
+        context.tag(&mut tag)?;
+        Ok(tag)
+    };
+    let result = encrypt();
+    if result.is_err() {
+        out.zeroize();
     }
-    if !plaintext.is_empty() {
-        context.cipher_update_vec(plaintext, out)?;
-    }
-    context.cipher_final(&mut [])?;
-    let mut tag = [0; GCM_TAG_BYTES];
-    context.tag(&mut tag)?;
-    Ok(tag)
+    result
 }
 
 /// The plaintext, or `None` when the tag does not fit; nothing of it is left then.
@@ -184,7 +194,9 @@ mod tests {
                     out.truncate(6);
                     let back = if cipher.is_authenticated() {
                         let nonce = [round; 12];
-                        let tag = gcm_encrypt(&mut seal, &nonce, &[b"a", b"b"], &plaintext, &mut out).unwrap();
+                        out.extend_from_slice(&plaintext);
+                        let tag = gcm_encrypt(&mut seal, &nonce, &[b"a", b"b"], &mut out, 6).unwrap();
+                        assert_eq!(out[..6], *b"before");
                         gcm_decrypt(&mut open, &nonce, &[b"ab"], &out[6..], &tag).unwrap()
                     } else {
                         cbc_encrypt(&mut seal, &[round; 16], &plaintext, &mut out).unwrap();
@@ -201,8 +213,9 @@ mod tests {
         let key = [7; 32];
         let mut seal = encryptor(ContentCipher::Aes256Gcm, &key).unwrap();
         let mut open = decryptor(ContentCipher::Aes256Gcm, &key).unwrap();
-        let mut out = Vec::new();
-        let mut tag = gcm_encrypt(&mut seal, &[0; 12], &[], b"content", &mut out).unwrap();
+        let mut out = b"content".to_vec();
+        let mut tag = gcm_encrypt(&mut seal, &[0; 12], &[], &mut out, 0).unwrap();
+        assert_ne!(out, b"content");
         tag[0] ^= 1;
         assert_eq!(gcm_decrypt(&mut open, &[0; 12], &[], &out, &tag).unwrap(), None);
     }

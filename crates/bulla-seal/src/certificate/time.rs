@@ -59,10 +59,15 @@ pub(crate) fn from_unix(seconds: i64) -> Option<SystemTime> {
 
 /// A moment as `2026-11-21T21:34:45Z`.
 pub fn utc(time: SystemTime) -> String {
-    let seconds = unix(time);
+    let [year, month, day, hour, minute, second] = civil_fields(unix(time));
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Seconds since 1970 as year, month, day, hour, minute and second in UTC.
+pub(crate) fn civil_fields(seconds: i64) -> [i64; 6] {
     let (days, of_day) = (seconds.div_euclid(DAY_SECS), seconds.rem_euclid(DAY_SECS));
     let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    [year, month, day, of_day / 3600, of_day / 60 % 60, of_day % 60]
 }
 
 /// Days since 1970 to a date of the Gregorian calendar, counting eras of 400 years from a 1 March,

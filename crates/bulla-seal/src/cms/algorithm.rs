@@ -4,7 +4,7 @@
 use bulla_device::{Digest, RsaPadding, RsaScheme};
 
 use super::reader::{Malformed, Reader};
-use super::writer::{INTEGER, NULL, OCTET_STRING, OID, SEQUENCE, context, element};
+use super::writer::{INTEGER, NULL, OCTET_STRING, OID, SEQUENCE, Writer, context, element, element_len};
 use crate::error::OpenError;
 use crate::oid;
 use crate::policy::ContentCipher;
@@ -230,7 +230,7 @@ pub(crate) fn read_agreement(identifier: &[u8]) -> Result<(Digest, &[u8]), OpenE
     Ok((kdf, wrap))
 }
 
-/// Bytes of [`cipher_identifier`].
+/// Bytes that [`write_cipher`] writes.
 pub(crate) fn cipher_identifier_len(cipher: ContentCipher) -> usize {
     match cipher.is_authenticated() {
         true => CIPHER_GCM_HEAD + GCM_NONCE_BYTES + 3,
@@ -244,14 +244,19 @@ const CIPHER_CBC_HEAD: usize = 2 + 11 + 2;
 
 /// A content cipher with its nonce or initialisation vector. GCM says its tag's length, because
 /// absent means 12, and then OpenSSL 3.0 and BouncyCastle fail.
-pub(crate) fn cipher_identifier(cipher: ContentCipher, iv: &[u8]) -> Vec<u8> {
-    let oid = element(OID, &[cipher_oid(cipher)]);
-    let iv = element(OCTET_STRING, &[iv]);
+pub(crate) fn write_cipher(out: &mut Writer, cipher: ContentCipher, iv: &[u8]) {
+    let oid = cipher_oid(cipher);
+    let iv_len = element_len(iv.len());
     if cipher.is_authenticated() {
-        let parameters = element(SEQUENCE, &[&iv, &[INTEGER, 1, GCM_TAG_BYTES as u8]]);
-        element(SEQUENCE, &[&oid, &parameters])
+        out.header(SEQUENCE, element_len(oid.len()) + element_len(iv_len + 3));
+        out.element(OID, oid);
+        out.header(SEQUENCE, iv_len + 3);
+        out.element(OCTET_STRING, iv);
+        out.small_integer(GCM_TAG_BYTES as u8);
     } else {
-        element(SEQUENCE, &[&oid, &iv])
+        out.header(SEQUENCE, element_len(oid.len()) + iv_len);
+        out.element(OID, oid);
+        out.element(OCTET_STRING, iv);
     }
 }
 
@@ -327,7 +332,9 @@ mod tests {
         for cipher in ContentCipher::ALL.iter().copied() {
             let iv = [7; 16];
             let iv = if cipher.is_authenticated() { &iv[..12] } else { &iv };
-            let identifier = cipher_identifier(cipher, iv);
+            let mut writer = Writer::default();
+            write_cipher(&mut writer, cipher, iv);
+            let identifier = writer.finish();
             assert_eq!(identifier.len(), cipher_identifier_len(cipher));
             assert_eq!(read_cipher(&identifier), Ok((cipher, iv)));
         }

@@ -66,9 +66,10 @@ impl AttributeWriter {
     }
 
     /// The contents of the set, in order.
-    pub(crate) fn sorted(mut self) -> Vec<u8> {
+    pub(crate) fn sorted(&self) -> Vec<u8> {
         let buffer = self.buffer.as_slice();
-        let ranges = self.ranges.get_mut(..self.count).unwrap_or_default();
+        let mut ranges = self.ranges;
+        let ranges = ranges.get_mut(..self.count).unwrap_or_default();
         let part = |range: &(usize, usize)| buffer.get(range.0..range.1).unwrap_or_default();
         ranges.sort_unstable_by(|a, b| part(a).cmp(part(b)));
         let mut out = Vec::with_capacity(buffer.len());
@@ -215,16 +216,16 @@ const LAST_SECS: i64 = 253_402_300_799;
 
 fn encode_time(now: SystemTime) -> (u8, [u8; 15], usize) {
     let seconds = time::unix(now).clamp(UTC_TIME_FIRST_SECS, LAST_SECS);
-    // `2026-11-21T21:34:45Z`: the same digits, in the same order.
-    let readable = time::utc(time::from_unix(seconds).unwrap_or(SystemTime::UNIX_EPOCH));
     let utc = seconds < UTC_TIME_END_SECS;
-    let century = if utc { 2 } else { 0 };
-    let mut text = [0; 15];
-    let mut len = 0;
-    let kept = readable.bytes().filter(|byte| byte.is_ascii_digit() || *byte == b'Z');
-    for (slot, byte) in text.iter_mut().zip(kept.skip(century)) {
-        *slot = byte;
-        len += 1;
+    let [year, rest @ ..] = time::civil_fields(seconds);
+    let century = (!utc).then_some(year / 100);
+    let pairs = century.into_iter().chain([year % 100]).chain(rest);
+    let mut text = [b'Z'; 15];
+    let mut len = 1;
+    for (slot, pair) in text.chunks_exact_mut(2).zip(pairs) {
+        // Each is below 100.
+        slot.copy_from_slice(&[b'0' + (pair / 10 % 10) as u8, b'0' + (pair % 10) as u8]);
+        len += 2;
     }
     (if utc { UTC_TIME } else { GENERALIZED_TIME }, text, len)
 }
@@ -331,7 +332,12 @@ pub(crate) fn check_signing_certificate(
         let issuer_serial = identifier.optional(SEQUENCE);
         identifier.end(WHAT)?;
         if first {
-            if *digest.hash(leaf.der()) != *hash {
+            // The SHA-256 of a certificate is known from when it was read.
+            let fits = match digest {
+                Digest::Sha256 => leaf.fingerprint() == hash,
+                _ => *digest.hash(leaf.der()) == *hash,
+            };
+            if !fits {
                 return Err(OTHER);
             }
             if let Some(issuer_serial) = issuer_serial {

@@ -4,8 +4,8 @@ use bulla_device::{Digest, RsaPadding};
 
 use super::Name;
 use super::algorithm::{
-    AES_BLOCK_BYTES, GCM_TAG_BYTES, cipher_identifier, cipher_identifier_len, read_aes_wrap, read_agreement,
-    read_cipher, read_rsa_wrap,
+    AES_BLOCK_BYTES, GCM_TAG_BYTES, cipher_identifier_len, read_aes_wrap, read_agreement, read_cipher, read_rsa_wrap,
+    write_cipher,
 };
 use super::attributes::{Attributes, check_issuer_and_serial};
 use super::reader::{Malformed, Reader, strictly_ascending};
@@ -74,7 +74,7 @@ impl EnvelopeLayout<'_> {
         out: &mut Writer,
         iv: &[u8],
         attributes: &[u8],
-        encrypt: impl FnOnce(&mut Vec<u8>) -> Result<[u8; GCM_TAG_BYTES], E>,
+        encrypt: impl FnOnce(&mut Writer) -> Result<[u8; GCM_TAG_BYTES], E>,
     ) -> Result<(), E> {
         out.header(SEQUENCE, self.body_len());
         out.element(OID, self.oid());
@@ -84,9 +84,9 @@ impl EnvelopeLayout<'_> {
         out.raw(self.recipients);
         out.header(SEQUENCE, self.content_len());
         out.element(OID, oid::ID_DATA);
-        out.raw(&cipher_identifier(self.cipher, iv));
+        write_cipher(out, self.cipher, iv);
         out.header(context_primitive(0), self.ciphertext_len());
-        let tag = encrypt(out.as_mut())?;
+        let tag = encrypt(out)?;
         if self.attributes_len > 0 {
             out.element(context(1), attributes);
         }

@@ -61,7 +61,7 @@ struct Keys {
 
 struct KeyEntry {
     key: Zeroizing<Vec<u8>>,
-    /// Absent while somebody works with it.
+    /// Absent until the key is used again, and while somebody works with it.
     context: Option<CipherCtx>,
     policy: Arc<Policy>,
     born: SystemTime,
@@ -150,6 +150,8 @@ impl Cache {
         }
     }
 
+    /// Remembers the key alone: most keys are never seen again, and a context is ten times as large. The
+    /// second message with this key makes one.
     pub(crate) fn remember_key(
         &self,
         place: KeyPlace,
@@ -157,12 +159,11 @@ impl Cache {
         user: &str,
         now: SystemTime,
         key: Zeroizing<Vec<u8>>,
-        context: CipherCtx,
     ) {
         let mut keys = lock(&self.keys);
         keys.forget_older_rings(user, place.generation);
         keys.remove(&place);
-        keys.insert(place, KeyEntry { key, context: Some(context), policy: Arc::clone(policy), born: now });
+        keys.insert(place, KeyEntry { key, context: None, policy: Arc::clone(policy), born: now });
     }
 
     /// The signer of that name: remembered, out of the message, or out of the ring. A remembered one
