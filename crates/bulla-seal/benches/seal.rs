@@ -17,7 +17,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bulla_device::{CpuDevice, Device, Digest, Job, Output, Random, SystemRandom};
+use bulla_device::{CpuDevice, Device, Digest, Job, Output, Random, RsaScheme, SystemRandom, Work};
 use bulla_seal::certificate::KeySpec;
 use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::Ring;
@@ -87,14 +87,20 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives, 
     let content = Content { packing: Packing::Data, content_type: None, bytes: Bytes::from(vec![7; PAYLOAD_BYTES]) };
     let (bound, expect) = (bound(), expect());
     let mut samples: [Vec<Duration>; 4] = Default::default();
+    // The device's work before each part, the same for both sides: what it leaves in the processor's
+    // caches is then the same, too.
+    let (mut before_seal, mut before_open) = (primitives.signature_work(), primitives.signature_work());
+    let disturbed = policy.key_reuse == KeyReuse::Never;
     for _ in 0..count {
         let content = content.clone();
+        primitives.disturb(disturbed, &mut device, &before_seal);
         let start = Instant::now();
         let step = measured_seal(&mut sealer, content, &bound);
         let mut spent = start.elapsed();
         let sealed = match step {
             Step::Done(sealed) => sealed,
             Step::Device(job, go_on) => {
+                before_seal = job.work.clone();
                 let result = run(&mut device, job);
                 let start = Instant::now();
                 let done = measured_seal_rest(go_on, result);
@@ -103,20 +109,20 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives, 
             }
         };
         samples[0].push(spent);
-        if policy.key_reuse == KeyReuse::Never {
-            primitives.disturb(&mut device);
-        }
+        primitives.disturb(disturbed, &mut device, &before_seal);
         let start = Instant::now();
         primitives.primitive_seal(policy);
         samples[1].push(start.elapsed());
 
         let expect = expect.clone();
+        primitives.disturb(disturbed, &mut device, &before_open);
         let start = Instant::now();
         let step = measured_open(&opener, policy, ring, sealed.der, expect);
         let mut spent = start.elapsed();
         let opened = match step {
             Step::Done(opened) => opened,
             Step::Device(job, go_on) => {
+                before_open = job.work.clone();
                 let result = run(&mut device, job);
                 let start = Instant::now();
                 let done = measured_open_rest(go_on, result);
@@ -126,9 +132,7 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives, 
         };
         black_box(opened);
         samples[2].push(spent);
-        if policy.key_reuse == KeyReuse::Never {
-            primitives.disturb(&mut device);
-        }
+        primitives.disturb(disturbed, &mut device, &before_open);
         let start = Instant::now();
         primitives.primitive_open(policy);
         samples[3].push(start.elapsed());
@@ -269,15 +273,18 @@ impl Primitives {
     }
 
     /// A private-key operation, as a device does one between the parts of an operation.
-    fn disturb(&self, device: &mut CpuDevice) {
+    fn disturb(&self, disturbed: bool, device: &mut CpuDevice, work: &Work) {
+        if disturbed {
+            black_box(run(device, Job { id: 0, key: self.key.clone(), work: work.clone(), deadline: None }));
+        }
+    }
+
+    fn signature_work(&self) -> Work {
         let hash = self.hash;
-        let work = match self.wrapper {
-            Wrapper::Rsa(_) => {
-                bulla_device::Work::RsaSign { scheme: bulla_device::RsaScheme::Pkcs1, digest: Digest::Sha256, hash }
-            }
-            Wrapper::Ec(..) => bulla_device::Work::EcdsaSign { hash },
-        };
-        black_box(run(device, Job { id: 0, key: self.key.clone(), work, deadline: None }));
+        match self.wrapper {
+            Wrapper::Rsa(_) => Work::RsaSign { scheme: RsaScheme::Pkcs1, digest: Digest::Sha256, hash },
+            Wrapper::Ec(..) => Work::EcdsaSign { hash },
+        }
     }
 
     /// What one seal cannot do without.

@@ -107,13 +107,14 @@ impl<'a> Attributes<'a> {
     /// one value. Attributes of others that are not known here are passed over; of ours none may be
     /// unknown.
     pub(crate) fn read(contents: &'a [u8]) -> Result<Attributes<'a>, Malformed> {
+        const TWICE: Malformed = Malformed("an attribute stands there twice");
         if contents.len() > ATTRIBUTES_BYTES_MAX {
             return Err(Malformed("more than 16 KiB of attributes"));
         }
         let mut set = Reader::new(contents);
         let mut found = Attributes::default();
         let mut previous: &[u8] = &[];
-        let mut seen: [&[u8]; ATTRIBUTES_MAX] = [&[]; ATTRIBUTES_MAX];
+        let mut unknown: Vec<&[u8]> = Vec::new();
         let mut count = 0;
         while !set.is_empty() {
             let whole = set.whole(SEQUENCE, "an attribute is unreadable")?;
@@ -131,10 +132,9 @@ impl<'a> Attributes<'a> {
             if !one {
                 return Err(Malformed("an attribute without exactly one value"));
             }
-            if seen.iter().take(count).any(|earlier| *earlier == oid) {
-                return Err(Malformed("an attribute stands there twice"));
+            if count == ATTRIBUTES_MAX {
+                return Err(Malformed("more than 32 attributes"));
             }
-            *seen.get_mut(count).ok_or(Malformed("more than 32 attributes"))? = oid;
             count += 1;
             let field = match oid {
                 oid::CONTENT_TYPE => &mut found.content_type,
@@ -148,9 +148,15 @@ impl<'a> Attributes<'a> {
                 _ if oid.starts_with(oid::OUR_ATTRIBUTES) => {
                     return Err(Malformed("an attribute of a newer version"));
                 }
-                _ => continue,
+                _ if unknown.contains(&oid) => return Err(TWICE),
+                _ => {
+                    unknown.push(oid);
+                    continue;
+                }
             };
-            *field = Some(values);
+            if field.replace(values).is_some() {
+                return Err(TWICE);
+            }
         }
         if count == 0 {
             return Err(Malformed("an empty set of attributes"));
@@ -607,12 +613,16 @@ mod tests {
         let mut doubled = one.clone();
         doubled.extend_from_slice(&two);
         let many = attribute(oid::MESSAGE_DIGEST, &[OCTET_STRING, 0, OCTET_STRING, 0]);
+        let foreign = attribute(&[0x2a, 3], &[NULL_VALUE, 0]);
+        let foreign_again = attribute(&[0x2a, 3], &[OCTET_STRING, 0]);
+        let foreign_doubled = [foreign_again, foreign].concat();
         let mut newer = oid::OUR_ATTRIBUTES.to_vec();
         newer.push(9);
         let long = attribute(oid::MESSAGE_DIGEST, &element(OCTET_STRING, &[&[0; ATTRIBUTES_BYTES_MAX]]));
         for (bad, what) in [
             (wrong_order, "attributes out of order or doubled"),
             (doubled, "an attribute stands there twice"),
+            (foreign_doubled, "an attribute stands there twice"),
             (attribute(oid::MESSAGE_DIGEST, &[]), "an attribute without exactly one value"),
             (many, "an attribute without exactly one value"),
             (attribute(&newer, &[NULL_VALUE, 0]), "an attribute of a newer version"),

@@ -36,12 +36,19 @@ pub(crate) struct Cache {
 }
 
 /// Where a content key lies: whose private key unwraps it, and from which recipients and cipher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyPlace {
     pub(crate) key_id: [u8; 32],
     pub(crate) recipients: [u8; 32],
     pub(crate) cipher: ContentCipher,
     pub(crate) generation: u64,
+}
+
+/// The recipients differ from key to key and the rest hardly ever, so they alone are hashed.
+impl std::hash::Hash for KeyPlace {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write(&self.recipients);
+    }
 }
 
 /// A content key taken out of the cache to work with.
