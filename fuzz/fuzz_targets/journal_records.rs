@@ -55,7 +55,9 @@ fn open_and_use(bytes: &[u8]) {
     assert_eq!(checked.map(|report| report.messages).ok(), Some(messages), "check and start agree");
 
     let queues: Vec<_> = store.queues().map(|(id, _)| id).collect();
-    let mut left = messages;
+    // One that says that it expired in 1970 is found and not got.
+    store.sweep(0, usize::MAX);
+    let mut left = store.store_status().messages as u64;
     for queue in queues {
         while let Some(found) = store.lock_next(queue, None, 0) {
             let _ = store.body(found.id);

@@ -15,6 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Bytes of messages that may be with the adapters at once, payload and sealed form together; a
 /// message beyond it is refused with 2071.
 pub(crate) const SEALING_BYTES_MAX: usize = 512 << 20;
+/// Passwords that may wait to be looked at; more sign-ins are refused.
+const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: enough to fill the eight lanes of an accelerator.
 const TASKS_PER_TURN: usize = 8;
 
@@ -72,18 +74,26 @@ impl std::fmt::Debug for Finished {
     }
 }
 
-struct Task {
-    work: Work,
-    /// Bytes this task holds against `SEALING_BYTES_MAX`.
+/// Memory that a message holds against `SEALING_BYTES_MAX`, from its arrival until it is put or sent.
+#[derive(Debug)]
+pub(crate) struct Held {
+    total: Arc<AtomicUsize>,
     bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 /// The pool of adapters.
 pub(crate) struct Adapters {
-    waiting: Mutex<VecDeque<Task>>,
+    waiting: Mutex<VecDeque<Work>>,
     work: Condvar,
     stopping: AtomicBool,
-    bytes: AtomicUsize,
+    bytes: Arc<AtomicUsize>,
+    asides: AtomicUsize,
 }
 
 /// A message that finds no memory to be sealed in: `held` of `limit` bytes are taken.
@@ -100,28 +110,42 @@ impl Adapters {
             waiting: Mutex::new(VecDeque::new()),
             work: Condvar::new(),
             stopping: AtomicBool::new(false),
-            bytes: AtomicUsize::new(0),
+            bytes: Arc::new(AtomicUsize::new(0)),
+            asides: AtomicUsize::new(0),
         }
     }
 
-    /// Hands a task over. A lone message passes whatever its size; beyond the memory limit others are refused.
-    pub(crate) fn submit(&self, work: Work, bytes: usize) -> Result<(), SealingMemoryFull> {
-        let held = self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        if held > 0 && held.saturating_add(bytes) > SEALING_BYTES_MAX {
-            self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-            return Err(SealingMemoryFull { held, limit: SEALING_BYTES_MAX });
+    /// Takes memory for a message. A lone one passes whatever its size; beyond the limit others are refused.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, SealingMemoryFull> {
+        let before = self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let held = Held { total: self.bytes.clone(), bytes };
+        if before > 0 && before.saturating_add(bytes) > SEALING_BYTES_MAX {
+            return Err(SealingMemoryFull { held: before, limit: SEALING_BYTES_MAX });
         }
-        self.lock().push_back(Task { work, bytes });
+        Ok(held)
+    }
+
+    /// Hands a task over.
+    pub(crate) fn submit(&self, work: Work) {
+        self.lock().push_back(work);
         self.work.notify_one();
-        Ok(())
+    }
+
+    /// Hands over something else, for somebody who may be a stranger: false where `ASIDES_MAX` wait already.
+    pub(crate) fn submit_aside(&self, run: Box<dyn FnOnce() + Send>) -> bool {
+        if self.asides.fetch_add(1, Ordering::AcqRel) >= ASIDES_MAX {
+            self.asides.fetch_sub(1, Ordering::AcqRel);
+            return false;
+        }
+        self.submit(Work::Aside(run));
+        true
     }
 
     /// An adapter's life: ends when the pool stops and nothing waits.
     pub(crate) fn run(&self, device: &mut dyn Device, mailboxes: &[Arc<Mailbox>]) {
         let mut turn = Turn::default();
         while self.take(&mut turn.tasks) {
-            turn.carry_out(device, &mut |asker, outcome, bytes| {
-                self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+            turn.carry_out(device, &self.asides, &mut |asker, outcome| {
                 if let Some(mailbox) = mailboxes.get(asker.dispatcher) {
                     mailbox.post(Letter::Finished(Box::new(Finished { asker, outcome })));
                 }
@@ -138,7 +162,7 @@ impl Adapters {
     }
 
     /// Waits for tasks; false when the pool stops.
-    fn take(&self, into: &mut Vec<Task>) -> bool {
+    fn take(&self, into: &mut Vec<Work>) -> bool {
         let mut waiting = self.lock();
         loop {
             if !waiting.is_empty() {
@@ -153,7 +177,7 @@ impl Adapters {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Task>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Work>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,21 +191,24 @@ enum Paused {
 /// One adapter's turn: the tasks it took and those whose device job is out.
 #[derive(Default)]
 struct Turn {
-    tasks: Vec<Task>,
-    paused: HashMap<u64, (Asker, usize, Paused)>,
+    tasks: Vec<Work>,
+    paused: HashMap<u64, (Asker, Paused)>,
     jobs: Vec<Job>,
     done: Vec<DeviceFinished>,
     next_job: u64,
 }
 
 impl Turn {
-    fn carry_out(&mut self, device: &mut dyn Device, finish: &mut dyn FnMut(Asker, Outcome, usize)) {
-        for Task { work, bytes } in std::mem::take(&mut self.tasks) {
+    fn carry_out(&mut self, device: &mut dyn Device, asides: &AtomicUsize, finish: &mut dyn FnMut(Asker, Outcome)) {
+        for work in std::mem::take(&mut self.tasks) {
             match work {
-                Work::Seal(asker, start) => self.sealing(asker, bytes, start(), finish),
-                Work::Open(asker, start) => self.opening(asker, bytes, start(), finish),
-                Work::Check(asker, check) => finish(asker, Outcome::Checked(check()), bytes),
-                Work::Aside(run) => run(),
+                Work::Seal(asker, start) => self.sealing(asker, start(), finish),
+                Work::Open(asker, start) => self.opening(asker, start(), finish),
+                Work::Check(asker, check) => finish(asker, Outcome::Checked(check())),
+                Work::Aside(run) => {
+                    run();
+                    asides.fetch_sub(1, Ordering::AcqRel);
+                }
             }
         }
         while !self.paused.is_empty() {
@@ -191,12 +218,8 @@ impl Turn {
             }
             for finished in std::mem::take(&mut self.done) {
                 match self.paused.remove(&finished.id) {
-                    Some((asker, bytes, Paused::Seal(go_on))) => {
-                        self.sealing(asker, bytes, go_on(finished.result), finish);
-                    }
-                    Some((asker, bytes, Paused::Open(go_on))) => {
-                        self.opening(asker, bytes, go_on(finished.result), finish);
-                    }
+                    Some((asker, Paused::Seal(go_on))) => self.sealing(asker, go_on(finished.result), finish),
+                    Some((asker, Paused::Open(go_on))) => self.opening(asker, go_on(finished.result), finish),
                     None => {}
                 }
             }
@@ -206,42 +229,40 @@ impl Turn {
     fn sealing(
         &mut self,
         asker: Asker,
-        bytes: usize,
         step: Result<Step<Sealed, SealError>, SealError>,
-        finish: &mut dyn FnMut(Asker, Outcome, usize),
+        finish: &mut dyn FnMut(Asker, Outcome),
     ) {
         match step {
-            Ok(Step::Done(sealed)) => finish(asker, Outcome::Sealed(Ok(sealed)), bytes),
-            Ok(Step::Device(job, go_on)) => self.pause(asker, bytes, job, Paused::Seal(go_on)),
-            Err(error) => finish(asker, Outcome::Sealed(Err(error)), bytes),
+            Ok(Step::Done(sealed)) => finish(asker, Outcome::Sealed(Ok(sealed))),
+            Ok(Step::Device(job, go_on)) => self.pause(asker, job, Paused::Seal(go_on)),
+            Err(error) => finish(asker, Outcome::Sealed(Err(error))),
         }
     }
 
     fn opening(
         &mut self,
         asker: Asker,
-        bytes: usize,
         step: Result<Step<Verified<Opened>, OpenError>, OpenError>,
-        finish: &mut dyn FnMut(Asker, Outcome, usize),
+        finish: &mut dyn FnMut(Asker, Outcome),
     ) {
         match step {
-            Ok(Step::Done(opened)) => finish(asker, Outcome::Opened(Ok(opened)), bytes),
-            Ok(Step::Device(job, go_on)) => self.pause(asker, bytes, job, Paused::Open(go_on)),
-            Err(error) => finish(asker, Outcome::Opened(Err(error)), bytes),
+            Ok(Step::Done(opened)) => finish(asker, Outcome::Opened(Ok(opened))),
+            Ok(Step::Device(job, go_on)) => self.pause(asker, job, Paused::Open(go_on)),
+            Err(error) => finish(asker, Outcome::Opened(Err(error))),
         }
     }
 
-    fn pause(&mut self, asker: Asker, bytes: usize, mut job: Job, paused: Paused) {
+    fn pause(&mut self, asker: Asker, mut job: Job, paused: Paused) {
         job.id = self.next_job;
         self.next_job += 1;
-        self.paused.insert(job.id, (asker, bytes, paused));
+        self.paused.insert(job.id, (asker, paused));
         self.jobs.push(job);
     }
 
     /// The device took nothing and will give nothing: every waiting task hears of it.
-    fn fail_all(&mut self, error: &bulla_device::DeviceError, finish: &mut dyn FnMut(Asker, Outcome, usize)) {
+    fn fail_all(&mut self, error: &bulla_device::DeviceError, finish: &mut dyn FnMut(Asker, Outcome)) {
         self.jobs.clear();
-        for (_, (asker, bytes, paused)) in self.paused.drain() {
+        for (_, (asker, paused)) in self.paused.drain() {
             let outcome = match paused {
                 Paused::Seal(go_on) => {
                     Outcome::Sealed(unfinished(go_on(Err(error.clone())), || SealError::Key(error.clone())))
@@ -250,7 +271,7 @@ impl Turn {
                     Outcome::Opened(unfinished(go_on(Err(error.clone())), || OpenError::Key(error.clone())))
                 }
             };
-            finish(asker, outcome, bytes);
+            finish(asker, outcome);
         }
     }
 }

@@ -6,6 +6,8 @@ use bulla_amqp::{
 };
 use bytes::BytesMut;
 use openssl::ssl::{SslConnector, SslMethod, SslStream};
+use openssl::x509::X509;
+use openssl::x509::store::X509StoreBuilder;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -360,12 +362,19 @@ fn secure(endpoint: &Endpoint, stream: TcpStream) -> Result<Stream, ClientError>
     let Some(authorities) = &endpoint.authorities else { return Ok(Stream::Plain(stream)) };
     let tls = |error: &dyn fmt::Display| ClientError::Tls(error.to_string());
     let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(|error| tls(&error))?;
-    builder.set_ca_file(authorities).map_err(|error| tls(&error))?;
+    // These authorities and no others: the system's are not asked.
+    let pem = std::fs::read(authorities).map_err(|error| tls(&format!("{}: {error}", authorities.display())))?;
+    let mut store = X509StoreBuilder::new().map_err(|error| tls(&error))?;
+    for authority in X509::stack_from_pem(&pem).map_err(|error| tls(&error))? {
+        store.add_cert(authority).map_err(|error| tls(&error))?;
+    }
+    builder.set_cert_store(store.build());
     if let Some((certificate, key)) = &endpoint.certificate {
         builder.set_certificate_chain_file(certificate).map_err(|error| tls(&error))?;
         builder.set_private_key_file(key, openssl::ssl::SslFiletype::PEM).map_err(|error| tls(&error))?;
     }
     let host = endpoint.address.rsplit_once(':').map_or(endpoint.address.as_str(), |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
     let stream = builder.build().connect(host, stream).map_err(|error| tls(&error))?;
     Ok(Stream::Tls(Box::new(stream)))
 }

@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::reason::{self, Reason, Refusal};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, with_header};
-use bulla_queue::{Chunks, Found, Message};
+use bulla_queue::{Chunks, Found, Message, User};
 use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
 use bytes::Bytes;
 
@@ -151,6 +151,18 @@ impl Arrival {
         };
         let content_type = text(self.fields.get(CONTENT_TYPE)).map(str::to_owned);
         Content { packing, content_type, bytes: bytes.to_contiguous() }
+    }
+
+    /// The body as a reader sees it: of a lone data section its bytes, whatever follows.
+    pub(crate) fn clear_content(&self) -> Content {
+        match &self.sections.body {
+            BodyForm::Data(range) => Content {
+                packing: Packing::Data,
+                content_type: None,
+                bytes: self.payload.slice(range.clone()).to_contiguous(),
+            },
+            _ => self.content(),
+        }
     }
 
     /// A clear message that its policy lets through goes to its reader as it is.
@@ -318,18 +330,21 @@ impl Fields {
 }
 
 /// What the error and dead-letter queues say about a message (inventory A3.1, B2.15).
-pub(crate) struct Label<'a> {
-    pub(crate) reason: Option<Reason>,
-    pub(crate) cause: &'a str,
-    pub(crate) detail: &'a str,
-    pub(crate) queue: &'a str,
-    pub(crate) at_ms: u64,
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    reason: Option<Reason>,
+    cause: String,
+    detail: String,
+    queue: String,
+    at_ms: u64,
 }
 
+/// Bytes of a label's details: a client's own words are among them.
+const DETAIL_BYTES_MAX: usize = 256;
+
 /// The message with a label: it keeps all that it was, its annotations are joined by ours.
-pub(crate) fn labelled(payload: &Payload, label: &Label<'_>, wall_ms: u64) -> Message {
+pub(crate) fn labelled(payload: &Payload, label: &Label, was: Was) -> Message {
     let sections = Sections::scan(payload).ok();
-    let header = sections.as_ref().and_then(|sections| sections.decode_header(payload).ok());
     let body = match &sections {
         Some(sections) => {
             let mut annotations = unlabelled(annotations(payload, sections));
@@ -340,13 +355,9 @@ pub(crate) fn labelled(payload: &Payload, label: &Label<'_>, wall_ms: u64) -> Me
         None => payload.clone(),
     };
     Message {
-        priority: header.as_ref().map_or(4, |header| header.priority.min(9)),
-        persistent: header.as_ref().is_some_and(|header| header.durable),
         // A message that waits for an operator does not expire meanwhile.
         expires_at_ms: None,
-        put_at_ms: wall_ms,
-        user: None,
-        body: chunks_of(&body),
+        ..was.message(&body)
     }
 }
 
@@ -359,34 +370,58 @@ pub(crate) fn labelled_queue(payload: &Payload) -> Option<String> {
 }
 
 /// The message without its label, for a replay: put as it was when it was put first.
-pub(crate) fn unlabelled_message(payload: &Payload, found: &Found) -> Message {
-    let body = match Sections::scan(payload) {
-        Ok(sections) => {
-            let annotations = unlabelled(annotations(payload, &sections));
-            relabelled(payload, &sections, annotations)
-        }
-        Err(_) => payload.clone(),
-    };
-    Message {
-        priority: found.priority,
-        persistent: found.persistent,
-        expires_at_ms: None,
-        put_at_ms: found.put_at_ms,
-        user: found.user.clone(),
-        body: chunks_of(&body),
+pub(crate) fn unlabelled_message(payload: &Payload, was: Was) -> Message {
+    match Sections::scan(payload) {
+        Ok(sections) => was.message(&relabelled(payload, &sections, unlabelled(annotations(payload, &sections)))),
+        Err(_) => was.message(payload),
     }
 }
 
-impl Label<'_> {
+/// What a queue knew of a message that moves, and knows of it afterwards.
+#[derive(Clone, Debug)]
+pub(crate) struct Was {
+    priority: u8,
+    persistent: bool,
+    /// Certificates are judged by this moment (SEAL.md, opening): moving must not change a verdict.
+    put_at_ms: u64,
+    user: Option<User>,
+}
+
+impl From<&Found> for Was {
+    fn from(found: &Found) -> Self {
+        let Found { priority, persistent, put_at_ms, .. } = *found;
+        Self { priority, persistent, put_at_ms, user: found.user.clone() }
+    }
+}
+
+impl Was {
+    fn message(self, body: &Payload) -> Message {
+        Message {
+            priority: self.priority,
+            persistent: self.persistent,
+            expires_at_ms: None,
+            put_at_ms: self.put_at_ms,
+            user: self.user,
+            body: chunks_of(body),
+        }
+    }
+}
+
+impl Label {
+    pub(crate) fn new(reason: Option<Reason>, cause: &str, detail: &str, queue: &str, at_ms: u64) -> Self {
+        let end = (0..=DETAIL_BYTES_MAX.min(detail.len())).rev().find(|end| detail.is_char_boundary(*end)).unwrap_or(0);
+        Self { reason, cause: cause.to_owned(), detail: detail[..end].to_owned(), queue: queue.to_owned(), at_ms }
+    }
+
     fn annotations(&self) -> impl Iterator<Item = (Value, Value)> {
         let at = i64::try_from(self.at_ms).unwrap_or(i64::MAX);
         let reason = self.reason.map(|reason| ("reason", Value::Uint(reason.code.into())));
         reason
             .into_iter()
             .chain([
-                ("cause", Value::from(self.cause)),
-                ("details", Value::from(self.detail)),
-                ("queue", Value::from(self.queue)),
+                ("cause", Value::from(self.cause.as_str())),
+                ("details", Value::from(self.detail.as_str())),
+                ("queue", Value::from(self.queue.as_str())),
                 ("time", Value::Timestamp(at)),
             ])
             .filter_map(|(name, value)| {
@@ -588,17 +623,22 @@ mod tests {
 
     #[test]
     fn a_label_comes_off_as_it_was_put_on() {
+        let was = Was { priority: 7, persistent: true, put_at_ms: 5, user: Some("orders".into()) };
         let payload = message(&[ID], b"body");
-        let label =
-            Label { reason: Some(reason::SECURITY_ERROR), cause: "tampered", detail: "d", queue: "Q", at_ms: NOW_MS };
-        let labelled = contiguous(&labelled(&payload, &label, NOW_MS));
+        let label = Label::new(Some(reason::SECURITY_ERROR), "tampered", &"é".repeat(400), "Q", NOW_MS);
+        assert!(label.detail.len() <= DETAIL_BYTES_MAX);
+        let labelled = labelled(&payload, &label, was.clone());
+        assert_eq!((labelled.priority, labelled.persistent, labelled.put_at_ms), (7, true, 5));
+        let labelled = contiguous(&labelled);
         assert_eq!(labelled_queue(&labelled).as_deref(), Some("Q"));
-        let twice = contiguous(&super::labelled(&labelled, &Label { queue: "R", ..label }, NOW_MS));
+        let again = Label::new(None, "rejected", "", "R", NOW_MS);
+        let twice = contiguous(&super::labelled(&labelled, &again, was.clone()));
         assert_eq!(labelled_queue(&twice).as_deref(), Some("R"));
         let sections = Sections::scan(&twice).unwrap();
-        assert_eq!(annotations(&twice, &sections).len(), 5);
-        let found = relabelled(&twice, &sections, unlabelled(annotations(&twice, &sections)));
-        assert_eq!(found.to_contiguous(), payload.to_contiguous());
+        assert_eq!(annotations(&twice, &sections).len(), 4);
+        let replayed = unlabelled_message(&twice, was);
+        assert_eq!(contiguous(&replayed).to_contiguous(), payload.to_contiguous());
+        assert_eq!((replayed.priority, replayed.put_at_ms), (7, 5));
     }
 
     #[test]

@@ -24,7 +24,23 @@ pub fn line(level: Level, text: fmt::Arguments<'_>) {
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // Standard error may be closed; a queue manager does not stop for that.
-    let _ = writeln!(std::io::stderr().lock(), "{} {level} {text}", utc(now.as_secs()));
+    let _ = writeln!(std::io::stderr().lock(), "{} {level} {}", utc(now.as_secs()), one_line(&text.to_string()));
+}
+
+/// Bytes of one line at most: some of it may be a stranger's words.
+const LINE_BYTES_MAX: usize = 1024;
+
+/// The text on one line: what a peer says can't pass for a line of its own.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if line.len() >= LINE_BYTES_MAX {
+            line.push('…');
+            break;
+        }
+        if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
+    }
+    line
 }
 
 /// A moment as `2026-11-21T21:24:55Z` (RFC 3339), from seconds since the epoch.
@@ -55,7 +71,13 @@ macro_rules! alarm { ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Al
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{LINE_BYTES_MAX, one_line, utc};
+
+    #[test]
+    fn a_strangers_words_stay_on_one_line() {
+        assert_eq!(one_line("a\n2026 alarm \u{1b}[2J"), "a\\n2026 alarm \\u{1b}[2J");
+        assert!(one_line(&"x".repeat(100_000)).len() <= LINE_BYTES_MAX + 4);
+    }
 
     #[test]
     fn moments_read_as_rfc_3339() {

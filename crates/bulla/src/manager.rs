@@ -1,8 +1,9 @@
 //! What every thread of a queue manager shares: queues, definitions, rings, users and the pools.
 
 use crate::adapter::Adapters;
+use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailbox};
-pub use crate::mqsc::objects::{DEAD_LETTER_QUEUE, ERROR_QUEUE};
+pub use crate::mqsc::objects::ERROR_QUEUE;
 use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
@@ -72,18 +73,24 @@ pub(crate) struct Use {
     pub(crate) consumers_on: u64,
     /// Dispatchers with producers that wait for room on this queue, one bit each.
     pub(crate) waiters_on: u64,
-    /// How often a message came back: cursors of consumers that skip messages start over.
-    pub(crate) releases: u64,
+    /// How often something became available: a reader that passes messages over looks at all of them again.
+    pub(crate) arrivals: u64,
     /// Sealed messages passed over for a reader who is not a recipient.
     pub(crate) not_mine: u64,
 }
 
-/// A locked message that could not be moved to the error queue.
+/// A locked message with which something could not be done yet.
 pub(crate) struct Stuck {
     pub(crate) id: MessageId,
-    /// The queue it is to go to, by the name that is resolved at each try.
-    pub(crate) to: String,
-    pub(crate) replacement: bulla_queue::Message,
+    pub(crate) what: Stays,
+}
+
+/// What is still to be done with a message that stays locked.
+pub(crate) enum Stays {
+    /// It was accepted: remove it.
+    Remove,
+    /// Move it to this queue, by the name that is resolved at each try, with this label.
+    Move { to: String, label: Label },
 }
 
 /// Counts since the start.
@@ -95,6 +102,8 @@ pub struct Counters {
     pub opened: AtomicU64,
     /// Messages refused at put because of their seal or policy.
     pub refused: AtomicU64,
+    /// Messages refused that their sender had settled: it never hears of it.
+    pub dropped: AtomicU64,
     /// Messages moved to the error queue.
     pub quarantined: AtomicU64,
     /// Messages skipped for a reader who is not a recipient (NOTMINE).
@@ -224,6 +233,12 @@ impl State {
         self.uses.entry(queue).or_default()
     }
 
+    /// Messages that may still be promised for a queue.
+    pub(crate) fn free(&self, queue: QueueId) -> u32 {
+        let granted = self.uses.get(&queue).map_or(0, |usage| usage.granted);
+        self.store.room(queue).saturating_sub(granted)
+    }
+
     /// Where the name that a client opens leads (inventory A1.3: the policy is that of the opened name).
     pub(crate) fn route(&self, name: &str) -> Result<Route, Refusal> {
         if let Some((queue, local)) = self.dynamic.get(name) {
@@ -279,16 +294,11 @@ impl State {
         names.extend(
             policy.bind_names.iter().map(|name| if name.contains('@') { name.clone() } else { self.destination(name) }),
         );
-        if matches!(route.queue_name.as_str(), ERROR_QUEUE | DEAD_LETTER_QUEUE) {
+        let dead_letters = self.definitions.queue_manager.dead_letter_queue.as_deref();
+        if route.queue_name == ERROR_QUEUE || Some(route.queue_name.as_str()) == dead_letters {
             names.extend(labelled.map(|queue| self.destination(&queue)));
         }
         names
-    }
-
-    /// Puts a locked message back in its place.
-    pub(crate) fn release(&mut self, id: MessageId, queue: QueueId, failed: bool) {
-        self.use_of(queue).releases += 1;
-        self.store.release(id, failed);
     }
 
     /// Makes a queue that lives as long as a link (inventory A2.4, TEMPDYN).

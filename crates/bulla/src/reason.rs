@@ -38,6 +38,7 @@ reasons! {
     MD_ERROR = 2026, "amqp:decode-error";
     MSG_TOO_BIG_FOR_Q = 2030, "amqp:link:message-size-exceeded";
     NOT_AUTHORIZED = 2035, "amqp:unauthorized-access";
+    OBJECT_CHANGED = 2041, "amqp:resource-deleted";
     OBJECT_IN_USE = 2042, "amqp:resource-locked";
     OPTIONS_ERROR = 2046, "amqp:not-implemented";
     PUT_INHIBITED = 2051, "amqp:not-allowed";

@@ -1,10 +1,11 @@
 //! `bulla get`: messages to standard output or into files.
 
 use super::connection::ConnectionArgs;
-use super::own_seal::{OwnSeal, OwnSealArgs};
+use super::own_seal::{OwnSeal, OwnSealArgs, Unopened};
 use super::{CliError, EXIT_EMPTY};
 use crate::client::Client;
 use bulla_amqp::{BodyForm, Delivery, DeliveryState, Error, Payload, Sections, Symbol};
+use bulla_seal::Outcome;
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
@@ -55,14 +56,8 @@ pub fn run(args: &GetArgs) -> Result<(), CliError> {
         let payload = match &mut seal {
             Some(seal) => match seal.open_message(&delivery.payload) {
                 Ok(payload) => payload,
-                Err(error) => {
-                    // The queue manager moves it to the error queue with the cause.
-                    let defective = Error {
-                        condition: Symbol::from_static("bulla:defective"),
-                        description: Some(error.to_string()),
-                        info: Vec::new(),
-                    };
-                    client.settle(&delivery, DeliveryState::Rejected(Some(defective)))?;
+                Err(Unopened { error, outcome }) => {
+                    client.settle(&delivery, verdict(&error, outcome))?;
                     return Err(error);
                 }
             },
@@ -77,6 +72,18 @@ pub fn run(args: &GetArgs) -> Result<(), CliError> {
         return Err(CliError::new(EXIT_EMPTY, "2033 MQRC_NO_MSG_AVAILABLE nothing is there for you".to_owned()));
     }
     Ok(())
+}
+
+/// A defective message is moved to the error queue by the queue manager; another one stays for whom it is for, or for later.
+fn verdict(error: &CliError, outcome: Outcome) -> DeliveryState {
+    match outcome {
+        Outcome::Defective => DeliveryState::Rejected(Some(Error {
+            condition: Symbol::from_static("bulla:defective"),
+            description: Some(error.to_string()),
+            info: Vec::new(),
+        })),
+        Outcome::NotMine | Outcome::Retry => DeliveryState::Released,
+    }
 }
 
 fn accept(client: &mut Client, delivery: &Delivery) -> Result<(), CliError> {

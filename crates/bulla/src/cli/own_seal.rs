@@ -16,7 +16,7 @@ use bulla_amqp::Payload;
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Ring;
-use bulla_seal::{Opener, Policy, Sealer, drive};
+use bulla_seal::{Opener, Outcome, Policy, Sealer, drive};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +70,8 @@ impl OwnSeal {
             .property("bulla:destination")
             .ok_or_else(|| CliError::failed(format!("{queue}: the other side does not say which queue it is")))?
             .to_owned();
+        let trusted = args.served_policy.as_deref() == Some(queue);
+        check_destination(queue, &destination, &policy, trusted)?;
         Ok(Some(Self {
             policy: Arc::new(policy),
             ring: Arc::new(ring),
@@ -106,19 +108,42 @@ impl OwnSeal {
     ///
     /// # Errors
     /// It is not sealed, or its seal is not good.
-    pub fn open_message(&mut self, message: &Payload) -> Result<Payload, CliError> {
+    pub fn open_message(&mut self, message: &Payload) -> Result<Payload, Unopened> {
         let now = SystemTime::now();
-        let arrival = Arrival::read(message, wall_ms(now)).map_err(refused)?;
+        let defective = |refusal: Refusal| Unopened { error: refused(refusal), outcome: Outcome::Defective };
+        let arrival = Arrival::read(message, wall_ms(now)).map_err(defective)?;
         if !arrival.claims_seal() {
-            return Err(refused(Refusal::security("unsigned", "the message is not sealed")));
+            return Err(defective(Refusal::security("unsigned", "the message is not sealed")));
         }
-        let expect = arrival.expect(self.policy.bind_names.iter().cloned().chain([self.destination.clone()]).collect());
-        let der = arrival.sealed_body().map_err(refused)?;
-        let open_error = |error: bulla_seal::OpenError| refused(Refusal::security(error.cause(), error.to_string()));
-        let step = self.opener.open(&self.policy, &self.ring, der, expect, now, now).map_err(open_error)?;
-        let opened = drive(step, &mut self.device).map_err(open_error)?;
-        arrival.opened(opened).map(Readable::into_payload).map_err(refused)
+        let expect = arrival.expect(self.destinations());
+        let der = arrival.sealed_body().map_err(defective)?;
+        let unopened = |error: bulla_seal::OpenError| Unopened {
+            error: refused(Refusal::security(error.cause(), error.to_string())),
+            outcome: error.outcome(),
+        };
+        let step = self.opener.open(&self.policy, &self.ring, der, expect, now, now).map_err(unopened)?;
+        let opened = drive(step, &mut self.device).map_err(unopened)?;
+        arrival.opened(opened).map(Readable::into_payload).map_err(defective)
     }
+
+    /// Where a message may say that it belongs: here, or under one of the policy's names.
+    fn destinations(&self) -> Vec<String> {
+        let manager = self.destination.rsplit_once('@').map_or("", |(_, manager)| manager);
+        let names = self.policy.bind_names.iter().map(|name| match name.contains('@') {
+            true => name.clone(),
+            false => format!("{name}@{manager}"),
+        });
+        names.chain([self.destination.clone()]).collect()
+    }
+}
+
+/// A message that did not open, and what is to become of it.
+#[derive(Debug)]
+pub struct Unopened {
+    /// Why, for the user.
+    pub error: CliError,
+    /// Whether it is defective, somebody else's, or to be tried again.
+    pub outcome: Outcome,
 }
 
 /// Which policy holds: the ring's own; the served one only where the user asked for it.
@@ -151,6 +176,20 @@ fn settle(queue: &str, own: Option<Policy>, served: Option<Policy>, asked: bool)
     Ok(own)
 }
 
+/// The queue manager says where the name that was opened leads: where that is another queue, the ring's policy or the
+/// user must have said so, too, because messages are bound to it.
+fn check_destination(queue: &str, destination: &str, policy: &Policy, trusted: bool) -> Result<(), CliError> {
+    let name = destination.rsplit_once('@').map_or(destination, |(name, _)| name);
+    let listed = policy.bind_names.iter().any(|bound| bound == name || bound == destination);
+    if trusted || listed || name == queue {
+        return Ok(());
+    }
+    Err(CliError::failed(format!(
+        "{queue}: the queue manager says that it is {destination}, which the policy does not name"
+    ))
+    .hint(format!("name it in BINDNAME, or take the queue manager's word with --served-policy {queue}")))
+}
+
 fn own_policy(folder: &Path, queue: &str) -> Result<Option<Policy>, CliError> {
     if queue.contains('/') {
         return Ok(None);
@@ -159,7 +198,11 @@ fn own_policy(folder: &Path, queue: &str) -> Result<Option<Policy>, CliError> {
     match std::fs::read_to_string(&path) {
         Ok(text) => {
             let policy = mqsc::policy::from_text(&text);
-            policy.map(Some).map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
+            let policy = policy.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))?;
+            if policy.name != queue {
+                return Err(CliError::failed(format!("{}: the policy is for {}", path.display(), policy.name)));
+            }
+            Ok(Some(policy))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(CliError::file(&path, error)),

@@ -51,7 +51,6 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         pending: VecDeque::new(),
         first_slot: 0,
         sealing: None,
-        checking: None,
         dynamic: dynamic.map(|(_, queue)| queue),
     };
     if let Some(name) = &target.address {
@@ -120,7 +119,8 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         opening: VecDeque::new(),
         first_slot: 0,
         not_mine: HashSet::new(),
-        releases: 0,
+        arrivals: 0,
+        rescan_at: local.now,
         draining: false,
         dynamic: dynamic.map(|(_, queue)| queue),
     };

@@ -3,18 +3,19 @@
 
 use super::peer::{Identity, Link, Peer};
 use super::{Confirmation, Confirmed, Local, Removal};
-use crate::adapter::{Asker, Outcome as Done, Work};
-use crate::envelope::{self, Arrival, Readable};
-use crate::manager::{ERROR_QUEUE, Route, State, Stuck, from_wall_ms};
+use crate::adapter::{Asker, Held, Outcome as Done, Work};
+use crate::envelope::{self, Arrival, Label, Readable};
+use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck, from_wall_ms};
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
-use bulla_queue::{Found, MessageId, Place, QueueId};
+use bulla_queue::{Found, MessageId, Place, PutError, QueueId, RemoveError};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Verified};
 use hashbrown::HashSet;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Messages of one link that may be with the adapters at once.
 const OPENING_MAX: usize = 16;
@@ -22,6 +23,10 @@ const OPENING_MAX: usize = 16;
 /// waking an adapter costs more than the cipher does.
 const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
 
+/// How often a reader that passes messages over looks at all of them again.
+const RESCAN_EVERY: Duration = Duration::from_millis(200);
+/// Unsettled deliveries of a link from which on each settlement may be what lets the next one go.
+const OUTSTANDING_MANY: usize = 100_000;
 /// Messages that one link remembers as not for it.
 const NOT_MINE_MAX: usize = 65_536;
 
@@ -46,8 +51,10 @@ pub(crate) struct Consumer {
     pub(crate) first_slot: u64,
     /// Messages that are addressed to others.
     pub(crate) not_mine: HashSet<MessageId>,
-    /// The count of the queue's releases for which `cursor` holds.
-    pub(crate) releases: u64,
+    /// The count of the queue's arrivals up to which everything was looked at.
+    pub(crate) arrivals: u64,
+    /// When everything may be looked at again.
+    pub(crate) rescan_at: Instant,
     /// The client asked for what is there, up to its credit (AMQP part 2, section 2.6.7, drain).
     pub(crate) draining: bool,
     /// The dynamic queue that ends with this link.
@@ -58,6 +65,8 @@ pub(crate) struct Consumer {
 pub(crate) struct Opening {
     locked: Found,
     stage: Stage,
+    /// Its memory, given back when it is sent.
+    _held: Held,
 }
 
 enum Stage {
@@ -93,8 +102,18 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     if consumer.route.generation != state.generation {
         match state.route(&consumer.opened) {
             Ok(route) if route.queue == consumer.route.queue && route.get_enabled => consumer.route = Arc::new(route),
-            // Its name leads elsewhere now, or nowhere, or GET(DISABLED) was set: nothing comes until that changes.
-            _ => return Served::Blocked,
+            Ok(route) => {
+                let refusal = match route.get_enabled {
+                    false => Refusal::new(reason::GET_INHIBITED, format!("{} has GET(DISABLED)", consumer.opened)),
+                    true => Refusal::new(reason::OBJECT_CHANGED, format!("{} leads elsewhere now", consumer.opened)),
+                };
+                local.detach(peer, state, link, &refusal);
+                return Served::Blocked;
+            }
+            Err(refusal) => {
+                local.detach(peer, state, link, &refusal);
+                return Served::Blocked;
+            }
         }
     }
     if !engine.can_send(link) {
@@ -122,8 +141,16 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             link,
             slot: consumer.first_slot + consumer.opening.len() as u64,
         };
+        let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
+            // No memory to open it in: it stays, and is tried again at the next tick.
+            if !consumer.browse {
+                state.store.release(locked.id, false);
+            }
+            local.rescan.insert(consumer.route.queue);
+            return Served::Blocked;
+        };
         let stage = open(consumer, asker, local, state, identity, &locked, &payload);
-        consumer.opening.push_back(Opening { locked, stage });
+        consumer.opening.push_back(Opening { locked, stage, _held: held });
         deliver_opened(peer, local, state, link);
         return Served::Sent;
     }
@@ -132,13 +159,14 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
 }
 
 impl Consumer {
-    /// Remembers a message that is not for this link. A full memory forgets all: they are looked at once more.
-    fn pass_over(&mut self, id: MessageId) {
-        if self.not_mine.len() >= NOT_MINE_MAX {
-            self.not_mine.clear();
-            self.cursor = None;
+    /// Remembers a message that is not for this link. With a full memory the cursor alone says how far it has come,
+    /// and what is behind it is not looked at again.
+    fn pass_over(&mut self, id: MessageId, place: Option<Place>) {
+        if self.not_mine.len() < NOT_MINE_MAX {
+            self.not_mine.insert(id);
+        } else if !self.browse {
+            self.cursor = place.or(self.cursor);
         }
-        self.not_mine.insert(id);
     }
 
     /// Whether messages pass the opener on their way to this link.
@@ -148,20 +176,36 @@ impl Consumer {
 }
 
 /// The next message for this link, locked unless it browses.
-fn next(consumer: &mut Consumer, local: &Local, state: &mut State) -> Option<Found> {
+fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option<Found> {
     let queue = consumer.route.queue;
     if consumer.browse {
         let found = state.store.browse_next(queue, consumer.cursor, local.wall_ms)?;
         consumer.cursor = Some(found.place);
         return Some(found);
     }
-    if consumer.not_mine.is_empty() {
+    if consumer.not_mine.is_empty() && consumer.cursor.is_none() {
         return state.store.lock_next(queue, None, local.wall_ms);
     }
-    let releases = state.use_of(queue).releases;
-    if consumer.releases != releases {
-        (consumer.releases, consumer.cursor) = (releases, None);
+    if let Some(found) = next_of_mine(consumer, local, state) {
+        return Some(found);
     }
+    // Something may have become available before the cursor since: a higher priority, a message synced late, one
+    // that another reader gave back. A look at everything again has its price, so not at every arrival.
+    let arrivals = state.use_of(queue).arrivals;
+    if consumer.arrivals == arrivals || consumer.not_mine.len() >= NOT_MINE_MAX {
+        return None;
+    }
+    if local.now < consumer.rescan_at {
+        local.rescan.insert(queue);
+        return None;
+    }
+    (consumer.arrivals, consumer.cursor, consumer.rescan_at) = (arrivals, None, local.now + RESCAN_EVERY);
+    next_of_mine(consumer, local, state)
+}
+
+/// The next message behind the cursor that is not known to be for others.
+fn next_of_mine(consumer: &mut Consumer, local: &Local, state: &mut State) -> Option<Found> {
+    let queue = consumer.route.queue;
     loop {
         let found = state.store.browse_next(queue, consumer.cursor, local.wall_ms)?;
         if !consumer.not_mine.contains(&found.id) {
@@ -187,7 +231,7 @@ fn send(
     if consumer.browse {
     } else if !sent {
         // The client took its credit back while the message was being opened.
-        state.release(locked.id, queue, false);
+        state.store.release(locked.id, false);
     } else if settled {
         // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
         if let Err(error) = state.store.acknowledge(locked.id) {
@@ -233,7 +277,7 @@ fn open(
 
 /// A message on a protected queue that does not say that it is sealed.
 fn clear(policy: &Policy, arrival: &Arrival, local: &Local) -> Result<Readable, Fault> {
-    match Opener::tolerate(policy, arrival.content()) {
+    match Opener::tolerate(policy, arrival.clear_content()) {
         Ok(verified) => {
             local.manager.counters.tolerated.fetch_add(1, Ordering::Relaxed);
             Ok(arrival.tolerated(verified))
@@ -271,11 +315,7 @@ fn open_sealed(
         let (manager, policy) = (local.manager.clone(), policy.clone());
         Work::Open(asker, Box::new(move || manager.opener.open(&policy, &ring, der, expect, put_at, now)))
     };
-    local
-        .manager
-        .adapters
-        .submit(step, bytes)
-        .map_err(|full| Refusal::new(reason::STORAGE_NOT_AVAILABLE, format!("{} bytes are being opened", full.held)))?;
+    local.manager.adapters.submit(step);
     Ok(Stage::Away(Box::new(arrival)))
 }
 
@@ -325,14 +365,14 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         if !matches!(consumer.opening.front(), Some(Opening { stage: Stage::Ready(_), .. })) {
             return;
         }
-        let Some(Opening { locked, stage: Stage::Ready(ready) }) = consumer.opening.pop_front() else { return };
+        let Some(Opening { locked, stage: Stage::Ready(ready), _held }) = consumer.opening.pop_front() else { return };
         consumer.first_slot += 1;
         let queue = consumer.route.queue;
         local.serve(queue);
         match ready {
             Ok(readable) => send(consumer, engine, link, local, state, &locked, readable.into_payload()),
             Err(Fault::NotMine) => {
-                consumer.pass_over(locked.id);
+                consumer.pass_over(locked.id, Some(locked.place));
                 if !consumer.browse {
                     state.store.release(locked.id, false);
                 }
@@ -340,7 +380,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
             }
             Err(Fault::Later { cause, detail }) => {
                 if !consumer.browse {
-                    state.release(locked.id, queue, false);
+                    state.store.release(locked.id, false);
                 }
                 local.detach(peer, state, link, &Refusal::security(cause, detail));
                 return;
@@ -356,7 +396,10 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                     crate::warning!("{}: not shown to a browser: cause={cause} {detail}", consumer.route.queue_name);
                     continue;
                 }
-                quarantine(&consumer.route.queue_name, local, state, locked.id, cause, &detail);
+                let from = consumer.route.clone();
+                if !quarantine(&from, local, state, locked.id, cause, &detail) {
+                    consumer.pass_over(locked.id, Some(locked.place));
+                }
                 if detach {
                     local.detach(peer, state, link, &Refusal::security(cause, detail));
                     return;
@@ -366,40 +409,56 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
     }
 }
 
-/// Moves a locked message to the error queue in one unit of work; where that fails it stays locked and is
-/// tried again later.
-pub(crate) fn quarantine(
-    queue: &str,
-    local: &Local,
-    state: &mut State,
-    id: MessageId,
-    cause: &'static str,
-    detail: &str,
-) {
-    local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
-    let Ok(body) = state.store.body(id) else { return };
-    let label = envelope::Label { reason: Some(reason::SECURITY_ERROR), cause, detail, queue, at_ms: local.wall_ms };
-    let replacement = envelope::labelled(&envelope::payload_of(&body), &label, local.wall_ms);
-    crate::warning!("{queue}: a message is moved to {ERROR_QUEUE}: cause={cause} {detail}");
-    move_or_keep(ERROR_QUEUE, state, id, replacement);
+/// Moves a locked message, with a label, in one unit of work; where that fails it stays locked and is tried again.
+/// False where it lies on that very queue: there it stays, and is given back.
+fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: Label) -> bool {
+    if state.route(to).is_ok_and(|route| route.queue == from.queue) {
+        state.store.release(id, false);
+        return false;
+    }
+    let moved = Stuck { id, what: Stays::Move { to: to.to_owned(), label } };
+    if let Err(why) = moved.try_again(state) {
+        crate::alarm!("{}: {why}; the message stays locked where it is and is tried again", from.queue_name);
+        state.stuck.push(moved);
+    }
+    true
 }
 
-fn move_or_keep(to: &str, state: &mut State, id: MessageId, replacement: bulla_queue::Message) {
-    let moved = state.route(to).and_then(|route| {
-        state.store.transfer(id, route.queue, replacement.clone()).map_err(|e| super::store_refusal(&e))
-    });
-    if let Err(refusal) = moved {
-        crate::alarm!("{to}: {refusal}; the message stays locked where it is and is tried again");
-        state.stuck.push(Stuck { id, to: to.to_owned(), replacement });
+/// Moves a message whose seal is defective to the error queue (inventory B2.15).
+fn quarantine(from: &Route, local: &Local, state: &mut State, id: MessageId, cause: &str, detail: &str) -> bool {
+    local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+    crate::warning!("{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}", from.queue_name);
+    let label = Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, local.wall_ms);
+    move_away(ERROR_QUEUE, from, state, id, label)
+}
+
+impl Stuck {
+    /// Does what could not be done; says why where it still can't be. A message that is gone needs nothing.
+    fn try_again(&self, state: &mut State) -> Result<(), String> {
+        match &self.what {
+            Stays::Remove => match state.store.acknowledge(self.id) {
+                Ok(_) | Err(RemoveError::NotLocked { .. }) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            Stays::Move { to, label } => {
+                let Some((_, found)) = state.store.find(self.id) else { return Ok(()) };
+                let body = state.store.body(self.id).map_err(|error| error.to_string())?;
+                let route = state.route(to).map_err(|refusal| refusal.to_string())?;
+                let replacement = envelope::labelled(&envelope::payload_of(&body), label, (&found).into());
+                match state.store.transfer(self.id, route.queue, replacement) {
+                    Ok(_) | Err(PutError::NotLocked { .. }) => Ok(()),
+                    Err(error) => Err(super::store_refusal(&error).to_string()),
+                }
+            }
+        }
     }
 }
 
-/// Tries again to move messages that stayed because their error queue was full.
+/// Tries again what could not be done: the error queue was full, the journal away.
 pub(crate) fn retry_stuck(state: &mut State) {
-    for Stuck { id, to, replacement } in std::mem::take(&mut state.stuck) {
-        let moved = state.route(&to).ok().map(|route| state.store.transfer(id, route.queue, replacement.clone()));
-        if !matches!(moved, Some(Ok(_))) {
-            state.stuck.push(Stuck { id, to, replacement });
+    for stuck in std::mem::take(&mut state.stuck) {
+        if stuck.try_again(state).is_err() {
+            state.stuck.push(stuck);
         }
     }
 }
@@ -421,18 +480,28 @@ pub(crate) fn settled(
     let mut ticket = None;
     if consumer.outstanding.remove(&id) {
         match &outcome {
-            Some(DeliveryState::Accepted) => ticket = state.store.acknowledge(id).ok(),
+            Some(DeliveryState::Accepted) => match state.store.acknowledge(id) {
+                Ok(synced_at) => ticket = Some(synced_at),
+                Err(error) => {
+                    crate::alarm!("{}: {error}; the removal is not confirmed and tried again", consumer.opened);
+                    state.stuck.push(Stuck { id, what: Stays::Remove });
+                    return;
+                }
+            },
             Some(DeliveryState::Rejected(error)) => reject(consumer, local, state, id, error.as_ref()),
             Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
                 if *undeliverable_here {
-                    consumer.pass_over(id);
+                    consumer.pass_over(id, None);
                 }
-                state.release(id, queue, *delivery_failed);
+                state.store.release(id, *delivery_failed);
             }
             // Settled without an outcome, released, or a state that is none: nothing was said to be done with it.
-            _ => state.release(id, queue, false),
+            _ => state.store.release(id, false),
         }
         local.freed(queue, state);
+        if consumer.outstanding.len() >= OUTSTANDING_MANY {
+            local.serve(queue);
+        }
     }
     if !settled {
         let state_out = outcome.unwrap_or(DeliveryState::Released);
@@ -447,18 +516,20 @@ pub(crate) fn settled(
 }
 
 /// A rejected message goes to the dead-letter queue; one whose seal the client found defective, to the error queue.
-fn reject(consumer: &Consumer, local: &Local, state: &mut State, id: MessageId, error: Option<&bulla_amqp::Error>) {
-    let queue = &consumer.route.queue_name;
-    let detail = error.and_then(|error| error.description.clone()).unwrap_or_default();
-    if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
-        return quarantine(queue, local, state, id, "reported-by-client", &detail);
-    }
-    let Ok(body) = state.store.body(id) else { return };
-    let label = envelope::Label { reason: None, cause: "rejected", detail: &detail, queue, at_ms: local.wall_ms };
-    let replacement = envelope::labelled(&envelope::payload_of(&body), &label, local.wall_ms);
-    match state.definitions.queue_manager.dead_letter_queue.clone() {
-        Some(to) => move_or_keep(&to, state, id, replacement),
-        None => state.release(id, consumer.route.queue, true),
+fn reject(consumer: &mut Consumer, local: &Local, state: &mut State, id: MessageId, error: Option<&bulla_amqp::Error>) {
+    let from = consumer.route.clone();
+    let detail = error.and_then(|error| error.description.as_deref()).unwrap_or_default();
+    let moved = if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
+        quarantine(&from, local, state, id, "reported-by-client", detail)
+    } else if let Some(to) = state.definitions.queue_manager.dead_letter_queue.clone() {
+        let label = Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms);
+        move_away(&to, &from, state, id, label)
+    } else {
+        state.store.release(id, true);
+        true
+    };
+    if !moved {
+        consumer.pass_over(id, None);
     }
 }
 
@@ -492,12 +563,13 @@ pub(crate) fn forget(consumer: &mut Consumer, state: &mut State) {
     let queue = consumer.route.queue;
     if !consumer.browse {
         for id in consumer.outstanding.drain() {
-            state.release(id, queue, true);
+            state.store.release(id, true);
         }
         for opening in consumer.opening.drain(..) {
-            state.release(opening.locked.id, queue, false);
+            state.store.release(opening.locked.id, false);
         }
     }
-    let usage = state.use_of(queue);
-    usage.getters = usage.getters.saturating_sub(1);
+    if let Some(usage) = state.uses.get_mut(&queue) {
+        usage.getters = usage.getters.saturating_sub(1);
+    }
 }

@@ -21,7 +21,7 @@ use bulla_amqp::{DeliveryState, Event, LinkId, SessionId};
 use bulla_queue::{PutError, QueueId, Ticket};
 use bulla_seal::ring::{Ring, RingError};
 use get::Served;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 pub(crate) use peer::Identity;
@@ -43,6 +43,10 @@ const TICK: Duration = Duration::from_millis(250);
 const SWEEP_MAX: usize = 10_000;
 /// Messages sent to the consumers of one queue before the next queue has its turn.
 const SERVE_MAX: usize = 512;
+/// How long a ring that was read without its keys is good for.
+const KEYLESS_FOR: Duration = Duration::from_secs(5);
+/// How long a connection that is over may take to take what is still to be sent.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 /// How long connections may take to close once the queue manager stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(5);
 
@@ -60,6 +64,8 @@ pub(crate) struct Dispatcher {
     local: Local,
     letters: Vec<Letter>,
     accepted: usize,
+    /// Accepting failed for want of something: it is tried again at the next tick.
+    accept_again: bool,
     next_tick: Instant,
     stop_by: Option<Instant>,
 }
@@ -75,7 +81,11 @@ pub(crate) struct Local {
     mailbox: Arc<Mailbox>,
     confirmations: VecDeque<Confirmation>,
     consumers: HashMap<QueueId, Consumers>,
-    waiting: HashMap<QueueId, Vec<(usize, LinkId)>>,
+    waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
+    /// Queues with readers that wait for the next tick to look again.
+    pub(crate) rescan: HashSet<QueueId>,
+    /// Rings without their keys, to check clients' own seals by, and when they were read.
+    keyless: HashMap<String, (Instant, Arc<Ring>)>,
     serve: Vec<QueueId>,
     freed: Vec<QueueId>,
     touched: Vec<usize>,
@@ -148,6 +158,8 @@ impl Dispatcher {
                 confirmations: VecDeque::new(),
                 consumers: HashMap::new(),
                 waiting: HashMap::new(),
+                rescan: HashSet::new(),
+                keyless: HashMap::new(),
                 serve: Vec::new(),
                 freed: Vec::new(),
                 touched: Vec::new(),
@@ -157,6 +169,7 @@ impl Dispatcher {
             },
             letters: Vec::new(),
             accepted: index,
+            accept_again: false,
             next_tick: now,
             stop_by: None,
         })
@@ -261,7 +274,8 @@ impl Dispatcher {
         while let Some(listener) = &self.clear {
             match listener.accept() {
                 Ok((stream, _)) => self.hand_out(stream, None),
-                Err(error) => return note_accept(&error),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return self.accept_failed(&error),
             }
         }
     }
@@ -271,8 +285,16 @@ impl Dispatcher {
             let tls = tls.clone();
             match listener.accept() {
                 Ok((stream, _)) => self.hand_out(stream, Some(tls)),
-                Err(error) => return note_accept(&error),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return self.accept_failed(&error),
             }
+        }
+    }
+
+    fn accept_failed(&mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.accept_again = true;
+            crate::warning!("accept: {error}");
         }
     }
 
@@ -323,6 +345,7 @@ impl Dispatcher {
             output_full: false,
             listed: false,
             broken: None,
+            flush_by: None,
         });
         list(&mut self.peers, &mut self.active, key);
     }
@@ -378,9 +401,13 @@ impl Dispatcher {
                 Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
                 Event::SaslResponse(response) => sasl::response(peer, local, &response),
 
-                Event::Closed(Some(error)) => {
+                Event::Closed(error) => {
+                    // Nothing may follow a close: what the links held goes back at once.
+                    local.forget_all(peer, state);
                     let address = peer::address(&mut peer.socket);
-                    crate::note!("{address}: connection closed: {error}");
+                    if let Some(error) = error {
+                        crate::note!("{address}: connection closed: {error}");
+                    }
                 }
                 _ => {}
             }
@@ -410,12 +437,16 @@ impl Dispatcher {
     /// Gives waiting producers the room there is, and consumers what is on their queues.
     fn serve(&mut self, state: &mut State) {
         for queue in std::mem::take(&mut self.local.freed) {
-            for (key, link) in self.local.waiting.remove(&queue).unwrap_or_default() {
+            let mut waiting = self.local.waiting.remove(&queue).unwrap_or_default();
+            while state.free(queue) > 0 {
+                let Some((key, link)) = waiting.iter().next().copied() else { break };
+                waiting.remove(&(key, link));
                 if let Some(peer) = self.peers.get_mut(key) {
                     put::replenish(peer, &mut self.local, state, link);
                     self.local.touched.push(key);
                 }
             }
+            self.local.keep_waiting(queue, waiting, state);
         }
         for queue in std::mem::take(&mut self.local.serve) {
             self.serve_queue(queue, state);
@@ -474,31 +505,44 @@ impl Dispatcher {
                 peer.engine.handle_timeout(now);
                 self.local.touched.push(key);
             }
+            if peer.engine.is_closed() && now >= *peer.flush_by.get_or_insert(now + FLUSH_WITHIN) {
+                peer.broken.get_or_insert_with(|| "did not take the last words".into());
+                self.local.touched.push(key);
+            }
         }
         // Room can come about in ways that nobody tells of: expiry, a cleared queue.
         self.local.freed.extend(self.local.waiting.keys().copied());
+        for queue in std::mem::take(&mut self.local.rescan) {
+            self.local.serve(queue);
+        }
+        if std::mem::take(&mut self.accept_again) {
+            self.accept_clear();
+            self.accept_tls();
+        }
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
         }
         if self.local.manager.stopping.load(Ordering::Acquire) && self.stop_by.is_none() {
-            self.begin_to_stop();
+            self.begin_to_stop(state);
         }
     }
 
     /// Takes no more connections and says goodbye to those there are.
-    fn begin_to_stop(&mut self) {
+    fn begin_to_stop(&mut self, state: &mut State) {
         self.stop_by = Some(self.local.now + DRAIN_WITHIN);
         (self.clear, self.tls) = (None, None);
         let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
         for (key, peer) in &mut self.peers {
+            self.local.forget_all(peer, state);
             peer.engine.close(Some(goodbye.to_amqp()));
             self.local.touched.push(key);
         }
     }
 
     fn is_done(&self) -> bool {
-        self.stop_by.is_some_and(|by| self.peers.is_empty() || self.local.now >= by)
+        let drained = self.peers.is_empty() && self.local.departed.is_empty();
+        self.stop_by.is_some_and(|by| drained || self.local.now >= by)
     }
 
     /// Takes leave of connections that are over.
@@ -511,10 +555,7 @@ impl Dispatcher {
             let mut peer = self.peers.remove(key);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = self.poll.registry().deregister(peer.socket.tcp());
-            let links: Vec<LinkId> = peer.links.keys().copied().collect();
-            for link in links {
-                self.local.forget(&mut peer, state, link);
-            }
+            self.local.forget_all(&mut peer, state);
         }
     }
 }
@@ -559,9 +600,13 @@ impl Local {
     /// Remembers a producer that has no credit because its queue has no room.
     pub(crate) fn wait_for_room(&mut self, queue: QueueId, key: usize, link: LinkId, state: &mut State) {
         state.use_of(queue).waiters_on |= 1 << self.index;
-        let waiting = self.waiting.entry(queue).or_default();
-        if !waiting.contains(&(key, link)) {
-            waiting.push((key, link));
+        self.waiting.entry(queue).or_default().insert((key, link));
+    }
+
+    fn keep_waiting(&mut self, queue: QueueId, waiting: HashSet<(usize, LinkId)>, state: &mut State) {
+        if !waiting.is_empty() {
+            state.use_of(queue).waiters_on |= 1 << self.index;
+            self.waiting.entry(queue).or_default().extend(waiting);
         }
     }
 
@@ -576,7 +621,9 @@ impl Local {
         let mut ready = Vec::new();
         state.store.take_ready(&mut ready);
         for queue in ready {
-            let on = state.use_of(queue).consumers_on;
+            let usage = state.use_of(queue);
+            usage.arrivals += 1;
+            let on = usage.consumers_on;
             if on & (1 << self.index) != 0 {
                 self.serve(queue);
             }
@@ -602,22 +649,27 @@ impl Local {
 
     /// The ring that the queue manager may use for this client.
     pub(crate) fn ring(&self, identity: &Identity) -> Result<Arc<Ring>, Refusal> {
-        let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(|| {
-            Refusal::security("no-identity", "a protected queue asks for a user proved by certificate, SCRAM or TLS")
-        })?;
+        let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(no_identity)?;
         self.manager.ring(user, self.now).map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
     }
 
-    /// What a client's own seals are judged by: its ring without the keys, where there is one here.
-    pub(crate) fn ring_without_keys(&self, identity: &Identity) -> Result<Option<Arc<Ring>>, Refusal> {
-        let Some(user) = identity.user.as_deref().filter(|_| identity.ring) else { return Ok(None) };
+    /// What a client's own seals are judged by: its ring, without the keys where these are locked. A client that
+    /// seals for itself need not have a ring here; then the form is checked, and the reader judges the rest.
+    pub(crate) fn ring_without_keys(&mut self, identity: &Identity) -> Result<Option<Arc<Ring>>, Refusal> {
+        let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(no_identity)?;
         let refused = |error: &RingError| Refusal::security("key-ring", format!("{user}: {error}"));
         match self.manager.ring(user, self.now) {
             Ok(ring) => Ok(Some(ring)),
             Err(RingError::Missing { .. }) => Ok(None),
             Err(error) if error.is_locked() => {
+                let fresh = |(read_at, _): &&(Instant, _)| self.now.saturating_duration_since(*read_at) < KEYLESS_FOR;
+                if let Some((_, ring)) = self.keyless.get(user).filter(fresh) {
+                    return Ok(Some(ring.clone()));
+                }
                 let folder = self.manager.rings.path(user).map_err(|error| refused(&error))?;
-                Ring::load_without_keys(&folder).map(|ring| Some(Arc::new(ring))).map_err(|error| refused(&error))
+                let ring = Arc::new(Ring::load_without_keys(&folder).map_err(|error| refused(&error))?);
+                self.keyless.insert(user.to_owned(), (self.now, ring.clone()));
+                Ok(Some(ring))
             }
             Err(error) => Err(refused(&error)),
         }
@@ -660,6 +712,14 @@ impl Local {
         }
     }
 
+    /// Gives back all that a connection's links held.
+    fn forget_all(&mut self, peer: &mut Peer, state: &mut State) {
+        let links: Vec<LinkId> = peer.links.keys().copied().collect();
+        for link in links {
+            self.forget(peer, state, link);
+        }
+    }
+
     fn forget_session(&mut self, peer: &mut Peer, state: &mut State, session: SessionId) {
         let links: Vec<LinkId> =
             peer.links.iter().filter(|(_, link)| link.session() == session).map(|(id, _)| *id).collect();
@@ -681,10 +741,13 @@ impl Local {
     }
 }
 
-fn note_accept(error: &io::Error) {
-    if error.kind() != io::ErrorKind::WouldBlock {
-        crate::warning!("accept: {error}");
-    }
+fn no_identity() -> Refusal {
+    Refusal::security("no-identity", "a protected queue asks for a user proved by certificate, SCRAM or TLS")
+}
+
+/// Whether the one that was to be accepted is gone, and the next may be looked at.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
 /// Puts a connection on the list of those to look at.

@@ -7,6 +7,7 @@ use super::{Local, sasl};
 use bulla_amqp::{Connection, LinkId, SessionId};
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
+use std::time::Instant;
 
 /// Reads of one connection in one turn: after that the others have theirs.
 const READS_PER_TURN: usize = 2;
@@ -49,6 +50,8 @@ pub(crate) struct Peer {
     pub(crate) output_full: bool,
     /// On the list of connections to look at in this turn.
     pub(crate) listed: bool,
+    /// When a connection that is over must have taken what is still to be sent.
+    pub(crate) flush_by: Option<Instant>,
     /// Why the connection is over, where it is.
     pub(crate) broken: Option<String>,
 }

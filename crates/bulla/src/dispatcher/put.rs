@@ -3,7 +3,7 @@
 
 use super::peer::{Identity, Link, Peer};
 use super::{Confirmation, Confirmed, Local};
-use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
+use crate::adapter::{Asker, Held, Outcome, SealingMemoryFull, Work};
 use crate::envelope::{Arrival, Envelope};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
@@ -12,11 +12,10 @@ use bulla_device::SystemRandom;
 use bulla_queue::{Message, QueueId};
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bulla_seal::ring::Ring;
-use bulla_seal::{Policy, Sealer, Step};
+use bulla_seal::{Bound, Content, Policy, Sealer, Step};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Credit of a link whose messages are put as they come.
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
@@ -25,9 +24,6 @@ pub(crate) const CREDIT_PROTECTED: u32 = 64;
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
 /// an adapter costs more than the cipher does.
 const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;
-
-/// How long a ring that was read for checks is good for.
-const CHECK_RING_EVERY: Duration = Duration::from_secs(1);
 
 /// A link on which a client puts.
 pub(crate) struct Producer {
@@ -43,8 +39,6 @@ pub(crate) struct Producer {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) first_slot: u64,
     pub(crate) sealing: Option<Sealing>,
-    /// What a client's own seals are judged by, and when that was read.
-    pub(crate) checking: Option<(Instant, Option<Arc<Ring>>)>,
     /// The dynamic queue that ends with this link.
     pub(crate) dynamic: Option<QueueId>,
 }
@@ -61,6 +55,8 @@ pub(crate) struct Pending {
     receipt: Receipt,
     queue: QueueId,
     stage: Stage,
+    /// Its memory, given back when it is put.
+    _held: Held,
 }
 
 /// Where the answer to a delivery goes.
@@ -97,26 +93,10 @@ enum Treatment {
 }
 
 impl Producer {
-    /// Full credit of this link.
+    /// Full credit of this link. An anonymous relay's messages may each be for a protected queue.
     pub(crate) fn credit_full(&self) -> u32 {
-        let protected = self.route.as_ref().is_some_and(|route| route.policy.is_some());
+        let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
         if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
-    }
-
-    /// The ring to judge a client's own seal by: its keys are not needed, and for a client that seals for itself
-    /// there need not be one here.
-    fn ring_for_checks(&mut self, local: &Local, identity: &Identity) -> Result<Option<Arc<Ring>>, Refusal> {
-        if !self.sealed_by_client {
-            return local.ring(identity).map(Some);
-        }
-        if let Some((read_at, ring)) = &self.checking
-            && local.now.saturating_duration_since(*read_at) < CHECK_RING_EVERY
-        {
-            return Ok(ring.clone());
-        }
-        let ring = local.ring_without_keys(identity)?;
-        self.checking = Some((local.now, ring.clone()));
-        Ok(ring)
     }
 
     /// Whether messages are pending that their sender has settled.
@@ -162,10 +142,17 @@ fn put(
     }
     let arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
     let route = route(producer, &arrival, state)?;
-    if delivery.beyond_credit && producer.opened.is_some() {
+    if delivery.beyond_credit {
         return Err(Refusal::new(reason::Q_FULL, format!("{}: sent beyond the credit granted", route.queue_name)));
     }
-    let stage = match treatment(producer, &route, &arrival)? {
+    let treatment = treatment(producer, &route, &arrival)?;
+    if let (Treatment::AsIs, true) = (&treatment, producer.pending.is_empty()) {
+        let message = arrival.into_message(route.defaults, identity.user.as_deref());
+        return local.put(Some(engine), receipt, route.queue, message, state);
+    }
+    // The message and its sealed form, until it is on the queue.
+    let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
+    let stage = match treatment {
         Treatment::AsIs => Stage::Ready(Ok(arrival.into_message(route.defaults, identity.user.as_deref()))),
         Treatment::Check(policy) => check(producer, receipt, local, state, identity, &route, &policy, arrival)?,
         Treatment::Seal(policy) => seal(producer, receipt, local, state, identity, &route, &policy, arrival)?,
@@ -176,7 +163,7 @@ fn put(
         }
         stage => {
             state.use_of(route.queue).granted += 1;
-            producer.pending.push_back(Pending { receipt, queue: route.queue, stage });
+            producer.pending.push_back(Pending { receipt, queue: route.queue, stage, _held: held });
             Ok(())
         }
     }
@@ -188,14 +175,19 @@ fn refuse(engine: Option<&mut Connection>, local: &Local, receipt: Receipt, refu
         Some(engine) if !receipt.settled => {
             engine.dispose(receipt.link, receipt.id, DeliveryState::Rejected(Some(refusal.to_amqp())));
         }
-        // At most once, as the client asked: nobody hears of it but the operator.
-        _ => crate::warning!("a message that its sender had settled is refused: {refusal}"),
+        // At most once, as the client asked: nobody hears of it but the operator, now and then.
+        _ => {
+            local.manager.counters.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
 /// One promised put has arrived.
 fn take_grant(producer: &mut Producer, state: &mut State) {
-    producer.granted = producer.granted.saturating_sub(1);
+    if producer.granted == 0 {
+        return;
+    }
+    producer.granted -= 1;
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
         let usage = state.use_of(route.queue);
         usage.granted = usage.granted.saturating_sub(1);
@@ -262,9 +254,9 @@ fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Tr
 
 #[allow(clippy::too_many_arguments, reason = "what a check needs, from link, message and definitions")]
 fn check(
-    producer: &mut Producer,
+    producer: &Producer,
     receipt: Receipt,
-    local: &Local,
+    local: &mut Local,
     state: &State,
     identity: &Identity,
     route: &Route,
@@ -274,8 +266,10 @@ fn check(
     let asker = producer.asker(receipt, local);
     let expect = arrival.expect(state.destinations(route, policy, None));
     let der = arrival.sealed_body()?;
-    let ring = producer.ring_for_checks(local, identity)?;
-    let bytes = arrival.len();
+    let ring = match producer.sealed_by_client {
+        true => local.ring_without_keys(identity)?,
+        false => Some(local.ring(identity)?),
+    };
     let (manager, policy, now) = (local.manager.clone(), policy.clone(), local.wall);
     let work = Work::Check(
         asker,
@@ -284,7 +278,7 @@ fn check(
             None => manager.opener.check_form(&policy, &der, &expect, now),
         }),
     );
-    local.manager.adapters.submit(work, bytes).map_err(sealing_memory)?;
+    local.manager.adapters.submit(work);
     Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(route.defaults, identity.user.as_deref())))))
 }
 
@@ -304,41 +298,49 @@ fn seal(
     let destination = state.destination(&route.queue_name);
     let (envelope, content, bound) =
         arrival.into_envelope(route.defaults, destination, &mut local.random, identity.user.as_deref())?;
-    let limit = route.message_bytes_max;
-    let mut held = sealer.lock().unwrap_or_else(PoisonError::into_inner);
-    let sealed_len = held.sealed_len(&content, &bound);
-    if envelope.overhead() + sealed_len > limit {
-        return Err(Refusal::new(
-            reason::MSG_TOO_BIG_FOR_Q,
-            format!("{}: {} bytes sealed, MAXMSGL is {limit}", route.queue_name, envelope.overhead() + sealed_len),
-        ));
-    }
-    let len = content.bytes.len();
+    let room = route.message_bytes_max.saturating_sub(envelope.overhead());
     let now = local.wall;
-    if len <= SEAL_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
-        let step = held.seal(content, &bound, now, &mut SystemRandom).map_err(|error| seal_refusal(&error))?;
-        drop(held);
-        return match step {
-            Step::Done(sealed) => {
-                local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
-                Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
-            }
-            step @ Step::Device(..) => {
-                let work = Work::Seal(asker, Box::new(move || Ok(step)));
-                local.manager.adapters.submit(work, len).map_err(sealing_memory)?;
-                Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
-            }
-        };
+    if content.bytes.len() <= SEAL_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
+        // Never waits: an adapter that is sealing the link's last message keeps the sealer.
+        if let Ok(mut free) = sealer.try_lock()
+            && free.has_live_key(now)
+        {
+            return seal_here(&mut free, room, asker, local, envelope, content, &bound);
+        }
     }
-    drop(held);
     let work = Work::Seal(
         asker,
         Box::new(move || {
-            sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(content, &bound, now, &mut SystemRandom)
+            let mut sealer = sealer.lock().unwrap_or_else(PoisonError::into_inner);
+            sealer.check_len(&content, &bound, room)?;
+            sealer.seal(content, &bound, now, &mut SystemRandom)
         }),
     );
-    local.manager.adapters.submit(work, len + sealed_len).map_err(sealing_memory)?;
+    local.manager.adapters.submit(work);
     Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+}
+
+/// With a live content key sealing is a cipher's work alone.
+fn seal_here(
+    sealer: &mut Sealer,
+    room: usize,
+    asker: Asker,
+    local: &Local,
+    envelope: Envelope,
+    content: Content,
+    bound: &Bound,
+) -> Result<Stage, Refusal> {
+    sealer.check_len(&content, bound, room).map_err(|error| seal_refusal(&error))?;
+    match sealer.seal(content, bound, local.wall, &mut SystemRandom).map_err(|error| seal_refusal(&error))? {
+        Step::Done(sealed) => {
+            local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
+            Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
+        }
+        step @ Step::Device(..) => {
+            local.manager.adapters.submit(Work::Seal(asker, Box::new(move || Ok(step))));
+            Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+        }
+    }
 }
 
 /// The link's sealer: made anew when the policy or the ring has changed.
@@ -420,7 +422,9 @@ fn note(producer: &mut Producer, local: &Local, asker: Asker, outcome: Outcome) 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
 fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local: &mut Local, state: &mut State) {
     while let Some(Pending { stage: Stage::Ready(_), .. }) = producer.pending.front() {
-        let Some(Pending { receipt, queue, stage: Stage::Ready(ready) }) = producer.pending.pop_front() else { return };
+        let Some(Pending { receipt, queue, stage: Stage::Ready(ready), _held }) = producer.pending.pop_front() else {
+            return;
+        };
         producer.first_slot += 1;
         if engine.is_some() {
             let usage = state.use_of(queue);
@@ -471,12 +475,12 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     let wanted = full - outstanding;
     let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
         producer.granted += wanted;
-        peer.engine.set_credit(link, producer.granted);
+        peer.engine.set_credit(link, peer.engine.credit(link).saturating_add(wanted));
         return;
     };
     let queue = route.queue;
     let granted = if route.waits_when_full {
-        let free = state.store.room(queue).saturating_sub(state.use_of(queue).granted);
+        let free = state.free(queue);
         // Half of what is free, so that the next producer finds some, too.
         wanted.min((free / 2).max(free.min(1)))
     } else {
@@ -489,20 +493,24 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         return;
     }
     producer.granted += granted;
-    state.use_of(queue).granted += granted;
-    peer.engine.set_credit(link, producer.granted);
+    let usage = state.use_of(queue);
+    usage.granted = usage.granted.saturating_add(granted);
+    // Deliveries that wait in the engine are counted here still and there no more.
+    peer.engine.set_credit(link, peer.engine.credit(link).saturating_add(granted));
 }
 
 /// Gives back what a link was promised, when it goes.
 pub(crate) fn forget(producer: &Producer, state: &mut State) {
-    if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
-        let usage = state.use_of(route.queue);
+    if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
+        && let Some(usage) = state.uses.get_mut(&route.queue)
+    {
         usage.granted = usage.granted.saturating_sub(producer.granted);
         usage.putters = usage.putters.saturating_sub(1);
     }
     for pending in &producer.pending {
-        let usage = state.use_of(pending.queue);
-        usage.granted = usage.granted.saturating_sub(1);
+        if let Some(usage) = state.uses.get_mut(&pending.queue) {
+            usage.granted = usage.granted.saturating_sub(1);
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::Local;
 use super::peer::{Identity, Peer};
-use crate::adapter::Work;
 use crate::mailbox::Letter;
 use crate::tls;
 use bulla_amqp::scram::ScramServer;
@@ -48,7 +47,7 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
     match mechanism {
         Mechanism::Anonymous => done(peer, Identity::default()),
         Mechanism::Plain => plain(peer, local, response),
-        Mechanism::External => external(peer),
+        Mechanism::External => external(peer, response),
         Mechanism::ScramSha256 => match ScramServer::start(response) {
             Ok(mut exchange) => {
                 let users = &local.manager.users;
@@ -79,15 +78,18 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
 
 fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     let Some(plain) = PlainResponse::parse(response) else { return refuse(peer, &"a malformed response") };
+    if !plain.authorization.is_empty() && plain.authorization != plain.user {
+        return refuse(peer, &"a user may not act as another one");
+    }
     let identity = Identity { user: Some(plain.user.to_owned()), ring: peer.socket.is_tls() };
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
     let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
     // Deriving a key from a password takes milliseconds on purpose: not on this thread.
-    let work = Work::Aside(Box::new(move || {
+    let taken = local.manager.adapters.submit_aside(Box::new(move || {
         let identity = manager.users.is_password(&user, &password).then_some(identity);
         manager.mailboxes[index].post(Letter::SignedIn { peer: key, generation, identity });
     }));
-    if local.manager.adapters.submit(work, 0).is_err() {
+    if !taken {
         refuse(peer, &"too busy to look at a password");
     }
 }
@@ -100,10 +102,13 @@ pub(crate) fn signed_in(peer: &mut Peer, identity: Option<Identity>) {
     }
 }
 
-fn external(peer: &mut Peer) {
+fn external(peer: &mut Peer, authorization: &[u8]) {
     let user = peer.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
     match user {
-        Some(user) => done(peer, Identity { user: Some(user), ring: true }),
+        Some(user) if authorization.is_empty() || authorization == user.as_bytes() => {
+            done(peer, Identity { user: Some(user), ring: true });
+        }
+        Some(_) => refuse(peer, &"a user may not act as another one"),
         None => refuse(peer, &"the certificate names no user"),
     }
 }

@@ -151,9 +151,9 @@ impl Administered for Administrator<'_> {
             else {
                 continue;
             };
-            let message = envelope::unlabelled_message(&payload, &locked);
+            let message = envelope::unlabelled_message(&payload, (&locked).into());
             if let Err(error) = self.state.store.transfer(locked.id, target, message) {
-                self.state.release(locked.id, from, false);
+                self.state.store.release(locked.id, false);
                 stayed.push(format!("message {}: {error}", found.id.0));
                 continue;
             }

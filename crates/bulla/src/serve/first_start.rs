@@ -5,9 +5,9 @@ use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
 use bulla_seal::dn::Dn;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -24,6 +24,8 @@ const AUTHORITY_DAYS: u32 = 3650;
 pub(crate) fn make_directories(data: &Path) -> Result<(), StartError> {
     for folder in [data.to_owned(), data.join(RINGS), data.join(TLS), data.join(AUTHORITIES)] {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| file(&folder, error))?;
+        // Clear payloads and keys lie here: a directory that was there already is closed to others, too.
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).map_err(|error| file(&folder, error))?;
     }
     Ok(())
 }

@@ -307,6 +307,7 @@ fn start_adapters(manager: &Arc<Manager>, count: usize) -> io::Result<Vec<JoinHa
         .map(|index| {
             let manager = manager.clone();
             std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
+                let _ends = EndsTogether;
                 let mut device = CpuDevice::new(format!("cpu-{index}"));
                 manager.adapters.run(&mut device, &manager.mailboxes);
             })
@@ -329,6 +330,7 @@ fn start_dispatchers(
             let dispatcher = Dispatcher::new(index, manager.clone(), poll, mailbox, clear.take(), tls.take())?;
             let manager = manager.clone();
             std::thread::Builder::new().name(format!("dispatcher-{index}")).spawn(move || {
+                let _ends = EndsTogether;
                 let result = dispatcher.run();
                 if result.is_err() && !manager.stopping.swap(true, Ordering::AcqRel) {
                     manager.ring_all();
@@ -337,6 +339,18 @@ fn start_dispatchers(
             })
         })
         .collect()
+}
+
+/// On the stack of each thread: one that dies takes the process along, because what it held would stay held.
+struct EndsTogether;
+
+impl Drop for EndsTogether {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            crate::alarm!("a thread died; stopping. what was confirmed is in the journal");
+            std::process::exit(crate::cli::EXIT_INTERNAL);
+        }
+    }
 }
 
 fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {
