@@ -154,6 +154,42 @@ def test_a_released_message_comes_again_and_a_modified_one_counts(qm):
         assert message.delivery_count == 1
 
 
+def test_a_reader_that_passed_a_message_over_still_gets_what_comes_before_it(qm):
+    with qm.connect() as client, qm.connect() as other:
+        client.put("Q", Message(body="not here", priority=1))
+        receiver = client.receiver("Q", credit=10)
+        message = receiver.next(accept=False)
+        message.delivery.local.undeliverable = True
+        receiver.settle(message.delivery, Delivery.MODIFIED)
+        for priority in (9, 5, 1):
+            other.put("Q", Message(body=priority, priority=priority))
+        assert sorted(receiver.next().body for _ in range(3)) == [1, 5, 9]
+        receiver.close()
+        assert other.get("Q").body == "not here"
+
+
+def test_a_message_rejected_on_the_dead_letter_queue_stays_there(qm):
+    with qm.connect() as client:
+        client.put(DEAD_LETTER_QUEUE, Message(body="dead"))
+        receiver = client.receiver(DEAD_LETTER_QUEUE, credit=10)
+        receiver.settle(receiver.next(accept=False).delivery, Delivery.REJECTED)
+        receiver.close()
+        assert client.get(DEAD_LETTER_QUEUE).body == "dead"
+
+
+def test_many_small_messages_at_once_fill_a_queue_that_waits_without_a_refusal(qm):
+    qm.mqsc("DEFINE QLOCAL(TIGHT) MAXDEPTH(40) FULL(WAIT)")
+    with qm.connect() as putter, qm.connect() as getter:
+        sender = putter.sender("TIGHT")
+        sent = [sender.link.send(Message(body=number)) for number in range(400)]
+        got = []
+        while len(got) < 400:
+            putter.connection.wait(lambda: all(one.settled for one in sent[: len(got) + 40]), timeout=DEADLINE)
+            got += bodies(getter.get("TIGHT") for _ in range(40))
+        assert got == list(range(400))
+        assert {one.remote_state for one in sent} == {Delivery.ACCEPTED}
+
+
 def test_a_rejected_message_goes_to_the_dead_letter_queue_with_a_label(qm):
     with qm.connect() as client:
         client.put("Q", Message(body="bad", properties={"k": "v"}))
