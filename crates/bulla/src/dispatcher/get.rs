@@ -238,6 +238,7 @@ fn send(
             crate::warning!("{}: {error}", consumer.route.queue_name);
         }
         local.freed(queue, state);
+        local.flush_soon();
     } else {
         consumer.outstanding.insert(locked.id);
     }
@@ -499,6 +500,7 @@ pub(crate) fn settled(
             _ => state.store.release(id, false),
         }
         local.freed(queue, state);
+        local.flush_soon();
         if consumer.outstanding.len() >= OUTSTANDING_MANY {
             local.serve(queue);
         }

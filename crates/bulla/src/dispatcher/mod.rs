@@ -39,6 +39,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub const CONNECTIONS_MAX: usize = 10_000;
 /// How often timers, expiry and messages that are stuck are looked at.
 const TICK: Duration = Duration::from_millis(250);
+/// How long a removal that nobody waits for may wait for company on its way to the journal.
+const REMOVAL_FLUSH_WITHIN: Duration = Duration::from_millis(1);
 /// Expired messages removed at one tick.
 const SWEEP_MAX: usize = 10_000;
 /// Messages sent to the consumers of one queue before the next queue has its turn.
@@ -91,6 +93,10 @@ pub(crate) struct Local {
     touched: Vec<usize>,
     generation: u64,
     definitions_seen: u64,
+    /// Something in the open batch is waited for.
+    pub(crate) urgent: bool,
+    /// When the open batch goes to the journal at the latest.
+    flush_by: Option<Instant>,
     /// Producers that went while messages they had settled were being sealed.
     departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
 }
@@ -165,6 +171,8 @@ impl Dispatcher {
                 touched: Vec::new(),
                 generation: 0,
                 definitions_seen: 0,
+                urgent: false,
+                flush_by: None,
                 departed: HashMap::new(),
             },
             letters: Vec::new(),
@@ -184,8 +192,8 @@ impl Dispatcher {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         loop {
-            let timeout =
-                if self.has_work() { Duration::ZERO } else { self.next_tick.saturating_duration_since(Instant::now()) };
+            let due = self.local.flush_by.map_or(self.next_tick, |by| by.min(self.next_tick));
+            let timeout = if self.has_work() { Duration::ZERO } else { due.saturating_duration_since(Instant::now()) };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
@@ -254,16 +262,23 @@ impl Dispatcher {
     }
 
     fn write(&mut self) {
+        // Those whose put was synced come first, then those that get: somebody waits for either, while the
+        // disposition of a put that needs no disk can follow.
         for key in std::mem::take(&mut self.local.touched) {
             list(&mut self.peers, &mut self.active, key);
+            self.write_to(key);
         }
-        for &key in &self.active {
-            let Some(peer) = self.peers.get_mut(key) else { continue };
-            if peer.write() && std::mem::take(&mut peer.output_full) {
-                for link in peer.links.values() {
-                    if let Link::Consumer(consumer) = link {
-                        self.local.serve(consumer.route.queue);
-                    }
+        for index in 0..self.active.len() {
+            self.write_to(self.active[index]);
+        }
+    }
+
+    fn write_to(&mut self, key: usize) {
+        let Some(peer) = self.peers.get_mut(key) else { return };
+        if peer.write() && std::mem::take(&mut peer.output_full) {
+            for link in peer.links.values() {
+                if let Link::Consumer(consumer) = link {
+                    self.local.serve(consumer.route.queue);
                 }
             }
         }
@@ -428,7 +443,8 @@ impl Dispatcher {
                 Confirmed::Put(receipt) => peer.engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted),
                 Confirmed::Removal(removal) => peer.engine.settle(removal.link, removal.token, DeliveryState::Accepted),
             }
-            if !peer.listed {
+            // Before those that get: who waited for the disk waits no longer than that.
+            if self.local.touched.last() != Some(&key) {
                 self.local.touched.push(key);
             }
         }
@@ -499,6 +515,8 @@ impl Dispatcher {
     /// Timers, expiry, and messages that are stuck.
     fn tick(&mut self, state: &mut State) {
         self.next_tick = self.local.now + TICK;
+        // What is expired, moved or tried again below goes to the journal now.
+        self.local.urgent = true;
         let now = self.local.now;
         for (key, peer) in &mut self.peers {
             if peer.engine.poll_timeout().is_some_and(|due| due <= now) {
@@ -597,6 +615,11 @@ impl Local {
         self.manager.post(waiters, self.index, || Letter::Freed(queue));
     }
 
+    /// Something was written that nobody waits for: it goes to the journal soon.
+    pub(crate) fn flush_soon(&mut self) {
+        self.flush_by.get_or_insert(self.now + REMOVAL_FLUSH_WITHIN);
+    }
+
     /// Remembers a producer that has no credit because its queue has no room.
     pub(crate) fn wait_for_room(&mut self, queue: QueueId, key: usize, link: LinkId, state: &mut State) {
         state.use_of(queue).waiters_on |= 1 << self.index;
@@ -612,7 +635,15 @@ impl Local {
 
     /// Hands the open batch to the journal, collects what it has synced, and learns what became available.
     fn journal(&mut self, state: &mut State) {
-        let result = state.store.flush(self.now).and_then(|()| state.store.poll(self.now));
+        // A removal that nobody waits for rides with the next put: a sync of its own would keep that put waiting.
+        let due = self.flush_by.is_some_and(|by| by <= self.now);
+        let flushed = if due || self.urgent || !self.confirmations.is_empty() {
+            (self.flush_by, self.urgent) = (None, false);
+            state.store.flush(self.now)
+        } else {
+            Ok(())
+        };
+        let result = flushed.and_then(|()| state.store.poll(self.now));
         if let Err(error) = result {
             // Nothing that is not synced will ever be confirmed: stopping is what keeps the promise.
             crate::alarm!("journal: {error}; stopping");

@@ -452,6 +452,7 @@ impl Local {
         state: &mut State,
     ) -> Result<(), Refusal> {
         let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
+        self.urgent |= ticket > state.store.synced();
         match engine {
             Some(_) if receipt.settled => {}
             Some(engine) if ticket <= state.store.synced() => {
