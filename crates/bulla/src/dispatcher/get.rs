@@ -190,12 +190,13 @@ fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option
         return Some(found);
     }
     // Something may have become available before the cursor since: a higher priority, a message synced late, one
-    // that another reader gave back. A look at everything again has its price, so not at every arrival.
+    // that another reader gave back. A look at everything again has its price, so not at every arrival;
+    // a drain is to hear of all that is there.
     let arrivals = state.use_of(queue).arrivals;
     if consumer.arrivals == arrivals || consumer.not_mine.len() >= NOT_MINE_MAX {
         return None;
     }
-    if local.now < consumer.rescan_at {
+    if local.now < consumer.rescan_at && !consumer.draining {
         local.rescan.insert(queue);
         return None;
     }
