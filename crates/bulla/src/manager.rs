@@ -102,7 +102,7 @@ pub struct Counters {
     pub opened: AtomicU64,
     /// Messages refused at put because of their seal or policy.
     pub refused: AtomicU64,
-    /// Messages refused that their sender had settled: it never hears of it.
+    /// Messages refused that their sender had settled, since the operator was last told of them.
     pub dropped: AtomicU64,
     /// Messages moved to the error queue.
     pub quarantined: AtomicU64,

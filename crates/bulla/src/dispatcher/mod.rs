@@ -540,6 +540,7 @@ impl Dispatcher {
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
+            self.local.tell_of_dropped();
         }
         if self.local.manager.stopping.load(Ordering::Acquire) && self.stop_by.is_none() {
             self.begin_to_stop(state);
@@ -583,6 +584,14 @@ impl Local {
         self.now = Instant::now();
         self.wall = SystemTime::now();
         self.wall_ms = wall_ms(self.wall);
+    }
+
+    /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a message.
+    fn tell_of_dropped(&self) {
+        let dropped = self.manager.counters.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            crate::warning!("{dropped} refused messages were settled by their senders: they are gone");
+        }
     }
 
     /// After a change of definitions, who waits may wait no longer.

@@ -175,7 +175,7 @@ fn refuse(engine: Option<&mut Connection>, local: &Local, receipt: Receipt, refu
         Some(engine) if !receipt.settled => {
             engine.dispose(receipt.link, receipt.id, DeliveryState::Rejected(Some(refusal.to_amqp())));
         }
-        // At most once, as the client asked: nobody hears of it but the operator, now and then.
+        // At most once, as the client asked: nobody hears of it but the operator, at the next tick.
         _ => {
             local.manager.counters.dropped.fetch_add(1, Ordering::Relaxed);
         }
