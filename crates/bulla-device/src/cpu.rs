@@ -1,20 +1,18 @@
 //! The processor as a device: jobs run on the thread that polls.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
+use openssl::ec::EcKey;
 use openssl::error::ErrorStack;
 use openssl::pkey::PKeyRef;
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::rsa::Padding;
 use openssl::sign::RsaPssSaltlen;
-use rustix::time::{ClockId, clock_gettime};
 use zeroize::Zeroizing;
 
 use crate::device::{Device, DeviceError, Kind};
 use crate::digest::Digest;
-use crate::key::{KeyKind, PrivateKey};
-use crate::meter::{Meters, Operation};
+use crate::key::{Curve, KeyKind, PrivateKey, PublicKey};
 use crate::padding;
 use crate::random::{Random, SystemRandom};
 use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
@@ -26,31 +24,35 @@ pub const JOBS_WAITING_MAX: usize = 1024;
 /// leaves: a single faulty RSA result computed with the primes gives the key away.
 pub struct CpuDevice {
     name: String,
-    waiting: VecDeque<(Instant, Job)>,
-    meters: Meters,
+    waiting: VecDeque<Job>,
 }
 
 impl CpuDevice {
     /// A device of that name; every thread has its own.
     pub fn new(name: impl Into<String>) -> CpuDevice {
-        CpuDevice { name: name.into(), waiting: VecDeque::new(), meters: Meters::default() }
+        CpuDevice { name: name.into(), waiting: VecDeque::new() }
     }
 
     fn fault(&self) -> DeviceError {
         DeviceError::Fault { device: self.name.clone() }
     }
 
-    fn run(&mut self, job: &Job, started: Instant) -> Result<Output, DeviceError> {
-        if job.deadline.is_some_and(|deadline| deadline < started) {
-            return Err(DeviceError::Deadline);
-        }
-        match &job.work {
-            Work::RsaSign { scheme, digest, hash } => self.rsa_sign(&job.key, *scheme, *digest, hash),
-            Work::EcdsaSign { hash } => self.ecdsa_sign(&job.key, hash),
-            Work::RsaUnwrap { padding, wrapped, expected_len } => {
-                self.rsa_unwrap(&job.key, *padding, wrapped, *expected_len)
+    fn run(&self, job: &Job) -> Result<Output, DeviceError> {
+        job.check_key()?;
+        match (&*job.work, job.key.private()) {
+            (Work::RsaVerify { scheme, digest, hash, signature }, _) => {
+                rsa_verify(job.key.public(), *scheme, *digest, hash, signature)
             }
-            Work::EcdhDerive { peer } => ecdh_derive(&job.key, peer),
+            (Work::EcdsaVerify { hash, signature }, _) => ecdsa_verify(job.key.public(), hash, signature),
+            (Work::RsaWrap { padding, content_key }, _) => rsa_wrap(job.key.public(), *padding, content_key),
+            (Work::EcdhEphemeral, _) => ecdh_ephemeral(job.key.public()),
+            (Work::RsaSign { scheme, digest, hash }, Some(key)) => self.rsa_sign(key, *scheme, *digest, hash),
+            (Work::EcdsaSign { hash }, Some(key)) => self.ecdsa_sign(key, hash),
+            (Work::RsaUnwrap { padding, wrapped, expected_len }, Some(key)) => {
+                self.rsa_unwrap(key, *padding, wrapped, *expected_len)
+            }
+            (Work::EcdhDerive { peer }, Some(key)) => ecdh_derive(key, peer),
+            (_, None) => Err(DeviceError::WrongKey { why: "a private key is needed, this is a public one" }),
         }
     }
 
@@ -62,9 +64,6 @@ impl CpuDevice {
         hash: &[u8],
     ) -> Result<Output, DeviceError> {
         let private = clear(key)?;
-        if key.kind() != KeyKind::Rsa {
-            return Err(DeviceError::WrongKey { why: "an RSA signature needs an RSA key" });
-        }
         let mut signer = PkeyCtx::new(private)?;
         signer.sign_init()?;
         set_rsa_scheme(&mut signer, scheme, digest)?;
@@ -78,9 +77,6 @@ impl CpuDevice {
 
     fn ecdsa_sign(&self, key: &PrivateKey, hash: &[u8]) -> Result<Output, DeviceError> {
         let private = clear(key)?;
-        if !matches!(key.kind(), KeyKind::Ec(_)) {
-            return Err(DeviceError::WrongKey { why: "an ECDSA signature needs an EC key" });
-        }
         let mut signer = PkeyCtx::new(private)?;
         signer.sign_init()?;
         let mut signature = Vec::with_capacity(private.size());
@@ -99,7 +95,7 @@ impl CpuDevice {
         wrapped: &[u8],
         expected_len: usize,
     ) -> Result<Output, DeviceError> {
-        let rsa = key.rsa().ok_or(DeviceError::WrongKey { why: "an unwrap needs an RSA key" })?;
+        let rsa = key.rsa().ok_or(IN_ANOTHER_DEVICE)?;
         let modulus_len = rsa.size() as usize;
         let mut random = Zeroizing::new(vec![0; expected_len]);
         SystemRandom.fill(&mut random).map_err(|error| DeviceError::Library { text: error.to_string() })?;
@@ -135,28 +131,13 @@ impl CpuDevice {
 impl Device for CpuDevice {
     fn submit(&mut self, jobs: &mut Vec<Job>) -> Result<usize, DeviceError> {
         let room = JOBS_WAITING_MAX.saturating_sub(self.waiting.len()).min(jobs.len());
-        if room > 0 {
-            let now = Instant::now();
-            self.waiting.extend(jobs.drain(..room).map(|job| (now, job)));
-        }
+        self.waiting.extend(jobs.drain(..room));
         Ok(room)
     }
 
     fn poll(&mut self, done: &mut Vec<Finished>) -> Result<(), DeviceError> {
-        while let Some((submitted, job)) = self.waiting.pop_front() {
-            let started = Instant::now();
-            let cpu_before = thread_cpu_ns();
-            let result = self.run(&job, started);
-            let cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
-            let wait_ns = u64::try_from((started - submitted).as_nanos()).unwrap_or(u64::MAX);
-            let operation = match job.work {
-                Work::RsaSign { .. } => Operation::RsaSign,
-                Work::EcdsaSign { .. } => Operation::EcdsaSign,
-                Work::RsaUnwrap { .. } => Operation::RsaUnwrap,
-                Work::EcdhDerive { .. } => Operation::EcdhDerive,
-            };
-            self.meters.record(operation, job.key.bits(), cpu_ns, wait_ns, result.is_err());
-            done.push(Finished { id: job.id, result });
+        while let Some(job) = self.waiting.pop_front() {
+            done.push(Finished::new(job.id, self.run(&job)));
         }
         Ok(())
     }
@@ -168,17 +149,13 @@ impl Device for CpuDevice {
     fn kind(&self) -> Kind {
         Kind::Cpu
     }
-
-    fn meters(&self) -> Meters {
-        self.meters.clone()
-    }
 }
 
 /// The X coordinate that both sides share. The peer's point is attacker's text: one that is not on
 /// the curve gives random bytes, which no key wrap accepts.
 fn ecdh_derive(key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
     let (KeyKind::Ec(curve), Some(private)) = (key.kind(), key.ec()) else {
-        return Err(DeviceError::WrongKey { why: "a key agreement needs an EC key" });
+        return Err(IN_ANOTHER_DEVICE);
     };
     let derived = curve.read_point(private.group(), peer).and_then(|peer| curve.agree(private, &peer));
     match derived {
@@ -192,8 +169,64 @@ fn ecdh_derive(key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
     }
 }
 
+const IN_ANOTHER_DEVICE: DeviceError = DeviceError::WrongKey { why: "the key is in another device" };
+
 fn clear(key: &PrivateKey) -> Result<&PKeyRef<openssl::pkey::Private>, DeviceError> {
-    key.exportable().ok_or(DeviceError::WrongKey { why: "the key is in another device" })
+    key.exportable().ok_or(IN_ANOTHER_DEVICE)
+}
+
+fn rsa_verify(
+    key: &PublicKey,
+    scheme: RsaScheme,
+    digest: Digest,
+    hash: &[u8],
+    signature: &[u8],
+) -> Result<Output, DeviceError> {
+    let mut verifier = PkeyCtx::new(key.key())?;
+    verifier.verify_init()?;
+    set_rsa_scheme(&mut verifier, scheme, digest)?;
+    verdict(verified(verifier.verify(hash, signature)))
+}
+
+fn ecdsa_verify(key: &PublicKey, hash: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
+    let mut verifier = PkeyCtx::new(key.key())?;
+    verifier.verify_init()?;
+    verdict(verified(verifier.verify(hash, signature)))
+}
+
+fn verdict(good: bool) -> Result<Output, DeviceError> {
+    if good {
+        return Ok(Output::none());
+    }
+    drop(ErrorStack::get());
+    Err(DeviceError::BadSignature)
+}
+
+fn rsa_wrap(key: &PublicKey, padding: RsaPadding, content_key: &[u8]) -> Result<Output, DeviceError> {
+    let mut context = PkeyCtx::new(key.key())?;
+    context.encrypt_init()?;
+    match padding {
+        RsaPadding::Oaep { digest } => {
+            context.set_rsa_padding(Padding::PKCS1_OAEP)?;
+            context.set_rsa_oaep_md(digest.md())?;
+            context.set_rsa_mgf1_md(digest.md())?;
+        }
+        RsaPadding::Pkcs1 => context.set_rsa_padding(Padding::PKCS1)?,
+    }
+    let mut wrapped = Vec::with_capacity(key.key().size());
+    context.encrypt_to_vec(content_key, &mut wrapped)?;
+    Ok(Output::new(wrapped))
+}
+
+fn ecdh_ephemeral(key: &PublicKey) -> Result<Output, DeviceError> {
+    let (KeyKind::Ec(curve), Some(recipient)) = (key.kind(), key.ec()) else {
+        return Err(DeviceError::WrongKey { why: "a key agreement needs an EC key" });
+    };
+    let ephemeral = EcKey::generate(recipient.group())?;
+    let secret = curve.agree(&ephemeral, recipient.public_key())?;
+    let mut out = Curve::point_of(&ephemeral)?;
+    out.extend_from_slice(&secret);
+    Ok(Output::new(out))
 }
 
 fn set_rsa_scheme<T>(context: &mut PkeyCtx<T>, scheme: RsaScheme, digest: Digest) -> Result<(), DeviceError> {
@@ -222,19 +255,9 @@ fn equal_mask(secret: i32, expected: usize) -> u8 {
     !(differs as u8)
 }
 
-fn thread_cpu_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use crate::key::Curve;
-
-    use openssl::ec::{EcGroup, EcKey};
+    use openssl::ec::EcGroup;
     use openssl::encrypt::Encrypter;
     use openssl::pkey::PKey;
     use openssl::rsa::Rsa;
@@ -252,7 +275,7 @@ mod tests {
 
     fn run(key: &PrivateKey, work: Work) -> Result<Output, DeviceError> {
         let mut device = CpuDevice::new("cpu");
-        let mut jobs = vec![Job { id: 7, key: key.clone(), work, deadline: None }];
+        let mut jobs = vec![Job { id: 7, ..Job::new(key.clone(), work) }];
         assert_eq!(device.submit(&mut jobs).unwrap(), 1);
         let mut done = Vec::new();
         device.poll(&mut done).unwrap();
@@ -387,21 +410,48 @@ mod tests {
     }
 
     #[test]
-    fn a_device_takes_what_it_has_room_for_and_drops_what_is_too_late() {
+    fn a_device_takes_what_it_has_room_for() {
         let key = ec(Curve::P256);
         let hash = Digest::Sha256.hash(b"content");
-        let late = Instant::now() - Duration::from_secs(1);
         let mut jobs: Vec<Job> = (0..JOBS_WAITING_MAX as u64 + 3)
-            .map(|id| Job { id, key: key.clone(), work: Work::EcdsaSign { hash }, deadline: Some(late) })
+            .map(|id| Job { id, ..Job::new(key.clone(), Work::EcdsaSign { hash }) })
             .collect();
         let mut device = CpuDevice::new("cpu");
         assert_eq!(device.submit(&mut jobs).unwrap(), JOBS_WAITING_MAX);
         assert_eq!(jobs.first().map(|job| job.id), Some(JOBS_WAITING_MAX as u64));
-        let mut done = Vec::new();
-        device.poll(&mut done).unwrap();
-        assert!(done.iter().all(|finished| finished.result == Err(DeviceError::Deadline)));
-        let meters = device.meters();
-        assert_eq!(meters.entries()[0].failures, JOBS_WAITING_MAX as u64);
+    }
+
+    #[test]
+    fn public_operations_undo_private_ones_and_see_what_is_wrong() {
+        for bits in [1024, 2048] {
+            let key = rsa(bits);
+            let hash = Digest::Sha256.hash(b"content");
+            for scheme in [RsaScheme::Pkcs1, RsaScheme::Pss] {
+                let signature = run(&key, Work::RsaSign { scheme, digest: Digest::Sha256, hash }).unwrap().to_vec();
+                let verify = |hash, signature| Work::RsaVerify { scheme, digest: Digest::Sha256, hash, signature };
+                assert_eq!(run(&key, verify(hash, signature.clone())).unwrap().len(), 0);
+                let other = Digest::Sha256.hash(b"other content");
+                assert_eq!(run(&key, verify(other, signature)), Err(DeviceError::BadSignature));
+                assert_eq!(run(&key, verify(hash, vec![0; 3])), Err(DeviceError::BadSignature));
+            }
+            for padding in [OAEP, RsaPadding::Pkcs1] {
+                let wrapped = run(&key, Work::RsaWrap { padding, content_key: Output::new(vec![7; 32]) }).unwrap();
+                let unwrap = Work::RsaUnwrap { padding, wrapped: wrapped.to_vec(), expected_len: 32 };
+                assert_eq!(&*run(&key, unwrap).unwrap(), &[7; 32]);
+            }
+        }
+        for curve in Curve::ALL {
+            let key = ec(*curve);
+            let hash = Digest::Sha256.hash(b"content");
+            let mut signature = run(&key, Work::EcdsaSign { hash }).unwrap().to_vec();
+            let verify = |signature| Work::EcdsaVerify { hash, signature };
+            assert_eq!(run(&key, verify(signature.clone())).unwrap().len(), 0);
+            *signature.last_mut().unwrap() ^= 1;
+            assert_eq!(run(&key, verify(signature)), Err(DeviceError::BadSignature));
+            let out = run(&key, Work::EcdhEphemeral).unwrap();
+            let (point, secret) = out.split_at(curve.point_len());
+            assert_eq!(&*run(&key, Work::EcdhDerive { peer: point.to_vec() }).unwrap(), secret);
+        }
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The seam between those who need private-key operations and those who carry them out.
 
 use std::fmt;
+use std::time::Duration;
 
-use crate::meter::Meters;
-use crate::work::{Finished, Job};
+use crate::work::{Finished, Job, Shape};
 
-/// A place where private keys are used. Many jobs in, results out in any order.
+/// A place where keys are used: one engine of a device. Many jobs in, results out in any order.
 ///
 /// A device never blocks in [`submit`](Device::submit); [`poll`](Device::poll) may compute on the
-/// calling thread (the CPU does) or only collect what hardware has finished.
+/// calling thread (the CPU does) or wait for what hardware has finished. It returns with at least one
+/// result while there are jobs that were taken and not answered.
 pub trait Device: Send {
     /// Takes jobs from the front of `jobs` while there is room, and returns how many it took.
     ///
@@ -27,9 +28,36 @@ pub trait Device: Send {
 
     /// What sort of device this is.
     fn kind(&self) -> Kind;
+}
 
-    /// What it did so far.
-    fn meters(&self) -> Meters;
+/// What a scheduler must know of a device before it hands it a job, and how its engines come to be.
+pub trait Driver: Send + Sync {
+    /// What sort of device this is.
+    fn kind(&self) -> Kind;
+
+    /// How many engines work side by side, at least 1; each gets a thread.
+    fn engines(&self) -> usize;
+
+    /// How many jobs of one [`Shape`] an engine takes in one call.
+    fn lanes(&self) -> usize;
+
+    /// How many jobs may wait for the device, those in service not counted.
+    fn waiting_max(&self) -> usize;
+
+    /// Whether it can do this job: it has the operation, the size, and the key or access to it.
+    fn takes(&self, job: &Job) -> bool;
+
+    /// How long one call takes, all lanes filled or one, until it has been measured.
+    fn expected(&self, shape: Shape) -> Duration;
+
+    /// Whether its work is this machine's processor time: then what it takes is taken from others.
+    fn is_on_the_cores(&self) -> bool;
+
+    /// Makes an engine; called on the thread that is going to run it, and again after a failure.
+    ///
+    /// # Errors
+    /// [`DeviceError::Offline`] or [`DeviceError::Away`], with the reason; it is tried again later.
+    fn start_engine(&self) -> Result<Box<dyn Device>, DeviceError>;
 }
 
 /// The sorts of devices.
@@ -38,12 +66,24 @@ pub trait Device: Send {
 pub enum Kind {
     /// This machine's processor, with all of its instructions.
     Cpu,
+    /// The processor with the instructions for cryptography masked off.
+    Software,
+    /// Clear keys, eight lanes at once.
+    Accelerator,
+    /// Keys that never leave a token (PKCS#11).
+    Coprocessor,
+    /// A device that this machine does not have: a real result, no earlier than a profile says.
+    Modelled,
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Kind::Cpu => "CPU",
+            Kind::Software => "SOFTWARE",
+            Kind::Accelerator => "ACCELERATOR",
+            Kind::Coprocessor => "COPROCESSOR",
+            Kind::Modelled => "MODELLED",
         })
     }
 }
@@ -63,6 +103,25 @@ pub enum DeviceError {
         /// The device's name.
         device: String,
     },
+    /// The operator's turn: the device can't be used, and says why: no such processor, no token in the
+    /// slot, a wrong PIN. Jobs may be tried again later.
+    Offline {
+        /// The device's name.
+        device: String,
+        /// One lower-case line.
+        why: String,
+    },
+    /// The operator's turn: the device refused one job, in its own words. It may be tried again later.
+    Refused {
+        /// The device's name.
+        device: String,
+        /// One lower-case line.
+        why: String,
+    },
+    /// The signer's turn: the signature is not this key's over this hash.
+    BadSignature,
+    /// Nobody's turn: whoever asked has gone.
+    Cancelled,
     /// Nobody's turn: the job was still waiting at its deadline.
     Deadline,
     /// The caller's turn: the key cannot do this work (an EC key asked to unwrap, say).
@@ -82,6 +141,19 @@ pub enum DeviceError {
     },
 }
 
+impl DeviceError {
+    /// Whether another device, or the same one later, may do better: the key and the job are not to blame.
+    pub fn is_the_devices(&self) -> bool {
+        matches!(
+            self,
+            DeviceError::Away { .. }
+                | DeviceError::Fault { .. }
+                | DeviceError::Offline { .. }
+                | DeviceError::Refused { .. }
+        )
+    }
+}
+
 impl std::error::Error for DeviceError {}
 
 impl fmt::Display for DeviceError {
@@ -91,6 +163,10 @@ impl fmt::Display for DeviceError {
             DeviceError::Fault { device } => {
                 write!(out, "device {device} computed a result that its public key refutes")
             }
+            DeviceError::Offline { device, why } => write!(out, "device {device} is offline: {why}"),
+            DeviceError::Refused { device, why } => write!(out, "device {device} refused: {why}"),
+            DeviceError::BadSignature => out.write_str("the signature does not fit"),
+            DeviceError::Cancelled => out.write_str("whoever asked has gone"),
             DeviceError::Deadline => out.write_str("the job's deadline passed before it was started"),
             DeviceError::WrongKey { why } => write!(out, "the key cannot do this: {why}"),
             DeviceError::UnsupportedKey { what } => write!(out, "unsupported private key: {what}"),

@@ -18,45 +18,98 @@ pub const RSA_BITS_MIN: u32 = 1024;
 /// Bits of the longest RSA modulus that is accepted.
 pub const RSA_BITS_MAX: u32 = 4096;
 
-/// A private key, shared by reference. `Debug` shows its kind, size and id.
-#[derive(Clone)]
-pub struct PrivateKey(Arc<Inner>);
-
-struct Inner {
-    id: [u8; 32],
-    kind: KeyKind,
-    bits: u32,
-    public: PKey<Public>,
-    origin: Origin,
+/// A key for an operation: the private half with its public one, or the public one alone.
+#[derive(Clone, Debug)]
+pub enum Key {
+    /// Can sign and unwrap.
+    Private(PrivateKey),
+    /// Can verify and wrap.
+    Public(PublicKey),
 }
 
-/// Where the key material is.
-enum Origin {
-    /// In this process.
-    Clear { key: PKey<Private>, rsa: Option<Rsa<Private>>, ec: Option<EcKey<Private>> },
-}
+impl Key {
+    /// The public half.
+    pub fn public(&self) -> &PublicKey {
+        match self {
+            Key::Private(key) => key.public_key(),
+            Key::Public(key) => key,
+        }
+    }
 
-impl PrivateKey {
-    /// Takes a key whose material is in this process.
-    ///
-    /// # Errors
-    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile.
-    pub fn clear(key: PKey<Private>) -> Result<PrivateKey, DeviceError> {
-        let bits = key.bits();
-        let kind = KeyKind::of(&key)?;
-        let spki = key.public_key_to_der()?;
-        let mut id = [0; 32];
-        id.copy_from_slice(&Digest::Sha256.hash(&spki));
-        let public = PKey::public_key_from_der(&spki)?;
-        let (rsa, ec) = match kind {
-            KeyKind::Rsa => (Some(key.rsa()?), None),
-            KeyKind::Ec(_) => (None, Some(key.ec_key()?)),
-        };
-        let origin = Origin::Clear { key, rsa, ec };
-        Ok(PrivateKey(Arc::new(Inner { id, kind, bits, public, origin })))
+    /// The private half, if it is one.
+    pub fn private(&self) -> Option<&PrivateKey> {
+        match self {
+            Key::Private(key) => Some(key),
+            Key::Public(_) => None,
+        }
+    }
+
+    /// RSA, or which curve.
+    pub fn kind(&self) -> KeyKind {
+        self.public().kind()
+    }
+
+    /// Bits of the modulus or of the curve's field.
+    pub fn bits(&self) -> u32 {
+        self.public().bits()
     }
 
     /// SHA-256 of the public key's `SubjectPublicKeyInfo`.
+    pub fn id(&self) -> [u8; 32] {
+        self.public().id()
+    }
+
+    /// Whether private operations have an RSA key's primes to work with. Nobody knows of a token's
+    /// key; it counts as one that has them.
+    pub fn has_primes(&self) -> bool {
+        self.private().is_some_and(|key| key.rsa().is_none_or(|rsa| rsa.p().is_some() && rsa.q().is_some()))
+    }
+}
+
+impl From<PrivateKey> for Key {
+    fn from(key: PrivateKey) -> Key {
+        Key::Private(key)
+    }
+}
+
+impl From<PublicKey> for Key {
+    fn from(key: PublicKey) -> Key {
+        Key::Public(key)
+    }
+}
+
+/// A public key, shared by reference.
+#[derive(Clone)]
+pub struct PublicKey(Arc<PublicInner>);
+
+struct PublicInner {
+    id: [u8; 32],
+    kind: KeyKind,
+    bits: u32,
+    key: PKey<Public>,
+    ec: Option<EcKey<Public>>,
+}
+
+impl PublicKey {
+    /// Takes a public key.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile.
+    pub fn new<T: openssl::pkey::HasPublic>(key: &PKeyRef<T>) -> Result<PublicKey, DeviceError> {
+        let bits = key.bits();
+        let kind = KeyKind::of(key)?;
+        let spki = key.public_key_to_der()?;
+        let mut id = [0; 32];
+        id.copy_from_slice(&Digest::Sha256.hash(&spki));
+        let key = PKey::public_key_from_der(&spki)?;
+        let ec = match kind {
+            KeyKind::Rsa => None,
+            KeyKind::Ec(_) => Some(key.ec_key()?),
+        };
+        Ok(PublicKey(Arc::new(PublicInner { id, kind, bits, key, ec })))
+    }
+
+    /// SHA-256 of the `SubjectPublicKeyInfo`.
     pub fn id(&self) -> [u8; 32] {
         self.0.id
     }
@@ -71,8 +124,84 @@ impl PrivateKey {
         self.0.bits
     }
 
-    /// The public half.
+    /// The library's form of it.
+    pub fn key(&self) -> &PKeyRef<Public> {
+        &self.0.key
+    }
+
+    pub(crate) fn ec(&self) -> Option<&EcKey<Public>> {
+        self.0.ec.as_ref()
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "PublicKey({}, {} bits, ", self.0.kind, self.0.bits)?;
+        self.0.id.iter().take(8).try_for_each(|byte| write!(out, "{byte:02x}"))?;
+        out.write_str("…)")
+    }
+}
+
+/// A private key, shared by reference. `Debug` shows its kind, size and id.
+#[derive(Clone)]
+pub struct PrivateKey(Arc<Inner>);
+
+struct Inner {
+    public: PublicKey,
+    origin: Origin,
+}
+
+/// Where the key material is.
+enum Origin {
+    /// In this process.
+    Clear { key: PKey<Private>, rsa: Option<Rsa<Private>>, ec: Option<EcKey<Private>> },
+    /// On a token, under this PKCS#11 URI (RFC 7512), without a PIN.
+    Token { uri: String },
+}
+
+impl PrivateKey {
+    /// Takes a key whose material is in this process.
+    ///
+    /// # Errors
+    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile.
+    pub fn clear(key: PKey<Private>) -> Result<PrivateKey, DeviceError> {
+        let public = PublicKey::new(&key)?;
+        let (rsa, ec) = match public.kind() {
+            KeyKind::Rsa => (Some(key.rsa()?), None),
+            KeyKind::Ec(_) => (None, Some(key.ec_key()?)),
+        };
+        let origin = Origin::Clear { key, rsa, ec };
+        Ok(PrivateKey(Arc::new(Inner { public, origin })))
+    }
+
+    /// A key that stays on its token: its public half, and the PKCS#11 URI (RFC 7512) that a coprocessor
+    /// finds it by.
+    pub fn on_token(public: PublicKey, uri: impl Into<String>) -> PrivateKey {
+        PrivateKey(Arc::new(Inner { public, origin: Origin::Token { uri: uri.into() } }))
+    }
+
+    /// SHA-256 of the public key's `SubjectPublicKeyInfo`.
+    pub fn id(&self) -> [u8; 32] {
+        self.0.public.id()
+    }
+
+    /// RSA, or which curve.
+    pub fn kind(&self) -> KeyKind {
+        self.0.public.kind()
+    }
+
+    /// Bits of the modulus or of the curve's field.
+    pub fn bits(&self) -> u32 {
+        self.0.public.bits()
+    }
+
+    /// The public half, as the library has it.
     pub fn public(&self) -> &PKeyRef<Public> {
+        self.0.public.key()
+    }
+
+    /// The public half.
+    pub fn public_key(&self) -> &PublicKey {
         &self.0.public
     }
 
@@ -80,26 +209,37 @@ impl PrivateKey {
     pub fn exportable(&self) -> Option<&PKeyRef<Private>> {
         match &self.0.origin {
             Origin::Clear { key, .. } => Some(key),
+            Origin::Token { .. } => None,
+        }
+    }
+
+    /// The PKCS#11 URI of a key that never leaves its token.
+    pub fn token_uri(&self) -> Option<&str> {
+        match &self.0.origin {
+            Origin::Clear { .. } => None,
+            Origin::Token { uri } => Some(uri),
         }
     }
 
     pub(crate) fn rsa(&self) -> Option<&Rsa<Private>> {
         match &self.0.origin {
             Origin::Clear { rsa, .. } => rsa.as_ref(),
+            Origin::Token { .. } => None,
         }
     }
 
     pub(crate) fn ec(&self) -> Option<&EcKey<Private>> {
         match &self.0.origin {
             Origin::Clear { ec, .. } => ec.as_ref(),
+            Origin::Token { .. } => None,
         }
     }
 }
 
 impl fmt::Debug for PrivateKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "PrivateKey({}, {} bits, ", self.0.kind, self.0.bits)?;
-        self.0.id.iter().take(8).try_for_each(|byte| write!(out, "{byte:02x}"))?;
+        write!(out, "PrivateKey({}, {} bits, ", self.kind(), self.bits())?;
+        self.id().iter().take(8).try_for_each(|byte| write!(out, "{byte:02x}"))?;
         out.write_str("…)")
     }
 }

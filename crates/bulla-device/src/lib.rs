@@ -11,15 +11,13 @@ mod cpu;
 mod device;
 mod digest;
 mod key;
-mod meter;
 mod padding;
 mod random;
 mod work;
 
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};
-pub use device::{Device, DeviceError, Kind};
+pub use device::{Device, DeviceError, Driver, Kind};
 pub use digest::{Digest, Hash, UnknownDigest};
-pub use key::{Curve, KeyKind, PrivateKey, RSA_BITS_MAX, RSA_BITS_MIN};
-pub use meter::{Meter, Meters, Operation};
+pub use key::{Curve, Key, KeyKind, PrivateKey, PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
 pub use random::{Random, RandomError, SystemRandom};
-pub use work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
+pub use work::{Asker, Finished, Form, Job, Operation, Output, RsaPadding, RsaScheme, Shape, Work};

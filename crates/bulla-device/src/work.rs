@@ -1,15 +1,17 @@
 //! What a device is asked to do, and what it answers.
 
 use std::fmt;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
 use crate::device::DeviceError;
 use crate::digest::{Digest, Hash};
-use crate::key::PrivateKey;
+use crate::key::{Key, KeyKind};
 
-/// One private-key operation.
+/// One operation with a key. The first four need a private key, the others a public one.
 #[derive(Debug, Clone)]
 pub enum Work {
     /// An RSA signature over a finished hash (RFC 8017, 8.1 and 8.2).
@@ -43,6 +45,170 @@ pub enum Work {
         /// answered like a failed unwrap: with random bytes.
         peer: Vec<u8>,
     },
+    /// Whether an RSA signature is the key's. The output is empty; one that is not is
+    /// [`DeviceError::BadSignature`].
+    RsaVerify {
+        /// The padding.
+        scheme: RsaScheme,
+        /// The digest that made the hash; for PSS also MGF1's, and its length is the salt's.
+        digest: Digest,
+        /// What was signed.
+        hash: Hash,
+        /// As it arrived.
+        signature: Vec<u8>,
+    },
+    /// Whether an ECDSA signature is the key's. The output is empty; one that is not is
+    /// [`DeviceError::BadSignature`].
+    EcdsaVerify {
+        /// What was signed.
+        hash: Hash,
+        /// `ECDSA-Sig-Value` as it arrived.
+        signature: Vec<u8>,
+    },
+    /// A content key for an RSA recipient; the output is as long as the modulus.
+    RsaWrap {
+        /// The padding.
+        padding: RsaPadding,
+        /// What is wrapped.
+        content_key: Output,
+    },
+    /// A key agreement with a recipient by a key pair made for this once (RFC 5753). The output is the
+    /// new key's point, uncompressed, and behind it the shared secret ([`Curve::point_len`] and
+    /// [`Curve::coordinate_len`] bytes).
+    ///
+    /// [`Curve::point_len`]: crate::Curve::point_len
+    /// [`Curve::coordinate_len`]: crate::Curve::coordinate_len
+    EcdhEphemeral,
+}
+
+impl Work {
+    /// Whether only the private half of a key can do it.
+    pub fn needs_private_key(&self) -> bool {
+        match self {
+            Work::RsaSign { .. } | Work::EcdsaSign { .. } | Work::RsaUnwrap { .. } | Work::EcdhDerive { .. } => true,
+            Work::RsaVerify { .. } | Work::EcdsaVerify { .. } | Work::RsaWrap { .. } | Work::EcdhEphemeral => false,
+        }
+    }
+
+    /// Which operation it is.
+    pub fn operation(&self) -> Operation {
+        match self {
+            Work::RsaSign { .. } => Operation::RsaSign,
+            Work::EcdsaSign { .. } => Operation::EcdsaSign,
+            Work::RsaUnwrap { .. } => Operation::RsaUnwrap,
+            Work::EcdhDerive { .. } => Operation::EcdhDerive,
+            Work::RsaVerify { .. } => Operation::RsaVerify,
+            Work::EcdsaVerify { .. } => Operation::EcdsaVerify,
+            Work::RsaWrap { .. } => Operation::RsaWrap,
+            Work::EcdhEphemeral => Operation::EcdhEphemeral,
+        }
+    }
+}
+
+/// The operations that are told apart in meters and reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// An RSA signature.
+    RsaSign,
+    /// An RSA key unwrap.
+    RsaUnwrap,
+    /// The check of an RSA signature.
+    RsaVerify,
+    /// An RSA key wrap.
+    RsaWrap,
+    /// An ECDSA signature.
+    EcdsaSign,
+    /// The check of an ECDSA signature.
+    EcdsaVerify,
+    /// An ECDH derivation with a long-lived key.
+    EcdhDerive,
+    /// A new key pair and an ECDH derivation with it.
+    EcdhEphemeral,
+}
+
+impl Operation {
+    /// Every operation.
+    pub const ALL: &'static [Operation] = &[
+        Operation::RsaSign,
+        Operation::RsaUnwrap,
+        Operation::RsaVerify,
+        Operation::RsaWrap,
+        Operation::EcdsaSign,
+        Operation::EcdsaVerify,
+        Operation::EcdhDerive,
+        Operation::EcdhEphemeral,
+    ];
+
+    /// The name in meters and reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Operation::RsaSign => "RSA-SIGN",
+            Operation::RsaUnwrap => "RSA-UNWRAP",
+            Operation::RsaVerify => "RSA-VERIFY",
+            Operation::RsaWrap => "RSA-WRAP",
+            Operation::EcdsaSign => "ECDSA-SIGN",
+            Operation::EcdsaVerify => "ECDSA-VERIFY",
+            Operation::EcdhDerive => "ECDH-DERIVE",
+            Operation::EcdhEphemeral => "ECDH-EPHEMERAL",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+/// What decides how long a job takes, and which jobs can share a call of a device with lanes: two
+/// signatures and an unwrap with keys of one size are one shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shape {
+    /// The arithmetic.
+    pub form: Form,
+    /// Bits of the modulus or of the curve's field.
+    pub bits: u32,
+}
+
+/// The arithmetic of an operation. *ME* (modulus and exponent) and *CRT* (Chinese remainder theorem)
+/// are what reports of crypto hardware call the two ways of RSA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Form {
+    /// RSA with the primes: signatures and unwraps with the usual private key.
+    RsaCrt,
+    /// RSA with the private exponent, for keys that come without their primes.
+    RsaMePrivate,
+    /// RSA with the public exponent.
+    RsaMe,
+    /// An ECDSA signature.
+    EcdsaSign,
+    /// The check of an ECDSA signature.
+    EcdsaVerify,
+    /// A multiplication of somebody's point.
+    Ecdh,
+    /// That, and a new key pair.
+    EcdhEphemeral,
+}
+
+impl Form {
+    /// The name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Form::RsaCrt => "RSA CRT",
+            Form::RsaMePrivate => "RSA ME PRIVATE",
+            Form::RsaMe => "RSA ME",
+            Form::EcdsaSign => "ECDSA SIGN",
+            Form::EcdsaVerify => "ECDSA VERIFY",
+            Form::Ecdh => "ECDH",
+            Form::EcdhEphemeral => "ECDH EPHEMERAL",
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
 }
 
 /// The padding of an RSA signature.
@@ -66,17 +232,101 @@ pub enum RsaPadding {
     Pkcs1,
 }
 
-/// Work together with the key that it needs.
-#[derive(Debug)]
+/// Work together with the key that it needs. A clone shares the work.
+#[derive(Debug, Clone)]
 pub struct Job {
     /// The caller's number; comes back in [`Finished`].
     pub id: u64,
     /// The key.
-    pub key: PrivateKey,
+    pub key: Key,
     /// The operation.
-    pub work: Work,
+    pub work: Arc<Work>,
     /// When nobody will want the result any more.
     pub deadline: Option<Instant>,
+    /// Who asks: a connection, say. Askers get their turns, whatever each of them has waiting.
+    pub asker: Asker,
+}
+
+impl Job {
+    /// A job of nobody in particular, without a deadline; its number is 0.
+    pub fn new(key: impl Into<Key>, work: Work) -> Job {
+        Job { id: 0, key: key.into(), work: Arc::new(work), deadline: None, asker: Asker::default() }
+    }
+
+    /// What decides how long it takes and what it can share a call with.
+    pub fn shape(&self) -> Shape {
+        let form = match &*self.work {
+            Work::RsaSign { .. } | Work::RsaUnwrap { .. } if self.key.has_primes() => Form::RsaCrt,
+            Work::RsaSign { .. } | Work::RsaUnwrap { .. } => Form::RsaMePrivate,
+            Work::RsaVerify { .. } | Work::RsaWrap { .. } => Form::RsaMe,
+            Work::EcdsaSign { .. } => Form::EcdsaSign,
+            Work::EcdsaVerify { .. } => Form::EcdsaVerify,
+            Work::EcdhDerive { .. } => Form::Ecdh,
+            Work::EcdhEphemeral => Form::EcdhEphemeral,
+        };
+        Shape { form, bits: self.key.bits() }
+    }
+
+    /// Whether its result has no taker any more, and which error says so.
+    pub fn is_over(&self, now: Instant) -> Option<DeviceError> {
+        if self.asker.is_gone() {
+            return Some(DeviceError::Cancelled);
+        }
+        self.deadline.is_some_and(|deadline| deadline < now).then_some(DeviceError::Deadline)
+    }
+
+    /// Whether the key fits the operation at all.
+    ///
+    /// # Errors
+    /// [`DeviceError::WrongKey`].
+    pub fn check_key(&self) -> Result<(), DeviceError> {
+        let wrong = |why| Err(DeviceError::WrongKey { why });
+        match (&*self.work, self.key.kind()) {
+            (Work::RsaSign { .. } | Work::RsaVerify { .. }, KeyKind::Ec(_)) => {
+                wrong("an RSA signature needs an RSA key")
+            }
+            (Work::RsaUnwrap { .. } | Work::RsaWrap { .. }, KeyKind::Ec(_)) => wrong("an unwrap needs an RSA key"),
+            (Work::EcdsaSign { .. } | Work::EcdsaVerify { .. }, KeyKind::Rsa) => {
+                wrong("an ECDSA signature needs an EC key")
+            }
+            (Work::EcdhDerive { .. } | Work::EcdhEphemeral, KeyKind::Rsa) => wrong("a key agreement needs an EC key"),
+            (work, _) if work.needs_private_key() && self.key.private().is_none() => {
+                wrong("a private key is needed, this is a public one")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Who asks. Once it is gone, nothing is computed for it any more.
+#[derive(Debug, Clone, Default)]
+pub struct Asker {
+    number: u64,
+    gone: Option<Arc<AtomicBool>>,
+}
+
+impl Asker {
+    /// An asker of this number that is there.
+    pub fn new(number: u64) -> Asker {
+        Asker { number, gone: Some(Arc::default()) }
+    }
+
+    /// Tells one asker from the next; 0 is nobody in particular.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// From now on its jobs, the waiting ones too, end with [`DeviceError::Cancelled`].
+    pub fn leave(&self) {
+        if let Some(gone) = &self.gone {
+            gone.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether [`leave`](Self::leave) was called, on any clone.
+    pub fn is_gone(&self) -> bool {
+        self.gone.as_ref().is_some_and(|gone| gone.load(Ordering::Acquire))
+    }
 }
 
 /// The end of a job.
@@ -86,6 +336,16 @@ pub struct Finished {
     pub id: u64,
     /// The result.
     pub result: Result<Output, DeviceError>,
+    /// How long an engine was busy with it, where the device knows better than a clock beside it: a
+    /// modelled one does.
+    pub service: Option<Duration>,
+}
+
+impl Finished {
+    /// An end without a service time of its own.
+    pub fn new(id: u64, result: Result<Output, DeviceError>) -> Finished {
+        Finished { id, result, service: None }
+    }
 }
 
 /// The bytes that an operation gave: a signature or a secret. Zeroized when dropped.
@@ -96,6 +356,11 @@ impl Output {
     /// Takes the bytes over.
     pub fn new(bytes: Vec<u8>) -> Output {
         Output(Zeroizing::new(bytes))
+    }
+
+    /// Of an operation that gives no bytes: a verification.
+    pub fn none() -> Output {
+        Output::new(Vec::new())
     }
 }
 

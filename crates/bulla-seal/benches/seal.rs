@@ -100,7 +100,7 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives, 
         let sealed = match step {
             Step::Done(sealed) => sealed,
             Step::Device(job, go_on) => {
-                before_seal = job.work.clone();
+                before_seal = Work::clone(&job.work);
                 let result = run(&mut device, job);
                 let start = Instant::now();
                 let done = measured_seal_rest(go_on, result);
@@ -122,7 +122,7 @@ fn measure(policy: &Arc<Policy>, ring: &Arc<Ring>, primitives: &mut Primitives, 
         let opened = match step {
             Step::Done(opened) => opened,
             Step::Device(job, go_on) => {
-                before_open = job.work.clone();
+                before_open = Work::clone(&job.work);
                 let result = run(&mut device, job);
                 let start = Instant::now();
                 let done = measured_open_rest(go_on, result);
@@ -275,7 +275,7 @@ impl Primitives {
     /// A private-key operation, as a device does one between the parts of an operation.
     fn disturb(&self, disturbed: bool, device: &mut CpuDevice, work: &Work) {
         if disturbed {
-            black_box(run(device, Job { id: 0, key: self.key.clone(), work: work.clone(), deadline: None }));
+            black_box(run(device, Job::new(self.key.clone(), work.clone())));
         }
     }
 

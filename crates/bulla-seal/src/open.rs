@@ -237,7 +237,7 @@ impl Question {
             return self.open_plaintext(envelope, &recipients_digest, plaintext).map(Step::Done);
         }
         let work = unwrap_work(envelope, &recipient, own)?;
-        let job = Job { id: 0, key: own.key.clone(), work, deadline: None };
+        let job = Job::new(own.key.clone(), work);
         let transport = KeyWay::of(&recipient);
         let finish = move |result: Result<Output, DeviceError>| {
             let secret = result.map_err(OpenError::Key)?;

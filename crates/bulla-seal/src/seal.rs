@@ -545,7 +545,7 @@ impl Signer {
             SignatureWork::Rsa(scheme) => Work::RsaSign { scheme, digest: self.digest, hash },
             SignatureWork::Ecdsa => Work::EcdsaSign { hash },
         };
-        let job = Job { id: 0, key: self.key.clone(), work, deadline: None };
+        let job = Job::new(self.key.clone(), work);
         let signer = Arc::clone(self);
         let finish = move |result: Result<Output, _>| {
             let signature = result.map_err(SealError::Key)?;
