@@ -10,6 +10,7 @@
 mod cpu;
 mod device;
 mod digest;
+mod histogram;
 mod key;
 mod padding;
 mod random;
@@ -18,6 +19,7 @@ mod work;
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};
 pub use device::{Device, DeviceError, Driver, Kind};
 pub use digest::{Digest, Hash, UnknownDigest};
+pub use histogram::{Histogram, HistogramText};
 pub use key::{Curve, Key, KeyKind, PrivateKey, PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
 pub use random::{Random, RandomError, SystemRandom};
 pub use work::{Asker, Finished, Form, Job, Operation, Output, RsaPadding, RsaScheme, Shape, Work};
