@@ -37,7 +37,8 @@ impl CpuDevice {
         DeviceError::Fault { device: self.name.clone() }
     }
 
-    fn run(&self, job: &Job) -> Result<Output, DeviceError> {
+    /// Computes one job.
+    pub(crate) fn compute(&self, job: &Job) -> Result<Output, DeviceError> {
         job.check_key()?;
         match (&*job.work, job.key.private()) {
             (Work::RsaVerify { scheme, digest, hash, signature }, _) => {
@@ -137,7 +138,7 @@ impl Device for CpuDevice {
 
     fn poll(&mut self, done: &mut Vec<Finished>) -> Result<(), DeviceError> {
         while let Some(job) = self.waiting.pop_front() {
-            done.push(Finished::new(job.id, self.run(&job)));
+            done.push(Finished::new(job.id, self.compute(&job)));
         }
         Ok(())
     }

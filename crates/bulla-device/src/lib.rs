@@ -3,17 +3,22 @@
 //! Whoever needs a private-key operation makes a [`Job`], and whoever owns a [`Device`] submits many
 //! jobs at once and collects them as they finish. The processor itself is the device [`CpuDevice`];
 //! devices that are quick only in batches, or that never let a key out, stand behind the same seam.
-//! Every device counts what it did in [`Meters`].
 //!
-//! Public-key and symmetric work is not a device's business: it costs little and happens in place.
+//! Who does which job is the [`Scheduler`]'s business: it knows of every device what it takes and how long
+//! that takes, and counts what it did in [`Meters`]. Symmetric work and digests are no jobs: they cost
+//! little and happen in place.
 
+mod clock;
 mod cpu;
 mod device;
 mod digest;
 mod histogram;
 mod key;
+mod meter;
+mod modelled;
 mod padding;
 mod random;
+pub mod scheduler;
 mod work;
 
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};
@@ -21,5 +26,8 @@ pub use device::{Device, DeviceError, Driver, Kind};
 pub use digest::{Digest, Hash, UnknownDigest};
 pub use histogram::{Histogram, HistogramText};
 pub use key::{Curve, Key, KeyKind, PrivateKey, PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
+pub use meter::{Meters, OperationMeter, ShapeMeter, WAITING_SAMPLES_MAX};
+pub use modelled::{Modelled, Profile, ProfileError, ServiceTime};
 pub use random::{Random, RandomError, SystemRandom};
+pub use scheduler::{Inline, Scheduler};
 pub use work::{Asker, Finished, Form, Job, Operation, Output, RsaPadding, RsaScheme, Shape, Work};

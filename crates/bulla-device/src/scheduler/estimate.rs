@@ -1,0 +1,75 @@
+//! How long an operation takes: what a device expects of itself until it was measured, then what it took.
+
+use std::collections::HashMap;
+
+use crate::work::{Form, Shape};
+
+/// A measured time counts for this part of the estimate.
+const WEIGHT: u64 = 8;
+
+/// Estimates of one device by shape, nanoseconds a call.
+#[derive(Debug, Default)]
+pub(super) struct Estimates {
+    measured: HashMap<Shape, u64>,
+}
+
+impl Estimates {
+    /// How long a call takes, or `expected` where none was seen yet.
+    pub(super) fn call_ns(&self, shape: Shape, expected: impl FnOnce() -> u64) -> u64 {
+        self.measured.get(&shape).copied().unwrap_or_else(expected)
+    }
+
+    /// A call took so long.
+    pub(super) fn took(&mut self, shape: Shape, ns: u64) {
+        let estimate = self.measured.entry(shape).or_insert(ns);
+        *estimate = (*estimate * (WEIGHT - 1) + ns) / WEIGHT;
+    }
+
+    /// Forgets what was measured: a device that was slow once gets another chance.
+    pub(super) fn forget(&mut self) {
+        self.measured.clear();
+    }
+}
+
+/// What OpenSSL 3.6 takes on one core of a current server, nanoseconds: good enough for the first decision.
+pub(super) fn cpu_ns(shape: Shape) -> u64 {
+    let bits = u64::from(shape.bits);
+    let rsa_crt = match bits {
+        0..=1024 => 120_000,
+        1025..=2048 => 380_000,
+        2049..=3072 => 1_100_000,
+        _ => 2_200_000,
+    };
+    let curve = |p256: u64, p384: u64, p521: u64| match bits {
+        0..=256 => p256,
+        257..=384 => p384,
+        _ => p521,
+    };
+    match shape.form {
+        Form::RsaCrt => rsa_crt,
+        Form::RsaMePrivate => rsa_crt * 4,
+        Form::RsaMe => bits * bits / 170,
+        Form::EcdsaSign => curve(110_000, 1_000_000, 1_100_000),
+        Form::EcdsaVerify => curve(80_000, 700_000, 720_000),
+        Form::Ecdh => curve(70_000, 600_000, 400_000),
+        Form::EcdhEphemeral => curve(90_000, 1_200_000, 800_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measurements_replace_what_was_expected_and_follow_a_change() {
+        let shape = Shape { form: Form::RsaCrt, bits: 2048 };
+        let mut estimates = Estimates::default();
+        assert_eq!(estimates.call_ns(shape, || 77), 77);
+        estimates.took(shape, 1000);
+        assert_eq!(estimates.call_ns(shape, || 77), 1000);
+        (0..40).for_each(|_| estimates.took(shape, 9000));
+        assert!(estimates.call_ns(shape, || 77) > 8800);
+        estimates.forget();
+        assert_eq!(estimates.call_ns(shape, || 77), 77);
+    }
+}

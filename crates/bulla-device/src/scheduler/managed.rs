@@ -1,0 +1,316 @@
+//! A device under the scheduler: its waiting line, what it has in service, and how it is.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{DeviceId, Estimates, Open, Report, State, Waiting, locked, ns};
+use crate::device::{Driver, Kind};
+use crate::meter::Meters;
+use crate::work::{Job, Shape};
+
+/// Failures in a row after which a device is given a rest.
+const FAILURES_MAX: u32 = 8;
+/// A device off the cores that takes so many times as long as expected for one call, and
+/// [`STALL_MIN`] at least, is taken for stalled: its jobs go elsewhere where their keys allow it.
+const STALL_FACTOR: u32 = 8;
+/// See [`STALL_FACTOR`].
+const STALL_MIN: Duration = Duration::from_millis(100);
+
+pub(super) struct Managed {
+    pub(super) id: DeviceId,
+    pub(super) name: String,
+    kind: Kind,
+    pub(super) open: Open,
+    /// There from the first successful opening on.
+    pub(super) driver: Option<Arc<dyn Driver>>,
+    pub(super) state: State,
+    /// It has not answered for long; it gets nothing until it does.
+    stalled: bool,
+    /// Threads of an earlier start end when they see another number.
+    pub(super) generation: u64,
+    pub(super) engines_up: usize,
+    queue: VecDeque<Waiting>,
+    in_service: Vec<InService>,
+    estimates: Estimates,
+    pub(super) meters: Arc<Mutex<Meters>>,
+    pub(super) bell: Arc<Condvar>,
+    failures: u32,
+    pub(super) last_error: Option<String>,
+    since: SystemTime,
+}
+
+/// A job that an engine has.
+pub(super) struct InService {
+    /// The number it has inside the device.
+    pub(super) key: u64,
+    pub(super) engine: usize,
+    pub(super) began: Instant,
+    pub(super) waiting: Waiting,
+}
+
+impl Managed {
+    pub(super) fn new(id: DeviceId, name: &str, kind: Kind, open: Open) -> Managed {
+        Managed {
+            id,
+            name: name.to_owned(),
+            kind,
+            open,
+            driver: None,
+            state: State::Stopped,
+            stalled: false,
+            generation: 0,
+            engines_up: 0,
+            queue: VecDeque::new(),
+            in_service: Vec::new(),
+            estimates: Estimates::default(),
+            meters: Arc::default(),
+            bell: Arc::default(),
+            failures: 0,
+            last_error: None,
+            since: SystemTime::now(),
+        }
+    }
+
+    /// Whether it was started and nobody stopped it.
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self.state, State::Running | State::Starting)
+            || (matches!(self.state, State::Offline { .. }) && self.driver.is_some())
+    }
+
+    /// Whether it takes jobs now.
+    pub(super) fn is_usable(&self) -> bool {
+        self.state == State::Running && !self.stalled
+    }
+
+    pub(super) fn is_on_the_cores(&self) -> bool {
+        self.driver.as_ref().is_some_and(|driver| driver.is_on_the_cores())
+    }
+
+    pub(super) fn takes(&self, job: &Job) -> bool {
+        self.driver.as_ref().is_some_and(|driver| driver.takes(job))
+    }
+
+    /// Whether it would, were it there.
+    pub(super) fn would_take(&self, job: &Job) -> bool {
+        match &self.driver {
+            Some(driver) => driver.takes(job),
+            None => self.kind == Kind::Coprocessor && job.key.private().is_some_and(|key| key.token_uri().is_some()),
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.driver.as_ref().is_some_and(|driver| self.queue.len() < driver.waiting_max())
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn is_serving(&self) -> bool {
+        !self.in_service.is_empty()
+    }
+
+    /// What an engine has in service.
+    pub(super) fn keys_of(&self, engine: usize) -> Vec<u64> {
+        self.in_service.iter().filter(|serviced| serviced.engine == engine).map(|serviced| serviced.key).collect()
+    }
+
+    fn engines(&self) -> usize {
+        self.driver.as_ref().map_or(1, |driver| driver.engines()).max(1)
+    }
+
+    fn lanes(&self) -> usize {
+        self.driver.as_ref().map_or(1, |driver| driver.lanes()).max(1)
+    }
+
+    fn call_ns(&self, shape: Shape) -> u64 {
+        self.estimates.call_ns(shape, || self.driver.as_ref().map_or(0, |driver| ns(driver.expected(shape))))
+    }
+
+    /// In how many nanoseconds one more job of this shape would be finished: what is in service, the
+    /// calls that what waits makes, and its own, which is one of these where lanes are free.
+    pub(super) fn finish_ns(&self, shape: Shape, now: Instant) -> u64 {
+        let (engines, lanes) = (self.engines() as u64, self.lanes());
+        let mut counts: Vec<(Shape, usize)> = vec![(shape, 1)];
+        for waiting in &self.queue {
+            match counts.iter_mut().find(|(known, _)| *known == waiting.shape) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((waiting.shape, 1)),
+            }
+        }
+        let line: u64 = counts.iter().map(|(shape, n)| n.div_ceil(lanes) as u64 * self.call_ns(*shape)).sum();
+        let mut busy = 0;
+        let mut running = 0;
+        let mut seen = 0_u64;
+        for serviced in &self.in_service {
+            if seen & (1 << (serviced.engine % 64)) == 0 {
+                seen |= 1 << (serviced.engine % 64);
+                running += 1;
+                let spent = ns(now.saturating_duration_since(serviced.began));
+                busy += self.call_ns(serviced.waiting.shape).saturating_sub(spent);
+            }
+        }
+        let own = self.call_ns(shape);
+        if running < engines && line <= own {
+            // An idle engine takes it at once.
+            return own;
+        }
+        own.max((busy + line) / engines)
+    }
+
+    pub(super) fn enqueue(&mut self, waiting: Waiting) {
+        locked(&self.meters).waited(self.queue.len());
+        self.queue.push_back(waiting);
+        self.bell.notify_one();
+    }
+
+    /// Takes what one call is to compute: of a shape that fills the lanes, if there is one and the oldest
+    /// job has not been passed over for long, else of the oldest job's shape.
+    pub(super) fn take_batch(&mut self, engine: usize, keys: &mut u64, now: Instant) -> Vec<Job> {
+        let lanes = self.lanes();
+        let Some(oldest) = self.queue.front() else { return Vec::new() };
+        let count = |shape: Shape| self.queue.iter().filter(|waiting| waiting.shape == shape).count();
+        let patience = 2 * self.call_ns(oldest.shape);
+        let mut shape = oldest.shape;
+        if lanes > 1 && count(shape) < lanes && ns(now.saturating_duration_since(oldest.submitted)) < patience {
+            let full = self.queue.iter().map(|waiting| waiting.shape).find(|shape| count(*shape) >= lanes);
+            shape = full.unwrap_or(shape);
+        }
+        let mut jobs = Vec::with_capacity(lanes);
+        let mut place = 0;
+        while jobs.len() < lanes {
+            let Some(next) = self.queue.get(place) else { break };
+            if next.shape != shape {
+                place += 1;
+                continue;
+            }
+            let Some(waiting) = self.queue.remove(place) else { break };
+            *keys += 1;
+            jobs.push(Job { id: *keys, ..waiting.job.clone() });
+            self.in_service.push(InService { key: *keys, engine, began: now, waiting });
+        }
+        jobs
+    }
+
+    /// A job that is answered; none where somebody else has answered it meanwhile.
+    pub(super) fn answered(&mut self, key: u64) -> Option<InService> {
+        self.stalled = false;
+        let place = self.in_service.iter().position(|serviced| serviced.key == key)?;
+        Some(self.in_service.swap_remove(place))
+    }
+
+    /// Everything of an engine that has died.
+    pub(super) fn take_in_service(&mut self, fits: impl Fn(&InService) -> bool) -> Vec<Waiting> {
+        let (taken, left) = std::mem::take(&mut self.in_service).into_iter().partition(|serviced| fits(serviced));
+        self.in_service = left;
+        taken.into_iter().map(|serviced: InService| serviced.waiting).collect()
+    }
+
+    /// A call took so long.
+    pub(super) fn took(&mut self, shape: Shape, call_ns: u64) {
+        self.estimates.took(shape, call_ns);
+    }
+
+    /// A call went well.
+    pub(super) fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// A job failed by the device's fault. True when it is time to give the device a rest.
+    pub(super) fn failed(&mut self, why: String) -> bool {
+        self.last_error = Some(why);
+        self.failures += 1;
+        if self.failures < FAILURES_MAX {
+            return false;
+        }
+        self.failures = 0;
+        true
+    }
+
+    /// Takes no more jobs; returns those that wait.
+    pub(super) fn stop(&mut self, state: State) -> Vec<Waiting> {
+        if let Some(why) = state.why() {
+            self.last_error = Some(why.to_owned());
+        }
+        self.state = state;
+        self.generation += 1;
+        self.engines_up = 0;
+        self.stalled = false;
+        self.bell.notify_all();
+        self.queue.drain(..).collect()
+    }
+
+    /// Out of use for now; its engines go on trying. Returns the jobs that wait.
+    pub(super) fn rest(&mut self, why: String) -> Vec<Waiting> {
+        self.last_error = Some(why.clone());
+        self.state = State::Offline { why };
+        self.queue.drain(..).collect()
+    }
+
+    /// Takes out what nobody wants any more.
+    pub(super) fn take_over(&mut self, now: Instant) -> Vec<Waiting> {
+        if !self.queue.iter().any(|waiting| waiting.job.is_over(now).is_some()) {
+            return Vec::new();
+        }
+        let (over, left): (Vec<_>, VecDeque<_>) = std::mem::take(&mut self.queue).into_iter().fold(
+            (Vec::new(), VecDeque::new()),
+            |(mut over, mut left), w| {
+                if w.job.is_over(now).is_some() {
+                    over.push(w);
+                } else {
+                    left.push_back(w);
+                }
+                (over, left)
+            },
+        );
+        self.queue = left;
+        over
+    }
+
+    /// Whether a call takes far too long. What waits, and what is in service with a key that others can
+    /// use, is given back then; the late answer finds nobody.
+    pub(super) fn check_for_stall(&mut self, now: Instant) -> Vec<Waiting> {
+        if self.stalled || self.is_on_the_cores() {
+            return Vec::new();
+        }
+        let late = self.in_service.iter().find(|serviced| {
+            let expected = Duration::from_nanos(self.call_ns(serviced.waiting.shape));
+            now.saturating_duration_since(serviced.began) > STALL_MIN.max(expected * STALL_FACTOR)
+        });
+        let Some(late) = late else { return Vec::new() };
+        let seconds = now.saturating_duration_since(late.began).as_secs_f64();
+        self.last_error = Some(format!("no answer to a {} for {seconds:.1} s", late.waiting.job.work.operation()));
+        self.stalled = true;
+        self.estimates.forget();
+        let mut given_back: Vec<Waiting> = self.queue.drain(..).collect();
+        given_back.extend(self.take_in_service(|serviced| {
+            serviced.waiting.job.key.private().is_none_or(|key| key.exportable().is_some())
+        }));
+        for waiting in &mut given_back {
+            waiting.avoid.push(self.id);
+        }
+        given_back
+    }
+
+    pub(super) fn report(&self) -> Report {
+        Report {
+            name: self.name.clone(),
+            kind: self.kind,
+            engines: self.engines(),
+            lanes: self.lanes(),
+            waiting_max: self.driver.as_ref().map_or(0, |driver| driver.waiting_max()),
+            state: match (&self.state, self.stalled) {
+                (State::Running, true) => {
+                    State::Offline { why: self.last_error.clone().unwrap_or_else(|| "no answer".to_owned()) }
+                }
+                (state, _) => state.clone(),
+            },
+            last_error: self.last_error.clone(),
+            waiting: self.queue.len(),
+            in_service: self.in_service.len(),
+            since: self.since,
+            meters: locked(&self.meters).clone(),
+        }
+    }
+}

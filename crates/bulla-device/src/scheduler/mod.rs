@@ -1,0 +1,671 @@
+//! Which device does which job, and when.
+//!
+//! Whoever has jobs [`place`](Scheduler::place)s them. Each goes where it is expected to be finished
+//! first, by the times that were measured for its operation and size:
+//!
+//! - *inline*: the caller computes it at once, on its own thread. The processor and the accelerators are
+//!   the same cores, so the work that is on its way to either counts for both: a lonely job is quickest
+//!   inline, and once more work is there than a call with full lanes takes, calls with full lanes it is;
+//! - a *device*, into its short waiting line. An engine takes from it, in one call, what is of one shape,
+//!   as many jobs as it has lanes. It never waits for a call to fill up: while it computes, jobs arrive;
+//! - the *backlog*, where all lines are full. Askers have their turns there.
+//!
+//! A job that fails by its device's fault is done by another one that its key allows; a token's key waits
+//! for its token until the job's deadline. A verdict of any device but the processor that speaks against
+//! a signature is computed again before anybody hears of it.
+
+mod engine;
+mod estimate;
+mod fair;
+mod inline;
+mod managed;
+mod monitor;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::device::{DeviceError, Driver, Kind};
+use crate::meter::Meters;
+use crate::work::{Job, Output, Shape};
+
+pub use fair::FairQueue;
+pub use inline::Inline;
+pub use monitor::{HISTORY_INTERVAL, HISTORY_SNAPSHOTS_MAX};
+
+use estimate::Estimates;
+use managed::{InService, Managed};
+
+/// The name of the device that is always there.
+pub const CPU_NAME: &str = "CPU";
+/// Most devices beside the processor.
+pub const DEVICES_MAX: usize = 32;
+/// Jobs that may wait in the backlog and for absent tokens together; more are refused as away.
+pub const BACKLOG_MAX: usize = 65_536;
+/// How often a job is tried on devices that fail before its asker hears of it.
+pub const TRIES_MAX: u32 = 5;
+/// A job that failed on the only device that can do it waits so long, twice as long each time.
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
+/// It never waits longer.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
+/// What handing a job to another thread and back costs, nanoseconds: measured, two wake-ups.
+const HANDOVER_NS: u64 = 15_000;
+
+/// Which device it was. Zero is the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId(u32);
+
+impl DeviceId {
+    /// The processor itself, whose verdicts are final.
+    pub const CPU: DeviceId = DeviceId(0);
+}
+
+/// The end of a job that was placed.
+#[derive(Debug)]
+pub struct Answer {
+    /// The number given in [`Job`].
+    pub id: u64,
+    /// The result.
+    pub result: Result<Output, DeviceError>,
+    /// Who computed it.
+    pub device: DeviceId,
+}
+
+/// Where answers go, in calls from the devices' threads.
+pub trait Sink: Send + Sync {
+    /// Takes answers over. Must not place jobs itself.
+    fn finished(&self, answers: Vec<Answer>);
+}
+
+/// What a device is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It takes jobs.
+    Running,
+    /// It is being opened and tested.
+    Starting,
+    /// Somebody stopped it, or nobody has started it.
+    Stopped,
+    /// It can't be used now; it is tried again where that can help.
+    Offline {
+        /// One lower-case line.
+        why: String,
+    },
+    /// It gave a wrong result; it is not used again before somebody starts it.
+    Failed {
+        /// One lower-case line.
+        why: String,
+    },
+}
+
+impl State {
+    /// The word in commands and reports.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            State::Running => "RUNNING",
+            State::Starting => "STARTING",
+            State::Stopped => "STOPPED",
+            State::Offline { .. } => "OFFLINE",
+            State::Failed { .. } => "FAILED",
+        }
+    }
+
+    /// Why it is not running, where that is to be said.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            State::Offline { why } | State::Failed { why } => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// A device as commands and reports show it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Its name.
+    pub name: String,
+    /// Its sort.
+    pub kind: Kind,
+    /// Engines that work side by side.
+    pub engines: usize,
+    /// Jobs that one call takes.
+    pub lanes: usize,
+    /// Jobs that may wait.
+    pub waiting_max: usize,
+    /// What it is doing.
+    pub state: State,
+    /// Why it failed last, be it running again.
+    pub last_error: Option<String>,
+    /// Jobs that wait for it now.
+    pub waiting: usize,
+    /// Jobs that it computes now.
+    pub in_service: usize,
+    /// Since when it counts.
+    pub since: SystemTime,
+    /// What it counted.
+    pub meters: Meters,
+}
+
+/// Opens a device; called at each start, on a thread of its own.
+pub type Open = Arc<dyn Fn() -> Result<Arc<dyn Driver>, DeviceError> + Send + Sync>;
+
+/// The commander's turn: a name that is taken, or that nobody has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetupError {
+    /// A device of that name exists.
+    Exists(String),
+    /// No device has that name.
+    Unknown(String),
+    /// [`DEVICES_MAX`] are there.
+    TooMany,
+}
+
+impl std::error::Error for SetupError {}
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SetupError::Exists(name) => write!(out, "device {name} exists"),
+            SetupError::Unknown(name) => write!(out, "no device is named {name}"),
+            SetupError::TooMany => write!(out, "there are {DEVICES_MAX} devices, which is the most"),
+        }
+    }
+}
+
+/// The devices of a process and the jobs that wait for them.
+pub struct Scheduler {
+    inner: Mutex<Inner>,
+    /// Rung when the monitor has something to look at.
+    monitor: Condvar,
+    /// Processor time, nanoseconds, that the jobs on their way to the cores would take inline.
+    load_ns: AtomicU64,
+    cores: u64,
+    cpu: CpuCounters,
+}
+
+/// What the processor's own jobs are counted in.
+struct CpuCounters {
+    meters: Mutex<Meters>,
+    estimates: Mutex<Estimates>,
+    since: SystemTime,
+}
+
+struct Inner {
+    devices: Vec<Managed>,
+    next_device: u32,
+    /// Tells jobs apart inside the devices: callers may use a number twice.
+    next_key: u64,
+    cpu_kind: Kind,
+    cpu_running: bool,
+    /// Jobs whose devices all have full lines.
+    backlog: FairQueue<Waiting>,
+    /// Jobs that no running device can do: a token is away.
+    stranded: Vec<Waiting>,
+    history: monitor::History,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    stopping: bool,
+}
+
+/// A job on its way.
+struct Waiting {
+    job: Job,
+    sink: Arc<dyn Sink>,
+    submitted: Instant,
+    shape: Shape,
+    /// Part of the load of the cores.
+    cost_ns: u64,
+    /// Devices that failed with it.
+    avoid: Vec<DeviceId>,
+    tries: u32,
+    /// A job that failed waits so long before it is tried again.
+    not_before: Instant,
+}
+
+/// Where a job goes.
+enum Choice {
+    Inline,
+    Device(usize),
+    Backlog,
+    Stranded,
+}
+
+impl Scheduler {
+    /// A scheduler that has the processor alone, as [`Kind::Cpu`] or [`Kind::Software`]. `cores` is how
+    /// many of them share the work.
+    pub fn new(cpu_kind: Kind, cores: usize) -> Arc<Scheduler> {
+        let scheduler = Arc::new(Scheduler {
+            inner: Mutex::new(Inner {
+                devices: Vec::new(),
+                next_device: 1,
+                next_key: 0,
+                cpu_kind,
+                cpu_running: true,
+                backlog: FairQueue::default(),
+                stranded: Vec::new(),
+                history: monitor::History::default(),
+                threads: Vec::new(),
+                stopping: false,
+            }),
+            monitor: Condvar::new(),
+            load_ns: AtomicU64::new(0),
+            cores: cores.max(1) as u64,
+            cpu: CpuCounters { meters: Mutex::default(), estimates: Mutex::default(), since: SystemTime::now() },
+        });
+        monitor::start(&scheduler);
+        scheduler
+    }
+
+    /// Finds each job its place. Those that the caller is to compute itself are left in `inline`, for
+    /// [`Inline::run`]; the answers to all others go to `sink`, now or later.
+    ///
+    /// One lock and some hundred nanoseconds a job.
+    pub fn place(&self, jobs: &mut Vec<Job>, sink: &Arc<dyn Sink>, inline: &mut Inline) {
+        if jobs.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut refused = Vec::new();
+        let mut inner = self.lock();
+        for job in jobs.drain(..) {
+            let shape = job.shape();
+            let waiting = Waiting {
+                shape,
+                sink: sink.clone(),
+                submitted: now,
+                cost_ns: 0,
+                avoid: Vec::new(),
+                tries: 0,
+                not_before: now,
+                job,
+            };
+            match self.settle_in(&mut inner, waiting, now) {
+                Settled::Placed => {}
+                Settled::Inline(waiting) => inline.push(waiting),
+                Settled::Refused(answer) => refused.push(answer),
+            }
+        }
+        drop(inner);
+        if !refused.is_empty() {
+            sink.finished(refused);
+        }
+    }
+
+    /// Takes a job into the queue that it belongs to, or gives it back.
+    fn settle_in(&self, inner: &mut Inner, mut waiting: Waiting, now: Instant) -> Settled {
+        if let Some(error) = waiting.job.is_over(now).or_else(|| waiting.job.check_key().err()) {
+            self.unload(&mut waiting);
+            return Settled::Refused(waiting.answer(Err(error), DeviceId::CPU));
+        }
+        let choice = self.choose(inner, &waiting, now);
+        let on_the_cores = match choice {
+            Choice::Inline | Choice::Backlog => true,
+            Choice::Device(place) => inner.devices.get(place).is_some_and(Managed::is_on_the_cores),
+            Choice::Stranded => false,
+        };
+        self.unload(&mut waiting);
+        if on_the_cores {
+            waiting.cost_ns = self.cpu_ns(waiting.shape);
+            self.load_ns.fetch_add(waiting.cost_ns, Ordering::Relaxed);
+        }
+        match choice {
+            Choice::Inline => Settled::Inline(waiting),
+            Choice::Device(place) => {
+                if let Some(device) = inner.devices.get_mut(place) {
+                    device.enqueue(waiting);
+                }
+                Settled::Placed
+            }
+            _ if inner.backlog.len() + inner.stranded.len() >= BACKLOG_MAX => {
+                self.unload(&mut waiting);
+                let device = "of any kind (the backlog is full)".to_owned();
+                Settled::Refused(waiting.answer(Err(DeviceError::Away { device }), DeviceId::CPU))
+            }
+            Choice::Backlog => {
+                inner.backlog.push(waiting.job.asker.number(), waiting);
+                self.monitor.notify_one();
+                Settled::Placed
+            }
+            Choice::Stranded if waiting.job.deadline.is_none() => {
+                // Nobody would ever tell this job to stop waiting.
+                let why = inner.why_stranded(&waiting.job);
+                Settled::Refused(waiting.answer(Err(why), DeviceId::CPU))
+            }
+            Choice::Stranded => {
+                inner.stranded.push(waiting);
+                self.monitor.notify_one();
+                Settled::Placed
+            }
+        }
+    }
+
+    /// The least expected finish time.
+    fn choose(&self, inner: &Inner, waiting: &Waiting, now: Instant) -> Choice {
+        let (job, shape) = (&waiting.job, waiting.shape);
+        let mut best: Option<(u64, usize)> = None;
+        let mut avoided = None;
+        for (place, device) in inner.devices.iter().enumerate() {
+            if !device.is_usable() || !device.takes(job) {
+                continue;
+            }
+            if waiting.avoid.contains(&device.id) {
+                avoided = Some((u64::MAX, place));
+                continue;
+            }
+            let finish = device.finish_ns(shape, now) + HANDOVER_NS;
+            if best.is_none_or(|(least, _)| finish < least) {
+                best = Some((finish, place));
+            }
+        }
+        // One that failed with it before is better than none.
+        let best = best.or(avoided);
+        let private = job.work.needs_private_key();
+        let clear = !private || job.key.private().is_some_and(|key| key.exportable().is_some());
+        // Public-key work is the processor's where nothing else does it, even while CPU is stopped.
+        let inline_ns = (clear && (inner.cpu_running || (!private && best.is_none()))).then(|| {
+            let alone = self.cpu_ns(shape);
+            alone.max((self.load_ns.load(Ordering::Relaxed) + alone) / self.cores)
+        });
+        match (inline_ns, best) {
+            (Some(inline_ns), Some((finish, _))) if inline_ns <= finish => Choice::Inline,
+            (Some(_), None) => Choice::Inline,
+            (_, Some((_, place))) => match inner.devices.get(place) {
+                Some(device) if device.has_room() => Choice::Device(place),
+                _ => Choice::Backlog,
+            },
+            (None, None) => Choice::Stranded,
+        }
+    }
+
+    /// What a job of this shape takes on one core.
+    fn cpu_ns(&self, shape: Shape) -> u64 {
+        locked(&self.cpu.estimates).call_ns(shape, || estimate::cpu_ns(shape))
+    }
+
+    /// Takes a job out of the load of the cores.
+    fn unload(&self, waiting: &mut Waiting) {
+        let cost = std::mem::take(&mut waiting.cost_ns);
+        self.load_ns.fetch_sub(cost, Ordering::Relaxed);
+    }
+
+    /// Adds a device; it is stopped until [`start`](Self::start).
+    ///
+    /// # Errors
+    /// [`SetupError::Exists`], [`SetupError::TooMany`].
+    pub fn define(&self, name: &str, kind: Kind, open: Open) -> Result<(), SetupError> {
+        let mut inner = self.lock();
+        if name == CPU_NAME || inner.devices.iter().any(|device| device.name == name) {
+            return Err(SetupError::Exists(name.to_owned()));
+        }
+        if inner.devices.len() >= DEVICES_MAX {
+            return Err(SetupError::TooMany);
+        }
+        let id = DeviceId(inner.next_device);
+        inner.next_device += 1;
+        inner.devices.push(Managed::new(id, name, kind, open));
+        Ok(())
+    }
+
+    /// Opens a device and lets it take jobs; what came of it is in its [`State`]. A device that runs goes on.
+    ///
+    /// # Errors
+    /// [`SetupError::Unknown`].
+    pub fn start(self: &Arc<Self>, name: &str) -> Result<(), SetupError> {
+        let mut inner = self.lock();
+        if name == CPU_NAME {
+            inner.cpu_running = true;
+        } else {
+            let device = inner.named(name)?;
+            if !device.is_wanted() {
+                engine::start(self, &mut inner, name);
+            }
+        }
+        self.monitor.notify_one();
+        Ok(())
+    }
+
+    /// A device takes no more jobs. Those in service are finished, those that wait go elsewhere.
+    ///
+    /// # Errors
+    /// [`SetupError::Unknown`].
+    pub fn stop(&self, name: &str) -> Result<(), SetupError> {
+        let mut inner = self.lock();
+        if name == CPU_NAME {
+            inner.cpu_running = false;
+            return Ok(());
+        }
+        let moved = inner.named(name)?.stop(State::Stopped);
+        let late = self.move_on(&mut inner, moved);
+        drop(inner);
+        late.carry_out(self);
+        Ok(())
+    }
+
+    /// Stops a device and forgets it, its meters too.
+    ///
+    /// # Errors
+    /// [`SetupError::Unknown`].
+    pub fn remove(&self, name: &str) -> Result<(), SetupError> {
+        let mut inner = self.lock();
+        let device = inner.named(name)?;
+        let id = device.id;
+        let mut moved = device.stop(State::Stopped);
+        // Its engines answer to nobody any more: what they have in service is done by others.
+        moved.extend(device.take_in_service(|_| true));
+        inner.devices.retain(|device| device.id != id);
+        let late = self.move_on(&mut inner, moved);
+        drop(inner);
+        late.carry_out(self);
+        Ok(())
+    }
+
+    /// What a device said proved wrong: it is not used again before somebody starts it.
+    pub fn distrust(&self, id: DeviceId, why: &str) {
+        let mut inner = self.lock();
+        let Some(device) = inner.devices.iter_mut().find(|device| device.id == id) else { return };
+        let moved = device.stop(State::Failed { why: why.to_owned() });
+        let late = self.move_on(&mut inner, moved);
+        drop(inner);
+        late.carry_out(self);
+    }
+
+    /// The name of a device.
+    pub fn name_of(&self, id: DeviceId) -> Option<String> {
+        if id == DeviceId::CPU {
+            return Some(CPU_NAME.to_owned());
+        }
+        self.lock().devices.iter().find(|device| device.id == id).map(|device| device.name.clone())
+    }
+
+    /// Every device as it is now, the processor first, then in the order of their definition.
+    pub fn report(&self) -> Vec<Report> {
+        self.report_of(&self.lock())
+    }
+
+    fn report_of(&self, inner: &Inner) -> Vec<Report> {
+        let cpu = Report {
+            name: CPU_NAME.to_owned(),
+            kind: inner.cpu_kind,
+            engines: usize::try_from(self.cores).unwrap_or(usize::MAX),
+            lanes: 1,
+            waiting_max: 0,
+            state: if inner.cpu_running { State::Running } else { State::Stopped },
+            last_error: None,
+            waiting: 0,
+            in_service: 0,
+            since: self.cpu.since,
+            meters: locked(&self.cpu.meters).clone(),
+        };
+        std::iter::once(cpu).chain(inner.devices.iter().map(Managed::report)).collect()
+    }
+
+    /// What [`report`](Self::report) said at the last look before `at`, and when that was; looks are
+    /// [`HISTORY_INTERVAL`] apart.
+    pub fn report_at(&self, at: SystemTime) -> Option<(SystemTime, Arc<[Report]>)> {
+        self.lock().history.at(at)
+    }
+
+    /// Jobs that wait for a device to have room, or for a token to come back.
+    pub fn backlog(&self) -> usize {
+        let inner = self.lock();
+        inner.backlog.len() + inner.stranded.len()
+    }
+
+    /// Ends all threads; what waits is answered as away.
+    pub fn shut_down(&self) {
+        let mut inner = self.lock();
+        inner.stopping = true;
+        let mut left = std::mem::take(&mut inner.stranded);
+        left.extend(std::iter::from_fn(|| inner.backlog.pop()));
+        for device in &mut inner.devices {
+            left.extend(device.stop(State::Stopped));
+        }
+        let threads = std::mem::take(&mut inner.threads);
+        self.monitor.notify_all();
+        drop(inner);
+        let away = DeviceError::Away { device: "of any kind (the program is stopping)".to_owned() };
+        deliver(left.into_iter().map(|mut waiting| {
+            self.unload(&mut waiting);
+            waiting.answered(Err(away.clone()), DeviceId::CPU)
+        }));
+        for thread in threads {
+            // A thread that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+
+    /// What becomes of a job that failed by its device's fault: another device's turn, this one's after a
+    /// pause, or the error.
+    fn try_again(&self, inner: &mut Inner, mut waiting: Waiting, error: DeviceError, by: DeviceId) -> Late {
+        waiting.tries += 1;
+        if !waiting.avoid.contains(&by) {
+            waiting.avoid.push(by);
+        }
+        let now = Instant::now();
+        let others = match self.choose(inner, &waiting, now) {
+            Choice::Inline => true,
+            Choice::Device(place) => inner.devices.get(place).is_some_and(|device| device.id != by),
+            Choice::Backlog | Choice::Stranded => false,
+        };
+        let refused = matches!(error, DeviceError::Refused { .. });
+        if waiting.tries >= TRIES_MAX && (refused || waiting.job.deadline.is_none()) {
+            self.unload(&mut waiting);
+            let sink = waiting.sink.clone();
+            return Late { rescued: Vec::new(), answers: vec![(sink, waiting.answer(Err(error), by))] };
+        }
+        if others {
+            return self.move_on(inner, vec![waiting]);
+        }
+        self.unload(&mut waiting);
+        waiting.not_before = now + (RETRY_AFTER_MIN * (1 << waiting.tries.min(8))).min(RETRY_AFTER_MAX);
+        inner.stranded.push(waiting);
+        self.monitor.notify_one();
+        Late::default()
+    }
+
+    /// Finds new places for jobs that lost theirs.
+    fn move_on(&self, inner: &mut Inner, jobs: Vec<Waiting>) -> Late {
+        let (now, mut late) = (Instant::now(), Late::default());
+        for waiting in jobs {
+            let sink = waiting.sink.clone();
+            match self.settle_in(inner, waiting, now) {
+                Settled::Placed => {}
+                Settled::Inline(waiting) => late.rescued.push(waiting),
+                Settled::Refused(answer) => late.answers.push((sink, answer)),
+            }
+        }
+        late
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        locked(&self.inner)
+    }
+}
+
+impl std::fmt::Debug for Scheduler {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Scheduler")
+    }
+}
+
+/// What [`Scheduler::settle_in`] did with a job.
+enum Settled {
+    Placed,
+    Inline(Waiting),
+    Refused(Answer),
+}
+
+/// What is left to do once the lock is gone.
+#[derive(Default)]
+struct Late {
+    /// Jobs for the processor, on this very thread.
+    rescued: Vec<Waiting>,
+    answers: Vec<(Arc<dyn Sink>, Answer)>,
+}
+
+impl Late {
+    fn carry_out(self, scheduler: &Scheduler) {
+        let mut answers = self.answers;
+        if !self.rescued.is_empty() {
+            let mut inline = Inline::new();
+            for waiting in self.rescued {
+                let sink = waiting.sink.clone();
+                inline.push(waiting);
+                answers.extend(inline.run(scheduler).into_iter().map(|answer| (sink.clone(), answer)));
+            }
+        }
+        deliver(answers.into_iter());
+    }
+}
+
+impl Waiting {
+    fn answer(&self, result: Result<Output, DeviceError>, device: DeviceId) -> Answer {
+        Answer { id: self.job.id, result, device }
+    }
+
+    fn answered(self, result: Result<Output, DeviceError>, device: DeviceId) -> (Arc<dyn Sink>, Answer) {
+        let answer = self.answer(result, device);
+        (self.sink, answer)
+    }
+}
+
+impl Inner {
+    fn named(&mut self, name: &str) -> Result<&mut Managed, SetupError> {
+        let found = self.devices.iter_mut().find(|device| device.name == name);
+        found.ok_or_else(|| SetupError::Unknown(name.to_owned()))
+    }
+
+    /// Why no device does a job: the state of one that could.
+    fn why_stranded(&self, job: &Job) -> DeviceError {
+        let able = self.devices.iter().find(|device| device.would_take(job));
+        match able {
+            Some(device) => {
+                let why = device.state.why().unwrap_or_else(|| device.state.as_str()).to_lowercase();
+                DeviceError::Offline { device: device.name.clone(), why }
+            }
+            None => DeviceError::Away { device: "for this key".to_owned() },
+        }
+    }
+}
+
+/// Hands answers to whoever asked, those for the same one in one call.
+fn deliver(answers: impl Iterator<Item = (Arc<dyn Sink>, Answer)>) {
+    let mut sorted: Vec<(Arc<dyn Sink>, Vec<Answer>)> = Vec::new();
+    for (sink, answer) in answers {
+        match sorted.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &sink)) {
+            Some((_, answers)) => answers.push(answer),
+            None => sorted.push((sink, vec![answer])),
+        }
+    }
+    for (sink, answers) in sorted {
+        sink.finished(answers);
+    }
+}
+
+/// Locks, also after a panic elsewhere: counters and queues stay usable.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,133 @@
+//! What has to be looked at from time to time: deadlines, devices that came back, devices that have
+//! stopped answering; and the reports of the past.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{DeviceId, Late, Report, Scheduler, Settled};
+
+/// How often jobs that wait for a device are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often, while none does.
+const IDLE_LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How far apart the kept reports are.
+pub const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
+/// Kept reports: a day of them, some ten kilobytes each. A minute in which nothing was done keeps none.
+pub const HISTORY_SNAPSHOTS_MAX: usize = 1440;
+
+/// Reports of the past.
+#[derive(Default)]
+pub(super) struct History {
+    kept: VecDeque<(SystemTime, Arc<[Report]>)>,
+    looked: Option<SystemTime>,
+}
+
+impl History {
+    /// The last one before that time.
+    pub(super) fn at(&self, at: SystemTime) -> Option<(SystemTime, Arc<[Report]>)> {
+        self.kept.iter().rev().find(|(taken, _)| *taken <= at).cloned()
+    }
+
+    /// Whether it is time for another one. A clock that was set back makes it so.
+    fn is_due(&self, now: SystemTime) -> bool {
+        self.looked
+            .is_none_or(|looked| now.duration_since(looked).is_ok_and(|age| age >= HISTORY_INTERVAL) || now < looked)
+    }
+
+    fn keep(&mut self, now: SystemTime, report: Vec<Report>) {
+        self.looked = Some(now);
+        let work = |report: &[Report]| report.iter().map(|device| device.meters.count()).collect::<Vec<_>>();
+        if self.kept.back().is_some_and(|(_, last)| work(last) == work(&report)) {
+            return;
+        }
+        if self.kept.len() >= HISTORY_SNAPSHOTS_MAX {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((now, report.into()));
+    }
+}
+
+/// Starts the thread; it ends with the scheduler.
+pub(super) fn start(scheduler: &Arc<Scheduler>) {
+    let weak = Arc::downgrade(scheduler);
+    // Without a thread for it, deadlines are only looked at when a device takes its next job.
+    let _ = std::thread::Builder::new().name("devices".to_owned()).spawn(move || run(&weak));
+}
+
+fn run(scheduler: &Weak<Scheduler>) {
+    while let Some(scheduler) = scheduler.upgrade() {
+        if !scheduler.look() {
+            return;
+        }
+    }
+}
+
+impl Scheduler {
+    /// One look, and the wait for the next; false once the program stops.
+    fn look(&self) -> bool {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        if inner.stopping {
+            return false;
+        }
+        let given_back: Vec<_> = inner.devices.iter_mut().flat_map(|device| device.check_for_stall(now)).collect();
+        let mut late = self.move_on(&mut inner, given_back);
+        let over = inner.backlog.take_if(|waiting| waiting.job.is_over(now).is_some());
+        late.merge(self.move_on(&mut inner, over));
+        let (due, early): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut inner.stranded).into_iter().partition(|waiting| waiting.not_before <= now);
+        inner.stranded = early;
+        for mut waiting in due {
+            let sink = waiting.sink.clone();
+            if let Some(error) = waiting.job.is_over(now) {
+                // It waited for a device all the time: that one's state says more than the clock.
+                let error = match error {
+                    crate::DeviceError::Deadline => inner.why_stranded(&waiting.job),
+                    error => error,
+                };
+                self.unload(&mut waiting);
+                late.answers.push((sink, waiting.answer(Err(error), DeviceId::CPU)));
+                continue;
+            }
+            match self.settle_in(&mut inner, waiting, now) {
+                Settled::Placed => {}
+                Settled::Inline(waiting) => late.rescued.push(waiting),
+                Settled::Refused(answer) => late.answers.push((sink, answer)),
+            }
+        }
+        if !inner.backlog.is_empty() {
+            for device in &inner.devices {
+                device.bell.notify_one();
+            }
+        }
+        let wall = SystemTime::now();
+        if inner.history.is_due(wall) {
+            let report = self.report_of(&inner);
+            inner.history.keep(wall, report);
+        }
+        let idle = inner.backlog.is_empty()
+            && inner.stranded.is_empty()
+            && inner.devices.iter().all(|device| device.waiting() == 0 && !device.is_serving());
+        let wait = if idle { IDLE_LOOK_EVERY } else { LOOK_EVERY };
+        if late.is_empty() {
+            // Rung for each job that has to wait: the next look comes soon, not at once.
+            drop(self.monitor.wait_timeout(inner, wait));
+        } else {
+            drop(inner);
+            late.carry_out(self);
+        }
+        true
+    }
+}
+
+impl Late {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rescued.is_empty() && self.answers.is_empty()
+    }
+
+    pub(super) fn merge(&mut self, other: Late) {
+        self.rescued.extend(other.rescued);
+        self.answers.extend(other.answers);
+    }
+}
