@@ -2,10 +2,13 @@
 //!
 //! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out
 //! on whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`]
-//! takes both over the Unix socket. [`objects`] holds what the commands define, and keeps it as MQSC text that
+//! takes both over the Unix socket. [`device`] and [`policy`] know what the attributes of one object mean together, and
+//! [`meters`] what devices count. [`objects`] holds what the commands define, and keeps it as MQSC text that
 //! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 
 pub mod admin;
+pub mod device;
+pub mod meters;
 pub mod objects;
 pub mod parse;
 pub mod policy;
@@ -18,6 +21,8 @@ pub mod table;
 mod transcripts;
 pub(crate) mod whole_file;
 
+pub use device::DeviceDefinition;
+pub use meters::{DeviceMeters, DeviceState, DeviceStatus, OperationMeters, Snapshot};
 pub use objects::{AliasQueue, Definitions, LocalQueue, QueueManager, Resolved};
 pub use policy::all_from_text as policies_from_text;
 pub use reply::Reply;

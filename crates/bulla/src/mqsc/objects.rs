@@ -4,6 +4,7 @@
 //! attribute a line, so that it can be read, compared and versioned. It is written aside, synced and renamed, and
 //! read back by the parser that reads every other command.
 
+use super::device::{self, DeviceDefinition};
 use super::parse::{self, Statement, Value};
 use super::reply::Cell;
 use super::run::{self, Change};
@@ -20,7 +21,9 @@ use std::sync::Arc;
 /// The file's name in the data directory.
 pub const FILE: &str = "objects.mqsc";
 /// The version that is written. A reader takes this and every earlier one, and refuses a later one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// The last version that knew no devices: such a file is read as if it had those of a new queue manager.
+const FORMAT_WITHOUT_DEVICES: u32 = 1;
 /// Most queues and aliases together, and most policies.
 pub const OBJECTS_MAX: usize = 100_000;
 
@@ -45,6 +48,8 @@ pub struct Definitions {
     pub aliases: BTreeMap<String, AliasQueue>,
     /// Policies by the name that is opened.
     pub policies: BTreeMap<String, Arc<Policy>>,
+    /// Crypto devices by name; [`device::CPU`] is always there.
+    pub devices: BTreeMap<String, DeviceDefinition>,
 }
 
 /// The queue manager.
@@ -164,7 +169,7 @@ impl Display for ResolveError {
 }
 
 impl Definitions {
-    /// What a new queue manager has: itself, a dead-letter queue and an error queue.
+    /// What a new queue manager has: itself, a dead-letter queue and an error queue, the processor and an accelerator.
     pub fn initial(name: &str) -> Self {
         let system = |description: &str| LocalQueue {
             description: description.into(),
@@ -175,7 +180,12 @@ impl Definitions {
         let mut definitions = Self::empty(name);
         definitions.queues.insert(DEAD_LETTER_QUEUE.into(), system("Messages that could not be delivered"));
         definitions.queues.insert(ERROR_QUEUE.into(), system("Messages whose protection is defective"));
+        definitions.add_initial_devices();
         definitions
+    }
+
+    fn add_initial_devices(&mut self) {
+        self.devices.insert(device::ACCELERATOR.into(), DeviceDefinition::accelerator());
     }
 
     fn empty(name: &str) -> Self {
@@ -189,6 +199,7 @@ impl Definitions {
             queues: BTreeMap::new(),
             aliases: BTreeMap::new(),
             policies: BTreeMap::new(),
+            devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
         }
     }
 
@@ -227,6 +238,10 @@ impl Definitions {
             Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
             Change::DeletePolicy { name } => drop(self.policies.remove(name)),
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),
+            Change::DefineDevice { name, device } | Change::AlterDevice { name, device } => {
+                self.devices.insert(name.clone(), device.clone());
+            }
+            Change::DeleteDevice { name } => drop(self.devices.remove(name)),
         }
     }
 
@@ -275,12 +290,20 @@ impl Definitions {
         let name =
             rest.trim_end().strip_prefix(HEADER_MANAGER).filter(|name| parse::is_name(name)).ok_or_else(no_header)?;
         let mut definitions = Self::empty(name);
+        if format <= FORMAT_WITHOUT_DEVICES {
+            definitions.add_initial_devices();
+        }
         for statement in parse::statements(text) {
             let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
             let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
             let keeps = matches!(
                 statement.command.act,
-                Act::AlterManager | Act::DefineLocal | Act::DefineAlias | Act::SetPolicy
+                Act::AlterManager
+                    | Act::DefineLocal
+                    | Act::DefineAlias
+                    | Act::SetPolicy
+                    | Act::DefineDevice
+                    | Act::AlterDevice
             );
             if !keeps {
                 return Err(at(statement.at, format!("{} does not belong here", statement.command)));
@@ -306,6 +329,11 @@ impl Display for Definitions {
         }
         for (name, policy) in &self.policies {
             command(f, WRAPPED, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
+        }
+        for (name, device) in &self.devices {
+            // The processor is there before the file is read, like the queue manager itself.
+            let verb = if name == device::CPU { "ALTER" } else { "DEFINE" };
+            command(f, WRAPPED, verb, "DEVICE", Some(name), |key| device.kept_cell(key))?;
         }
         Ok(())
     }
@@ -591,6 +619,20 @@ mod tests {
         check("DEFINE", "QLOCAL", |key| LocalQueue::default().cell(key));
         check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
+        for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
+            let device = &built(&format!("DEF DEV(D) TYPE({setup})")).devices["D"];
+            for attribute in table::command("DEFINE", "DEVICE").unwrap().attributes {
+                let shown = match device.kept_cell(attribute.key) {
+                    Some(Cell::Text(text)) if text.is_empty() => "' '".into(),
+                    Some(Cell::Text(text)) => text,
+                    Some(Cell::Number(number)) => number.to_string(),
+                    _ => continue,
+                };
+                if !attribute.default.is_empty() {
+                    assert_eq!(shown, attribute.default, "{setup} {}", attribute.keyword);
+                }
+            }
+        }
         let policy = Policy::new("P");
         for attribute in table::command("SET", "POLICY").unwrap().attributes {
             let shown = match policy::cell(&policy, attribute.key).unwrap() {
@@ -638,6 +680,14 @@ mod tests {
             "",
         ]
         .map(|policy| policy.replace("'c'@'d'", "'c@d'"));
+        let devices = [
+            "TYPE(ACCELERATOR) PENDING(1024) DESCR('second')",
+            "TYPE(ACCELERATOR) AUTOSTART(NO)",
+            "TYPE(COPROCESSOR) MODULE('/a b''c/é.so') TOKEN('pkcs11:token=a%20b;serial=1') ENGINES(16) TIMEOUT(600000)",
+            "TYPE(COPROCESSOR) MODULE('/x.so') TOKEN('pkcs11:token=t') PINFILE('/run/pin') PENDING(3)",
+            "TYPE(MODELLED)",
+            "TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-ME-1024=7, ECDH-521=0.25') ENGINES(5)",
+        ];
         let mut seed = 42_u64;
         let mut next = |below: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -654,6 +704,11 @@ mod tests {
                 commands += &format!("DEF QA(A.{number}) TARGET(T) GET(DISABLED) DESCR('{}')\n", "x".repeat(next(65)));
                 commands += &format!("SET POLICY('p_{number}') {}\n", policies[next(policies.len())]);
             }
+            for number in 0..next(4) {
+                commands += &format!("DEF DEV('d_{number}') {}\n", devices[next(devices.len())]);
+            }
+            commands += ["ALTER DEV(CPU) TYPE(SOFTWARE) AUTOSTART(NO)\n", "STOP DEV(ACCEL1); DELETE DEV(ACCEL1)\n", ""]
+                [next(3)];
             commands += ["ALTER QMGR DEADQ(' ')", "ALTER QMGR DESCR('me') MAXMSGL(32768)", ""][next(3)];
             let definitions = built(&commands);
             let text = definitions.to_string();
@@ -663,6 +718,30 @@ mod tests {
                 assert_eq!(policy::from_text(&policy::text(policy)), Ok(Policy::clone(policy)));
             }
         }
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_devices_has_those_of_a_new_queue_manager() {
+        let of = |text: &str| reread(text).unwrap().devices;
+        let initial = Definitions::initial("Q1").devices;
+        assert_eq!(initial.keys().collect::<Vec<_>>(), [device::ACCELERATOR, device::CPU]);
+        assert_eq!(of("* bulla objects, format 1, queue manager Q1\nDEFINE QLOCAL(A)\n"), initial);
+        // From then on the file says which there are, and the processor is always one of them.
+        let later = of("* bulla objects, format 2, queue manager Q1\n");
+        assert_eq!(later.keys().collect::<Vec<_>>(), [device::CPU]);
+        assert_eq!(later[device::CPU], initial[device::CPU]);
+    }
+
+    #[test]
+    fn there_are_so_many_devices_and_no_more() {
+        let mut paper = Paper::new();
+        let commands: String = (0..40).map(|number| format!("DEF DEV(D{number}) TYPE(MODELLED)\n")).collect();
+        let replies = execute(&commands, &mut paper);
+        assert_eq!(paper.definitions().devices.len(), device::DEVICES_MAX);
+        let refused = replies.last().unwrap().diagnostics(None);
+        assert_eq!(refused, ["bulla: error: 2102 MQRC_RESOURCE_PROBLEM there are 32 devices, which is the limit"]);
+        let again = execute("DEF DEV(D0) TYPE(ACCELERATOR) REPLACE", &mut paper);
+        assert_eq!(again[0].exit_code(), EXIT_DONE);
     }
 
     #[test]
@@ -721,8 +800,8 @@ mod tests {
         ] {
             assert!(refused(text).starts_with("objects.mqsc:1: expected"), "{text}");
         }
-        let newer = refused("* bulla objects, format 2, and something new");
-        assert_eq!(newer, "objects.mqsc:1: format 2 is newer than this program, which knows 1");
+        let newer = refused("* bulla objects, format 3, and something new");
+        assert_eq!(newer, "objects.mqsc:1: format 3 is newer than this program, which knows 2");
         let wrong = refused(&format!("{header}DEFINE QLOCAL(A) +\n       MAXDEPHT(3)"));
         assert_eq!(wrong, "objects.mqsc:3:8: DEFINE QLOCAL has no attribute MAXDEPHT");
         let twice = refused(&format!("{header}DEFINE QLOCAL(A)\nDEFINE QALIAS(A) TARGET(B)"));

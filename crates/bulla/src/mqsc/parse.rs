@@ -1083,7 +1083,7 @@ mod tests {
         check("DEFINE QLOKAL(A)", "1:1", "there is no command DEFINE QLOKAL", "did you mean DEFINE QLOCAL?");
         check("DEFNE QLOCAL(A)", "1:1", "there is no command DEFNE QLOCAL", "did you mean DEFINE QLOCAL?");
         check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY");
-        check("STOP", "1:1", "there is no command STOP", "HELP lists the commands");
+        check("PING", "1:1", "there is no command PING", "HELP lists the commands");
         check(
             "DEFINE QLOCAL(A) MAXDEPTH(1000000000)",
             "1:27",

@@ -92,7 +92,7 @@ pub enum FailureKind {
 }
 
 /// Names of the reason codes that an admin command can answer: MQ's `MQRC_…`, and `MQRCCF_…` from 3000 on.
-const REASONS: [(u32, &str); 12] = [
+const REASONS: [(u32, &str); 13] = [
     (2035, "MQRC_NOT_AUTHORIZED"),
     (2042, "MQRC_OBJECT_IN_USE"),
     (2043, "MQRC_OBJECT_TYPE_ERROR"),
@@ -104,6 +104,7 @@ const REASONS: [(u32, &str); 12] = [
     (2085, "MQRC_UNKNOWN_OBJECT_NAME"),
     (2102, "MQRC_RESOURCE_PROBLEM"),
     (2162, "MQRC_Q_MGR_STOPPING"),
+    (3200, "MQRCCF_NONE_FOUND"),
     (4001, "MQRCCF_OBJECT_ALREADY_EXISTS"),
 ];
 

@@ -3,6 +3,8 @@
 //! [`plan`] compares a statement with the definitions and says what is to change; [`Administered::apply`] changes it,
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
+use super::device::{self, DEVICES_MAX, DeviceDefinition};
+use super::meters::{DeviceMeters, DeviceState, DeviceStatus, OperationMeters, Snapshot};
 use super::objects::{
     AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, SYSTEM_PREFIX,
 };
@@ -33,6 +35,37 @@ pub trait Administered {
 
     /// What goes on at a local queue; none when there is no such queue.
     fn queue_status(&self, name: &str) -> Option<QueueStatus>;
+
+    /// Starts a defined device, as it is defined now. Returns once it is on its way: [`device_status`](Self::device_status) tells
+    /// how far it came. One that runs already stays as it is. Whatever runs no devices refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn start_device(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoDevices { name: name.to_owned() })
+    }
+
+    /// Stops a defined device: jobs in service end, waiting ones go elsewhere. One that is stopped already stays so. Whatever runs
+    /// no devices refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn stop_device(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoDevices { name: name.to_owned() })
+    }
+
+    /// What goes on at a device; none when there is no such device, or none run here.
+    fn device_status(&self, _name: &str) -> Option<DeviceStatus> {
+        None
+    }
+
+    /// What every device has done: until now, or as it was kept last by a moment, milliseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn device_meters(&self, _at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
+        Ok(Snapshot::default())
+    }
 }
 
 /// What is to become true. Objects are whole: as they shall be, not what is different.
@@ -92,6 +125,25 @@ pub enum Change {
     },
     /// The queue manager.
     AlterManager(QueueManager),
+    /// A new device, or the replacement of one that is stopped. It is not started.
+    DefineDevice {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        device: DeviceDefinition,
+    },
+    /// An existing device; what is running goes on as it is until it is started anew.
+    AlterDevice {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        device: DeviceDefinition,
+    },
+    /// A device that is stopped.
+    DeleteDevice {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// `queue ORDERS altered`, for logs.
@@ -153,6 +205,25 @@ pub enum AdminError {
         /// What was named.
         name: String,
     },
+    /// A device must be stopped for this: 2042.
+    Running {
+        /// The device.
+        name: String,
+        /// What it is doing.
+        state: DeviceState,
+    },
+    /// No devices run here: 2102.
+    NoDevices {
+        /// The device.
+        name: String,
+    },
+    /// Nothing is kept of that time: 3200.
+    NotKept {
+        /// What was asked for, milliseconds since 1970, UTC.
+        at_ms: u64,
+        /// The oldest that is kept, if there is one.
+        oldest_ms: Option<u64>,
+    },
     /// The disk, the journal, a stopping queue manager: whatever has a reason code.
     Failed {
         /// MQ's reason code.
@@ -169,6 +240,9 @@ impl AdminError {
             AdminError::InUse { .. } => 2042,
             AdminError::NotEmpty { .. } => 2055,
             AdminError::Unknown { .. } => 2085,
+            AdminError::NotKept { .. } => 3200,
+            AdminError::Running { .. } => 2042,
+            AdminError::NoDevices { .. } => 2102,
             AdminError::Failed { reason, .. } => *reason,
         }
     }
@@ -183,6 +257,14 @@ impl Display for AdminError {
             AdminError::InUse { name, links } => write!(f, "{name} is open on {links} links"),
             AdminError::NotEmpty { name, depth } => write!(f, "{name} holds {}", messages(*depth)),
             AdminError::Unknown { name } => write!(f, "{name} does not exist"),
+            AdminError::Running { name, state } => write!(f, "device {name} is {state}"),
+            AdminError::NoDevices { name } => write!(f, "no devices run here, {name} neither"),
+            AdminError::NotKept { at_ms, oldest_ms: None } => {
+                write!(f, "no numbers are kept yet, of {} neither", moment(*at_ms))
+            }
+            AdminError::NotKept { at_ms, oldest_ms: Some(oldest) } => {
+                write!(f, "no numbers are kept of {}: the oldest are of {}", moment(*at_ms), moment(*oldest))
+            }
             AdminError::Failed { detail, .. } => f.write_str(detail),
         }
     }
@@ -269,11 +351,21 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             let left = if left > 0 { format!(", {left} left") } else { String::new() };
             Ok(Outcome::Done { message: format!("{} replayed{left}", messages(moved)), warnings })
         }
+        Act::StartDevice | Act::StopDevice => {
+            let name = &statement.name.stem;
+            existing_device(name, target.definitions())?;
+            let is_start = statement.command.act == Act::StartDevice;
+            start_or_stop(name, is_start, target).map_err(|error| failure(&error))
+        }
+        Act::DisplayDevice => display_devices(statement, target).map(Outcome::Rows),
+        Act::DisplayDeviceStatus => display_device_status(statement, target).map(Outcome::Rows),
         _ => {
             let change = plan(statement, target.definitions())?;
+            let running = running_device(&change, target).map_err(|error| failure(&error))?;
             let existed = existed(&change, target.definitions());
             let message = done(&change, existed);
             let mut warnings = forewarnings(&change, target.definitions());
+            warnings.extend(running);
             let applied = target.apply(change).map_err(|error| failure(&error))?;
             warnings.extend(applied.warnings);
             Ok(Outcome::Done { message, warnings })
@@ -284,6 +376,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
 fn failure(error: &AdminError) -> Failure {
     let hint = match error {
         AdminError::NotEmpty { .. } => Some("PURGE deletes the messages too".into()),
+        AdminError::Running { name, .. } => Some(format!("STOP DEVICE({name}) first")),
         AdminError::InUse { .. } => Some("DISPLAY QSTATUS shows how many links have it open".into()),
         _ => None,
     };
@@ -367,7 +460,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 policy::changed(Policy::clone(existing_policy(&name, definitions)?), statement, add)
             } else {
                 if !definitions.policies.contains_key(&name) && definitions.policies.len() >= OBJECTS_MAX {
-                    return Err(too_many("policies"));
+                    return Err(too_many(OBJECTS_MAX, "policies"));
                 }
                 policy::replaced(statement)
             };
@@ -380,7 +473,40 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             existing_policy(&name, definitions)?;
             Ok(Change::DeletePolicy { name })
         }
+        Act::DefineDevice => {
+            let model = match statement.value(Key::Like) {
+                Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
+                _ => None,
+            };
+            free_or_replaced(statement, definitions.devices.contains_key(&name))?;
+            if name == device::CPU {
+                return Err(refused_device(&device::Refused::SecondCpu));
+            }
+            if !definitions.devices.contains_key(&name) && definitions.devices.len() >= DEVICES_MAX {
+                return Err(too_many(DEVICES_MAX, "devices"));
+            }
+            let device = DeviceDefinition::defined(statement, model).map_err(|refused| refused_device(&refused))?;
+            Ok(Change::DefineDevice { name, device })
+        }
+        Act::AlterDevice => {
+            let device = existing_device(&name, definitions)?.clone();
+            let device = device.altered(statement).map_err(|refused| refused_device(&refused))?;
+            Ok(Change::AlterDevice { name, device })
+        }
+        Act::DeleteDevice => {
+            existing_device(&name, definitions)?;
+            if name == device::CPU {
+                let message = "the device CPU is always there".to_owned();
+                let hint = Some("STOP DEVICE(CPU) takes its work away".to_owned());
+                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+            }
+            Ok(Change::DeleteDevice { name })
+        }
         Act::Help
+        | Act::StartDevice
+        | Act::StopDevice
+        | Act::DisplayDevice
+        | Act::DisplayDeviceStatus
         | Act::ReplayLocal
         | Act::DisplayLocal
         | Act::DisplayAlias
@@ -413,15 +539,75 @@ fn free_or_replaced(statement: &Statement, exists: bool) -> Result<(), Failure> 
     Err(Failure {
         kind: FailureKind::Refused,
         reason: Some(4001),
-        message: format!("queue {} exists already", statement.name),
-        hint: Some("ALTER changes it, REPLACE defines it anew and keeps its messages".into()),
+        message: format!("{} {} exists already", statement.command.object, statement.name),
+        hint: Some(if statement.command.act == Act::DefineDevice {
+            "ALTER changes it, REPLACE defines it anew".into()
+        } else {
+            "ALTER changes it, REPLACE defines it anew and keeps its messages".into()
+        }),
+    })
+}
+
+fn refused_device(refused: &device::Refused) -> Failure {
+    invalid(refused, refused.hint().as_deref())
+}
+
+fn existing_device<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a DeviceDefinition, Failure> {
+    definitions.devices.get(name).ok_or_else(|| unknown("device", name))
+}
+
+fn start_or_stop(name: &str, is_start: bool, target: &mut dyn Administered) -> Result<Outcome, AdminError> {
+    let was = target.device_status(name).map(|status| status.state);
+    let is_done = match was {
+        Some(DeviceState::Running | DeviceState::Starting) => is_start,
+        Some(DeviceState::Stopped) => !is_start,
+        _ => false,
+    };
+    if let Some(state) = was.filter(|_| is_done) {
+        return Ok(Outcome::Done { message: format!("device {name} is {state} already"), warnings: Vec::new() });
+    }
+    if is_start {
+        target.start_device(name)?;
+    } else {
+        target.stop_device(name)?;
+    }
+    let warnings = match target.device_status(name) {
+        Some(DeviceStatus { state: state @ (DeviceState::Offline | DeviceState::Failed), reason, .. }) if is_start => {
+            vec![format!("device {name} is {state}: {}", reason.as_deref().unwrap_or("it gives no reason"))]
+        }
+        _ => Vec::new(),
+    };
+    let done = if is_start { "started" } else { "stopped" };
+    Ok(Outcome::Done { message: format!("device {name} {done}"), warnings })
+}
+
+/// What a change means to a device that runs: it is refused, or comes later.
+fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<String>, AdminError> {
+    let (Change::DefineDevice { name, .. } | Change::AlterDevice { name, .. } | Change::DeleteDevice { name }) = change
+    else {
+        return Ok(None);
+    };
+    let runs = |status: &DeviceStatus| status.state != DeviceState::Stopped;
+    let state = target.device_status(name).filter(runs).map(|status| status.state);
+    let before = target.definitions().devices.get(name);
+    Ok(match (change, before, state) {
+        (Change::AlterDevice { device, .. }, Some(before), _) if device.kind() != before.kind() => {
+            Some(format!("TYPE({}) takes effect at the next start of the queue manager", device.kind()))
+        }
+        (Change::AlterDevice { device, .. }, Some(before), Some(state)) if device.runs_unlike(before) => {
+            Some(format!("device {name} is {state}: STOP and START it for the change to take effect"))
+        }
+        (Change::DefineDevice { .. } | Change::DeleteDevice { .. }, Some(_), Some(state)) => {
+            return Err(AdminError::Running { name: name.clone(), state });
+        }
+        _ => None,
     })
 }
 
 fn room_for(name: &str, definitions: &Definitions) -> Result<(), Failure> {
     let exists = definitions.queues.contains_key(name) || definitions.aliases.contains_key(name);
     if !exists && definitions.queues.len() + definitions.aliases.len() >= OBJECTS_MAX {
-        return Err(too_many("queues and aliases"));
+        return Err(too_many(OBJECTS_MAX, "queues and aliases"));
     }
     Ok(())
 }
@@ -461,8 +647,8 @@ fn wrong_type(name: &str, what: &str) -> Failure {
     Failure { kind: FailureKind::Refused, reason: Some(2043), message: format!("{name} is {what}"), hint: None }
 }
 
-fn too_many(what: &str) -> Failure {
-    let message = format!("there are {OBJECTS_MAX} {what}, which is the limit");
+fn too_many(limit: usize, what: &str) -> Failure {
+    let message = format!("there are {limit} {what}, which is the limit");
     Failure { kind: FailureKind::Refused, reason: Some(2102), message, hint: None }
 }
 
@@ -476,6 +662,7 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::DefineLocal { name, .. } => definitions.queues.contains_key(name),
         Change::DefineAlias { name, .. } => definitions.aliases.contains_key(name),
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
+        Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         _ => true,
     }
 }
@@ -493,6 +680,10 @@ fn done(change: &Change, existed: bool) -> String {
         Change::SetPolicy(policy) => format!("policy {} set", policy.name),
         Change::DeletePolicy { name } => format!("policy {name} deleted"),
         Change::AlterManager(manager) => format!("queue manager {} altered", manager.name),
+        Change::DefineDevice { name, .. } if existed => format!("device {name} replaced"),
+        Change::DefineDevice { name, .. } => format!("device {name} defined"),
+        Change::AlterDevice { name, .. } => format!("device {name} altered"),
+        Change::DeleteDevice { name } => format!("device {name} deleted"),
     }
 }
 
@@ -604,8 +795,17 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
     candidates.sort_by_key(|(name, ..)| *name);
 
     let brief = matches!(act, Act::DisplayLocal | Act::DisplayAlias | Act::DisplayQueue);
-    let wanted = wanted(statement, brief);
     let head = if act == Act::DisplayPolicy { "POLICY" } else { "QUEUE" };
+    rows(statement, head, candidates, &wanted(statement, brief))
+}
+
+/// Those that fit, with what is wanted of them.
+fn rows(
+    statement: &Statement,
+    head: &str,
+    candidates: Vec<Candidate<'_>>,
+    wanted: &[&'static Attribute],
+) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (name, of_type, value) in candidates {
         if let Some(filter) = &statement.filter
@@ -626,6 +826,73 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
         rows.push(row);
     }
     Ok(rows)
+}
+
+fn display_devices(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let devices = target.definitions().devices.iter().filter(|(name, _)| statement.name.fits(name));
+    let candidates: Vec<Candidate<'_>> = devices
+        .map(|(name, device)| -> Candidate<'_> {
+            // Asked once for the row; numbers that belong together come from one moment.
+            let status = std::cell::OnceCell::new();
+            let status = move |key| {
+                let status = status.get_or_init(|| target.device_status(name)).as_ref();
+                status.and_then(|status| device_status_cell(status, key))
+            };
+            (name, None, Box::new(move |key| device.cell(key).or_else(|| status(key))))
+        })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("device", &statement.name.stem));
+    }
+    let mut wanted = wanted(statement, true);
+    if statement.requested.is_empty() && statement.name.generic && !statement.says(Key::All, "ALL") {
+        let names = [&table::DEVICE_TYPE, &table::DEVICE_STATE];
+        wanted.retain(|attribute| names.iter().all(|name| name.key != attribute.key));
+        wanted.splice(0..0, names);
+    }
+    rows(statement, "DEVICE", candidates, &wanted)
+}
+
+fn device_status_cell(status: &DeviceStatus, key: Key) -> Option<Cell> {
+    Some(match key {
+        Key::DeviceState => Cell::word(status.state.as_str()),
+        Key::Reason => Cell::Text(status.reason.clone().unwrap_or_default()),
+        Key::Waiting => Cell::Number(status.waiting),
+        Key::InService => Cell::Number(status.in_service),
+        Key::Utilisation => Cell::Number(status.utilisation_percent),
+        Key::Jobs => Cell::Number(status.jobs),
+        Key::Errors => Cell::Number(status.errors),
+        _ => return None,
+    })
+}
+
+fn display_device_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let at_ms = match statement.value(Key::At) {
+        Some(Value::Text(text)) => Some(moment_ms(text).ok_or_else(|| {
+            invalid(format_args!("AT('{text}') is no time"), Some("write AT('YYYY-MM-DD HH:MM:SS'), UTC"))
+        })?),
+        _ => None,
+    };
+    let snapshot = target.device_meters(at_ms).map_err(|error| failure(&error))?;
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for device in snapshot.devices.iter().filter(|device| statement.name.fits(&device.name)) {
+        let own = |device: &DeviceMeters, key| device.cell(snapshot.taken_ms, key);
+        candidates.push((&device.name, None, Box::new(move |key| own(device, key))));
+        candidates.extend(
+            device
+                .rows
+                .iter()
+                .map(|row: &OperationMeters| -> Candidate<'_> { (&device.name, None, Box::new(|key| row.cell(key))) }),
+        );
+    }
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("device", &statement.name.stem));
+    }
+    let mut wanted = wanted(statement, false);
+    if statement.requested.is_empty() && !statement.says(Key::All, "ALL") {
+        wanted.retain(|attribute| !table::FOR_PROGRAMS.contains(&attribute.key));
+    }
+    rows(statement, "DEVICE", candidates, &wanted)
 }
 
 fn status_cell(status: &QueueStatus, key: Key) -> Option<Cell> {
@@ -709,6 +976,32 @@ fn time(unix_ms: u64) -> String {
     format!("{:02}.{:02}.{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
+/// `2026-11-21 14:05:09`, UTC, as AT takes it.
+fn moment(unix_ms: u64) -> String {
+    format!("{} {}", date(unix_ms), time(unix_ms).replace('.', ":"))
+}
+
+/// The latest year that AT takes: beyond it nothing is kept for long.
+const YEAR_MAX: u64 = 9999;
+
+/// Reads what [`moment`] writes; none when there is no such time.
+pub(crate) fn moment_ms(text: &str) -> Option<u64> {
+    let digits = |from: usize, to: usize| -> Option<u64> {
+        let digits = text.get(from..to)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let year = digits(0, 4).filter(|year| (1970..=YEAR_MAX).contains(year))?;
+    let (month, day) = (digits(5, 7)?.checked_sub(1).filter(|month| *month < 12)?, digits(8, 10)?.checked_sub(1)?);
+    let seconds = digits(11, 13)? * 3600 + digits(14, 16)? * 60 + digits(17, 19)?;
+    // A year that begins with March ends with the leap day.
+    let (year_from_march, month_from_march) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let days = year_from_march * 365 + year_from_march / 4 - year_from_march / 100 + year_from_march / 400;
+    let days = (days + (153 * month_from_march + 2) / 5 + day).checked_sub(719_468)?;
+    let ms = (days * SECONDS_A_DAY + seconds) * 1000;
+    // Whatever is out of range, the 31st of June say, or another character between, is written otherwise.
+    (moment(ms) == text).then_some(ms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -738,6 +1031,30 @@ mod tests {
             (4_107_542_400_000, "2100-03-01 00.00.00"),
         ] {
             assert_eq!(format!("{} {}", date(unix_ms), time(unix_ms)), expected);
+            assert_eq!(moment_ms(&expected.replacen('.', ":", 2)), Some(unix_ms / 1000 * 1000));
+        }
+    }
+
+    #[test]
+    fn a_time_that_does_not_exist_is_none() {
+        for text in [
+            "",
+            "2026-11-22",
+            "2026-11-22T10:00:00",
+            "2026-02-29 10:00:00",
+            "2026-06-31 10:00:00",
+            "2026-13-01 10:00:00",
+            "2026-00-01 10:00:00",
+            "2026-01-00 10:00:00",
+            "2026-01-01 24:00:00",
+            "2026-01-01 10:60:00",
+            "2026-01-01 10:00:60",
+            "1969-12-31 23:59:59",
+            "2026-01-01 10:00:00 ",
+            "+026-01-01 10:00:00",
+            "2026-01-01 10:00:0é",
+        ] {
+            assert_eq!(moment_ms(text), None, "{text}");
         }
     }
 }

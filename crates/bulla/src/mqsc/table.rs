@@ -19,6 +19,16 @@ pub const MESSAGE_BYTES_MAX: u64 = 104_857_600;
 pub const MANAGER_MESSAGE_BYTES_MIN: u64 = 32_768;
 /// Highest priority.
 pub const PRIORITY_MAX: u64 = 9;
+/// Most engines of a device.
+pub const ENGINES_MAX: u64 = 16;
+/// Highest PENDING in jobs.
+pub const PENDING_MAX: u64 = 1024;
+/// Shortest TIMEOUT in milliseconds.
+pub const TIMEOUT_MS_MIN: u64 = 10;
+/// Longest TIMEOUT in milliseconds.
+pub const TIMEOUT_MS_MAX: u64 = 600_000;
+/// Longest path, URI or list of service times in characters.
+pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
 /// Highest number of re-uses that KEYREUSE takes, as MQ has it.
 pub const KEY_REUSE_MAX: u64 = 9_999_999;
 
@@ -94,6 +104,13 @@ pub enum Act {
     SetPolicy,
     DeletePolicy,
     DisplayPolicy,
+    DefineDevice,
+    AlterDevice,
+    DeleteDevice,
+    StartDevice,
+    StopDevice,
+    DisplayDevice,
+    DisplayDeviceStatus,
     Help,
 }
 
@@ -193,7 +210,39 @@ pub enum Key {
     SignaturePadding,
     KeyWrap,
     Quality,
+    // Devices.
+    DeviceType,
+    Engines,
+    Pending,
+    Module,
+    Token,
+    PinFile,
+    Profile,
+    Service,
+    Timeout,
+    AutoStart,
+    DeviceState,
+    Reason,
+    Waiting,
+    InService,
+    Utilisation,
+    Jobs,
+    Errors,
+    Taken,
+    Since,
+    WaitingSeen,
+    CpuTime,
+    ModelledCpuTime,
+    Form,
+    KeyBits,
+    Operation,
+    BusyTime,
+    Calls,
+    LanesFilled,
+    ExecutionTimes,
+    Latencies,
     // What steers a command.
+    At,
     Replace,
     Like,
     Purge,
@@ -259,6 +308,8 @@ pub const VERBS: &[(&str, &[&str])] = &[
     ("HELP", &[]),
     ("REPLAY", &[]),
     ("SET", &[]),
+    ("START", &["STA"]),
+    ("STOP", &[]),
 ];
 
 /// Nouns with the short forms that are taken.
@@ -269,6 +320,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("QSTATUS", &["QS"]),
     ("QMGR", &[]),
     ("POLICY", &[]),
+    ("DEVICE", &["DEV"]),
+    ("DEVSTATUS", &["DEVS"]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -512,12 +565,157 @@ static QUALITY: Attribute = shown(
     "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves nothing.",
 );
 
+pub(super) static DEVICE_TYPE: Attribute = attribute(
+    Key::DeviceType,
+    "TYPE",
+    words(&["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "MODELLED"]),
+    "",
+    "What does the work. CPU: this machine's processor. SOFTWARE: the same without its instructions for cryptography, from the next start of the queue manager on. ACCELERATOR: eight private-key operations at once on the processor's wide registers, clear keys. COPROCESSOR: a PKCS#11 token, keys never leave it. MODELLED: a device that this machine has not, with the service times of a profile. Only the device CPU is CPU or SOFTWARE, and ALTER changes a TYPE between those two alone.",
+);
+pub(super) static ENGINES: Attribute = attribute(
+    Key::Engines,
+    "ENGINES",
+    Kind::Number { min: 1, max: ENGINES_MAX },
+    "1",
+    "Engines that work side by side: sessions of a COPROCESSOR, engines of a MODELLED device.",
+);
+pub(super) static PENDING: Attribute = attribute(
+    Key::Pending,
+    "PENDING",
+    Kind::Number { min: 0, max: PENDING_MAX },
+    "0",
+    "Most jobs that wait for the device, those in service not counted; further ones go to other devices, or wait in front. 0 stands for 8 for each engine, and for 16, two batches, at an ACCELERATOR.",
+);
+static MODULE: Attribute = attribute(
+    Key::Module,
+    "MODULE",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "",
+    "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed.",
+);
+static TOKEN: Attribute = attribute(
+    Key::Token,
+    "TOKEN",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "",
+    "Which token of the library, as a PKCS#11 URI (RFC 7512) without a PIN. Needed for a COPROCESSOR.",
+);
+static PINFILE: Attribute = attribute(
+    Key::PinFile,
+    "PINFILE",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "' '",
+    "A file whose first line is the token's user PIN, by its absolute path; blank for a token that asks by itself.",
+);
+static PROFILE: Attribute = attribute(
+    Key::Profile,
+    "PROFILE",
+    words(&["COPROCESSOR", "ACCELERATOR"]),
+    "COPROCESSOR",
+    "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME and 0.507 ms for RSA CRT.",
+);
+static SERVICE: Attribute = attribute(
+    Key::Service,
+    "SERVICE",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "' '",
+    "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. Forms: RSA-CRT, RSA-ME, RSA-ME-PRIVATE, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
+);
+static TIMEOUT: Attribute = attribute(
+    Key::Timeout,
+    "TIMEOUT",
+    Kind::Number { min: TIMEOUT_MS_MIN, max: TIMEOUT_MS_MAX },
+    "5000",
+    "How long a job on a COPROCESSOR may take, in milliseconds. The device has then failed it.",
+);
+static AUTOSTART: Attribute = attribute(
+    Key::AutoStart,
+    "AUTOSTART",
+    words(&["YES", "NO"]),
+    "YES",
+    "Whether the device starts with the queue manager.",
+);
+pub(super) static DEVICE_STATE: Attribute = shown(
+    Key::DeviceState,
+    "STATUS",
+    "RUNNING; STARTING; STOPPED by command; OFFLINE, it was started and can't work here or not now, and is tried again; FAILED, it gave a wrong result or failed too often, and stays away until it is started again.",
+);
+pub(super) static REASON: Attribute =
+    shown(Key::Reason, "REASON", "Why a device is OFFLINE or FAILED, or what failed last; blank when nothing did.");
+pub(super) static WAITING: Attribute =
+    shown(Key::Waiting, "WAITING", "Jobs that wait for the device now, those in service not counted.");
+pub(super) static INSERV: Attribute =
+    shown(Key::InService, "INSERV", "Jobs that the device's engines are working on now.");
+static UTIL: Attribute =
+    shown(Key::Utilisation, "UTIL", "Share of the last seconds that the device's engines were busy, in percent.");
+pub(super) static JOBS: Attribute =
+    shown(Key::Jobs, "JOBS", "Jobs that the device has finished, those included that it failed.");
+pub(super) static ERRORS: Attribute = shown(Key::Errors, "ERRORS", "Jobs that the device has failed.");
+pub(super) static TAKEN: Attribute =
+    shown(Key::Taken, "TAKEN", "When the numbers were taken, in milliseconds since 1970, UTC.");
+pub(super) static SINCE: Attribute =
+    shown(Key::Since, "SINCE", "Since when the device counts, in milliseconds since 1970, UTC.");
+pub(super) static WAITHIST: Attribute = shown(
+    Key::WaitingSeen,
+    "WAITHIST",
+    "How many jobs were waiting each time that one came: a count for 0, for 1, and so on. Shown with ALL or when asked for.",
+);
+pub(super) static CPUTIME: Attribute = shown(
+    Key::CpuTime,
+    "CPUTIME",
+    "Processor time of the device's threads in nanoseconds, without that of a modelled device's real results.",
+);
+pub(super) static MODELCPU: Attribute = shown(
+    Key::ModelledCpuTime,
+    "MODELCPU",
+    "Processor time in nanoseconds that a modelled device's real results took; a real device would not take it.",
+);
+pub(super) static FORM: Attribute = shown(
+    Key::Form,
+    "FORM",
+    "The arithmetic. RSA CRT: with the primes; RSA ME: with the public exponent; RSA ME PRIVATE: with the private one, of a key without its primes; ECDSA SIGN and VERIFY; ECDH; ECDH EPHEMERAL: with a new key pair.",
+);
+pub(super) static BITS: Attribute = shown(Key::KeyBits, "BITS", "Bits of the RSA modulus or of the curve's field.");
+pub(super) static OPERATION: Attribute = shown(
+    Key::Operation,
+    "OPERATION",
+    "RSA-SIGN, RSA-UNWRAP, RSA-VERIFY, RSA-WRAP, ECDSA-SIGN, ECDSA-VERIFY, ECDH-DERIVE or ECDH-EPHEMERAL.",
+);
+pub(super) static BUSYTIME: Attribute = shown(
+    Key::BusyTime,
+    "BUSYTIME",
+    "Execution time of all jobs in nanoseconds: of each one the time of its call, divided by the lanes filled.",
+);
+pub(super) static CALLS: Attribute = shown(Key::Calls, "CALLS", "Calls of the device with at least one such job.");
+pub(super) static LANES: Attribute = shown(
+    Key::LanesFilled,
+    "LANES",
+    "Lanes that were filled in those calls; divided by CALLS, the jobs that went together.",
+);
+pub(super) static EXECHIST: Attribute = shown(
+    Key::ExecutionTimes,
+    "EXECHIST",
+    "Histogram of the execution times, for `bulla report crypto`. Shown with ALL or when asked for.",
+);
+pub(super) static LATHIST: Attribute = shown(
+    Key::Latencies,
+    "LATHIST",
+    "Histogram of the times from submission to result, for `bulla report crypto`. Shown with ALL or when asked for.",
+);
+static AT: Attribute = attribute(
+    Key::At,
+    "AT",
+    Kind::Text { chars_max: "YYYY-MM-DD HH:MM:SS".len() },
+    "now",
+    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every ten seconds of the last day, and shows the last ones that were kept by then.",
+);
+
 static REPLACE: Attribute = attribute(
     Key::Replace,
     "REPLACE",
     Kind::Switch(&["NOREPLACE", "REPLACE"]),
     "NOREPLACE",
-    "Whether an object of that name is replaced; attributes that are not given fall back to their defaults. Its messages stay.",
+    "Whether an object of that name is replaced; attributes that are not given fall back to their defaults. A queue's messages stay.",
 );
 static LIKE: Attribute = attribute(
     Key::Like,
@@ -573,6 +771,8 @@ const POLICY: &[&Attribute] = &[
     &SIGNPAD,
     &KEYWRAP,
 ];
+const DEVICE: &[&Attribute] =
+    &[&DEVICE_TYPE, &DESCR, &ENGINES, &PENDING, &MODULE, &TOKEN, &PINFILE, &TIMEOUT, &PROFILE, &SERVICE, &AUTOSTART];
 
 /// The language.
 pub static COMMANDS: &[Command] = &[
@@ -811,6 +1011,140 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::DefineDevice,
+        verb: "DEFINE",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Create a crypto device. It works once it is started, or at the next start of the queue manager.",
+        options: &[&REPLACE, &LIKE],
+        attributes: DEVICE,
+        examples: &[
+            "DEFINE DEVICE(ACCEL2) TYPE(ACCELERATOR)",
+            "DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('/usr/lib/softhsm/libsofthsm2.so') TOKEN('pkcs11:token=bulla') PINFILE('/etc/bulla/hsm.pin') ENGINES(4)",
+            "DEF DEV(CARD) TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-CRT-4096=3100') ENGINES(2) AUTOSTART(NO)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterDevice,
+        verb: "ALTER",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Change attributes of a crypto device; the others stay. A running device takes most of them at its next start.",
+        options: &[],
+        attributes: DEVICE,
+        examples: &["ALTER DEVICE(HSM) ENGINES(8)", "ALTER DEVICE(CPU) TYPE(SOFTWARE)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteDevice,
+        verb: "DELETE",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Delete a crypto device that is stopped. The device CPU stays.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE DEVICE(ACCEL2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StartDevice,
+        verb: "START",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Start a crypto device, as it is defined now. One that can't work is OFFLINE and is tried again until it is stopped.",
+        options: &[],
+        attributes: &[],
+        examples: &["START DEVICE(ACCEL2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StopDevice,
+        verb: "STOP",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Stop a crypto device: jobs in service end, waiting ones go to other devices where their keys allow it. It stays stopped until it is started, or until the next start of the queue manager with AUTOSTART(YES).",
+        options: &[],
+        attributes: &[],
+        examples: &["STOP DEVICE(ACCEL2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayDevice,
+        verb: "DISPLAY",
+        noun: "DEVICE",
+        name: NameUse::Generic,
+        object: "device",
+        summary: "Show crypto devices and what goes on at them now. A generic name shows names, types and states only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &DEVICE_TYPE,
+            &DEVICE_STATE,
+            &REASON,
+            &DESCR,
+            &ENGINES,
+            &PENDING,
+            &MODULE,
+            &TOKEN,
+            &PINFILE,
+            &TIMEOUT,
+            &PROFILE,
+            &SERVICE,
+            &AUTOSTART,
+            &WAITING,
+            &INSERV,
+            &UTIL,
+            &JOBS,
+            &ERRORS,
+        ],
+        examples: &["DISPLAY DEVICE(*)", "DIS DEV(ACCEL1)", "DIS DEV(*) REASON WHERE(STATUS NE RUNNING)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayDeviceStatus,
+        verb: "DISPLAY",
+        noun: "DEVSTATUS",
+        name: NameUse::Generic,
+        object: "device",
+        summary: "Show what crypto devices have done since they count: first each device, then each form, key size and operation of it. `bulla report crypto` makes rates and percentages of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: &[
+            &DEVICE_TYPE,
+            &DEVICE_STATE,
+            &REASON,
+            &TAKEN,
+            &SINCE,
+            &ENGINES,
+            &PENDING,
+            &WAITING,
+            &INSERV,
+            &FORM,
+            &BITS,
+            &OPERATION,
+            &JOBS,
+            &ERRORS,
+            &BUSYTIME,
+            &CALLS,
+            &LANES,
+            &CPUTIME,
+            &MODELCPU,
+            &WAITHIST,
+            &EXECHIST,
+            &LATHIST,
+        ],
+        examples: &[
+            "DISPLAY DEVSTATUS(*)",
+            "DIS DEVS(ACCEL*) AT('2026-11-22 06:30:00')",
+            "DIS DEVS(*) JOBS WHERE(OPERATION EQ RSA-SIGN)",
+        ],
+        since: V1,
+    },
+    Command {
         act: Act::Help,
         verb: "HELP",
         noun: "",
@@ -823,6 +1157,9 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
 ];
+
+/// What DISPLAY DEVSTATUS shows to programs that ask for everything, and to nobody else.
+pub(super) const FOR_PROGRAMS: [Key; 3] = [Key::WaitingSeen, Key::ExecutionTimes, Key::Latencies];
 
 /// `QMNAME` heads what DISPLAY QMGR shows, as a queue's name heads its own.
 pub static NAME_OF_MANAGER: &Attribute = &QMNAME;

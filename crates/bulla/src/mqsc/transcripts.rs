@@ -1,25 +1,83 @@
 //! Runs `testdata/transcripts/*.txt`: what is typed, what is answered.
 //!
 //! `$ bulla mqsc -c 'COMMAND'`, or `-c "COMMAND"`, or `-` with the text until a line `END`; what it prints follows, the
-//! standard output first, then `[exit N]` unless N is 0. `% depth QUEUE N` and `% links QUEUE N` set up what no command can.
+//! standard output first, then `[exit N]` unless N is 0. `% depth QUEUE N` and `% links QUEUE N` set up what no command can;
+//! so do `% offline DEVICE WHY`, `% signed DEVICE N`, that many RSA 2048 signatures in calls of up to eight, and `% keep`, which keeps the numbers.
 //! `#` begins a comment. Each file begins with a new queue manager DEMO. With `BULLA_REWRITE` in the environment the
 //! test writes the files anew; read what it wrote.
 
+use super::meters::{DeviceMeters, DeviceState, DeviceStatus, OperationMeters, Snapshot};
 use super::objects::Definitions;
 use super::reply::show;
 use super::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
+use bulla_device::{Form, Histogram, Operation, Shape};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A queue manager without queues behind its definitions.
+/// When everything here happens, in milliseconds since 1970.
+const NOW_MS: u64 = 1_795_258_800_000;
+
+/// A queue manager without queues and devices behind its definitions.
 pub(super) struct Paper {
     definitions: Definitions,
     status: BTreeMap<String, QueueStatus>,
+    /// Devices that are not as their AUTOSTART says.
+    states: BTreeMap<String, DeviceState>,
+    /// Devices that can't run, and why.
+    offline: BTreeMap<String, String>,
+    /// Signatures made, by device.
+    signed: BTreeMap<String, u64>,
+    kept: Option<Snapshot>,
 }
 
 impl Paper {
     pub(super) fn new() -> Self {
-        Self { definitions: Definitions::initial("DEMO"), status: BTreeMap::new() }
+        Self {
+            definitions: Definitions::initial("DEMO"),
+            status: BTreeMap::new(),
+            states: BTreeMap::new(),
+            offline: BTreeMap::new(),
+            signed: BTreeMap::new(),
+            kept: None,
+        }
+    }
+
+    fn meters(&self, name: &str) -> DeviceMeters {
+        let device = &self.definitions.devices[name];
+        let status = self.device_status(name).unwrap();
+        let (signed, calls) = (status.jobs, status.jobs.div_ceil(8));
+        let (mut execution, mut latency) = (Histogram::new(), Histogram::new());
+        for _ in 0..signed {
+            execution.record(123_000);
+            latency.record(1_500_000);
+        }
+        let row = OperationMeters {
+            shape: Shape { form: Form::RsaCrt, bits: 2048 },
+            operation: Operation::RsaSign,
+            count: signed,
+            errors: 0,
+            busy_ns: execution.sum(),
+            calls,
+            lanes_filled: signed,
+            execution,
+            latency,
+        };
+        DeviceMeters {
+            name: name.into(),
+            kind: device.kind(),
+            engines: device.engines().unwrap_or(1).into(),
+            pending: device.pending().unwrap_or(1024).into(),
+            state: status.state,
+            reason: status.reason,
+            since_ms: NOW_MS - 60_000,
+            waiting: status.waiting,
+            in_service: status.in_service,
+            waiting_seen: vec![signed],
+            cpu_ns: signed * 125_000,
+            modelled_cpu_ns: 0,
+            errors: 0,
+            rows: if signed > 0 { vec![row] } else { Vec::new() },
+        }
     }
 
     fn check_links(&self, name: &str) -> Result<(), AdminError> {
@@ -50,6 +108,7 @@ impl Administered for Paper {
                 self.status.remove(name);
             }
             Change::DeleteAlias { name } => self.check_links(name)?,
+            Change::DefineDevice { name, .. } => drop(self.states.insert(name.clone(), DeviceState::Stopped)),
             _ => {}
         }
         self.definitions.apply(&change);
@@ -67,6 +126,45 @@ impl Administered for Paper {
 
     fn queue_status(&self, name: &str) -> Option<QueueStatus> {
         self.definitions.queues.get(name).map(|_| self.status.get(name).cloned().unwrap_or_default())
+    }
+
+    fn start_device(&mut self, name: &str) -> Result<(), AdminError> {
+        self.states.insert(name.into(), DeviceState::Running);
+        Ok(())
+    }
+
+    fn stop_device(&mut self, name: &str) -> Result<(), AdminError> {
+        self.states.insert(name.into(), DeviceState::Stopped);
+        Ok(())
+    }
+
+    fn device_status(&self, name: &str) -> Option<DeviceStatus> {
+        let autostart = self.definitions.devices.get(name)?.autostart;
+        let by_itself = if autostart { DeviceState::Running } else { DeviceState::Stopped };
+        let state = self.states.get(name).copied().unwrap_or(by_itself);
+        let reason = self.offline.get(name).cloned();
+        let state = if state == DeviceState::Running && reason.is_some() { DeviceState::Offline } else { state };
+        Some(DeviceStatus {
+            state,
+            reason,
+            waiting: 0,
+            in_service: 0,
+            utilisation_percent: 0,
+            jobs: self.signed.get(name).copied().unwrap_or(0),
+            errors: 0,
+        })
+    }
+
+    fn device_meters(&self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
+        let devices = self.definitions.devices.keys().map(|name| self.meters(name));
+        match at_ms {
+            None => Ok(Snapshot { taken_ms: NOW_MS, devices: devices.collect() }),
+            Some(at_ms) => {
+                let kept = self.kept.as_ref();
+                let by_then = kept.filter(|kept| kept.taken_ms <= at_ms).cloned();
+                by_then.ok_or(AdminError::NotKept { at_ms, oldest_ms: kept.map(|kept| kept.taken_ms) })
+            }
+        }
     }
 }
 
@@ -90,6 +188,15 @@ fn replayed(transcript: &str) -> String {
             written += &format!("{blank}{line}\n");
         } else if let Some(setting) = line.strip_prefix("% ") {
             written += &format!("{line}\n");
+            match setting.splitn(3, ' ').collect::<Vec<_>>()[..] {
+                ["keep"] => paper.kept = Some(paper.device_meters(None).unwrap()),
+                ["offline", device, why] => drop(paper.offline.insert(device.into(), why.into())),
+                ["signed", device, number] => drop(paper.signed.insert(device.into(), number.parse().unwrap())),
+                _ => {}
+            }
+            if ["keep", "offline", "signed"].iter().any(|known| setting.starts_with(known)) {
+                continue;
+            }
             let [what, queue, number] = setting.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
             let status = paper.status.entry(queue.into()).or_default();
             let number: u64 = number.parse().unwrap();
@@ -100,7 +207,7 @@ fn replayed(transcript: &str) -> String {
                         bytes: number * 2048,
                         puts: number,
                         oldest_seconds: Some(90),
-                        last_put_ms: Some(1_795_258_800_000),
+                        last_put_ms: Some(NOW_MS),
                         ..status.clone()
                     }
                 }

@@ -1,0 +1,514 @@
+//! Crypto devices as they are defined.
+//!
+//! What an attribute means depends on the TYPE: a token has a module, a modelled device has service times, the
+//! processor has neither. An attribute that does not fit is refused, so that nobody believes it to be honoured.
+
+use super::parse::{Statement, Value};
+use super::reply::Cell;
+use super::table::Key;
+use bulla_device::{Curve, Form, Kind, RSA_BITS_MAX, RSA_BITS_MIN, Shape};
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The device that is always there: this machine's processor.
+pub const CPU: &str = "CPU";
+/// The accelerator that a new queue manager has.
+pub const ACCELERATOR: &str = "ACCEL1";
+/// Most devices.
+pub const DEVICES_MAX: usize = 32;
+/// Jobs that wait for a device, for each of its engines, unless PENDING says otherwise: what one port of a crypto card holds.
+pub const PENDING_PER_ENGINE: u32 = 8;
+/// Jobs that wait for an accelerator unless PENDING says otherwise: two batches of eight lanes.
+pub const ACCELERATOR_PENDING: u32 = 16;
+/// How long a job on a token may take unless TIMEOUT says otherwise.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(5000);
+/// Longest service time that SERVICE takes.
+pub const SERVICE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A device.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeviceDefinition {
+    /// DESCR
+    pub description: String,
+    /// AUTOSTART(YES): it starts with the queue manager.
+    pub autostart: bool,
+    /// PENDING; none for the default, see [`DeviceDefinition::pending`].
+    pub pending: Option<u32>,
+    /// TYPE, and what only that type has.
+    pub setup: Setup,
+}
+
+/// TYPE, and what only that type has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Setup {
+    /// This machine's processor with all of its instructions.
+    Cpu,
+    /// The processor with the instructions for cryptography masked off, from the next start of the queue manager on.
+    Software,
+    /// Clear keys, eight lanes at once.
+    Accelerator,
+    /// Keys that never leave a token.
+    Coprocessor(TokenSetup),
+    /// A device that this machine does not have.
+    Modelled(ModelSetup),
+}
+
+/// What only TYPE(COPROCESSOR) has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TokenSetup {
+    /// MODULE: the PKCS#11 library, by its absolute path.
+    pub module: PathBuf,
+    /// TOKEN: a PKCS#11 URI (RFC 7512) that names the token.
+    pub token: String,
+    /// PINFILE: its first line is the user's PIN; none for a token that asks by itself.
+    pub pin_file: Option<PathBuf>,
+    /// ENGINES: sessions that work side by side.
+    pub engines: u32,
+    /// TIMEOUT: a job that takes longer has failed.
+    pub timeout: Duration,
+}
+
+/// What only TYPE(MODELLED) has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ModelSetup {
+    /// PROFILE: what holds for shapes that SERVICE does not name.
+    pub profile: Profile,
+    /// SERVICE: service times of this very device.
+    pub service: BTreeMap<Shape, Duration>,
+    /// ENGINES that work side by side.
+    pub engines: u32,
+}
+
+/// The built-in profiles of modelled devices.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Profile {
+    /// A coprocessor: 0.596 ms an operation.
+    Coprocessor,
+    /// An accelerator: at 2048 bits 0.046 ms for ME and 0.507 ms for CRT.
+    Accelerator,
+}
+
+impl Profile {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Profile::Coprocessor => "COPROCESSOR",
+            Profile::Accelerator => "ACCELERATOR",
+        }
+    }
+}
+
+/// Every TYPE as it is written.
+const TYPES: [(&str, Kind); 5] = [
+    ("CPU", Kind::Cpu),
+    ("SOFTWARE", Kind::Software),
+    ("ACCELERATOR", Kind::Accelerator),
+    ("COPROCESSOR", Kind::Coprocessor),
+    ("MODELLED", Kind::Modelled),
+];
+
+/// The kind of device of that TYPE, as it is written.
+pub(super) fn kind_of(word: &str) -> Option<Kind> {
+    TYPES.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind)
+}
+
+/// Why a device cannot be defined so. The turn is with whoever wrote the command.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// DEFINE without TYPE.
+    NoType,
+    /// The attribute means nothing for a device of that TYPE.
+    DoesNotFit { keyword: &'static str, kind: Kind },
+    /// The attribute must be given for a device of that TYPE.
+    Missing { keyword: &'static str, kind: Kind },
+    /// ALTER from one TYPE to another.
+    OtherType { from: Kind, to: Kind },
+    /// LIKE a device of another TYPE.
+    LikeOtherType { like: Kind, kind: Kind },
+    /// There is one processor, and the device CPU is it.
+    SecondCpu,
+    /// Not an absolute path.
+    NotAbsolute { keyword: &'static str },
+    /// Not a PKCS#11 URI.
+    NotAToken,
+    /// A PIN in the definitions.
+    PinInUri,
+    /// SERVICE holds something else than service times.
+    Service { entry: String, why: &'static str },
+}
+
+impl Refused {
+    pub(super) fn hint(&self) -> Option<String> {
+        match self {
+            Refused::NoType => {
+                Some("a device that can be defined is an ACCELERATOR, a COPROCESSOR or MODELLED".to_owned())
+            }
+            Refused::OtherType { from: Kind::Cpu | Kind::Software, .. } => {
+                Some("the device CPU is CPU or SOFTWARE".to_owned())
+            }
+            Refused::OtherType { .. } => Some("DEFINE with REPLACE defines it anew".to_owned()),
+            Refused::SecondCpu => Some("ALTER DEVICE(CPU) changes it".to_owned()),
+            Refused::PinInUri => {
+                Some("write it into a file that only its owner may read, and name that with PINFILE".to_owned())
+            }
+            Refused::NotAToken => Some("write TOKEN('pkcs11:token=NAME')".to_owned()),
+            Refused::Service { .. } => {
+                Some("write SERVICE('RSA-CRT-2048=507,RSA-ME-2048=46'), in microseconds".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NoType => f.write_str("DEFINE DEVICE needs TYPE or LIKE"),
+            Refused::DoesNotFit { keyword, kind } => write!(f, "a device of TYPE({kind}) has no {keyword}"),
+            Refused::Missing { keyword, kind } => write!(f, "a device of TYPE({kind}) needs {keyword}"),
+            Refused::OtherType { from, to } => write!(f, "a device of TYPE({from}) cannot become one of TYPE({to})"),
+            Refused::LikeOtherType { like, kind } => {
+                write!(f, "a device of TYPE({kind}) cannot be LIKE one of TYPE({like})")
+            }
+            Refused::SecondCpu => f.write_str("the processor is the device CPU, and no other one"),
+            Refused::NotAbsolute { keyword } => write!(f, "{keyword} takes an absolute path"),
+            Refused::NotAToken => f.write_str("TOKEN takes a PKCS#11 URI"),
+            Refused::PinInUri => {
+                f.write_str("a PIN does not belong into TOKEN, which everybody sees who sees the definitions")
+            }
+            Refused::Service { entry, why } => write!(f, "SERVICE does not take '{entry}': {why}"),
+        }
+    }
+}
+
+impl DeviceDefinition {
+    /// With what holds when it is not given.
+    fn new(setup: Setup) -> Self {
+        Self { description: String::new(), autostart: true, pending: None, setup }
+    }
+
+    /// The processor as a new queue manager has it.
+    pub(super) fn cpu() -> Self {
+        Self { description: "This machine's processor".into(), ..Self::new(Setup::Cpu) }
+    }
+
+    /// The accelerator as a new queue manager has it.
+    pub(super) fn accelerator() -> Self {
+        Self { description: "Eight private-key operations at once, clear keys".into(), ..Self::new(Setup::Accelerator) }
+    }
+
+    /// The sort of device.
+    pub fn kind(&self) -> Kind {
+        match self.setup {
+            Setup::Cpu => Kind::Cpu,
+            Setup::Software => Kind::Software,
+            Setup::Accelerator => Kind::Accelerator,
+            Setup::Coprocessor(_) => Kind::Coprocessor,
+            Setup::Modelled(_) => Kind::Modelled,
+        }
+    }
+
+    /// ENGINES that work side by side, where the definition says it: for the processor the machine does, and an accelerator has one.
+    pub fn engines(&self) -> Option<u32> {
+        match &self.setup {
+            Setup::Cpu | Setup::Software | Setup::Accelerator => None,
+            Setup::Coprocessor(token) => Some(token.engines),
+            Setup::Modelled(model) => Some(model.engines),
+        }
+    }
+
+    /// Jobs that may wait for the device, those in service not counted; none for the processor, which takes what nobody else takes.
+    pub fn pending(&self) -> Option<u32> {
+        match &self.setup {
+            Setup::Cpu | Setup::Software => None,
+            Setup::Accelerator => Some(self.pending.unwrap_or(ACCELERATOR_PENDING)),
+            Setup::Coprocessor(TokenSetup { engines, .. }) | Setup::Modelled(ModelSetup { engines, .. }) => {
+                Some(self.pending.unwrap_or(engines.saturating_mul(PENDING_PER_ENGINE)))
+            }
+        }
+    }
+
+    /// Whether a running device would have to be started anew to become `other`.
+    pub(super) fn runs_unlike(&self, other: &DeviceDefinition) -> bool {
+        self.setup != other.setup || self.pending() != other.pending()
+    }
+
+    /// What DEFINE comes to: `model` is LIKE's device.
+    pub(super) fn defined(statement: &Statement, model: Option<&DeviceDefinition>) -> Result<Self, Refused> {
+        let word = match statement.value(Key::DeviceType) {
+            Some(Value::Word(word)) => kind_of(word),
+            _ => None,
+        };
+        let mut device = match (model, word) {
+            (Some(model), None) => model.clone(),
+            (Some(model), Some(kind)) if model.kind() == kind => model.clone(),
+            (Some(model), Some(kind)) => return Err(Refused::LikeOtherType { like: model.kind(), kind }),
+            (None, Some(kind)) => Self::new(match kind {
+                Kind::Accelerator => Setup::Accelerator,
+                Kind::Coprocessor => Setup::Coprocessor(TokenSetup {
+                    module: PathBuf::new(),
+                    token: String::new(),
+                    pin_file: None,
+                    engines: 1,
+                    timeout: TIMEOUT_DEFAULT,
+                }),
+                Kind::Modelled => {
+                    Setup::Modelled(ModelSetup { profile: Profile::Coprocessor, service: BTreeMap::new(), engines: 1 })
+                }
+                _ => return Err(Refused::SecondCpu),
+            }),
+            (None, None) => return Err(Refused::NoType),
+        };
+        if matches!(device.setup, Setup::Cpu | Setup::Software) {
+            return Err(Refused::SecondCpu);
+        }
+        device.set(statement)?;
+        if let Setup::Coprocessor(token) = &device.setup {
+            let kind = Kind::Coprocessor;
+            if token.module.as_os_str().is_empty() {
+                return Err(Refused::Missing { keyword: "MODULE", kind });
+            }
+            if token.token.is_empty() {
+                return Err(Refused::Missing { keyword: "TOKEN", kind });
+            }
+        }
+        Ok(device)
+    }
+
+    /// What ALTER comes to.
+    pub(super) fn altered(mut self, statement: &Statement) -> Result<Self, Refused> {
+        let from = self.kind();
+        if let Some(Value::Word(word)) = statement.value(Key::DeviceType) {
+            match (from, kind_of(word)) {
+                (from, Some(to)) if from == to => {}
+                (Kind::Cpu, Some(Kind::Software)) => self.setup = Setup::Software,
+                (Kind::Software, Some(Kind::Cpu)) => self.setup = Setup::Cpu,
+                (from, to) => return Err(Refused::OtherType { from, to: to.unwrap_or(from) }),
+            }
+        }
+        self.set(statement)?;
+        Ok(self)
+    }
+
+    /// Everything but TYPE.
+    fn set(&mut self, statement: &Statement) -> Result<(), Refused> {
+        let kind = self.kind();
+        for setting in &statement.settings {
+            let keyword = setting.attribute.keyword;
+            match (setting.attribute.key, &setting.value, &mut self.setup) {
+                (Key::DeviceType | Key::Replace | Key::Like, ..) => {}
+                (Key::Description, Value::Text(text), _) => self.description.clone_from(text),
+                (Key::AutoStart, Value::Word(word), _) => self.autostart = *word == "YES",
+                (
+                    Key::Pending,
+                    Value::Number(number),
+                    Setup::Accelerator | Setup::Coprocessor(_) | Setup::Modelled(_),
+                ) => self.pending = (*number > 0).then_some(small(*number)),
+                (
+                    Key::Engines,
+                    Value::Number(number),
+                    Setup::Coprocessor(TokenSetup { engines, .. }) | Setup::Modelled(ModelSetup { engines, .. }),
+                ) => *engines = small(*number),
+                (Key::Module, Value::Text(text), Setup::Coprocessor(token)) => {
+                    token.module = absolute(keyword, text)?;
+                }
+                (Key::Token, Value::Text(text), Setup::Coprocessor(token)) => {
+                    token.token = token_uri(text)?;
+                }
+                (Key::PinFile, Value::Text(text), Setup::Coprocessor(token)) => {
+                    token.pin_file = if text.is_empty() { None } else { Some(absolute(keyword, text)?) };
+                }
+                (Key::Timeout, Value::Number(number), Setup::Coprocessor(token)) => {
+                    token.timeout = Duration::from_millis(*number);
+                }
+                (Key::Profile, Value::Word(word), Setup::Modelled(model)) => {
+                    let is_accelerator = *word == Profile::Accelerator.as_str();
+                    model.profile = if is_accelerator { Profile::Accelerator } else { Profile::Coprocessor };
+                }
+                (Key::Service, Value::Text(text), Setup::Modelled(model)) => model.service = service_times(text)?,
+                _ => return Err(Refused::DoesNotFit { keyword, kind }),
+            }
+        }
+        Ok(())
+    }
+
+    /// What DISPLAY shows.
+    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+        let number = |number: Option<u32>| number.map(|number| Cell::Number(number.into()));
+        let token = match &self.setup {
+            Setup::Coprocessor(token) => Some(token),
+            _ => None,
+        };
+        let model = match &self.setup {
+            Setup::Modelled(model) => Some(model),
+            _ => None,
+        };
+        let path = |path: &Path| Cell::Text(path.to_string_lossy().into_owned());
+        match key {
+            Key::DeviceType => Some(Cell::Text(self.kind().to_string())),
+            Key::Description => Some(Cell::Text(self.description.clone())),
+            Key::AutoStart => Some(Cell::word(if self.autostart { "YES" } else { "NO" })),
+            Key::Engines => number(self.engines()),
+            Key::Pending => number(self.pending()),
+            Key::Module => token.map(|token| path(&token.module)),
+            Key::Token => token.map(|token| Cell::Text(token.token.clone())),
+            Key::PinFile => token.map(|token| token.pin_file.as_deref().map_or(Cell::word(""), path)),
+            Key::Timeout => token.map(|token| Cell::Number(token.timeout.as_millis().try_into().unwrap_or(u64::MAX))),
+            Key::Profile => model.map(|model| Cell::word(model.profile.as_str())),
+            Key::Service => model.map(|model| Cell::Text(service_text(&model.service))),
+            _ => None,
+        }
+    }
+
+    /// What the definitions file says: a default that depends on other attributes is left out.
+    pub(super) fn kept_cell(&self, key: Key) -> Option<Cell> {
+        if key == Key::Pending { self.pending.map(|number| Cell::Number(number.into())) } else { self.cell(key) }
+    }
+}
+
+/// The table's bounds are below `u32::MAX`.
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn absolute(keyword: &'static str, text: &str) -> Result<PathBuf, Refused> {
+    // The token's module runs in a process of its own, which need not have our working directory.
+    if Path::new(text).is_absolute() { Ok(PathBuf::from(text)) } else { Err(Refused::NotAbsolute { keyword }) }
+}
+
+fn token_uri(text: &str) -> Result<String, Refused> {
+    let attributes = text.strip_prefix("pkcs11:").filter(|rest| !rest.is_empty()).ok_or(Refused::NotAToken)?;
+    if attributes.split([';', '?', '&']).any(|attribute| attribute.trim_start().starts_with("pin-value")) {
+        return Err(Refused::PinInUri);
+    }
+    Ok(text.to_owned())
+}
+
+/// Nanoseconds of a microsecond, the unit of SERVICE.
+const NS_PER_US: u64 = 1000;
+
+/// `RSA-CRT-2048=507,ECDSA-SIGN-256=6.3`: microseconds, up to three digits after the point.
+fn service_times(text: &str) -> Result<BTreeMap<Shape, Duration>, Refused> {
+    let mut times = BTreeMap::new();
+    for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let wrong = |why| Refused::Service { entry: entry.to_owned(), why };
+        let (name, time) = entry.split_once('=').ok_or_else(|| wrong("expected FORM-BITS=MICROSECONDS"))?;
+        let shape = shape_of(name.trim()).ok_or_else(|| {
+            wrong("a form is RSA-CRT, RSA-ME, RSA-ME-PRIVATE, ECDSA-SIGN, ECDSA-VERIFY, ECDH or ECDH-EPHEMERAL, and the bits are the key's")
+        })?;
+        let time = microseconds(time.trim()).ok_or_else(|| wrong("a time is 0.001 to 60000000 microseconds"))?;
+        if times.insert(shape, time).is_some() {
+            return Err(wrong("it is given twice"));
+        }
+    }
+    Ok(times)
+}
+
+fn microseconds(text: &str) -> Option<Duration> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 3 {
+        return None;
+    }
+    let part_ns: u64 = format!("{part:0<3}").parse().ok()?;
+    let ns = whole.parse::<u64>().ok()?.checked_mul(NS_PER_US)?.checked_add(part_ns)?;
+    let time = Duration::from_nanos(ns);
+    (ns > 0 && time <= SERVICE_TIME_MAX).then_some(time)
+}
+
+/// `RSA-CRT-2048`: how a shape is written where blanks would part it.
+pub(super) fn shape_name(shape: Shape) -> String {
+    format!("{}-{}", shape.form.as_str().replace(' ', "-"), shape.bits)
+}
+
+/// Every form of arithmetic.
+pub(super) const FORMS: [Form; 7] = [
+    Form::RsaCrt,
+    Form::RsaMePrivate,
+    Form::RsaMe,
+    Form::EcdsaSign,
+    Form::EcdsaVerify,
+    Form::Ecdh,
+    Form::EcdhEphemeral,
+];
+
+fn shape_of(name: &str) -> Option<Shape> {
+    let (form, bits) = name.rsplit_once('-')?;
+    let form = FORMS.into_iter().find(|known| known.as_str().replace(' ', "-") == form)?;
+    let bits: u32 = bits.parse().ok()?;
+    let shape = Shape { form, bits };
+    let exists = match form {
+        Form::RsaCrt | Form::RsaMePrivate | Form::RsaMe => (RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits),
+        Form::EcdsaSign | Form::EcdsaVerify | Form::Ecdh | Form::EcdhEphemeral => {
+            Curve::ALL.iter().any(|curve| curve.bits() == bits)
+        }
+    };
+    // One way to write each: no `02048`.
+    (exists && shape_name(shape) == name).then_some(shape)
+}
+
+fn service_text(times: &BTreeMap<Shape, Duration>) -> String {
+    let entry = |(shape, time): (&Shape, &Duration)| {
+        let (whole, part) = (time.as_nanos() / u128::from(NS_PER_US), time.as_nanos() % u128::from(NS_PER_US));
+        let part = if part == 0 { String::new() } else { format!(".{part:03}").trim_end_matches('0').to_owned() };
+        format!("{}={whole}{part}", shape_name(*shape))
+    };
+    // Without blanks it is never longer than what was typed, so that it can be read back.
+    times.iter().map(entry).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_times_are_read_as_they_are_written() {
+        let text = "RSA-CRT-2048=507,RSA-ME-2048=46,ECDSA-SIGN-256=6.3,ECDH-EPHEMERAL-521=0.001";
+        let times = service_times(text).unwrap();
+        assert_eq!(times[&Shape { form: Form::EcdsaSign, bits: 256 }], Duration::from_nanos(6300));
+        assert_eq!(service_text(&times), text);
+        assert_eq!(service_times(" RSA-CRT-2048 = 507.0 ,").unwrap().len(), 1);
+        assert!(service_times("").unwrap().is_empty());
+        for wrong in [
+            "RSA-CRT-2048",
+            "RSA-CRT=5",
+            "RSA-2048=5",
+            "RSA-CRT-512=5",
+            "ECDSA-SIGN-255=5",
+            "RSA-CRT-02048=5",
+            "RSA-CRT-2048=0",
+            "RSA-CRT-2048=-5",
+            "RSA-CRT-2048=5.",
+            "RSA-CRT-2048=5.0001",
+            "RSA-CRT-2048=60000000.001",
+            "RSA-CRT-2048=99999999999999999999",
+            "RSA-CRT-2048=5,RSA-CRT-2048=6",
+        ] {
+            assert!(service_times(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_named_by_a_uri_without_a_pin() {
+        assert!(token_uri("pkcs11:token=bulla;manufacturer=SoftHSM").is_ok());
+        assert!(matches!(token_uri("token=bulla"), Err(Refused::NotAToken)));
+        assert!(matches!(token_uri("pkcs11:"), Err(Refused::NotAToken)));
+        for uri in ["pkcs11:token=b?pin-value=1234", "pkcs11:token=b?pin-source=/x&pin-value=1", "pkcs11:pin-value=1"] {
+            assert!(matches!(token_uri(uri), Err(Refused::PinInUri)), "{uri}");
+        }
+    }
+
+    #[test]
+    fn every_type_and_form_is_known_by_the_name_that_is_shown() {
+        for (word, kind) in TYPES {
+            assert_eq!(kind.to_string(), word);
+        }
+        for form in FORMS {
+            let bits = if form.as_str().starts_with("RSA") { 2048 } else { 256 };
+            let shape = Shape { form, bits };
+            assert_eq!(shape_of(&shape_name(shape)), Some(shape));
+        }
+    }
+}
