@@ -1,38 +1,47 @@
 //! Adapters: the threads that seal, open and check messages, many at a time.
 //!
-//! An adapter takes what waits, starts each task, hands all private-key jobs to its device in one
-//! call, and goes on with each task as its job comes back. Results go to the dispatcher that asked,
-//! which puts them in order.
+//! An adapter takes what waits, starts each task, and hands the tasks' jobs to the scheduler in one call.
+//! A task whose job is away is set aside; whichever adapter takes the answer goes on with it. Results go
+//! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
 use crate::mailbox::{Letter, Mailbox};
 use bulla_amqp::LinkId;
-use bulla_device::{Device, Finished as DeviceFinished, Job};
+use bulla_device::scheduler::{Answer, DeviceId, Sink};
+use bulla_device::{DeviceError, Inline, Job, Output, Scheduler, scheduler::FairQueue};
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Verified};
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use slab::Slab;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Bytes of messages that may be with the adapters at once, payload and sealed form together; a
 /// message beyond it is refused with 2071.
 pub(crate) const SEALING_BYTES_MAX: usize = 512 << 20;
 /// Passwords that may wait to be looked at; more sign-ins are refused.
 const ASIDES_MAX: usize = 64;
-/// Tasks an adapter takes in one go: enough to fill the eight lanes of an accelerator.
-const TASKS_PER_TURN: usize = 8;
+/// Tasks an adapter takes in one go: two calls of an accelerator.
+const TASKS_PER_TURN: usize = 16;
+/// Tasks whose jobs may be away at once; more wait in line, where connections have their turns.
+const TASKS_AWAY_MAX: usize = 512;
+/// How long a message waits for a key service that is away (a token that was pulled, a device that was
+/// stopped) before its put is refused or its reader's link ends with 2063.
+pub(crate) const KEY_SERVICE_WAIT: Duration = Duration::from_secs(30);
 
-/// What an adapter does to a message.
+/// What an adapter does to a message, once.
 pub(crate) type Start<T, E> = Box<dyn FnOnce() -> Result<Step<T, E>, E> + Send>;
+/// What an adapter does to a message, and may do again.
+pub(crate) type Again<T, E> = Arc<dyn Fn() -> Result<Step<T, E>, E> + Send + Sync>;
 
 /// The work of one task.
 pub(crate) enum Work {
     /// Seal a clear message.
-    Seal(Asker, Start<Sealed, SealError>),
+    Seal(Start<Sealed, SealError>),
     /// Open a sealed message for a reader.
-    Open(Asker, Start<Verified<Opened>, OpenError>),
+    Open(Again<Verified<Opened>, OpenError>),
+    /// The same, begun already.
+    GoOnOpening(Step<Verified<Opened>, OpenError>, Again<Verified<Opened>, OpenError>),
     /// Check a message that arrived sealed.
-    Check(Asker, Box<dyn FnOnce() -> Result<(), OpenError> + Send>),
-    /// Something else that takes longer than a dispatcher should be kept, and tells its result itself.
-    Aside(Box<dyn FnOnce() + Send>),
+    Check(Again<(), OpenError>),
 }
 
 /// Who waits for a task.
@@ -87,15 +96,6 @@ impl Drop for Held {
     }
 }
 
-/// The pool of adapters.
-pub(crate) struct Adapters {
-    waiting: Mutex<VecDeque<Work>>,
-    work: Condvar,
-    stopping: AtomicBool,
-    bytes: Arc<AtomicUsize>,
-    asides: AtomicUsize,
-}
-
 /// A message that finds no memory to be sealed in: `held` of `limit` bytes are taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SealingMemoryFull {
@@ -103,16 +103,76 @@ pub(crate) struct SealingMemoryFull {
     pub(crate) limit: usize,
 }
 
+/// The pool of adapters.
+pub(crate) struct Adapters {
+    scheduler: Arc<Scheduler>,
+    inbox: Mutex<Inbox>,
+    bell: Condvar,
+    away: Mutex<Slab<Task>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// What waits for an adapter.
+#[derive(Default)]
+struct Inbox {
+    tasks: FairQueue<New>,
+    answers: Vec<Answer>,
+    asides: Vec<Box<dyn FnOnce() + Send>>,
+    /// Adapters with nothing to do.
+    idle: usize,
+    /// Tasks whose jobs are away.
+    away: usize,
+    stopping: bool,
+}
+
+/// A task that nobody has started.
+struct New {
+    asker: Asker,
+    who: bulla_device::Asker,
+    work: Work,
+}
+
+/// A task that was started.
+struct Task {
+    asker: Asker,
+    who: bulla_device::Asker,
+    deadline: Instant,
+    progress: Progress,
+    /// Devices beside the processor that have worked for it.
+    devices: Vec<DeviceId>,
+    /// It is done for the second time, by the processor, because what a device said is in doubt.
+    checking: bool,
+}
+
+/// How a task goes on when its job is done, and how it is started again.
+enum Progress {
+    Seal(bulla_seal::Continuation<Sealed, SealError>),
+    Open(bulla_seal::Continuation<Verified<Opened>, OpenError>, Again<Verified<Opened>, OpenError>),
+    Check(bulla_seal::Continuation<(), OpenError>, Again<(), OpenError>),
+}
+
+/// Where a task stands.
+enum Stage {
+    Seal(Result<Step<Sealed, SealError>, SealError>),
+    Open(Result<Step<Verified<Opened>, OpenError>, OpenError>, Again<Verified<Opened>, OpenError>),
+    Check(Result<Step<(), OpenError>, OpenError>, Again<(), OpenError>),
+}
+
 impl Adapters {
-    /// An empty pool; `run` on a thread each makes the adapters.
-    pub(crate) fn new() -> Self {
+    /// An empty pool over these devices; `run` on a thread each makes the adapters.
+    pub(crate) fn new(scheduler: Arc<Scheduler>) -> Self {
         Self {
-            waiting: Mutex::new(VecDeque::new()),
-            work: Condvar::new(),
-            stopping: AtomicBool::new(false),
+            scheduler,
+            inbox: Mutex::default(),
+            bell: Condvar::new(),
+            away: Mutex::new(Slab::new()),
             bytes: Arc::new(AtomicUsize::new(0)),
-            asides: AtomicUsize::new(0),
         }
+    }
+
+    /// The devices.
+    pub(crate) fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.scheduler
     }
 
     /// Takes memory for a message. A lone one passes whatever its size; beyond the limit others are refused.
@@ -125,162 +185,281 @@ impl Adapters {
         Ok(held)
     }
 
-    /// Hands a task over.
-    pub(crate) fn submit(&self, work: Work) {
-        self.lock().push_back(work);
-        self.work.notify_one();
+    /// Hands a task over. Once `who` has left nothing is done for it any more.
+    pub(crate) fn submit(&self, asker: Asker, who: &bulla_device::Asker, work: Work) {
+        let mut inbox = self.lock();
+        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work });
+        self.wake(inbox);
     }
 
     /// Hands over something else, for somebody who may be a stranger: false where `ASIDES_MAX` wait already.
     pub(crate) fn submit_aside(&self, run: Box<dyn FnOnce() + Send>) -> bool {
-        if self.asides.fetch_add(1, Ordering::AcqRel) >= ASIDES_MAX {
-            self.asides.fetch_sub(1, Ordering::AcqRel);
+        let mut inbox = self.lock();
+        if inbox.asides.len() >= ASIDES_MAX {
             return false;
         }
-        self.submit(Work::Aside(run));
+        inbox.asides.push(run);
+        self.wake(inbox);
         true
     }
 
-    /// An adapter's life: ends when the pool stops and nothing waits.
-    pub(crate) fn run(&self, device: &mut dyn Device, mailboxes: &[Arc<Mailbox>]) {
-        let mut turn = Turn::default();
-        while self.take(&mut turn.tasks) {
-            turn.carry_out(device, &self.asides, &mut |asker, outcome| {
-                if let Some(mailbox) = mailboxes.get(asker.dispatcher) {
-                    mailbox.post(Letter::Finished(Box::new(Finished { asker, outcome })));
-                }
-            });
+    /// An adapter's life: ends when the pool stops and nothing is left to do.
+    pub(crate) fn run(self: &Arc<Self>, mailboxes: &[Arc<Mailbox>]) {
+        let sink: Arc<dyn Sink> = self.clone();
+        let mut turn = Turn { adapters: self, sink, inline: Inline::new(), jobs: Vec::new(), outcomes: Vec::new() };
+        while let Some(taken) = self.take() {
+            turn.carry_out(taken);
+            turn.post(mailboxes);
         }
     }
 
     /// Ends every adapter once nothing waits.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        // Taking the lock orders the flag before the wait of an adapter that has just found nothing.
-        drop(self.lock());
-        self.work.notify_all();
+        self.lock().stopping = true;
+        self.bell.notify_all();
     }
 
-    /// Waits for tasks; false when the pool stops.
-    fn take(&self, into: &mut Vec<Work>) -> bool {
-        let mut waiting = self.lock();
+    /// Waits for something to do; nothing when the pool stops.
+    fn take(&self) -> Option<Taken> {
+        let mut inbox = self.lock();
         loop {
-            if !waiting.is_empty() {
-                let n = waiting.len().min(TASKS_PER_TURN);
-                into.extend(waiting.drain(..n));
-                return true;
+            let mut taken =
+                Taken { answers: std::mem::take(&mut inbox.answers), aside: inbox.asides.pop(), tasks: Vec::new() };
+            inbox.away -= taken.answers.len();
+            while taken.tasks.len() < TASKS_PER_TURN && inbox.away < TASKS_AWAY_MAX {
+                let Some(task) = inbox.tasks.pop() else { break };
+                taken.tasks.push(task);
             }
-            if self.stopping.load(Ordering::Acquire) {
-                return false;
+            if !taken.is_empty() {
+                if inbox.has_work() {
+                    // More than one turn's worth: somebody else may help.
+                    self.wake(inbox);
+                }
+                return Some(taken);
             }
-            waiting = self.work.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            if inbox.stopping && inbox.away == 0 {
+                return None;
+            }
+            inbox.idle += 1;
+            inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+            inbox.idle -= 1;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Work>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Wakes an adapter if one sleeps.
+    fn wake(&self, inbox: MutexGuard<'_, Inbox>) {
+        let idle = inbox.idle > 0;
+        drop(inbox);
+        if idle {
+            self.bell.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn away(&self) -> MutexGuard<'_, Slab<Task>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A task between two device jobs.
-enum Paused {
-    Seal(bulla_seal::Continuation<Sealed, SealError>),
-    Open(bulla_seal::Continuation<Verified<Opened>, OpenError>),
+impl Sink for Adapters {
+    fn finished(&self, mut answers: Vec<Answer>) {
+        let mut inbox = self.lock();
+        inbox.answers.append(&mut answers);
+        self.wake(inbox);
+    }
 }
 
-/// One adapter's turn: the tasks it took and those whose device job is out.
-#[derive(Default)]
-struct Turn {
-    tasks: Vec<Work>,
-    paused: HashMap<u64, (Asker, Paused)>,
-    jobs: Vec<Job>,
-    done: Vec<DeviceFinished>,
-    next_job: u64,
+impl Inbox {
+    fn has_work(&self) -> bool {
+        !self.answers.is_empty()
+            || !self.asides.is_empty()
+            || (!self.tasks.is_empty() && self.away < TASKS_AWAY_MAX)
+            || (self.stopping && self.away == 0)
+    }
 }
 
-impl Turn {
-    fn carry_out(&mut self, device: &mut dyn Device, asides: &AtomicUsize, finish: &mut dyn FnMut(Asker, Outcome)) {
-        for work in std::mem::take(&mut self.tasks) {
-            match work {
-                Work::Seal(asker, start) => self.sealing(asker, start(), finish),
-                Work::Open(asker, start) => self.opening(asker, start(), finish),
-                Work::Check(asker, check) => finish(asker, Outcome::Checked(check())),
-                Work::Aside(run) => {
-                    run();
-                    asides.fetch_sub(1, Ordering::AcqRel);
-                }
+/// What an adapter takes in one turn.
+struct Taken {
+    answers: Vec<Answer>,
+    aside: Option<Box<dyn FnOnce() + Send>>,
+    tasks: Vec<New>,
+}
+
+impl Taken {
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.tasks.is_empty() && self.aside.is_none()
+    }
+}
+
+/// One adapter's turn.
+struct Turn<'a> {
+    adapters: &'a Adapters,
+    sink: Arc<dyn Sink>,
+    inline: Inline,
+    /// Jobs that this turn hands over, each with its task.
+    jobs: Vec<(Job, Task)>,
+    outcomes: Vec<Finished>,
+}
+
+impl Turn<'_> {
+    /// Hot path: answers first, because somebody has waited for them longest.
+    fn carry_out(&mut self, taken: Taken) {
+        self.go_on(taken.answers);
+        let deadline = Instant::now() + KEY_SERVICE_WAIT;
+        for New { asker, who, work } in taken.tasks {
+            if who.is_gone() {
+                continue;
             }
-        }
-        while !self.paused.is_empty() {
-            if let Err(error) = device.submit(&mut self.jobs).and_then(|_| device.poll(&mut self.done)) {
-                self.fail_all(&error, finish);
-                return;
-            }
-            for finished in std::mem::take(&mut self.done) {
-                match self.paused.remove(&finished.id) {
-                    Some((asker, Paused::Seal(go_on))) => self.sealing(asker, go_on(finished.result), finish),
-                    Some((asker, Paused::Open(go_on))) => self.opening(asker, go_on(finished.result), finish),
-                    None => {}
-                }
-            }
-        }
-    }
-
-    fn sealing(
-        &mut self,
-        asker: Asker,
-        step: Result<Step<Sealed, SealError>, SealError>,
-        finish: &mut dyn FnMut(Asker, Outcome),
-    ) {
-        match step {
-            Ok(Step::Done(sealed)) => finish(asker, Outcome::Sealed(Ok(sealed))),
-            Ok(Step::Device(job, go_on)) => self.pause(asker, job, Paused::Seal(go_on)),
-            Err(error) => finish(asker, Outcome::Sealed(Err(error))),
-        }
-    }
-
-    fn opening(
-        &mut self,
-        asker: Asker,
-        step: Result<Step<Verified<Opened>, OpenError>, OpenError>,
-        finish: &mut dyn FnMut(Asker, Outcome),
-    ) {
-        match step {
-            Ok(Step::Done(opened)) => finish(asker, Outcome::Opened(Ok(opened))),
-            Ok(Step::Device(job, go_on)) => self.pause(asker, job, Paused::Open(go_on)),
-            Err(error) => finish(asker, Outcome::Opened(Err(error))),
-        }
-    }
-
-    fn pause(&mut self, asker: Asker, mut job: Job, paused: Paused) {
-        job.id = self.next_job;
-        self.next_job += 1;
-        self.paused.insert(job.id, (asker, paused));
-        self.jobs.push(job);
-    }
-
-    /// The device took nothing and will give nothing: every waiting task hears of it.
-    fn fail_all(&mut self, error: &bulla_device::DeviceError, finish: &mut dyn FnMut(Asker, Outcome)) {
-        self.jobs.clear();
-        for (_, (asker, paused)) in self.paused.drain() {
-            let outcome = match paused {
-                Paused::Seal(go_on) => {
-                    Outcome::Sealed(unfinished(go_on(Err(error.clone())), || SealError::Key(error.clone())))
-                }
-                Paused::Open(go_on) => {
-                    Outcome::Opened(unfinished(go_on(Err(error.clone())), || OpenError::Key(error.clone())))
-                }
+            let stage = match work {
+                Work::Seal(start) => Stage::Seal(start()),
+                Work::Open(again) => Stage::Open(again(), again),
+                Work::GoOnOpening(step, again) => Stage::Open(Ok(step), again),
+                Work::Check(again) => Stage::Check(again(), again),
             };
-            finish(asker, outcome);
+            self.advance(Standing { asker, who, deadline, devices: Vec::new(), checking: false }, stage);
         }
+        while !self.jobs.is_empty() {
+            self.place();
+            let answers = self.inline.run(&self.adapters.scheduler);
+            self.adapters.lock().away -= answers.len();
+            self.go_on(answers);
+        }
+        if let Some(run) = taken.aside {
+            run();
+        }
+    }
+
+    /// Sets the tasks aside and hands their jobs to the scheduler.
+    fn place(&mut self) {
+        let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
+        self.adapters.lock().away += self.jobs.len();
+        {
+            let mut away = self.adapters.away();
+            for (mut job, task) in self.jobs.drain(..) {
+                job.asker = task.who.clone();
+                job.deadline = Some(task.deadline);
+                // In doubt the processor has the last word; a token's key is asked once more.
+                let here = task.checking && job.key.private().is_none_or(|key| key.exportable().is_some());
+                job.id = away.insert(task) as u64;
+                if here { self.inline.push_here(job) } else { placed.push(job) }
+            }
+        }
+        self.adapters.scheduler.place(&mut placed, &self.sink, &mut self.inline);
+    }
+
+    fn go_on(&mut self, answers: Vec<Answer>) {
+        if answers.is_empty() {
+            return;
+        }
+        let tasks: Vec<Option<Task>> = {
+            let mut away = self.adapters.away();
+            answers.iter().map(|answer| usize::try_from(answer.id).ok().and_then(|key| away.try_remove(key))).collect()
+        };
+        for (task, answer) in tasks.into_iter().zip(answers) {
+            if let Some(task) = task {
+                self.resume(task, answer.result, answer.device);
+            }
+        }
+    }
+
+    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId) {
+        let Task { asker, who, deadline, progress, mut devices, checking } = task;
+        if device != DeviceId::CPU && !devices.contains(&device) {
+            devices.push(device);
+        }
+        let stage = match progress {
+            Progress::Seal(go_on) => Stage::Seal(go_on(result)),
+            Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
+            Progress::Check(go_on, again) => Stage::Check(go_on(result), again),
+        };
+        self.advance(Standing { asker, who, deadline, devices, checking }, stage);
+    }
+
+    /// Sets a task aside with its next job, or tells its outcome.
+    fn advance(&mut self, standing: Standing, stage: Stage) {
+        match stage {
+            Stage::Seal(Ok(Step::Device(job, go_on))) => self.jobs.push((job, standing.task(Progress::Seal(go_on)))),
+            Stage::Open(Ok(Step::Device(job, go_on)), again) => {
+                self.jobs.push((job, standing.task(Progress::Open(go_on, again))));
+            }
+            Stage::Check(Ok(Step::Device(job, go_on)), again) => {
+                self.jobs.push((job, standing.task(Progress::Check(go_on, again))));
+            }
+            Stage::Open(Err(error), again) if standing.is_in_doubt(&error) => {
+                self.advance(standing.once_more(), Stage::Open(again(), again));
+            }
+            Stage::Check(Err(error), again) if standing.is_in_doubt(&error) => {
+                self.advance(standing.once_more(), Stage::Check(again(), again));
+            }
+            Stage::Seal(Ok(Step::Done(sealed))) => self.tell(&standing, Outcome::Sealed(Ok(sealed))),
+            Stage::Seal(Err(error)) => self.tell(&standing, Outcome::Sealed(Err(error))),
+            Stage::Open(Ok(Step::Done(opened)), _) => {
+                self.blame(&standing);
+                self.tell(&standing, Outcome::Opened(Ok(opened)));
+            }
+            Stage::Open(Err(error), _) => self.tell(&standing, Outcome::Opened(Err(error))),
+            Stage::Check(Ok(Step::Done(())), _) => {
+                self.blame(&standing);
+                self.tell(&standing, Outcome::Checked(Ok(())));
+            }
+            Stage::Check(Err(error), _) => self.tell(&standing, Outcome::Checked(Err(error))),
+        }
+    }
+
+    /// The processor opened what a device could not: that device is not used any more.
+    fn blame(&self, standing: &Standing) {
+        if standing.checking {
+            for device in &standing.devices {
+                let name = self.adapters.scheduler.name_of(*device).unwrap_or_default();
+                crate::alarm!("device {name}: a message that it could not open is good; the device is out of use");
+                self.adapters.scheduler.distrust(*device, "it gave a wrong result; the processor's is right");
+            }
+        }
+    }
+
+    fn tell(&mut self, standing: &Standing, outcome: Outcome) {
+        self.outcomes.push(Finished { asker: standing.asker, outcome });
+    }
+
+    /// Sends what is finished to those who asked, a letter each and one ring a dispatcher.
+    fn post(&mut self, mailboxes: &[Arc<Mailbox>]) {
+        for (index, mailbox) in mailboxes.iter().enumerate() {
+            let mine = |finished: &Finished| finished.asker.dispatcher == index;
+            if mailboxes.len() > 1 && !self.outcomes.iter().any(mine) {
+                continue;
+            }
+            let (mine, others) = std::mem::take(&mut self.outcomes).into_iter().partition(mine);
+            self.outcomes = others;
+            mailbox.post_all(mine.into_iter().map(|finished: Finished| Letter::Finished(Box::new(finished))));
+        }
+        self.outcomes.clear();
     }
 }
 
-/// A task that asks for another job of a device that has just failed is over, too.
-fn unfinished<T, E>(step: Result<Step<T, E>, E>, failed: impl FnOnce() -> E) -> Result<T, E> {
-    match step {
-        Ok(Step::Done(value)) => Ok(value),
-        Ok(Step::Device(..)) => Err(failed()),
-        Err(error) => Err(error),
+/// A task, but for its progress.
+struct Standing {
+    asker: Asker,
+    who: bulla_device::Asker,
+    deadline: Instant,
+    devices: Vec<DeviceId>,
+    checking: bool,
+}
+
+impl Standing {
+    fn task(self, progress: Progress) -> Task {
+        let Self { asker, who, deadline, devices, checking } = self;
+        Task { asker, who, deadline, progress, devices, checking }
+    }
+
+    /// Whether a verdict against the message came from a device that may be wrong.
+    fn is_in_doubt(&self, error: &OpenError) -> bool {
+        !self.checking && !self.devices.is_empty() && error.may_be_the_device()
+    }
+
+    fn once_more(self) -> Self {
+        Self { checking: true, ..self }
     }
 }

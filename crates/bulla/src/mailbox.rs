@@ -49,6 +49,14 @@ impl Mailbox {
         self.ring();
     }
 
+    /// Leaves several letters and rings once.
+    pub(crate) fn post_all(&self, letters: impl ExactSizeIterator<Item = Letter>) {
+        if letters.len() > 0 {
+            lock(&self.letters).extend(letters);
+            self.ring();
+        }
+    }
+
     /// Rings without a letter: the journal has synced, or the program stops.
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {

@@ -8,6 +8,7 @@ use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::users::Users;
+use bulla_device::Scheduler;
 use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
@@ -35,7 +36,7 @@ pub struct Manager {
     pub users: Users,
     /// Opens sealed messages; holds the key cache.
     pub opener: Opener,
-    pub(crate) adapters: Adapters,
+    pub(crate) adapters: Arc<Adapters>,
     /// One mailbox a dispatcher.
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
     /// Set to end the dispatchers after they have drained.
@@ -151,6 +152,7 @@ impl Default for Defaults {
 
 impl Manager {
     /// A queue manager over an opened store.
+    #[allow(clippy::too_many_arguments, reason = "what a queue manager is made of; called once")]
     pub(crate) fn new(
         data: PathBuf,
         rings: Rings,
@@ -159,6 +161,7 @@ impl Manager {
         store: Store,
         definitions: Definitions,
         mailboxes: Vec<Arc<Mailbox>>,
+        scheduler: Arc<Scheduler>,
     ) -> Self {
         Self {
             name: definitions.queue_manager.name.clone(),
@@ -167,7 +170,7 @@ impl Manager {
             passphrase,
             users,
             opener: Opener::new(),
-            adapters: Adapters::new(),
+            adapters: Arc::new(Adapters::new(scheduler)),
             mailboxes,
             stopping: AtomicBool::new(false),
             counters: Counters::default(),

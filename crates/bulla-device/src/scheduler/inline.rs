@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::{Answer, DeviceId, Scheduler, Waiting, locked, ns};
 use crate::clock::thread_cpu_ns;
 use crate::cpu::CpuDevice;
+use crate::work::Job;
 
 /// The processor as one thread has it: the jobs that are to be computed right here.
 pub struct Inline {
@@ -31,6 +32,12 @@ impl Inline {
 
     pub(super) fn push(&mut self, waiting: Waiting) {
         self.jobs.push(waiting);
+    }
+
+    /// A job for the processor, whatever other devices there are: it has the last word. Not for a token's
+    /// key, which the processor can't use.
+    pub fn push_here(&mut self, job: Job) {
+        self.jobs.push(Waiting::nowhere(job));
     }
 
     /// Computes all of it, in order.

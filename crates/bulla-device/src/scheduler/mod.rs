@@ -296,7 +296,14 @@ impl Scheduler {
             self.unload(&mut waiting);
             return Settled::Refused(waiting.answer(Err(error), DeviceId::CPU));
         }
-        let choice = self.choose(inner, &waiting, now);
+        let choice = match self.choose(inner, &waiting, now) {
+            Choice::Inline => Choice::Inline,
+            _ if inner.stopping => {
+                self.unload(&mut waiting);
+                return Settled::Refused(waiting.answer(Err(stopping()), DeviceId::CPU));
+            }
+            choice => choice,
+        };
         let on_the_cores = match choice {
             Choice::Inline | Choice::Backlog => true,
             Choice::Device(place) => inner.devices.get(place).is_some_and(Managed::is_on_the_cores),
@@ -522,10 +529,9 @@ impl Scheduler {
         let threads = std::mem::take(&mut inner.threads);
         self.monitor.notify_all();
         drop(inner);
-        let away = DeviceError::Away { device: "of any kind (the program is stopping)".to_owned() };
         deliver(left.into_iter().map(|mut waiting| {
             self.unload(&mut waiting);
-            waiting.answered(Err(away.clone()), DeviceId::CPU)
+            waiting.answered(Err(stopping()), DeviceId::CPU)
         }));
         for thread in threads {
             // A thread that panicked has ended, too.
@@ -617,7 +623,21 @@ impl Late {
     }
 }
 
+/// Where nobody waits.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn finished(&self, _answers: Vec<Answer>) {}
+}
+
 impl Waiting {
+    /// A job that its caller computes, and hears of, itself.
+    fn nowhere(job: Job) -> Waiting {
+        let now = Instant::now();
+        let (shape, sink) = (job.shape(), Arc::new(Nobody));
+        Waiting { job, sink, submitted: now, shape, cost_ns: 0, avoid: Vec::new(), tries: 0, not_before: now }
+    }
+
     fn answer(&self, result: Result<Output, DeviceError>, device: DeviceId) -> Answer {
         Answer { id: self.job.id, result, device }
     }
@@ -645,6 +665,10 @@ impl Inner {
             None => DeviceError::Away { device: "for this key".to_owned() },
         }
     }
+}
+
+fn stopping() -> DeviceError {
+    DeviceError::Away { device: "of any kind (the program is stopping)".to_owned() }
 }
 
 /// Hands answers to whoever asked, those for the same one in one call.

@@ -51,6 +51,7 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         pending: VecDeque::new(),
         first_slot: 0,
         sealing: None,
+        who: local.device_asker(peer.generation),
         dynamic: dynamic.map(|(_, queue)| queue),
     };
     if let Some(name) = &target.address {
@@ -122,6 +123,7 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         arrivals: 0,
         rescan_at: local.now,
         draining: false,
+        who: local.device_asker(peer.generation),
         dynamic: dynamic.map(|(_, queue)| queue),
     };
     let reply = AttachReply {

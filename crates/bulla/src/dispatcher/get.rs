@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Messages of one link that may be with the adapters at once.
-const OPENING_MAX: usize = 16;
+const OPENING_MAX: usize = 64;
 /// Confidential messages up to this many bytes are opened on the dispatcher when their key is cached:
 /// waking an adapter costs more than the cipher does.
 const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
@@ -57,6 +57,8 @@ pub(crate) struct Consumer {
     pub(crate) rescan_at: Instant,
     /// The client asked for what is there, up to its credit (AMQP part 2, section 2.6.7, drain).
     pub(crate) draining: bool,
+    /// As whom it asks for devices.
+    pub(crate) who: bulla_device::Asker,
     /// The dynamic queue that ends with this link.
     pub(crate) dynamic: Option<QueueId>,
 }
@@ -307,17 +309,19 @@ fn open_sealed(
         Err(refusal) => return Ok(Stage::Ready(Err(Fault::defective("malformed", refusal.detail)))),
     };
     let (put_at, now, bytes) = (from_wall_ms(locked.put_at_ms), local.wall, der.len());
-    let step = if bytes <= OPEN_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
-        match local.manager.opener.open(policy, &ring, der, expect, put_at, now) {
+    let at_once = bytes <= OPEN_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality;
+    let (manager, policy) = (local.manager.clone(), policy.clone());
+    let open = move || manager.opener.open(&policy, &ring, der.clone(), expect.clone(), put_at, now);
+    let work = if at_once {
+        match open() {
             Ok(Step::Done(opened)) => return Ok(opened_stage(local, &arrival, opened)),
             Err(error) => return Ok(Stage::Ready(Err(fault(local, &error)))),
-            Ok(step) => Work::Open(asker, Box::new(move || Ok(step))),
+            Ok(step) => Work::GoOnOpening(step, Arc::new(open)),
         }
     } else {
-        let (manager, policy) = (local.manager.clone(), policy.clone());
-        Work::Open(asker, Box::new(move || manager.opener.open(&policy, &ring, der, expect, put_at, now)))
+        Work::Open(Arc::new(open))
     };
-    local.manager.adapters.submit(step);
+    local.manager.adapters.submit(asker, &consumer.who, work);
     Ok(Stage::Away(Box::new(arrival)))
 }
 
@@ -563,6 +567,7 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
 
 /// Gives back what a link held, when it goes.
 pub(crate) fn forget(consumer: &mut Consumer, state: &mut State) {
+    consumer.who.leave();
     let queue = consumer.route.queue;
     if !consumer.browse {
         for id in consumer.outstanding.drain() {

@@ -586,6 +586,11 @@ impl Local {
         self.wall_ms = wall_ms(self.wall);
     }
 
+    /// As whom a connection's link asks for devices: a number of its own for each connection.
+    fn device_asker(&self, generation: u64) -> bulla_device::Asker {
+        bulla_device::Asker::new((self.index as u64) << 48 | generation)
+    }
+
     /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a message.
     fn tell_of_dropped(&self) {
         let dropped = self.manager.counters.dropped.swap(0, Ordering::Relaxed);

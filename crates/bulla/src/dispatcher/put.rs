@@ -39,6 +39,8 @@ pub(crate) struct Producer {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) first_slot: u64,
     pub(crate) sealing: Option<Sealing>,
+    /// As whom it asks for devices.
+    pub(crate) who: bulla_device::Asker,
     /// The dynamic queue that ends with this link.
     pub(crate) dynamic: Option<QueueId>,
 }
@@ -271,14 +273,11 @@ fn check(
         false => Some(local.ring(identity)?),
     };
     let (manager, policy, now) = (local.manager.clone(), policy.clone(), local.wall);
-    let work = Work::Check(
-        asker,
-        Box::new(move || match &ring {
-            Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now),
-            None => manager.opener.check_form(&policy, &der, &expect, now),
-        }),
-    );
-    local.manager.adapters.submit(work);
+    let work = Work::Check(Arc::new(move || match &ring {
+        Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now).map(Step::Done),
+        None => manager.opener.check_form(&policy, &der, &expect, now).map(Step::Done),
+    }));
+    local.manager.adapters.submit(asker, &producer.who, work);
     Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(route.defaults, identity.user.as_deref())))))
 }
 
@@ -305,26 +304,25 @@ fn seal(
         if let Ok(mut free) = sealer.try_lock()
             && free.has_live_key(now)
         {
-            return seal_here(&mut free, room, asker, local, envelope, content, &bound);
+            return seal_here(&mut free, room, asker, &producer.who, local, envelope, content, &bound);
         }
     }
-    let work = Work::Seal(
-        asker,
-        Box::new(move || {
-            let mut sealer = sealer.lock().unwrap_or_else(PoisonError::into_inner);
-            sealer.check_len(&content, &bound, room)?;
-            sealer.seal(content, &bound, now, &mut SystemRandom)
-        }),
-    );
-    local.manager.adapters.submit(work);
+    let work = Work::Seal(Box::new(move || {
+        let mut sealer = sealer.lock().unwrap_or_else(PoisonError::into_inner);
+        sealer.check_len(&content, &bound, room)?;
+        sealer.seal(content, &bound, now, &mut SystemRandom)
+    }));
+    local.manager.adapters.submit(asker, &producer.who, work);
     Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
 }
 
 /// With a live content key sealing is a cipher's work alone.
+#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
 fn seal_here(
     sealer: &mut Sealer,
     room: usize,
     asker: Asker,
+    who: &bulla_device::Asker,
     local: &Local,
     envelope: Envelope,
     content: Content,
@@ -337,7 +335,7 @@ fn seal_here(
             Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
         }
         step @ Step::Device(..) => {
-            local.manager.adapters.submit(Work::Seal(asker, Box::new(move || Ok(step))));
+            local.manager.adapters.submit(asker, who, Work::Seal(Box::new(move || Ok(step))));
             Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
         }
     }
@@ -502,6 +500,9 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
 
 /// Gives back what a link was promised, when it goes.
 pub(crate) fn forget(producer: &Producer, state: &mut State) {
+    if !producer.has_presettled() {
+        producer.who.leave();
+    }
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
         && let Some(usage) = state.uses.get_mut(&route.queue)
     {

@@ -12,7 +12,7 @@ use crate::mqsc::{self, admin, objects::Definitions};
 use crate::tls::Tls;
 use crate::users::Users;
 use administrator::Administrator;
-use bulla_device::CpuDevice;
+use bulla_device::Scheduler;
 use bulla_queue::log::LogError;
 use bulla_queue::{DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, SPILL_BYTES_MAX_DEFAULT, Store};
 use bulla_seal::certificate::Passphrase;
@@ -193,7 +193,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let amqp = clear.as_ref().and_then(|listener| listener.local_addr().ok());
     let amqps = tls.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
 
-    let manager = Arc::new(Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes));
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let scheduler = Scheduler::new(bulla_device::Kind::Cpu, cores);
+    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes, scheduler);
+    let manager = Arc::new(manager);
     define_queues(&manager, data)?;
     let adapters = start_adapters(&manager, settings.adapters.max(1)).map_err(|error| file(data, error))?;
     let dispatchers = start_dispatchers(&manager, polls, clear, tls).map_err(|error| file(data, error))?;
@@ -233,6 +236,7 @@ impl Running {
             admin.stop();
         }
         self.manager.adapters.stop();
+        self.manager.adapters.scheduler().shut_down();
         for thread in self.adapters.drain(..) {
             thread.join().map_err(|_| io::Error::other("an adapter died"))?;
         }
@@ -308,8 +312,7 @@ fn start_adapters(manager: &Arc<Manager>, count: usize) -> io::Result<Vec<JoinHa
             let manager = manager.clone();
             std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
                 let _ends = EndsTogether;
-                let mut device = CpuDevice::new(format!("cpu-{index}"));
-                manager.adapters.run(&mut device, &manager.mailboxes);
+                manager.adapters.run(&manager.mailboxes);
             })
         })
         .collect()
