@@ -6,8 +6,7 @@
 use super::parse::{Statement, Value};
 use super::reply::Cell;
 use super::table::Key;
-use bulla_device::{Curve, Form, Kind, RSA_BITS_MAX, RSA_BITS_MIN, Shape};
-use std::collections::BTreeMap;
+use bulla_device::{Form, Kind, Profile, ProfileError};
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,8 +23,6 @@ pub const PENDING_PER_ENGINE: u32 = 8;
 pub const ACCELERATOR_PENDING: u32 = 16;
 /// How long a job on a token may take unless TIMEOUT says otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_millis(5000);
-/// Longest service time that SERVICE takes.
-pub const SERVICE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A device.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -73,29 +70,43 @@ pub struct TokenSetup {
 /// What only TYPE(MODELLED) has.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ModelSetup {
-    /// PROFILE: what holds for shapes that SERVICE does not name.
-    pub profile: Profile,
-    /// SERVICE: service times of this very device.
-    pub service: BTreeMap<Shape, Duration>,
+    /// PROFILE: what holds for operations that SERVICE does not name.
+    pub base: BaseProfile,
+    /// SERVICE: service times of this very device, as they were typed.
+    pub service: String,
     /// ENGINES that work side by side.
     pub engines: u32,
 }
 
-/// The built-in profiles of modelled devices.
+impl ModelSetup {
+    /// Every service time, PROFILE and SERVICE together.
+    ///
+    /// # Errors
+    /// None for a device that was defined: SERVICE was read then.
+    pub fn profile(&self) -> Result<Profile, ProfileError> {
+        let base = match self.base {
+            BaseProfile::Coprocessor => Profile::coprocessor(),
+            BaseProfile::Accelerator => Profile::accelerator(),
+        };
+        base.with_times(&self.service)
+    }
+}
+
+/// PROFILE: the built-in profiles of modelled devices.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Profile {
-    /// A coprocessor: 0.596 ms an operation.
+pub enum BaseProfile {
+    /// [`Profile::coprocessor`].
     Coprocessor,
-    /// An accelerator: at 2048 bits 0.046 ms for ME and 0.507 ms for CRT.
+    /// [`Profile::accelerator`].
     Accelerator,
 }
 
-impl Profile {
+impl BaseProfile {
     /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Profile::Coprocessor => "COPROCESSOR",
-            Profile::Accelerator => "ACCELERATOR",
+            BaseProfile::Coprocessor => "COPROCESSOR",
+            BaseProfile::Accelerator => "ACCELERATOR",
         }
     }
 }
@@ -136,7 +147,7 @@ pub(super) enum Refused {
     /// A PIN in the definitions.
     PinInUri,
     /// SERVICE holds something else than service times.
-    Service { entry: String, why: &'static str },
+    Service(ProfileError),
 }
 
 impl Refused {
@@ -154,9 +165,7 @@ impl Refused {
                 Some("write it into a file that only its owner may read, and name that with PINFILE".to_owned())
             }
             Refused::NotAToken => Some("write TOKEN('pkcs11:token=NAME')".to_owned()),
-            Refused::Service { .. } => {
-                Some("write SERVICE('RSA-CRT-2048=507,RSA-ME-2048=46'), in microseconds".to_owned())
-            }
+            Refused::Service(_) => Some("write SERVICE('RSA-CRT-2048=507,RSA-ME-2048=46'), in microseconds".to_owned()),
             _ => None,
         }
     }
@@ -178,7 +187,7 @@ impl Display for Refused {
             Refused::PinInUri => {
                 f.write_str("a PIN does not belong into TOKEN, which everybody sees who sees the definitions")
             }
-            Refused::Service { entry, why } => write!(f, "SERVICE does not take '{entry}': {why}"),
+            Refused::Service(error) => write!(f, "SERVICE cannot be read: {error}"),
         }
     }
 }
@@ -255,7 +264,7 @@ impl DeviceDefinition {
                     timeout: TIMEOUT_DEFAULT,
                 }),
                 Kind::Modelled => {
-                    Setup::Modelled(ModelSetup { profile: Profile::Coprocessor, service: BTreeMap::new(), engines: 1 })
+                    Setup::Modelled(ModelSetup { base: BaseProfile::Coprocessor, service: String::new(), engines: 1 })
                 }
                 _ => return Err(Refused::SecondCpu),
             }),
@@ -324,10 +333,13 @@ impl DeviceDefinition {
                     token.timeout = Duration::from_millis(*number);
                 }
                 (Key::Profile, Value::Word(word), Setup::Modelled(model)) => {
-                    let is_accelerator = *word == Profile::Accelerator.as_str();
-                    model.profile = if is_accelerator { Profile::Accelerator } else { Profile::Coprocessor };
+                    let is_accelerator = *word == BaseProfile::Accelerator.as_str();
+                    model.base = if is_accelerator { BaseProfile::Accelerator } else { BaseProfile::Coprocessor };
                 }
-                (Key::Service, Value::Text(text), Setup::Modelled(model)) => model.service = service_times(text)?,
+                (Key::Service, Value::Text(text), Setup::Modelled(model)) => {
+                    model.service.clone_from(text);
+                    model.profile().map_err(Refused::Service)?;
+                }
                 _ => return Err(Refused::DoesNotFit { keyword, kind }),
             }
         }
@@ -356,8 +368,8 @@ impl DeviceDefinition {
             Key::Token => token.map(|token| Cell::Text(token.token.clone())),
             Key::PinFile => token.map(|token| token.pin_file.as_deref().map_or(Cell::word(""), path)),
             Key::Timeout => token.map(|token| Cell::Number(token.timeout.as_millis().try_into().unwrap_or(u64::MAX))),
-            Key::Profile => model.map(|model| Cell::word(model.profile.as_str())),
-            Key::Service => model.map(|model| Cell::Text(service_text(&model.service))),
+            Key::Profile => model.map(|model| Cell::word(model.base.as_str())),
+            Key::Service => model.map(|model| Cell::Text(model.service.clone())),
             _ => None,
         }
     }
@@ -386,43 +398,6 @@ fn token_uri(text: &str) -> Result<String, Refused> {
     Ok(text.to_owned())
 }
 
-/// Nanoseconds of a microsecond, the unit of SERVICE.
-const NS_PER_US: u64 = 1000;
-
-/// `RSA-CRT-2048=507,ECDSA-SIGN-256=6.3`: microseconds, up to three digits after the point.
-fn service_times(text: &str) -> Result<BTreeMap<Shape, Duration>, Refused> {
-    let mut times = BTreeMap::new();
-    for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
-        let wrong = |why| Refused::Service { entry: entry.to_owned(), why };
-        let (name, time) = entry.split_once('=').ok_or_else(|| wrong("expected FORM-BITS=MICROSECONDS"))?;
-        let shape = shape_of(name.trim()).ok_or_else(|| {
-            wrong("a form is RSA-CRT, RSA-ME, RSA-ME-PRIVATE, ECDSA-SIGN, ECDSA-VERIFY, ECDH or ECDH-EPHEMERAL, and the bits are the key's")
-        })?;
-        let time = microseconds(time.trim()).ok_or_else(|| wrong("a time is 0.001 to 60000000 microseconds"))?;
-        if times.insert(shape, time).is_some() {
-            return Err(wrong("it is given twice"));
-        }
-    }
-    Ok(times)
-}
-
-fn microseconds(text: &str) -> Option<Duration> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(part) || part.len() > 3 {
-        return None;
-    }
-    let part_ns: u64 = format!("{part:0<3}").parse().ok()?;
-    let ns = whole.parse::<u64>().ok()?.checked_mul(NS_PER_US)?.checked_add(part_ns)?;
-    let time = Duration::from_nanos(ns);
-    (ns > 0 && time <= SERVICE_TIME_MAX).then_some(time)
-}
-
-/// `RSA-CRT-2048`: how a shape is written where blanks would part it.
-pub(super) fn shape_name(shape: Shape) -> String {
-    format!("{}-{}", shape.form.as_str().replace(' ', "-"), shape.bits)
-}
-
 /// Every form of arithmetic.
 pub(super) const FORMS: [Form; 7] = [
     Form::RsaCrt,
@@ -434,61 +409,9 @@ pub(super) const FORMS: [Form; 7] = [
     Form::EcdhEphemeral,
 ];
 
-fn shape_of(name: &str) -> Option<Shape> {
-    let (form, bits) = name.rsplit_once('-')?;
-    let form = FORMS.into_iter().find(|known| known.as_str().replace(' ', "-") == form)?;
-    let bits: u32 = bits.parse().ok()?;
-    let shape = Shape { form, bits };
-    let exists = match form {
-        Form::RsaCrt | Form::RsaMePrivate | Form::RsaMe => (RSA_BITS_MIN..=RSA_BITS_MAX).contains(&bits),
-        Form::EcdsaSign | Form::EcdsaVerify | Form::Ecdh | Form::EcdhEphemeral => {
-            Curve::ALL.iter().any(|curve| curve.bits() == bits)
-        }
-    };
-    // One way to write each: no `02048`.
-    (exists && shape_name(shape) == name).then_some(shape)
-}
-
-fn service_text(times: &BTreeMap<Shape, Duration>) -> String {
-    let entry = |(shape, time): (&Shape, &Duration)| {
-        let (whole, part) = (time.as_nanos() / u128::from(NS_PER_US), time.as_nanos() % u128::from(NS_PER_US));
-        let part = if part == 0 { String::new() } else { format!(".{part:03}").trim_end_matches('0').to_owned() };
-        format!("{}={whole}{part}", shape_name(*shape))
-    };
-    // Without blanks it is never longer than what was typed, so that it can be read back.
-    times.iter().map(entry).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn service_times_are_read_as_they_are_written() {
-        let text = "RSA-CRT-2048=507,RSA-ME-2048=46,ECDSA-SIGN-256=6.3,ECDH-EPHEMERAL-521=0.001";
-        let times = service_times(text).unwrap();
-        assert_eq!(times[&Shape { form: Form::EcdsaSign, bits: 256 }], Duration::from_nanos(6300));
-        assert_eq!(service_text(&times), text);
-        assert_eq!(service_times(" RSA-CRT-2048 = 507.0 ,").unwrap().len(), 1);
-        assert!(service_times("").unwrap().is_empty());
-        for wrong in [
-            "RSA-CRT-2048",
-            "RSA-CRT=5",
-            "RSA-2048=5",
-            "RSA-CRT-512=5",
-            "ECDSA-SIGN-255=5",
-            "RSA-CRT-02048=5",
-            "RSA-CRT-2048=0",
-            "RSA-CRT-2048=-5",
-            "RSA-CRT-2048=5.",
-            "RSA-CRT-2048=5.0001",
-            "RSA-CRT-2048=60000000.001",
-            "RSA-CRT-2048=99999999999999999999",
-            "RSA-CRT-2048=5,RSA-CRT-2048=6",
-        ] {
-            assert!(service_times(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_token_is_named_by_a_uri_without_a_pin() {
@@ -501,14 +424,9 @@ mod tests {
     }
 
     #[test]
-    fn every_type_and_form_is_known_by_the_name_that_is_shown() {
+    fn every_type_is_known_by_the_name_that_is_shown() {
         for (word, kind) in TYPES {
             assert_eq!(kind.to_string(), word);
-        }
-        for form in FORMS {
-            let bits = if form.as_str().starts_with("RSA") { 2048 } else { 256 };
-            let shape = Shape { form, bits };
-            assert_eq!(shape_of(&shape_name(shape)), Some(shape));
         }
     }
 }

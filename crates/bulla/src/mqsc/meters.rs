@@ -6,8 +6,10 @@
 use super::device::{FORMS, kind_of};
 use super::reply::{Cell, Row};
 use super::table::{self, Attribute, Key};
-use bulla_device::{Form, Histogram, Kind, Operation, Shape};
+use bulla_device::scheduler::{Report, State};
+use bulla_device::{Form, Histogram, Kind, Meters, Operation, OperationMeter, Shape, ShapeMeter};
 use std::fmt::{self, Display};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a device is doing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,6 +42,18 @@ impl DeviceState {
     }
 }
 
+impl From<&State> for DeviceState {
+    fn from(state: &State) -> Self {
+        match state {
+            State::Running => DeviceState::Running,
+            State::Starting => DeviceState::Starting,
+            State::Stopped => DeviceState::Stopped,
+            State::Offline { .. } => DeviceState::Offline,
+            State::Failed { .. } => DeviceState::Failed,
+        }
+    }
+}
+
 impl Display for DeviceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -66,16 +80,16 @@ pub struct DeviceStatus {
 }
 
 /// Every device at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Milliseconds since 1970, UTC.
     pub taken_ms: u64,
-    /// One for each device, by name.
+    /// One for each device.
     pub devices: Vec<DeviceMeters>,
 }
 
 /// What a device did.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct DeviceMeters {
     /// Its name.
     pub name: String,
@@ -83,7 +97,7 @@ pub struct DeviceMeters {
     pub kind: Kind,
     /// Engines that work side by side.
     pub engines: u64,
-    /// Jobs that may wait for it.
+    /// Jobs that may wait for it; 0 for the processor, for which nothing waits.
     pub pending: u64,
     /// What it is doing.
     pub state: DeviceState,
@@ -95,39 +109,32 @@ pub struct DeviceMeters {
     pub waiting: u64,
     /// Jobs that its engines are working on now.
     pub in_service: u64,
-    /// How many jobs were waiting each time that one came: the count at index n for n jobs, the last one for as many or more.
-    pub waiting_seen: Vec<u64>,
-    /// Processor time of its threads in nanoseconds, without [`modelled_cpu_ns`](Self::modelled_cpu_ns).
-    pub cpu_ns: u64,
-    /// Processor time in nanoseconds that the real results of a modelled device took.
-    pub modelled_cpu_ns: u64,
-    /// Jobs that it failed, those without a row included.
-    pub errors: u64,
-    /// One for each shape and operation that it was asked for.
-    pub rows: Vec<OperationMeters>,
+    /// What it counted.
+    pub meters: Meters,
 }
 
-/// What a device did of one operation with keys of one size.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OperationMeters {
-    /// Arithmetic and key size.
-    pub shape: Shape,
-    /// The operation.
-    pub operation: Operation,
-    /// Jobs finished, those included that failed.
-    pub count: u64,
-    /// Jobs that the device failed.
-    pub errors: u64,
-    /// Execution time in nanoseconds: of each job the time of its call, divided by the lanes filled.
-    pub busy_ns: u64,
-    /// Calls that had at least one such job.
-    pub calls: u64,
-    /// Lanes filled in those calls, other operations of the same shape included.
-    pub lanes_filled: u64,
-    /// Execution times.
-    pub execution: Histogram,
-    /// Times from submission to result.
-    pub latency: Histogram,
+impl From<&Report> for DeviceMeters {
+    fn from(report: &Report) -> Self {
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        DeviceMeters {
+            name: report.name.clone(),
+            kind: report.kind,
+            engines: count(report.engines),
+            pending: count(report.waiting_max),
+            state: DeviceState::from(&report.state),
+            reason: report.state.why().map(str::to_owned).or_else(|| report.last_error.clone()),
+            since_ms: unix_ms(report.since),
+            waiting: count(report.waiting),
+            in_service: count(report.in_service),
+            meters: report.meters.clone(),
+        }
+    }
+}
+
+/// Milliseconds since 1970, UTC; 0 before.
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl DeviceMeters {
@@ -137,31 +144,41 @@ impl DeviceMeters {
         if earlier.since_ms != self.since_ms {
             return self.clone();
         }
-        let row = |row: &OperationMeters| {
-            let same = |earlier: &&OperationMeters| earlier.shape == row.shape && earlier.operation == row.operation;
-            earlier.rows.iter().find(same).map_or_else(|| row.clone(), |earlier| row.since(earlier))
+        let (now, before) = (&self.meters, &earlier.meters);
+        let operation = |row: &OperationMeter| {
+            let same = |old: &&OperationMeter| old.shape == row.shape && old.operation == row.operation;
+            before.operations.iter().find(same).map_or_else(
+                || row.clone(),
+                |old| OperationMeter {
+                    operation: row.operation,
+                    shape: row.shape,
+                    count: row.count.saturating_sub(old.count),
+                    errors: row.errors.saturating_sub(old.errors),
+                    busy_ns: row.busy_ns.saturating_sub(old.busy_ns),
+                    execution: row.execution.since(&old.execution),
+                    latency: row.latency.since(&old.latency),
+                },
+            )
         };
-        let seen = self.waiting_seen.iter().enumerate();
+        let shape = |row: &ShapeMeter| {
+            before.shapes.iter().find(|old| old.shape == row.shape).map_or(*row, |old| ShapeMeter {
+                shape: row.shape,
+                calls: row.calls.saturating_sub(old.calls),
+                lanes_filled: row.lanes_filled.saturating_sub(old.lanes_filled),
+            })
+        };
+        let waiting = now.waiting.iter().enumerate();
+        let waiting = waiting.map(|(at, count)| count.saturating_sub(before.waiting.get(at).copied().unwrap_or(0)));
         DeviceMeters {
-            waiting_seen: seen
-                .map(|(at, count)| count.saturating_sub(earlier.waiting_seen.get(at).copied().unwrap_or(0)))
-                .collect(),
-            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
-            modelled_cpu_ns: self.modelled_cpu_ns.saturating_sub(earlier.modelled_cpu_ns),
-            errors: self.errors.saturating_sub(earlier.errors),
-            rows: self.rows.iter().map(row).collect(),
+            meters: Meters {
+                operations: now.operations.iter().map(operation).collect(),
+                shapes: now.shapes.iter().map(shape).collect(),
+                waiting: waiting.collect(),
+                cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
+                modelled_cpu_ns: now.modelled_cpu_ns.saturating_sub(before.modelled_cpu_ns),
+            },
             ..self.clone()
         }
-    }
-
-    /// Jobs finished.
-    pub fn jobs(&self) -> u64 {
-        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.count))
-    }
-
-    /// Execution time of all jobs in nanoseconds.
-    pub fn busy_ns(&self) -> u64 {
-        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.busy_ns))
     }
 
     /// A cell of the device's own row.
@@ -176,45 +193,29 @@ impl DeviceMeters {
             Key::Since => Cell::Number(self.since_ms),
             Key::Waiting => Cell::Number(self.waiting),
             Key::InService => Cell::Number(self.in_service),
-            Key::WaitingSeen => Cell::List(self.waiting_seen.iter().map(ToString::to_string).collect()),
-            Key::CpuTime => Cell::Number(self.cpu_ns),
-            Key::ModelledCpuTime => Cell::Number(self.modelled_cpu_ns),
-            Key::Jobs => Cell::Number(self.jobs()),
-            Key::Errors => Cell::Number(self.errors),
+            Key::WaitingSeen => Cell::List(self.meters.waiting.iter().map(ToString::to_string).collect()),
+            Key::CpuTime => Cell::Number(self.meters.cpu_ns),
+            Key::ModelledCpuTime => Cell::Number(self.meters.modelled_cpu_ns),
+            Key::Jobs => Cell::Number(self.meters.count()),
+            Key::Errors => Cell::Number(self.meters.errors()),
             _ => return None,
         })
     }
-}
 
-impl OperationMeters {
-    /// What happened after `earlier`, an older copy.
-    fn since(&self, earlier: &OperationMeters) -> OperationMeters {
-        OperationMeters {
-            shape: self.shape,
-            operation: self.operation,
-            count: self.count.saturating_sub(earlier.count),
-            errors: self.errors.saturating_sub(earlier.errors),
-            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
-            calls: self.calls.saturating_sub(earlier.calls),
-            lanes_filled: self.lanes_filled.saturating_sub(earlier.lanes_filled),
-            execution: self.execution.since(&earlier.execution),
-            latency: self.latency.since(&earlier.latency),
-        }
-    }
-
-    /// A cell of an operation's row.
-    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+    /// A cell of one of its operations' rows.
+    pub(super) fn operation_cell(&self, row: &OperationMeter, key: Key) -> Option<Cell> {
+        let of_shape = || self.meters.shapes.iter().find(|shape| shape.shape == row.shape);
         Some(match key {
-            Key::Form => Cell::word(self.shape.form.as_str()),
-            Key::KeyBits => Cell::Number(self.shape.bits.into()),
-            Key::Operation => Cell::word(self.operation.as_str()),
-            Key::Jobs => Cell::Number(self.count),
-            Key::Errors => Cell::Number(self.errors),
-            Key::BusyTime => Cell::Number(self.busy_ns),
-            Key::Calls => Cell::Number(self.calls),
-            Key::LanesFilled => Cell::Number(self.lanes_filled),
-            Key::ExecutionTimes => Cell::Text(self.execution.to_text()),
-            Key::Latencies => Cell::Text(self.latency.to_text()),
+            Key::Form => Cell::word(row.shape.form.as_str()),
+            Key::KeyBits => Cell::Number(row.shape.bits.into()),
+            Key::Operation => Cell::word(row.operation.as_str()),
+            Key::Jobs => Cell::Number(row.count),
+            Key::Errors => Cell::Number(row.errors),
+            Key::BusyTime => Cell::Number(row.busy_ns),
+            Key::Calls => Cell::Number(of_shape().map_or(0, |shape| shape.calls)),
+            Key::LanesFilled => Cell::Number(of_shape().map_or(0, |shape| shape.lanes_filled)),
+            Key::ExecutionTimes => Cell::Text(row.execution.to_text()),
+            Key::Latencies => Cell::Text(row.latency.to_text()),
             _ => return None,
         })
     }
@@ -236,6 +237,11 @@ impl Display for NotMeters {
 }
 
 impl Snapshot {
+    /// Of what a scheduler reported.
+    pub fn new(taken: SystemTime, reports: &[Report]) -> Snapshot {
+        Snapshot { taken_ms: unix_ms(taken), devices: reports.iter().map(DeviceMeters::from).collect() }
+    }
+
     /// Out of the rows of DISPLAY DEVSTATUS with ALL.
     ///
     /// # Errors
@@ -250,9 +256,13 @@ impl Snapshot {
                 snapshot.devices.push(row.device(name)?);
                 continue;
             }
-            let operation = row.operation()?;
+            let (operation, shape) = row.operation()?;
             let device = snapshot.devices.last_mut().filter(|device| device.name == name);
-            device.ok_or(NotMeters { keyword: "DEVICE" })?.rows.push(operation);
+            let meters = &mut device.ok_or(NotMeters { keyword: "DEVICE" })?.meters;
+            meters.operations.push(operation);
+            if meters.shapes.iter().all(|known| known.shape != shape.shape) {
+                meters.shapes.push(shape);
+            }
         }
         Ok(snapshot)
     }
@@ -303,30 +313,143 @@ impl Reader<'_> {
             since_ms: self.number(&table::SINCE)?,
             waiting: self.number(&table::WAITING)?,
             in_service: self.number(&table::INSERV)?,
-            waiting_seen: waiting_seen.ok_or(NotMeters { keyword })?,
-            cpu_ns: self.number(&table::CPUTIME)?,
-            modelled_cpu_ns: self.number(&table::MODELCPU)?,
-            errors: self.number(&table::ERRORS)?,
-            rows: Vec::new(),
+            meters: Meters {
+                waiting: waiting_seen.ok_or(NotMeters { keyword })?,
+                cpu_ns: self.number(&table::CPUTIME)?,
+                modelled_cpu_ns: self.number(&table::MODELCPU)?,
+                ..Meters::default()
+            },
         })
     }
 
-    fn operation(&self) -> Result<OperationMeters, NotMeters> {
+    fn operation(&self) -> Result<(OperationMeter, ShapeMeter), NotMeters> {
         let form = |word: &str| -> Option<Form> { FORMS.into_iter().find(|form| form.as_str() == word) };
         let operation = |word: &str| Operation::ALL.iter().copied().find(|known| known.as_str() == word);
         let histogram = |text: &str| Histogram::from_text(text).ok();
         let bits = u32::try_from(self.number(&table::BITS)?);
         let bits = bits.map_err(|_| NotMeters { keyword: table::BITS.keyword })?;
-        Ok(OperationMeters {
-            shape: Shape { form: self.known(&table::FORM, form)?, bits },
+        let shape = Shape { form: self.known(&table::FORM, form)?, bits };
+        let row = OperationMeter {
+            shape,
             operation: self.known(&table::OPERATION, operation)?,
             count: self.number(&table::JOBS)?,
             errors: self.number(&table::ERRORS)?,
             busy_ns: self.number(&table::BUSYTIME)?,
-            calls: self.number(&table::CALLS)?,
-            lanes_filled: self.number(&table::LANES)?,
             execution: self.known(&table::EXECHIST, histogram)?,
             latency: self.known(&table::LATHIST, histogram)?,
-        })
+        };
+        let (calls, lanes_filled) = (self.number(&table::CALLS)?, self.number(&table::LANES)?);
+        Ok((row, ShapeMeter { shape, calls, lanes_filled }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqsc::objects::Definitions;
+    use crate::mqsc::reply::{Outcome, Reply};
+    use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
+    use serde_json::json;
+
+    /// Has devices and nothing else.
+    struct Metered(Definitions, Snapshot);
+
+    impl Administered for Metered {
+        fn definitions(&self) -> &Definitions {
+            &self.0
+        }
+
+        fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
+            self.0.apply(&change);
+            Ok(Applied::default())
+        }
+
+        fn replay(&mut self, _: &Replay) -> Result<Replayed, AdminError> {
+            Ok(Replayed::default())
+        }
+
+        fn queue_status(&self, _: &str) -> Option<QueueStatus> {
+            None
+        }
+
+        fn device_meters(&self, _: Option<u64>) -> Result<Snapshot, AdminError> {
+            Ok(self.1.clone())
+        }
+    }
+
+    const RSA: Shape = Shape { form: Form::RsaCrt, bits: 2048 };
+    const EC: Shape = Shape { form: Form::EcdsaSign, bits: 256 };
+
+    fn device(name: &str) -> DeviceMeters {
+        let mut meters = Meters { cpu_ns: 77, modelled_cpu_ns: u64::MAX, ..Meters::default() };
+        meters.waited(3);
+        meters.call(RSA, 900, [(Operation::RsaSign, 1000, false), (Operation::RsaUnwrap, 1100, true)].into_iter());
+        meters.call(EC, 10, [(Operation::EcdsaSign, 20, false)].into_iter());
+        DeviceMeters {
+            name: name.into(),
+            kind: Kind::Accelerator,
+            engines: 1,
+            pending: 16,
+            state: DeviceState::Offline,
+            reason: Some("no token (yet)".into()),
+            since_ms: 1_795_258_740_000,
+            waiting: 2,
+            in_service: 1,
+            meters,
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_read_back_from_what_the_socket_carries() {
+        let idle = DeviceMeters { meters: Meters::default(), reason: None, ..device("B") };
+        let snapshot = Snapshot { taken_ms: 1_795_258_800_000, devices: vec![device("A"), idle] };
+        let mut target = Metered(Definitions::initial("Q"), snapshot.clone());
+        let replies = execute("DISPLAY DEVSTATUS(*) ALL", &mut target);
+        let carried = Reply::from_json(&json!(replies[0].to_json())).unwrap();
+        let Outcome::Rows(rows) = carried.outcome else { panic!("{carried:?}") };
+        assert_eq!(rows.len(), 5);
+        assert_eq!(format!("{:?}", Snapshot::from_rows(&rows).unwrap()), format!("{snapshot:?}"));
+        for (at, row) in rows.iter().enumerate() {
+            for gone in 0..row.cells.len() {
+                let mut rows = rows.clone();
+                let (keyword, _) = rows[at].cells.remove(gone);
+                let read = Snapshot::from_rows(&rows);
+                // Sums over the rows are shown and not needed; without its form a row is taken for a device's own.
+                let is_sum = at == 0 || at == 4;
+                let is_needed = !(is_sum && ["JOBS", "ERRORS"].contains(&keyword.as_str()));
+                assert_eq!(read.is_err(), is_needed, "{at} {keyword}");
+            }
+        }
+        let headless = Snapshot::from_rows(&rows[1..2]).unwrap_err();
+        assert_eq!(headless, NotMeters { keyword: "DEVICE" });
+    }
+
+    #[test]
+    fn the_difference_is_what_happened_between_two_snapshots_of_one_start() {
+        let earlier = device("A");
+        let mut later = earlier.clone();
+        later.meters.waited(0);
+        later.meters.waited(5);
+        later.meters.call(RSA, 500, [(Operation::RsaSign, 600, true)].into_iter());
+        later.meters.call(Shape { form: Form::Ecdh, bits: 521 }, 7, [(Operation::EcdhDerive, 8, false)].into_iter());
+        later.meters.cpu_ns += 23;
+        let between = later.since(&earlier).meters;
+        let counted: Vec<_> = between.operations.iter().map(|row| (row.operation, row.count, row.busy_ns)).collect();
+        assert_eq!(
+            counted,
+            [
+                (Operation::RsaSign, 1, 500),
+                (Operation::RsaUnwrap, 0, 0),
+                (Operation::EcdsaSign, 0, 0),
+                (Operation::EcdhDerive, 1, 7)
+            ]
+        );
+        assert_eq!((between.count(), between.errors(), between.cpu_ns), (2, 1, 23));
+        assert_eq!(between.waiting, [1, 0, 0, 0, 0, 1]);
+        let shapes: Vec<_> = between.shapes.iter().map(|row| (row.calls, row.lanes_filled)).collect();
+        assert_eq!(shapes, [(1, 1), (0, 0), (1, 1)]);
+
+        let anew = DeviceMeters { since_ms: earlier.since_ms + 1, ..earlier.clone() };
+        assert_eq!(anew.since(&earlier).meters.count(), 3);
     }
 }

@@ -22,7 +22,7 @@ mod transcripts;
 pub(crate) mod whole_file;
 
 pub use device::DeviceDefinition;
-pub use meters::{DeviceMeters, DeviceState, DeviceStatus, OperationMeters, Snapshot};
+pub use meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
 pub use objects::{AliasQueue, Definitions, LocalQueue, QueueManager, Resolved};
 pub use policy::all_from_text as policies_from_text;
 pub use reply::Reply;

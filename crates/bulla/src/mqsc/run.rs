@@ -4,7 +4,7 @@
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
-use super::meters::{DeviceMeters, DeviceState, DeviceStatus, OperationMeters, Snapshot};
+use super::meters::{DeviceState, DeviceStatus, Snapshot};
 use super::objects::{
     AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, SYSTEM_PREFIX,
 };
@@ -876,13 +876,13 @@ fn display_device_status(statement: &Statement, target: &dyn Administered) -> Re
     let snapshot = target.device_meters(at_ms).map_err(|error| failure(&error))?;
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for device in snapshot.devices.iter().filter(|device| statement.name.fits(&device.name)) {
-        let own = |device: &DeviceMeters, key| device.cell(snapshot.taken_ms, key);
-        candidates.push((&device.name, None, Box::new(move |key| own(device, key))));
+        candidates.push((&device.name, None, Box::new(|key| device.cell(snapshot.taken_ms, key))));
         candidates.extend(
             device
-                .rows
+                .meters
+                .operations
                 .iter()
-                .map(|row: &OperationMeters| -> Candidate<'_> { (&device.name, None, Box::new(|key| row.cell(key))) }),
+                .map(|row| -> Candidate<'_> { (&device.name, None, Box::new(|key| device.operation_cell(row, key))) }),
         );
     }
     if candidates.is_empty() && !statement.name.generic {

@@ -619,7 +619,7 @@ static SERVICE: Attribute = attribute(
     "SERVICE",
     Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
     "' '",
-    "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. Forms: RSA-CRT, RSA-ME, RSA-ME-PRIVATE, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
+    "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. Forms: RSA-CRT, RSA-ME, RSA-MEPRIV, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
 );
 static TIMEOUT: Attribute = attribute(
     Key::Timeout,
@@ -686,7 +686,11 @@ pub(super) static BUSYTIME: Attribute = shown(
     "BUSYTIME",
     "Execution time of all jobs in nanoseconds: of each one the time of its call, divided by the lanes filled.",
 );
-pub(super) static CALLS: Attribute = shown(Key::Calls, "CALLS", "Calls of the device with at least one such job.");
+pub(super) static CALLS: Attribute = shown(
+    Key::Calls,
+    "CALLS",
+    "Calls of the device with jobs of this form and key size, whatever the operation: one number for all rows of them.",
+);
 pub(super) static LANES: Attribute = shown(
     Key::LanesFilled,
     "LANES",
@@ -707,7 +711,7 @@ static AT: Attribute = attribute(
     "AT",
     Kind::Text { chars_max: "YYYY-MM-DD HH:MM:SS".len() },
     "now",
-    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every ten seconds of the last day, and shows the last ones that were kept by then.",
+    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every minute of the last day in which a device did something, and shows the last ones that were kept by then.",
 );
 
 static REPLACE: Attribute = attribute(

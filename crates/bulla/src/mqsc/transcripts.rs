@@ -6,11 +6,11 @@
 //! `#` begins a comment. Each file begins with a new queue manager DEMO. With `BULLA_REWRITE` in the environment the
 //! test writes the files anew; read what it wrote.
 
-use super::meters::{DeviceMeters, DeviceState, DeviceStatus, OperationMeters, Snapshot};
+use super::meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
 use super::objects::Definitions;
 use super::reply::show;
 use super::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
-use bulla_device::{Form, Histogram, Operation, Shape};
+use bulla_device::{Form, Meters, Operation, Shape};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -45,38 +45,26 @@ impl Paper {
     fn meters(&self, name: &str) -> DeviceMeters {
         let device = &self.definitions.devices[name];
         let status = self.device_status(name).unwrap();
-        let (signed, calls) = (status.jobs, status.jobs.div_ceil(8));
-        let (mut execution, mut latency) = (Histogram::new(), Histogram::new());
-        for _ in 0..signed {
-            execution.record(123_000);
-            latency.record(1_500_000);
+        let mut meters = Meters { cpu_ns: status.jobs * 125_000, ..Meters::default() };
+        let shape = Shape { form: Form::RsaCrt, bits: 2048 };
+        let mut left = status.jobs;
+        while left > 0 {
+            let lanes = left.min(8) as usize;
+            (0..lanes).for_each(|_| meters.waited(0));
+            meters.call(shape, lanes as u64 * 123_000, vec![(Operation::RsaSign, 1_500_000, false); lanes].into_iter());
+            left -= lanes as u64;
         }
-        let row = OperationMeters {
-            shape: Shape { form: Form::RsaCrt, bits: 2048 },
-            operation: Operation::RsaSign,
-            count: signed,
-            errors: 0,
-            busy_ns: execution.sum(),
-            calls,
-            lanes_filled: signed,
-            execution,
-            latency,
-        };
         DeviceMeters {
             name: name.into(),
             kind: device.kind(),
             engines: device.engines().unwrap_or(1).into(),
-            pending: device.pending().unwrap_or(1024).into(),
+            pending: device.pending().unwrap_or(0).into(),
             state: status.state,
             reason: status.reason,
             since_ms: NOW_MS - 60_000,
             waiting: status.waiting,
             in_service: status.in_service,
-            waiting_seen: vec![signed],
-            cpu_ns: signed * 125_000,
-            modelled_cpu_ns: 0,
-            errors: 0,
-            rows: if signed > 0 { vec![row] } else { Vec::new() },
+            meters,
         }
     }
 
