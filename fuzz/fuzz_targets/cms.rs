@@ -87,7 +87,10 @@ fuzz_target!(|data: &[u8]| {
     }
     let Some(policy) = setting.policies.get(usize::from(*which) % setting.policies.len()) else { return };
     let der = Bytes::copy_from_slice(der);
-    let _arrived = setting.opener.check_arrived(policy, &setting.ring, &der, &setting.expect, setting.now);
+    let _arrived = setting
+        .opener
+        .check_arrived(policy, &setting.ring, &der, &setting.expect, setting.now)
+        .and_then(|step| drive(step, &mut CpuDevice::new("cpu")));
     let expect = setting.expect.clone();
     let opened = setting
         .opener

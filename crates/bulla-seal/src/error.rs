@@ -55,6 +55,11 @@ pub enum SealError {
     },
     /// The operator's turn: the key's device is away or faulty.
     Key(DeviceError),
+    /// The operator's turn: a device answered with more or fewer bytes than the operation has.
+    AnswerLength {
+        /// Bytes it answered with.
+        len: usize,
+    },
     /// The operator's turn: no random bytes.
     Random(RandomError),
     /// The library refused; its own words.
@@ -75,7 +80,9 @@ impl SealError {
             SealError::ClientMustSeal => "sealed-at-client",
             SealError::TooLong { .. } => "binding-too-long",
             SealError::MessageTooLong { .. } => "too-long",
-            SealError::Key(_) | SealError::Random(_) | SealError::Library { .. } => "key-unavailable",
+            SealError::Key(_) | SealError::AnswerLength { .. } | SealError::Random(_) | SealError::Library { .. } => {
+                "key-unavailable"
+            }
         }
     }
 
@@ -110,6 +117,7 @@ impl fmt::Display for SealError {
                 write!(out, "the sealed message would have {len} bytes, more than the {max} allowed")
             }
             SealError::Key(error) => error.fmt(out),
+            SealError::AnswerLength { len } => write!(out, "a device answered with {len} bytes, which cannot be right"),
             SealError::Random(error) => error.fmt(out),
             SealError::Library { text } => write!(out, "cryptographic library: {text}"),
         }
@@ -236,8 +244,13 @@ impl OpenError {
         MQRC_SECURITY_ERROR
     }
 
-    /// Whether a verdict that came from any device but the CPU is to be computed again before the
-    /// message is moved: the device may be wrong, not the message.
+    /// Whether a wrong answer of a device can have led to this verdict: a signature that it called bad, a
+    /// content key or a shared secret that it got wrong. Such a verdict that came from any device but the
+    /// CPU is computed again before the message is moved: [`Opener::open`](crate::Opener::open) is asked
+    /// once more, and each of its jobs is given to the CPU (a token's key: to the token once more). If the
+    /// second opening ends otherwise, the device was wrong.
+    ///
+    /// Everything else is found out without a device, or only behind a tag or a signature that was good.
     pub fn may_be_the_device(&self) -> bool {
         matches!(self, OpenError::CannotDecrypt | OpenError::Tampered { .. })
     }

@@ -3,7 +3,7 @@
 //! The crate knows messages and identities, not queues. A [`Policy`] says what a message needs, a
 //! [`ring::Ring`] whose keys there are. [`Sealer`] turns a payload into a sealed message, [`Opener`]
 //! turns it back and hands it out as [`Verified`], which nothing else can make. Both stop where a
-//! private key is needed and hand out a [`Step`], because keys live in devices.
+//! key is needed, a private one or a public one, and hand out a [`Step`]: keys live in devices.
 
 pub mod certificate;
 mod cms;
@@ -29,6 +29,6 @@ pub use message::{
 };
 pub use open::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX, Opener};
 pub use policy::{Policy, PolicyError};
-pub use seal::{CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, Sealer};
+pub use seal::{CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX, Sealer};
 pub use step::{Continuation, Step, drive};
 pub use symmetric::CONTENT_BYTES_MAX;

@@ -9,24 +9,13 @@ use std::time::SystemTime;
 
 use bulla_device::{DeviceError, Digest, Job, KeyKind, Output, Random, RsaPadding, SystemRandom, Work};
 use bytes::Bytes;
-use openssl::error::ErrorStack;
-use openssl::pkey::Public;
-use openssl::pkey_ctx::PkeyCtx;
-use openssl::rsa::Padding;
-use openssl::sign::RsaPssSaltlen;
 use zeroize::Zeroizing;
 
-use crate::certificate::{self, Certificate};
-use crate::cms::algorithm::SignatureKind;
-use crate::cms::attributes::{
-    Attributes, Binding, Ours, algorithm_protection, check_signing_certificate, read_content, read_recipients, sha256,
-};
+use crate::cms::attributes::{Attributes, Binding, Ours, read_content, read_recipients, sha256};
 use crate::cms::enveloped::{Enveloped, Recipient, Transport, derive_key, shared_info};
 use crate::cms::reader::Malformed;
 use crate::cms::signed::{SignedData, SignerInfo};
-use crate::cms::writer::SET;
 use crate::cms::{self, Container, Name};
-use crate::dn::Dn;
 use crate::error::{OpenError, other_quality};
 use crate::message::{Content, Expect, Opened, Packing, SealInfo, Verified};
 use crate::policy::{KeyTransport, Policy, Quality, Toleration};
@@ -35,9 +24,13 @@ use crate::step::Step;
 use crate::symmetric::{self, CONTENT_BYTES_MAX, WRAP_OVERHEAD_BYTES};
 
 mod cache;
+mod letter;
+mod proof;
 
 pub use cache::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX};
 use cache::{Cache, KeyPlace};
+use letter::Letter;
+use proof::{Proof, SignedError};
 
 /// A step of an opening.
 type Opening = Step<Verified<Opened>, OpenError>;
@@ -70,10 +63,13 @@ impl Opener {
     /// Opens one message. `put_at` is when the queue manager recorded its put, by which expiry is
     /// judged; `now` is the present, by which revocation is judged.
     ///
-    /// It is done at once unless the content key has to be unwrapped first.
+    /// It is done at once unless a content key has to be unwrapped or a signature to be verified: those
+    /// are jobs for a device, one after the other. The same message can be opened any number of times, on
+    /// other devices too: nothing is remembered of an opening that failed.
     ///
     /// # Errors
-    /// [`OpenError`], whose [`outcome`](OpenError::outcome) says what becomes of the message.
+    /// [`OpenError`], whose [`outcome`](OpenError::outcome) says what becomes of the message. A verdict that
+    /// [may be the device's](OpenError::may_be_the_device) is asked for again before anything is moved.
     #[allow(clippy::too_many_arguments)]
     pub fn open(
         &self,
@@ -99,7 +95,8 @@ impl Opener {
     /// Whether a message that arrives sealed may be queued as it is: everything that can be seen
     /// without a private key. It parses, has the policy's quality, algorithms and recipients, names
     /// this queue, and where the signature is outside it verifies. Inside an envelope only the opener
-    /// can look; there the attributes are compared, but nobody has vouched for them yet.
+    /// can look; there the attributes are compared, but nobody has vouched for them yet. A signature is
+    /// verified by a device.
     ///
     /// # Errors
     /// As [`Opener::open`]; the put is refused.
@@ -110,7 +107,7 @@ impl Opener {
         der: &Bytes,
         expect: &Expect,
         now: SystemTime,
-    ) -> Result<(), OpenError> {
+    ) -> Result<Step<(), OpenError>, OpenError> {
         let question = Question {
             cache: Arc::clone(&self.cache),
             policy: Arc::clone(policy),
@@ -187,7 +184,7 @@ impl Question {
     fn open(self) -> Result<Opening, OpenError> {
         let der = self.der.clone();
         match self.read(&der)? {
-            Container::Signed(signed) => self.open_signed(&signed).map(Step::Done),
+            Container::Signed(signed) => self.open_signed(&signed),
             Container::Enveloped(envelope) => self.open_envelope(&envelope),
         }
     }
@@ -208,139 +205,157 @@ impl Question {
         Ok(container)
     }
 
-    fn open_signed(&self, signed: &SignedData<'_>) -> Result<Verified<Opened>, OpenError> {
-        let facts = self.verify(signed, None).map_err(SignedError::into_cause)?;
-        let content = self.content(facts.ours, self.der.slice_ref(signed.payload))?;
-        let seal = SealInfo {
-            quality: Quality::Integrity,
-            sealed_by: self.check_binding(&facts.ours, Quality::Integrity)?,
-            bound: facts.ours.any(),
-            signer: Some(facts.signer),
-            signing_time: facts.signing_time,
-            recipients: Vec::new(),
+    fn open_signed(self, signed: &SignedData<'_>) -> Result<Opening, OpenError> {
+        let (claims, ours) = self.claims(signed, &self.der, None);
+        let opened = match ours {
+            Some(ours) => self.read_opened(&ours, self.der.slice_ref(signed.payload), Quality::Integrity, Vec::new()),
+            None => Err(OpenError::Unsigned),
         };
-        Ok(Verified::new(Opened { content, seal }))
+        Proof { question: self, claims, signer: None, opened, cbc: None, fresh_key: None }.go_on()
     }
 
     fn open_envelope(self, envelope: &Enveloped<'_>) -> Result<Opening, OpenError> {
         let (own, recipient) = self.find_own(envelope)?;
-        let recipients_digest = sha256(envelope.recipients_whole);
         let place = KeyPlace {
             key_id: own.key.id(),
-            recipients: recipients_digest,
+            recipients: sha256(envelope.recipients_whole),
             cipher: envelope.cipher,
             generation: self.ring.generation(),
         };
+        let letter = Letter::new(self.der.clone(), envelope, place);
         if let Some(mut key) = self.cache.content_key(&place, &self.policy, self.ring.user(), self.now) {
-            let plaintext = decrypt(&mut key.context, envelope)?;
-            self.cache.give_back(&place, key);
-            return self.open_plaintext(envelope, &recipients_digest, plaintext).map(Step::Done);
+            let plaintext = letter.decrypt(&mut key.context)?;
+            if plaintext.is_some() || self.proves_keys(&letter) {
+                self.cache.give_back(&place, key);
+                return self.open_plaintext(letter, plaintext, None);
+            }
+            // Nothing ever proved this key, so it may be what is wrong.
+            self.cache.forget_key(&place);
         }
-        let work = unwrap_work(envelope, &recipient, own)?;
-        let job = Job::new(own.key.clone(), work);
-        let transport = KeyWay::of(&recipient);
+        let job = Job::new(own.key.clone(), unwrap_work(envelope, &recipient, own)?);
+        let way = KeyWay::of(&recipient);
         let finish = move |result: Result<Output, DeviceError>| {
             let secret = result.map_err(OpenError::Key)?;
-            self.finish_envelope(place, transport, &secret).map(Step::Done)
+            let key = way.content_key(&secret, letter.cipher().key_len())?;
+            let plaintext = letter.decrypt(&mut symmetric::decryptor(letter.cipher(), &key)?)?;
+            self.open_plaintext(letter, plaintext, Some(key))
         };
         Ok(Step::Device(job, Box::new(finish)))
     }
 
-    /// After the private key was used. The message is read once more: that costs a microsecond or two
-    /// beside hundreds, and the parts of it need no owner meanwhile.
-    fn finish_envelope(self, place: KeyPlace, way: KeyWay, secret: &[u8]) -> Result<Verified<Opened>, OpenError> {
-        let der = self.der.clone();
-        let Container::Enveloped(envelope) = cms::read(&der)? else { return Err(OpenError::NotSealed) };
-        let key = way.content_key(secret, envelope.cipher.key_len())?;
-        let mut context = symmetric::decryptor(envelope.cipher, &key)?;
-        let plaintext = decrypt(&mut context, &envelope)?;
-        let opened = self.open_plaintext(&envelope, &place.recipients, plaintext)?;
-        // Only what opened is worth remembering: otherwise anyone could fill the cache with rubbish.
-        self.cache.remember_key(place, &self.policy, self.ring.user(), self.now, key);
-        Ok(opened)
+    /// Whether what opens with a key proves the key: by a tag or by a signature.
+    fn proves_keys(&self, letter: &Letter) -> bool {
+        letter.cipher().is_authenticated() || self.policy.sign.is_some()
     }
 
+    /// Only what opened is worth remembering: otherwise anyone could fill the cache with rubbish.
+    fn remember_key(&self, place: KeyPlace, key: Zeroizing<Vec<u8>>) {
+        self.cache.remember_key(place, &self.policy, self.ring.user(), self.now, key);
+    }
+
+    /// `fresh_key` is the content key when it did not come from the cache.
     fn open_plaintext(
-        &self,
-        envelope: &Enveloped<'_>,
-        recipients_digest: &[u8; 32],
+        self,
+        letter: Letter,
         plaintext: Option<Vec<u8>>,
-    ) -> Result<Verified<Opened>, OpenError> {
-        let authenticated = envelope.cipher.is_authenticated();
+        fresh_key: Option<Zeroizing<Vec<u8>>>,
+    ) -> Result<Opening, OpenError> {
         let signed_inside = self.policy.sign.is_some();
-        let Some(plaintext) = plaintext else {
-            if !authenticated && signed_inside {
-                self.spend_a_verification(envelope.ciphertext);
+        let Some(plaintext) = plaintext.map(Bytes::from) else {
+            if !letter.cipher().is_authenticated() && signed_inside {
+                return self.spend_a_verification(letter.ciphertext());
             }
             return Err(OpenError::CannotDecrypt);
         };
-        let plaintext = Bytes::from(plaintext);
-        if !signed_inside {
-            return self.open_confidential(envelope, recipients_digest, plaintext);
+        if signed_inside {
+            return self.open_private(letter, plaintext, fresh_key);
         }
-        let inner = read_inner(envelope, &plaintext);
-        let verified = match &inner {
-            Ok(signed) => self.verify(signed, Some(recipients_digest)),
-            Err(error) => Err(SignedError::Early(error.clone())),
-        };
-        let facts = match verified {
-            Ok(facts) => facts,
-            // After CBC, whatever comes before a good signature is one cause, at one speed.
-            Err(error) if !authenticated => return Err(self.one_cause(error, envelope)),
-            Err(error) => return Err(error.into_cause()),
-        };
-        // Whoever re-encrypts a letter can write any attribute outside; what is signed inside decides.
-        let comparable = self.is_bound(&facts.ours) || envelope.attributes.ours.any();
-        if authenticated && comparable && envelope.attributes.ours != facts.ours {
-            return Err(OpenError::Tampered { what: "the attributes of the envelope" });
+        let place = letter.place;
+        let opened = self.open_confidential(letter, plaintext)?;
+        if let Some(key) = fresh_key {
+            self.remember_key(place, key);
         }
-        let payload = inner.map(|signed| plaintext.slice_ref(signed.payload))?;
-        let content = self.content(facts.ours, payload)?;
-        let seal = SealInfo {
-            quality: Quality::Privacy,
-            sealed_by: self.check_binding(&facts.ours, Quality::Privacy)?,
-            bound: facts.ours.any(),
-            signer: Some(facts.signer),
-            signing_time: facts.signing_time,
-            recipients: self.names(envelope),
-        };
-        Ok(Verified::new(Opened { content, seal }))
+        Ok(Step::Done(opened))
     }
 
-    fn open_confidential(
-        &self,
-        envelope: &Enveloped<'_>,
-        recipients_digest: &[u8; 32],
+    fn open_private(
+        self,
+        letter: Letter,
         plaintext: Bytes,
-    ) -> Result<Verified<Opened>, OpenError> {
-        if envelope.bare_signed {
+        fresh_key: Option<Zeroizing<Vec<u8>>>,
+    ) -> Result<Opening, OpenError> {
+        let authenticated = letter.cipher().is_authenticated();
+        let cbc = (!authenticated).then(|| letter.ciphertext_bytes());
+        let fresh_key = fresh_key.map(|key| (letter.place, key));
+        let (claims, opened) = match read_inner(&letter, &plaintext) {
+            Ok(signed) => {
+                let (claims, ours) = self.claims(&signed, &plaintext, Some(letter.recipients_digest()));
+                let opened = match ours {
+                    // Whoever re-encrypts a letter can write any attribute outside; what is signed inside decides.
+                    Some(ours)
+                        if authenticated && (self.is_bound(&ours) || letter.ours().any()) && letter.ours() != ours =>
+                    {
+                        Err(OpenError::Tampered { what: "the attributes of the envelope" })
+                    }
+                    Some(ours) => {
+                        let payload = plaintext.slice_ref(signed.payload);
+                        self.read_opened(&ours, payload, Quality::Privacy, letter.names)
+                    }
+                    None => Err(OpenError::Unsigned),
+                };
+                (claims, opened)
+            }
+            Err(error) => {
+                let claims = vec![Err(SignedError::Early(error))].into_iter();
+                (claims, Err(OpenError::Unsigned))
+            }
+        };
+        Proof { question: self, claims, signer: None, opened, cbc, fresh_key }.go_on()
+    }
+
+    fn open_confidential(&self, letter: Letter, plaintext: Bytes) -> Result<Verified<Opened>, OpenError> {
+        if letter.bare_signed {
             return Err(other_quality(Quality::Confidentiality));
         }
-        let ours = envelope.attributes.ours;
-        let content = self.content(ours, plaintext)?;
-        let authenticated = envelope.cipher.is_authenticated();
+        let ours = letter.ours();
+        let content = self.content(&ours, plaintext)?;
+        let authenticated = letter.cipher().is_authenticated();
         if authenticated {
-            self.check_recipients(&ours, recipients_digest)?;
+            self.check_recipients(&ours, letter.recipients_digest())?;
         }
         let sealed_by = if authenticated { self.check_binding(&ours, Quality::Confidentiality)? } else { None };
         let seal = SealInfo {
             quality: Quality::Confidentiality,
             signer: None,
             signing_time: None,
-            recipients: self.names(envelope),
             sealed_by,
             bound: authenticated && ours.any(),
+            recipients: letter.names,
         };
         Ok(Verified::new(Opened { content, seal }))
     }
 
-    fn check_arrived(self) -> Result<(), OpenError> {
+    /// Content and seal as the attributes have them, the signer left out.
+    fn read_opened(
+        &self,
+        ours: &Ours<'_>,
+        payload: Bytes,
+        quality: Quality,
+        recipients: Vec<Bytes>,
+    ) -> Result<Opened, OpenError> {
+        let content = self.content(ours, payload)?;
+        let sealed_by = self.check_binding(ours, quality)?;
+        let seal = SealInfo { quality, signer: None, signing_time: None, recipients, sealed_by, bound: ours.any() };
+        Ok(Opened { content, seal })
+    }
+
+    fn check_arrived(self) -> Result<Step<(), OpenError>, OpenError> {
         let der = self.der.clone();
         match self.read(&der)? {
-            Container::Signed(signed) => self.open_signed(&signed).map(|_| ()),
+            Container::Signed(signed) => self.open_signed(&signed).map(|step| step.map(drop)),
             Container::Enveloped(envelope) => {
                 self.cache.check_recipients(&self.policy, &self.ring, &envelope.recipients)?;
-                self.check_envelope(&envelope)
+                self.check_envelope(&envelope).map(Step::Done)
             }
         }
     }
@@ -378,15 +393,7 @@ impl Question {
         mine.next().ok_or(OpenError::NotARecipient)
     }
 
-    fn names(&self, envelope: &Enveloped<'_>) -> Vec<Bytes> {
-        let names = envelope.recipients.iter().filter_map(|recipient| match recipient.name {
-            Name::IssuerAndSerial(name) => Some(self.der.slice_ref(name)),
-            Name::Key(_) => None,
-        });
-        names.collect()
-    }
-
-    fn content(&self, ours: Ours<'_>, bytes: Bytes) -> Result<Content, OpenError> {
+    fn content(&self, ours: &Ours<'_>, bytes: Bytes) -> Result<Content, OpenError> {
         let (packing, content_type) = match ours.content {
             Some(value) => read_content(value)?,
             None => (Packing::Data, None),
@@ -425,27 +432,6 @@ impl Question {
         }
     }
 
-    /// Verifies every signer. `recipients` is the digest of the envelope around, if there is one.
-    fn verify<'a>(
-        &self,
-        signed: &SignedData<'a>,
-        recipients: Option<&[u8; 32]>,
-    ) -> Result<SignedFacts<'a>, SignedError> {
-        let mut facts: Option<SignedFacts<'a>> = None;
-        for signer in &signed.signers {
-            let found = self.verify_signer(signed, signer, recipients)?;
-            match &facts {
-                // Two signers must at least have signed the same statement.
-                Some(first) if first.ours != found.ours => {
-                    return Err(SignedError::Late(OpenError::Tampered { what: "one of two signers' attributes" }));
-                }
-                Some(_) => {}
-                None => facts = Some(found),
-            }
-        }
-        facts.ok_or(SignedError::Early(OpenError::Unsigned))
-    }
-
     /// A signer's attributes, once its digest is the policy's and fits the payload.
     fn signed_attributes<'a>(
         &self,
@@ -461,137 +447,6 @@ impl Question {
             return Err(OpenError::Tampered { what: "the digest of the payload" });
         }
         Ok(attributes)
-    }
-
-    fn verify_signer<'a>(
-        &self,
-        signed: &SignedData<'a>,
-        signer: &SignerInfo<'a>,
-        recipients: Option<&[u8; 32]>,
-    ) -> Result<SignedFacts<'a>, SignedError> {
-        let early = SignedError::Early;
-        let attributes = self.signed_attributes(signed, signer).map_err(early)?;
-        let mut known = self.cache.signer(&self.ring, &signer.name, signed).map_err(early)?;
-        let good = known.verify(signer).map_err(|e| early(e.into()))?;
-        if !good {
-            return Err(SignedError::Unproved(OpenError::Tampered { what: "the signature" }));
-        }
-        // The attributes are the signer's now. The certificates are not yet: a changed one with the same
-        // key verifies as well, until the signing certificate attribute has been compared.
-        self.vouch(&known.certificate, signed, signer, &attributes, recipients)?;
-        let proved = match attributes.signing_certificate {
-            Some(_) => SignedError::Late,
-            None => SignedError::Unproved,
-        };
-        let dn = known.certificate.dn().clone();
-        if !known.is_believed(self.put_at, self.now) {
-            let others = others(signed, &known.certificate);
-            let verdict = self
-                .ring
-                .verify(&known.certificate, &others, certificate::Usage::Sign, self.put_at, self.now)
-                .map_err(|e| proved(e.into()))?;
-            known.verdict = Some(verdict);
-        }
-        self.cache.remember_signer(&self.ring, known);
-        if !self.policy.signers.is_empty() && !self.policy.signers.contains(&dn) {
-            return Err(SignedError::Late(OpenError::SignerNotAuthorised { dn }));
-        }
-        let signing_time = attributes.time().map_err(|e| SignedError::Late(e.into()))?;
-        Ok(SignedFacts { signer: dn, signing_time, ours: attributes.ours })
-    }
-
-    /// What the signed attributes say about the signature itself.
-    fn vouch(
-        &self,
-        certificate: &Certificate,
-        signed: &SignedData<'_>,
-        signer: &SignerInfo<'_>,
-        attributes: &Attributes<'_>,
-        recipients: Option<&[u8; 32]>,
-    ) -> Result<(), SignedError> {
-        let unproved = |error| Err(SignedError::Unproved(error));
-        let bound = self.is_bound(&attributes.ours);
-        if bound && attributes.ours.binding.is_none() {
-            return Err(SignedError::Late(OpenError::Unbound));
-        }
-        match attributes.algorithm_protection {
-            Some(value) if value == algorithm_protection(signer.digest_identifier, signer.algorithm) => {}
-            Some(_) => return unproved(OpenError::Tampered { what: "the algorithm protection attribute" }),
-            None if bound => {
-                return unproved(Malformed("a bound message without algorithm protection").into());
-            }
-            None => {}
-        }
-        match attributes.signing_certificate {
-            Some(value) => {
-                let all = bound.then_some(signed.certificates.as_slice());
-                check_signing_certificate(value, certificate, all).map_err(SignedError::Unproved)?;
-            }
-            None if bound => {
-                return unproved(Malformed("a bound message without a signing certificate attribute").into());
-            }
-            None => {}
-        }
-        match recipients {
-            Some(digest) => self.check_recipients(&attributes.ours, digest).map_err(SignedError::Unproved),
-            None => Ok(()),
-        }
-    }
-
-    /// After CBC: as long as anything inside is unproved its error is `cannot-decrypt`, and took as long
-    /// as a verification.
-    fn one_cause(&self, error: SignedError, envelope: &Enveloped<'_>) -> OpenError {
-        match error {
-            SignedError::Late(error)
-            | SignedError::Early(error @ OpenError::Library { .. })
-            | SignedError::Unproved(error @ OpenError::Library { .. }) => error,
-            SignedError::Unproved(_) => OpenError::CannotDecrypt,
-            SignedError::Early(_) => {
-                self.spend_a_verification(envelope.ciphertext);
-                OpenError::CannotDecrypt
-            }
-        }
-    }
-
-    /// The time of a digest and of a signature's verification, spent for nothing: with it, a message
-    /// whose padding is wrong takes as long as one whose signature is.
-    fn spend_a_verification(&self, ciphertext: &[u8]) {
-        let digest = self.policy.sign.unwrap_or(Digest::Sha256);
-        let hash = digest.hash(ciphertext);
-        if let Some(own) = self.ring.own().first() {
-            let key = own.certificate.public_key();
-            let attempt = || -> Result<bool, ErrorStack> {
-                let mut context = PkeyCtx::new(key)?;
-                context.verify_init()?;
-                context.verify(&hash, &vec![1; key.size()])
-            };
-            let _outcome_is_known = attempt();
-        }
-    }
-}
-
-/// What verified signed attributes said.
-struct SignedFacts<'a> {
-    signer: Dn,
-    signing_time: Option<SystemTime>,
-    ours: Ours<'a>,
-}
-
-/// How far a signed message got: after CBC the difference must not show.
-enum SignedError {
-    /// Before the signature was verified.
-    Early(OpenError),
-    /// The signature was verified, and it or what it should prove is wrong.
-    Unproved(OpenError),
-    /// All bytes are proved, and what they say is not wanted.
-    Late(OpenError),
-}
-
-impl SignedError {
-    fn into_cause(self) -> OpenError {
-        match self {
-            SignedError::Early(error) | SignedError::Unproved(error) | SignedError::Late(error) => error,
-        }
     }
 }
 
@@ -668,92 +523,12 @@ impl KeyWay {
     }
 }
 
-/// The plaintext, `None` when padding or tag are wrong.
-fn decrypt(
-    context: &mut openssl::cipher_ctx::CipherCtx,
-    envelope: &Enveloped<'_>,
-) -> Result<Option<Vec<u8>>, OpenError> {
-    let Some(tag) = envelope.tag else {
-        return Ok(symmetric::cbc_decrypt(context, envelope.iv, envelope.ciphertext)?);
-    };
-    // Associated data are the attributes as a SET OF, not as the [1] they travel in (RFC 5083, 2.2).
-    let rest = envelope.attributes_whole.map(|whole| whole.get(1..).unwrap_or_default());
-    let set = [SET];
-    let associated: &[&[u8]] = match &rest {
-        Some(rest) => &[&set, rest],
-        None => &[],
-    };
-    Ok(symmetric::gcm_decrypt(context, envelope.iv, associated, envelope.ciphertext, tag)?)
-}
-
 /// The `SignedData` inside an envelope: a whole message of its own, or a bare one where the envelope
 /// says so.
-fn read_inner<'a>(envelope: &Enveloped<'_>, plaintext: &'a [u8]) -> Result<SignedData<'a>, OpenError> {
-    let inner = if envelope.bare_signed { SignedData::read(plaintext) } else { cms::read_signed(plaintext) };
+fn read_inner<'a>(letter: &Letter, plaintext: &'a [u8]) -> Result<SignedData<'a>, OpenError> {
+    let inner = if letter.bare_signed { SignedData::read(plaintext) } else { cms::read_signed(plaintext) };
     match inner {
         Err(OpenError::NotSealed) => Err(OpenError::Unsigned),
         other => other,
     }
-}
-
-/// The certificates of a message beside the signer's: hints for the path.
-fn others(signed: &SignedData<'_>, leaf: &Certificate) -> Vec<Certificate> {
-    let others = signed.certificates.iter().filter(|der| **der != leaf.der());
-    others.filter_map(|der| Certificate::from_der(der).ok()).collect()
-}
-
-/// A signer's certificate with what was found out about it, and a context ready to verify.
-pub(crate) struct KnownSigner {
-    certificate: Certificate,
-    verdict: Option<crate::ring::Verdict>,
-    context: Option<(SignatureKind, Digest, PkeyCtx<Public>)>,
-}
-
-impl KnownSigner {
-    fn new(certificate: Certificate) -> KnownSigner {
-        KnownSigner { certificate, verdict: None, context: None }
-    }
-
-    fn is_believed(&self, put_at: SystemTime, now: SystemTime) -> bool {
-        self.verdict.as_ref().is_some_and(|verdict| verdict.holds(put_at, now))
-    }
-
-    /// Verifies a signature, always. Only the set-up of the context is kept.
-    fn verify(&mut self, signer: &SignerInfo<'_>) -> Result<bool, ErrorStack> {
-        let fits = matches!(
-            (signer.kind, self.certificate.key_kind()),
-            (SignatureKind::RsaPkcs1 | SignatureKind::RsaPss { .. }, certificate::KeyKind::Rsa)
-                | (SignatureKind::Ecdsa, certificate::KeyKind::Ec(_))
-        );
-        if !fits {
-            return Ok(false);
-        }
-        let ready = self.context.take().filter(|(kind, digest, _)| *kind == signer.kind && *digest == signer.digest);
-        let mut context = match ready {
-            Some((_, _, context)) => context,
-            None => verifier(&self.certificate, signer.kind, signer.digest)?,
-        };
-        let good = matches!(context.verify(&signer.signed_hash(), signer.signature), Ok(true));
-        self.context = Some((signer.kind, signer.digest, context));
-        Ok(good)
-    }
-}
-
-fn verifier(certificate: &Certificate, kind: SignatureKind, digest: Digest) -> Result<PkeyCtx<Public>, ErrorStack> {
-    let mut context = PkeyCtx::new(certificate.public_key())?;
-    context.verify_init()?;
-    match kind {
-        SignatureKind::RsaPkcs1 => {
-            context.set_rsa_padding(Padding::PKCS1)?;
-            context.set_signature_md(digest.md())?;
-        }
-        SignatureKind::RsaPss { salt_len } => {
-            context.set_rsa_padding(Padding::PKCS1_PSS)?;
-            context.set_signature_md(digest.md())?;
-            context.set_rsa_mgf1_md(digest.md())?;
-            context.set_rsa_pss_saltlen(RsaPssSaltlen::custom(i32::from(salt_len)))?;
-        }
-        SignatureKind::Ecdsa => {}
-    }
-    Ok(context)
 }

@@ -3,25 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bulla_device::{Digest, Job, Output, PrivateKey, Random, RsaPadding, RsaScheme, Work};
+use bulla_device::{Digest, Job, Output, PrivateKey, Random, RsaScheme, Work};
 use bytes::Bytes;
-use openssl::cipher_ctx::CipherCtx;
-use openssl::ec::{EcGroup, EcKey, EcPoint};
-use openssl::pkey::Public;
-use openssl::pkey_ctx::PkeyCtx;
-use openssl::rsa::Padding;
-use openssl::x509::X509KeyUsage;
 use zeroize::Zeroizing;
 
-use crate::certificate::{Certificate, Curve, KeyKind, Usage};
-use crate::cms::algorithm::{
-    AES_BLOCK_BYTES, GCM_NONCE_BYTES, GCM_TAG_BYTES, aes_wrap_identifier, agreement_identifier, digest_identifier,
-    ecdsa_identifier, rsa_signature_identifier, rsa_wrap_identifier,
-};
+use crate::certificate::{Certificate, KeyKind, Usage};
+use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, rsa_signature_identifier};
 use crate::cms::attributes::{
-    self, AttributeWriter, CONTENT_TYPE_ATTRIBUTE_BYTES, RECIPIENTS_ATTRIBUTE_BYTES, attribute_len, sha256,
+    self, AttributeWriter, CONTENT_TYPE_ATTRIBUTE_BYTES, RECIPIENTS_ATTRIBUTE_BYTES, attribute_len,
 };
-use crate::cms::enveloped::{EnvelopeLayout, agreement_info, derive_key, recipient_set, shared_info, transport_info};
+use crate::cms::enveloped::{EnvelopeLayout, recipient_set};
 use crate::cms::signed::SignedLayout;
 use crate::cms::writer::{SET, Writer, element_len};
 use crate::error::SealError;
@@ -29,28 +20,30 @@ use crate::message::{
     Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, MESSAGE_ID_BYTES_MAX, SEALED_BY_BYTES_MAX, Sealed,
 };
 use crate::oid;
-use crate::policy::{ContentCipher, KeyReuse, KeyTransport, Policy, Quality, SealedAt, SignatureScheme};
+use crate::policy::{ContentCipher, KeyReuse, Policy, Quality, SealedAt, SignatureScheme};
 use crate::ring::{Own, Ring};
 use crate::step::Step;
-use crate::symmetric::{self, CONTENT_BYTES_MAX, WRAP_OVERHEAD_BYTES};
+use crate::symmetric::CONTENT_BYTES_MAX;
 
-/// Messages under one content key, whatever KEYREUSE says.
-pub const CONTENT_KEY_MESSAGES_MAX: u32 = 1 << 20;
-/// Payload bytes under one content key.
-pub const CONTENT_KEY_BYTES_MAX: u64 = 64 << 30;
-/// Age of a content key.
-pub const CONTENT_KEY_AGE_MAX: Duration = Duration::from_secs(3600);
+mod content_key;
+mod wrap;
+
+pub use content_key::{CONTENT_KEY_AGE_MAX, CONTENT_KEY_BYTES_MAX, CONTENT_KEY_MESSAGES_MAX, POOLED_CONTENT_KEYS_MAX};
+use content_key::{ContentKey, Iv, Pool, Terms};
+use wrap::{Recipient, Wrapping};
+
 /// For so long a recipient's or signer's certificate counts as checked, if its own dates allow.
 const PARTIES_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Seals the messages of one handle (a link that puts). It owns the content key that KEYREUSE lets
-/// several messages share, and never lets another handle have it.
+/// Seals the messages of one handle (a link that puts), many at a time. It owns the content keys that
+/// KEYREUSE lets several messages share, and never lets another handle have them. A message that finds no
+/// live key makes one for itself, and leaves it to those that come after.
 pub struct Sealer {
     policy: Arc<Policy>,
     ring: Arc<Ring>,
     sealed_by: Option<String>,
     parties: Parties,
-    content_key: Option<ContentKey>,
+    pool: Pool,
 }
 
 impl Sealer {
@@ -76,7 +69,7 @@ impl Sealer {
             check_len("the sealing queue manager's name", name.len(), SEALED_BY_BYTES_MAX)?;
         }
         let parties = Parties::find(&policy, &ring, now)?;
-        Ok(Sealer { policy, ring, sealed_by, parties, content_key: None })
+        Ok(Sealer { policy, ring, sealed_by, parties, pool: Pool::default() })
     }
 
     /// Whether this sealer still stands for the policy and ring in force. When not, the caller makes a
@@ -88,7 +81,7 @@ impl Sealer {
     /// Whether the next message needs no key of its own: it is then sealed in a few microseconds, and
     /// [`Sealer::seal`] is done at once.
     pub fn has_live_key(&self, now: SystemTime) -> bool {
-        self.parties.are_fresh(now) && self.content_key.as_ref().is_some_and(|key| key.is_live(now, 0))
+        self.parties.are_fresh(now) && self.pool.has_live(now)
     }
 
     /// Bytes of the sealed message, before any key is used. Exact with RSA signatures and without
@@ -144,16 +137,16 @@ impl Sealer {
         EnvelopeLayout {
             cipher,
             recipients: &self.parties.recipients_size,
-            agreement: self.parties.agreement(),
+            agreement: self.parties.agreement,
             attributes_len,
             plaintext_len,
         }
         .len()
     }
 
-    /// Seals one message. Integrity and Privacy stop at the signature, which a device makes;
-    /// Confidentiality is done at once, and with a live content key (see [`Sealer::has_live_key`]) it
-    /// costs a few microseconds: one read of the system's randomness, one encryption, one buffer.
+    /// Seals one message. A device wraps each new content key, for one recipient after the other, and
+    /// makes the signature; with a live content key (see [`Sealer::has_live_key`]) Confidentiality is done
+    /// at once, in a few microseconds: one read of the system's randomness, one encryption, one buffer.
     ///
     /// # Errors
     /// [`SealError`]; nothing of the message exists then.
@@ -166,12 +159,12 @@ impl Sealer {
     ) -> Result<Step<Sealed, SealError>, SealError> {
         check_limits(&content, bound)?;
         if !self.parties.are_fresh(now) {
-            self.content_key = None;
+            self.pool.renew();
             self.parties = Parties::find(&self.policy, &self.ring, now)?;
         }
         match (self.parties.signer.clone(), self.policy.encrypt) {
             (None, None) => Err(SealError::NothingToSeal),
-            (None, Some(cipher)) => self.seal_confidential(cipher, &content, bound, now, rng).map(Step::Done),
+            (None, Some(cipher)) => self.seal_confidential(cipher, content, bound, now, rng),
             (Some(signer), None) => {
                 let mut set = AttributeWriter::new();
                 attributes::write_content_type(&mut set);
@@ -183,63 +176,86 @@ impl Sealer {
                     Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data" })
                 })
             }
-            (Some(signer), Some(cipher)) => self.seal_private(&signer, cipher, content, bound, now, rng),
+            (Some(signer), Some(cipher)) => self.seal_private(signer, cipher, content, bound, now, rng),
         }
     }
 
-    /// Hot path with a reused key.
+    /// Hot path with a reused key: then no job.
     fn seal_confidential(
-        &mut self,
-        cipher: ContentCipher,
-        content: &Content,
-        bound: &Bound,
-        now: SystemTime,
-        rng: &mut dyn Random,
-    ) -> Result<Sealed, SealError> {
-        let len = content.bytes.len() as u64;
-        let mut key = match self.content_key.take().filter(|key| key.is_live(now, len)) {
-            Some(key) => key,
-            None => ContentKey::fresh(cipher, self.policy.key_reuse, &mut self.parties, now, rng)?,
-        };
-        let mut set = AttributeWriter::new();
-        if cipher.is_authenticated() {
-            attributes::write_content_type(&mut set);
-            attributes::write_binding(&mut set, Quality::Confidentiality, bound, self.sealed_by.as_deref());
-            attributes::write_content(&mut set, content);
-            attributes::write_recipients(&mut set, &key.recipients_digest);
-        } else {
-            attributes::write_content(&mut set, content);
-        }
-        let sealed = key.envelope(&set.sorted(), &content.bytes, rng)?;
-        key.count(len);
-        if self.policy.key_reuse != KeyReuse::Never {
-            self.content_key = Some(key);
-        }
-        Ok(sealed)
-    }
-
-    /// The content key is wrapped before the signature is made, because the signature covers the set
-    /// of recipients; it is used after, because the envelope covers the signature.
-    fn seal_private(
-        &mut self,
-        signer: &Arc<Signer>,
+        &self,
         cipher: ContentCipher,
         content: Content,
         bound: &Bound,
         now: SystemTime,
         rng: &mut dyn Random,
     ) -> Result<Step<Sealed, SealError>, SealError> {
-        let mut key = ContentKey::fresh(cipher, KeyReuse::Never, &mut self.parties, now, rng)?;
-        let iv = key.next_iv(rng)?;
-        let sealed_by = self.sealed_by.as_deref();
+        let len = content.bytes.len() as u64;
+        let mut set = AttributeWriter::new();
+        if cipher.is_authenticated() {
+            attributes::write_content_type(&mut set);
+            attributes::write_binding(&mut set, Quality::Confidentiality, bound, self.sealed_by.as_deref());
+        }
+        attributes::write_content(&mut set, &content);
+        let seal = move |mut key: ContentKey, iv: &Iv, pool: &Pool| {
+            let mut set = set;
+            if cipher.is_authenticated() {
+                attributes::write_recipients(&mut set, key.recipients_digest());
+            }
+            let sealed = key.envelope(iv, &set.sorted(), &content.bytes)?;
+            key.count(len);
+            pool.give_back(key);
+            Ok(Step::Done(sealed))
+        };
+        if let Some(mut key) = self.pool.take(now, len) {
+            let iv = key.next_iv(rng)?;
+            return seal(key, &iv, &self.pool);
+        }
+        let iv = Iv::first(cipher, rng)?;
+        let pool = self.pool.clone();
+        self.fresh_key(cipher, self.policy.key_reuse, now, rng, move |key| seal(key, &iv, &pool))
+    }
+
+    /// The content key is wrapped before the signature is made, because the signature covers the set
+    /// of recipients; it is used after, because the envelope covers the signature.
+    fn seal_private(
+        &self,
+        signer: Arc<Signer>,
+        cipher: ContentCipher,
+        content: Content,
+        bound: &Bound,
+        now: SystemTime,
+        rng: &mut dyn Random,
+    ) -> Result<Step<Sealed, SealError>, SealError> {
+        let iv = Iv::first(cipher, rng)?;
         // The same statements outside and inside; the signer adds its own.
         let mut set = AttributeWriter::new();
         attributes::write_content_type(&mut set);
-        attributes::write_binding(&mut set, Quality::Privacy, bound, sealed_by);
+        attributes::write_binding(&mut set, Quality::Privacy, bound, self.sealed_by.as_deref());
         attributes::write_content(&mut set, &content);
-        attributes::write_recipients(&mut set, &key.recipients_digest);
-        let outer = if cipher.is_authenticated() { set.sorted() } else { Vec::new() };
-        signer.sign(set, content.bytes, now, move |message| key.envelope_with(&iv, &outer, message))
+        self.fresh_key(cipher, KeyReuse::Never, now, rng, move |mut key| {
+            attributes::write_recipients(&mut set, key.recipients_digest());
+            let outer = if cipher.is_authenticated() { set.sorted() } else { Vec::new() };
+            signer.sign(set, content.bytes, now, move |message| key.envelope(&iv, &outer, message))
+        })
+    }
+
+    /// A content key of this message's own, wrapped for everyone.
+    fn fresh_key(
+        &self,
+        cipher: ContentCipher,
+        reuse: KeyReuse,
+        now: SystemTime,
+        rng: &mut dyn Random,
+        then: impl FnOnce(ContentKey) -> Result<Step<Sealed, SealError>, SealError> + Send + 'static,
+    ) -> Result<Step<Sealed, SealError>, SealError> {
+        let mut key = Zeroizing::new(vec![0; cipher.key_len()]);
+        rng.fill(&mut key)?;
+        let agreement = self.parties.agreement;
+        let terms = Terms { cipher, reuse, agreement, born: now, epoch: self.pool.epoch() };
+        let key = Output::new(std::mem::take(&mut *key));
+        Wrapping::start(key, Arc::clone(&self.parties.recipients), move |key, recipients| {
+            then(ContentKey::new(key, recipients, terms)?)
+        })
     }
 }
 
@@ -263,7 +279,9 @@ fn check_len(what: &'static str, len: usize, max: usize) -> Result<(), SealError
 /// Who signs and who can open, found in the ring and checked.
 struct Parties {
     signer: Option<Arc<Signer>>,
-    recipients: Vec<Recipient>,
+    recipients: Arc<[Recipient]>,
+    /// Whether a recipient agrees on a key.
+    agreement: bool,
     /// Recipient infos as long as real ones, for the size predictor.
     recipients_size: Vec<u8>,
     found_at: SystemTime,
@@ -294,135 +312,13 @@ impl Parties {
             }
         }
         let recipients_size = recipient_set(infos);
-        Ok(Parties { signer, recipients, recipients_size, found_at: now, good_until })
+        let agreement = recipients.iter().any(Recipient::agrees);
+        Ok(Parties { signer, recipients: recipients.into(), agreement, recipients_size, found_at: now, good_until })
     }
 
     /// A clock that was set back makes the finding stale too.
     fn are_fresh(&self, now: SystemTime) -> bool {
         self.found_at <= now && now <= self.good_until
-    }
-
-    fn agreement(&self) -> bool {
-        self.recipients.iter().any(|recipient| matches!(recipient.way, Way::Agreement { .. }))
-    }
-
-    /// A content key for everyone: `RecipientInfos`.
-    fn wrap(&mut self, key: &[u8]) -> Result<Vec<u8>, SealError> {
-        let infos: Result<Vec<_>, _> = self.recipients.iter_mut().map(|recipient| recipient.wrap(key)).collect();
-        Ok(recipient_set(infos?))
-    }
-}
-
-/// A recipient's key, ready to wrap.
-struct Recipient {
-    certificate: Certificate,
-    algorithm: Vec<u8>,
-    way: Way,
-}
-
-enum Way {
-    Transport { context: PkeyCtx<Public>, len: usize },
-    Agreement { group: EcGroup, peer: EcPoint, curve: bulla_device::Curve, kdf: Digest, wrap: Vec<u8>, wrap_len: usize },
-}
-
-impl Recipient {
-    fn new(certificate: &Certificate, transport: KeyTransport, cipher: ContentCipher) -> Result<Recipient, SealError> {
-        let refused = |why| SealError::RecipientKey { dn: certificate.dn().clone(), why };
-        let (algorithm, way) = match (certificate.key_kind(), transport) {
-            (KeyKind::Rsa, KeyTransport::Pkcs1) => {
-                if !is_for_encryption_only(certificate) {
-                    return Err(refused("KEYWRAP(PKCS1) needs a certificate that is for encryption and nothing else"));
-                }
-                rsa_way(certificate, RsaPadding::Pkcs1)?
-            }
-            (KeyKind::Rsa, KeyTransport::Auto | KeyTransport::Oaep) => {
-                rsa_way(certificate, RsaPadding::Oaep { digest: Digest::Sha256 })?
-            }
-            (KeyKind::Ec(_), KeyTransport::Oaep) => {
-                return Err(refused("KEYWRAP(OAEP) needs an RSA key, this one is elliptic"));
-            }
-            (KeyKind::Ec(curve), _) => {
-                let kdf = if curve.bits() > 256 { Digest::Sha384 } else { Digest::Sha256 };
-                let wrap_len = cipher.key_len();
-                let wrap = aes_wrap_identifier(wrap_len);
-                let group = EcGroup::from_curve_name(curve.nid())?;
-                let peer = certificate.public_key().ec_key()?.public_key().to_owned(&group)?;
-                let curve = device_curve(curve);
-                let algorithm = agreement_identifier(kdf, &wrap);
-                (algorithm, Way::Agreement { group, peer, curve, kdf, wrap, wrap_len })
-            }
-            (KeyKind::Other, _) => return Err(refused("its kind of key is not supported")),
-        };
-        Ok(Recipient { certificate: certificate.clone(), algorithm, way })
-    }
-
-    fn name(&self) -> &[u8] {
-        self.certificate.issuer_and_serial()
-    }
-
-    /// As long as a real one.
-    fn info_of_size(&self) -> Vec<u8> {
-        match &self.way {
-            Way::Transport { len, .. } => transport_info(self.name(), &self.algorithm, &vec![0; *len]),
-            Way::Agreement { curve, wrap_len, .. } => {
-                let point = vec![0; curve.point_len()];
-                agreement_info(self.name(), &self.algorithm, &point, &vec![0; wrap_len + WRAP_OVERHEAD_BYTES])
-            }
-        }
-    }
-
-    /// Its recipient info for this key: one public-key operation, or an ephemeral key and one
-    /// derivation.
-    fn wrap(&mut self, key: &[u8]) -> Result<Vec<u8>, SealError> {
-        match &mut self.way {
-            Way::Transport { context, len } => {
-                let mut encrypted = vec![0; *len];
-                let written = context.encrypt(key, Some(&mut encrypted))?;
-                encrypted.truncate(written);
-                Ok(transport_info(self.certificate.issuer_and_serial(), &self.algorithm, &encrypted))
-            }
-            Way::Agreement { group, peer, curve, kdf, wrap, wrap_len } => {
-                let ephemeral = EcKey::generate(group)?;
-                let secret = curve.agree(&ephemeral, peer).map_err(SealError::Key)?;
-                let shared = shared_info(wrap, None, *wrap_len);
-                let wrapping = derive_key(*kdf, &secret, &shared, *wrap_len);
-                let encrypted = symmetric::wrap_key(&wrapping, key)?;
-                let point = bulla_device::Curve::point_of(&ephemeral).map_err(SealError::Key)?;
-                Ok(agreement_info(self.certificate.issuer_and_serial(), &self.algorithm, &point, &encrypted))
-            }
-        }
-    }
-}
-
-fn rsa_way(certificate: &Certificate, padding: RsaPadding) -> Result<(Vec<u8>, Way), SealError> {
-    let key = certificate.public_key();
-    let mut context = PkeyCtx::new(key)?;
-    context.encrypt_init()?;
-    match padding {
-        RsaPadding::Oaep { digest } => {
-            context.set_rsa_padding(Padding::PKCS1_OAEP)?;
-            context.set_rsa_oaep_md(digest.md())?;
-            context.set_rsa_mgf1_md(digest.md())?;
-        }
-        RsaPadding::Pkcs1 => context.set_rsa_padding(Padding::PKCS1)?,
-    }
-    Ok((rsa_wrap_identifier(padding), Way::Transport { context, len: key.size() }))
-}
-
-/// PKCS#1 v1.5 is a decryption oracle in waiting, so a key used so is used for nothing else: its
-/// certificate must say so.
-fn is_for_encryption_only(certificate: &Certificate) -> bool {
-    let encryption = X509KeyUsage::KEY_ENCIPHERMENT | X509KeyUsage::DATA_ENCIPHERMENT;
-    certificate.key_usage().is_some_and(|bits| !bits.is_empty() && encryption.contains(bits))
-}
-
-fn device_curve(curve: Curve) -> bulla_device::Curve {
-    match curve {
-        Curve::P192 => bulla_device::Curve::P192,
-        Curve::P224 => bulla_device::Curve::P224,
-        Curve::P256 => bulla_device::Curve::P256,
-        Curve::P384 => bulla_device::Curve::P384,
-        Curve::P521 => bulla_device::Curve::P521,
     }
 }
 
@@ -589,134 +485,5 @@ impl Plaintext for Signed<'_> {
 
     fn write(&self, out: &mut Writer) {
         self.layout.write(out, self.payload, self.attributes, self.signature);
-    }
-}
-
-/// A content key while it lives. The key schedule is in the context, so the key itself is not kept.
-struct ContentKey {
-    cipher: ContentCipher,
-    context: CipherCtx,
-    recipients: Vec<u8>,
-    recipients_digest: [u8; 32],
-    agreement: bool,
-    born: SystemTime,
-    /// Messages that it may still seal, this one included.
-    messages_left: u32,
-    bytes_left: u64,
-    /// Given out with each nonce, never twice.
-    counter: u32,
-}
-
-impl ContentKey {
-    fn fresh(
-        cipher: ContentCipher,
-        reuse: KeyReuse,
-        parties: &mut Parties,
-        now: SystemTime,
-        rng: &mut dyn Random,
-    ) -> Result<ContentKey, SealError> {
-        let mut key = Zeroizing::new(vec![0; cipher.key_len()]);
-        rng.fill(&mut key)?;
-        let recipients = parties.wrap(&key)?;
-        let messages_left = match reuse {
-            KeyReuse::Never => 1,
-            KeyReuse::Count(count) => count.saturating_add(1).min(CONTENT_KEY_MESSAGES_MAX),
-            KeyReuse::Unlimited => CONTENT_KEY_MESSAGES_MAX,
-        };
-        Ok(ContentKey {
-            cipher,
-            context: symmetric::encryptor(cipher, &key)?,
-            recipients_digest: sha256(&recipients),
-            recipients,
-            agreement: parties.agreement(),
-            born: now,
-            messages_left,
-            bytes_left: CONTENT_KEY_BYTES_MAX,
-            counter: 0,
-        })
-    }
-
-    /// Whether one more message of this many bytes may use it.
-    fn is_live(&self, now: SystemTime, bytes: u64) -> bool {
-        let young = now.duration_since(self.born).is_ok_and(|age| age < CONTENT_KEY_AGE_MAX);
-        young && self.messages_left > 0 && bytes <= self.bytes_left
-    }
-
-    fn count(&mut self, bytes: u64) {
-        self.messages_left = self.messages_left.saturating_sub(1);
-        self.bytes_left = self.bytes_left.saturating_sub(bytes);
-    }
-
-    /// GCM: 64 random bits and a counter that is never given out twice, so that nonces differ even
-    /// after a snapshot of this machine was resumed twice. CBC: a random block.
-    fn next_iv(&mut self, rng: &mut dyn Random) -> Result<Iv, SealError> {
-        let mut iv = Iv { bytes: [0; AES_BLOCK_BYTES], len: AES_BLOCK_BYTES };
-        if !self.cipher.is_authenticated() {
-            rng.fill(&mut iv.bytes)?;
-            return Ok(iv);
-        }
-        let [random @ .., _, _, _, _, _, _, _, _] = &mut iv.bytes;
-        rng.fill(random)?;
-        let [_, _, _, _, _, _, _, _, counter @ .., _, _, _, _] = &mut iv.bytes;
-        counter.copy_from_slice(&self.counter.to_be_bytes());
-        // At most 2^20 messages use one key: this does not wrap.
-        self.counter = self.counter.saturating_add(1);
-        iv.len = GCM_NONCE_BYTES;
-        Ok(iv)
-    }
-
-    fn envelope(
-        &mut self,
-        attributes: &[u8],
-        plaintext: &impl Plaintext,
-        rng: &mut dyn Random,
-    ) -> Result<Sealed, SealError> {
-        let iv = self.next_iv(rng)?;
-        self.envelope_with(&iv, attributes, plaintext)
-    }
-
-    fn envelope_with(&mut self, iv: &Iv, attributes: &[u8], plaintext: &impl Plaintext) -> Result<Sealed, SealError> {
-        let layout = EnvelopeLayout {
-            cipher: self.cipher,
-            recipients: &self.recipients,
-            agreement: self.agreement,
-            attributes_len: attributes.len(),
-            plaintext_len: plaintext.len(),
-        };
-        // CBC's last block is written with a block to spare.
-        let mut out = Writer::with_capacity(layout.len() + 2 * AES_BLOCK_BYTES);
-        let context = &mut self.context;
-        if self.cipher.is_authenticated() {
-            let mut header = Writer::with_capacity(8);
-            header.header(SET, attributes.len());
-            layout.write(&mut out, iv.as_slice(), attributes, |out| {
-                let associated = [header.as_slice(), attributes];
-                let start = out.len();
-                plaintext.write(out);
-                symmetric::gcm_encrypt(context, iv.as_slice(), &associated, out.as_mut(), start)
-            })?;
-            Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "authEnveloped-data" })
-        } else {
-            layout.write(&mut out, iv.as_slice(), attributes, |out| {
-                let mut whole = Writer::with_capacity(plaintext.len());
-                plaintext.write(&mut whole);
-                let whole = Zeroizing::new(whole.finish());
-                symmetric::cbc_encrypt(context, iv.as_slice(), &whole, out.as_mut())?;
-                Ok::<_, openssl::error::ErrorStack>([0; GCM_TAG_BYTES])
-            })?;
-            Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "enveloped-data" })
-        }
-    }
-}
-
-/// A nonce or initialisation vector.
-struct Iv {
-    bytes: [u8; AES_BLOCK_BYTES],
-    len: usize,
-}
-
-impl Iv {
-    fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
     }
 }

@@ -1,17 +1,17 @@
-//! Work that may need a private key in the middle: it stops there, hands a job out, and goes on when
-//! the result is back. Nothing here waits, so that a thread can hold many unfinished messages.
+//! Work that may need a key in the middle: it stops there, hands a job out, and goes on when the result
+//! is back. Nothing here waits, so that a thread can hold many unfinished messages.
 
 use bulla_device::{Device, DeviceError, Job, Output};
 
-/// What the work does after its private-key operation. It may need another one.
+/// What the work does after its operation with a key. It may need another one.
 pub type Continuation<T, E> = Box<dyn FnOnce(Result<Output, DeviceError>) -> Result<Step<T, E>, E> + Send>;
 
 /// Done, or waiting for a device.
 pub enum Step<T, E> {
     /// The result.
     Done(T),
-    /// A job for a device, and what to do with its result. The job's id is 0 and its deadline unset:
-    /// whoever submits it sets both.
+    /// A job for a device, and what to do with its result. The job's id is 0, its asker nobody and its
+    /// deadline unset: whoever submits it sets them.
     Device(Job, Continuation<T, E>),
 }
 
@@ -21,6 +21,18 @@ impl<T, E> Step<T, E> {
         match self {
             Step::Done(value) => Some(value),
             Step::Device(..) => None,
+        }
+    }
+}
+
+impl<T: 'static, E: 'static> Step<T, E> {
+    /// The same work with another result at its end.
+    pub(crate) fn map<U: 'static>(self, change: fn(T) -> U) -> Step<U, E> {
+        match self {
+            Step::Done(value) => Step::Done(change(value)),
+            Step::Device(job, go_on) => {
+                Step::Device(job, Box::new(move |result| go_on(result).map(|step| step.map(change))))
+            }
         }
     }
 }

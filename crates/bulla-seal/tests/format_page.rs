@@ -84,6 +84,7 @@ fn the_page_names_every_limit_as_the_code_has_it() {
     for (name, value) in [
         ("RECIPIENTS_MAX", bulla_seal::policy::RECIPIENTS_MAX),
         ("CONTENT_KEY_MESSAGES_MAX", bulla_seal::CONTENT_KEY_MESSAGES_MAX as usize),
+        ("POOLED_CONTENT_KEYS_MAX", bulla_seal::POOLED_CONTENT_KEYS_MAX),
         ("CACHED_KEYS_MAX", bulla_seal::CACHED_KEYS_MAX),
         ("DESTINATION_BYTES_MAX", bulla_seal::DESTINATION_BYTES_MAX),
         ("MESSAGE_ID_BYTES_MAX", bulla_seal::MESSAGE_ID_BYTES_MAX),

@@ -377,7 +377,8 @@ fn arriving_sealed_means_the_policys_quality_recipients_place_and_a_good_signatu
     let sender = world.ring("alice", &[&alice], &[&bob, &carol]);
     let opener = Opener::new();
     let check = |policy: &Arc<Policy>, der: &Bytes, expect: Expect| {
-        opener.check_arrived(policy, &checker, der, &expect, now()).err().map(|error| error.cause())
+        let checked = opener.check_arrived(policy, &checker, der, &expect, now());
+        checked.and_then(|step| drive(step, &mut CpuDevice::new("cpu"))).err().map(|error| error.cause())
     };
     let elsewhere = || Expect { destinations: vec!["OTHER@QM1".into()], ..expect() };
     let integrity = policy(SHA256, None, &[]);

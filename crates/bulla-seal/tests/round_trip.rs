@@ -160,7 +160,8 @@ fn a_content_key_ends_after_an_hour_and_when_the_clock_is_set_back() {
     let mut sealer = sealer(&Arc::new(policy), &ring);
     let mut key_at = |now| {
         let step = sealer.seal(payload(), &bound(), now, &mut bulla_device::SystemRandom).unwrap();
-        tree::Node::read(&step.done().unwrap().der).at(&[1, 0, 1]).write()
+        let sealed = bulla_seal::drive(step, &mut bulla_device::CpuDevice::new("cpu")).unwrap();
+        tree::Node::read(&sealed.der).at(&[1, 0, 1]).write()
     };
     let first = key_at(later(10));
     assert_eq!(key_at(later(20)), first);

@@ -48,7 +48,9 @@ fn no_flip_opens(policy: &Arc<Policy>, ring: &Arc<Ring>, der: &Bytes) {
                 assert!(open(&unbound, ring, bent.clone()).is_err(), "byte {at}, BIND(NONE)");
             }
             let _any_answer_but_a_panic = bulla_seal::inspect(&bent);
-            let _any_answer_but_a_panic = warm.check_arrived(policy, ring, &bent, &expect(), now());
+            let _any_answer_but_a_panic = warm
+                .check_arrived(policy, ring, &bent, &expect(), now())
+                .and_then(|step| bulla_seal::drive(step, &mut bulla_device::CpuDevice::new("cpu")));
         }
     }
     open_with(&warm, policy, ring, der.clone()).unwrap();

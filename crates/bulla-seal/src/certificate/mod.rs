@@ -13,14 +13,14 @@ pub(crate) mod tlv;
 mod usage;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use openssl::pkey::{PKey, Public};
 use openssl::sha::sha256;
 use openssl::x509::{X509, X509KeyUsage};
 
-use bulla_device::{RSA_BITS_MAX, RSA_BITS_MIN};
+use bulla_device::{PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};
 
 use crate::dn::Dn;
 
@@ -62,6 +62,8 @@ pub struct Certificate {
 struct Inner {
     x509: X509,
     public_key: PKey<Public>,
+    /// Made when a device first needs it; `None` in it: no device takes this key.
+    device_key: OnceLock<Option<PublicKey>>,
     der: Vec<u8>,
     subject: Dn,
     issuer: Dn,
@@ -138,6 +140,7 @@ impl Certificate {
             key_kind: fields.key_kind,
             key_bits: public_key.bits(),
             public_key,
+            device_key: OnceLock::new(),
             x509,
             der,
         };
@@ -242,6 +245,12 @@ impl Certificate {
     /// The public key, decoded once.
     pub fn public_key(&self) -> &PKey<Public> {
         &self.inner.public_key
+    }
+
+    /// The public key as devices take it, made once and shared by all clones; `None` for a kind, curve or size that
+    /// they do not support.
+    pub fn device_key(&self) -> Option<&PublicKey> {
+        self.inner.device_key.get_or_init(|| PublicKey::new(&self.inner.public_key).ok()).as_ref()
     }
 
     /// Whether the key is of a kind and size that seals and opens: RSA of 1024 to 4096 bits, or a NIST curve.

@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use openssl::cipher_ctx::CipherCtx;
 use zeroize::Zeroizing;
 
-use super::KnownSigner;
 use crate::certificate::Certificate;
 use crate::cms::Name;
 use crate::cms::enveloped::Recipient;
@@ -16,7 +15,7 @@ use crate::cms::signed::SignedData;
 use crate::dn::Dn;
 use crate::error::OpenError;
 use crate::policy::{ContentCipher, Policy};
-use crate::ring::Ring;
+use crate::ring::{Ring, Verdict};
 use crate::symmetric;
 
 /// Content keys remembered. Those that were not used lately go first.
@@ -114,6 +113,20 @@ struct Signers {
     generation_and_name: HashMap<(u64, Vec<u8>), KnownSigner>,
 }
 
+/// A signer's certificate with what was found out about it.
+#[derive(Clone)]
+pub(crate) struct KnownSigner {
+    pub(crate) certificate: Certificate,
+    pub(crate) verdict: Option<Verdict>,
+}
+
+impl KnownSigner {
+    /// Whether its path was verified, and the finding holds at these times.
+    pub(crate) fn is_believed(&self, put_at: SystemTime, now: SystemTime) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| verdict.holds(put_at, now))
+    }
+}
+
 /// Issuer and serial number of everyone in one ring snapshot, with the name it stands for.
 struct Directory {
     generation: u64,
@@ -157,6 +170,11 @@ impl Cache {
         }
     }
 
+    /// Takes out a key that is not to be used again.
+    pub(crate) fn forget_key(&self, place: &KeyPlace) {
+        lock(&self.keys).remove(place);
+    }
+
     /// Remembers the key alone: most keys are never seen again, and a context is ten times as large. The
     /// second message with this key makes one.
     pub(crate) fn remember_key(
@@ -174,8 +192,7 @@ impl Cache {
     }
 
     /// The signer of that name: remembered, out of the message, or out of the ring. A remembered one
-    /// counts only for the very certificate that the message carries. It is taken out of the cache, and
-    /// [`Cache::remember_signer`] puts it back.
+    /// counts only for the very certificate that the message carries.
     pub(crate) fn signer(
         &self,
         ring: &Ring,
@@ -183,19 +200,15 @@ impl Cache {
         signed: &SignedData<'_>,
     ) -> Result<KnownSigner, OpenError> {
         if let Name::IssuerAndSerial(issuer_and_serial) = name {
-            let mut signers = lock(&self.signers);
             let at = (ring.generation(), issuer_and_serial.to_vec());
-            if let Some(known) = signers.generation_and_name.get_mut(&at)
+            let signers = lock(&self.signers);
+            if let Some(known) = signers.generation_and_name.get(&at)
                 && (signed.certificates.is_empty() || signed.certificates.contains(&known.certificate.der()))
             {
-                return Ok(KnownSigner {
-                    certificate: known.certificate.clone(),
-                    verdict: known.verdict.clone(),
-                    context: known.context.take(),
-                });
+                return Ok(known.clone());
             }
         }
-        find_signer(ring, name, signed).map(KnownSigner::new)
+        find_signer(ring, name, signed).map(|certificate| KnownSigner { certificate, verdict: None })
     }
 
     pub(crate) fn remember_signer(&self, ring: &Ring, known: KnownSigner) {

@@ -274,7 +274,7 @@ fn check(
     };
     let (manager, policy, now) = (local.manager.clone(), policy.clone(), local.wall);
     let work = Work::Check(Arc::new(move || match &ring {
-        Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now).map(Step::Done),
+        Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now),
         None => manager.opener.check_form(&policy, &der, &expect, now).map(Step::Done),
     }));
     local.manager.adapters.submit(asker, &producer.who, work);

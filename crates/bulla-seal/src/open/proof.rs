@@ -1,0 +1,364 @@
+//! The proof of a signed message: its signatures, one job for a device each, and its signers.
+//!
+//! Everything that the message says is read before the first of its signatures goes to a device, and kept
+//! back until the last has come home good. So a message is read once, and nothing of it that is borrowed
+//! has to live while a device works.
+
+use std::time::SystemTime;
+
+use bulla_device::{DeviceError, Digest, Hash, Job, KeyKind, Output, PublicKey, RsaScheme, Work};
+use bytes::Bytes;
+use openssl::error::ErrorStack;
+use openssl::pkey_ctx::PkeyCtx;
+use openssl::rsa::Padding;
+use openssl::sign::RsaPssSaltlen;
+use zeroize::Zeroizing;
+
+use super::cache::{KeyPlace, KnownSigner};
+use super::{Opening, Question};
+use crate::certificate::{self, Certificate};
+use crate::cms::algorithm::SignatureKind;
+use crate::cms::attributes::{Attributes, Ours, algorithm_protection, check_signing_certificate};
+use crate::cms::reader::Malformed;
+use crate::cms::signed::{SignedData, SignerInfo};
+use crate::cms::writer::{INTEGER, SEQUENCE, element};
+use crate::dn::Dn;
+use crate::error::OpenError;
+use crate::message::{Opened, Verified};
+use crate::step::Step;
+
+const BAD_SIGNATURE: OpenError = OpenError::Tampered { what: "the signature" };
+
+/// A signed message that was read to its end and has its signatures still to be verified.
+pub(super) struct Proof {
+    pub(super) question: Question,
+    /// What the signers still to be looked at say, in the message's order.
+    pub(super) claims: std::vec::IntoIter<Result<(Verification, Claim), SignedError>>,
+    /// The first signer, once it is proved, and when it says that it signed.
+    pub(super) signer: Option<(Dn, Option<SystemTime>)>,
+    /// What is handed out when every signer is proved.
+    pub(super) opened: Result<Opened, OpenError>,
+    /// After CBC its ciphertext: whatever goes wrong before a signature is proved is then one cause.
+    pub(super) cbc: Option<Bytes>,
+    /// A content key that opened this message, to be remembered when all of it is good.
+    pub(super) fresh_key: Option<(KeyPlace, Zeroizing<Vec<u8>>)>,
+}
+
+/// How a signature is verified.
+pub(super) enum Verification {
+    /// By a device.
+    Device(PublicKey, Work),
+    /// In place: with a size of key or a length of salt that devices do not take.
+    Here(Foreign),
+}
+
+/// A signature that only others make.
+pub(super) struct Foreign {
+    kind: SignatureKind,
+    digest: Digest,
+    hash: Hash,
+    signature: Vec<u8>,
+}
+
+/// What one signer says, and what is still to be found out about it.
+pub(super) struct Claim {
+    known: KnownSigner,
+    /// The certificates of the message beside the signer's, hints for its path; empty where the path is
+    /// believed already.
+    others: Vec<Bytes>,
+    /// What the attributes say about the signature itself.
+    vouched: Result<(), SignedError>,
+    /// Whether the attributes name the signer's certificate: then a good signature proves it.
+    names_certificate: bool,
+    /// Whether it is the statement that the first signer signed.
+    same_statement: bool,
+    signing_time: Result<Option<SystemTime>, OpenError>,
+}
+
+/// How far a signed message got: after CBC the difference must not show.
+pub(super) enum SignedError {
+    /// Before the signature was verified.
+    Early(OpenError),
+    /// The signature was verified, and it or what it should prove is wrong.
+    Unproved(OpenError),
+    /// All bytes are proved, and what they say is not wanted.
+    Late(OpenError),
+}
+
+impl SignedError {
+    fn into_cause(self) -> OpenError {
+        match self {
+            SignedError::Early(error) | SignedError::Unproved(error) | SignedError::Late(error) => error,
+        }
+    }
+}
+
+impl Proof {
+    /// To the next signature, or to the end.
+    pub(super) fn go_on(mut self) -> Result<Opening, OpenError> {
+        match self.claims.next() {
+            None => self.finish().map(Step::Done),
+            Some(Err(error)) => self.refuse(error),
+            Some(Ok((Verification::Device(key, work), claim))) => {
+                let conclude = move |result| {
+                    let good = is_good(result)?;
+                    self.conclude(claim, good)
+                };
+                Ok(Step::Device(Job::new(key, work), Box::new(conclude)))
+            }
+            Some(Ok((Verification::Here(foreign), claim))) => {
+                let good = foreign.is_good(&claim.known.certificate)?;
+                self.conclude(claim, good)
+            }
+        }
+    }
+
+    /// After one signature was verified.
+    fn conclude(mut self, claim: Claim, good: bool) -> Result<Opening, OpenError> {
+        match self.believe(claim, good) {
+            Ok(signer) => {
+                self.signer.get_or_insert(signer);
+                self.go_on()
+            }
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn believe(&self, claim: Claim, good: bool) -> Result<(Dn, Option<SystemTime>), SignedError> {
+        if !good {
+            return Err(SignedError::Unproved(BAD_SIGNATURE));
+        }
+        // The attributes are the signer's now. The certificates are not yet: a changed one with the same
+        // key verifies as well, until the signing certificate attribute has been compared.
+        claim.vouched?;
+        let question = &self.question;
+        let mut known = claim.known;
+        let dn = known.certificate.dn().clone();
+        if !known.is_believed(question.put_at, question.now) {
+            let others: Vec<Certificate> =
+                claim.others.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
+            let proved = if claim.names_certificate { SignedError::Late } else { SignedError::Unproved };
+            let verdict = question
+                .ring
+                .verify(&known.certificate, &others, certificate::Usage::Sign, question.put_at, question.now)
+                .map_err(|error| proved(error.into()))?;
+            known.verdict = Some(verdict);
+            question.cache.remember_signer(&question.ring, known);
+        }
+        let signers = &question.policy.signers;
+        if !signers.is_empty() && !signers.contains(&dn) {
+            return Err(SignedError::Late(OpenError::SignerNotAuthorised { dn }));
+        }
+        let signing_time = claim.signing_time.map_err(SignedError::Late)?;
+        // Two signers must at least have signed the same statement.
+        if !claim.same_statement {
+            return Err(SignedError::Late(OpenError::Tampered { what: "one of two signers' attributes" }));
+        }
+        Ok((dn, signing_time))
+    }
+
+    fn finish(self) -> Result<Verified<Opened>, OpenError> {
+        let (dn, signing_time) = self.signer.ok_or(OpenError::Unsigned)?;
+        let mut opened = self.opened?;
+        opened.seal.signer = Some(dn);
+        opened.seal.signing_time = signing_time;
+        if let Some((place, key)) = self.fresh_key {
+            self.question.remember_key(place, key);
+        }
+        Ok(Verified::new(opened))
+    }
+
+    /// After CBC: as long as anything inside is unproved its error is `cannot-decrypt`, and took as long
+    /// as a verification.
+    fn refuse(self, error: SignedError) -> Result<Opening, OpenError> {
+        let Some(ciphertext) = self.cbc else { return Err(error.into_cause()) };
+        match error {
+            SignedError::Late(error)
+            | SignedError::Early(error @ OpenError::Library { .. })
+            | SignedError::Unproved(error @ OpenError::Library { .. }) => Err(error),
+            SignedError::Unproved(_) => Err(OpenError::CannotDecrypt),
+            SignedError::Early(_) => self.question.spend_a_verification(&ciphertext),
+        }
+    }
+}
+
+/// What a device said of a signature. A device that failed says nothing of it.
+fn is_good(result: Result<Output, DeviceError>) -> Result<bool, OpenError> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(DeviceError::BadSignature) => Ok(false),
+        Err(error) => Err(OpenError::Key(error)),
+    }
+}
+
+impl Question {
+    /// What the signers say, up to the first that says something wrong, and our attributes of the first.
+    /// `signed` borrows from `source`; `recipients` is the digest of the envelope around, if there is one.
+    #[allow(clippy::type_complexity, reason = "a list of what is either a claim or its error")]
+    pub(super) fn claims<'a>(
+        &self,
+        signed: &SignedData<'a>,
+        source: &Bytes,
+        recipients: Option<&[u8; 32]>,
+    ) -> (std::vec::IntoIter<Result<(Verification, Claim), SignedError>>, Option<Ours<'a>>) {
+        let mut claims = Vec::with_capacity(signed.signers.len());
+        let mut first: Option<Ours<'a>> = None;
+        for signer in &signed.signers {
+            let claim = self.claim(signed, signer, source, recipients, &mut first).map_err(SignedError::Early);
+            let wrong = claim.is_err();
+            claims.push(claim);
+            if wrong {
+                break;
+            }
+        }
+        (claims.into_iter(), first)
+    }
+
+    fn claim<'a>(
+        &self,
+        signed: &SignedData<'a>,
+        signer: &SignerInfo<'a>,
+        source: &Bytes,
+        recipients: Option<&[u8; 32]>,
+        first: &mut Option<Ours<'a>>,
+    ) -> Result<(Verification, Claim), OpenError> {
+        let attributes = self.signed_attributes(signed, signer)?;
+        let known = self.cache.signer(&self.ring, &signer.name, signed)?;
+        let verification = Verification::of(&known.certificate, signer).ok_or(BAD_SIGNATURE)?;
+        let others = if known.is_believed(self.put_at, self.now) {
+            Vec::new()
+        } else {
+            let others = signed.certificates.iter().filter(|der| **der != known.certificate.der());
+            others.map(|der| source.slice_ref(der)).collect()
+        };
+        let claim = Claim {
+            others,
+            vouched: self.vouch(&known.certificate, signed, signer, &attributes, recipients),
+            names_certificate: attributes.signing_certificate.is_some(),
+            same_statement: *first.get_or_insert(attributes.ours) == attributes.ours,
+            signing_time: attributes.time().map_err(OpenError::from),
+            known,
+        };
+        Ok((verification, claim))
+    }
+
+    /// What the signed attributes say about the signature itself.
+    fn vouch(
+        &self,
+        certificate: &Certificate,
+        signed: &SignedData<'_>,
+        signer: &SignerInfo<'_>,
+        attributes: &Attributes<'_>,
+        recipients: Option<&[u8; 32]>,
+    ) -> Result<(), SignedError> {
+        let unproved = |error| Err(SignedError::Unproved(error));
+        let bound = self.is_bound(&attributes.ours);
+        if bound && attributes.ours.binding.is_none() {
+            return Err(SignedError::Late(OpenError::Unbound));
+        }
+        match attributes.algorithm_protection {
+            Some(value) if value == algorithm_protection(signer.digest_identifier, signer.algorithm) => {}
+            Some(_) => return unproved(OpenError::Tampered { what: "the algorithm protection attribute" }),
+            None if bound => {
+                return unproved(Malformed("a bound message without algorithm protection").into());
+            }
+            None => {}
+        }
+        match attributes.signing_certificate {
+            Some(value) => {
+                let all = bound.then_some(signed.certificates.as_slice());
+                check_signing_certificate(value, certificate, all).map_err(SignedError::Unproved)?;
+            }
+            None if bound => {
+                return unproved(Malformed("a bound message without a signing certificate attribute").into());
+            }
+            None => {}
+        }
+        match recipients {
+            Some(digest) => self.check_recipients(&attributes.ours, digest).map_err(SignedError::Unproved),
+            None => Ok(()),
+        }
+    }
+
+    /// The time of a digest and of a signature's verification, spent for nothing: with it, a message
+    /// whose padding is wrong takes as long as one whose signature is, whatever device verifies.
+    pub(super) fn spend_a_verification(&self, ciphertext: &[u8]) -> Result<Opening, OpenError> {
+        let digest = self.policy.sign.unwrap_or(Digest::Sha256);
+        let hash = digest.hash(ciphertext);
+        let Some(own) = self.ring.own().first() else { return Err(OpenError::CannotDecrypt) };
+        let key = own.key.public_key().clone();
+        let work = match key.kind() {
+            KeyKind::Rsa => {
+                let signature = vec![1; key.key().size()];
+                Work::RsaVerify { scheme: RsaScheme::Pkcs1, digest, hash, signature }
+            }
+            KeyKind::Ec(curve) => Work::EcdsaVerify { hash, signature: plausible_ecdsa(curve) },
+        };
+        let refuse = |result| match is_good(result) {
+            Ok(_) => Err(OpenError::CannotDecrypt),
+            Err(error) => Err(error),
+        };
+        Ok(Step::Device(Job::new(key, work), Box::new(refuse)))
+    }
+}
+
+/// An `ECDSA-Sig-Value` that is nobody's, of two numbers in range: any other one is refused without
+/// arithmetic.
+fn plausible_ecdsa(curve: bulla_device::Curve) -> Vec<u8> {
+    let number = element(INTEGER, &[&vec![1; curve.coordinate_len() - 1]]);
+    element(SEQUENCE, &[&number, &number])
+}
+
+impl Verification {
+    /// How to verify this signature; `None` when key and algorithm disagree.
+    fn of(certificate: &Certificate, signer: &SignerInfo<'_>) -> Option<Verification> {
+        let (kind, digest, hash) = (signer.kind, signer.digest, signer.signed_hash());
+        let signature = signer.signature.to_vec();
+        let rsa = |key: &PublicKey, scheme, signature| {
+            Verification::Device(key.clone(), Work::RsaVerify { scheme, digest, hash, signature })
+        };
+        match (kind, certificate.key_kind(), certificate.device_key()) {
+            (SignatureKind::RsaPkcs1, certificate::KeyKind::Rsa, Some(key)) => {
+                Some(rsa(key, RsaScheme::Pkcs1, signature))
+            }
+            (SignatureKind::RsaPss { salt_len }, certificate::KeyKind::Rsa, Some(key))
+                if usize::from(salt_len) == digest.hash_len() =>
+            {
+                Some(rsa(key, RsaScheme::Pss, signature))
+            }
+            (SignatureKind::Ecdsa, certificate::KeyKind::Ec(_), Some(key)) => {
+                Some(Verification::Device(key.clone(), Work::EcdsaVerify { hash, signature }))
+            }
+            (SignatureKind::RsaPkcs1 | SignatureKind::RsaPss { .. }, certificate::KeyKind::Rsa, _)
+            | (SignatureKind::Ecdsa, certificate::KeyKind::Ec(_), None) => {
+                Some(Verification::Here(Foreign { kind, digest, hash, signature }))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Foreign {
+    /// Verifies it on this thread.
+    fn is_good(&self, certificate: &Certificate) -> Result<bool, ErrorStack> {
+        let mut context = PkeyCtx::new(certificate.public_key())?;
+        context.verify_init()?;
+        match self.kind {
+            SignatureKind::RsaPkcs1 => {
+                context.set_rsa_padding(Padding::PKCS1)?;
+                context.set_signature_md(self.digest.md())?;
+            }
+            SignatureKind::RsaPss { salt_len } => {
+                context.set_rsa_padding(Padding::PKCS1_PSS)?;
+                context.set_signature_md(self.digest.md())?;
+                context.set_rsa_mgf1_md(self.digest.md())?;
+                context.set_rsa_pss_saltlen(RsaPssSaltlen::custom(i32::from(salt_len)))?;
+            }
+            SignatureKind::Ecdsa => {}
+        }
+        // A refused signature and an unreadable one are the same here; the library's words are dropped.
+        let good = matches!(context.verify(&self.hash, &self.signature), Ok(true));
+        drop(ErrorStack::get());
+        Ok(good)
+    }
+}
