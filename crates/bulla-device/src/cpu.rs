@@ -111,16 +111,7 @@ impl CpuDevice {
         if again != wrapped {
             return Err(self.fault());
         }
-        let mut key_bytes = Zeroizing::new(vec![0; modulus_len]);
-        let len = match padding {
-            RsaPadding::Oaep { digest } => padding::check_oaep(&raw, digest, &mut key_bytes),
-            RsaPadding::Pkcs1 => padding::check_pkcs1(&raw, &mut key_bytes),
-        };
-        let good = equal_mask(len, expected_len);
-        for (random, real) in random.iter_mut().zip(key_bytes.iter()) {
-            *random = (*real & good) | (*random & !good);
-        }
-        Ok(Output::new(std::mem::take(&mut *random)))
+        Ok(padding::content_key(&raw, padding, random))
     }
 
     fn checked(&self, good: bool, signature: Vec<u8>) -> Result<Output, DeviceError> {
@@ -176,7 +167,7 @@ fn clear(key: &PrivateKey) -> Result<&PKeyRef<openssl::pkey::Private>, DeviceErr
     key.exportable().ok_or(IN_ANOTHER_DEVICE)
 }
 
-fn rsa_verify(
+pub(crate) fn rsa_verify(
     key: &PublicKey,
     scheme: RsaScheme,
     digest: Digest,
@@ -189,7 +180,7 @@ fn rsa_verify(
     verdict(verified(verifier.verify(hash, signature)))
 }
 
-fn ecdsa_verify(key: &PublicKey, hash: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
+pub(crate) fn ecdsa_verify(key: &PublicKey, hash: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
     let mut verifier = PkeyCtx::new(key.key())?;
     verifier.verify_init()?;
     verdict(verified(verifier.verify(hash, signature)))
@@ -203,7 +194,7 @@ fn verdict(good: bool) -> Result<Output, DeviceError> {
     Err(DeviceError::BadSignature)
 }
 
-fn rsa_wrap(key: &PublicKey, padding: RsaPadding, content_key: &[u8]) -> Result<Output, DeviceError> {
+pub(crate) fn rsa_wrap(key: &PublicKey, padding: RsaPadding, content_key: &[u8]) -> Result<Output, DeviceError> {
     let mut context = PkeyCtx::new(key.key())?;
     context.encrypt_init()?;
     match padding {
@@ -219,7 +210,7 @@ fn rsa_wrap(key: &PublicKey, padding: RsaPadding, content_key: &[u8]) -> Result<
     Ok(Output::new(wrapped))
 }
 
-fn ecdh_ephemeral(key: &PublicKey) -> Result<Output, DeviceError> {
+pub(crate) fn ecdh_ephemeral(key: &PublicKey) -> Result<Output, DeviceError> {
     let (KeyKind::Ec(curve), Some(recipient)) = (key.kind(), key.ec()) else {
         return Err(DeviceError::WrongKey { why: "a key agreement needs an EC key" });
     };
@@ -245,15 +236,6 @@ fn set_rsa_scheme<T>(context: &mut PkeyCtx<T>, scheme: RsaScheme, digest: Digest
 /// A refused signature and an unreadable one are the same here; the library's words are dropped.
 fn verified(answer: Result<bool, ErrorStack>) -> bool {
     matches!(answer, Ok(true))
-}
-
-/// 0xff when both are equal, else 0; the first one is secret.
-fn equal_mask(secret: i32, expected: usize) -> u8 {
-    let expected = i64::try_from(expected).unwrap_or(i64::MAX);
-    let difference = i64::from(secret) ^ expected;
-    // The top bit of `d | -d` is set exactly when d is not zero.
-    let differs = (difference | difference.wrapping_neg()) >> 63;
-    !(differs as u8)
 }
 
 #[cfg(test)]

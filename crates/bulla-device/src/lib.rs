@@ -9,6 +9,7 @@
 //! little and happen in place.
 
 mod clock;
+pub mod coprocessor;
 mod cpu;
 mod device;
 mod digest;

@@ -7,7 +7,10 @@
 
 use std::ffi::{c_int, c_uchar, c_void};
 
+use zeroize::Zeroizing;
+
 use crate::digest::Digest;
+use crate::work::{Output, RsaPadding};
 
 unsafe extern "C" {
     // Part of libcrypto's public interface (<openssl/rsa.h>), absent from openssl-sys.
@@ -24,9 +27,38 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// The content key in a raw result that was checked with the public key, or `random` where there is none of its
+/// length. There is no branch on the padding's outcome: the key is picked byte by byte.
+pub(crate) fn content_key(raw: &[u8], padding: RsaPadding, random: Zeroizing<Vec<u8>>) -> Output {
+    let mut key = Zeroizing::new(vec![0; raw.len()]);
+    let len = match padding {
+        RsaPadding::Oaep { digest } => check_oaep(raw, digest, &mut key),
+        RsaPadding::Pkcs1 => check_pkcs1(raw, &mut key),
+    };
+    pick(&key, len, random)
+}
+
+/// The first bytes of `key` if `len` says that there are as many as in `random`, else those of `random`.
+pub(crate) fn pick(key: &[u8], len: i32, mut random: Zeroizing<Vec<u8>>) -> Output {
+    let good = equal_mask(len, random.len());
+    for (random, real) in random.iter_mut().zip(key.iter()) {
+        *random = (*real & good) | (*random & !good);
+    }
+    Output::new(std::mem::take(&mut *random))
+}
+
+/// 0xff when both are equal, else 0; the first one is secret.
+fn equal_mask(secret: i32, expected: usize) -> u8 {
+    let expected = i64::try_from(expected).unwrap_or(i64::MAX);
+    let difference = i64::from(secret) ^ expected;
+    // The top bit of `d | -d` is set exactly when d is not zero.
+    let differs = (difference | difference.wrapping_neg()) >> 63;
+    !(differs as u8)
+}
+
 /// OAEP (RFC 8017, 7.1.2 step 3) with an empty label. `raw` is the result of the private operation,
 /// as long as the modulus; returns the length of the key in `to`, or a negative number.
-pub(crate) fn check_oaep(raw: &[u8], digest: Digest, to: &mut [u8]) -> i32 {
+fn check_oaep(raw: &[u8], digest: Digest, to: &mut [u8]) -> i32 {
     let (Ok(raw_len), Ok(to_len)) = (c_int::try_from(raw.len()), c_int::try_from(to.len())) else {
         return -1;
     };
@@ -58,7 +90,7 @@ pub(crate) fn check_oaep(raw: &[u8], digest: Digest, to: &mut [u8]) -> i32 {
 }
 
 /// PKCS#1 v1.5 block type 2 (RFC 8017, 7.2.2 step 3); the same conventions.
-pub(crate) fn check_pkcs1(raw: &[u8], to: &mut [u8]) -> i32 {
+fn check_pkcs1(raw: &[u8], to: &mut [u8]) -> i32 {
     let (Ok(raw_len), Ok(to_len)) = (c_int::try_from(raw.len()), c_int::try_from(to.len())) else {
         return -1;
     };

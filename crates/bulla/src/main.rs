@@ -24,6 +24,9 @@ enum Command {
     Error(cli::error::ErrorArgs),
     Seal(cli::seal::SealArgs),
     Journal(cli::journal::JournalArgs),
+    /// Loads a PKCS#11 module for the process that starts this one.
+    #[command(hide = true)]
+    TokenHelper,
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Error(args) => cli::error::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
         Command::Journal(args) => cli::journal::run(&args),
+        Command::TokenHelper => cli::token_helper::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,6 +12,7 @@ pub mod own_seal;
 pub mod put;
 pub mod seal;
 pub mod start;
+pub mod token_helper;
 pub mod user;
 
 use crate::client::ClientError;

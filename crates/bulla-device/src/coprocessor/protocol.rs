@@ -1,0 +1,595 @@
+//! What goes between this process and the helper that has loaded a PKCS#11 module.
+//!
+//! Each engine has a stream socket of its own; a request is answered before the next one is sent. A frame
+//! is a length (4 bytes, little-endian, of what follows), a tag and the fields of that tag in order: a number
+//! is one byte, or 4 little-endian ones; a key's id 32 bytes; text and bytes stand behind their length, 2 bytes
+//! little-endian. Bytes behind the last field, and a length beyond [`FRAME_BYTES_MAX`], are an error. Both sides are one
+//! build of one program, so there is no version; neither trusts the other's bytes.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use zeroize::Zeroizing;
+
+use super::uri::TokenIdentity;
+use crate::digest::Digest;
+use crate::key::Curve;
+use crate::work::{RsaPadding, RsaScheme};
+
+/// The longest frame, its length field not counted, in bytes.
+pub const FRAME_BYTES_MAX: usize = 16 << 10;
+/// The longest text of an error that is passed on, in bytes; the rest is cut off.
+pub const WHY_BYTES_MAX: usize = 512;
+
+/// SHA-256 of a key's `SubjectPublicKeyInfo`.
+pub type KeyId = [u8; 32];
+
+/// What the helper is asked to do.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Load the module, find the token, open a session and log in. Answer: [`Response::Opened`].
+    Open {
+        /// Path of the module.
+        module: Vec<u8>,
+        /// Which token, as a PKCS#11 URI.
+        token: String,
+        /// Without it there is no login.
+        pin: Option<Zeroizing<Vec<u8>>>,
+    },
+    /// Find a private key. Answer: [`Response::Done`].
+    Load {
+        /// Its number from now on.
+        key: KeyId,
+        /// Which it is, as a PKCS#11 URI.
+        uri: String,
+        /// `SubjectPublicKeyInfo` of its public half.
+        public: Vec<u8>,
+    },
+    /// An RSA signature over a hash. Answer: [`Response::Bytes`].
+    RsaSign {
+        /// The key.
+        key: KeyId,
+        /// The padding.
+        scheme: RsaScheme,
+        /// The digest that made the hash.
+        digest: Digest,
+        /// The hash.
+        hash: Vec<u8>,
+    },
+    /// An ECDSA signature over a hash. Answer: [`Response::Bytes`], *r* and *s* of one length.
+    EcdsaSign {
+        /// The key.
+        key: KeyId,
+        /// The hash.
+        hash: Vec<u8>,
+    },
+    /// An RSA decryption. Answer: [`Response::Raw`], [`Response::Bytes`] or [`Response::NotDecrypted`].
+    RsaUnwrap {
+        /// The key.
+        key: KeyId,
+        /// The padding.
+        padding: RsaPadding,
+        /// As long as the modulus, and smaller.
+        wrapped: Vec<u8>,
+    },
+    /// The X coordinate of the product with a point. Answer: [`Response::Bytes`].
+    EcdhDerive {
+        /// The key.
+        key: KeyId,
+        /// A point of the key's curve, uncompressed.
+        peer: Vec<u8>,
+    },
+    /// Make a key pair that stays. Answer: [`Response::Bytes`], its `SubjectPublicKeyInfo`.
+    Generate {
+        /// What to make.
+        kind: NewKey,
+        /// `CKA_LABEL`.
+        label: String,
+        /// `CKA_ID`.
+        id: Vec<u8>,
+    },
+}
+
+/// A kind and size of key that a token can be asked to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NewKey {
+    /// RSA with so many bits and e = 65537.
+    Rsa(u32),
+    /// A NIST curve.
+    Ec(Curve),
+}
+
+/// What the helper answers.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Response {
+    /// The session stands.
+    Opened(TokenIdentity),
+    /// Done, and nothing to give.
+    Done,
+    /// A signature, a secret or a public key.
+    Bytes(Zeroizing<Vec<u8>>),
+    /// The raw result of RSA, as long as the modulus: its padding is still on.
+    Raw(Zeroizing<Vec<u8>>),
+    /// The token, which is well, can't take the padding off this one.
+    NotDecrypted,
+    /// [`Request::Load`] comes first.
+    UnknownKey,
+    /// It failed.
+    Failed {
+        /// What sort of failure.
+        cause: Cause,
+        /// One lower-case line.
+        why: String,
+    },
+}
+
+/// The sorts of failures that call for different conduct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The token or the module is not usable: the whole helper starts anew later.
+    Gone,
+    /// The PIN was refused: it is not tried again as it is.
+    Pin,
+    /// This one request failed.
+    Refused,
+    /// A request that can't be: the other side's mistake.
+    Protocol,
+}
+
+/// A frame that can't be read, or a stream that ended.
+#[derive(Debug)]
+pub enum FrameError {
+    /// The other side has gone, or did not answer in time.
+    Io(io::Error),
+    /// The bytes are no frame.
+    Malformed,
+}
+
+impl std::error::Error for FrameError {}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::Io(error) => write!(out, "the helper process: {error}"),
+            FrameError::Malformed => out.write_str("the helper process sent something unreadable"),
+        }
+    }
+}
+
+impl From<io::Error> for FrameError {
+    fn from(error: io::Error) -> FrameError {
+        FrameError::Io(error)
+    }
+}
+
+/// Writes a whole frame in one call.
+///
+/// # Errors
+/// As the stream; [`FrameError::Malformed`] for one that is too long.
+pub fn write_frame(to: &mut impl Write, body: &[u8]) -> Result<(), FrameError> {
+    if body.len() > FRAME_BYTES_MAX {
+        return Err(FrameError::Malformed);
+    }
+    let len = u32::try_from(body.len()).map_err(|_| FrameError::Malformed)?;
+    let mut frame = Zeroizing::new(Vec::with_capacity(body.len() + 4));
+    frame.extend_from_slice(&len.to_le_bytes());
+    frame.extend_from_slice(body);
+    to.write_all(&frame)?;
+    Ok(())
+}
+
+/// Reads a whole frame.
+///
+/// # Errors
+/// As the stream, its end included; [`FrameError::Malformed`] for a length that can't be.
+pub fn read_frame(from: &mut impl Read) -> Result<Zeroizing<Vec<u8>>, FrameError> {
+    let mut len = [0; 4];
+    from.read_exact(&mut len)?;
+    let len = usize::try_from(u32::from_le_bytes(len)).map_err(|_| FrameError::Malformed)?;
+    if len > FRAME_BYTES_MAX {
+        return Err(FrameError::Malformed);
+    }
+    let mut body = Zeroizing::new(vec![0; len]);
+    from.read_exact(&mut body)?;
+    Ok(body)
+}
+
+impl Request {
+    /// The frame's body. Zeroized, because a PIN may be in it.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Fields::default();
+        match self {
+            Request::Open { module, token, pin } => {
+                out.byte(1).bytes(module).bytes(token.as_bytes()).byte(u8::from(pin.is_some()));
+                if let Some(pin) = pin {
+                    out.bytes(pin);
+                }
+            }
+            Request::Load { key, uri, public } => {
+                out.byte(2).id(key).bytes(uri.as_bytes()).bytes(public);
+            }
+            Request::RsaSign { key, scheme, digest, hash } => {
+                out.byte(3).id(key).byte(scheme_byte(*scheme)).byte(digest_byte(*digest)).bytes(hash);
+            }
+            Request::EcdsaSign { key, hash } => {
+                out.byte(4).id(key).bytes(hash);
+            }
+            Request::RsaUnwrap { key, padding, wrapped } => {
+                out.byte(5).id(key).byte(padding_byte(*padding)).bytes(wrapped);
+            }
+            Request::EcdhDerive { key, peer } => {
+                out.byte(6).id(key).bytes(peer);
+            }
+            Request::Generate { kind, label, id } => {
+                let (family, size) = match kind {
+                    NewKey::Rsa(bits) => (1, *bits),
+                    NewKey::Ec(curve) => (2, curve.bits()),
+                };
+                out.byte(7).byte(family).number(size).bytes(label.as_bytes()).bytes(id);
+            }
+        }
+        out.0
+    }
+
+    /// Reads a frame's body.
+    ///
+    /// # Errors
+    /// [`FrameError::Malformed`].
+    pub fn decode(body: &[u8]) -> Result<Request, FrameError> {
+        let mut from = Reader(body);
+        let request = match from.byte()? {
+            1 => {
+                let (module, token) = (from.bytes()?.to_vec(), from.text()?);
+                let pin = match from.byte()? {
+                    0 => None,
+                    1 => Some(Zeroizing::new(from.bytes()?.to_vec())),
+                    _ => return Err(FrameError::Malformed),
+                };
+                Request::Open { module, token, pin }
+            }
+            2 => Request::Load { key: from.id()?, uri: from.text()?, public: from.bytes()?.to_vec() },
+            3 => Request::RsaSign {
+                key: from.id()?,
+                scheme: match from.byte()? {
+                    1 => RsaScheme::Pkcs1,
+                    2 => RsaScheme::Pss,
+                    _ => return Err(FrameError::Malformed),
+                },
+                digest: from.digest()?,
+                hash: from.bytes()?.to_vec(),
+            },
+            4 => Request::EcdsaSign { key: from.id()?, hash: from.bytes()?.to_vec() },
+            5 => Request::RsaUnwrap {
+                key: from.id()?,
+                padding: match from.byte()? {
+                    0 => RsaPadding::Pkcs1,
+                    byte => RsaPadding::Oaep { digest: digest(byte)? },
+                },
+                wrapped: from.bytes()?.to_vec(),
+            },
+            6 => Request::EcdhDerive { key: from.id()?, peer: from.bytes()?.to_vec() },
+            7 => {
+                let (family, size) = (from.byte()?, from.number()?);
+                let kind = match family {
+                    1 => NewKey::Rsa(size),
+                    2 => {
+                        let curve = Curve::ALL.iter().find(|curve| curve.bits() == size);
+                        NewKey::Ec(*curve.ok_or(FrameError::Malformed)?)
+                    }
+                    _ => return Err(FrameError::Malformed),
+                };
+                Request::Generate { kind, label: from.text()?, id: from.bytes()?.to_vec() }
+            }
+            _ => return Err(FrameError::Malformed),
+        };
+        from.end()?;
+        Ok(request)
+    }
+}
+
+impl Response {
+    /// The frame's body. Zeroized, because a secret may be in it.
+    pub fn encode(&self) -> Zeroizing<Vec<u8>> {
+        let mut out = Fields::default();
+        match self {
+            Response::Opened(identity) => {
+                out.byte(1).bytes(identity.token.as_bytes()).bytes(identity.manufacturer.as_bytes());
+                out.bytes(identity.serial.as_bytes()).bytes(identity.model.as_bytes());
+            }
+            Response::Done => {
+                out.byte(2);
+            }
+            Response::Bytes(bytes) => {
+                out.byte(3).bytes(bytes);
+            }
+            Response::Raw(bytes) => {
+                out.byte(4).bytes(bytes);
+            }
+            Response::NotDecrypted => {
+                out.byte(5);
+            }
+            Response::UnknownKey => {
+                out.byte(6);
+            }
+            Response::Failed { cause, why } => {
+                let cause = match cause {
+                    Cause::Gone => 1,
+                    Cause::Pin => 2,
+                    Cause::Refused => 3,
+                    Cause::Protocol => 4,
+                };
+                out.byte(7).byte(cause).bytes(why.as_bytes());
+            }
+        }
+        out.0
+    }
+
+    /// Reads a frame's body.
+    ///
+    /// # Errors
+    /// [`FrameError::Malformed`].
+    pub fn decode(body: &[u8]) -> Result<Response, FrameError> {
+        let mut from = Reader(body);
+        let response = match from.byte()? {
+            1 => Response::Opened(TokenIdentity {
+                token: from.text()?,
+                manufacturer: from.text()?,
+                serial: from.text()?,
+                model: from.text()?,
+            }),
+            2 => Response::Done,
+            3 => Response::Bytes(Zeroizing::new(from.bytes()?.to_vec())),
+            4 => Response::Raw(Zeroizing::new(from.bytes()?.to_vec())),
+            5 => Response::NotDecrypted,
+            6 => Response::UnknownKey,
+            7 => {
+                let cause = match from.byte()? {
+                    1 => Cause::Gone,
+                    2 => Cause::Pin,
+                    3 => Cause::Refused,
+                    4 => Cause::Protocol,
+                    _ => return Err(FrameError::Malformed),
+                };
+                Response::Failed { cause, why: from.text()? }
+            }
+            _ => return Err(FrameError::Malformed),
+        };
+        from.end()?;
+        Ok(response)
+    }
+
+    /// A failure, its text cut to [`WHY_BYTES_MAX`].
+    pub fn failed(cause: Cause, why: impl Into<String>) -> Response {
+        let mut why = why.into();
+        let end = (0..=WHY_BYTES_MAX).rev().find(|at| why.is_char_boundary(*at)).unwrap_or(0);
+        why.truncate(end);
+        Response::Failed { cause, why }
+    }
+}
+
+/// Shows neither PIN nor hash.
+impl fmt::Debug for Request {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Request::Open { .. } => "Open(..)",
+            Request::Load { .. } => "Load(..)",
+            Request::RsaSign { .. } => "RsaSign(..)",
+            Request::EcdsaSign { .. } => "EcdsaSign(..)",
+            Request::RsaUnwrap { .. } => "RsaUnwrap(..)",
+            Request::EcdhDerive { .. } => "EcdhDerive(..)",
+            Request::Generate { .. } => "Generate(..)",
+        })
+    }
+}
+
+/// Shows no bytes: they may be a secret.
+impl fmt::Debug for Response {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Response::Opened(identity) => write!(out, "Opened({identity:?})"),
+            Response::Done => out.write_str("Done"),
+            Response::Bytes(bytes) => write!(out, "Bytes({} bytes)", bytes.len()),
+            Response::Raw(bytes) => write!(out, "Raw({} bytes)", bytes.len()),
+            Response::NotDecrypted => out.write_str("NotDecrypted"),
+            Response::UnknownKey => out.write_str("UnknownKey"),
+            Response::Failed { cause, why } => write!(out, "Failed({cause:?}, {why:?})"),
+        }
+    }
+}
+
+/// Fields as they are written. Room for a frame is taken at once, so that no copy of a secret stays behind.
+struct Fields(Zeroizing<Vec<u8>>);
+
+impl Default for Fields {
+    fn default() -> Fields {
+        Fields(Zeroizing::new(Vec::with_capacity(FRAME_BYTES_MAX)))
+    }
+}
+
+impl Fields {
+    fn byte(&mut self, byte: u8) -> &mut Fields {
+        self.0.push(byte);
+        self
+    }
+
+    fn number(&mut self, number: u32) -> &mut Fields {
+        self.0.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+
+    fn id(&mut self, id: &KeyId) -> &mut Fields {
+        self.0.extend_from_slice(id);
+        self
+    }
+
+    /// What does not fit a frame is cut; the reader then finds less than it was told, and refuses.
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Fields {
+        let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+        self.0.extend_from_slice(&len.to_le_bytes());
+        let room = FRAME_BYTES_MAX.saturating_sub(self.0.len()).min(bytes.len());
+        self.0.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        self
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], FrameError> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(FrameError::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
+        self.take(N)?.try_into().map_err(|_| FrameError::Malformed)
+    }
+
+    fn byte(&mut self) -> Result<u8, FrameError> {
+        self.array().map(|[byte]: [u8; 1]| byte)
+    }
+
+    fn number(&mut self) -> Result<u32, FrameError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn id(&mut self) -> Result<KeyId, FrameError> {
+        self.array()
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], FrameError> {
+        let len = u16::from_le_bytes(self.array()?);
+        self.take(usize::from(len))
+    }
+
+    fn text(&mut self) -> Result<String, FrameError> {
+        let bytes = self.bytes()?;
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| FrameError::Malformed)
+    }
+
+    fn digest(&mut self) -> Result<Digest, FrameError> {
+        digest(self.byte()?)
+    }
+
+    fn end(self) -> Result<(), FrameError> {
+        if self.0.is_empty() { Ok(()) } else { Err(FrameError::Malformed) }
+    }
+}
+
+fn scheme_byte(scheme: RsaScheme) -> u8 {
+    match scheme {
+        RsaScheme::Pkcs1 => 1,
+        RsaScheme::Pss => 2,
+    }
+}
+
+fn digest_byte(digest: Digest) -> u8 {
+    match digest {
+        Digest::Sha256 => 1,
+        Digest::Sha384 => 2,
+        Digest::Sha512 => 3,
+    }
+}
+
+fn digest(byte: u8) -> Result<Digest, FrameError> {
+    Digest::ALL.iter().copied().find(|digest| digest_byte(*digest) == byte).ok_or(FrameError::Malformed)
+}
+
+fn padding_byte(padding: RsaPadding) -> u8 {
+    match padding {
+        RsaPadding::Pkcs1 => 0,
+        RsaPadding::Oaep { digest } => digest_byte(digest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn requests() -> Vec<Request> {
+        let key = [7; 32];
+        vec![
+            Request::Open {
+                module: b"/lib/m.so".to_vec(),
+                token: "pkcs11:".to_owned(),
+                pin: Some(Zeroizing::new(b"s3cr3t".to_vec())),
+            },
+            Request::Open { module: Vec::new(), token: String::new(), pin: None },
+            Request::Load { key, uri: "pkcs11:id=%01".to_owned(), public: vec![0x30; 550] },
+            Request::RsaSign { key, scheme: RsaScheme::Pkcs1, digest: Digest::Sha256, hash: vec![1; 32] },
+            Request::RsaSign { key, scheme: RsaScheme::Pss, digest: Digest::Sha512, hash: vec![1; 64] },
+            Request::EcdsaSign { key, hash: vec![1; 48] },
+            Request::RsaUnwrap { key, padding: RsaPadding::Pkcs1, wrapped: vec![1; 512] },
+            Request::RsaUnwrap { key, padding: RsaPadding::Oaep { digest: Digest::Sha384 }, wrapped: Vec::new() },
+            Request::EcdhDerive { key, peer: vec![4; 133] },
+            Request::Generate { kind: NewKey::Rsa(2048), label: "signing".to_owned(), id: vec![1, 2] },
+            Request::Generate { kind: NewKey::Ec(Curve::P521), label: String::new(), id: Vec::new() },
+        ]
+    }
+
+    fn responses() -> Vec<Response> {
+        vec![
+            Response::Opened(TokenIdentity { token: "hsm".to_owned(), ..TokenIdentity::default() }),
+            Response::Done,
+            Response::Bytes(Zeroizing::new(b"s3cr3t".to_vec())),
+            Response::Raw(Zeroizing::new(b"s3cr3t".to_vec())),
+            Response::NotDecrypted,
+            Response::UnknownKey,
+            Response::failed(Cause::Pin, "the token refused the PIN"),
+        ]
+    }
+
+    #[test]
+    fn every_frame_is_read_back_and_none_shows_a_secret() {
+        for request in requests() {
+            let body = request.encode();
+            assert!(Request::decode(&body).expect("what was written") == request);
+            assert!(!format!("{request:?}").contains("s3cr3t"));
+            for short in 0..body.len() {
+                assert!(Request::decode(&body[..short]).is_err(), "{request:?} cut at {short}");
+            }
+            assert!(Request::decode(&[&body[..], &[0]].concat()).is_err());
+        }
+        for response in responses() {
+            let body = response.encode();
+            assert!(Response::decode(&body).expect("what was written") == response);
+            assert!(!format!("{response:?}").contains("s3cr3t"));
+            for short in 0..body.len() {
+                assert!(Response::decode(&body[..short]).is_err(), "{response:?} cut at {short}");
+            }
+            assert!(Response::decode(&[&body[..], &[0]].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_frame_beyond_the_limit_is_refused_before_memory_is_taken() {
+        let long = u32::try_from(FRAME_BYTES_MAX + 1).expect("a small number").to_le_bytes();
+        assert!(matches!(read_frame(&mut &long[..]), Err(FrameError::Malformed)));
+        assert!(matches!(write_frame(&mut Vec::new(), &vec![0; FRAME_BYTES_MAX + 1]), Err(FrameError::Malformed)));
+        let huge = Request::EcdsaSign { key: [0; 32], hash: vec![1; 1 << 17] };
+        assert!(Request::decode(&huge.encode()).is_err());
+    }
+
+    #[test]
+    fn a_long_text_of_an_error_is_cut_between_characters() {
+        let Response::Failed { why, .. } = Response::failed(Cause::Gone, "é".repeat(WHY_BYTES_MAX)) else {
+            panic!("a failure");
+        };
+        assert_eq!(why.len(), WHY_BYTES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(request) = Request::decode(&bytes) {
+                prop_assert_eq!(&*request.encode(), &bytes[..]);
+            }
+            if let Ok(response) = Response::decode(&bytes) {
+                prop_assert_eq!(&*response.encode(), &bytes[..]);
+            }
+            let _ = read_frame(&mut &bytes[..]);
+        }
+    }
+}

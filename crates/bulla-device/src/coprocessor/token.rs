@@ -1,0 +1,785 @@
+//! One session with a token: what the helper process does with the module. Nothing here trusts the module's
+//! results; the other process checks them with the public key.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cryptoki::context::{CInitializeArgs, CInitializeFlags, Function, Pkcs11};
+use cryptoki::error::{Error, RvError};
+use cryptoki::mechanism::elliptic_curve::{EcKdf, Ecdh1DeriveParams};
+use cryptoki::mechanism::rsa::{PkcsMgfType, PkcsOaepParams, PkcsOaepSource, PkcsPssParams};
+use cryptoki::mechanism::{Mechanism, MechanismType};
+use cryptoki::object::{Attribute, AttributeType, KeyType, ObjectClass, ObjectHandle};
+use cryptoki::session::{Session, SessionState, UserType};
+use cryptoki::slot::Slot;
+use cryptoki::types::RawAuthPin;
+use openssl::bn::BigNum;
+use openssl::ec::{EcGroup, EcKey, EcPoint};
+use openssl::error::ErrorStack;
+use openssl::nid::Nid;
+use openssl::pkey::PKey;
+use openssl::rsa::{Padding, Rsa};
+use zeroize::Zeroizing;
+
+use super::ecdsa_der;
+use super::protocol::{Cause, KeyId, NewKey, Request, Response};
+use super::uri::{TokenIdentity, Uri};
+use crate::cpu;
+use crate::device::DeviceError;
+use crate::digest::Digest;
+use crate::key::{Curve, KeyKind, PublicKey};
+use crate::random::{Random, SystemRandom};
+use crate::work::{Output, RsaPadding, RsaScheme};
+
+/// Keys that one session knows at a time; one more, and all of them are found again as they are asked for.
+const KEYS_MAX: usize = 1024;
+/// Objects that may fit one URI.
+const OBJECTS_MAX: usize = 64;
+/// Bytes of the content key that a token unwraps to show that it can.
+const PROBE_BYTES: usize = 32;
+/// e of the keys that are made, big-endian.
+const PUBLIC_EXPONENT: [u8; 3] = [1, 0, 1];
+
+/// A failure on its way to the other process.
+#[derive(Debug)]
+pub(super) struct Failure {
+    cause: Cause,
+    why: String,
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+fn gone(why: impl Into<String>) -> Failure {
+    Failure { cause: Cause::Gone, why: why.into() }
+}
+
+fn refused(why: impl Into<String>) -> Failure {
+    Failure { cause: Cause::Refused, why: why.into() }
+}
+
+impl From<Failure> for Response {
+    fn from(failure: Failure) -> Response {
+        Response::failed(failure.cause, failure.why)
+    }
+}
+
+/// Loads and initializes a module.
+pub(super) fn load_module(path: &Path) -> Outcome<Pkcs11> {
+    let module = Pkcs11::new(path)
+        .map_err(|error| gone(format!("module {} can't be loaded: {}", path.display(), text(&error))))?;
+    module
+        .initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK))
+        .map_err(|error| gone(format!("module {} did not start: {}", path.display(), text(&error))))?;
+    Ok(module)
+}
+
+/// Logins of this process, one at a time. After a refused PIN there is no other try in this process: each would
+/// bring the token nearer to locking it.
+#[derive(Clone, Default)]
+pub(super) struct Logins(Arc<Mutex<Option<String>>>);
+
+/// A session that is logged in, and the keys that were found with it.
+pub(super) struct Token {
+    module: Pkcs11,
+    logins: Logins,
+    wanted: Uri,
+    pin: Option<RawAuthPin>,
+    identity: TokenIdentity,
+    slot: Slot,
+    session: Session,
+    keys: HashMap<KeyId, TokenKey>,
+}
+
+/// A private key on the token, and what was found out about it.
+struct TokenKey {
+    object: ObjectHandle,
+    public: PublicKey,
+    unwrap: HashMap<RsaPadding, Unwrap>,
+    point: Option<PointForm>,
+}
+
+/// How a key's padding comes off.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unwrap {
+    /// By the token.
+    Oaep,
+    /// By the other process, from the raw result.
+    Raw,
+}
+
+/// How the token wants a peer's point: as it is, or as a DER octet string (PKCS#11 3.0, 2.3.5 allows both).
+#[derive(Clone, Copy)]
+enum PointForm {
+    Plain,
+    OctetString,
+}
+
+impl Token {
+    /// Finds the token, opens a session and logs in, once for all sessions of this process.
+    pub(super) fn open(
+        module: Pkcs11,
+        logins: &Logins,
+        wanted: Uri,
+        pin: Option<Zeroizing<Vec<u8>>>,
+    ) -> Outcome<Token> {
+        let pin = pin.map(|mut pin| RawAuthPin::new(Box::new(std::mem::take(&mut *pin))));
+        let (slot, identity) = find_token(&module, &wanted)?;
+        let session = open_session(&module, logins, slot, &identity, pin.as_ref())?;
+        Ok(Token { module, logins: logins.clone(), wanted, pin, identity, slot, session, keys: HashMap::new() })
+    }
+
+    pub(super) fn identity(&self) -> &TokenIdentity {
+        &self.identity
+    }
+
+    /// Does one request. After a lost session, or a handle that is none any more, there is a new session, and
+    /// the answer is that the key is to be loaded again.
+    pub(super) fn answer(&mut self, request: Request) -> Response {
+        let key = match &request {
+            Request::Open { .. } => return Response::failed(Cause::Protocol, "the session is open already"),
+            Request::Load { key, uri, public } => {
+                let loaded = self.load(*key, uri, public);
+                return self.respond(loaded.map(|()| Response::Done));
+            }
+            Request::Generate { kind, label, id } => {
+                let made = self.generate(*kind, label, id);
+                return self.respond(made.map(|public| Response::Bytes(Zeroizing::new(public))));
+            }
+            Request::RsaSign { key, .. }
+            | Request::EcdsaSign { key, .. }
+            | Request::RsaUnwrap { key, .. }
+            | Request::EcdhDerive { key, .. } => *key,
+        };
+        let Some(key) = self.keys.get_mut(&key) else { return Response::UnknownKey };
+        let session = Link { session: &self.session, token: &self.identity.token };
+        let outcome = match &request {
+            Request::RsaSign { scheme, digest, hash, .. } => {
+                session.rsa_sign(key.object, *scheme, *digest, hash).map(Response::Bytes).map_err(Stop::from)
+            }
+            Request::EcdsaSign { hash, .. } => {
+                session.ecdsa_sign(key.object, key.public.kind(), hash).map(Response::Bytes).map_err(Stop::from)
+            }
+            Request::RsaUnwrap { padding, wrapped, .. } => session.unwrap(key, *padding, wrapped),
+            Request::EcdhDerive { peer, .. } => session.derive_any_form(key, peer).map(Response::Bytes),
+            Request::Open { .. } | Request::Load { .. } | Request::Generate { .. } => Ok(Response::UnknownKey),
+        };
+        self.respond(outcome)
+    }
+
+    fn respond(&mut self, outcome: Result<Response, Stop>) -> Response {
+        match outcome {
+            Ok(response) => response,
+            Err(Stop::Told(failure)) => failure.into(),
+            Err(Stop::Module(error)) if is_lost(&error) => match self.reopen() {
+                Ok(()) => Response::UnknownKey,
+                Err(failure) => failure.into(),
+            },
+            Err(Stop::Module(error)) => told(&error).into(),
+        }
+    }
+
+    fn reopen(&mut self) -> Outcome<()> {
+        self.keys.clear();
+        let (slot, identity) = find_token(&self.module, &self.wanted)?;
+        self.session = open_session(&self.module, &self.logins, slot, &identity, self.pin.as_ref())?;
+        (self.slot, self.identity) = (slot, identity);
+        Ok(())
+    }
+
+    fn load(&mut self, id: KeyId, uri: &str, public: &[u8]) -> Result<(), Stop> {
+        let uri: Uri = uri.parse().map_err(|error| refused(format!("{error}")))?;
+        let public = PKey::public_key_from_der(public)
+            .map_err(DeviceError::from)
+            .and_then(|public| PublicKey::new(&public))
+            .map_err(|error| refused(error.to_string()))?;
+        if !uri.fits(&self.identity, Some(self.slot.id())) {
+            return Err(refused(format!("{} is not on token {:?}", uri.without_query(), self.identity.token)).into());
+        }
+        if !matches!(uri.class, None | Some(super::uri::ObjectClass::Private)) {
+            return Err(refused(format!("{} does not name a private key", uri.without_query())).into());
+        }
+        let mut template = vec![Attribute::Class(ObjectClass::PRIVATE_KEY)];
+        template.extend(uri.object.iter().map(|label| Attribute::Label(label.as_bytes().to_vec())));
+        template.extend(uri.id.iter().map(|id| Attribute::Id(id.clone())));
+        let mut objects = Vec::new();
+        for object in self.session.iter_objects(&template)? {
+            objects.push(object?);
+            if objects.len() > OBJECTS_MAX {
+                return Err(refused(format!("more than {OBJECTS_MAX} keys fit {}", uri.without_query())).into());
+            }
+        }
+        if objects.is_empty() {
+            let hint = if self.pin.is_none() { "; without a PIN file, private keys may be hidden" } else { "" };
+            let why = format!("no private key on token {:?} fits {}{hint}", self.identity.token, uri.without_query());
+            return Err(refused(why).into());
+        }
+        let session = Link { session: &self.session, token: &self.identity.token };
+        let mut doubt = None;
+        for object in objects {
+            let mut key = TokenKey { object, public: public.clone(), unwrap: HashMap::new(), point: None };
+            match session.is_the_key(&mut key) {
+                Ok(true) => {
+                    if self.keys.len() >= KEYS_MAX {
+                        self.keys.clear();
+                    }
+                    self.keys.insert(id, key);
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause == Cause::Refused => {
+                    doubt = Some(text(&error));
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        Err(refused(match doubt {
+            Some(why) => format!("the key {} can't be used: {why}", uri.without_query()),
+            None => format!("the private key {} is not the one of the certificate", uri.without_query()),
+        })
+        .into())
+    }
+
+    /// Makes a key pair that stays on the token and can do what its kind can.
+    fn generate(&mut self, kind: NewKey, label: &str, id: &[u8]) -> Result<Vec<u8>, Stop> {
+        let session = self.module.open_rw_session(self.slot)?;
+        let both = [Attribute::Token(true), Attribute::Label(label.as_bytes().to_vec()), Attribute::Id(id.to_vec())];
+        let mut public = both.to_vec();
+        public.extend([Attribute::Private(false), Attribute::Verify(true)]);
+        let mut private = both.to_vec();
+        private.extend([
+            Attribute::Private(true),
+            Attribute::Sensitive(true),
+            Attribute::Extractable(false),
+            Attribute::Sign(true),
+        ]);
+        match kind {
+            NewKey::Rsa(bits) => {
+                public.extend([
+                    Attribute::Encrypt(true),
+                    Attribute::ModulusBits(u64::from(bits).into()),
+                    Attribute::PublicExponent(PUBLIC_EXPONENT.to_vec()),
+                ]);
+                private.push(Attribute::Decrypt(true));
+                let (public, _) = session.generate_key_pair(&Mechanism::RsaPkcsKeyPairGen, &public, &private)?;
+                let attributes =
+                    session.get_attributes(public, &[AttributeType::Modulus, AttributeType::PublicExponent])?;
+                let (n, e) = attributes.iter().fold((None, None), |found, attribute| match attribute {
+                    Attribute::Modulus(n) => (BigNum::from_slice(n).ok(), found.1),
+                    Attribute::PublicExponent(e) => (found.0, BigNum::from_slice(e).ok()),
+                    _ => found,
+                });
+                let (n, e) = n.zip(e).ok_or_else(|| refused("the token does not show the public key it made"))?;
+                let key = Rsa::from_public_components(n, e).and_then(PKey::from_rsa);
+                Ok(key.and_then(|key| key.public_key_to_der()).map_err(library)?)
+            }
+            NewKey::Ec(curve) => {
+                let parameters = curve_oid(curve.nid()).map_err(library)?;
+                public.push(Attribute::EcParams(parameters));
+                private.push(Attribute::Derive(true));
+                let (public, _) = session.generate_key_pair(&Mechanism::EccKeyPairGen, &public, &private)?;
+                let attributes = session.get_attributes(public, &[AttributeType::EcPoint])?;
+                let Some(Attribute::EcPoint(point)) = attributes.first() else {
+                    return Err(refused("the token does not show the public key it made").into());
+                };
+                // An octet string around the point, by the letter of the standard; some leave it out.
+                let point = [octet_string_head(curve), Vec::new()]
+                    .iter()
+                    .find_map(|head| point.strip_prefix(&head[..]).filter(|point| point.len() == curve.point_len()))
+                    .ok_or_else(|| refused("the token shows a public key that is no point"))?;
+                Ok(spki(curve, point).map_err(library)?)
+            }
+        }
+    }
+}
+
+/// A session for the length of a call.
+struct Link<'a> {
+    session: &'a Session,
+    token: &'a str,
+}
+
+/// Why a call came to nothing.
+enum Stop {
+    /// The module said so; perhaps a new session helps.
+    Module(Error),
+    /// Final.
+    Told(Failure),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Module(error)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Told(failure)
+    }
+}
+
+impl Link<'_> {
+    fn rsa_sign(
+        &self,
+        key: ObjectHandle,
+        scheme: RsaScheme,
+        digest: Digest,
+        hash: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let signature = match scheme {
+            RsaScheme::Pkcs1 => {
+                let info = [digest_info(digest), hash].concat();
+                self.session.sign(&Mechanism::RsaPkcs, key, &info)?
+            }
+            RsaScheme::Pss => {
+                let parameters = PkcsPssParams {
+                    hash_alg: mechanism_of(digest),
+                    mgf: mgf_of(digest),
+                    s_len: digest.hash_len().try_into()?,
+                };
+                self.session.sign(&Mechanism::RsaPkcsPss(parameters), key, hash)?
+            }
+        };
+        Ok(Zeroizing::new(signature))
+    }
+
+    /// The hash is cut to the length of the group's order, as ECDSA does anyway (FIPS 186-5, 6.4.1): some tokens
+    /// refuse a longer one. Those curves whose order is no whole number of bytes are longer than any hash.
+    fn ecdsa_sign(&self, key: ObjectHandle, kind: KeyKind, hash: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let len = match kind {
+            KeyKind::Ec(curve) => curve.coordinate_len().min(hash.len()),
+            KeyKind::Rsa => hash.len(),
+        };
+        let hash = hash.get(..len).unwrap_or(hash);
+        self.session.sign(&Mechanism::Ecdsa, key, hash).map(Zeroizing::new)
+    }
+
+    fn unwrap(&self, key: &mut TokenKey, padding: RsaPadding, wrapped: &[u8]) -> Result<Response, Stop> {
+        let way = match key.unwrap.get(&padding) {
+            Some(way) => *way,
+            None => {
+                let way = self.probe_unwrap(key, padding)?;
+                key.unwrap.insert(padding, way);
+                way
+            }
+        };
+        match (way, padding) {
+            (Unwrap::Oaep, RsaPadding::Oaep { digest }) => match self.decrypt_oaep(key.object, digest, wrapped) {
+                Ok(content) => Ok(Response::Bytes(content)),
+                Err(error) if is_lost(&error) || told(&error).cause == Cause::Gone => Err(error.into()),
+                // Its words tell little: an envelope that doesn't open and a token that fails can look
+                // alike. A good envelope tells them apart.
+                Err(error) => match self.probe_oaep(key, digest) {
+                    Ok(true) => Ok(Response::NotDecrypted),
+                    Ok(false) => Err(error.into()),
+                    Err(stop) => Err(stop),
+                },
+            },
+            _ => Ok(Response::Raw(self.decrypt_raw(key, wrapped)?)),
+        }
+    }
+
+    /// What this token can do with this key: OAEP by itself, or raw RSA.
+    fn probe_unwrap(&self, key: &TokenKey, padding: RsaPadding) -> Result<Unwrap, Stop> {
+        let mut why = Vec::new();
+        if let RsaPadding::Oaep { digest } = padding {
+            match self.probe_oaep(key, digest) {
+                Ok(true) => return Ok(Unwrap::Oaep),
+                Ok(false) => why.push("CKM_RSA_PKCS_OAEP: it gives a wrong result".to_owned()),
+                Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause != Cause::Gone => {
+                    why.push(format!("CKM_RSA_PKCS_OAEP: {}", text(&error)));
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        let (_, wrapped) = probe(&key.public, RsaPadding::Pkcs1)?;
+        match self.decrypt_raw(key, &wrapped) {
+            Ok(raw) => {
+                let rsa = key.public.key().rsa().map_err(library)?;
+                let mut again = vec![0; wrapped.len()];
+                if rsa.public_encrypt(&raw, &mut again, Padding::NONE).is_ok() && again == *wrapped {
+                    return Ok(Unwrap::Raw);
+                }
+                drop(ErrorStack::get());
+                why.push("CKM_RSA_X_509: it gives a wrong result".to_owned());
+            }
+            Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause != Cause::Gone => {
+                why.push(format!("CKM_RSA_X_509: {}", text(&error)));
+            }
+            Err(stop) => return Err(stop),
+        }
+        Err(refused(format!("token {:?} cannot unwrap with this key ({})", self.token, why.join("; "))).into())
+    }
+
+    /// Whether the token takes the padding off an envelope that is good.
+    fn probe_oaep(&self, key: &TokenKey, digest: Digest) -> Result<bool, Stop> {
+        let (content, wrapped) = probe(&key.public, RsaPadding::Oaep { digest })?;
+        Ok(self.decrypt_oaep(key.object, digest, &wrapped)? == content)
+    }
+
+    fn decrypt_oaep(&self, key: ObjectHandle, digest: Digest, wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let parameters = PkcsOaepParams::new(mechanism_of(digest), mgf_of(digest), PkcsOaepSource::empty());
+        self.session.decrypt(&Mechanism::RsaPkcsOaep(parameters), key, wrapped).map(Zeroizing::new)
+    }
+
+    /// As long as the modulus, whatever the token did with zeros in front.
+    fn decrypt_raw(&self, key: &TokenKey, wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, Stop> {
+        let raw = self.session.decrypt(&Mechanism::RsaX509, key.object, wrapped).map(Zeroizing::new)?;
+        let len = key.public.key().size();
+        padded(&raw, len).ok_or_else(|| refused("the token's raw RSA result is longer than the modulus").into())
+    }
+
+    fn derive_any_form(&self, key: &mut TokenKey, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, Stop> {
+        let form = match key.point {
+            Some(form) => form,
+            None => self.probe_derive(key)?,
+        };
+        key.point = Some(form);
+        self.derive(key, form, peer)
+    }
+
+    /// How this token wants a point: an agreement with a key pair of ours shows it.
+    fn probe_derive(&self, key: &TokenKey) -> Result<PointForm, Stop> {
+        let out = cpu::ecdh_ephemeral(&key.public).map_err(|error| refused(error.to_string()))?;
+        let KeyKind::Ec(curve) = key.public.kind() else {
+            return Err(refused("a key agreement needs an EC key").into());
+        };
+        let (point, secret) = out.split_at_checked(curve.point_len()).unwrap_or_default();
+        let mut why = String::new();
+        // A plain point begins with the tag of an octet string: one point in 256 reads as either, and SoftHSM2 2.6
+        // takes it for the wrong one. So the octet string is tried first.
+        for form in [PointForm::OctetString, PointForm::Plain] {
+            match self.derive(key, form, point) {
+                Ok(derived) if *derived == *secret => return Ok(form),
+                Ok(_) => "it gives a wrong result".clone_into(&mut why),
+                Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause != Cause::Gone => {
+                    why = text(&error);
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        Err(refused(format!("token {:?} cannot derive with this key (CKM_ECDH1_DERIVE: {why})", self.token)).into())
+    }
+
+    fn derive(&self, key: &TokenKey, form: PointForm, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, Stop> {
+        let KeyKind::Ec(curve) = key.public.kind() else {
+            return Err(refused("a key agreement needs an EC key").into());
+        };
+        let peer = match form {
+            PointForm::Plain => peer.to_vec(),
+            PointForm::OctetString => [octet_string_head(curve).as_slice(), peer].concat(),
+        };
+        let len = curve.coordinate_len();
+        let template = [
+            Attribute::Class(ObjectClass::SECRET_KEY),
+            Attribute::KeyType(KeyType::GENERIC_SECRET),
+            Attribute::Token(false),
+            Attribute::Sensitive(false),
+            Attribute::Extractable(true),
+            Attribute::ValueLen(len.try_into().map_err(Stop::Module)?),
+        ];
+        let mechanism = Mechanism::Ecdh1Derive(Ecdh1DeriveParams::new(EcKdf::null(), &peer));
+        let secret = self.session.derive_key(&mechanism, key.object, &template)?;
+        let value = self.session.get_attributes(secret, &[AttributeType::Value]);
+        // Also when its value could not be read.
+        let destroyed = self.session.destroy_object(secret);
+        let value = value?.into_iter().find_map(|attribute| match attribute {
+            Attribute::Value(value) => Some(Zeroizing::new(value)),
+            _ => None,
+        });
+        destroyed?;
+        let value = value.ok_or_else(|| refused("the token does not show the secret it derived"))?;
+        padded(&value, len).ok_or_else(|| refused("the token's shared secret is too long").into())
+    }
+
+    /// Whether the object is the private half of the public key. RSA keys show their modulus; an EC key has to
+    /// sign, or agree on a secret, to prove it.
+    fn is_the_key(&self, key: &mut TokenKey) -> Result<bool, Stop> {
+        let kind = self.session.get_attributes(key.object, &[AttributeType::KeyType])?;
+        let is_ec = match kind.first() {
+            Some(Attribute::KeyType(KeyType::RSA)) => false,
+            Some(Attribute::KeyType(KeyType::EC)) => true,
+            _ => return Ok(false),
+        };
+        match key.public.kind() {
+            KeyKind::Rsa if !is_ec => {
+                let rsa = key.public.key().rsa().map_err(library)?;
+                let attributes = self.session.get_attributes(key.object, &[AttributeType::Modulus])?;
+                let Some(Attribute::Modulus(modulus)) = attributes.first() else {
+                    return Err(refused("the token does not show the modulus of a private key").into());
+                };
+                Ok(BigNum::from_slice(modulus).map_err(library)?.as_ref() == rsa.n())
+            }
+            KeyKind::Ec(_) if is_ec => {
+                let mut hash = [0; 32];
+                SystemRandom.fill(&mut hash).map_err(|error| refused(error.to_string()))?;
+                match self.ecdsa_sign(key.object, key.public.kind(), &hash) {
+                    Ok(signature) => {
+                        let der = ecdsa_der(&signature).map_err(library)?;
+                        Ok(cpu::ecdsa_verify(&key.public, &hash, &der).is_ok())
+                    }
+                    Err(error) if is_lost(&error) || told(&error).cause == Cause::Gone => Err(error.into()),
+                    Err(_) => match self.probe_derive(key) {
+                        Ok(form) => {
+                            key.point = Some(form);
+                            Ok(true)
+                        }
+                        Err(Stop::Told(_)) => Ok(false),
+                        Err(stop) => Err(stop),
+                    },
+                }
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+fn find_token(module: &Pkcs11, wanted: &Uri) -> Outcome<(Slot, TokenIdentity)> {
+    let shown = wanted.without_query();
+    let slots = module.get_slots_with_token().map_err(|error| gone(format!("no token: {}", text(&error))))?;
+    let mut found = Vec::new();
+    for slot in slots {
+        // A slot that was emptied meanwhile is no reason not to look at the next.
+        let Ok(info) = module.get_token_info(slot) else { continue };
+        let identity = TokenIdentity {
+            token: info.label().to_owned(),
+            manufacturer: info.manufacturer_id().to_owned(),
+            serial: info.serial_number().to_owned(),
+            model: info.model().to_owned(),
+        };
+        if info.token_initialized() && wanted.fits(&identity, Some(slot.id())) {
+            found.push((slot, identity));
+        }
+    }
+    match found.len() {
+        0 => Err(gone(format!("no token fits {shown}"))),
+        1 => found.pop().ok_or_else(|| gone(format!("no token fits {shown}"))),
+        count => Err(gone(format!("{count} tokens fit {shown}: name a serial number"))),
+    }
+}
+
+fn open_session(
+    module: &Pkcs11,
+    logins: &Logins,
+    slot: Slot,
+    identity: &TokenIdentity,
+    pin: Option<&RawAuthPin>,
+) -> Outcome<Session> {
+    let name = &identity.token;
+    let session = module
+        .open_ro_session(slot)
+        .map_err(|error| gone(format!("no session with token {name:?}: {}", text(&error))))?;
+    let Some(pin) = pin else { return Ok(session) };
+    let mut refused = logins.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(why) = &*refused {
+        return Err(Failure { cause: Cause::Pin, why: why.clone() });
+    }
+    let logged_in = log_in(module, slot, name, &session, pin);
+    if let Err(Failure { cause: Cause::Pin, why }) = &logged_in {
+        *refused = Some(why.clone());
+    }
+    logged_in.map(|()| session)
+}
+
+fn log_in(module: &Pkcs11, slot: Slot, name: &str, session: &Session, pin: &RawAuthPin) -> Outcome<()> {
+    let info = session.get_session_info().map_err(|error| gone(format!("token {name:?}: {}", text(&error))))?;
+    if matches!(info.session_state(), SessionState::RoUser | SessionState::RwUser) {
+        return Ok(());
+    }
+    let flags = module.get_token_info(slot).map_err(|error| gone(format!("token {name:?}: {}", text(&error))))?;
+    if flags.user_pin_locked() {
+        return Err(gone(format!("the PIN of token {name:?} is locked: its security officer can set a new one")));
+    }
+    if flags.user_pin_final_try() {
+        return Err(gone(format!(
+            "token {name:?} locks its PIN after one more wrong one: log in once with another program first"
+        )));
+    }
+    let wrong = |why: &str| Failure { cause: Cause::Pin, why: format!("token {name:?} refused the PIN{why}") };
+    match session.login_with_raw(UserType::User, pin) {
+        Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => Ok(()),
+        Err(Error::Pkcs11(RvError::PinIncorrect, _)) => Err(wrong("")),
+        Err(Error::Pkcs11(RvError::PinInvalid | RvError::PinLenRange, _)) => {
+            Err(wrong(": it has a wrong length or form"))
+        }
+        Err(Error::Pkcs11(RvError::PinLocked, _)) => Err(Failure {
+            cause: Cause::Pin,
+            why: format!("the PIN of token {name:?} is locked: its security officer can set a new one"),
+        }),
+        Err(Error::Pkcs11(RvError::PinExpired, _)) => Err(gone(format!("the PIN of token {name:?} has expired"))),
+        Err(Error::Pkcs11(RvError::UserPinNotInitialized, _)) => {
+            Err(gone(format!("token {name:?} has no user PIN yet")))
+        }
+        Err(error) => Err(gone(format!("no login to token {name:?}: {}", text(&error)))),
+    }
+}
+
+/// A random content key and its envelope.
+fn probe(public: &PublicKey, padding: RsaPadding) -> Outcome<(Zeroizing<Vec<u8>>, Output)> {
+    // The smallest modulus takes no more with the longest digest, and need not.
+    let room = match padding {
+        RsaPadding::Pkcs1 => public.key().size().saturating_sub(11),
+        RsaPadding::Oaep { digest } => public.key().size().saturating_sub(2 * digest.hash_len() + 2),
+    };
+    let mut content = Zeroizing::new(vec![0; PROBE_BYTES.min(room)]);
+    SystemRandom.fill(&mut content).map_err(|error| refused(error.to_string()))?;
+    let wrapped = cpu::rsa_wrap(public, padding, &content).map_err(|error| refused(error.to_string()))?;
+    Ok((content, wrapped))
+}
+
+/// With zeros in front up to `len`; none if it is longer.
+fn padded(value: &[u8], len: usize) -> Option<Zeroizing<Vec<u8>>> {
+    let front = len.checked_sub(value.len())?;
+    let mut padded = Zeroizing::new(vec![0; len]);
+    padded.get_mut(front..)?.copy_from_slice(value);
+    Some(padded)
+}
+
+/// The DER in front of a hash in a PKCS#1 v1.5 signature (RFC 8017, 9.2, note 1).
+fn digest_info(digest: Digest) -> &'static [u8] {
+    match digest {
+        Digest::Sha256 => b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20",
+        Digest::Sha384 => b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30",
+        Digest::Sha512 => b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40",
+    }
+}
+
+fn mechanism_of(digest: Digest) -> MechanismType {
+    match digest {
+        Digest::Sha256 => MechanismType::SHA256,
+        Digest::Sha384 => MechanismType::SHA384,
+        Digest::Sha512 => MechanismType::SHA512,
+    }
+}
+
+fn mgf_of(digest: Digest) -> PkcsMgfType {
+    match digest {
+        Digest::Sha256 => PkcsMgfType::MGF1_SHA256,
+        Digest::Sha384 => PkcsMgfType::MGF1_SHA384,
+        Digest::Sha512 => PkcsMgfType::MGF1_SHA512,
+    }
+}
+
+/// Tag and length of an octet string with one of the curve's points in it.
+fn octet_string_head(curve: Curve) -> Vec<u8> {
+    match u8::try_from(curve.point_len()) {
+        Ok(len) if len < 0x80 => vec![0x04, len],
+        Ok(len) => vec![0x04, 0x81, len],
+        Err(_) => Vec::new(), // the longest point has 133 bytes
+    }
+}
+
+/// The DER of a curve's object identifier: `CKA_EC_PARAMS`.
+fn curve_oid(nid: Nid) -> Result<Vec<u8>, ErrorStack> {
+    let group = EcGroup::from_curve_name(nid)?;
+    let generator = group.generator_opt().ok_or_else(ErrorStack::get)?; // each of these curves has one
+    let key = EcKey::from_public_key(&group, generator)?;
+    let spki = PKey::from_ec_key(key)?.public_key_to_der()?;
+    // SEQUENCE { SEQUENCE { OID id-ecPublicKey (9 bytes with its head), OID of the curve }, … }
+    let head = if spki.get(1) == Some(&0x81) { 3 } else { 2 };
+    let at = head + 2 + 9;
+    let len = spki.get(at + 1).map_or(0, |len| usize::from(*len) + 2);
+    Ok(spki.get(at..at + len).unwrap_or_default().to_vec())
+}
+
+fn spki(curve: Curve, point: &[u8]) -> Result<Vec<u8>, ErrorStack> {
+    let group = EcGroup::from_curve_name(curve.nid())?;
+    let mut context = openssl::bn::BigNumContext::new()?;
+    let point = EcPoint::from_bytes(&group, point, &mut context)?;
+    PKey::from_ec_key(EcKey::from_public_key(&group, &point)?)?.public_key_to_der()
+}
+
+fn library(errors: ErrorStack) -> Failure {
+    refused(format!("cryptographic library: {errors}"))
+}
+
+/// Whether a new session may help: the session or a handle is none any more, or something was left begun.
+fn is_lost(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Pkcs11(
+            RvError::SessionClosed
+                | RvError::SessionHandleInvalid
+                | RvError::KeyHandleInvalid
+                | RvError::ObjectHandleInvalid
+                | RvError::OperationActive
+                | RvError::UserNotLoggedIn
+                | RvError::DeviceRemoved,
+            _
+        )
+    )
+}
+
+fn told(error: &Error) -> Failure {
+    let why = text(error);
+    match error {
+        Error::Pkcs11(
+            RvError::TokenNotPresent
+            | RvError::TokenNotRecognized
+            | RvError::DeviceRemoved
+            | RvError::SlotIdInvalid
+            | RvError::CryptokiNotInitialized
+            | RvError::SessionClosed
+            | RvError::SessionHandleInvalid
+            | RvError::UserNotLoggedIn,
+            _,
+        ) => gone(format!("the token is gone: {why}")),
+        _ => refused(why),
+    }
+}
+
+/// `C_Sign: CKR_FUNCTION_FAILED`: the names of the standard, which a module's manual uses too.
+fn text(error: &Error) -> String {
+    match error {
+        Error::Pkcs11(code, function) => format!("{}: {}", function_name(*function), code_name(*code)),
+        Error::LibraryLoading(error) => error.to_string(),
+        Error::MissingSymbol(symbol) => format!("it has no {symbol}"),
+        error => error.to_string().to_lowercase(),
+    }
+}
+
+fn function_name(function: Function) -> String {
+    format!("C_{function:?}")
+}
+
+fn code_name(code: RvError) -> String {
+    match code {
+        RvError::VendorDefined(code) | RvError::UnknownErrorCode(code) => format!("0x{code:08X}"),
+        code => {
+            let mut name = "CKR".to_owned();
+            for letter in format!("{code:?}").chars() {
+                if letter.is_ascii_uppercase() {
+                    name.push('_');
+                }
+                name.push(letter.to_ascii_uppercase());
+            }
+            name
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_the_names_of_the_standard() {
+        let error = Error::Pkcs11(RvError::EncryptedDataLenRange, Function::DecryptInit);
+        assert_eq!(text(&error), "C_DecryptInit: CKR_ENCRYPTED_DATA_LEN_RANGE");
+        let error = Error::Pkcs11(RvError::VendorDefined(0x8000_0012), Function::Sign);
+        assert_eq!(text(&error), "C_Sign: 0x80000012");
+    }
+
+    #[test]
+    fn a_curve_is_named_by_its_object_identifier() {
+        assert_eq!(curve_oid(Nid::X9_62_PRIME256V1).expect("a curve"), b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07");
+        assert_eq!(curve_oid(Nid::SECP521R1).expect("a curve"), b"\x06\x05\x2b\x81\x04\x00\x23");
+    }
+
+    #[test]
+    fn a_short_number_gets_its_zeros_back() {
+        assert_eq!(*padded(&[1, 2], 4).expect("it fits"), [0, 0, 1, 2]);
+        assert!(padded(&[1, 2], 1).is_none());
+    }
+}

@@ -1,0 +1,137 @@
+//! A SoftHSM2 of its own for each test: a directory with its tokens, and this test binary as the helper process.
+
+#![allow(dead_code, unreachable_pub, reason = "each test program uses its part of this")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
+use std::time::Duration;
+
+use bulla_device::coprocessor::{Coprocessor, CoprocessorSettings, HelperCommand};
+use bulla_device::{Device, DeviceError, Driver, Job, Output, PrivateKey, Work};
+use tempfile::TempDir;
+
+pub const PIN: &str = "s3cr3t-pin";
+pub const TOKEN: &str = "Bulla test";
+pub const JOB_TIMEOUT: Duration = Duration::from_secs(20);
+/// Set in the process that is to be the helper.
+pub const HELPER_VARIABLE: &str = "BULLA_TEST_TOKEN_HELPER";
+
+/// Where distributions keep SoftHSM2's module.
+const MODULES: [&str; 4] = [
+    "/usr/lib/softhsm/libsofthsm2.so",
+    "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so",
+    "/usr/lib64/pkcs11/libsofthsm2.so",
+    "/usr/local/lib/softhsm/libsofthsm2.so",
+];
+
+/// Says once in a run why tests did nothing.
+pub fn skipped(why: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| eprintln!("skipped: {why}"));
+}
+
+pub fn softhsm_module() -> Option<PathBuf> {
+    let module = MODULES.iter().map(PathBuf::from).find(|path| path.exists());
+    if module.is_none() || Command::new("softhsm2-util").arg("--version").output().is_err() {
+        skipped("SoftHSM2 is not installed (Debian: softhsm2), so nothing here was tested with a token");
+        return None;
+    }
+    module
+}
+
+/// The `softhsm2` directory, the token in it and the PIN file.
+pub struct SoftHsm {
+    pub dir: TempDir,
+    pub module: PathBuf,
+}
+
+impl SoftHsm {
+    /// Nothing where SoftHSM2 is not installed, which is said.
+    pub fn new() -> Option<SoftHsm> {
+        let module = softhsm_module()?;
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("tokens")).expect("a directory");
+        let configuration =
+            format!("directories.tokendir = {}\nlog.level = ERROR\n", dir.path().join("tokens").display());
+        fs::write(dir.path().join("softhsm2.conf"), configuration).expect("a file");
+        let token = SoftHsm { dir, module };
+        token.util(&["--init-token", "--free", "--label", TOKEN, "--so-pin", "12345678", "--pin", PIN]);
+        token.write_pin(PIN);
+        Some(token)
+    }
+
+    pub fn util(&self, arguments: &[&str]) {
+        let output = Command::new("softhsm2-util")
+            .env("SOFTHSM2_CONF", self.dir.path().join("softhsm2.conf"))
+            .args(arguments)
+            .output()
+            .expect("softhsm2-util");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    pub fn pin_file(&self) -> PathBuf {
+        self.dir.path().join("pin")
+    }
+
+    pub fn write_pin(&self, pin: &str) {
+        fs::write(self.pin_file(), pin).expect("a file");
+        fs::set_permissions(self.pin_file(), fs::Permissions::from_mode(0o600)).expect("its mode");
+    }
+
+    pub fn settings(&self) -> CoprocessorSettings {
+        CoprocessorSettings {
+            name: "HSM".to_owned(),
+            module: self.module.clone(),
+            token: "pkcs11:token=Bulla%20test".parse().expect("a URI"),
+            pin_file: Some(self.pin_file()),
+            engines: 2,
+            job_timeout: JOB_TIMEOUT,
+        }
+    }
+
+    pub fn command(&self) -> HelperCommand {
+        helper_command(&[("SOFTHSM2_CONF", &self.dir.path().join("softhsm2.conf"))])
+    }
+
+    pub fn coprocessor(&self) -> Coprocessor {
+        Coprocessor::new(self.settings(), self.command())
+    }
+
+    /// Puts a private key that was made elsewhere on the token.
+    pub fn import(&self, key: &openssl::pkey::PKeyRef<openssl::pkey::Private>, label: &str, id: &str) {
+        let path = self.dir.path().join("import.pem");
+        fs::write(&path, key.private_key_to_pem_pkcs8().expect("PEM")).expect("a file");
+        let path = path.to_str().expect("a path");
+        self.util(&["--import", path, "--token", TOKEN, "--pin", PIN, "--label", label, "--id", id]);
+    }
+}
+
+/// This test binary, of which only the helper's test is run.
+pub fn helper_command(variables: &[(&str, &Path)]) -> HelperCommand {
+    let mut variables: Vec<(OsString, OsString)> =
+        variables.iter().map(|(name, value)| (OsString::from(name), value.as_os_str().to_owned())).collect();
+    variables.push((HELPER_VARIABLE.into(), "1".into()));
+    HelperCommand {
+        program: std::env::current_exe().expect("this program"),
+        arguments: ["--exact", "the_helper_process", "--ignored", "--nocapture"].map(OsString::from).to_vec(),
+        variables,
+    }
+}
+
+pub fn engine(device: &Coprocessor) -> Box<dyn Device> {
+    device.start_engine().expect("an engine")
+}
+
+/// One job through an engine; an engine that is gone gives its own error.
+pub fn run(engine: &mut dyn Device, key: &PrivateKey, work: Work) -> Result<Output, DeviceError> {
+    let mut jobs = vec![Job { id: 7, ..Job::new(key.clone(), work) }];
+    assert_eq!(engine.submit(&mut jobs)?, 1);
+    let mut done = Vec::new();
+    engine.poll(&mut done)?;
+    assert_eq!((done.len(), done[0].id), (1, 7));
+    done.remove(0).result
+}
