@@ -1,13 +1,16 @@
 //! An engine: the thread that has one end of a device.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::managed::Managed;
-use super::{Answer, DeviceId, InService, Inner, Late, Scheduler, Sink, State, Waiting, deliver, locked, ns};
+use super::{
+    Answer, DeviceId, FairQueue, InService, Inner, Late, Scheduler, Sink, State, Waiting, deliver, locked, ns,
+};
 use crate::clock::thread_cpu_ns;
 use crate::cpu::CpuDevice;
 use crate::device::{Device, DeviceError, Driver};
+use crate::meter::Meters;
 use crate::work::{Finished, Job, Operation, Shape};
 
 /// After a failed start, and after too many failures, an engine waits so long, and then twice as long
@@ -22,26 +25,36 @@ const THREAD_NAME_CHARS_MAX: usize = 15;
 pub(super) fn start(scheduler: &Arc<Scheduler>, inner: &mut Inner, name: &str) {
     let Ok(device) = inner.named(name) else { return };
     device.state = State::Starting;
+    device.wanted = true;
     device.generation += 1;
-    let engine = Engine { id: device.id, generation: device.generation, number: 0 };
-    let (open, thread_name) = (device.open.clone(), thread_name(name));
-    let scheduler_there = scheduler.clone();
-    spawn(inner, thread_name, move || {
-        match open() {
-            Ok(driver) => {
-                let Some(driver) = engine.opened(&scheduler_there, driver) else { return };
-                engine.run(&scheduler_there, &*driver);
+    let engine = Engine { id: device.id, generation: device.generation, number: 0, name: name.into() };
+    let open = device.open.clone();
+    let spawned = engine.spawn(scheduler, inner, move |engine, scheduler| match guarded(&engine.name, &*open) {
+        Ok(driver) => {
+            if let Some(driver) = engine.opened(scheduler, driver) {
+                engine.run(scheduler, &*driver);
             }
-            Err(error) => engine.goes_offline(&scheduler_there, &error),
-        };
+        }
+        Err(error) => engine.cannot_open(scheduler, &error),
     });
+    if !spawned && let Ok(device) = inner.named(name) {
+        device.stop(State::Offline { why: "the system gives it no thread".to_owned() });
+    }
 }
 
-fn spawn(inner: &mut Inner, name: String, run: impl FnOnce() + Send + 'static) {
-    inner.threads.retain(|thread| !thread.is_finished());
-    // A machine that has no thread left for this has none for anything else either.
-    if let Ok(thread) = std::thread::Builder::new().name(name).spawn(run) {
-        inner.threads.push(thread);
+/// Foreign code: a panic in it is a failure of its device, and its jobs are not lost.
+fn guarded<T>(name: &str, call: impl FnOnce() -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        Err(DeviceError::Offline { device: name.to_owned(), why: "its driver panicked".to_owned() })
+    })
+}
+
+/// Says that a thread has ended, however it did.
+struct Ending(Arc<Scheduler>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.thread_ends();
     }
 }
 
@@ -49,20 +62,40 @@ fn thread_name(device: &str) -> String {
     format!("device-{device}").chars().take(THREAD_NAME_CHARS_MAX).collect()
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Engine {
     id: DeviceId,
     generation: u64,
     number: usize,
+    name: Arc<str>,
 }
 
 /// What an engine is to do next.
 enum Next {
-    Compute(Vec<Job>, Shape),
+    Compute(Vec<Job>),
     End,
 }
 
 impl Engine {
+    /// Starts the engine's thread; false where the system has none for it.
+    fn spawn(
+        &self,
+        scheduler: &Arc<Scheduler>,
+        inner: &mut Inner,
+        run: impl FnOnce(&Engine, &Arc<Scheduler>) + Send + 'static,
+    ) -> bool {
+        inner.threads.retain(|thread| !thread.is_finished());
+        let (engine, scheduler) = (self.clone(), scheduler.clone());
+        let spawned = std::thread::Builder::new().name(thread_name(&self.name)).spawn(move || {
+            let ending = Ending(scheduler);
+            run(&engine, &ending.0);
+        });
+        let Ok(thread) = spawned else { return false };
+        inner.alive += 1;
+        inner.threads.push(thread);
+        true
+    }
+
     fn of<'a>(&self, inner: &'a mut Inner) -> Option<&'a mut Managed> {
         let stopping = inner.stopping;
         let found = inner.devices.iter_mut().find(|device| device.id == self.id);
@@ -74,11 +107,11 @@ impl Engine {
         let mut inner = scheduler.lock();
         let device = self.of(&mut inner)?;
         device.driver = Some(driver.clone());
-        let name = thread_name(&device.name);
         for number in 1..driver.engines() {
-            let (scheduler, driver) = (scheduler.clone(), driver.clone());
-            let other = Engine { number, ..*self };
-            spawn(&mut inner, name.clone(), move || other.run(&scheduler, &*driver));
+            let driver = driver.clone();
+            let other = Engine { number, ..self.clone() };
+            // Without a thread for it there is an engine less.
+            other.spawn(scheduler, &mut inner, move |engine, scheduler| engine.run(scheduler, &*driver));
         }
         Some(driver)
     }
@@ -88,17 +121,17 @@ impl Engine {
     fn run(&self, scheduler: &Arc<Scheduler>, driver: &dyn Driver) {
         let mut pause = RESTART_AFTER_MIN;
         loop {
-            match driver.start_engine() {
+            match guarded(&self.name, || driver.start_engine()) {
                 Ok(mut device) => {
                     if !self.up(scheduler) {
                         return;
                     }
                     match self.compute_until_failure(scheduler, driver, &mut *device, &mut pause) {
-                        Some(error) => self.goes_offline(scheduler, &error),
+                        Some(error) => self.goes_offline(scheduler, &error, true),
                         None => return,
                     }
                 }
-                Err(error) => self.goes_offline(scheduler, &error),
+                Err(error) => self.goes_offline(scheduler, &error, false),
             }
             if !self.wait(scheduler, pause) {
                 return;
@@ -114,16 +147,26 @@ impl Engine {
         device.engines_up += 1;
         device.state = State::Running;
         // Those who waited for this device are looked at.
-        scheduler.monitor.notify_one();
+        scheduler.ring(&mut inner, Instant::now());
         true
     }
 
-    /// This end of the device is gone; the device with it, unless another engine is up.
-    fn goes_offline(&self, scheduler: &Arc<Scheduler>, error: &DeviceError) {
+    /// The device can't be opened; somebody has to start it again.
+    fn cannot_open(&self, scheduler: &Scheduler, error: &DeviceError) {
+        let mut inner = scheduler.lock();
+        let Some(device) = self.of(&mut inner) else { return };
+        let moved = device.stop(State::Offline { why: why(error) });
+        let late = scheduler.move_on(&mut inner, moved);
+        drop(inner);
+        late.carry_out(scheduler);
+    }
+
+    /// This end of the device is gone, or did not come `up`; the device with it, unless another engine is up.
+    fn goes_offline(&self, scheduler: &Scheduler, error: &DeviceError, up: bool) {
         let mut inner = scheduler.lock();
         let Some(device) = self.of(&mut inner) else { return };
         let why = why(error);
-        device.engines_up = device.engines_up.saturating_sub(1);
+        device.engines_up -= usize::from(up);
         if device.engines_up > 0 {
             device.last_error = Some(why);
             return;
@@ -144,8 +187,8 @@ impl Engine {
             if left.is_zero() {
                 return true;
             }
-            let bell = device.bell.clone();
-            inner = bell.wait_timeout(inner, left).map_or_else(|e| e.into_inner().0, |(inner, _)| inner);
+            let end = device.end.clone();
+            inner = end.wait_timeout(inner, left).map_or_else(|e| e.into_inner().0, |(inner, _)| inner);
         }
     }
 
@@ -162,24 +205,29 @@ impl Engine {
         let mut cpu_mark = thread_cpu_ns();
         let mut done: Vec<Finished> = Vec::new();
         loop {
-            let (mut jobs, shape) = match self.next(scheduler) {
-                Next::Compute(jobs, shape) => (jobs, shape),
-                Next::End => return None,
-            };
-            let count = jobs.len();
+            let Next::Compute(mut jobs) = self.next(scheduler) else { return None };
+            let shape = jobs.first().map(Job::shape)?;
+            let keys: Vec<u64> = jobs.iter().map(|job| job.id).collect();
             let began = Instant::now();
-            let mut gone = None;
-            while done.len() < count && gone.is_none() {
-                let taken = if jobs.is_empty() { Ok(0) } else { device.submit(&mut jobs) };
-                gone = taken.and_then(|_| device.poll(&mut done)).err();
-            }
+            let called = guarded(&self.name, || {
+                while done.len() < keys.len() {
+                    if !jobs.is_empty() {
+                        device.submit(&mut jobs)?;
+                    }
+                    device.poll(&mut done)?;
+                }
+                Ok(())
+            });
+            let gone = called.err();
             let wall_ns = ns(began.elapsed());
             let cpu_now = thread_cpu_ns();
             let cpu_ns = cpu_now.saturating_sub(std::mem::replace(&mut cpu_mark, cpu_now));
             // What a device on the cores takes is processor time, its thread's bookkeeping included.
             let call_ns = if driver.is_on_the_cores() { cpu_ns } else { wall_ns };
-            let call = Call { shape, call_ns, cpu_ns, modelled: driver.kind() == crate::Kind::Modelled };
-            let tired = self.settle(scheduler, &call, &mut done, gone.as_ref(), &mut check);
+            let modelled = driver.kind() == crate::Kind::Modelled;
+            let call = Call { keys, shape, call_ns, cpu_ns, modelled, gone: gone.clone() };
+            let (tired, rescue_ns) = self.settle(scheduler, &call, &mut done, &mut check);
+            cpu_mark += rescue_ns;
             if gone.is_some() {
                 return gone;
             }
@@ -199,15 +247,22 @@ impl Engine {
             let Some(device) = found.filter(|device| device.generation == self.generation && !*stopping) else {
                 return Next::End;
             };
-            if device.is_usable() {
-                // What comes out of the backlog was counted as load when it went in.
-                while device.has_room() {
-                    let Some(waiting) = backlog.pop_if(|waiting| device.takes(&waiting.job)) else { break };
+            let refill = |device: &mut Managed, backlog: &mut FairQueue<Waiting>| {
+                while device.is_usable() && device.has_room() {
+                    let fits = |waiting: &Waiting| device.takes(&waiting.job) && !waiting.avoid.contains(&device.id);
+                    let Some(mut waiting) = backlog.pop_if(fits) else { break };
+                    scheduler.unload(&mut waiting);
+                    if device.is_on_the_cores() {
+                        scheduler.load(&mut waiting);
+                    }
                     device.enqueue(waiting);
                 }
-            }
+            };
+            refill(device, backlog);
             let over = device.take_over(now);
             let jobs = if over.is_empty() { device.take_batch(self.number, next_key, now) } else { Vec::new() };
+            // The places that are free now belong to the backlog, not to whoever comes next.
+            refill(device, backlog);
             if !over.is_empty() {
                 drop(inner);
                 deliver(over.into_iter().map(|mut waiting| {
@@ -218,13 +273,12 @@ impl Engine {
                 inner = scheduler.lock();
                 continue;
             }
-            if let Some(job) = jobs.first() {
-                let shape = job.shape();
+            if !jobs.is_empty() {
                 if device.waiting() > 0 {
                     // There is more: another engine may be asleep.
                     device.bell.notify_one();
                 }
-                return Next::Compute(jobs, shape);
+                return Next::Compute(jobs);
             }
             let bell = device.bell.clone();
             inner = bell.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -232,16 +286,18 @@ impl Engine {
     }
 
     /// Gives the results to those who asked, and finds other places for what failed by the device's fault.
-    /// Returns an error when the device needs a rest.
+    /// Returns an error when the device needs a rest, and how many nanoseconds of this thread were spent on
+    /// what the processor had to do instead.
     fn settle(
         &self,
-        scheduler: &Arc<Scheduler>,
+        scheduler: &Scheduler,
         call: &Call,
         done: &mut Vec<Finished>,
-        gone: Option<&DeviceError>,
         check: &mut CpuDevice,
-    ) -> Option<DeviceError> {
-        let (ended, meters) = self.take_answered(scheduler, done, gone)?;
+    ) -> (Option<DeviceError>, u64) {
+        let Some(Ended { jobs: ended, meters, late: was_late }) = self.take_answered(scheduler, call, done) else {
+            return (None, 0);
+        };
         let mut wrong = None;
         let mut answers: Vec<(Arc<dyn Sink>, Answer)> = Vec::with_capacity(ended.len());
         let mut failed: Vec<(Waiting, DeviceError)> = Vec::new();
@@ -250,6 +306,9 @@ impl Engine {
         for (mut serviced, finished) in ended {
             let Finished { mut result, service, .. } = finished;
             service_ns += service.map_or(0, ns);
+            if result == Err(DeviceError::BadSignature) && serviced.waiting.job.work.needs_private_key() {
+                result = Err(DeviceError::Fault { device: self.name.to_string() });
+            }
             if result == Err(DeviceError::BadSignature) {
                 // A verdict against somebody: the processor says whether it is right.
                 result = check.compute(&serviced.waiting.job);
@@ -279,60 +338,67 @@ impl Engine {
             meters.modelled_cpu_ns += if call.modelled { call.cpu_ns } else { 0 };
         }
         let well = failed.is_empty();
-        let (late, tired) = self.place_again(scheduler, call, failed, wrong);
+        let (late, tired) = self.place_again(scheduler, call, was_late, failed, wrong);
         deliver(answers.into_iter());
-        if let Some(late) = late {
-            late.carry_out(scheduler);
-        }
-        if well { None } else { tired }
+        let rescue_ns = late.map_or(0, |late| late.carry_out(scheduler));
+        (if well { None } else { tired }, rescue_ns)
     }
 
-    /// The jobs that came to an end, with their results.
-    #[allow(clippy::type_complexity, reason = "used once, right above")]
-    fn take_answered(
-        &self,
-        scheduler: &Scheduler,
-        done: &mut Vec<Finished>,
-        gone: Option<&DeviceError>,
-    ) -> Option<(Vec<(InService, Finished)>, Arc<std::sync::Mutex<crate::meter::Meters>>)> {
+    /// The jobs that came to an end, with their results. Those that the device did not answer have failed.
+    fn take_answered(&self, scheduler: &Scheduler, call: &Call, done: &mut Vec<Finished>) -> Option<Ended> {
+        let now = Instant::now();
         let mut inner = scheduler.lock();
-        let device = inner.devices.iter_mut().find(|device| device.id == self.id)?;
-        let mut ended: Vec<(InService, Finished)> =
+        let found = inner.devices.iter_mut().find(|device| device.id == self.id);
+        let Some(device) = found else {
+            // It was removed, and its jobs were given to others.
+            done.clear();
+            return None;
+        };
+        let late = device.generation == self.generation && device.heard_of(self.number);
+        let mut jobs: Vec<(InService, Finished)> =
             done.drain(..).filter_map(|finished| Some((device.answered(finished.id)?, finished))).collect();
-        if let Some(error) = gone {
-            let keys: Vec<u64> = device.keys_of(self.number);
-            for key in keys {
-                if let Some(serviced) = device.answered(key) {
-                    ended.push((serviced, Finished::new(key, Err(error.clone()))));
+        if jobs.len() < call.keys.len() {
+            let error = call.gone.clone().unwrap_or_else(|| DeviceError::Away { device: self.name.to_string() });
+            for key in &call.keys {
+                if let Some(serviced) = device.answered(*key) {
+                    jobs.push((serviced, Finished::new(*key, Err(error.clone()))));
                 }
             }
         }
-        Some((ended, device.meters.clone()))
+        let meters = device.meters.clone();
+        if late {
+            // Jobs of its keys may wait for it.
+            scheduler.ring(&mut inner, now);
+        }
+        Some(Ended { jobs, meters, late })
     }
 
     fn place_again(
         &self,
-        scheduler: &Arc<Scheduler>,
+        scheduler: &Scheduler,
         call: &Call,
+        was_late: bool,
         failed: Vec<(Waiting, DeviceError)>,
         wrong: Option<&str>,
     ) -> (Option<Late>, Option<DeviceError>) {
         let mut inner = scheduler.lock();
         let mut moved = Vec::new();
         let mut tired = None;
-        if let Some(device) = inner.devices.iter_mut().find(|device| device.id == self.id) {
-            device.took(call.shape, call.call_ns);
+        let found = inner.devices.iter_mut().find(|device| device.id == self.id);
+        if let Some(device) = found.filter(|device| device.generation == self.generation) {
             if failed.is_empty() {
                 device.succeeded();
+                // How soon it fails says nothing about how quick it is, and a silence is over now.
+                if !was_late {
+                    device.took(call.shape, call.call_ns);
+                }
             }
             for (_, error) in &failed {
                 if device.failed(why(error)) {
                     tired = Some(error.clone());
                 }
             }
-            if let Some(why) = wrong
-                && device.generation == self.generation
-            {
+            if let Some(why) = wrong {
                 moved = device.stop(State::Failed { why: why.to_owned() });
             }
         }
@@ -349,11 +415,23 @@ impl Engine {
 
 /// One call of a device.
 struct Call {
+    /// The numbers that its jobs have inside the device.
+    keys: Vec<u64>,
     shape: Shape,
     /// Processor time of a device on the cores, else elapsed time.
     call_ns: u64,
     cpu_ns: u64,
     modelled: bool,
+    /// Why the device is gone, if it is.
+    gone: Option<DeviceError>,
+}
+
+/// What came of a call.
+struct Ended {
+    jobs: Vec<(InService, Finished)>,
+    meters: Arc<Mutex<Meters>>,
+    /// It had been taken for hung.
+    late: bool,
 }
 
 /// A device's error without its name, which whoever reads it has already.

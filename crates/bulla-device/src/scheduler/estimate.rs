@@ -25,6 +25,15 @@ impl Estimates {
         *estimate = (*estimate * (WEIGHT - 1) + ns) / WEIGHT;
     }
 
+    /// Comes half way back to what is expected, where it was slower: nobody gives a job to a device that
+    /// is taken for slow, so nobody would ever measure that it is not any more.
+    pub(super) fn relax(&mut self, expected: impl Fn(Shape) -> u64) {
+        for (shape, ns) in &mut self.measured {
+            let expected = expected(*shape);
+            *ns -= ns.saturating_sub(expected) / 2;
+        }
+    }
+
     /// Forgets what was measured: a device that was slow once gets another chance.
     pub(super) fn forget(&mut self) {
         self.measured.clear();
@@ -71,5 +80,16 @@ mod tests {
         assert!(estimates.call_ns(shape, || 77) > 8800);
         estimates.forget();
         assert_eq!(estimates.call_ns(shape, || 77), 77);
+    }
+
+    #[test]
+    fn a_device_that_was_slow_gets_another_chance_and_a_quick_one_stays_so() {
+        let (slow, quick) = (Shape { form: Form::RsaCrt, bits: 2048 }, Shape { form: Form::RsaMe, bits: 2048 });
+        let mut estimates = Estimates::default();
+        estimates.took(slow, 1_000_000);
+        estimates.took(quick, 10);
+        (0..20).for_each(|_| estimates.relax(|_| 100));
+        assert!((100..=102).contains(&estimates.call_ns(slow, || 0)));
+        assert_eq!(estimates.call_ns(quick, || 0), 10);
     }
 }

@@ -16,6 +16,10 @@ const FAILURES_MAX: u32 = 8;
 const STALL_FACTOR: u32 = 8;
 /// See [`STALL_FACTOR`].
 const STALL_MIN: Duration = Duration::from_millis(100);
+/// No call is expected to take longer, nanoseconds: an hour, so that sums of many do not overflow.
+const CALL_NS_MAX: u64 = 3_600_000_000_000;
+/// A job without a deadline waits so long for a token that does not answer.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 pub(super) struct Managed {
     pub(super) id: DeviceId,
@@ -25,8 +29,10 @@ pub(super) struct Managed {
     /// There from the first successful opening on.
     pub(super) driver: Option<Arc<dyn Driver>>,
     pub(super) state: State,
-    /// It has not answered for long; it gets nothing until it does.
-    stalled: bool,
+    /// Its threads are there, or on their way.
+    pub(super) wanted: bool,
+    /// Engines that have not answered for long. If all have not, the device gets nothing until one does.
+    hung: Vec<usize>,
     /// Threads of an earlier start end when they see another number.
     pub(super) generation: u64,
     pub(super) engines_up: usize,
@@ -34,7 +40,11 @@ pub(super) struct Managed {
     in_service: Vec<InService>,
     estimates: Estimates,
     pub(super) meters: Arc<Mutex<Meters>>,
+    /// Rung when there is something to compute.
     pub(super) bell: Arc<Condvar>,
+    /// Rung when engines that wait for their next start are to end. The bell must not wake those: it wakes
+    /// one engine a job.
+    pub(super) end: Arc<Condvar>,
     failures: u32,
     pub(super) last_error: Option<String>,
     since: SystemTime,
@@ -43,9 +53,10 @@ pub(super) struct Managed {
 /// A job that an engine has.
 pub(super) struct InService {
     /// The number it has inside the device.
-    pub(super) key: u64,
-    pub(super) engine: usize,
-    pub(super) began: Instant,
+    key: u64,
+    generation: u64,
+    engine: usize,
+    began: Instant,
     pub(super) waiting: Waiting,
 }
 
@@ -58,7 +69,8 @@ impl Managed {
             open,
             driver: None,
             state: State::Stopped,
-            stalled: false,
+            wanted: false,
+            hung: Vec::new(),
             generation: 0,
             engines_up: 0,
             queue: VecDeque::new(),
@@ -66,21 +78,25 @@ impl Managed {
             estimates: Estimates::default(),
             meters: Arc::default(),
             bell: Arc::default(),
+            end: Arc::default(),
             failures: 0,
             last_error: None,
             since: SystemTime::now(),
         }
     }
 
-    /// Whether it was started and nobody stopped it.
+    /// Whether it was started, opens or did, and nobody stopped it.
     pub(super) fn is_wanted(&self) -> bool {
-        matches!(self.state, State::Running | State::Starting)
-            || (matches!(self.state, State::Offline { .. }) && self.driver.is_some())
+        self.wanted
     }
 
     /// Whether it takes jobs now.
     pub(super) fn is_usable(&self) -> bool {
-        self.state == State::Running && !self.stalled
+        self.state == State::Running && !self.is_stalled()
+    }
+
+    fn is_stalled(&self) -> bool {
+        !self.hung.is_empty() && self.hung.len() >= self.engines_up
     }
 
     pub(super) fn is_on_the_cores(&self) -> bool {
@@ -100,7 +116,7 @@ impl Managed {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.driver.as_ref().is_some_and(|driver| self.queue.len() < driver.waiting_max())
+        self.driver.as_ref().is_some_and(|driver| self.queue.len() < driver.waiting_max().max(1))
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -109,11 +125,6 @@ impl Managed {
 
     pub(super) fn is_serving(&self) -> bool {
         !self.in_service.is_empty()
-    }
-
-    /// What an engine has in service.
-    pub(super) fn keys_of(&self, engine: usize) -> Vec<u64> {
-        self.in_service.iter().filter(|serviced| serviced.engine == engine).map(|serviced| serviced.key).collect()
     }
 
     fn engines(&self) -> usize {
@@ -125,13 +136,23 @@ impl Managed {
     }
 
     fn call_ns(&self, shape: Shape) -> u64 {
-        self.estimates.call_ns(shape, || self.driver.as_ref().map_or(0, |driver| ns(driver.expected(shape))))
+        let expected = || self.driver.as_ref().map_or(0, |driver| ns(driver.expected(shape)));
+        self.estimates.call_ns(shape, expected).min(CALL_NS_MAX)
+    }
+
+    /// How long one more job of this shape keeps the whole device busy, its lanes and engines full.
+    pub(super) fn share_ns(&self, shape: Shape) -> u64 {
+        self.call_ns(shape) / (self.engines_at_work() * self.lanes()) as u64
+    }
+
+    fn engines_at_work(&self) -> usize {
+        self.engines_up.saturating_sub(self.hung.len()).max(1)
     }
 
     /// In how many nanoseconds one more job of this shape would be finished: what is in service, the
     /// calls that what waits makes, and its own, which is one of these where lanes are free.
     pub(super) fn finish_ns(&self, shape: Shape, now: Instant) -> u64 {
-        let (engines, lanes) = (self.engines() as u64, self.lanes());
+        let (engines, lanes) = (self.engines_at_work() as u64, self.lanes());
         let mut counts: Vec<(Shape, usize)> = vec![(shape, 1)];
         for waiting in &self.queue {
             match counts.iter_mut().find(|(known, _)| *known == waiting.shape) {
@@ -143,7 +164,9 @@ impl Managed {
         let mut busy = 0;
         let mut running = 0;
         let mut seen = 0_u64;
-        for serviced in &self.in_service {
+        let current =
+            |serviced: &&InService| serviced.generation == self.generation && !self.hung.contains(&serviced.engine);
+        for serviced in self.in_service.iter().filter(current) {
             if seen & (1 << (serviced.engine % 64)) == 0 {
                 seen |= 1 << (serviced.engine % 64);
                 running += 1;
@@ -188,19 +211,26 @@ impl Managed {
             let Some(waiting) = self.queue.remove(place) else { break };
             *keys += 1;
             jobs.push(Job { id: *keys, ..waiting.job.clone() });
-            self.in_service.push(InService { key: *keys, engine, began: now, waiting });
+            let generation = self.generation;
+            self.in_service.push(InService { key: *keys, generation, engine, began: now, waiting });
         }
         jobs
     }
 
     /// A job that is answered; none where somebody else has answered it meanwhile.
     pub(super) fn answered(&mut self, key: u64) -> Option<InService> {
-        self.stalled = false;
         let place = self.in_service.iter().position(|serviced| serviced.key == key)?;
         Some(self.in_service.swap_remove(place))
     }
 
-    /// Everything of an engine that has died.
+    /// An engine's call has ended. Whether it had been taken for hung.
+    pub(super) fn heard_of(&mut self, engine: usize) -> bool {
+        let before = self.hung.len();
+        self.hung.retain(|hung| *hung != engine);
+        self.hung.len() < before
+    }
+
+    /// What it has in service and fits.
     pub(super) fn take_in_service(&mut self, fits: impl Fn(&InService) -> bool) -> Vec<Waiting> {
         let (taken, left) = std::mem::take(&mut self.in_service).into_iter().partition(|serviced| fits(serviced));
         self.in_service = left;
@@ -210,6 +240,13 @@ impl Managed {
     /// A call took so long.
     pub(super) fn took(&mut self, shape: Shape, call_ns: u64) {
         self.estimates.took(shape, call_ns);
+    }
+
+    /// Idle for long: see [`Estimates::relax`].
+    pub(super) fn relax(&mut self) {
+        if let Some(driver) = &self.driver {
+            self.estimates.relax(|shape| ns(driver.expected(shape)));
+        }
     }
 
     /// A call went well.
@@ -228,17 +265,23 @@ impl Managed {
         true
     }
 
-    /// Takes no more jobs; returns those that wait.
+    /// Takes no more jobs; returns those that wait, and those of engines that may never answer.
     pub(super) fn stop(&mut self, state: State) -> Vec<Waiting> {
         if let Some(why) = state.why() {
             self.last_error = Some(why.to_owned());
         }
         self.state = state;
+        self.wanted = false;
+        let (hung, generation) = (std::mem::take(&mut self.hung), self.generation);
         self.generation += 1;
         self.engines_up = 0;
-        self.stalled = false;
         self.bell.notify_all();
-        self.queue.drain(..).collect()
+        self.end.notify_all();
+        let mut left: Vec<Waiting> = self.queue.drain(..).collect();
+        left.extend(
+            self.take_in_service(|serviced| serviced.generation == generation && hung.contains(&serviced.engine)),
+        );
+        left
     }
 
     /// Out of use for now; its engines go on trying. Returns the jobs that wait.
@@ -268,29 +311,54 @@ impl Managed {
         over
     }
 
-    /// Whether a call takes far too long. What waits, and what is in service with a key that others can
-    /// use, is given back then; the late answer finds nobody.
+    /// Looks for calls that take far too long. What is in service there with a key that others can use is
+    /// given back, and what waits, if no engine answers any more; the late answer finds nobody. A token's
+    /// job stays until its deadline, or [`SILENCE_MAX`] if it has none.
     pub(super) fn check_for_stall(&mut self, now: Instant) -> Vec<Waiting> {
-        if self.stalled || self.is_on_the_cores() {
+        if self.in_service.is_empty() || self.is_on_the_cores() {
             return Vec::new();
         }
-        let late = self.in_service.iter().find(|serviced| {
+        let is_late = |serviced: &&InService| {
             let expected = Duration::from_nanos(self.call_ns(serviced.waiting.shape));
-            now.saturating_duration_since(serviced.began) > STALL_MIN.max(expected * STALL_FACTOR)
-        });
-        let Some(late) = late else { return Vec::new() };
-        let seconds = now.saturating_duration_since(late.began).as_secs_f64();
-        self.last_error = Some(format!("no answer to a {} for {seconds:.1} s", late.waiting.job.work.operation()));
-        self.stalled = true;
-        self.estimates.forget();
-        let mut given_back: Vec<Waiting> = self.queue.drain(..).collect();
+            now.saturating_duration_since(serviced.began) > STALL_MIN.max(expected.saturating_mul(STALL_FACTOR))
+        };
+        let late: Vec<u64> = self.in_service.iter().filter(is_late).map(|serviced| serviced.key).collect();
+        if late.is_empty() {
+            return Vec::new();
+        }
+        let was_stalled = self.is_stalled();
+        for serviced in self.in_service.iter().filter(|serviced| late.contains(&serviced.key)) {
+            if serviced.generation == self.generation && !self.hung.contains(&serviced.engine) {
+                self.hung.push(serviced.engine);
+                let seconds = now.saturating_duration_since(serviced.began).as_secs_f64();
+                let operation = serviced.waiting.job.work.operation();
+                self.last_error = Some(format!("no answer to a {operation} for {seconds:.1} s"));
+            }
+        }
+        let mut given_back = Vec::new();
+        if self.is_stalled() && !was_stalled {
+            self.estimates.forget();
+            given_back.extend(self.queue.drain(..));
+        }
         given_back.extend(self.take_in_service(|serviced| {
-            serviced.waiting.job.key.private().is_none_or(|key| key.exportable().is_some())
+            let job = &serviced.waiting.job;
+            let clear = job.key.private().is_none_or(|key| key.exportable().is_some());
+            let silent = now.saturating_duration_since(serviced.began) > SILENCE_MAX;
+            late.contains(&serviced.key)
+                && (clear || !job.work.needs_private_key() || job.is_over(now).is_some() || silent)
         }));
         for waiting in &mut given_back {
             waiting.avoid.push(self.id);
         }
         given_back
+    }
+
+    /// What it is doing, as commands show it.
+    pub(super) fn state(&self) -> State {
+        if self.state == State::Running && self.is_stalled() {
+            return State::Offline { why: self.last_error.clone().unwrap_or_else(|| "no answer".to_owned()) };
+        }
+        self.state.clone()
     }
 
     pub(super) fn report(&self) -> Report {
@@ -300,12 +368,7 @@ impl Managed {
             engines: self.engines(),
             lanes: self.lanes(),
             waiting_max: self.driver.as_ref().map_or(0, |driver| driver.waiting_max()),
-            state: match (&self.state, self.stalled) {
-                (State::Running, true) => {
-                    State::Offline { why: self.last_error.clone().unwrap_or_else(|| "no answer".to_owned()) }
-                }
-                (state, _) => state.clone(),
-            },
+            state: self.state(),
             last_error: self.last_error.clone(),
             waiting: self.queue.len(),
             in_service: self.in_service.len(),

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::clock::thread_cpu_ns;
 use crate::device::{DeviceError, Driver, Kind};
 use crate::meter::Meters;
 use crate::work::{Job, Output, Shape};
@@ -48,6 +49,8 @@ pub const TRIES_MAX: u32 = 5;
 const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
 /// It never waits longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
+/// How long [`Scheduler::shut_down`] waits for devices that are in the middle of a call.
+pub const SHUT_DOWN_MAX: Duration = Duration::from_secs(3);
 /// What handing a job to another thread and back costs, nanoseconds: measured, two wake-ups.
 const HANDOVER_NS: u64 = 15_000;
 
@@ -177,6 +180,8 @@ pub struct Scheduler {
     inner: Mutex<Inner>,
     /// Rung when the monitor has something to look at.
     monitor: Condvar,
+    /// Rung when a thread ends.
+    ended: Condvar,
     /// Processor time, nanoseconds, that the jobs on their way to the cores would take inline.
     load_ns: AtomicU64,
     cores: u64,
@@ -203,6 +208,10 @@ struct Inner {
     stranded: Vec<Waiting>,
     history: monitor::History,
     threads: Vec<std::thread::JoinHandle<()>>,
+    /// Threads that have not ended, the monitor's included.
+    alive: usize,
+    /// When the monitor looks again.
+    next_look: Instant,
     stopping: bool,
 }
 
@@ -222,10 +231,13 @@ struct Waiting {
 }
 
 /// Where a job goes.
+#[derive(Clone, Copy)]
 enum Choice {
     Inline,
+    /// Into the line of the device at this place.
     Device(usize),
-    Backlog,
+    /// Into the backlog: the device at this place would be best, but its line is full.
+    Backlog(usize),
     Stranded,
 }
 
@@ -244,9 +256,12 @@ impl Scheduler {
                 stranded: Vec::new(),
                 history: monitor::History::default(),
                 threads: Vec::new(),
+                alive: 0,
+                next_look: Instant::now(),
                 stopping: false,
             }),
             monitor: Condvar::new(),
+            ended: Condvar::new(),
             load_ns: AtomicU64::new(0),
             cores: cores.max(1) as u64,
             cpu: CpuCounters { meters: Mutex::default(), estimates: Mutex::default(), since: SystemTime::now() },
@@ -292,54 +307,64 @@ impl Scheduler {
 
     /// Takes a job into the queue that it belongs to, or gives it back.
     fn settle_in(&self, inner: &mut Inner, mut waiting: Waiting, now: Instant) -> Settled {
+        // Its own cost must not speak against a place.
+        self.unload(&mut waiting);
         if let Some(error) = waiting.job.is_over(now).or_else(|| waiting.job.check_key().err()) {
+            return Settled::Refused(waiting.answer(Err(error), DeviceId::CPU));
+        }
+        let choice = self.choose(inner, &waiting, now);
+        let device = match choice {
+            Choice::Inline | Choice::Stranded => None,
+            Choice::Device(place) | Choice::Backlog(place) => inner.devices.get_mut(place),
+        };
+        match (choice, device) {
+            (Choice::Inline, _) => {
+                self.load(&mut waiting);
+                return Settled::Inline(waiting);
+            }
+            (Choice::Device(_), Some(device)) => {
+                if device.is_on_the_cores() {
+                    self.load(&mut waiting);
+                }
+                device.enqueue(waiting);
+                return Settled::Placed;
+            }
+            (Choice::Backlog(_), Some(device)) => {
+                if device.is_on_the_cores() {
+                    self.load(&mut waiting);
+                }
+                if waiting.avoid.contains(&device.id) {
+                    // All that can do it have failed with it: it may begin anew with any of them.
+                    waiting.avoid.clear();
+                }
+            }
+            _ => {}
+        }
+        let refused = if inner.stopping {
+            Some(stopping())
+        } else if inner.backlog.len() + inner.stranded.len() >= BACKLOG_MAX {
+            Some(DeviceError::Away { device: "of any kind (the backlog is full)".to_owned() })
+        } else {
+            None
+        };
+        if let Some(error) = refused {
             self.unload(&mut waiting);
             return Settled::Refused(waiting.answer(Err(error), DeviceId::CPU));
         }
-        let choice = match self.choose(inner, &waiting, now) {
-            Choice::Inline => Choice::Inline,
-            _ if inner.stopping => {
-                self.unload(&mut waiting);
-                return Settled::Refused(waiting.answer(Err(stopping()), DeviceId::CPU));
-            }
-            choice => choice,
-        };
-        let on_the_cores = match choice {
-            Choice::Inline | Choice::Backlog => true,
-            Choice::Device(place) => inner.devices.get(place).is_some_and(Managed::is_on_the_cores),
-            Choice::Stranded => false,
-        };
-        self.unload(&mut waiting);
-        if on_the_cores {
-            waiting.cost_ns = self.cpu_ns(waiting.shape);
-            self.load_ns.fetch_add(waiting.cost_ns, Ordering::Relaxed);
-        }
         match choice {
-            Choice::Inline => Settled::Inline(waiting),
-            Choice::Device(place) => {
-                if let Some(device) = inner.devices.get_mut(place) {
-                    device.enqueue(waiting);
-                }
-                Settled::Placed
-            }
-            _ if inner.backlog.len() + inner.stranded.len() >= BACKLOG_MAX => {
-                self.unload(&mut waiting);
-                let device = "of any kind (the backlog is full)".to_owned();
-                Settled::Refused(waiting.answer(Err(DeviceError::Away { device }), DeviceId::CPU))
-            }
-            Choice::Backlog => {
+            Choice::Backlog(_) => {
                 inner.backlog.push(waiting.job.asker.number(), waiting);
-                self.monitor.notify_one();
+                self.ring(inner, now + monitor::LOOK_EVERY);
                 Settled::Placed
             }
-            Choice::Stranded if waiting.job.deadline.is_none() => {
+            _ if waiting.job.deadline.is_none() => {
                 // Nobody would ever tell this job to stop waiting.
                 let why = inner.why_stranded(&waiting.job);
                 Settled::Refused(waiting.answer(Err(why), DeviceId::CPU))
             }
-            Choice::Stranded => {
+            _ => {
                 inner.stranded.push(waiting);
-                self.monitor.notify_one();
+                self.ring(inner, now + monitor::LOOK_EVERY);
                 Settled::Placed
             }
         }
@@ -348,23 +373,22 @@ impl Scheduler {
     /// The least expected finish time.
     fn choose(&self, inner: &Inner, waiting: &Waiting, now: Instant) -> Choice {
         let (job, shape) = (&waiting.job, waiting.shape);
-        let mut best: Option<(u64, usize)> = None;
-        let mut avoided = None;
+        // Whether it failed with the job before, which is better than none; when; its place.
+        let mut best: Option<(bool, u64, usize)> = None;
         for (place, device) in inner.devices.iter().enumerate() {
             if !device.is_usable() || !device.takes(job) {
                 continue;
             }
-            if waiting.avoid.contains(&device.id) {
-                avoided = Some((u64::MAX, place));
-                continue;
+            let mut finish = device.finish_ns(shape, now) + HANDOVER_NS;
+            if !device.has_room() {
+                // What is in the backlog has its turn before this job.
+                finish += device.share_ns(shape) * inner.backlog.len() as u64;
             }
-            let finish = device.finish_ns(shape, now) + HANDOVER_NS;
-            if best.is_none_or(|(least, _)| finish < least) {
-                best = Some((finish, place));
+            let candidate = (waiting.avoid.contains(&device.id), finish, place);
+            if best.is_none_or(|best| candidate < best) {
+                best = Some(candidate);
             }
         }
-        // One that failed with it before is better than none.
-        let best = best.or(avoided);
         let private = job.work.needs_private_key();
         let clear = !private || job.key.private().is_some_and(|key| key.exportable().is_some());
         // Public-key work is the processor's where nothing else does it, even while CPU is stopped.
@@ -373,11 +397,11 @@ impl Scheduler {
             alone.max((self.load_ns.load(Ordering::Relaxed) + alone) / self.cores)
         });
         match (inline_ns, best) {
-            (Some(inline_ns), Some((finish, _))) if inline_ns <= finish => Choice::Inline,
+            (Some(inline_ns), Some((avoided, finish, _))) if avoided || inline_ns <= finish => Choice::Inline,
             (Some(_), None) => Choice::Inline,
-            (_, Some((_, place))) => match inner.devices.get(place) {
+            (_, Some((_, _, place))) => match inner.devices.get(place) {
                 Some(device) if device.has_room() => Choice::Device(place),
-                _ => Choice::Backlog,
+                _ => Choice::Backlog(place),
             },
             (None, None) => Choice::Stranded,
         }
@@ -386,6 +410,20 @@ impl Scheduler {
     /// What a job of this shape takes on one core.
     fn cpu_ns(&self, shape: Shape) -> u64 {
         locked(&self.cpu.estimates).call_ns(shape, || estimate::cpu_ns(shape))
+    }
+
+    /// Counts a job as load of the cores; it is not counted yet.
+    fn load(&self, waiting: &mut Waiting) {
+        waiting.cost_ns = self.cpu_ns(waiting.shape);
+        self.load_ns.fetch_add(waiting.cost_ns, Ordering::Relaxed);
+    }
+
+    /// Lets the monitor look at that time at the latest.
+    fn ring(&self, inner: &mut Inner, at: Instant) {
+        if at < inner.next_look {
+            inner.next_look = at;
+            self.monitor.notify_one();
+        }
     }
 
     /// Takes a job out of the load of the cores.
@@ -420,13 +458,10 @@ impl Scheduler {
         let mut inner = self.lock();
         if name == CPU_NAME {
             inner.cpu_running = true;
-        } else {
-            let device = inner.named(name)?;
-            if !device.is_wanted() {
-                engine::start(self, &mut inner, name);
-            }
+        } else if !inner.named(name)?.is_wanted() && !inner.stopping {
+            engine::start(self, &mut inner, name);
         }
-        self.monitor.notify_one();
+        self.ring(&mut inner, Instant::now());
         Ok(())
     }
 
@@ -517,7 +552,9 @@ impl Scheduler {
         inner.backlog.len() + inner.stranded.len()
     }
 
-    /// Ends all threads; what waits is answered as away.
+    /// Ends all threads; what waits is answered as away. Devices in the middle of a call finish it; one that
+    /// has not after [`SHUT_DOWN_MAX`] is left to itself, and its jobs are answered as away, too. Without
+    /// this call the engines' threads keep the scheduler alive. Not to be called from a [`Sink`].
     pub fn shut_down(&self) {
         let mut inner = self.lock();
         inner.stopping = true;
@@ -526,17 +563,36 @@ impl Scheduler {
         for device in &mut inner.devices {
             left.extend(device.stop(State::Stopped));
         }
-        let threads = std::mem::take(&mut inner.threads);
         self.monitor.notify_all();
         drop(inner);
+        self.answer_as_stopping(left);
+        let inner = self.lock();
+        let waited = self.ended.wait_timeout_while(inner, SHUT_DOWN_MAX, |inner| inner.alive > 0);
+        let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let threads = std::mem::take(&mut inner.threads);
+        let all_ended = inner.alive == 0;
+        let left = inner.devices.iter_mut().flat_map(|device| device.take_in_service(|_| true)).collect();
+        drop(inner);
+        self.answer_as_stopping(left);
+        if all_ended {
+            for thread in threads {
+                // A thread that panicked has ended, too.
+                let _ = thread.join();
+            }
+        }
+    }
+
+    fn answer_as_stopping(&self, left: Vec<Waiting>) {
         deliver(left.into_iter().map(|mut waiting| {
             self.unload(&mut waiting);
             waiting.answered(Err(stopping()), DeviceId::CPU)
         }));
-        for thread in threads {
-            // A thread that panicked has ended, too.
-            let _ = thread.join();
-        }
+    }
+
+    /// The calling thread's last words.
+    fn thread_ends(&self) {
+        self.lock().alive -= 1;
+        self.ended.notify_all();
     }
 
     /// What becomes of a job that failed by its device's fault: another device's turn, this one's after a
@@ -549,11 +605,14 @@ impl Scheduler {
         let now = Instant::now();
         let others = match self.choose(inner, &waiting, now) {
             Choice::Inline => true,
-            Choice::Device(place) => inner.devices.get(place).is_some_and(|device| device.id != by),
-            Choice::Backlog | Choice::Stranded => false,
+            Choice::Device(place) | Choice::Backlog(place) => {
+                inner.devices.get(place).is_some_and(|device| !waiting.avoid.contains(&device.id))
+            }
+            Choice::Stranded => false,
         };
         let refused = matches!(error, DeviceError::Refused { .. });
-        if waiting.tries >= TRIES_MAX && (refused || waiting.job.deadline.is_none()) {
+        let enough = waiting.tries >= TRIES_MAX && (refused || waiting.job.deadline.is_none());
+        if enough || (inner.stopping && !others) {
             self.unload(&mut waiting);
             let sink = waiting.sink.clone();
             return Late { rescued: Vec::new(), answers: vec![(sink, waiting.answer(Err(error), by))] };
@@ -563,8 +622,9 @@ impl Scheduler {
         }
         self.unload(&mut waiting);
         waiting.not_before = now + (RETRY_AFTER_MIN * (1 << waiting.tries.min(8))).min(RETRY_AFTER_MAX);
+        let again = waiting.not_before;
         inner.stranded.push(waiting);
-        self.monitor.notify_one();
+        self.ring(inner, again);
         Late::default()
     }
 
@@ -609,17 +669,23 @@ struct Late {
 }
 
 impl Late {
-    fn carry_out(self, scheduler: &Scheduler) {
+    /// Returns what it cost of the calling thread's processor time, nanoseconds, that was counted as the
+    /// processor's work.
+    fn carry_out(self, scheduler: &Scheduler) -> u64 {
         let mut answers = self.answers;
+        let mut cpu_ns = 0;
         if !self.rescued.is_empty() {
+            let before = thread_cpu_ns();
             let mut inline = Inline::new();
             for waiting in self.rescued {
                 let sink = waiting.sink.clone();
                 inline.push(waiting);
                 answers.extend(inline.run(scheduler).into_iter().map(|answer| (sink.clone(), answer)));
             }
+            cpu_ns = thread_cpu_ns().saturating_sub(before);
         }
         deliver(answers.into_iter());
+        cpu_ns
     }
 }
 
@@ -659,8 +725,12 @@ impl Inner {
         let able = self.devices.iter().find(|device| device.would_take(job));
         match able {
             Some(device) => {
-                let why = device.state.why().unwrap_or_else(|| device.state.as_str()).to_lowercase();
+                let state = device.state();
+                let why = state.why().unwrap_or_else(|| state.as_str()).to_lowercase();
                 DeviceError::Offline { device: device.name.clone(), why }
+            }
+            None if job.key.private().is_some_and(|key| key.exportable().is_some()) => {
+                DeviceError::Offline { device: CPU_NAME.to_owned(), why: State::Stopped.as_str().to_lowercase() }
             }
             None => DeviceError::Away { device: "for this key".to_owned() },
         }

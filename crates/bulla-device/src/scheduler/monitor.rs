@@ -1,16 +1,21 @@
 //! What has to be looked at from time to time: deadlines, devices that came back, devices that have
 //! stopped answering; and the reports of the past.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{DeviceId, Late, Report, Scheduler, Settled};
+use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled};
 
 /// How often jobs that wait for a device are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often, while none does.
 const IDLE_LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Idle devices that are taken for slow get another chance so often.
+const RELAX_EVERY: Duration = Duration::from_secs(1);
+/// Jobs of the backlog that the monitor computes itself before it looks around again.
+const RESCUED_MAX: usize = 64;
 /// How far apart the kept reports are.
 pub const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
 /// Kept reports: a day of them, some ten kilobytes each. A minute in which nothing was done keeps none.
@@ -52,12 +57,16 @@ impl History {
 pub(super) fn start(scheduler: &Arc<Scheduler>) {
     let weak = Arc::downgrade(scheduler);
     // Without a thread for it, deadlines are only looked at when a device takes its next job.
-    let _ = std::thread::Builder::new().name("devices".to_owned()).spawn(move || run(&weak));
+    if std::thread::Builder::new().name("devices".to_owned()).spawn(move || run(&weak)).is_ok() {
+        scheduler.lock().alive += 1;
+    }
 }
 
 fn run(scheduler: &Weak<Scheduler>) {
+    let mut relaxed = Instant::now();
     while let Some(scheduler) = scheduler.upgrade() {
-        if !scheduler.look() {
+        if !scheduler.look(&mut relaxed) {
+            scheduler.thread_ends();
             return;
         }
     }
@@ -65,16 +74,31 @@ fn run(scheduler: &Weak<Scheduler>) {
 
 impl Scheduler {
     /// One look, and the wait for the next; false once the program stops.
-    fn look(&self) -> bool {
+    fn look(&self, relaxed: &mut Instant) -> bool {
         let now = Instant::now();
         let mut inner = self.lock();
         if inner.stopping {
             return false;
         }
-        let given_back: Vec<_> = inner.devices.iter_mut().flat_map(|device| device.check_for_stall(now)).collect();
-        let mut late = self.move_on(&mut inner, given_back);
-        let over = inner.backlog.take_if(|waiting| waiting.job.is_over(now).is_some());
-        late.merge(self.move_on(&mut inner, over));
+        let mut moved: Vec<_> = inner.devices.iter_mut().flat_map(|device| device.check_for_stall(now)).collect();
+        moved.extend(inner.devices.iter_mut().flat_map(|device| device.take_over(now)));
+        let Inner { backlog, devices, .. } = &mut *inner;
+        let rescued = Cell::new(0);
+        moved.extend(backlog.take_if(|waiting| {
+            // A device that would have taken it may have gone meanwhile.
+            let hopeless = || {
+                let others = devices.iter().filter(|device| !waiting.avoid.contains(&device.id));
+                !others.clone().any(|device| device.is_usable() && device.takes(&waiting.job))
+                    && rescued.replace(rescued.get() + 1) < RESCUED_MAX
+            };
+            waiting.job.is_over(now).is_some() || hopeless()
+        }));
+        let mut late = self.move_on(&mut inner, moved);
+        if now.saturating_duration_since(*relaxed) >= RELAX_EVERY {
+            *relaxed = now;
+            let idle = |device: &&mut Managed| device.waiting() == 0 && !device.is_serving();
+            inner.devices.iter_mut().filter(idle).for_each(Managed::relax);
+        }
         let (due, early): (Vec<_>, Vec<_>) =
             std::mem::take(&mut inner.stranded).into_iter().partition(|waiting| waiting.not_before <= now);
         inner.stranded = early;
@@ -111,8 +135,14 @@ impl Scheduler {
             && inner.devices.iter().all(|device| device.waiting() == 0 && !device.is_serving());
         let wait = if idle { IDLE_LOOK_EVERY } else { LOOK_EVERY };
         if late.is_empty() {
-            // Rung for each job that has to wait: the next look comes soon, not at once.
-            drop(self.monitor.wait_timeout(inner, wait));
+            inner.next_look = now + wait;
+            while !inner.stopping {
+                let left = inner.next_look.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                inner = self.monitor.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
         } else {
             drop(inner);
             late.carry_out(self);
