@@ -2,6 +2,7 @@
 # test    everything: unit and integration tests, then the four unmodified clients against the program
 # check   what to run before a commit: format, lints, unit tests
 # bench   the benchmarks of the crates
+# lanes   the library that accelerators open; part of build, and skipped where it can't be had
 # fuzz    each fuzz target for FUZZ_SECONDS
 #
 # All of it builds in release, so that OpenSSL is compiled once. CARGO_TARGET_DIR is respected;
@@ -19,13 +20,13 @@ RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 
-.PHONY: run build test check bench fuzz clients packages
+.PHONY: run build test check bench lanes fuzz clients packages
 .DELETE_ON_ERROR:
 
 run: build
 	$(BULLA) demo
 
-build: packages
+build: packages lanes
 	cargo build --release -p bulla
 
 check: packages
@@ -37,8 +38,11 @@ test: packages build clients
 	cargo test --release --workspace
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
 
-bench: packages
+bench: packages lanes
 	cargo bench --workspace --bench '*'
+
+lanes: packages
+	@tools/lanes.sh $(TARGET)/release/libbulla_lanes.so
 
 fuzz: packages
 	cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz

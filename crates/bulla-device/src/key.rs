@@ -18,6 +18,9 @@ pub const RSA_BITS_MIN: u32 = 1024;
 /// Bits of the longest RSA modulus that is accepted.
 pub const RSA_BITS_MAX: u32 = 4096;
 
+/// The public exponent of nearly all RSA keys.
+pub(crate) const COMMON_EXPONENT: u32 = 65537;
+
 /// A key for an operation: the private half with its public one, or the public one alone.
 #[derive(Clone, Debug)]
 pub enum Key {
@@ -88,6 +91,7 @@ struct PublicInner {
     bits: u32,
     key: PKey<Public>,
     ec: Option<EcKey<Public>>,
+    has_common_exponent: bool,
 }
 
 impl PublicKey {
@@ -106,7 +110,8 @@ impl PublicKey {
             KeyKind::Rsa => None,
             KeyKind::Ec(_) => Some(key.ec_key()?),
         };
-        Ok(PublicKey(Arc::new(PublicInner { id, kind, bits, key, ec })))
+        let has_common_exponent = kind == KeyKind::Rsa && *key.rsa()?.e() == *BigNum::from_u32(COMMON_EXPONENT)?;
+        Ok(PublicKey(Arc::new(PublicInner { id, kind, bits, key, ec, has_common_exponent })))
     }
 
     /// SHA-256 of the `SubjectPublicKeyInfo`.
@@ -131,6 +136,11 @@ impl PublicKey {
 
     pub(crate) fn ec(&self) -> Option<&EcKey<Public>> {
         self.0.ec.as_ref()
+    }
+
+    /// Whether it is an RSA key with the public exponent that nearly all have: 65537.
+    pub fn has_common_exponent(&self) -> bool {
+        self.0.has_common_exponent
     }
 }
 

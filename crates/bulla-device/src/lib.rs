@@ -8,6 +8,7 @@
 //! that takes, and counts what it did in [`Meters`]. Symmetric work and digests are no jobs: they cost
 //! little and happen in place.
 
+mod accelerator;
 mod clock;
 pub mod coprocessor;
 mod cpu;
@@ -22,6 +23,9 @@ mod random;
 pub mod scheduler;
 mod work;
 
+pub use accelerator::{Accelerator, BATCHES_WAITING_MAX, FULL_CHECK_CALLS, LIBRARY_FILE, Lane8Engine, Processor};
+#[doc(hidden)]
+pub use accelerator::{BareEcdsa, BareRsa, Stage, Tamper};
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};
 pub use device::{Device, DeviceError, Driver, Kind};
 pub use digest::{Digest, Hash, UnknownDigest};

@@ -1,0 +1,500 @@
+//! Elliptic curves on the lanes: keys made ready, nonces, and what is checked of a result.
+
+use openssl::bn::{BigNum, BigNumContext};
+use openssl::ec::{EcGroup, EcKey, EcKeyRef, EcPoint, PointConversionForm};
+use openssl::error::ErrorStack;
+use openssl::pkey::{HasPublic, Private};
+use zeroize::Zeroizing;
+
+use super::library::{EC_BYTES_MAX, LANES, LaneCurve, Lanes, Library, ScalarBytes, Scalars, Status, clear};
+use super::limbs::{EC_LIMBS_MAX, Modulus, equal, from_bytes, to_bytes, words_of};
+use super::rsa::Unfit;
+use super::tamper::{Stage, Tampering};
+use crate::device::DeviceError;
+use crate::key::{Curve, PrivateKey, PublicKey};
+use crate::random::{Random, SystemRandom};
+
+/// One scalar or coordinate.
+pub(super) type Scalar = [u64; EC_LIMBS_MAX];
+
+/// A curve's constants, made once an engine.
+pub(super) struct CurveData {
+    pub(super) lane_curve: LaneCurve,
+    pub(super) curve: Curve,
+    order: Modulus,
+    field: Modulus,
+    /// The curve's b in Montgomery's form.
+    b: Vec<u64>,
+}
+
+impl LaneCurve {
+    pub(super) fn of(curve: Curve) -> Option<LaneCurve> {
+        match curve {
+            Curve::P256 => Some(LaneCurve::P256),
+            Curve::P384 => Some(LaneCurve::P384),
+            Curve::P521 => Some(LaneCurve::P521),
+            Curve::P192 | Curve::P224 => None,
+        }
+    }
+
+    pub(super) fn curve(self) -> Curve {
+        match self {
+            LaneCurve::P256 => Curve::P256,
+            LaneCurve::P384 => Curve::P384,
+            LaneCurve::P521 => Curve::P521,
+        }
+    }
+}
+
+impl CurveData {
+    pub(super) fn new(lane_curve: LaneCurve) -> Result<CurveData, ErrorStack> {
+        let curve = lane_curve.curve();
+        let group = EcGroup::from_curve_name(curve.nid())?;
+        let mut context = BigNumContext::new()?;
+        let (mut p, mut a, mut b, mut n) = (BigNum::new()?, BigNum::new()?, BigNum::new()?, BigNum::new()?);
+        group.components_gfp(&mut p, &mut a, &mut b, &mut context)?;
+        group.order(&mut n, &mut context)?;
+        let limbs = lane_curve.limbs();
+        let (order, field) = (Modulus::new(&n, limbs)?, Modulus::new(&p, limbs)?);
+        let mut formed = vec![0; limbs];
+        field.multiply(&mut formed, &words_of(&b, limbs)?, field.square());
+        Ok(CurveData { lane_curve, curve, order, field, b: formed })
+    }
+
+    fn limbs(&self) -> usize {
+        self.lane_curve.limbs()
+    }
+
+    /// Bytes of a scalar or coordinate.
+    pub(super) fn bytes(&self) -> usize {
+        self.lane_curve.bytes()
+    }
+
+    /// Whether the affine point is on the curve: y² = x³ - 3x + b, both below the prime. The point at infinity has
+    /// no such form; all curves here have prime order, so there are no small subgroups. The time does not depend
+    /// on the point, which is public.
+    pub(super) fn has_point(&self, x: &[u64], y: &[u64]) -> bool {
+        let (field, limbs) = (&self.field, self.limbs());
+        let (x, y) = (&x[..limbs], &y[..limbs]);
+        if !field.is_above(x) || !field.is_above(y) {
+            return false;
+        }
+        let product = |a: &[u64], b: &[u64]| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.multiply(&mut out[..limbs], a, b);
+            out
+        };
+        let sum = |a: &[u64], b: &[u64]| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.add(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let (x, y) = (product(x, field.square()), product(y, field.square()));
+        let cube = product(&product(&x[..limbs], &x[..limbs])[..limbs], &x[..limbs]);
+        let left = sum(&product(&y[..limbs], &y[..limbs]), &sum(&sum(&x, &x), &x));
+        equal(&left, &sum(&cube, &self.b))
+    }
+
+    /// The hash as a number below the order: its leftmost bits, as many as the order has (FIPS 186-5, 6.4.1). All
+    /// three orders but P-521's have whole bytes, and no hash is longer than that one.
+    pub(super) fn truncated(&self, hash: &[u8]) -> Scalar {
+        let (limbs, bytes) = (self.limbs(), self.bytes());
+        let mut z = [0; EC_LIMBS_MAX];
+        from_bytes(&mut z[..limbs], &hash[..hash.len().min(bytes)]);
+        self.order.reduce_once(&mut z[..limbs], 0);
+        z
+    }
+
+    /// Random scalars from 1 to the order less 1, uniform, by drawing again what is outside (FIPS 186-5, A.2.2).
+    /// One call of the system for all lanes.
+    ///
+    /// # Errors
+    /// [`DeviceError::Library`] when the system has no randomness.
+    pub(super) fn draw(&self, scalars: &mut [Scalar]) -> Result<(), DeviceError> {
+        let (limbs, bytes) = (self.limbs(), self.bytes());
+        let mut random = Zeroizing::new([0; EC_BYTES_MAX * LANES]);
+        let random = &mut random[..bytes * scalars.len().min(LANES)];
+        fill(random)?;
+        for (scalar, drawn) in scalars.iter_mut().zip(random.chunks_exact_mut(bytes)) {
+            loop {
+                if self.lane_curve == LaneCurve::P521 {
+                    drawn[0] &= 1;
+                }
+                from_bytes(&mut scalar[..limbs], drawn);
+                if self.order.is_above(&scalar[..limbs]) && !is_zero(&scalar[..limbs]) {
+                    break;
+                }
+                fill(drawn)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether bytes are a number from 1 to the order less 1.
+    pub(super) fn is_scalar(&self, bytes: &[u8]) -> bool {
+        let mut words = [0; EC_LIMBS_MAX];
+        let words = &mut words[..self.limbs()];
+        from_bytes(words, bytes);
+        self.order.is_above(words) && !is_zero(words)
+    }
+
+    /// Whether s·k = z + r·d modulo the order, and both r and s are in range.
+    pub(super) fn is_signature_with(&self, r: &[u8], s: &[u8], z: &Scalar, k: &Scalar, key: &PrivateEc) -> bool {
+        let (order, limbs) = (&self.order, self.limbs());
+        let mut words = Zeroizing::new([[0; EC_LIMBS_MAX]; 4]);
+        let [r_words, s_words, left, right] = &mut *words;
+        from_bytes(&mut r_words[..limbs], r);
+        from_bytes(&mut s_words[..limbs], s);
+        let in_range = |scalar: &[u64]| order.is_above(scalar) && !is_zero(scalar);
+        if !in_range(&r_words[..limbs]) || !in_range(&s_words[..limbs]) {
+            return false;
+        }
+        let mut short = Zeroizing::new([0; EC_LIMBS_MAX]);
+        order.multiply(&mut short[..limbs], &s_words[..limbs], &k[..limbs]);
+        order.multiply(&mut left[..limbs], &short[..limbs], order.square());
+        order.multiply(&mut short[..limbs], &r_words[..limbs], &key.formed[..limbs]);
+        order.add(&mut right[..limbs], &short[..limbs], &z[..limbs]);
+        equal(&left[..limbs], &right[..limbs])
+    }
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), DeviceError> {
+    SystemRandom.fill(bytes).map_err(|error| DeviceError::Library { text: error.to_string() })
+}
+
+fn is_zero(words: &[u64]) -> bool {
+    words.iter().fold(0, |all, word| all | word) == 0
+}
+
+/// An EC private key in the lanes' form, twice: a memory cell that flips in either is noticed by the check of the
+/// next signature, because the lanes sign with the one and the check uses the other.
+pub(super) struct PrivateEc {
+    pub(super) d: Zeroizing<Scalar>,
+    /// In Montgomery's form.
+    formed: Zeroizing<Scalar>,
+}
+
+impl PrivateEc {
+    /// The key, after a look at whether its private and its public half belong together.
+    pub(super) fn new(key: &PrivateKey, data: &CurveData) -> Result<PrivateEc, Unfit> {
+        let ec = key.ec().ok_or(Unfit::No("the key is in another device"))?;
+        ec.check_key()?;
+        PrivateEc::from_scalar(ec, data)
+    }
+
+    /// A memory cell that goes wrong in one of the two forms.
+    #[cfg(test)]
+    pub(super) fn flip_bit(&mut self, formed: bool) {
+        let copy = if formed { &mut self.formed } else { &mut self.d };
+        copy[1] ^= 1 << 17;
+    }
+
+    fn from_scalar(ec: &EcKeyRef<Private>, data: &CurveData) -> Result<PrivateEc, Unfit> {
+        let limbs = data.limbs();
+        let words = Zeroizing::new(words_of(ec.private_key(), limbs)?);
+        let (mut d, mut formed) = (Zeroizing::new([0; EC_LIMBS_MAX]), Zeroizing::new([0; EC_LIMBS_MAX]));
+        d[..limbs].copy_from_slice(&words);
+        data.order.multiply(&mut formed[..limbs], &words, data.order.square());
+        Ok(PrivateEc { d, formed })
+    }
+}
+
+/// An EC public key in the lanes' form: its affine point.
+pub(super) struct PublicEc {
+    pub(super) x: Scalar,
+    pub(super) y: Scalar,
+}
+
+impl PublicEc {
+    pub(super) fn new(key: &PublicKey, data: &CurveData) -> Result<PublicEc, Unfit> {
+        let ec = key.ec().ok_or(Unfit::No("not an EC key"))?;
+        PublicEc::of(ec, data)
+    }
+
+    fn of<T: HasPublic>(ec: &EcKeyRef<T>, data: &CurveData) -> Result<PublicEc, Unfit> {
+        let mut context = BigNumContext::new()?;
+        let (mut x, mut y) = (BigNum::new()?, BigNum::new()?);
+        ec.public_key().affine_coordinates(ec.group(), &mut x, &mut y, &mut context)?;
+        let limbs = data.limbs();
+        let mut point = PublicEc { x: [0; EC_LIMBS_MAX], y: [0; EC_LIMBS_MAX] };
+        point.x[..limbs].copy_from_slice(&words_of(&x, limbs)?);
+        point.y[..limbs].copy_from_slice(&words_of(&y, limbs)?);
+        Ok(point)
+    }
+
+    /// A peer's point in its uncompressed form (SEC 1, 2.3.3); `None` where it is none of this curve's.
+    pub(super) fn read(bytes: &[u8], data: &CurveData) -> Option<PublicEc> {
+        let (len, limbs) = (data.bytes(), data.limbs());
+        let (&first, coordinates) = bytes.split_first()?;
+        if first != UNCOMPRESSED || coordinates.len() != 2 * len {
+            return None;
+        }
+        let (x, y) = coordinates.split_at(len);
+        let mut point = PublicEc { x: [0; EC_LIMBS_MAX], y: [0; EC_LIMBS_MAX] };
+        from_bytes(&mut point.x[..limbs], x);
+        from_bytes(&mut point.y[..limbs], y);
+        data.has_point(&point.x, &point.y).then_some(point)
+    }
+}
+
+/// The first byte of an uncompressed point (SEC 1, 2.3.3).
+const UNCOMPRESSED: u8 = 4;
+
+/// Memory for calls on curves, and the calls. Unused lanes repeat the first.
+pub(super) struct EcUnit {
+    library: &'static Library,
+    words: Box<Words>,
+    pub(super) bytes: Box<Bytes>,
+}
+
+struct Words {
+    k: Scalars,
+    d: Scalars,
+    x: Scalars,
+    y: Scalars,
+    z: Scalars,
+}
+
+/// Lanes' inputs and results as bytes, each at the front of its array.
+pub(super) struct Bytes {
+    pub(super) hash: ScalarBytes,
+    pub(super) r: ScalarBytes,
+    pub(super) s: ScalarBytes,
+    pub(super) shared: ScalarBytes,
+}
+
+impl EcUnit {
+    pub(super) fn new(library: &'static Library) -> EcUnit {
+        let words = || [[0; EC_LIMBS_MAX]; LANES];
+        let bytes = || [[0; EC_BYTES_MAX]; LANES];
+        EcUnit {
+            library,
+            words: Box::new(Words { k: words(), d: words(), x: words(), y: words(), z: words() }),
+            bytes: Box::new(Bytes { hash: bytes(), r: bytes(), s: bytes(), shared: bytes() }),
+        }
+    }
+
+    /// Signs `hashes[i]` with `keys[i]`, with fresh nonces. Signatures that fail the check are destroyed, the
+    /// others are in `bytes.r` and `bytes.s`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Library`] when there is no randomness for nonces.
+    pub(super) fn sign(
+        &mut self,
+        data: &CurveData,
+        keys: &[&PrivateEc],
+        hashes: &[&[u8]],
+        tampering: Tampering<'_>,
+    ) -> Result<Lanes<bool>, DeviceError> {
+        let (count, len, limbs) = (keys.len(), data.bytes(), data.limbs());
+        let (words, bytes) = (&mut *self.words, &mut *self.bytes);
+        data.draw(&mut words.k[..count])?;
+        for lane in 0..LANES {
+            let used = if lane < count { lane } else { 0 };
+            words.k[lane] = words.k[used];
+            words.d[lane] = *keys[used].d;
+            words.z[lane] = data.truncated(hashes[used]);
+            to_bytes(&mut bytes.hash[lane][..len], &words.z[lane][..limbs]);
+        }
+        let curve = data.lane_curve;
+        let (r, s) = (&mut bytes.r, &mut bytes.s);
+        let status = self.library.ecdsa_sign(curve, &bytes.hash, &words.k, &words.d, r, s);
+        let mut stands = [false; LANES];
+        for lane in 0..count {
+            tampering.touch(Stage::EcdsaR, lane, &mut r[lane][..len]);
+            tampering.touch(Stage::EcdsaS, lane, &mut s[lane][..len]);
+            let (z, k) = (&words.z[lane], &words.k[lane]);
+            stands[lane] =
+                status.is_good(lane) && data.is_signature_with(&r[lane][..len], &s[lane][..len], z, k, keys[lane]);
+            if !stands[lane] {
+                clear(&mut s[lane]);
+            }
+        }
+        self.clear_secrets();
+        Ok(stands)
+    }
+
+    /// Whether `bytes.r` and `bytes.s` are signatures of `hashes[i]` by `keys[i]`; r and s are in range.
+    pub(super) fn verify(
+        &mut self,
+        data: &CurveData,
+        keys: &[&PublicEc],
+        hashes: &[&[u8]],
+        tampering: Tampering<'_>,
+    ) -> Lanes<bool> {
+        let (count, len, limbs) = (keys.len(), data.bytes(), data.limbs());
+        let (words, bytes) = (&mut *self.words, &mut *self.bytes);
+        for lane in 0..LANES {
+            let used = if lane < count { lane } else { 0 };
+            (words.x[lane], words.y[lane]) = (keys[used].x, keys[used].y);
+            to_bytes(&mut bytes.hash[lane][..len], &data.truncated(hashes[used])[..limbs]);
+            (bytes.r[lane], bytes.s[lane]) = (bytes.r[used], bytes.s[used]);
+        }
+        let curve = data.lane_curve;
+        let status = self.library.ecdsa_verify(curve, &bytes.r, &bytes.s, &bytes.hash, &words.x, &words.y);
+        let mut good = [false; LANES];
+        for (lane, good) in good.iter_mut().enumerate().take(count) {
+            let mut verdict = [u8::from(status.is_good(lane))];
+            tampering.touch(Stage::EcdsaVerdict, lane, &mut verdict);
+            *good = verdict == [1];
+        }
+        good
+    }
+
+    /// The shared secrets of `keys[i]` and `peers[i]`, in `bytes.shared`.
+    pub(super) fn derive(
+        &mut self,
+        data: &CurveData,
+        keys: &[&PrivateEc],
+        peers: &[PublicEc],
+        tampering: Tampering<'_>,
+    ) -> Lanes<bool> {
+        for lane in 0..LANES {
+            let used = if lane < keys.len() { lane } else { 0 };
+            self.words.k[lane] = *keys[used].d;
+            (self.words.x[lane], self.words.y[lane]) = (peers[used].x, peers[used].y);
+        }
+        let status = self.multiply(data, keys.len(), tampering);
+        self.clear_secrets();
+        std::array::from_fn(|lane| status.is_good(lane))
+    }
+
+    /// New key pairs, and their shared secrets with `peers[i]`: the points in `bytes.r` and `bytes.s`, the secrets
+    /// in `bytes.shared`. A new point that is not on the curve does not stand; all of lane `looked_at` is computed
+    /// again by OpenSSL.
+    ///
+    /// # Errors
+    /// [`DeviceError::Library`] when there is no randomness for the keys.
+    pub(super) fn agree_once(
+        &mut self,
+        data: &CurveData,
+        peers: &[&PublicEc],
+        looked_at: Option<usize>,
+        tampering: Tampering<'_>,
+    ) -> Result<Lanes<bool>, DeviceError> {
+        let (count, len, limbs) = (peers.len(), data.bytes(), data.limbs());
+        let words = &mut *self.words;
+        data.draw(&mut words.k[..count])?;
+        for lane in count..LANES {
+            words.k[lane] = words.k[0];
+        }
+        let made = self.library.ec_public_key(data.lane_curve, &words.k, &mut words.x, &mut words.y);
+        let mut stands = [false; LANES];
+        for (lane, stands) in stands.iter_mut().enumerate().take(count) {
+            let (x, y) = (&mut self.bytes.r[lane][..len], &mut self.bytes.s[lane][..len]);
+            to_bytes(x, &words.x[lane][..limbs]);
+            to_bytes(y, &words.y[lane][..limbs]);
+            tampering.touch(Stage::EcdhPoint, lane, x);
+            from_bytes(&mut words.x[lane][..limbs], x);
+            *stands = made.is_good(lane) && data.has_point(&words.x[lane], &words.y[lane]);
+        }
+        for lane in 0..LANES {
+            let peer = peers[if lane < count { lane } else { 0 }];
+            (words.x[lane], words.y[lane]) = (peer.x, peer.y);
+        }
+        let shared = self.multiply(data, count, tampering);
+        if let Some(lane) = looked_at {
+            stands[lane] &= self.is_agreed(data, lane, peers[lane])?;
+        }
+        self.clear_secrets();
+        Ok(std::array::from_fn(|lane| stands[lane] && shared.is_good(lane)))
+    }
+
+    /// Whether OpenSSL has the same point and secret for this lane's new key.
+    fn is_agreed(&self, data: &CurveData, lane: usize, peer: &PublicEc) -> Result<bool, ErrorStack> {
+        let len = data.bytes();
+        let mut bytes = Zeroizing::new([0; EC_BYTES_MAX]);
+        let mut number = |words: &Scalar| {
+            to_bytes(&mut bytes[..len], words);
+            BigNum::from_slice(&bytes[..len])
+        };
+        let group = EcGroup::from_curve_name(data.curve.nid())?;
+        let mut private = BigNum::new_secure()?;
+        private.copy_from_slice(&Zeroizing::new(number(&self.words.k[lane])?.to_vec()))?;
+        private.set_const_time();
+        let theirs = EcKey::from_public_key_affine_coordinates(&group, &*number(&peer.x)?, &*number(&peer.y)?)?;
+        let mut context = BigNumContext::new_secure()?;
+        let mut point = EcPoint::new(&group)?;
+        point.mul_generator2(&group, &private, &mut context)?;
+        let own = EcKey::from_private_components(&group, &private, &point)?;
+        let Ok(secret) = data.curve.agree(&own, theirs.public_key()) else { return Ok(false) };
+        let written = point.to_bytes(&group, PointConversionForm::UNCOMPRESSED, &mut context)?;
+        let (x, y) = (&self.bytes.r[lane][..len], &self.bytes.s[lane][..len]);
+        Ok(equal(&secret, &self.bytes.shared[lane][..len]) && written[1..] == [x, y].concat())
+    }
+
+    fn multiply(&mut self, data: &CurveData, count: usize, tampering: Tampering<'_>) -> Status {
+        let (words, bytes) = (&*self.words, &mut *self.bytes);
+        let status = self.library.ecdh(data.lane_curve, &words.k, &words.x, &words.y, &mut bytes.shared);
+        for lane in 0..count {
+            tampering.touch(Stage::EcdhShared, lane, &mut bytes.shared[lane][..data.bytes()]);
+        }
+        status
+    }
+
+    fn clear_secrets(&mut self) {
+        clear(&mut self.words.k);
+        clear(&mut self.words.d);
+    }
+
+    /// The secrets of this call are overwritten; its caller has taken what it wanted.
+    pub(super) fn clear_results(&mut self) {
+        clear(&mut self.bytes.shared);
+    }
+}
+
+impl Drop for EcUnit {
+    fn drop(&mut self) {
+        self.clear_secrets();
+        self.clear_results();
+    }
+}
+
+/// The DER of `ECDSA-Sig-Value` (RFC 3279, 2.2.3) from two numbers.
+pub(super) fn write_signature(r: &[u8], s: &[u8]) -> Vec<u8> {
+    let (r, s) = (significant(r), significant(s));
+    let sign = |number: &[u8]| usize::from(number.first().is_none_or(|first| *first >= 0x80));
+    let len = |number: &[u8]| number.len() + sign(number);
+    let content = 4 + len(r) + len(s);
+    let mut der = Vec::with_capacity(3 + content);
+    der.push(0x30);
+    // Two numbers of 66 bytes at most: the content is 139 bytes at most, so one byte or two for the length.
+    if content >= 0x80 {
+        der.push(0x81);
+    }
+    der.push(content as u8);
+    for number in [r, s] {
+        der.push(0x02);
+        der.push(len(number) as u8);
+        der.extend(std::iter::repeat_n(0, sign(number)));
+        der.extend_from_slice(number);
+    }
+    der
+}
+
+/// The two numbers of an `ECDSA-Sig-Value`, each `len` bytes; `None` unless it is the one DER that there is of them.
+/// It is read once, written again, and compared.
+pub(super) fn read_signature(der: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
+    let content = match der {
+        [0x30, 0x81, _, content @ ..] | [0x30, _, content @ ..] => content,
+        _ => return None,
+    };
+    let (r, rest) = read_integer(content)?;
+    let (s, rest) = read_integer(rest)?;
+    let fits = rest.is_empty() && r.len() <= len && s.len() <= len;
+    (fits && write_signature(r, s) == der).then_some((r, s))
+}
+
+fn read_integer(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [0x02, len, rest @ ..] = der else { return None };
+    let (number, rest) = rest.split_at_checked(usize::from(*len))?;
+    // A negative number is none of a signature.
+    number.first().filter(|first| **first < 0x80)?;
+    Some((significant(number), rest))
+}
+
+/// Without leading zeros.
+fn significant(number: &[u8]) -> &[u8] {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    number.get(zeros..).unwrap_or_default()
+}
