@@ -1,5 +1,6 @@
 //! The queue manager as a library: the program is a thin `main` over it, and tests start it in-process.
 
+pub mod activity;
 mod adapter;
 pub mod cli;
 pub mod client;

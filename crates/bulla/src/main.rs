@@ -23,6 +23,7 @@ enum Command {
     Get(cli::get::GetArgs),
     Error(cli::error::ErrorArgs),
     Seal(cli::seal::SealArgs),
+    Report(cli::report::ReportArgs),
     Journal(cli::journal::JournalArgs),
     /// Loads a PKCS#11 module for the process that starts this one.
     #[command(hide = true)]
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Get(args) => cli::get::run(&args),
         Command::Error(args) => cli::error::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
+        Command::Report(args) => cli::report::run(&args),
         Command::Journal(args) => cli::journal::run(&args),
         Command::TokenHelper => cli::token_helper::run(),
     };

@@ -10,6 +10,7 @@ pub mod journal;
 pub mod mqsc;
 pub mod own_seal;
 pub mod put;
+pub mod report;
 pub mod seal;
 pub mod start;
 pub mod token_helper;

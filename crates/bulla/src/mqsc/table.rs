@@ -660,11 +660,8 @@ pub(super) static WAITHIST: Attribute = shown(
     "WAITHIST",
     "How many jobs were waiting each time that one came: a count for 0, for 1, and so on. Shown with ALL or when asked for.",
 );
-pub(super) static CPUTIME: Attribute = shown(
-    Key::CpuTime,
-    "CPUTIME",
-    "Processor time of the device's threads in nanoseconds, without that of a modelled device's real results.",
-);
+pub(super) static CPUTIME: Attribute =
+    shown(Key::CpuTime, "CPUTIME", "Processor time of the device's threads in nanoseconds, MODELCPU included.");
 pub(super) static MODELCPU: Attribute = shown(
     Key::ModelledCpuTime,
     "MODELCPU",
