@@ -41,9 +41,6 @@ pub trait Driver: Send + Sync {
     /// How many jobs of one [`Shape`] an engine takes in one call.
     fn lanes(&self) -> usize;
 
-    /// How many jobs may wait for the device, those in service not counted.
-    fn waiting_max(&self) -> usize;
-
     /// Whether it can do this job: it has the operation, the size, and the key or access to it.
     fn takes(&self, job: &Job) -> bool;
 

@@ -124,13 +124,12 @@ pub struct Modelled {
     name: String,
     profile: Profile,
     engines: usize,
-    waiting_max: usize,
 }
 
 impl Modelled {
-    /// A device with this profile. `waiting_max` jobs may wait for all its engines together.
-    pub fn new(name: impl Into<String>, profile: Profile, engines: usize, waiting_max: usize) -> Modelled {
-        Modelled { name: name.into(), profile, engines: engines.max(1), waiting_max: waiting_max.max(1) }
+    /// A device with this profile.
+    pub fn new(name: impl Into<String>, profile: Profile, engines: usize) -> Modelled {
+        Modelled { name: name.into(), profile, engines: engines.max(1) }
     }
 }
 
@@ -145,10 +144,6 @@ impl Driver for Modelled {
 
     fn lanes(&self) -> usize {
         1
-    }
-
-    fn waiting_max(&self) -> usize {
-        self.waiting_max
     }
 
     fn takes(&self, job: &Job) -> bool {

@@ -211,10 +211,6 @@ impl Driver for Shared {
         self.0.lanes
     }
 
-    fn waiting_max(&self) -> usize {
-        self.0.waiting_max
-    }
-
     fn takes(&self, job: &Job) -> bool {
         (self.0.takes)(job)
     }
@@ -340,7 +336,7 @@ impl Bench {
 
     fn defined(&mut self, fake: Fake) -> Arc<Fake> {
         let fake = Arc::new(fake);
-        self.scheduler.define(&fake.name, fake.kind, open(&fake)).unwrap();
+        self.scheduler.define(&fake.name, fake.kind, fake.waiting_max, open(&fake)).unwrap();
         self.fakes.push(fake.clone());
         fake
     }
@@ -746,7 +742,7 @@ fn a_device_that_cannot_be_opened_says_why_and_can_be_started_again() {
         3 => Err(DeviceError::Away { device: "CARD".to_owned() }),
         _ => inside(),
     });
-    bench.define("CARD", Kind::Accelerator, open).unwrap();
+    bench.define("CARD", Kind::Accelerator, 16, open).unwrap();
     for expected in ["OFFLINE", "RUNNING", "OFFLINE", "OFFLINE", "RUNNING"] {
         bench.start("CARD").unwrap();
         until(expected, || bench.report_of(&good).state.as_str() == expected);
@@ -854,7 +850,7 @@ fn names_are_checked() {
     let mut bench = Bench::new();
     bench.defined(Fake::new("CARD"));
     let again = Arc::new(Fake::new("CARD"));
-    let define = |name: &str| bench.scheduler.define(name, Kind::Accelerator, open(&again));
+    let define = |name: &str| bench.scheduler.define(name, Kind::Accelerator, 16, open(&again));
     assert_eq!(define("CARD"), Err(SetupError::Exists("CARD".to_owned())));
     assert_eq!(define(CPU_NAME), Err(SetupError::Exists(CPU_NAME.to_owned())));
     let unknown = Err(SetupError::Unknown("NOBODY".to_owned()));
@@ -884,7 +880,7 @@ fn a_device_that_is_stopped_while_it_is_opened_does_not_run() {
         drop(gate.opened.wait_while(closed, |closed| *closed).unwrap());
         inside()
     });
-    bench.define("CARD", Kind::Accelerator, open).unwrap();
+    bench.define("CARD", Kind::Accelerator, 16, open).unwrap();
     bench.start("CARD").unwrap();
     bench.start("CARD").unwrap();
     until("it is opened", || openings.load(Ordering::SeqCst) == 1);
@@ -1078,7 +1074,7 @@ fn storm(seed: u64) {
                         5 => drop(scheduler.report()),
                         6..=8 => {
                             let fake = Arc::new(stormy(name, &mut dice, weather));
-                            drop(scheduler.define(name, fake.kind, open(&fake)));
+                            drop(scheduler.define(name, fake.kind, fake.waiting_max, open(&fake)));
                         }
                         _ => drop(scheduler.start(name)),
                     }

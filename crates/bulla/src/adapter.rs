@@ -170,11 +170,6 @@ impl Adapters {
         }
     }
 
-    /// The devices.
-    pub(crate) fn scheduler(&self) -> &Arc<Scheduler> {
-        &self.scheduler
-    }
-
     /// Takes memory for a message. A lone one passes whatever its size; beyond the limit others are refused.
     pub(crate) fn hold(&self, bytes: usize) -> Result<Held, SealingMemoryFull> {
         let before = self.bytes.fetch_add(bytes, Ordering::AcqRel);

@@ -4,6 +4,7 @@ pub mod activity;
 mod adapter;
 pub mod cli;
 pub mod client;
+mod devices;
 pub mod dispatcher;
 mod envelope;
 pub mod log;

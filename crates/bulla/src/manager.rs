@@ -1,6 +1,7 @@
 //! What every thread of a queue manager shares: queues, definitions, rings, users and the pools.
 
 use crate::adapter::Adapters;
+use crate::devices::Devices;
 use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailbox};
 pub use crate::mqsc::objects::ERROR_QUEUE;
@@ -8,7 +9,6 @@ use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::users::Users;
-use bulla_device::Scheduler;
 use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
@@ -37,6 +37,7 @@ pub struct Manager {
     /// Opens sealed messages; holds the key cache.
     pub opener: Opener,
     pub(crate) adapters: Arc<Adapters>,
+    pub(crate) devices: Devices,
     /// One mailbox a dispatcher.
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
     /// Set to end the dispatchers after they have drained.
@@ -161,7 +162,7 @@ impl Manager {
         store: Store,
         definitions: Definitions,
         mailboxes: Vec<Arc<Mailbox>>,
-        scheduler: Arc<Scheduler>,
+        devices: Devices,
     ) -> Self {
         Self {
             name: definitions.queue_manager.name.clone(),
@@ -170,7 +171,8 @@ impl Manager {
             passphrase,
             users,
             opener: Opener::new(),
-            adapters: Arc::new(Adapters::new(scheduler)),
+            adapters: Arc::new(Adapters::new(devices.scheduler().clone())),
+            devices,
             mailboxes,
             stopping: AtomicBool::new(false),
             counters: Counters::default(),

@@ -67,9 +67,6 @@ use crate::work::{Finished, Form, Job, Output, Shape, Work};
 /// eight lanes that is one operation in 512, about 1 % of the time of the cheapest, a P-256 signature.
 pub const FULL_CHECK_CALLS: u64 = 64;
 
-/// Jobs that may wait for an accelerator: two batches.
-pub const BATCHES_WAITING_MAX: usize = 2;
-
 /// The name of the shared object, which lies beside the program.
 pub const LIBRARY_FILE: &str = "libbulla_lanes.so";
 
@@ -171,10 +168,6 @@ impl Driver for Accelerator {
 
     fn lanes(&self) -> usize {
         LANES
-    }
-
-    fn waiting_max(&self) -> usize {
-        BATCHES_WAITING_MAX * LANES
     }
 
     fn takes(&self, job: &Job) -> bool {

@@ -45,8 +45,6 @@ pub const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 pub const GENERATE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Sessions that one device may have.
 pub const ENGINES_MAX: u16 = 64;
-/// Jobs that may wait for each engine.
-pub const WAITING_PER_ENGINE: usize = 8;
 /// The longest label of a new key, in bytes.
 pub const LABEL_BYTES_MAX: usize = 128;
 /// Random bytes of a new key's `CKA_ID`.
@@ -164,10 +162,6 @@ impl Driver for Coprocessor {
 
     fn lanes(&self) -> usize {
         1
-    }
-
-    fn waiting_max(&self) -> usize {
-        WAITING_PER_ENGINE * self.engines()
     }
 
     /// A private operation with a key that is on a token, if that can be this one. A read lock and a look-up by the

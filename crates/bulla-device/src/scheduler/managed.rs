@@ -25,6 +25,7 @@ pub(super) struct Managed {
     pub(super) id: DeviceId,
     pub(super) name: String,
     kind: Kind,
+    waiting_max: usize,
     pub(super) open: Open,
     /// There from the first successful opening on.
     pub(super) driver: Option<Arc<dyn Driver>>,
@@ -48,6 +49,7 @@ pub(super) struct Managed {
     failures: u32,
     pub(super) last_error: Option<String>,
     since: SystemTime,
+    pub(super) utilisation: f64,
 }
 
 /// A job that an engine has.
@@ -61,11 +63,12 @@ pub(super) struct InService {
 }
 
 impl Managed {
-    pub(super) fn new(id: DeviceId, name: &str, kind: Kind, open: Open) -> Managed {
+    pub(super) fn new(id: DeviceId, name: &str, kind: Kind, waiting_max: usize, open: Open) -> Managed {
         Managed {
             id,
             name: name.to_owned(),
             kind,
+            waiting_max: waiting_max.max(1),
             open,
             driver: None,
             state: State::Stopped,
@@ -82,7 +85,13 @@ impl Managed {
             failures: 0,
             last_error: None,
             since: SystemTime::now(),
+            utilisation: 0.0,
         }
+    }
+
+    /// Another device under the same name, from the next start on.
+    pub(super) fn redefine(&mut self, kind: Kind, waiting_max: usize, open: Open) {
+        (self.kind, self.waiting_max, self.open) = (kind, waiting_max.max(1), open);
     }
 
     /// Whether it was started, opens or did, and nobody stopped it.
@@ -116,7 +125,7 @@ impl Managed {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.driver.as_ref().is_some_and(|driver| self.queue.len() < driver.waiting_max().max(1))
+        self.queue.len() < self.waiting_max
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -127,7 +136,7 @@ impl Managed {
         !self.in_service.is_empty()
     }
 
-    fn engines(&self) -> usize {
+    pub(super) fn engines(&self) -> usize {
         self.driver.as_ref().map_or(1, |driver| driver.engines()).max(1)
     }
 
@@ -160,8 +169,11 @@ impl Managed {
                 None => counts.push((waiting.shape, 1)),
             }
         }
-        let line: u64 = counts.iter().map(|(shape, n)| n.div_ceil(lanes) as u64 * self.call_ns(*shape)).sum();
-        let mut busy = 0;
+        let line: u64 = counts
+            .iter()
+            .map(|(shape, n)| self.call_ns(*shape).saturating_mul(n.div_ceil(lanes) as u64))
+            .fold(0, u64::saturating_add);
+        let mut busy = 0_u64;
         let mut running = 0;
         let mut seen = 0_u64;
         let current =
@@ -171,7 +183,7 @@ impl Managed {
                 seen |= 1 << (serviced.engine % 64);
                 running += 1;
                 let spent = ns(now.saturating_duration_since(serviced.began));
-                busy += self.call_ns(serviced.waiting.shape).saturating_sub(spent);
+                busy = u64::saturating_add(busy, self.call_ns(serviced.waiting.shape).saturating_sub(spent));
             }
         }
         let own = self.call_ns(shape);
@@ -179,7 +191,7 @@ impl Managed {
             // An idle engine takes it at once.
             return own;
         }
-        own.max((busy + line) / engines)
+        own.max(busy.saturating_add(line) / engines)
     }
 
     pub(super) fn enqueue(&mut self, waiting: Waiting) {
@@ -194,7 +206,7 @@ impl Managed {
         let lanes = self.lanes();
         let Some(oldest) = self.queue.front() else { return Vec::new() };
         let count = |shape: Shape| self.queue.iter().filter(|waiting| waiting.shape == shape).count();
-        let patience = 2 * self.call_ns(oldest.shape);
+        let patience = self.call_ns(oldest.shape).saturating_mul(2);
         let mut shape = oldest.shape;
         if lanes > 1 && count(shape) < lanes && ns(now.saturating_duration_since(oldest.submitted)) < patience {
             let full = self.queue.iter().map(|waiting| waiting.shape).find(|shape| count(*shape) >= lanes);
@@ -367,8 +379,9 @@ impl Managed {
             kind: self.kind,
             engines: self.engines(),
             lanes: self.lanes(),
-            waiting_max: self.driver.as_ref().map_or(0, |driver| driver.waiting_max()),
+            waiting_max: self.waiting_max,
             state: self.state(),
+            utilisation: self.utilisation,
             last_error: self.last_error.clone(),
             waiting: self.queue.len(),
             in_service: self.in_service.len(),

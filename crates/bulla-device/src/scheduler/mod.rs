@@ -137,6 +137,8 @@ pub struct Report {
     pub waiting_max: usize,
     /// What it is doing.
     pub state: State,
+    /// Part of the last second or so that its engines were busy, 0 to 1.
+    pub utilisation: f64,
     /// Why it failed last, be it running again.
     pub last_error: Option<String>,
     /// Jobs that wait for it now.
@@ -206,7 +208,10 @@ struct Inner {
     backlog: FairQueue<Waiting>,
     /// Jobs that no running device can do: a token is away.
     stranded: Vec<Waiting>,
+    cpu_utilisation: f64,
     history: monitor::History,
+    /// When utilisations were computed last, and what each device had been busy until then.
+    measured: Option<monitor::Measured>,
     threads: Vec<std::thread::JoinHandle<()>>,
     /// Threads that have not ended, the monitor's included.
     alive: usize,
@@ -254,7 +259,9 @@ impl Scheduler {
                 cpu_running: true,
                 backlog: FairQueue::default(),
                 stranded: Vec::new(),
+                cpu_utilisation: 0.0,
                 history: monitor::History::default(),
+                measured: None,
                 threads: Vec::new(),
                 alive: 0,
                 next_look: Instant::now(),
@@ -432,11 +439,12 @@ impl Scheduler {
         self.load_ns.fetch_sub(cost, Ordering::Relaxed);
     }
 
-    /// Adds a device; it is stopped until [`start`](Self::start).
+    /// Adds a device for which `waiting_max` jobs may wait, those in service not counted; it is stopped
+    /// until [`start`](Self::start).
     ///
     /// # Errors
     /// [`SetupError::Exists`], [`SetupError::TooMany`].
-    pub fn define(&self, name: &str, kind: Kind, open: Open) -> Result<(), SetupError> {
+    pub fn define(&self, name: &str, kind: Kind, waiting_max: usize, open: Open) -> Result<(), SetupError> {
         let mut inner = self.lock();
         if name == CPU_NAME || inner.devices.iter().any(|device| device.name == name) {
             return Err(SetupError::Exists(name.to_owned()));
@@ -446,7 +454,16 @@ impl Scheduler {
         }
         let id = DeviceId(inner.next_device);
         inner.next_device += 1;
-        inner.devices.push(Managed::new(id, name, kind, open));
+        inner.devices.push(Managed::new(id, name, kind, waiting_max, open));
+        Ok(())
+    }
+
+    /// Makes a device another one, from its next [`start`](Self::start) on; its meters go on.
+    ///
+    /// # Errors
+    /// [`SetupError::Unknown`].
+    pub fn redefine(&self, name: &str, kind: Kind, waiting_max: usize, open: Open) -> Result<(), SetupError> {
+        self.lock().named(name)?.redefine(kind, waiting_max, open);
         Ok(())
     }
 
@@ -531,6 +548,7 @@ impl Scheduler {
             lanes: 1,
             waiting_max: 0,
             state: if inner.cpu_running { State::Running } else { State::Stopped },
+            utilisation: inner.cpu_utilisation,
             last_error: None,
             waiting: 0,
             in_service: 0,
@@ -544,6 +562,11 @@ impl Scheduler {
     /// [`HISTORY_INTERVAL`] apart.
     pub fn report_at(&self, at: SystemTime) -> Option<(SystemTime, Arc<[Report]>)> {
         self.lock().history.at(at)
+    }
+
+    /// When the oldest report was taken that is kept.
+    pub fn oldest_report(&self) -> Option<SystemTime> {
+        self.lock().history.oldest()
     }
 
     /// Jobs that wait for a device to have room, or for a token to come back.

@@ -2,11 +2,11 @@
 //! stopped answering; and the reports of the past.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled};
+use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled, locked};
 
 /// How often jobs that wait for a device are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -16,6 +16,8 @@ const IDLE_LOOK_EVERY: Duration = Duration::from_millis(500);
 const RELAX_EVERY: Duration = Duration::from_secs(1);
 /// Jobs of the backlog that the monitor computes itself before it looks around again.
 const RESCUED_MAX: usize = 64;
+/// How often utilisations are computed.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// How far apart the kept reports are.
 pub const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
 /// Kept reports: a day of them, some ten kilobytes each. A minute in which nothing was done keeps none.
@@ -32,6 +34,10 @@ impl History {
     /// The last one before that time.
     pub(super) fn at(&self, at: SystemTime) -> Option<(SystemTime, Arc<[Report]>)> {
         self.kept.iter().rev().find(|(taken, _)| *taken <= at).cloned()
+    }
+
+    pub(super) fn oldest(&self) -> Option<SystemTime> {
+        self.kept.front().map(|(taken, _)| *taken)
     }
 
     /// Whether it is time for another one. A clock that was set back makes it so.
@@ -51,6 +57,12 @@ impl History {
         }
         self.kept.push_back((now, report.into()));
     }
+}
+
+/// What each device had been busy, nanoseconds, at one moment.
+pub(super) struct Measured {
+    at: Instant,
+    busy_ns: HashMap<DeviceId, u64>,
 }
 
 /// Starts the thread; it ends with the scheduler.
@@ -125,6 +137,7 @@ impl Scheduler {
                 device.bell.notify_one();
             }
         }
+        self.measure(&mut inner, now);
         let wall = SystemTime::now();
         if inner.history.is_due(wall) {
             let report = self.report_of(&inner);
@@ -148,6 +161,31 @@ impl Scheduler {
             late.carry_out(self);
         }
         true
+    }
+}
+
+impl Scheduler {
+    /// How busy each device was since the last time, a second ago or so.
+    fn measure(&self, inner: &mut Inner, now: Instant) {
+        let elapsed = inner.measured.as_ref().map(|measured| now.saturating_duration_since(measured.at));
+        if elapsed.is_some_and(|elapsed| elapsed < MEASURE_EVERY) {
+            return;
+        }
+        let before = inner.measured.take().map(|measured| measured.busy_ns).unwrap_or_default();
+        let share = |id: DeviceId, busy_ns: u64, engines: u64| {
+            let busy = busy_ns.saturating_sub(before.get(&id).copied().unwrap_or(0));
+            let possible = elapsed.map_or(0.0, |elapsed| elapsed.as_nanos() as f64 * engines as f64);
+            if possible > 0.0 { (busy as f64 / possible).min(1.0) } else { 0.0 }
+        };
+        let cpu_ns = locked(&self.cpu.meters).busy_ns();
+        let mut busy_ns = HashMap::from([(DeviceId::CPU, cpu_ns)]);
+        inner.cpu_utilisation = share(DeviceId::CPU, cpu_ns, self.cores);
+        for device in &mut inner.devices {
+            let busy = locked(&device.meters).busy_ns();
+            device.utilisation = share(device.id, busy, device.engines() as u64);
+            busy_ns.insert(device.id, busy);
+        }
+        inner.measured = Some(Measured { at: now, busy_ns });
     }
 }
 

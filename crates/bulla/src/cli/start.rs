@@ -1,11 +1,14 @@
 //! `bulla start`: the queue manager in the foreground.
 
 use super::{CliError, EXIT_START};
+use crate::mqsc::device::CPU;
+use crate::mqsc::objects::Definitions;
 use crate::serve::{self, Settings, StartError};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 
 /// Start a queue manager in the foreground
 #[derive(Args, Debug)]
@@ -34,6 +37,9 @@ pub struct StartArgs {
     /// The passphrase of the private keys in the key rings, the first line of this file
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
+    /// The shared object with the code of accelerators; beside the program unless given
+    #[arg(long, value_name = "FILE")]
+    pub lanes: Option<PathBuf>,
 }
 
 /// An address to listen on, or none.
@@ -59,6 +65,9 @@ impl StartArgs {
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
         settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib << 20);
         settings.passphrase.clone_from(&self.passphrase_file);
+        if let Some(lanes) = &self.lanes {
+            settings.lanes.clone_from(lanes);
+        }
         settings
     }
 }
@@ -68,7 +77,31 @@ impl StartArgs {
 /// # Errors
 /// It did not start, or did not stop cleanly.
 pub fn run(args: &StartArgs) -> Result<(), CliError> {
+    mask_instructions(&args.data)?;
     serve_until_signalled(&args.settings(), |_| Ok(()))
+}
+
+/// OpenSSL's variable for the processor's features, read when the library is loaded (OPENSSL_ia32cap(3)).
+const OPENSSL_FEATURES: &str = "OPENSSL_ia32cap";
+/// Everything for cryptography taken away: of the first word AES-NI and PCLMULQDQ; of the second SHA, AVX-512 IFMA,
+/// VAES and VPCLMULQDQ; of the third AVX-IFMA.
+const WITHOUT_CRYPTOGRAPHY: &str = "~0x200000200000000:~0x60020200000:~0x800000";
+
+/// With the device CPU of TYPE(SOFTWARE) the program begins once more, with the instructions masked off: OpenSSL looks
+/// at them once, before anybody could tell it.
+fn mask_instructions(data: &Path) -> Result<(), CliError> {
+    let definitions = Definitions::load(data).map_err(|error| refused(&StartError::Definitions(error)))?;
+    let cpu = definitions.as_ref().and_then(|definitions| definitions.devices.get(CPU));
+    let software = cpu.is_some_and(|cpu| cpu.kind() == bulla_device::Kind::Software);
+    let masked = std::env::var_os(OPENSSL_FEATURES).is_some_and(|mask| mask == WITHOUT_CRYPTOGRAPHY);
+    if !software || masked {
+        return Ok(());
+    }
+    let mut again = std::process::Command::new("/proc/self/exe");
+    again.args(std::env::args_os().skip(1)).env(OPENSSL_FEATURES, WITHOUT_CRYPTOGRAPHY);
+    again.arg0(std::env::args_os().next().unwrap_or_default());
+    // Only comes back where it fails.
+    Err(CliError::failed(format!("begin again without instructions for cryptography: {}", again.exec())))
 }
 
 /// Starts, calls `started`, and runs until SIGTERM or SIGINT.

@@ -2,7 +2,8 @@
 
 use super::RINGS;
 use crate::envelope;
-use crate::manager::{Manager, State, attributes, wall_ms};
+use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
+use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
 use crate::reason;
@@ -65,6 +66,8 @@ impl<'a> Administrator<'a> {
                 }
                 Ok(())
             }
+            Change::DefineDevice { name, device } => self.manager.devices.define(name, device).map_err(failed),
+            Change::DeleteDevice { name } => self.manager.devices.scheduler().remove(name).map_err(failed),
             _ => Ok(()),
         }
     }
@@ -162,6 +165,30 @@ impl Administered for Administrator<'_> {
         self.state.store.sync(Instant::now()).map_err(failed)?;
         self.manager.ring_all();
         Ok(Replayed { moved: done, left: stayed.len() as u64, warnings: stayed })
+    }
+
+    fn start_device(&mut self, name: &str) -> Result<(), AdminError> {
+        let unknown = || AdminError::Unknown { name: name.to_owned() };
+        let device = self.state.definitions.devices.get(name).ok_or_else(unknown)?;
+        self.manager.devices.start(name, device).map_err(failed)?;
+        crate::note!("device {name} started");
+        Ok(())
+    }
+
+    fn stop_device(&mut self, name: &str) -> Result<(), AdminError> {
+        self.manager.devices.scheduler().stop(name).map_err(failed)?;
+        crate::note!("device {name} stopped");
+        Ok(())
+    }
+
+    fn device_status(&self, name: &str) -> Option<DeviceStatus> {
+        self.manager.devices.status(name)
+    }
+
+    fn device_meters(&self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
+        let Some(at_ms) = at_ms else { return Ok(self.manager.devices.snapshot()) };
+        let not_kept = |oldest: Option<_>| AdminError::NotKept { at_ms, oldest_ms: oldest.map(wall_ms) };
+        self.manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept)
     }
 
     fn queue_status(&self, name: &str) -> Option<QueueStatus> {

@@ -5,9 +5,11 @@ mod first_start;
 
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
 
+use crate::devices::Devices;
 use crate::dispatcher::Dispatcher;
 use crate::mailbox::Mailbox;
 use crate::manager::{Manager, attributes};
+use crate::mqsc::device::{CPU, DeviceDefinition};
 use crate::mqsc::{self, admin, objects::Definitions};
 use crate::tls::Tls;
 use crate::users::Users;
@@ -60,6 +62,8 @@ pub struct Settings {
     pub sync_inline_bytes_max: u64,
     /// A file with the passphrase of the rings' private keys.
     pub passphrase: Option<PathBuf>,
+    /// The shared object with the accelerators' code.
+    pub lanes: PathBuf,
 }
 
 impl Settings {
@@ -78,8 +82,15 @@ impl Settings {
             memory_bytes_max: Limits::default().memory_bytes_max,
             sync_inline_bytes_max: 64 << 10,
             passphrase: None,
+            lanes: lanes_beside_program(),
         }
     }
+}
+
+/// Where the accelerators' shared object is, unless somebody says otherwise: beside the program.
+fn lanes_beside_program() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.with_file_name(bulla_device::LIBRARY_FILE)
 }
 
 /// A queue manager that runs.
@@ -194,8 +205,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let amqps = tls.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
 
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let scheduler = Scheduler::new(bulla_device::Kind::Cpu, cores);
-    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes, scheduler);
+    let cpu = definitions.devices.get(CPU).map_or(bulla_device::Kind::Cpu, DeviceDefinition::kind);
+    let devices = Devices::new(Scheduler::new(cpu, cores), settings.lanes.clone());
+    devices.set_up(&definitions).map_err(|error| file(data, io::Error::other(error)))?;
+    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes, devices);
     let manager = Arc::new(manager);
     define_queues(&manager, data)?;
     let adapters = start_adapters(&manager, settings.adapters.max(1)).map_err(|error| file(data, error))?;
@@ -236,7 +249,7 @@ impl Running {
             admin.stop();
         }
         self.manager.adapters.stop();
-        self.manager.adapters.scheduler().shut_down();
+        self.manager.devices.scheduler().shut_down();
         for thread in self.adapters.drain(..) {
             thread.join().map_err(|_| io::Error::other("an adapter died"))?;
         }
