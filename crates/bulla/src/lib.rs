@@ -10,6 +10,7 @@ mod envelope;
 pub mod log;
 mod mailbox;
 pub mod manager;
+pub mod metrics;
 pub mod mqsc;
 pub mod random;
 pub mod reason;

@@ -25,6 +25,9 @@ pub struct StartArgs {
     /// Where AMQP is spoken over TLS; `none` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5671", value_parser = address)]
     pub amqps: Address,
+    /// Where Prometheus gets what the crypto devices counted, as 127.0.0.1:9464; nowhere, unless it is given
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
+    pub metrics: Address,
     /// Threads that own sockets
     #[arg(long, value_name = "N")]
     pub dispatchers: Option<usize>,
@@ -61,6 +64,7 @@ impl StartArgs {
         settings.name.clone_from(&self.name);
         settings.amqp = self.amqp.0;
         settings.amqps = self.amqps.0;
+        settings.metrics = self.metrics.0;
         settings.dispatchers = self.dispatchers.unwrap_or(settings.dispatchers);
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
         settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib << 20);
@@ -113,7 +117,7 @@ pub(crate) fn serve_until_signalled(
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(|error| CliError::failed(error.to_string()))?;
     let running = serve::start(settings).map_err(|error| refused(&error))?;
     let manager = running.manager().clone();
-    for (what, address) in [("amqp", running.amqp), ("amqps", running.amqps)] {
+    for (what, address) in [("amqp", running.amqp), ("amqps", running.amqps), ("metrics", running.metrics_address)] {
         if let Some(address) = address {
             crate::note!("{}: {what} on {address}", manager.name);
         }

@@ -9,6 +9,7 @@ use crate::devices::Devices;
 use crate::dispatcher::Dispatcher;
 use crate::mailbox::Mailbox;
 use crate::manager::{Manager, attributes};
+use crate::metrics;
 use crate::mqsc::device::{CPU, DeviceDefinition};
 use crate::mqsc::{self, admin, objects::Definitions};
 use crate::tls::Tls;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub amqp: Option<SocketAddr>,
     /// Where AMQP is spoken over TLS.
     pub amqps: Option<SocketAddr>,
+    /// Where Prometheus gets what the devices counted.
+    pub metrics: Option<SocketAddr>,
     /// Threads that own sockets.
     pub dispatchers: usize,
     /// Threads that seal and open.
@@ -76,6 +79,7 @@ impl Settings {
             name: None,
             amqp: Some(SocketAddr::from(([127, 0, 0, 1], 5672))),
             amqps: Some(SocketAddr::from(([127, 0, 0, 1], 5671))),
+            metrics: None,
             // One thread spares a wake-up between producer and consumer until sockets alone fill a core.
             dispatchers: (cores / 4).clamp(1, DISPATCHERS_MAX),
             adapters: cores,
@@ -99,10 +103,13 @@ pub struct Running {
     dispatchers: Vec<JoinHandle<io::Result<()>>>,
     adapters: Vec<JoinHandle<()>>,
     admin: Option<admin::Server>,
+    metrics: Option<metrics::Server>,
     /// Where AMQP is spoken in clear.
     pub amqp: Option<SocketAddr>,
     /// Where AMQP is spoken over TLS.
     pub amqps: Option<SocketAddr>,
+    /// Where Prometheus gets what the devices counted.
+    pub metrics_address: Option<SocketAddr>,
 }
 
 /// Why a queue manager did not start. The operator's turn.
@@ -201,6 +208,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         }
         None => None,
     };
+    let metrics = settings.metrics.map(listen_for_metrics).transpose()?;
     let amqp = clear.as_ref().and_then(|listener| listener.local_addr().ok());
     let amqps = tls.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
 
@@ -214,7 +222,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let adapters = start_adapters(&manager, settings.adapters.max(1)).map_err(|error| file(data, error))?;
     let dispatchers = start_dispatchers(&manager, polls, clear, tls).map_err(|error| file(data, error))?;
     let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
-    Ok(Running { manager, dispatchers, adapters, admin: Some(admin), amqp, amqps })
+    let metrics = metrics.map(|listener| start_metrics(&manager, listener)).transpose();
+    let metrics = metrics.map_err(|error| file(data, error))?;
+    let metrics_address = metrics.as_ref().map(metrics::Server::address);
+    Ok(Running { manager, dispatchers, adapters, admin: Some(admin), metrics, amqp, amqps, metrics_address })
 }
 
 impl Running {
@@ -247,6 +258,9 @@ impl Running {
         }
         if let Some(admin) = self.admin.take() {
             admin.stop();
+        }
+        if let Some(metrics) = self.metrics.take() {
+            metrics.stop();
         }
         self.manager.adapters.stop();
         self.manager.devices.scheduler().shut_down();
@@ -377,11 +391,24 @@ fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server>
     })
 }
 
+fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
+    let manager = manager.clone();
+    metrics::serve(listener, move || manager.devices.snapshot())
+}
+
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).map_err(|error| match error.kind() {
+    TcpListener::bind(address).map_err(|error| not_listening(address, error))
+}
+
+fn listen_for_metrics(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
+    std::net::TcpListener::bind(address).map_err(|error| not_listening(address, error))
+}
+
+fn not_listening(address: SocketAddr, error: io::Error) -> StartError {
+    match error.kind() {
         io::ErrorKind::AddrInUse => StartError::PortInUse { address },
         _ => StartError::Listen { address, error },
-    })
+    }
 }
 
 fn file(path: &Path, error: io::Error) -> StartError {
