@@ -690,3 +690,35 @@ fn every_key_type_signs_and_agrees_through_a_ring() {
         assert_eq!(ring.recipient(&dn(&name), Usage::DataEncipherment, day(1)), Ok(&certificate));
     }
 }
+
+#[test]
+fn a_key_on_a_token_is_loaded_without_the_token() {
+    let world = World::new();
+    let dir = world.ring_dir("orders");
+    let (certificate, key) = world.issue("CN=x", P256, SIGN, 0, 100);
+    let page = include_str!("../../../docs/formats/key-ring.md");
+    let shown = page.split("```uri\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
+    let uri = shown.parse().unwrap();
+    let chain = [world.authority.certificate().clone()];
+    let path = ring::install_own_on_token(&dir, "x", &certificate, &chain, &uri).unwrap();
+    let ring = load(&dir);
+    let own = &ring.own()[0];
+    assert_eq!((&own.certificate, own.chain.len(), own.key.token_uri()), (&certificate, 1, Some(shown)));
+    assert!(own.key.exportable().is_none());
+    assert!(own.key.public().public_eq(certificate.public_key()));
+
+    let text = fs::read_to_string(&path).unwrap();
+    let check = |text: &str, says: &str| {
+        fs::write(&path, text).unwrap();
+        let error = Ring::load(&dir, None).unwrap_err().to_string();
+        assert!(error.starts_with(path.to_str().unwrap()) && error.ends_with(says), "{error}");
+    };
+    check(&format!("{text}pkcs11:object=other\n"), "more than one private key");
+    check(
+        &[text.as_bytes(), key.as_bytes()].concat().iter().map(|b| char::from(*b)).collect::<String>(),
+        "private key",
+    );
+    check(shown, "no certificate that belongs there");
+    check(&text.replace("token=", "tokem="), "unknown attribute \"tokem\"");
+    check(&text.replace("type=private", "type=private?pin-value=1234"), "name a file for it");
+}

@@ -408,7 +408,7 @@ impl Authority {
             builder.append_extension(authority_key_id(&self.certificate)?)?;
             builder.append_extension(crl_number(number)?)?;
             builder.sort()?;
-            builder.sign(&self.key, create::signing_digest(self.certificate.key_kind()))?;
+            builder.sign(&self.key, create::signing_digest(self.certificate.key_kind()).message_digest())?;
             Ok(builder.build()?.to_pem()?)
         };
         built().map_err(AuthorityError::Create)

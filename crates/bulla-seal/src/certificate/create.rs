@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use bulla_device::{DeviceError, Digest, PublicKey, RsaScheme, Work};
 use openssl::asn1::Asn1Integer;
 use openssl::bn::{BigNum, MsbOption};
 use openssl::error::ErrorStack;
-use openssl::hash::MessageDigest;
 use openssl::pkey::{HasPublic, PKey, PKeyRef, Private};
 use openssl::stack::Stack;
 use openssl::x509::extension::{
@@ -14,7 +14,7 @@ use openssl::x509::extension::{
 };
 use openssl::x509::{X509, X509Extension, X509KeyUsage, X509Req, X509ReqBuilder};
 
-use super::{Certificate, Curve, KeyError, KeyKind, KeyUse, MalformedError, UseError, time};
+use super::{Certificate, Curve, KeyError, KeyKind, KeySpec, KeyUse, MalformedError, UseError, time, tlv};
 use crate::dn::{Dn, DnError};
 
 /// Random bits of a serial number (RFC 5280 allows 159, CAs must use 64 or more).
@@ -144,8 +144,8 @@ pub(crate) fn certificate<T: HasPublic>(
         builder.append_extension(extension)?;
     }
     match signer {
-        Ok(signer) => builder.sign(signer.key, signing_digest(signer.certificate.key_kind()))?,
-        Err(own) => builder.sign(own, signing_digest(kind))?,
+        Ok(signer) => builder.sign(signer.key, signing_digest(signer.certificate.key_kind()).message_digest())?,
+        Err(own) => builder.sign(own, signing_digest(kind).message_digest())?,
     }
     Ok(Certificate::from_x509(&builder.build())?)
 }
@@ -155,12 +155,62 @@ pub(crate) fn certificate<T: HasPublic>(
 /// # Errors
 /// [`CreateError`] when the profile cannot be had with this key.
 pub fn request(profile: &Profile, key: &PKey<Private>, kind: KeyKind) -> Result<Vec<u8>, CreateError> {
+    Ok(signed_request(profile, key, kind, key)?.to_pem()?)
+}
+
+/// As [`request`], for a key whose private half is elsewhere: `sign` is given what to sign, and returns the signature
+/// as X.509 has it (PKCS#1 v1.5, or `ECDSA-Sig-Value`).
+///
+/// # Errors
+/// [`CreateError`] when the profile cannot be had with this key; what `sign` says; [`CreateError::Malformed`] for a
+/// signature that does not fit.
+pub fn request_signed_elsewhere(
+    profile: &Profile,
+    public: &PublicKey,
+    sign: impl FnOnce(Work) -> Result<Vec<u8>, CreateError>,
+) -> Result<Vec<u8>, CreateError> {
+    let kind = match public.kind() {
+        bulla_device::KeyKind::Rsa => KeyKind::Rsa,
+        bulla_device::KeyKind::Ec(curve) => KeyKind::Ec(curve),
+    };
+    // OpenSSL gives out no unsigned request. So a key made for this once signs it, and its signature is replaced;
+    // what is signed names the algorithm by kind of key and digest only.
+    let stand_in = match kind {
+        KeyKind::Ec(curve) => KeySpec::Ec(curve),
+        _ => KeySpec::Rsa(1024),
+    };
+    let stand_in = stand_in.generate()?;
+    let draft = signed_request(profile, public.key(), kind, &stand_in)?.to_der()?;
+    let broken = || CreateError::Malformed(MalformedError("certificate request"));
+    let mut body = tlv::only(&draft, tlv::SEQUENCE).ok_or_else(broken)?.value;
+    let signed = tlv::expect(&mut body, tlv::SEQUENCE).ok_or_else(broken)?.whole;
+    let algorithm = tlv::expect(&mut body, tlv::SEQUENCE).ok_or_else(broken)?.whole;
+    let digest = signing_digest(kind);
+    let hash = digest.hash(signed);
+    let signature = sign(match kind {
+        KeyKind::Ec(_) => Work::EcdsaSign { hash },
+        _ => Work::RsaSign { scheme: RsaScheme::Pkcs1, digest, hash },
+    })?;
+    let signature = tlv::element(tlv::BIT_STRING, &[&[0], &signature]);
+    let request = X509Req::from_der(&tlv::element(tlv::SEQUENCE, &[signed, algorithm, &signature]))?;
+    if !request.verify(public.key()).unwrap_or(false) {
+        return Err(CreateError::Malformed(MalformedError("certificate request with a bad signature")));
+    }
+    Ok(request.to_pem()?)
+}
+
+fn signed_request<T: HasPublic>(
+    profile: &Profile,
+    public: &PKeyRef<T>,
+    kind: KeyKind,
+    key: &PKeyRef<Private>,
+) -> Result<X509Req, CreateError> {
     let bits = key_usage(profile, kind)?;
     let mut builder = X509ReqBuilder::new()?;
     builder.set_version(0)?;
     let subject = profile.dn.to_x509_name()?;
     builder.set_subject_name(&subject)?;
-    builder.set_pubkey(key)?;
+    builder.set_pubkey(public)?;
     let mut extensions: Stack<X509Extension> = Stack::new()?;
     extensions.push(key_usage_extension(bits)?)?;
     if !profile.alternative_names.is_empty() {
@@ -171,8 +221,8 @@ pub fn request(profile: &Profile, key: &PKey<Private>, kind: KeyKind) -> Result<
         extensions.push(extension)?;
     }
     builder.add_extensions(&extensions)?;
-    builder.sign(key, signing_digest(kind))?;
-    Ok(builder.build().to_pem()?)
+    builder.sign(key, signing_digest(kind).message_digest())?;
+    Ok(builder.build())
 }
 
 /// The name and public key of a request whose own signature is good. What extensions it asks for is not
@@ -225,11 +275,11 @@ pub(crate) fn validity(days: u32, now: SystemTime) -> Result<(SystemTime, System
 }
 
 /// SHA-256, or the digest that matches a larger curve.
-pub(crate) fn signing_digest(kind: KeyKind) -> MessageDigest {
+pub(crate) fn signing_digest(kind: KeyKind) -> Digest {
     match kind {
-        KeyKind::Ec(Curve::P384) => MessageDigest::sha384(),
-        KeyKind::Ec(Curve::P521) => MessageDigest::sha512(),
-        _ => MessageDigest::sha256(),
+        KeyKind::Ec(Curve::P384) => Digest::Sha384,
+        KeyKind::Ec(Curve::P521) => Digest::Sha512,
+        _ => Digest::Sha256,
     }
 }
 
@@ -324,6 +374,8 @@ pub enum CreateError {
     Malformed(MalformedError),
     /// No key, or none that can be used.
     Key(KeyError),
+    /// The device with the private key did not sign.
+    Device(DeviceError),
     /// The clock shows a date that no certificate can hold.
     Time,
     /// OpenSSL refused or failed.
@@ -350,6 +402,7 @@ impl fmt::Display for CreateError {
             }
             CreateError::Malformed(error) => error.fmt(f),
             CreateError::Key(error) => error.fmt(f),
+            CreateError::Device(error) => error.fmt(f),
             CreateError::Time => f.write_str("the clock shows a date that no certificate can hold"),
             CreateError::Library { why } => write!(f, "certificate could not be made: {why}"),
         }
@@ -385,6 +438,12 @@ impl From<MalformedError> for CreateError {
 impl From<KeyError> for CreateError {
     fn from(error: KeyError) -> CreateError {
         CreateError::Key(error)
+    }
+}
+
+impl From<DeviceError> for CreateError {
+    fn from(error: DeviceError) -> CreateError {
+        CreateError::Device(error)
     }
 }
 

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
+use bulla_device::coprocessor::{Uri, UriError};
 use openssl::ec::{Asn1Flag, EcGroup, EcKey};
 use openssl::error::ErrorStack;
 use openssl::hash::MessageDigest;
@@ -207,11 +208,14 @@ fn encrypted(der: &[u8], passphrase: &Passphrase) -> Result<Vec<u8>, KeyError> {
 /// [`KeyError::Missing`], [`KeyError::Several`], [`KeyError::Locked`] when it is encrypted and there is no passphrase,
 /// [`KeyError::WrongPassphrase`], [`KeyError::Malformed`].
 pub fn read_private_key(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<PKey<Private>, KeyError> {
-    let begins = pem
-        .split(|byte| *byte == b'\n')
-        .filter(|line| line.starts_with(b"-----BEGIN ") && line.trim_ascii_end().ends_with(b"PRIVATE KEY-----"))
-        .count();
-    match begins {
+    match read_key_source(pem, passphrase)? {
+        KeySource::Clear(key) => Ok(key),
+        KeySource::Token(uri) => Err(KeyError::OnToken { uri: uri.to_string() }),
+    }
+}
+
+fn read_pem(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<PKey<Private>, KeyError> {
+    match pem_keys(pem) {
         0 => return Err(KeyError::Missing),
         1 => {}
         _ => return Err(KeyError::Several),
@@ -237,6 +241,51 @@ pub fn read_private_key(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<P
     }
 }
 
+/// Where a file says that its private key is.
+pub enum KeySource {
+    /// In the file.
+    Clear(PKey<Private>),
+    /// On a token.
+    Token(Box<Uri>),
+}
+
+/// Shows where it is, nothing more.
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeySource::Clear(_) => f.write_str("Clear(..)"),
+            KeySource::Token(uri) => write!(f, "Token({uri})"),
+        }
+    }
+}
+
+/// The one private key of a file: in PEM as [`read_private_key`] reads it, or in a line of its own the PKCS#11 URI
+/// (RFC 7512) of a key on a token. Such a line can't be in PEM, which has no colon outside headers. The URI's query
+/// is left out: which module is loaded, and with which PIN, is the device's definition.
+///
+/// # Errors
+/// [`KeyError`].
+pub fn read_key_source(pem: &[u8], passphrase: Option<&Passphrase>) -> Result<KeySource, KeyError> {
+    let mut uris = uri_lines(pem);
+    let Some(line) = uris.next() else { return read_pem(pem, passphrase).map(KeySource::Clear) };
+    if uris.next().is_some() || pem_keys(pem) > 0 {
+        return Err(KeyError::Several);
+    }
+    let uri: Uri = line.parse().map_err(|error: UriError| KeyError::Uri { why: error.to_string() })?;
+    Ok(KeySource::Token(Box::new(uri.without_query())))
+}
+
+fn uri_lines(pem: &[u8]) -> impl Iterator<Item = &str> {
+    let lines = pem.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.filter_map(|line| std::str::from_utf8(line).ok()).filter(|line| Uri::looks_like_one(line))
+}
+
+fn pem_keys(pem: &[u8]) -> usize {
+    pem.split(|byte| *byte == b'\n')
+        .filter(|line| line.starts_with(b"-----BEGIN ") && line.trim_ascii_end().ends_with(b"PRIVATE KEY-----"))
+        .count()
+}
+
 /// Why there is no usable private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -251,6 +300,16 @@ pub enum KeyError {
     WrongPassphrase,
     /// It is damaged.
     Malformed,
+    /// It is on a token, and does not leave it.
+    OnToken {
+        /// Its PKCS#11 URI.
+        uri: String,
+    },
+    /// A line that begins like a PKCS#11 URI is none.
+    Uri {
+        /// Why.
+        why: String,
+    },
     /// No key of this kind and size is made here.
     Size {
         /// The word as it was written.
@@ -278,6 +337,8 @@ impl fmt::Display for KeyError {
             KeyError::Locked => f.write_str("private key is encrypted and there is no passphrase for it"),
             KeyError::WrongPassphrase => f.write_str("wrong passphrase for the private key"),
             KeyError::Malformed => f.write_str("private key is damaged"),
+            KeyError::OnToken { uri } => write!(f, "the private key is on a token and does not leave it: {uri}"),
+            KeyError::Uri { why } => f.write_str(why),
             KeyError::Size { word } => write!(
                 f,
                 "no key of kind {word:?}; there are rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384 and p521"
@@ -321,6 +382,26 @@ mod tests {
         assert_eq!(read_private_key(b"nothing", None).err(), Some(KeyError::Missing));
         let damaged: Vec<u8> = pem.as_bytes().iter().map(|b| if *b == b'M' { b'!' } else { *b }).collect();
         assert_eq!(read_private_key(&damaged, None).err(), Some(KeyError::Malformed));
+    }
+
+    #[test]
+    fn a_key_on_a_token_is_one_line_and_the_only_key_of_its_file() {
+        let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let with = |line: &str| match read_key_source(format!("{certificate}{line}").as_bytes(), None) {
+            Ok(source) => format!("{source:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(with("pkcs11:token=hsm;id=%01\r\n"), "Token(pkcs11:token=hsm;id=%01)");
+        assert_eq!(with("PKCS11:object=k?pin-source=file:/pin&module-path=/m.so"), "Token(pkcs11:object=k)");
+        assert_eq!(with("pkcs11:token=hsm\npkcs11:token=hsm"), "more than one private key");
+        assert_eq!(with("pkcs11:colour=red"), "PKCS#11 URI with the unknown attribute \"colour\"");
+        assert!(with("pkcs11:token=a?pin-value=1234").ends_with("name a file for it"));
+        assert_eq!(with("#pkcs11:token=hsm"), "no private key");
+        let key = PrivateKeyPem::write(&KeySpec::Ec(Curve::P192).generate().unwrap(), None).unwrap();
+        let both = [key.as_bytes(), b"pkcs11:token=hsm\n"].concat();
+        assert_eq!(read_key_source(&both, None).err(), Some(KeyError::Several));
+        let error = read_private_key(b"pkcs11:token=hsm", None).err().unwrap().to_string();
+        assert_eq!(error, "the private key is on a token and does not leave it: pkcs11:token=hsm");
     }
 
     #[test]

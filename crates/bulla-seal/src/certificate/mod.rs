@@ -26,7 +26,10 @@ use crate::dn::Dn;
 
 pub use bulla_device::Curve;
 pub use error::{CertificateError, MalformedError};
-pub use key::{KeyError, KeySpec, PASSPHRASE_BYTES_MAX, PBKDF2_ROUNDS, Passphrase, PrivateKeyPem, read_private_key};
+pub use key::{
+    KeyError, KeySource, KeySpec, PASSPHRASE_BYTES_MAX, PBKDF2_ROUNDS, Passphrase, PrivateKeyPem, read_key_source,
+    read_private_key,
+};
 pub use time::{BadTime, utc};
 pub use usage::{KeyUse, Usage, UseError};
 

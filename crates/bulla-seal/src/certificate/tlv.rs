@@ -2,6 +2,7 @@
 //! re-encoding any of them, and write names and key containers.
 
 pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const NULL: u8 = 0x05;
 pub(crate) const OID: u8 = 0x06;

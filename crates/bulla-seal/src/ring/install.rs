@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use bulla_device::coprocessor::Uri;
 use openssl::rand::rand_bytes;
 use zeroize::Zeroizing;
 
@@ -34,6 +35,22 @@ pub fn install_own(
 ) -> Result<PathBuf, RingError> {
     let mut text = Zeroizing::new(certificates(certificate, chain));
     text.extend_from_slice(key.as_bytes());
+    install(dir, Place::Own, label, &text)
+}
+
+/// As [`install_own`], for a key on a token: its PKCS#11 URI stands in the place of the key.
+///
+/// # Errors
+/// [`RingError::Label`], [`RingError::Io`].
+pub fn install_own_on_token(
+    dir: &Path,
+    label: &str,
+    certificate: &Certificate,
+    chain: &[Certificate],
+    uri: &Uri,
+) -> Result<PathBuf, RingError> {
+    let mut text = certificates(certificate, chain);
+    text.extend_from_slice(format!("{}\n", uri.without_query()).as_bytes());
     install(dir, Place::Own, label, &text)
 }
 

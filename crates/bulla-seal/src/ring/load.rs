@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bulla_device::PrivateKey;
+use bulla_device::{DeviceError, PrivateKey, PublicKey};
 use openssl::sha::sha256;
 use zeroize::Zeroizing;
 
 use super::{Crl, Own, Person, Ring, RingError, newness};
-use crate::certificate::{Certificate, KeyError, Passphrase, read_private_key};
+use crate::certificate::{Certificate, KeyError, KeySource, Passphrase, read_key_source};
 use crate::dn::Dn;
 
 /// The largest PEM file with certificates, in bytes.
@@ -305,14 +305,24 @@ fn read(
     let content = match place {
         Place::Own => {
             let bad = |why| RingError::Key { path: path.to_owned(), why };
-            let key = read_private_key(&bytes, passphrase).map_err(bad)?;
+            let source = read_key_source(&bytes, passphrase).map_err(bad)?;
             let mut chain = certificates(path, &bytes)?;
-            let at = chain
-                .iter()
-                .position(|certificate| certificate.public_key().public_eq(&key))
-                .ok_or_else(|| RingError::NoCertificate { path: path.to_owned() })?;
-            let certificate = chain.remove(at);
-            let key = PrivateKey::clear(key).map_err(|error| bad(KeyError::Library { why: error.to_string() }))?;
+            let unusable = |error: DeviceError| bad(KeyError::Library { why: error.to_string() });
+            let (certificate, key) = match source {
+                KeySource::Clear(key) => {
+                    let at = chain
+                        .iter()
+                        .position(|certificate| certificate.public_key().public_eq(&key))
+                        .ok_or_else(|| RingError::NoCertificate { path: path.to_owned() })?;
+                    (chain.remove(at), PrivateKey::clear(key).map_err(unusable)?)
+                }
+                // The token is not asked: that its key is the certificate's shows when it is first used.
+                KeySource::Token(uri) => {
+                    let certificate = chain.remove(0); // not empty
+                    let public = PublicKey::new(certificate.public_key()).map_err(unusable)?;
+                    (certificate, PrivateKey::on_token(public, uri.to_string()))
+                }
+            };
             Content::Own(Arc::new(Own { label, certificate, chain, key }))
         }
         Place::People => {

@@ -1,12 +1,14 @@
 //! `bulla cert`: authorities, certificates and key rings, without a queue manager.
 
+use super::token::TokenArgs;
 use super::{CliError, DATA_DEFAULT};
+use bulla_device::coprocessor::Uri;
 use bulla_seal::certificate::authority::{Authority, AuthorityError, CRL_DAYS, Founding, Request};
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
 use bulla_seal::certificate::create::{self, AlternativeName, Profile};
 use bulla_seal::certificate::{
-    Certificate, CertificateError, KeyError, KeyKind, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Usage,
-    read_private_key, utc,
+    Certificate, CertificateError, KeyError, KeyKind, KeySource, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Usage,
+    read_key_source, read_private_key, utc,
 };
 use bulla_seal::dn::Dn;
 use bulla_seal::ring::{self, Ring, RingError};
@@ -42,7 +44,7 @@ pub struct CertArgs {
 #[derive(Debug, Subcommand)]
 pub enum CertCommand {
     /// Make a key with a certificate in a ring, an authority, or a request for somebody else's signature
-    Create(CreateArgs),
+    Create(Box<CreateArgs>),
     /// Sign a certificate request (PKCS#10)
     Sign(SignArgs),
     /// List certificates: label, key, validity, private key or not, status, rings
@@ -108,7 +110,7 @@ pub struct CreateArgs {
     /// Write a certificate request to this file instead
     #[arg(long, value_name = "FILE", requires = "key_out")]
     request: Option<PathBuf>,
-    /// Where the key of the request goes
+    /// Where the key of the request goes, or the URI of one on a token
     #[arg(long, value_name = "FILE", requires = "request")]
     key_out: Option<PathBuf>,
     /// The subject, as CN=orders,O=Demo
@@ -125,6 +127,8 @@ pub struct CreateArgs {
     share: Vec<String>,
     #[command(flatten)]
     profile: ProfileArgs,
+    #[command(flatten)]
+    token: TokenArgs,
     #[command(flatten)]
     signer: SignerArgs,
     #[command(flatten)]
@@ -201,7 +205,7 @@ pub struct ImportArgs {
     /// Name of the file in the ring
     #[arg(long)]
     label: Option<String>,
-    /// The private key, where it is in a file of its own (PEM)
+    /// The private key, where it is in a file of its own (PEM, or the PKCS#11 URI of a key on a token)
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Passphrase of what is imported, first line of a file
@@ -284,10 +288,18 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
     if let Some(name) = &args.ca {
         return found(data, name, args, passphrase.as_ref(), now, out);
     }
+    if args.token.is_given() && passphrase.is_some() {
+        return Err(CliError::usage("a key on a token has a PIN, not a passphrase"));
+    }
     let uses = args.profile.uses(args.key.kind());
     let days = args.profile.days.unwrap_or(365);
     if let (Some(request), Some(key_out)) = (&args.request, &args.key_out) {
         let profile = Profile { dn: args.dn.clone(), uses, days, alternative_names: args.profile.san.clone() };
+        if let Some(key) = args.token.make(data.0, args.key, &key_label(args))? {
+            write_new(request, &key.request(&profile)?)?;
+            write_new(key_out, format!("{}\n", key.uri).as_bytes())?;
+            return say(out, format_args!("request for {} in {}, key {}", args.dn, request.display(), key.uri));
+        }
         let key = args.key.generate().map_err(failed)?;
         let csr = create::request(&profile, &key, args.key.kind()).map_err(failed)?;
         let pem = PrivateKeyPem::write(&key, passphrase.as_ref()).map_err(failed)?;
@@ -301,17 +313,34 @@ fn create(data: &Data<'_>, args: &CreateArgs, now: SystemTime, out: &mut dyn Wri
     let dir = data.ring(user)?;
     check_passphrase(&dir, passphrase.as_ref())?;
     let (name, authority) = args.signer.open(data)?;
-    let request = Request {
-        dn: args.dn.clone(),
-        key: args.key,
-        uses,
-        days,
-        alternative_names: args.profile.san.clone(),
-        passphrase,
+    let (label, certificate, path) = match args.token.make(data.0, args.key, &key_label(args))? {
+        Some(key) => {
+            let alternative_names = args.profile.san.clone();
+            let profile = Profile { dn: args.dn.clone(), uses, days, alternative_names };
+            let request = key.request(&profile)?;
+            let certificate = authority
+                .sign_request(&request, &profile.uses, days, &profile.alternative_names, now)
+                .map_err(authority_failed)?;
+            let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
+            let chain = authority.chain();
+            let path = ring::install_own_on_token(&dir, &label, &certificate, &chain, &key.uri);
+            (label, certificate, path.map_err(ring_failed)?)
+        }
+        None => {
+            let request = Request {
+                dn: args.dn.clone(),
+                key: args.key,
+                uses,
+                days,
+                alternative_names: args.profile.san.clone(),
+                passphrase,
+            };
+            let (certificate, key) = authority.issue(&request, now).map_err(authority_failed)?;
+            let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
+            let path = ring::install_own(&dir, &label, &certificate, &authority.chain(), &key);
+            (label, certificate, path.map_err(ring_failed)?)
+        }
     };
-    let (certificate, key) = authority.issue(&request, now).map_err(authority_failed)?;
-    let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
-    let path = ring::install_own(&dir, &label, &certificate, &authority.chain(), &key).map_err(ring_failed)?;
     let crl = authority.crl().map_err(authority_failed)?;
     let mut believers = vec![dir];
     for other in &args.share {
@@ -337,6 +366,9 @@ fn found(
     if !args.profile.usage.is_empty() || !args.profile.san.is_empty() || !args.share.is_empty() || args.label.is_some()
     {
         return Err(CliError::usage("an authority has no --usage, --san, --share or --label"));
+    }
+    if args.token.is_given() {
+        return Err(CliError::usage("an authority's key is in its directory, not on a token"));
     }
     let parent = match &args.signer.signer {
         Some(_) => Some(args.signer.open(data)?.1),
@@ -469,7 +501,11 @@ fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(),
     let (bundle_key, mut chain) = (bundle.key, bundle.certificates);
     let key = match &args.key_file {
         Some(file) => {
-            Some(read_private_key(&read_file(file)?, from.as_ref()).map_err(|error| failed(error).hint(FROM_HINT))?)
+            let bytes = zeroize::Zeroizing::new(read_file(file)?);
+            match read_key_source(&bytes, from.as_ref()).map_err(|error| failed(error).hint(FROM_HINT))? {
+                KeySource::Clear(key) => Some(key),
+                KeySource::Token(uri) => return import_token_key(&dir, args, chain, &uri, out),
+            }
         }
         None => bundle_key,
     };
@@ -499,6 +535,26 @@ fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(),
         Place::Trust | Place::Crl => return Err(CliError::failed("the certificate is no authority's")),
     };
     say(out, format_args!("imported {}, in {}", Line(&certificate), path.map_err(ring_failed)?.display()))
+}
+
+/// The first certificate is taken for the key's; the token is not asked.
+fn import_token_key(
+    dir: &Path,
+    args: &ImportArgs,
+    mut chain: Vec<Certificate>,
+    uri: &Uri,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    if !matches!(args.place, None | Some(Place::Own)) {
+        return Err(CliError::usage("a private key goes into own"));
+    }
+    if chain.is_empty() {
+        return Err(CliError::failed("no certificate in the file"));
+    }
+    let certificate = chain.remove(0);
+    let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
+    let path = ring::install_own_on_token(dir, &label, &certificate, &chain, uri).map_err(ring_failed)?;
+    say(out, format_args!("imported {}, key {uri}, in {}", Line(&certificate), path.display()))
 }
 
 const FROM_HINT: &str = "--from-passphrase-file names the file with the passphrase of what is imported";
@@ -794,7 +850,10 @@ fn find(survey: &ring::Survey, label: &str) -> Result<(Certificate, Vec<Certific
 
 fn own_key(dir: &Path, label: &str, passphrase: Option<&Passphrase>) -> Result<PKey<Private>, CliError> {
     let pem = zeroize::Zeroizing::new(read_file(&dir.join("own").join(format!("{label}.pem")))?);
-    read_private_key(&pem, passphrase).map_err(|error| failed(error).hint(PASSPHRASE_HINT))
+    read_private_key(&pem, passphrase).map_err(|error| match error {
+        KeyError::OnToken { .. } => failed(error).hint("without --private, the certificate alone is exported"),
+        error => failed(error).hint(PASSPHRASE_HINT),
+    })
 }
 
 /// A ring has one passphrase: a key with another one would lock all of it.
@@ -809,6 +868,11 @@ fn check_passphrase(dir: &Path, passphrase: Option<&Passphrase>) -> Result<(), C
 }
 
 const PASSPHRASE_HINT: &str = "--passphrase-file names the file with the passphrase";
+
+/// The label of a key on a token, where there is no certificate yet.
+fn key_label(args: &CreateArgs) -> String {
+    args.label.clone().unwrap_or_else(|| plain(&args.dn.common_name().unwrap_or_else(|| "key".to_owned())))
+}
 
 /// A label from common name and serial number: two certificates of one name get two files.
 fn label_of(certificate: &Certificate) -> String {

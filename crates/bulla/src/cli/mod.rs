@@ -13,6 +13,7 @@ pub mod put;
 pub mod report;
 pub mod seal;
 pub mod start;
+pub mod token;
 pub mod token_helper;
 pub mod user;
 
