@@ -38,6 +38,8 @@ const KEYS_MAX: usize = 1024;
 const OBJECTS_MAX: usize = 64;
 /// Bytes of the content key that a token unwraps to show that it can.
 const PROBE_BYTES: usize = 32;
+/// The token answers, but not what the public key says.
+const WRONG_RESULT: &str = "it gives a wrong result";
 /// e of the keys that are made, big-endian.
 const PUBLIC_EXPONENT: [u8; 3] = [1, 0, 1];
 
@@ -386,7 +388,7 @@ impl Link<'_> {
         if let RsaPadding::Oaep { digest } = padding {
             match self.probe_oaep(key, digest) {
                 Ok(true) => return Ok(Unwrap::Oaep),
-                Ok(false) => why.push("CKM_RSA_PKCS_OAEP: it gives a wrong result".to_owned()),
+                Ok(false) => why.push(format!("CKM_RSA_PKCS_OAEP: {WRONG_RESULT}")),
                 Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause != Cause::Gone => {
                     why.push(format!("CKM_RSA_PKCS_OAEP: {}", text(&error)));
                 }
@@ -402,7 +404,7 @@ impl Link<'_> {
                     return Ok(Unwrap::Raw);
                 }
                 drop(ErrorStack::get());
-                why.push("CKM_RSA_X_509: it gives a wrong result".to_owned());
+                why.push(format!("CKM_RSA_X_509: {WRONG_RESULT}"));
             }
             Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause != Cause::Gone => {
                 why.push(format!("CKM_RSA_X_509: {}", text(&error)));
@@ -441,6 +443,13 @@ impl Link<'_> {
 
     /// How this token wants a point: an agreement with a key pair of ours shows it.
     fn probe_derive(&self, key: &TokenKey) -> Result<PointForm, Stop> {
+        self.try_derive(key)?.map_err(|why| {
+            refused(format!("token {:?} cannot derive with this key (CKM_ECDH1_DERIVE: {why})", self.token)).into()
+        })
+    }
+
+    /// As [`probe_derive`](Self::probe_derive), with the reason why it can't where it can't.
+    fn try_derive(&self, key: &TokenKey) -> Result<Result<PointForm, String>, Stop> {
         let out = cpu::ecdh_ephemeral(&key.public).map_err(|error| refused(error.to_string()))?;
         let KeyKind::Ec(curve) = key.public.kind() else {
             return Err(refused("a key agreement needs an EC key").into());
@@ -451,15 +460,15 @@ impl Link<'_> {
         // takes it for the wrong one. So the octet string is tried first.
         for form in [PointForm::OctetString, PointForm::Plain] {
             match self.derive(key, form, point) {
-                Ok(derived) if *derived == *secret => return Ok(form),
-                Ok(_) => "it gives a wrong result".clone_into(&mut why),
+                Ok(derived) if *derived == *secret => return Ok(Ok(form)),
+                Ok(_) => return Ok(Err(WRONG_RESULT.to_owned())),
                 Err(Stop::Module(error)) if !is_lost(&error) && told(&error).cause != Cause::Gone => {
                     why = text(&error);
                 }
                 Err(stop) => return Err(stop),
             }
         }
-        Err(refused(format!("token {:?} cannot derive with this key (CKM_ECDH1_DERIVE: {why})", self.token)).into())
+        Ok(Err(why))
     }
 
     fn derive(&self, key: &TokenKey, form: PointForm, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, Stop> {
@@ -520,13 +529,13 @@ impl Link<'_> {
                         Ok(cpu::ecdsa_verify(&key.public, &hash, &der).is_ok())
                     }
                     Err(error) if is_lost(&error) || told(&error).cause == Cause::Gone => Err(error.into()),
-                    Err(_) => match self.probe_derive(key) {
+                    Err(error) => match self.try_derive(key)? {
                         Ok(form) => {
                             key.point = Some(form);
                             Ok(true)
                         }
-                        Err(Stop::Told(_)) => Ok(false),
-                        Err(stop) => Err(stop),
+                        Err(why) if why == WRONG_RESULT => Ok(false),
+                        Err(_) => Err(error.into()),
                     },
                 }
             }

@@ -135,3 +135,63 @@ pub fn run(engine: &mut dyn Device, key: &PrivateKey, work: Work) -> Result<Outp
     assert_eq!((done.len(), done[0].id), (1, 7));
     done.remove(0).result
 }
+
+/// The source of the module that fails on request; its head says how.
+const SHIM_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pkcs11-shim/shim.c");
+
+/// SoftHSM2 behind the shim.
+pub struct Shim {
+    pub token: SoftHsm,
+}
+
+impl Shim {
+    /// Nothing where SoftHSM2, a C compiler or p11-kit's header is missing, which is said.
+    pub fn new() -> Option<Shim> {
+        let token = SoftHsm::new()?;
+        let flags = Command::new("pkg-config").args(["--cflags", "p11-kit-1"]).output().ok();
+        let Some(flags) = flags.filter(|flags| flags.status.success()) else {
+            skipped("p11-kit's headers are not installed (Debian: libp11-kit-dev), so no failures were played");
+            return None;
+        };
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(token.dir.path().join("shim.so"))
+            .args(String::from_utf8_lossy(&flags.stdout).split_whitespace())
+            .arg(SHIM_SOURCE)
+            .output();
+        let Ok(built) = built else {
+            skipped("there is no C compiler, so no failures were played");
+            return None;
+        };
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        Some(Shim { token })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.token.dir.path().join(name)
+    }
+
+    /// What the token is to do from now on; nothing special with an empty text.
+    pub fn play(&self, lines: &str) {
+        // Whole or not there: the module reads it at any time.
+        fs::write(self.path("control.new"), lines).expect("a file");
+        fs::rename(self.path("control.new"), self.path("control")).expect("its name");
+    }
+
+    /// How often a PIN was tried.
+    pub fn logins(&self) -> usize {
+        fs::read_to_string(self.path("logins")).unwrap_or_default().lines().count()
+    }
+
+    pub fn coprocessor(&self, change: impl FnOnce(&mut CoprocessorSettings)) -> Coprocessor {
+        let mut settings = CoprocessorSettings { module: self.path("shim.so"), ..self.token.settings() };
+        change(&mut settings);
+        let command = helper_command(&[
+            ("SOFTHSM2_CONF", &self.path("softhsm2.conf")),
+            ("BULLA_SHIM_MODULE", &self.token.module),
+            ("BULLA_SHIM_CONTROL", &self.path("control")),
+            ("BULLA_SHIM_LOG", &self.path("logins")),
+        ]);
+        Coprocessor::new(settings, command)
+    }
+}

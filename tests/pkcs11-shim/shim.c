@@ -1,0 +1,301 @@
+/*
+ * A PKCS#11 module that passes every call on to another one, and fails on request: tests play a token that is pulled
+ * out, slow, wrong or crashing with it. Built with: cc -shared -fPIC $(pkg-config --cflags p11-kit-1) shim.c
+ *
+ * Environment:
+ *   BULLA_SHIM_MODULE   the module that does the work
+ *   BULLA_SHIM_CONTROL  a file that is read at each call; each line is one of
+ *     removed           the token is not there
+ *     slow N            signing, decrypting and deriving take N milliseconds more
+ *     pin               every PIN is wrong
+ *     error N           signing, decrypting and deriving end with code N
+ *     faulty            one bit of each signature and of each decrypted block is wrong
+ *     crash             the process aborts in the next such call; the line is taken out first
+ *     lost              every session is closed at the next such call; the line is taken out first
+ *     oaep              CKM_RSA_PKCS_OAEP with SHA-256 works (SoftHSM2 2.6 refuses it)
+ *   BULLA_SHIM_LOG      a file to which a line is added at each C_Login
+ */
+#include <dlfcn.h>
+#include <p11-kit/pkcs11.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES_MAX 128
+#define SESSIONS_MAX 256
+#define MODULUS_BYTES_MAX 512
+#define HASH_BYTES 32
+
+static CK_FUNCTION_LIST *real;
+static CK_FUNCTION_LIST ours;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CK_SESSION_HANDLE oaep_sessions[SESSIONS_MAX]; /* 0 is never a session */
+
+/* Whether a line begins with the word; its number goes to `number`. */
+static int asked(const char *word, unsigned long *number)
+{
+    const char *path = getenv("BULLA_SHIM_CONTROL");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[LINE_BYTES_MAX], found[LINE_BYTES_MAX];
+    unsigned long value;
+    int yes = 0;
+
+    if (!file)
+        return 0;
+    while (!yes && fgets(line, sizeof line, file)) {
+        value = 0;
+        if (sscanf(line, "%127s %lu", found, &value) >= 1 && strcmp(found, word) == 0) {
+            yes = 1;
+            if (number)
+                *number = value;
+        }
+    }
+    fclose(file);
+    return yes;
+}
+
+/* As `asked`, once: the whole file is taken away. */
+static int asked_once(const char *word)
+{
+    int yes;
+
+    pthread_mutex_lock(&lock);
+    yes = asked(word, NULL);
+    if (yes)
+        unlink(getenv("BULLA_SHIM_CONTROL"));
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+/* What the control file has in store for a call that uses a key. */
+static CK_RV before_use(void)
+{
+    unsigned long number = 0;
+
+    if (asked_once("crash"))
+        abort();
+    if (asked("removed", NULL))
+        return CKR_DEVICE_REMOVED;
+    if (asked("slow", &number))
+        usleep((useconds_t)(number * 1000));
+    if (asked("error", &number))
+        return (CK_RV)number;
+    if (asked_once("lost")) {
+        CK_SLOT_ID slots[16];
+        CK_ULONG count = 16, at;
+        if (real->C_GetSlotList(CK_TRUE, slots, &count) == CKR_OK)
+            for (at = 0; at < count; at++)
+                real->C_CloseAllSessions(slots[at]);
+        return CKR_SESSION_HANDLE_INVALID;
+    }
+    return CKR_OK;
+}
+
+static void spoil(CK_BYTE_PTR out, CK_ULONG len)
+{
+    if (out && len > 0 && asked("faulty", NULL))
+        out[len - 1] ^= 1;
+}
+
+static int set_oaep(CK_SESSION_HANDLE from, CK_SESSION_HANDLE to)
+{
+    int at, done = 0;
+
+    pthread_mutex_lock(&lock);
+    for (at = 0; at < SESSIONS_MAX && !done; at++)
+        if (oaep_sessions[at] == from) {
+            oaep_sessions[at] = to;
+            done = 1;
+        }
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+static int is_oaep(CK_SESSION_HANDLE session)
+{
+    return set_oaep(session, session);
+}
+
+static CK_RV sha256(CK_SESSION_HANDLE session, CK_BYTE *in, CK_ULONG len, CK_BYTE *out)
+{
+    CK_MECHANISM mechanism = {CKM_SHA256, NULL, 0};
+    CK_ULONG out_len = HASH_BYTES;
+    CK_RV rv = real->C_DigestInit(session, &mechanism);
+
+    return rv == CKR_OK ? real->C_Digest(session, in, len, out, &out_len) : rv;
+}
+
+/* MGF1 (RFC 8017, B.2.1), xored into `block`. */
+static CK_RV unmask(CK_SESSION_HANDLE session, CK_BYTE *seed, CK_ULONG seed_len, CK_BYTE *block, CK_ULONG len)
+{
+    CK_BYTE input[MODULUS_BYTES_MAX + 4], mask[HASH_BYTES];
+    CK_ULONG at;
+
+    memcpy(input, seed, seed_len);
+    for (at = 0; at < len; at++) {
+        if (at % HASH_BYTES == 0) {
+            CK_ULONG counter = at / HASH_BYTES;
+            CK_RV rv;
+            input[seed_len] = input[seed_len + 1] = 0;
+            input[seed_len + 2] = (CK_BYTE)(counter >> 8);
+            input[seed_len + 3] = (CK_BYTE)counter;
+            rv = sha256(session, input, seed_len + 4, mask);
+            if (rv != CKR_OK)
+                return rv;
+        }
+        block[at] ^= mask[at % HASH_BYTES];
+    }
+    return CKR_OK;
+}
+
+/* RFC 8017, 7.1.2, steps 2 and 3, for tests: nothing here is in constant time. */
+static CK_RV decrypt_oaep(CK_SESSION_HANDLE session, CK_BYTE_PTR in, CK_ULONG in_len, CK_BYTE_PTR out, CK_ULONG *out_len)
+{
+    CK_BYTE raw[MODULUS_BYTES_MAX], label[HASH_BYTES];
+    CK_ULONG len = sizeof raw, at;
+    CK_RV rv;
+
+    if (!out) {
+        *out_len = MODULUS_BYTES_MAX;
+        return CKR_OK;
+    }
+    set_oaep(session, 0);
+    rv = real->C_Decrypt(session, in, in_len, raw, &len);
+    if (rv != CKR_OK)
+        return rv;
+    if (len < 2 * HASH_BYTES + 2)
+        return CKR_ENCRYPTED_DATA_LEN_RANGE;
+    spoil(raw, len);
+    rv = unmask(session, raw + 1 + HASH_BYTES, len - 1 - HASH_BYTES, raw + 1, HASH_BYTES);
+    if (rv == CKR_OK)
+        rv = unmask(session, raw + 1, HASH_BYTES, raw + 1 + HASH_BYTES, len - 1 - HASH_BYTES);
+    if (rv == CKR_OK)
+        rv = sha256(session, (CK_BYTE *)"", 0, label);
+    if (rv != CKR_OK)
+        return rv;
+    for (at = 1 + 2 * HASH_BYTES; at < len && raw[at] == 0; at++)
+        ;
+    if (raw[0] != 0 || memcmp(raw + 1 + HASH_BYTES, label, HASH_BYTES) != 0 || at == len || raw[at] != 1)
+        return CKR_ENCRYPTED_DATA_INVALID;
+    len -= at + 1;
+    if (len > *out_len)
+        return CKR_BUFFER_TOO_SMALL;
+    memcpy(out, raw + at + 1, len);
+    *out_len = len;
+    return CKR_OK;
+}
+
+static CK_RV get_slot_list(CK_BBOOL present, CK_SLOT_ID_PTR slots, CK_ULONG_PTR count)
+{
+    if (asked("removed", NULL)) {
+        *count = 0;
+        return CKR_OK;
+    }
+    return real->C_GetSlotList(present, slots, count);
+}
+
+static CK_RV get_token_info(CK_SLOT_ID slot, CK_TOKEN_INFO_PTR info)
+{
+    return asked("removed", NULL) ? CKR_TOKEN_NOT_PRESENT : real->C_GetTokenInfo(slot, info);
+}
+
+static CK_RV open_session(CK_SLOT_ID slot, CK_FLAGS flags, void *application, CK_NOTIFY notify, CK_SESSION_HANDLE *session)
+{
+    if (asked("removed", NULL))
+        return CKR_TOKEN_NOT_PRESENT;
+    return real->C_OpenSession(slot, flags, application, notify, session);
+}
+
+static CK_RV login(CK_SESSION_HANDLE session, CK_USER_TYPE user, CK_UTF8CHAR_PTR pin, CK_ULONG pin_len)
+{
+    const char *path = getenv("BULLA_SHIM_LOG");
+    FILE *file = path ? fopen(path, "a") : NULL;
+
+    if (file) {
+        fputs("C_Login\n", file);
+        fclose(file);
+    }
+    return asked("pin", NULL) ? CKR_PIN_INCORRECT : real->C_Login(session, user, pin, pin_len);
+}
+
+static CK_RV sign(CK_SESSION_HANDLE session, CK_BYTE_PTR in, CK_ULONG in_len, CK_BYTE_PTR out, CK_ULONG_PTR out_len)
+{
+    CK_BYTE sink[MODULUS_BYTES_MAX];
+    CK_ULONG sink_len = sizeof sink;
+    CK_RV rv = before_use();
+
+    if (rv != CKR_OK) {
+        real->C_Sign(session, in, in_len, sink, &sink_len); /* an error ends the operation */
+        return rv;
+    }
+    rv = real->C_Sign(session, in, in_len, out, out_len);
+    if (rv == CKR_OK)
+        spoil(out, *out_len);
+    return rv;
+}
+
+static CK_RV decrypt_init(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, CK_OBJECT_HANDLE key)
+{
+    CK_MECHANISM plain = {CKM_RSA_X_509, NULL, 0};
+    struct ck_rsa_pkcs_oaep_params *parameters = mechanism->pParameter;
+    CK_RV rv;
+
+    if (mechanism->mechanism != CKM_RSA_PKCS_OAEP || parameters->hashAlg != CKM_SHA256 || !asked("oaep", NULL))
+        return real->C_DecryptInit(session, mechanism, key);
+    rv = real->C_DecryptInit(session, &plain, key);
+    if (rv == CKR_OK && !set_oaep(0, session))
+        return CKR_HOST_MEMORY;
+    return rv;
+}
+
+static CK_RV decrypt(CK_SESSION_HANDLE session, CK_BYTE_PTR in, CK_ULONG in_len, CK_BYTE_PTR out, CK_ULONG_PTR out_len)
+{
+    CK_BYTE sink[MODULUS_BYTES_MAX];
+    CK_ULONG sink_len = sizeof sink;
+    CK_RV rv = before_use();
+
+    if (rv != CKR_OK) {
+        set_oaep(session, 0);
+        real->C_Decrypt(session, in, in_len, sink, &sink_len);
+        return rv;
+    }
+    if (is_oaep(session))
+        return decrypt_oaep(session, in, in_len, out, out_len);
+    rv = real->C_Decrypt(session, in, in_len, out, out_len);
+    if (rv == CKR_OK)
+        spoil(out, *out_len);
+    return rv;
+}
+
+static CK_RV derive_key(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, CK_OBJECT_HANDLE base, CK_ATTRIBUTE_PTR template,
+                        CK_ULONG count, CK_OBJECT_HANDLE_PTR key)
+{
+    CK_RV rv = before_use();
+
+    return rv == CKR_OK ? real->C_DeriveKey(session, mechanism, base, template, count, key) : rv;
+}
+
+CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR list)
+{
+    const char *path = getenv("BULLA_SHIM_MODULE");
+    void *module = path ? dlopen(path, RTLD_NOW) : NULL;
+    CK_C_GetFunctionList get = module ? (CK_C_GetFunctionList)dlsym(module, "C_GetFunctionList") : NULL;
+    CK_RV rv = get ? get(&real) : CKR_GENERAL_ERROR;
+
+    if (rv != CKR_OK)
+        return rv;
+    ours = *real;
+    ours.C_GetFunctionList = C_GetFunctionList;
+    ours.C_GetSlotList = get_slot_list;
+    ours.C_GetTokenInfo = get_token_info;
+    ours.C_OpenSession = open_session;
+    ours.C_Login = login;
+    ours.C_Sign = sign;
+    ours.C_DecryptInit = decrypt_init;
+    ours.C_Decrypt = decrypt;
+    ours.C_DeriveKey = derive_key;
+    *list = &ours;
+    return CKR_OK;
+}
