@@ -338,7 +338,10 @@ impl Engine {
             meters.modelled_cpu_ns += if call.modelled { call.cpu_ns } else { 0 };
         }
         let well = failed.is_empty();
-        let (late, tired) = self.place_again(scheduler, call, was_late, failed, wrong);
+        let computed = |answer: &Answer| matches!(answer.result, Ok(_) | Err(DeviceError::BadSignature));
+        // How soon it fails says nothing about how quick it is, and a silence is over now.
+        let measured = well && !was_late && answers.iter().any(|(_, answer)| computed(answer));
+        let (late, tired) = self.place_again(scheduler, call, measured, failed, wrong);
         deliver(answers.into_iter());
         let rescue_ns = late.map_or(0, |late| late.carry_out(scheduler));
         (if well { None } else { tired }, rescue_ns)
@@ -377,7 +380,7 @@ impl Engine {
         &self,
         scheduler: &Scheduler,
         call: &Call,
-        was_late: bool,
+        measured: bool,
         failed: Vec<(Waiting, DeviceError)>,
         wrong: Option<&str>,
     ) -> (Option<Late>, Option<DeviceError>) {
@@ -388,10 +391,9 @@ impl Engine {
         if let Some(device) = found.filter(|device| device.generation == self.generation) {
             if failed.is_empty() {
                 device.succeeded();
-                // How soon it fails says nothing about how quick it is, and a silence is over now.
-                if !was_late {
-                    device.took(call.shape, call.call_ns);
-                }
+            }
+            if measured {
+                device.took(call.shape, call.call_ns);
             }
             for (_, error) in &failed {
                 if device.failed(why(error)) {

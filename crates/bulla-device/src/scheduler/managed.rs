@@ -390,3 +390,144 @@ impl Managed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use openssl::ec::{EcGroup, EcKey};
+    use openssl::pkey::PKey;
+
+    use super::*;
+    use crate::device::{Device, DeviceError};
+    use crate::scheduler::{Answer, Sink};
+    use crate::{Curve, Digest, PrivateKey, Work};
+
+    const CALL: Duration = Duration::from_millis(1);
+
+    struct Lanes(usize);
+
+    impl Driver for Lanes {
+        fn kind(&self) -> Kind {
+            Kind::Accelerator
+        }
+
+        fn engines(&self) -> usize {
+            2
+        }
+
+        fn lanes(&self) -> usize {
+            self.0
+        }
+
+        fn takes(&self, _: &Job) -> bool {
+            true
+        }
+
+        fn expected(&self, _: Shape) -> Duration {
+            CALL
+        }
+
+        fn is_on_the_cores(&self) -> bool {
+            false
+        }
+
+        fn start_engine(&self) -> Result<Box<dyn Device>, DeviceError> {
+            Err(DeviceError::Away { device: "CARD".to_owned() })
+        }
+    }
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn finished(&self, _: Vec<Answer>) {}
+    }
+
+    fn device(lanes: usize, engines_up: usize) -> Managed {
+        let open: Open = Arc::new(move || Ok(Arc::new(Lanes(lanes)) as Arc<dyn Driver>));
+        let mut device = Managed::new(DeviceId(1), "CARD", Kind::Accelerator, 64, open);
+        device.driver = Some(Arc::new(Lanes(lanes)));
+        (device.state, device.engines_up) = (State::Running, engines_up);
+        device
+    }
+
+    fn key(curve: Curve) -> PrivateKey {
+        let group = EcGroup::from_curve_name(curve.nid()).unwrap();
+        PrivateKey::clear(PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap()).unwrap()
+    }
+
+    fn waiting(id: u64, key: &PrivateKey, now: Instant) -> Waiting {
+        let job = Job { id, ..Job::new(key.clone(), Work::EcdsaSign { hash: Digest::Sha256.hash(b"content") }) };
+        let (shape, sink) = (job.shape(), Arc::new(Nobody));
+        Waiting { job, sink, submitted: now, shape, cost_ns: 0, avoid: Vec::new(), tries: 0, not_before: now }
+    }
+
+    fn bits(jobs: &[Job]) -> (usize, u32) {
+        (jobs.len(), jobs[0].key.bits())
+    }
+
+    #[test]
+    fn full_lanes_go_first_but_the_oldest_job_is_passed_over_for_two_calls_at_most() {
+        let (odd, usual) = (key(Curve::P384), key(Curve::P256));
+        let (mut device, mut keys, now) = (device(8, 1), 0, Instant::now());
+        device.enqueue(waiting(0, &odd, now));
+        (1..=28).for_each(|id| device.enqueue(waiting(id, &usual, now)));
+        assert_eq!(bits(&device.take_batch(0, &mut keys, now)), (8, 256));
+        assert_eq!(bits(&device.take_batch(0, &mut keys, now + CALL)), (8, 256));
+        assert_eq!(bits(&device.take_batch(0, &mut keys, now + 2 * CALL)), (1, 384));
+        assert_eq!(bits(&device.take_batch(0, &mut keys, now + 3 * CALL)), (8, 256));
+        assert_eq!(bits(&device.take_batch(0, &mut keys, now + 4 * CALL)), (4, 256), "it does not wait for more");
+        assert_eq!((device.waiting(), keys), (0, 29));
+    }
+
+    #[test]
+    fn a_finish_time_has_what_is_in_service_and_what_waits_and_free_lanes_cost_nothing() {
+        let usual = key(Curve::P256);
+        let (mut device, mut keys, now) = (device(8, 1), 0, Instant::now());
+        let shape = waiting(0, &usual, now).shape;
+        let call = ns(CALL);
+        assert_eq!(device.finish_ns(shape, now), call);
+        (0..7).for_each(|id| device.enqueue(waiting(id, &usual, now)));
+        assert_eq!(device.finish_ns(shape, now), call, "the eighth shares their call");
+        device.take_batch(0, &mut keys, now);
+        assert_eq!(device.finish_ns(shape, now), 2 * call);
+        assert_eq!(device.finish_ns(shape, now + CALL / 2), 2 * call - call / 2);
+        (0..8).for_each(|id| device.enqueue(waiting(id, &usual, now)));
+        assert_eq!(device.finish_ns(shape, now), 3 * call);
+        device.engines_up = 2;
+        assert_eq!(device.finish_ns(shape, now), 3 * call / 2);
+        assert_eq!(device.share_ns(shape), call / 16);
+    }
+
+    #[test]
+    fn a_token_job_without_a_deadline_is_given_back_after_a_long_silence() {
+        let clear = key(Curve::P256);
+        let on_token = PrivateKey::on_token(clear.public_key().clone(), "pkcs11:token=tests");
+        let (mut device, mut keys, now) = (device(1, 2), 0, Instant::now());
+        for (engine, key) in [&clear, &on_token].into_iter().enumerate() {
+            device.enqueue(waiting(engine as u64, key, now));
+            device.take_batch(engine, &mut keys, now);
+        }
+        device.enqueue(waiting(9, &clear, now));
+        let ids = |given: Vec<Waiting>| given.iter().map(|waiting| waiting.job.id).collect::<Vec<_>>();
+        assert_eq!(ids(device.check_for_stall(now + STALL_MIN)), []);
+        assert!(device.is_usable());
+        let late = now + STALL_MIN + CALL;
+        assert_eq!(ids(device.check_for_stall(late)), [9, 0], "what waits, and what others can do");
+        assert!(!device.is_usable());
+        assert_eq!(ids(device.check_for_stall(now + SILENCE_MAX)), []);
+        assert_eq!(ids(device.check_for_stall(now + SILENCE_MAX + CALL)), [1]);
+        assert!(device.answered(1).is_none() && device.heard_of(0) && !device.heard_of(0));
+        assert!(device.is_usable(), "one engine answers again");
+    }
+
+    #[test]
+    fn an_engine_of_an_earlier_start_that_is_late_says_nothing_about_its_successor() {
+        let clear = key(Curve::P256);
+        let (mut device, mut keys, now) = (device(1, 1), 0, Instant::now());
+        device.enqueue(waiting(0, &clear, now));
+        device.take_batch(0, &mut keys, now);
+        assert!(device.stop(State::Stopped).is_empty(), "it may still answer");
+        (device.state, device.engines_up) = (State::Running, 1);
+        assert_eq!(device.check_for_stall(now + 2 * STALL_MIN).len(), 1);
+        assert!(device.is_usable());
+    }
+}

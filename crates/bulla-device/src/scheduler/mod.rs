@@ -749,7 +749,10 @@ impl Inner {
         match able {
             Some(device) => {
                 let state = device.state();
-                let why = state.why().unwrap_or_else(|| state.as_str()).to_lowercase();
+                // One that runs has failed with the job, or another one has.
+                let error = device.last_error.as_deref().filter(|_| state == State::Running);
+                let why = state.why().or(error).unwrap_or_else(|| state.as_str());
+                let why = if why == state.as_str() { why.to_lowercase() } else { why.to_owned() };
                 DeviceError::Offline { device: device.name.clone(), why }
             }
             None if job.key.private().is_some_and(|key| key.exportable().is_some()) => {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled, locked};
+use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled, Waiting, locked};
 
 /// How often jobs that wait for a device are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -111,8 +111,8 @@ impl Scheduler {
             let idle = |device: &&mut Managed| device.waiting() == 0 && !device.is_serving();
             inner.devices.iter_mut().filter(idle).for_each(Managed::relax);
         }
-        let (due, early): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut inner.stranded).into_iter().partition(|waiting| waiting.not_before <= now);
+        let due = |waiting: &Waiting| waiting.not_before <= now || waiting.job.is_over(now).is_some();
+        let (due, early): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.stranded).into_iter().partition(due);
         inner.stranded = early;
         for mut waiting in due {
             let sink = waiting.sink.clone();
