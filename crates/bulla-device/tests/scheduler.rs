@@ -486,8 +486,9 @@ fn what_comes_later_does_not_pass_the_backlog() {
     let device = bench.device(Fake { waiting_max: 1, ..Fake::new("CARD") }.hanging());
     let asker = Asker::new(7);
     bench.put((0..40).map(|id| Job { id, asker: asker.clone(), ..sign(id) }));
-    device.release();
+    until("the first call", || device.calls().len() == 1);
     bench.put((40..80).map(|id| Job { id, asker: asker.clone(), ..sign_rsa(id) }));
+    device.release();
     bench.wait_for(80);
     let shapes: Vec<u32> = device.calls().iter().flatten().map(|(shape, _)| shape.bits).collect();
     let first_late = shapes.iter().position(|bits| *bits == 1024).unwrap();
@@ -582,6 +583,27 @@ fn jobs_of_an_asker_that_left_are_cancelled_in_line_in_the_backlog_and_stranded(
     assert_eq!(bench.one().result, Err(DeviceError::Cancelled));
     device.release();
     assert!(bench.one().result.is_ok());
+}
+
+#[test]
+fn jobs_that_are_over_are_no_load_any_more() {
+    let mut bench = Bench::without_cpu();
+    let device = bench.device(Fake { on_the_cores: true, waiting_max: 4, ..Fake::new("ACC") }.hanging());
+    for round in 0..20 {
+        *device.closed.lock().unwrap() = true;
+        let asker = Asker::new(round);
+        bench.put([sign(0)]);
+        until("the call", || device.calls().len() == round as usize + 1);
+        bench.put((1..9).map(|id| Job { asker: asker.clone(), ..sign(id) }));
+        asker.leave();
+        // Now the engine and the monitor both look for what is over.
+        device.release();
+        let answers = bench.wait_for(9);
+        assert_eq!(answers.values().filter(|answer| answer.result == Err(DeviceError::Cancelled)).count(), 8);
+    }
+    bench.remove("ACC").unwrap();
+    bench.start(CPU_NAME).unwrap();
+    no_load_is_left(&mut bench);
 }
 
 #[test]
