@@ -6,7 +6,9 @@ use openssl::error::ErrorStack;
 use openssl::pkey::{HasPublic, Private};
 use zeroize::Zeroizing;
 
-use super::library::{EC_BYTES_MAX, LANES, LaneCurve, Lanes, Library, ScalarBytes, Scalars, Status, clear};
+use super::library::{
+    EC_BYTES_MAX, LANES, LaneCurve, Lanes, Library, ScalarBytes, Scalars, Status, clear, clear_stack,
+};
 use super::limbs::{EC_LIMBS_MAX, Modulus, equal, from_bytes, to_bytes, words_of};
 use super::rsa::Unfit;
 use super::tamper::{Stage, Tampering};
@@ -23,8 +25,10 @@ pub(super) struct CurveData {
     pub(super) curve: Curve,
     order: Modulus,
     field: Modulus,
-    /// The curve's b in Montgomery's form.
+    /// The curve's b, times R⁻¹.
     b: Vec<u64>,
+    /// The prime less 3: adding it is subtracting 3.
+    minus_3: Vec<u64>,
 }
 
 impl LaneCurve {
@@ -57,8 +61,10 @@ impl CurveData {
         let limbs = lane_curve.limbs();
         let (order, field) = (Modulus::new(&n, limbs)?, Modulus::new(&p, limbs)?);
         let mut formed = vec![0; limbs];
-        field.multiply(&mut formed, &words_of(&b, limbs)?, field.square());
-        Ok(CurveData { lane_curve, curve, order, field, b: formed })
+        field.multiply(&mut formed, &words_of(&b, limbs)?, &words_of(&*BigNum::from_u32(1)?, limbs)?);
+        p.sub_word(3)?;
+        let minus_3 = words_of(&p, limbs)?;
+        Ok(CurveData { lane_curve, curve, order, field, b: formed, minus_3 })
     }
 
     fn limbs(&self) -> usize {
@@ -81,7 +87,7 @@ impl CurveData {
         }
         let product = |a: &[u64], b: &[u64]| {
             let mut out = [0; EC_LIMBS_MAX];
-            field.multiply(&mut out[..limbs], a, b);
+            field.multiply(&mut out[..limbs], &a[..limbs], &b[..limbs]);
             out
         };
         let sum = |a: &[u64], b: &[u64]| {
@@ -89,10 +95,10 @@ impl CurveData {
             field.add(&mut out[..limbs], &a[..limbs], &b[..limbs]);
             out
         };
-        let (x, y) = (product(x, field.square()), product(y, field.square()));
-        let cube = product(&product(&x[..limbs], &x[..limbs])[..limbs], &x[..limbs]);
-        let left = sum(&product(&y[..limbs], &y[..limbs]), &sum(&sum(&x, &x), &x));
-        equal(&left, &sum(&cube, &self.b))
+        // Both sides are short of one factor R: (x·x - 3)·x + b = y·y.
+        let square = product(x, &product(x, field.square()));
+        let right = sum(&product(&sum(&square, &self.minus_3), x), &self.b);
+        equal(&product(y, y), &right)
     }
 
     /// The hash as a number below the order: its leftmost bits, as many as the order has (FIPS 186-5, 6.4.1). All
@@ -112,8 +118,8 @@ impl CurveData {
     /// [`DeviceError::Library`] when the system has no randomness.
     pub(super) fn draw(&self, scalars: &mut [Scalar]) -> Result<(), DeviceError> {
         let (limbs, bytes) = (self.limbs(), self.bytes());
-        let mut random = Zeroizing::new([0; EC_BYTES_MAX * LANES]);
-        let random = &mut random[..bytes * scalars.len().min(LANES)];
+        let mut random = Zeroizing::new([0; EC_BYTES_MAX * (LANES + 2)]);
+        let random = &mut random[..bytes * scalars.len()];
         fill(random)?;
         for (scalar, drawn) in scalars.iter_mut().zip(random.chunks_exact_mut(bytes)) {
             loop {
@@ -138,22 +144,83 @@ impl CurveData {
         self.order.is_above(words) && !is_zero(words)
     }
 
+    /// Inverts numbers that are not 0 modulo `modulus`, all by one inversion; the results are in Montgomery's form. What is
+    /// inverted is their product with a random mask, so that its time tells nothing of them.
+    fn invert_all(&self, modulus: &Modulus, numbers: &Scalars, mask: &Scalar, inverses: &mut Scalars) -> bool {
+        let limbs = self.limbs();
+        let product = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            modulus.multiply(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        // Each product is Montgomery's, and so short of a factor R; inverses[i] is here what lies before lane i.
+        let mut all = numbers[0];
+        for lane in 1..LANES {
+            inverses[lane] = all;
+            all = product(&all, &numbers[lane]);
+        }
+        let masked = product(&all, mask);
+        let mut inverse = [0; EC_LIMBS_MAX];
+        if !modulus.invert(&mut inverse[..limbs], &masked[..limbs]) {
+            return false;
+        }
+        let mut square = [0; EC_LIMBS_MAX];
+        square[..limbs].copy_from_slice(modulus.square());
+        // R/(all·mask), times the mask, times R²: R·(1/all) in the sense that multiplying by `all` gives 1.
+        let mut rest = product(&product(&inverse, mask), &square);
+        for lane in (1..LANES).rev() {
+            inverses[lane] = product(&rest, &inverses[lane]);
+            rest = product(&rest, &numbers[lane]);
+        }
+        inverses[0] = rest;
+        true
+    }
+
+    /// The affine coordinates of Jacobian ones, `z` being 1/Z in Montgomery's form.
+    fn affine(&self, x: &mut Scalar, y: &mut Scalar, z: &Scalar) {
+        let (field, limbs) = (&self.field, self.limbs());
+        let product = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.multiply(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let square = product(z, z);
+        let cube = product(&square, z);
+        *x = product(x, &square);
+        *y = product(y, &cube);
+    }
+
+    /// s = (z + r·d)/k modulo the order, `inverse` being 1/k and `d` in Montgomery's form.
+    fn complete(&self, r: &Scalar, z: &Scalar, inverse: &Scalar, d: &Scalar) -> Scalar {
+        let (order, limbs) = (&self.order, self.limbs());
+        let (mut product, mut sum, mut s) = ([0; EC_LIMBS_MAX], [0; EC_LIMBS_MAX], [0; EC_LIMBS_MAX]);
+        order.multiply(&mut product[..limbs], &r[..limbs], &d[..limbs]);
+        order.add(&mut sum[..limbs], &product[..limbs], &z[..limbs]);
+        order.multiply(&mut s[..limbs], &sum[..limbs], &inverse[..limbs]);
+        s
+    }
+
     /// Whether s·k = z + r·d modulo the order, and both r and s are in range.
     pub(super) fn is_signature_with(&self, r: &[u8], s: &[u8], z: &Scalar, k: &Scalar, key: &PrivateEc) -> bool {
         let (order, limbs) = (&self.order, self.limbs());
-        let mut words = Zeroizing::new([[0; EC_LIMBS_MAX]; 4]);
-        let [r_words, s_words, left, right] = &mut *words;
+        let (mut r_words, mut s_words) = ([0; EC_LIMBS_MAX], [0; EC_LIMBS_MAX]);
         from_bytes(&mut r_words[..limbs], r);
         from_bytes(&mut s_words[..limbs], s);
         let in_range = |scalar: &[u64]| order.is_above(scalar) && !is_zero(scalar);
         if !in_range(&r_words[..limbs]) || !in_range(&s_words[..limbs]) {
             return false;
         }
-        let mut short = Zeroizing::new([0; EC_LIMBS_MAX]);
-        order.multiply(&mut short[..limbs], &s_words[..limbs], &k[..limbs]);
-        order.multiply(&mut left[..limbs], &short[..limbs], order.square());
-        order.multiply(&mut short[..limbs], &r_words[..limbs], &key.formed[..limbs]);
-        order.add(&mut right[..limbs], &short[..limbs], &z[..limbs]);
+        // Each of the three products is short of one factor R.
+        let product = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            order.multiply(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let mut one = [0; EC_LIMBS_MAX];
+        one[0] = 1;
+        let (left, product, hash) = (product(&s_words, k), product(&r_words, &key.d), product(z, &one));
+        let mut right = [0; EC_LIMBS_MAX];
+        order.add(&mut right[..limbs], &product[..limbs], &hash[..limbs]);
         equal(&left[..limbs], &right[..limbs])
     }
 }
@@ -167,7 +234,7 @@ fn is_zero(words: &[u64]) -> bool {
 }
 
 /// An EC private key in the lanes' form, twice: a memory cell that flips in either is noticed by the check of the
-/// next signature, because the lanes sign with the one and the check uses the other.
+/// next signature, because one of them makes the signature and the other checks it.
 pub(super) struct PrivateEc {
     pub(super) d: Zeroizing<Scalar>,
     /// In Montgomery's form.
@@ -191,11 +258,17 @@ impl PrivateEc {
 
     fn from_scalar(ec: &EcKeyRef<Private>, data: &CurveData) -> Result<PrivateEc, Unfit> {
         let limbs = data.limbs();
-        let words = Zeroizing::new(words_of(ec.private_key(), limbs)?);
-        let (mut d, mut formed) = (Zeroizing::new([0; EC_LIMBS_MAX]), Zeroizing::new([0; EC_LIMBS_MAX]));
-        d[..limbs].copy_from_slice(&words);
-        data.order.multiply(&mut formed[..limbs], &words, data.order.square());
-        Ok(PrivateEc { d, formed })
+        let mut d = Zeroizing::new([0; EC_LIMBS_MAX]);
+        d[..limbs].copy_from_slice(&Zeroizing::new(words_of(ec.private_key(), limbs)?));
+        Ok(PrivateEc::of_scalar(&d, data))
+    }
+
+    /// The key with this scalar, from 1 to the order less 1.
+    pub(super) fn of_scalar(d: &Scalar, data: &CurveData) -> PrivateEc {
+        let limbs = data.limbs();
+        let mut formed = Zeroizing::new([0; EC_LIMBS_MAX]);
+        data.order.multiply(&mut formed[..limbs], &d[..limbs], data.order.square());
+        PrivateEc { d: Zeroizing::new(*d), formed }
     }
 }
 
@@ -249,10 +322,11 @@ pub(super) struct EcUnit {
 
 struct Words {
     k: Scalars,
-    d: Scalars,
     x: Scalars,
     y: Scalars,
+    /// Jacobian Z, and then its inverse.
     z: Scalars,
+    inverses: Scalars,
 }
 
 /// Lanes' inputs and results as bytes, each at the front of its array.
@@ -269,7 +343,7 @@ impl EcUnit {
         let bytes = || [[0; EC_BYTES_MAX]; LANES];
         EcUnit {
             library,
-            words: Box::new(Words { k: words(), d: words(), x: words(), y: words(), z: words() }),
+            words: Box::new(Words { k: words(), x: words(), y: words(), z: words(), inverses: words() }),
             bytes: Box::new(Bytes { hash: bytes(), r: bytes(), s: bytes(), shared: bytes() }),
         }
     }
@@ -286,32 +360,104 @@ impl EcUnit {
         hashes: &[&[u8]],
         tampering: Tampering<'_>,
     ) -> Result<Lanes<bool>, DeviceError> {
-        let (count, len, limbs) = (keys.len(), data.bytes(), data.limbs());
-        let (words, bytes) = (&mut *self.words, &mut *self.bytes);
-        data.draw(&mut words.k[..count])?;
-        for lane in 0..LANES {
-            let used = if lane < count { lane } else { 0 };
-            words.k[lane] = words.k[used];
-            words.d[lane] = *keys[used].d;
-            words.z[lane] = data.truncated(hashes[used]);
-            to_bytes(&mut bytes.hash[lane][..len], &words.z[lane][..limbs]);
-        }
-        let curve = data.lane_curve;
-        let (r, s) = (&mut bytes.r, &mut bytes.s);
-        let status = self.library.ecdsa_sign(curve, &bytes.hash, &words.k, &words.d, r, s);
-        let mut stands = [false; LANES];
-        for lane in 0..count {
-            tampering.touch(Stage::EcdsaR, lane, &mut r[lane][..len]);
-            tampering.touch(Stage::EcdsaS, lane, &mut s[lane][..len]);
-            let (z, k) = (&words.z[lane], &words.k[lane]);
-            stands[lane] =
-                status.is_good(lane) && data.is_signature_with(&r[lane][..len], &s[lane][..len], z, k, keys[lane]);
-            if !stands[lane] {
-                clear(&mut s[lane]);
-            }
-        }
+        let mut masks = self.draw_with_masks(data, keys.len())?;
+        let stands = self.sign_with(data, keys, hashes, &masks, tampering);
+        clear(&mut masks);
         self.clear_secrets();
         Ok(stands)
+    }
+
+    /// The same with the nonces that are in `words.k`. The lanes do k·G, which is nearly all of the time; what follows
+    /// is shared inversions and a few products a signature, less than the lanes' own inversions cost.
+    fn sign_with(
+        &mut self,
+        data: &CurveData,
+        keys: &[&PrivateEc],
+        hashes: &[&[u8]],
+        masks: &[Scalar; 2],
+        tampering: Tampering<'_>,
+    ) -> Lanes<bool> {
+        let (len, limbs) = (data.bytes(), data.limbs());
+        let made = self.multiply_generator(data, &masks[0]);
+        let (words, bytes) = (&mut *self.words, &mut *self.bytes);
+        let inverted = data.invert_all(&data.order, &words.k, &masks[1], &mut words.inverses);
+        let mut stands = [false; LANES];
+        for (lane, key) in keys.iter().enumerate() {
+            let (r, s) = (&mut bytes.r[lane][..len], &mut bytes.s[lane][..len]);
+            to_bytes(r, &words.x[lane][..limbs]);
+            tampering.touch(Stage::EcdsaX, lane, r);
+            let mut x = [0; EC_LIMBS_MAX];
+            from_bytes(&mut x[..limbs], r);
+            let on_curve = data.has_point(&x, &words.y[lane]);
+            // The prime is less than twice the order.
+            data.order.reduce_once(&mut x[..limbs], 0);
+            to_bytes(r, &x[..limbs]);
+            let z = data.truncated(hashes[lane]);
+            to_bytes(s, &data.complete(&x, &z, &words.inverses[lane], &key.formed)[..limbs]);
+            tampering.touch(Stage::EcdsaR, lane, r);
+            tampering.touch(Stage::EcdsaS, lane, s);
+            stands[lane] = made.is_some_and(|status| status.is_good(lane))
+                && inverted
+                && on_curve
+                && data.is_signature_with(r, s, &z, &words.k[lane], key);
+            if !stands[lane] {
+                clear(s);
+            }
+        }
+        stands
+    }
+
+    /// For the self-test: eight signatures with one key and one nonce, both known.
+    pub(super) fn sign_known(
+        &mut self,
+        data: &CurveData,
+        key: &PrivateEc,
+        hash: &[u8],
+        nonce: &Scalar,
+    ) -> Result<Lanes<bool>, DeviceError> {
+        let masks = self.draw_with_masks(data, 1)?;
+        self.words.k = [*nonce; LANES];
+        Ok(self.sign_with(data, &[key; LANES], &[hash; LANES], &masks, Tampering(None)))
+    }
+
+    /// For the self-test: signatures of eight keys, and the nonces that they have.
+    pub(super) fn sign_and_tell(
+        &mut self,
+        data: &CurveData,
+        keys: &[&PrivateEc],
+        hashes: &[&[u8]],
+    ) -> Result<(Lanes<bool>, Scalars), DeviceError> {
+        let masks = self.draw_with_masks(data, LANES)?;
+        Ok((self.sign_with(data, keys, hashes, &masks, Tampering(None)), self.words.k))
+    }
+
+    /// For the self-test: the affine point of a lane's nonce.
+    pub(super) fn point(&self, lane: usize) -> (Scalar, Scalar) {
+        (self.words.x[lane], self.words.y[lane])
+    }
+
+    /// Fresh scalars for the first `count` lanes in `words.k`, repeated in the others, and two masks.
+    fn draw_with_masks(&mut self, data: &CurveData, count: usize) -> Result<[Scalar; 2], DeviceError> {
+        let mut drawn = Zeroizing::new([[0; EC_LIMBS_MAX]; LANES + 2]);
+        data.draw(&mut drawn[..count + 2])?;
+        let (masks, nonces) = drawn[..count + 2].split_at(2);
+        self.words.k[..count].copy_from_slice(nonces);
+        for lane in count..LANES {
+            self.words.k[lane] = nonces[0];
+        }
+        Ok([masks[0], masks[1]])
+    }
+
+    /// k·G in affine coordinates; `None` when the inversion failed, which a point at infinity would cause.
+    fn multiply_generator(&mut self, data: &CurveData, mask: &Scalar) -> Option<Status> {
+        let words = &mut *self.words;
+        let curve = data.lane_curve;
+        let status = self.library.ec_public_key(curve, &words.k, &mut words.x, &mut words.y, &mut words.z);
+        let inverted = data.invert_all(&data.field, &words.z, mask, &mut words.inverses);
+        for ((x, y), z) in words.x.iter_mut().zip(&mut words.y).zip(&words.inverses) {
+            data.affine(x, y, z);
+        }
+        inverted.then_some(status)
     }
 
     /// Whether `bytes.r` and `bytes.s` are signatures of `hashes[i]` by `keys[i]`; r and s are in range.
@@ -373,12 +519,10 @@ impl EcUnit {
         tampering: Tampering<'_>,
     ) -> Result<Lanes<bool>, DeviceError> {
         let (count, len, limbs) = (peers.len(), data.bytes(), data.limbs());
+        let mut masks = self.draw_with_masks(data, count)?;
+        let made = self.multiply_generator(data, &masks[0]);
+        clear(&mut masks);
         let words = &mut *self.words;
-        data.draw(&mut words.k[..count])?;
-        for lane in count..LANES {
-            words.k[lane] = words.k[0];
-        }
-        let made = self.library.ec_public_key(data.lane_curve, &words.k, &mut words.x, &mut words.y);
         let mut stands = [false; LANES];
         for (lane, stands) in stands.iter_mut().enumerate().take(count) {
             let (x, y) = (&mut self.bytes.r[lane][..len], &mut self.bytes.s[lane][..len]);
@@ -386,7 +530,7 @@ impl EcUnit {
             to_bytes(y, &words.y[lane][..limbs]);
             tampering.touch(Stage::EcdhPoint, lane, x);
             from_bytes(&mut words.x[lane][..limbs], x);
-            *stands = made.is_good(lane) && data.has_point(&words.x[lane], &words.y[lane]);
+            *stands = made.is_some_and(|status| status.is_good(lane)) && data.has_point(&words.x[lane], &words.y[lane]);
         }
         for lane in 0..LANES {
             let peer = peers[if lane < count { lane } else { 0 }];
@@ -433,8 +577,10 @@ impl EcUnit {
     }
 
     fn clear_secrets(&mut self) {
+        clear_stack();
         clear(&mut self.words.k);
-        clear(&mut self.words.d);
+        clear(&mut self.words.z);
+        clear(&mut self.words.inverses);
     }
 
     /// The secrets of this call are overwritten; its caller has taken what it wanted.

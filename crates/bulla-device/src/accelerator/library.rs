@@ -46,7 +46,6 @@ type FeaturesFn = unsafe extern "C" fn() -> u64;
 type ApplicableFn = unsafe extern "C" fn(u64) -> c_int;
 type PublicKeyFn = unsafe extern "C" fn(Out64, Out64, Out64, In64, *mut u8) -> u32;
 type EcdhFn = unsafe extern "C" fn(Out8, In64, In64, In64, In64, *mut u8) -> u32;
-type SignFn = unsafe extern "C" fn(Out8, Out8, In8, In64, In64, *mut u8) -> u32;
 type VerifyFn = unsafe extern "C" fn(In8, In8, In8, In64, In64, In64, *mut u8) -> u32;
 
 /// The feature that the lanes need, as the library itself sees the processor (`cpu_features.h`).
@@ -138,7 +137,6 @@ struct Methods {
 struct CurveFns {
     public_key: PublicKeyFn,
     ecdh: EcdhFn,
-    sign: SignFn,
     verify: VerifyFn,
 }
 
@@ -225,7 +223,6 @@ impl Library {
                 CurveFns {
                     public_key: function!(concat!($prefix, "_ecpublic_key_mb8").as_bytes()),
                     ecdh: function!(concat!($prefix, "_ecdh_mb8").as_bytes()),
-                    sign: function!(concat!($prefix, "_ecdsa_sign_mb8").as_bytes()),
                     verify: function!(concat!($prefix, "_ecdsa_verify_mb8").as_bytes()),
                 }
             };
@@ -299,12 +296,19 @@ impl Library {
         })
     }
 
-    /// The points `k·G`, affine.
-    pub(super) fn ec_public_key(&self, curve: LaneCurve, k: &Scalars, x: &mut Scalars, y: &mut Scalars) -> Status {
-        let (k, x, y) = (each(k), each_mut(x), each_mut(y));
-        // SAFETY: all arrays have eight pointers to nine words, which is the longest curve's; without Z the
-        // point is affine; these functions need no scratch.
-        Status(unsafe { (self.curves[curve.index()].public_key)(&x, &y, std::ptr::null(), &k, std::ptr::null_mut()) })
+    /// The points `k·G` in Jacobian coordinates: (X/Z², Y/Z³).
+    pub(super) fn ec_public_key(
+        &self,
+        curve: LaneCurve,
+        k: &Scalars,
+        x: &mut Scalars,
+        y: &mut Scalars,
+        z: &mut Scalars,
+    ) -> Status {
+        let (k, x, y, z) = (each(k), each_mut(x), each_mut(y), each_mut(z));
+        // SAFETY: all arrays have eight pointers to nine words, which is the longest curve's; these functions need
+        // no scratch.
+        Status(unsafe { (self.curves[curve.index()].public_key)(&x, &y, &z, &k, std::ptr::null_mut()) })
     }
 
     /// The X coordinates of `d·(x, y)`; each point is on the curve.
@@ -317,25 +321,11 @@ impl Library {
         shared: &mut ScalarBytes,
     ) -> Status {
         let (d, x, y, shared) = (each(d), each(x), each(y), each_mut(shared));
-        // SAFETY: as for `ec_public_key`; the results have 66 bytes each, the longest curve's.
+        // SAFETY: as for `ec_public_key`; the results have 66 bytes each, the longest curve's; without Z a point is
+        // affine.
         Status(unsafe {
             (self.curves[curve.index()].ecdh)(&shared, &d, &x, &y, std::ptr::null(), std::ptr::null_mut())
         })
-    }
-
-    /// ECDSA signatures of `hash` (below the order) with the nonces `k` and the keys `d`.
-    pub(super) fn ecdsa_sign(
-        &self,
-        curve: LaneCurve,
-        hash: &ScalarBytes,
-        k: &Scalars,
-        d: &Scalars,
-        r: &mut ScalarBytes,
-        s: &mut ScalarBytes,
-    ) -> Status {
-        let (hash, k, d, r, s) = (each(hash), each(k), each(d), each_mut(r), each_mut(s));
-        // SAFETY: as for `ecdh`.
-        Status(unsafe { (self.curves[curve.index()].sign)(&r, &s, &hash, &k, &d, std::ptr::null_mut()) })
     }
 
     /// Whether `(r, s)` are signatures of `hash` (below the order) by the keys `(x, y)`.
@@ -396,6 +386,17 @@ pub(super) fn clear<T: Copy + Number>(numbers: &mut [T]) {
     // SAFETY: the slice is live and exclusive, and zero bytes are a valid number.
     unsafe { OPENSSL_cleanse(numbers.as_mut_ptr().cast(), std::mem::size_of_val(numbers)) }
 }
+
+/// Overwrites the part of the stack that a call before this one has used, as far as the functions of the lanes go.
+#[inline(never)]
+pub(super) fn clear_stack() {
+    let mut deep = std::mem::MaybeUninit::<[u8; STACK_BYTES]>::uninit();
+    // SAFETY: the memory is this function's own, and of that size.
+    unsafe { OPENSSL_cleanse(deep.as_mut_ptr().cast(), STACK_BYTES) }
+}
+
+/// More than any function of the lanes keeps on the stack (a point's table of P-521 is the most, 12 KiB or so).
+const STACK_BYTES: usize = 24 << 10;
 
 /// Types of which all-zero bytes are a value.
 pub(super) trait Number {}

@@ -10,13 +10,15 @@
 //! - *RSA, signatures and unwraps*: the input is blinded, and the unblinded result is raised to the public exponent
 //!   and compared with the input. One faulty result computed with the primes gives the key away (Boneh, DeMillo,
 //!   Lipton 1997), so there is no result without this check. It is another calculation on the same lanes.
-//! - *ECDSA signatures*: s·k = z + r·d modulo the order, by arithmetic in this file's neighbour `limbs.rs`, with a
-//!   second copy of d in another form; r and s in range. A verification would cost three times the signature itself,
-//!   and guards against less than with RSA: nonces are fresh, so no two results share one, and what a fault
-//!   could tell about d is a wrong d or a wrong k⁻¹ in s, which this check refutes. A wrong r (x of k·G) makes a
-//!   signature that does not verify and tells nothing: whoever sees it learns k·G, which any signature tells. So that
-//!   a broken unit does not go unnoticed, one signature of each [`FULL_CHECK_CALLS`] calls is verified by OpenSSL.
-//!   That a private key belongs to its public one is checked when the key is first used.
+//! - *ECDSA signatures*: the lanes compute k·G, and the point must be on the curve; the few products and two shared
+//!   inversions around it are made by `limbs.rs`, at a third of what they cost on the lanes, and checked by
+//!   s·k = z + r·d modulo the order with a second copy of d in another form. A whole verification would cost three
+//!   times the signature itself, and guards against less than with RSA: nonces are fresh, so no two results share
+//!   one, and what a fault could tell about d is a wrong d or a wrong 1/k in s, which this check refutes. A wrong
+//!   point that is nevertheless on the curve makes a signature that does not verify and tells nothing: whoever sees it
+//!   learns k·G, which any signature tells. So that a broken unit does not go unnoticed, one signature of each
+//!   [`FULL_CHECK_CALLS`] calls is verified by OpenSSL. That a private key belongs to its public one is checked when the
+//!   key is first used.
 //! - *ECDH*: a peer's point must be on the curve, and so must the point of a key made for one agreement; one
 //!   agreement of each [`FULL_CHECK_CALLS`] calls is computed again by OpenSSL.
 //! - *Verifications*: nothing. A signature that is refused here is judged again by another device before
@@ -26,8 +28,7 @@
 //!
 //! # Secrets
 //!
-//! Prepared keys and all memory that a call works in are overwritten with zeros, except what the library leaves
-//! on the stack. Which lane does what does not depend on secrets; the library's private operations take the same
+//! Prepared keys and all memory that a call works in are overwritten with zeros, the stack behind it included. Which lane does what does not depend on secrets; the library's private operations take the same
 //! time for all keys of a size. X25519 and Ed25519, which the library has, are not in the profile of keys.
 
 mod bare;

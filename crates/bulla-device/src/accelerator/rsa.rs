@@ -6,7 +6,7 @@ use openssl::pkey::Public;
 use openssl::rsa::{Rsa, RsaRef};
 use zeroize::Zeroizing;
 
-use super::library::{CrtKeys, LANES, Lanes, Library, Numbers, RSA_BYTES_MAX, RsaSize, Scratch, clear};
+use super::library::{CrtKeys, LANES, Lanes, Library, Numbers, RSA_BYTES_MAX, RsaSize, Scratch, clear, clear_stack};
 use super::limbs::{LIMBS_MAX, Modulus, from_bytes, to_bytes, words_of};
 use super::tamper::{Stage, Tampering};
 use crate::device::DeviceError;
@@ -172,14 +172,10 @@ impl Blinding {
         let mask = below(public)?;
         // The inversion takes a time that depends on its number: it sees r times a random mask, not r.
         let masked = Zeroizing::new(product(modulus, &r, &mask));
-        let mut bytes = Zeroizing::new([0; RSA_BYTES_MAX]);
-        let bytes = &mut bytes[..public.size.bytes()];
-        to_bytes(bytes, &masked);
-        let number = BigNum::from_slice(bytes)?;
-        let mut inverse = BigNum::new()?;
-        let mut context = BigNumContext::new_secure()?;
-        inverse.mod_inverse(&number, public.rsa.n(), &mut context)?;
-        let inverse = Zeroizing::new(words_of(&inverse, r.len())?);
+        let mut inverse = Zeroizing::new(vec![0; r.len()]);
+        if !modulus.invert(&mut inverse, &masked) {
+            return Err(DeviceError::Library { text: "a random number shares a factor with the modulus".to_owned() });
+        }
         // All the products here are Montgomery's, each one short of a factor R: r·mask·R⁻¹ was inverted to
         // R/(r·mask), and with the mask and R² (twice) that becomes R/r.
         let unmasked = Zeroizing::new(product(modulus, &inverse, &mask));
@@ -343,6 +339,7 @@ impl RsaUnit {
     }
 
     fn clear_secrets(&mut self) {
+        clear_stack();
         self.scratch.clear();
         clear(&mut *self.blinded);
         clear(&mut *self.again);

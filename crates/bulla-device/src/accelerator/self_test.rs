@@ -14,7 +14,7 @@ use super::limbs::{EC_LIMBS_MAX, to_bytes};
 use super::rsa::{Keys, PrivateRsa, RsaUnit, Unfit};
 use super::tamper::Tampering;
 use crate::device::DeviceError;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hash};
 use crate::key::PrivateKey;
 use crate::random::{Random, SystemRandom};
 use crate::work::RsaScheme;
@@ -182,24 +182,26 @@ fn known_curve(library: &'static Library, known: &KnownCurve) -> Result<(), Stri
     let (x, y) = (scalar(known.x), scalar(known.y));
     let hash = Digest::Sha256.hash(SAMPLE);
     let len = data.bytes();
+    let private = PrivateEc::of_scalar(&d, &data);
+    let mut unit = EcUnit::new(library);
+    let stands = unit.sign_known(&data, &private, &hash, &k).map_err(told)?;
+    let point = unit.point(0);
     let mut hashes = [[0; EC_BYTES_MAX]; LANES];
     hashes.iter_mut().for_each(|to| to_bytes(&mut to[..len], &data.truncated(&hash)));
-    let mut bytes = [[[0; EC_BYTES_MAX]; LANES]; 3];
-    let [r, s, shared] = &mut bytes;
-    let (mut point_x, mut point_y) = ([[0; EC_LIMBS_MAX]; LANES], [[0; EC_LIMBS_MAX]; LANES]);
+    let mut shared = [[0; EC_BYTES_MAX]; LANES];
     let curve = known.curve;
-    let signed = library.ecdsa_sign(curve, &hashes, &[k; LANES], &[d; LANES], r, s);
-    let verified = library.ecdsa_verify(curve, r, s, &hashes, &[x; LANES], &[y; LANES]);
-    let made = library.ec_public_key(curve, &[k; LANES], &mut point_x, &mut point_y);
-    let agreed = library.ecdh(curve, &[d; LANES], &point_x, &point_y, shared);
+    let verified = library.ecdsa_verify(curve, &unit.bytes.r, &unit.bytes.s, &hashes, &[x; LANES], &[y; LANES]);
+    let agreed = library.ecdh(curve, &[d; LANES], &[point.0; LANES], &[point.1; LANES], &mut shared);
     let expected = [known.r, known.s, known.shared].map(|hex| scalar_bytes(&scalar(hex), len));
     for lane in 0..LANES {
-        let statuses = [signed, verified, made, agreed];
-        if statuses.iter().any(|status| !status.is_good(lane)) {
+        if !stands[lane] || !verified.is_good(lane) || !agreed.is_good(lane) {
             return Err(format!("{what}: a known operation is refused"));
         }
-        if [r[lane], s[lane], shared[lane]] != expected || point_y[lane] != scalar(known.point_y) {
+        if [unit.bytes.r[lane], unit.bytes.s[lane], shared[lane]] != expected {
             return Err(format!("{what}: not the known answer"));
+        }
+        if unit.point(lane).1 != scalar(known.point_y) {
+            return Err(format!("{what}: not the known point"));
         }
     }
     Ok(())
@@ -229,16 +231,21 @@ fn random_curve(library: &'static Library, curve: LaneCurve) -> Result<(), Strin
         to_bytes(&mut hashes[lane][..len], &data.truncated(&hash));
         keys.push(key);
     }
-    let mut k = [[0; EC_LIMBS_MAX]; LANES];
-    data.draw(&mut k).map_err(told)?;
-    let mut bytes = [[[0; EC_BYTES_MAX]; LANES]; 3];
-    let [r, s, shared] = &mut bytes;
+    let prepared: Vec<PrivateEc> = d.iter().map(|d| PrivateEc::of_scalar(d, &data)).collect();
+    let lanes: Vec<&PrivateEc> = prepared.iter().collect();
+    let messages: Vec<Hash> = (0..LANES).map(|lane| Digest::Sha512.hash(&[lane as u8])).collect();
+    let messages: Vec<&[u8]> = messages.iter().map(|hash| &**hash).collect();
+    let mut unit = EcUnit::new(library);
+    let (stands, k) = unit.sign_and_tell(&data, &lanes, &messages).map_err(told)?;
     let (mut point_x, mut point_y) = ([[0; EC_LIMBS_MAX]; LANES], [[0; EC_LIMBS_MAX]; LANES]);
-    let signed = library.ecdsa_sign(curve, &hashes, &k, &d, r, s);
-    let made = library.ec_public_key(curve, &k, &mut point_x, &mut point_y);
-    let agreed = library.ecdh(curve, &d, &point_x, &point_y, shared);
     for lane in 0..LANES {
-        if ![signed, made, agreed].iter().all(|status| status.is_good(lane)) {
+        (point_x[lane], point_y[lane]) = unit.point(lane);
+    }
+    let mut shared = [[0; EC_BYTES_MAX]; LANES];
+    let agreed = library.ecdh(curve, &d, &point_x, &point_y, &mut shared);
+    let (r, s) = (&mut unit.bytes.r, &mut unit.bytes.s);
+    for lane in 0..LANES {
+        if !stands[lane] || !agreed.is_good(lane) {
             return Err(format!("{what}: a random operation is refused"));
         }
         let number = |words: &Scalar| BigNum::from_slice(&scalar_bytes(words, len)[..len]).map_err(told);
@@ -279,26 +286,6 @@ fn random_curve(library: &'static Library, curve: LaneCurve) -> Result<(), Strin
     for lane in 0..LANES {
         if verified.is_good(lane) != (lane % 2 == 0) {
             return Err(format!("{what}: another verdict than the right one"));
-        }
-    }
-    // The unit's own way of signing, with nonces of its own.
-    let prepared: Vec<PrivateEc> = keys
-        .iter()
-        .map(|key| {
-            let clear = PrivateKey::clear(PKey::from_ec_key(key.clone()).map_err(told)?).map_err(told)?;
-            PrivateEc::new(&clear, &data).map_err(told)
-        })
-        .collect::<Result<_, String>>()?;
-    let hash = Digest::Sha256.hash(SAMPLE);
-    let mut unit = EcUnit::new(library);
-    let lanes: Vec<&PrivateEc> = prepared.iter().collect();
-    let stands = unit.sign(&data, &lanes, &[&*hash; LANES], Tampering(None)).map_err(told)?;
-    for lane in 0..LANES {
-        let (r, s) = (&unit.bytes.r[lane][..len], &unit.bytes.s[lane][..len]);
-        let from = |bytes: &[u8]| BigNum::from_slice(bytes).map_err(told);
-        let signature = openssl::ecdsa::EcdsaSig::from_private_components(from(r)?, from(s)?).map_err(told)?;
-        if !stands[lane] || !signature.verify(&hash, &keys[lane]).map_err(told)? {
-            return Err(format!("{what}: OpenSSL refuses a signature"));
         }
     }
     Ok(())

@@ -9,6 +9,8 @@ pub enum Stage {
     RsaPrivate,
     /// The result of an RSA public operation (verification or wrap): big-endian, as long as the modulus.
     RsaPublic,
+    /// X of a nonce's point, big-endian: what the lanes give to an ECDSA signature.
+    EcdsaX,
     /// `r` of a signature, big-endian.
     EcdsaR,
     /// `s` of a signature, big-endian.

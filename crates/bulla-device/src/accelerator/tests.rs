@@ -396,7 +396,7 @@ fn a_fault_in_an_ecdsa_signature_is_caught_and_the_other_lanes_stand() {
     for curve in [Curve::P256, Curve::P384, Curve::P521] {
         let key = ec(curve);
         let job = Job::new(key.clone(), signing(&key, 0));
-        for stage in [Stage::EcdsaR, Stage::EcdsaS] {
+        for stage in [Stage::EcdsaX, Stage::EcdsaR, Stage::EcdsaS] {
             let zero = |bytes: &mut [u8]| bytes.fill(0);
             let full = |bytes: &mut [u8]| bytes.fill(0xff);
             for how in [flip as fn(&mut [u8]), zero, full] {
