@@ -450,21 +450,17 @@ impl DeviceActivity {
         let meters = &self.device;
         let shape = |row: &ShapeActivity| {
             let operation = |(operation, work): &(Operation, Work)| {
-                let mut json = work_json(work);
-                json["operation"] = operation.as_str().into();
-                json
+                joined(json!({ "operation": operation.as_str() }), work_json(work))
             };
-            let mut json = work_json(&row.work);
-            json["form"] = row.shape.form.as_str().into();
-            json["key_bits"] = row.shape.bits.into();
-            json["operations"] = row.operations.iter().map(operation).collect();
-            json
+            let operations: Vec<Json> = row.operations.iter().map(operation).collect();
+            let head = json!({ "form": row.shape.form.as_str(), "key_bits": row.shape.bits });
+            joined(joined(head, work_json(&row.work)), json!({ "operations": operations }))
         };
         let advice = self.advice.as_ref().map(|advice| json!({ "due_type": advice.due, "why": advice.text() }));
-        let mut json = work_json(&self.total);
-        json["utilisation_percent"] = self.utilisation_percent().into();
-        json["utilisation_of_rows_percent"] = self.total.utilisation_percent.into();
-        let own = json!({
+        let mut work = work_json(&self.total);
+        work["utilisation_percent"] = self.utilisation_percent().into();
+        work["utilisation_of_rows_percent"] = self.total.utilisation_percent.into();
+        let head = json!({
             "device": meters.name,
             "type": meters.kind.to_string(),
             "modelled": self.is_modelled(),
@@ -487,12 +483,20 @@ impl DeviceActivity {
             "modelled_cpu_seconds": meters.meters.modelled_cpu_ns as f64 / NS_PER_S,
             "modelled_cpu_of_a_core_percent": self.modelled_cpu_percent(),
             "another_device": advice,
-            "rows": self.shapes.iter().map(shape).collect::<Vec<_>>(),
         });
-        if let (Json::Object(json), Json::Object(own)) = (&mut json, own) {
-            json.extend(own);
+        let rows: Vec<Json> = self.shapes.iter().map(shape).collect();
+        joined(joined(head, work), json!({ "rows": rows }))
+    }
+}
+
+/// Two objects as one, the second's entries behind the first's.
+fn joined(first: Json, second: Json) -> Json {
+    match (first, second) {
+        (Json::Object(mut first), Json::Object(second)) => {
+            first.extend(second);
+            Json::Object(first)
         }
-        json
+        (first, _) => first,
     }
 }
 

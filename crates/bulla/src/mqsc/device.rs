@@ -6,6 +6,7 @@
 use super::parse::{Statement, Value};
 use super::reply::Cell;
 use super::table::Key;
+use bulla_device::coprocessor::{Uri, UriError};
 use bulla_device::{Form, Kind, Profile, ProfileError};
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
@@ -142,10 +143,8 @@ pub(super) enum Refused {
     SecondCpu,
     /// Not an absolute path.
     NotAbsolute { keyword: &'static str },
-    /// Not a PKCS#11 URI.
-    NotAToken,
-    /// A PIN in the definitions.
-    PinInUri,
+    /// Not a PKCS#11 URI, or one with a PIN in it.
+    Token(UriError),
     /// SERVICE holds something else than service times.
     Service(ProfileError),
 }
@@ -161,10 +160,10 @@ impl Refused {
             }
             Refused::OtherType { .. } => Some("DEFINE with REPLACE defines it anew".to_owned()),
             Refused::SecondCpu => Some("ALTER DEVICE(CPU) changes it".to_owned()),
-            Refused::PinInUri => {
+            Refused::Token(UriError::PinValue) => {
                 Some("write it into a file that only its owner may read, and name that with PINFILE".to_owned())
             }
-            Refused::NotAToken => Some("write TOKEN('pkcs11:token=NAME')".to_owned()),
+            Refused::Token(_) => Some("write TOKEN('pkcs11:token=NAME')".to_owned()),
             Refused::Service(_) => Some("write SERVICE('RSA-CRT-2048=507,RSA-ME-2048=46'), in microseconds".to_owned()),
             _ => None,
         }
@@ -183,10 +182,7 @@ impl Display for Refused {
             }
             Refused::SecondCpu => f.write_str("the processor is the device CPU, and no other one"),
             Refused::NotAbsolute { keyword } => write!(f, "{keyword} takes an absolute path"),
-            Refused::NotAToken => f.write_str("TOKEN takes a PKCS#11 URI"),
-            Refused::PinInUri => {
-                f.write_str("a PIN does not belong into TOKEN, which everybody sees who sees the definitions")
-            }
+            Refused::Token(error) => write!(f, "TOKEN cannot be read: {error}"),
             Refused::Service(error) => write!(f, "SERVICE cannot be read: {error}"),
         }
     }
@@ -391,11 +387,8 @@ fn absolute(keyword: &'static str, text: &str) -> Result<PathBuf, Refused> {
 }
 
 fn token_uri(text: &str) -> Result<String, Refused> {
-    let attributes = text.strip_prefix("pkcs11:").filter(|rest| !rest.is_empty()).ok_or(Refused::NotAToken)?;
-    if attributes.split([';', '?', '&']).any(|attribute| attribute.trim_start().starts_with("pin-value")) {
-        return Err(Refused::PinInUri);
-    }
-    Ok(text.to_owned())
+    // It is kept as it was typed: what the token's module makes of it is that one's business.
+    text.parse::<Uri>().map(|_| text.to_owned()).map_err(Refused::Token)
 }
 
 /// Every form of arithmetic.
@@ -416,10 +409,13 @@ mod tests {
     #[test]
     fn a_token_is_named_by_a_uri_without_a_pin() {
         assert!(token_uri("pkcs11:token=bulla;manufacturer=SoftHSM").is_ok());
-        assert!(matches!(token_uri("token=bulla"), Err(Refused::NotAToken)));
-        assert!(matches!(token_uri("pkcs11:"), Err(Refused::NotAToken)));
-        for uri in ["pkcs11:token=b?pin-value=1234", "pkcs11:token=b?pin-source=/x&pin-value=1", "pkcs11:pin-value=1"] {
-            assert!(matches!(token_uri(uri), Err(Refused::PinInUri)), "{uri}");
+        for uri in ["token=bulla", "pkcs11:token", "pkcs11:token=a;token=b"] {
+            assert!(matches!(token_uri(uri), Err(Refused::Token(_))), "{uri}");
+        }
+        for uri in ["pkcs11:token=b?pin-value=s3cr3t", "pkcs11:pin-value=s3cr3t"] {
+            let refused = token_uri(uri).unwrap_err();
+            assert!(matches!(refused, Refused::Token(UriError::PinValue)), "{uri}");
+            assert!(!format!("{refused}{refused:?}{:?}", refused.hint()).contains("s3cr3t"));
         }
     }
 
