@@ -10,8 +10,9 @@
 //! - `rr`: one outstanding request and its reply; the time of a transaction beside the unprotected one.
 //! - `components`: the components alone.
 //!
-//! Each run says how many cores' worth of time other processes took from it; where that is not near zero, rates say
-//! more about those than about Bulla. Processor time of a message is disturbed far less.
+//! Each run says how many of the busy cores other processes had. Where that is not near zero, rates say more about
+//! those than about Bulla; processor time of a message is disturbed far less. With all cores busy, what a message needs
+//! divided by what was spent on it is the ratio that a machine of one's own would show.
 //!
 //! ```text
 //! … -- stream --quality integrity --key rsa2048 --devices accel2

@@ -65,6 +65,8 @@ pub(crate) struct Window {
     pub(crate) client: Roles,
     /// Cores that everybody else used.
     pub(crate) elsewhere: f64,
+    /// Cores that were busy, with whatever: where it is all of them, nobody waited for anything but a core.
+    pub(crate) busy: f64,
     /// What the devices did.
     pub(crate) devices: Snapshot,
 }
@@ -133,6 +135,8 @@ impl Stream {
             (processor::since(&after.manager, &before.manager), processor::since(&after.client, &before.client));
         let ours = manager_used.values().sum::<u64>() + client_used.values().sum::<u64>();
         let time = after.at - before.at;
+        let busy = after.everybody.saturating_sub(before.everybody);
+        let cores = |ns: u64| ns as f64 / time.as_nanos().max(1) as f64;
         let devices = after.devices.devices.iter().map(|device| {
             let earlier = before.devices.devices.iter().find(|earlier| earlier.name == device.name);
             earlier.map_or_else(|| device.clone(), |earlier| device.since(earlier))
@@ -143,8 +147,8 @@ impl Stream {
             depth: (if count == 0 { 0 } else { least }, sum as f64 / f64::from(count.max(1)), most),
             manager: manager_used,
             client: client_used,
-            elsewhere: after.everybody.saturating_sub(before.everybody).saturating_sub(ours) as f64
-                / time.as_nanos().max(1) as f64,
+            elsewhere: cores(busy.saturating_sub(ours)),
+            busy: cores(busy),
             devices: Snapshot { taken_ms: after.devices.taken_ms, devices: devices.collect() },
         })
     }

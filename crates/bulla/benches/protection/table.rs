@@ -50,7 +50,7 @@ impl Row {
         let (client, manager) = self.window.costs();
         let (_, mean, most) = self.window.depth;
         format!(
-            "| {} | {:.0} | {:.0} | {:.2} | {:.1} | {:.1} + {:.1} | {:.2} | {} | {mean:.0}, {most} | {} | {:.2} |",
+            "| {} | {:.0} | {:.0} | {:.2} | {:.1} | {:.1} + {:.1} | {:.2} | {} | {mean:.0}, {most} | {} | {:.2} of {:.2} |",
             self.case,
             self.rate,
             self.bound(),
@@ -62,6 +62,7 @@ impl Row {
             self.roles(),
             self.jobs(),
             self.window.elsewhere,
+            self.window.busy,
         )
     }
 
@@ -93,7 +94,7 @@ impl Row {
             "needed_us": self.needed_us(), "client_us": client, "manager_us": manager,
             "cpu_ratio": self.needed_us() / self.spent_us(),
             "roles_us": self.window.manager.iter().chain(&self.window.client).map(|(role, ns)| (role.clone(), each(ns).into())).collect::<serde_json::Map<_, _>>(),
-            "depth_min": least, "depth_mean": mean, "depth_max": most, "cores_elsewhere": self.window.elsewhere,
+            "depth_min": least, "depth_mean": mean, "depth_max": most, "cores_elsewhere": self.window.elsewhere, "cores_busy": self.window.busy,
             "components": self.prices.iter().map(|price| json!({
                 "what": price.what, "us": price.us, "times": price.times, "device": price.device,
             })).collect::<Vec<_>>(),
@@ -144,7 +145,7 @@ impl Report {
     /// The table of streams.
     pub(crate) fn print_streams(&self) {
         println!(
-            "\n| case | messages/s | bound | ratio | needed µs | spent µs: client + queue manager | needed ÷ spent | by role | depth mean, max | jobs a message × lanes filled | cores elsewhere |"
+            "\n| case | messages/s | bound | ratio | needed µs | spent µs: client + queue manager | needed ÷ spent | by role | depth mean, max | jobs a message × lanes filled | busy cores elsewhere |"
         );
         println!("|{}", " --- |".repeat(11));
         for row in &self.rows {
