@@ -400,8 +400,8 @@ impl Scheduler {
         let clear = !private || job.key.private().is_some_and(|key| key.exportable().is_some());
         // Public-key work is the processor's where nothing else does it, even while CPU is stopped.
         let inline_ns = (clear && (inner.cpu_running || (!private && best.is_none()))).then(|| {
-            let alone = self.cpu_ns(shape);
-            alone.max((self.load_ns.load(Ordering::Relaxed) + alone) / self.cores)
+            // As if there were one core: the others have messages to move.
+            self.load_ns.load(Ordering::Relaxed).saturating_add(self.cpu_ns(shape))
         });
         match (inline_ns, best) {
             (Some(inline_ns), Some((avoided, finish, _))) if avoided || inline_ns <= finish => Choice::Inline,

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Credit of a link whose messages are put as they come.
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
-pub(crate) const CREDIT_PROTECTED: u32 = 64;
+pub(crate) const CREDIT_PROTECTED: u32 = 256;
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
 /// an adapter costs more than the cipher does.
 const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;

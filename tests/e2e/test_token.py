@@ -1,0 +1,149 @@
+"""Keys on a token, through the queue manager: whatever becomes of the token, messages wait for it, none is lost, and none is
+taken for defective."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from manager import wait_until
+from sites import clear
+from test_devices import Stream, meters
+
+MODULES = ["/usr/lib/softhsm/libsofthsm2.so", "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so", "/usr/lib64/libsofthsm2.so"]
+SHIM = Path(__file__).parents[1] / "pkcs11-shim/shim.c"
+PIN = "493817"
+
+
+@pytest.fixture(scope="module")
+def token(tmp_path_factory):
+    """A token of SoftHSM2 behind a module that fails on request: what is written to `control` happens."""
+    module = next((path for path in MODULES if Path(path).exists()), None)
+    flags = subprocess.run(["pkg-config", "--cflags", "p11-kit-1"], capture_output=True, text=True, check=False)
+    if module is None or shutil.which("softhsm2-util") is None or flags.returncode != 0:
+        pytest.skip("skipped: tests with a token need softhsm2 and libp11-kit-dev")
+    folder = tmp_path_factory.mktemp("token")
+    shim = folder / "shim.so"
+    command = ["cc", "-shared", "-fPIC", "-o", shim, SHIM, *flags.stdout.split(), "-ldl", "-lpthread"]
+    subprocess.run(command, check=True)
+    (folder / "tokens").mkdir()
+    (folder / "softhsm2.conf").write_text(f"directories.tokendir = {folder}/tokens\nobjectstore.backend = file\n")
+    control = folder / "control"
+    control.write_text("")
+    variables = {
+        "SOFTHSM2_CONF": str(folder / "softhsm2.conf"),
+        "BULLA_SHIM_MODULE": module,
+        "BULLA_SHIM_CONTROL": str(control),
+    }
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    init = ["softhsm2-util", "--init-token", "--free", "--label", "BULLA", "--so-pin", "918273", "--pin", PIN]
+    subprocess.run(init, check=True, capture_output=True)
+    pin = folder / "pin"
+    pin.write_text(PIN + "\n")
+    pin.chmod(0o600)
+    yield {"module": shim, "control": control, "pin": pin}
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+@pytest.fixture(scope="module")
+def qm(token, managers):
+    """A queue manager whose users' keys are on the token."""
+    qm = managers("with-token")
+    qm.mqsc(
+        f"DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('{token['module']}') TOKEN('pkcs11:token=BULLA') + \n"
+        f"  PINFILE('{token['pin']}') ENGINES(2) TIMEOUT(2000)\nSTART DEVICE(HSM)"
+    )
+    data = ["--data", qm.data]
+    qm.run("cert", "create", "--ca", "trade", "--dn", "CN=trade,O=Token", *data)
+    for user, other, key in (("orders", "billing", "rsa2048"), ("billing", "orders", "rsa2048")):
+        qm.add_user(user)
+        qm.run("cert", "create", "--ring", user, "--dn", f"CN={user},O=Token", "--key", key, "--signer", "trade",
+               "--device", "HSM", "--share", other, *data)
+    qm.mqsc(
+        "DEFINE QLOCAL(SEALED)\nSET POLICY(SEALED) SIGNALG(SHA256) ENCALG(AES256) + \n"
+        "  SIGNER('CN=orders,O=Token') RECIP('CN=billing,O=Token')"
+    )
+    yield qm
+    assert qm.process.poll() is None, "the queue manager ended by itself:\n" + "".join(qm.log[-30:])
+    assert qm.stop() == 0
+
+
+def device(qm):
+    done = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY DEVICE(HSM) ALL")
+    return json.loads(done.stdout)[0]["objects"][0]
+
+
+def test_a_key_on_the_token_is_nowhere_else(qm):
+    ring = qm.data / "rings/orders/own"
+    text = "".join(file.read_text() for file in ring.iterdir())
+    assert "pkcs11:" in text and "PRIVATE KEY" not in text and PIN not in text
+    with qm.connect("orders") as orders, qm.connect("billing") as billing:
+        orders.put("SEALED", clear())
+        assert bytes(billing.get("SEALED").body) == bytes(clear().body)
+    rows = meters(qm)
+    assert rows["HSM", "RSA-SIGN", 2048]["JOBS"] >= 1 and rows["HSM", "RSA-UNWRAP", 2048]["JOBS"] >= 1
+
+
+def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token):
+    control = token["control"]
+    offline = lambda: device(qm)["STATUS"] != "RUNNING"
+    stream = Stream(qm_site(qm), "SEALED")
+    stream.goes_on("the start")
+
+    control.write_text("slow 40\n")
+    stream.goes_on("the token became slow")
+
+    control.write_text("removed\n")
+    wait_until(offline, "the token is missed")
+    control.write_text("")
+    stream.goes_on("the token came back")
+
+    errors = device(qm)["ERRORS"]
+    control.write_text("error 5\n")
+    wait_until(lambda: device(qm)["ERRORS"] > errors, "the token's errors are counted")
+    control.write_text("")
+    stream.goes_on("the token works again")
+
+    control.write_text("crash\n")
+    wait_until(lambda: not control.exists(), "the module crashed")
+    stream.goes_on("the module crashed: its process, not the queue manager's")
+
+    control.write_text("lost\n")
+    stream.goes_on("the sessions were lost")
+
+    control.write_text("slow 5000\n")
+    wait_until(offline, "a token that does not answer is missed")
+    control.write_text("")
+    stream.goes_on("the token answers again")
+
+    qm.mqsc("STOP DEVICE(HSM)")
+    control.write_text("pin\n")
+    qm.mqsc("START DEVICE(HSM)")
+    said = lambda: device(qm)
+    wait_until(lambda: "pin" in said()["REASON"].lower(), "the wrong PIN is named")
+    control.write_text("")
+    qm.mqsc("STOP DEVICE(HSM)\nSTART DEVICE(HSM)")
+    stream.goes_on("the PIN is right again")
+    stream.end()
+
+    report = json.loads(qm.run("report", "crypto", "--data", qm.data, "--since-start", "--json").stdout)
+    assert "HSM" in json.dumps(report) and device(qm)["ERRORS"] > 0
+
+
+def qm_site(qm):
+    """What a stream needs of a site."""
+
+    class Site:
+        pass
+
+    site = Site()
+    site.qm = qm
+    return site
