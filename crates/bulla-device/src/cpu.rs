@@ -7,13 +7,13 @@ use openssl::error::ErrorStack;
 use openssl::pkey::PKeyRef;
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::rsa::Padding;
-use openssl::sign::RsaPssSaltlen;
 use zeroize::Zeroizing;
 
 use crate::device::{Device, DeviceError, Kind};
 use crate::digest::Digest;
 use crate::key::{Curve, KeyKind, PrivateKey, PublicKey};
 use crate::padding;
+use crate::prepared::{Purpose, set_rsa_scheme};
 use crate::random::{Random, SystemRandom};
 use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
 
@@ -174,16 +174,13 @@ pub(crate) fn rsa_verify(
     hash: &[u8],
     signature: &[u8],
 ) -> Result<Output, DeviceError> {
-    let mut verifier = PkeyCtx::new(key.key())?;
-    verifier.verify_init()?;
-    set_rsa_scheme(&mut verifier, scheme, digest)?;
-    verdict(verified(verifier.verify(hash, signature)))
+    let purpose = Purpose::RsaVerify(scheme, digest);
+    verdict(key.prepared().with(key.key(), purpose, |context| verified(context.verify(hash, signature)))?)
 }
 
 pub(crate) fn ecdsa_verify(key: &PublicKey, hash: &[u8], signature: &[u8]) -> Result<Output, DeviceError> {
-    let mut verifier = PkeyCtx::new(key.key())?;
-    verifier.verify_init()?;
-    verdict(verified(verifier.verify(hash, signature)))
+    let verify = |context: &mut PkeyCtx<_>| verified(context.verify(hash, signature));
+    verdict(key.prepared().with(key.key(), Purpose::EcdsaVerify, verify)?)
 }
 
 fn verdict(good: bool) -> Result<Output, DeviceError> {
@@ -195,18 +192,9 @@ fn verdict(good: bool) -> Result<Output, DeviceError> {
 }
 
 pub(crate) fn rsa_wrap(key: &PublicKey, padding: RsaPadding, content_key: &[u8]) -> Result<Output, DeviceError> {
-    let mut context = PkeyCtx::new(key.key())?;
-    context.encrypt_init()?;
-    match padding {
-        RsaPadding::Oaep { digest } => {
-            context.set_rsa_padding(Padding::PKCS1_OAEP)?;
-            context.set_rsa_oaep_md(digest.md())?;
-            context.set_rsa_mgf1_md(digest.md())?;
-        }
-        RsaPadding::Pkcs1 => context.set_rsa_padding(Padding::PKCS1)?,
-    }
     let mut wrapped = Vec::with_capacity(key.key().size());
-    context.encrypt_to_vec(content_key, &mut wrapped)?;
+    let wrap = |context: &mut PkeyCtx<_>| context.encrypt_to_vec(content_key, &mut wrapped);
+    key.prepared().with(key.key(), Purpose::RsaWrap(padding), wrap)??;
     Ok(Output::new(wrapped))
 }
 
@@ -219,18 +207,6 @@ pub(crate) fn ecdh_ephemeral(key: &PublicKey) -> Result<Output, DeviceError> {
     let mut out = Curve::point_of(&ephemeral)?;
     out.extend_from_slice(&secret);
     Ok(Output::new(out))
-}
-
-fn set_rsa_scheme<T>(context: &mut PkeyCtx<T>, scheme: RsaScheme, digest: Digest) -> Result<(), DeviceError> {
-    match scheme {
-        RsaScheme::Pkcs1 => context.set_rsa_padding(Padding::PKCS1)?,
-        RsaScheme::Pss => {
-            context.set_rsa_padding(Padding::PKCS1_PSS)?;
-            context.set_rsa_pss_saltlen(RsaPssSaltlen::DIGEST_LENGTH)?;
-        }
-    }
-    context.set_signature_md(digest.md())?;
-    Ok(())
 }
 
 /// A refused signature and an unreadable one are the same here; the library's words are dropped.

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::device::DeviceError;
 use crate::digest::Digest;
+use crate::prepared::Prepared;
 
 /// Bits of the shortest RSA modulus that is accepted.
 pub const RSA_BITS_MIN: u32 = 1024;
@@ -92,6 +93,7 @@ struct PublicInner {
     key: PKey<Public>,
     ec: Option<EcKey<Public>>,
     has_common_exponent: bool,
+    prepared: Prepared,
 }
 
 impl PublicKey {
@@ -111,7 +113,15 @@ impl PublicKey {
             KeyKind::Ec(_) => Some(key.ec_key()?),
         };
         let has_common_exponent = kind == KeyKind::Rsa && *key.rsa()?.e() == *BigNum::from_u32(COMMON_EXPONENT)?;
-        Ok(PublicKey(Arc::new(PublicInner { id, kind, bits, key, ec, has_common_exponent })))
+        Ok(PublicKey(Arc::new(PublicInner {
+            id,
+            kind,
+            bits,
+            key,
+            ec,
+            has_common_exponent,
+            prepared: Prepared::default(),
+        })))
     }
 
     /// SHA-256 of the `SubjectPublicKeyInfo`.
@@ -141,6 +151,11 @@ impl PublicKey {
     /// Whether it is an RSA key with the public exponent that nearly all have: 65537.
     pub fn has_common_exponent(&self) -> bool {
         self.0.has_common_exponent
+    }
+
+    /// Contexts to work with it, shared by all clones.
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.0.prepared
     }
 }
 

@@ -19,6 +19,7 @@ mod key;
 mod meter;
 mod modelled;
 mod padding;
+mod prepared;
 mod random;
 pub mod scheduler;
 mod work;
