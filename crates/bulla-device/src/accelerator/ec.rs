@@ -7,7 +7,8 @@ use openssl::pkey::{HasPublic, Private};
 use zeroize::Zeroizing;
 
 use super::library::{
-    EC_BYTES_MAX, LANES, LaneCurve, Lanes, Library, ScalarBytes, Scalars, Status, clear, clear_stack,
+    EC_BYTES_MAX, LANES, LaneCurve, Lanes, Library, STACK_BYTES_GENERATOR, STACK_BYTES_MAX, ScalarBytes, Scalars,
+    Status, clear, clear_stack,
 };
 use super::limbs::{EC_LIMBS_MAX, Modulus, equal, from_bytes, to_bytes, words_of};
 use super::rsa::Unfit;
@@ -363,6 +364,7 @@ impl EcUnit {
         let mut masks = self.draw_with_masks(data, keys.len())?;
         let stands = self.sign_with(data, keys, hashes, &masks, tampering);
         clear(&mut masks);
+        clear_stack::<STACK_BYTES_GENERATOR>();
         self.clear_secrets();
         Ok(stands)
     }
@@ -501,6 +503,7 @@ impl EcUnit {
             (self.words.x[lane], self.words.y[lane]) = (peers[used].x, peers[used].y);
         }
         let status = self.multiply(data, keys.len(), tampering);
+        clear_stack::<STACK_BYTES_MAX>();
         self.clear_secrets();
         std::array::from_fn(|lane| status.is_good(lane))
     }
@@ -540,6 +543,7 @@ impl EcUnit {
         if let Some(lane) = looked_at {
             stands[lane] &= self.is_agreed(data, lane, peers[lane])?;
         }
+        clear_stack::<STACK_BYTES_MAX>();
         self.clear_secrets();
         Ok(std::array::from_fn(|lane| stands[lane] && shared.is_good(lane)))
     }
@@ -577,7 +581,6 @@ impl EcUnit {
     }
 
     fn clear_secrets(&mut self) {
-        clear_stack();
         clear(&mut self.words.k);
         clear(&mut self.words.z);
         clear(&mut self.words.inverses);

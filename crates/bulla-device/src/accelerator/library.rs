@@ -387,16 +387,18 @@ pub(super) fn clear<T: Copy + Number>(numbers: &mut [T]) {
     unsafe { OPENSSL_cleanse(numbers.as_mut_ptr().cast(), std::mem::size_of_val(numbers)) }
 }
 
-/// Overwrites the part of the stack that a call before this one has used, as far as the functions of the lanes go.
+/// Overwrites the part of the stack that a call before this one has used, as far down as `BYTES`.
 #[inline(never)]
-pub(super) fn clear_stack() {
-    let mut deep = std::mem::MaybeUninit::<[u8; STACK_BYTES]>::uninit();
+pub(super) fn clear_stack<const BYTES: usize>() {
+    let mut deep = std::mem::MaybeUninit::<[u8; BYTES]>::uninit();
     // SAFETY: the memory is this function's own, and of that size.
-    unsafe { OPENSSL_cleanse(deep.as_mut_ptr().cast(), STACK_BYTES) }
+    unsafe { OPENSSL_cleanse(deep.as_mut_ptr().cast(), BYTES) }
 }
 
-/// More than any function of the lanes keeps on the stack (a point's table of P-521 is the most, 12 KiB or so).
-const STACK_BYTES: usize = 24 << 10;
+/// More than the lanes keep on the stack for a multiple of the generator.
+pub(super) const STACK_BYTES_GENERATOR: usize = 12 << 10;
+/// More than any function of the lanes keeps on the stack: a multiple of any point of P-521 has tables of 24 KiB.
+pub(super) const STACK_BYTES_MAX: usize = 40 << 10;
 
 /// Types of which all-zero bytes are a value.
 pub(super) trait Number {}

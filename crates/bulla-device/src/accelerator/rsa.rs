@@ -6,7 +6,9 @@ use openssl::pkey::Public;
 use openssl::rsa::{Rsa, RsaRef};
 use zeroize::Zeroizing;
 
-use super::library::{CrtKeys, LANES, Lanes, Library, Numbers, RSA_BYTES_MAX, RsaSize, Scratch, clear, clear_stack};
+use super::library::{
+    CrtKeys, LANES, Lanes, Library, Numbers, RSA_BYTES_MAX, RsaSize, STACK_BYTES_MAX, Scratch, clear, clear_stack,
+};
 use super::limbs::{LIMBS_MAX, Modulus, from_bytes, to_bytes, words_of};
 use super::tamper::{Stage, Tampering};
 use crate::device::DeviceError;
@@ -339,7 +341,7 @@ impl RsaUnit {
     }
 
     fn clear_secrets(&mut self) {
-        clear_stack();
+        clear_stack::<STACK_BYTES_MAX>();
         self.scratch.clear();
         clear(&mut *self.blinded);
         clear(&mut *self.again);
