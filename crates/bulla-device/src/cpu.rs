@@ -174,6 +174,11 @@ pub(crate) fn rsa_verify(
     hash: &[u8],
     signature: &[u8],
 ) -> Result<Output, DeviceError> {
+    // RFC 8017, 8.1.2 and 8.2.2, step 1. The library takes a PSS signature without the zero in front that one in 256
+    // has, and a PKCS#1 v1.5 signature over a hash that is too short for its digest.
+    if signature.len() != key.key().size() || hash.len() != digest.hash_len() {
+        return Err(DeviceError::BadSignature);
+    }
     let purpose = Purpose::RsaVerify(scheme, digest);
     verdict(key.prepared().with(key.key(), purpose, |context| verified(context.verify(hash, signature)))?)
 }
@@ -411,6 +416,20 @@ mod tests {
             let (point, secret) = out.split_at(curve.point_len());
             assert_eq!(&*run(&key, Work::EcdhDerive { peer: point.to_vec() }).unwrap(), secret);
         }
+    }
+
+    #[test]
+    fn a_pss_signature_without_the_zero_in_front_of_it_is_none() {
+        let key = rsa(1024);
+        let (scheme, digest) = (RsaScheme::Pss, Digest::Sha256);
+        let signed = (0_u32..100_000).map(|number| {
+            let hash = digest.hash(&number.to_be_bytes());
+            (hash, run(&key, Work::RsaSign { scheme, digest, hash }).unwrap())
+        });
+        let (hash, signature) = signed.into_iter().find(|(_, signature)| signature[0] == 0).unwrap();
+        let verify = |signature: &[u8]| Work::RsaVerify { scheme, digest, hash, signature: signature.to_vec() };
+        assert!(run(&key, verify(&signature)).is_ok());
+        assert_eq!(run(&key, verify(&signature[1..])), Err(DeviceError::BadSignature));
     }
 
     #[test]

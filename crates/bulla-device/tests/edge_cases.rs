@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod coprocessor_common;
+
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use bulla_device::{
-    Accelerator, CpuDevice, Curve, Device, DeviceError, Digest, Job, LIBRARY_FILE, Output, PrivateKey, RsaPadding,
-    RsaScheme, Work,
+    Accelerator, CpuDevice, Curve, Device, DeviceError, Digest, Finished, Job, Kind, LIBRARY_FILE, Output, PrivateKey,
+    RsaPadding, RsaScheme, Work,
 };
 use openssl::bn::{BigNum, BigNumContext, BigNumRef};
 use openssl::ec::{EcGroup, EcKey, EcPoint, PointConversionForm};
@@ -95,6 +98,71 @@ fn the_accelerator_answers_every_case_right() {
     match Accelerator::open("lanes", &library) {
         Ok(accelerator) => every_case_is_answered_right(&mut accelerator.engine().unwrap()),
         Err(error) => eprintln!("skipped: edge cases on the accelerator: {error}"),
+    }
+}
+
+#[test]
+fn the_coprocessor_answers_every_private_rsa_case_right() {
+    let Some(token) = coprocessor_common::SoftHsm::new() else { return };
+    let device = token.coprocessor();
+    let engine = coprocessor_common::engine(&device);
+    let mut device = OnToken { token, engine, keys: HashMap::new(), others: CpuDevice::new("cpu"), count: 0 };
+    every_case_is_answered_right(&mut device);
+    assert!(device.count > 20, "{} cases were the token's", device.count);
+}
+
+#[test]
+#[ignore = "the helper process of the coprocessor's test"]
+fn the_helper_process() {
+    assert!(std::env::var_os(coprocessor_common::HELPER_VARIABLE).is_some(), "only the other test starts it");
+    bulla_device::coprocessor::helper::run(std::io::stdin()).expect("a control socket");
+    std::process::exit(0);
+}
+
+/// Puts the RSA keys of jobs on a token and has their private operations done there; the processor does the rest.
+/// SoftHSM2's tool imports EC keys that may not derive, so those are tested with keys made on the token, elsewhere.
+struct OnToken {
+    token: coprocessor_common::SoftHsm,
+    engine: Box<dyn Device>,
+    keys: HashMap<[u8; 32], PrivateKey>,
+    others: CpuDevice,
+    count: usize,
+}
+
+impl Device for OnToken {
+    fn submit(&mut self, jobs: &mut Vec<Job>) -> Result<usize, DeviceError> {
+        let Some(job) = jobs.first().cloned() else { return Ok(0) };
+        let is_the_tokens = matches!(&*job.work, Work::RsaSign { .. } | Work::RsaUnwrap { .. });
+        match job.key.private().and_then(PrivateKey::exportable).filter(|key| is_the_tokens && key.rsa().is_ok()) {
+            None => {
+                jobs.remove(0);
+                self.others.submit(&mut vec![job])
+            }
+            Some(clear) => {
+                let number = self.keys.len() + 1;
+                let key = self.keys.entry(job.key.id()).or_insert_with(|| {
+                    self.token.import(clear, "edge", &format!("{number:04x}"));
+                    PrivateKey::on_token(job.key.public().clone(), "pkcs11:object=edge")
+                });
+                let taken = self.engine.submit(&mut vec![Job { key: key.clone().into(), ..job }])?;
+                jobs.drain(..taken);
+                self.count += taken;
+                Ok(taken)
+            }
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) -> Result<(), DeviceError> {
+        self.engine.poll(done)?;
+        self.others.poll(done)
+    }
+
+    fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    fn kind(&self) -> Kind {
+        self.engine.kind()
     }
 }
 

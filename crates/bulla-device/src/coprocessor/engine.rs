@@ -95,6 +95,10 @@ impl Engine {
         let key = &key.clone();
         match &*job.work {
             Work::RsaSign { scheme, digest, hash } => {
+                if hash.len() != digest.hash_len() {
+                    let text = "the hash is not the digest's".to_owned();
+                    return Err(DeviceError::Library { text }.into());
+                }
                 if *scheme == RsaScheme::Pss && key.public().size() < 2 * digest.hash_len() + PSS_BYTES {
                     let text = "the modulus is too short for this digest with PSS".to_owned();
                     return Err(DeviceError::Library { text }.into());
