@@ -7,9 +7,10 @@
 use crate::mailbox::{Letter, Mailbox};
 use bulla_amqp::LinkId;
 use bulla_device::scheduler::{Answer, DeviceId, Sink};
-use bulla_device::{DeviceError, Inline, Job, Output, Scheduler, scheduler::FairQueue};
+use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue};
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Verified};
 use slab::Slab;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -108,8 +109,17 @@ pub(crate) struct Adapters {
     scheduler: Arc<Scheduler>,
     inbox: Mutex<Inbox>,
     bell: Condvar,
-    away: Mutex<Slab<Task>>,
+    away: Mutex<Away>,
     bytes: Arc<AtomicUsize>,
+}
+
+/// Tasks whose jobs are away.
+#[derive(Default)]
+struct Away {
+    tasks: Slab<Task>,
+    /// By what is asked of a private key: the tasks that wait for the same answer. Messages under one content key
+    /// come together, and one unwrap serves them all.
+    shared: HashMap<[u8; 32], Vec<(Job, Task)>>,
 }
 
 /// What waits for an adapter.
@@ -142,6 +152,10 @@ struct Task {
     devices: Vec<DeviceId>,
     /// It is done for the second time, by the processor, because what a device said is in doubt.
     checking: bool,
+    /// It waited for another task's answer in vain, and asks for itself.
+    alone: bool,
+    /// What its job asks, where others may wait for the same.
+    shared: Option<[u8; 32]>,
 }
 
 /// How a task goes on when its job is done, and how it is started again.
@@ -165,7 +179,7 @@ impl Adapters {
             scheduler,
             inbox: Mutex::default(),
             bell: Condvar::new(),
-            away: Mutex::new(Slab::new()),
+            away: Mutex::default(),
             bytes: Arc::new(AtomicUsize::new(0)),
         }
     }
@@ -254,7 +268,7 @@ impl Adapters {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn away(&self) -> MutexGuard<'_, Slab<Task>> {
+    fn away(&self) -> MutexGuard<'_, Away> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -330,15 +344,24 @@ impl Turn<'_> {
     /// Sets the tasks aside and hands their jobs to the scheduler.
     fn place(&mut self) {
         let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
+        // Counted first: what joins others may be answered as soon as it is there.
         self.adapters.lock().away += self.jobs.len();
         {
             let mut away = self.adapters.away();
-            for (mut job, task) in self.jobs.drain(..) {
+            for (mut job, mut task) in self.jobs.drain(..) {
                 job.asker = task.who.clone();
                 job.deadline = Some(task.deadline);
+                task.shared = if task.checking || task.alone { None } else { question(&job) };
+                if let Some(question) = task.shared {
+                    if let Some(others) = away.shared.get_mut(&question) {
+                        others.push((job, task));
+                        continue;
+                    }
+                    away.shared.insert(question, Vec::new());
+                }
                 // In doubt the processor has the last word; a token's key is asked once more.
                 let here = task.checking && job.key.private().is_none_or(|key| key.exportable().is_some());
-                job.id = away.insert(task) as u64;
+                job.id = away.tasks.insert(task) as u64;
                 if here { self.inline.push_here(job) } else { placed.push(job) }
             }
         }
@@ -349,19 +372,39 @@ impl Turn<'_> {
         if answers.is_empty() {
             return;
         }
-        let tasks: Vec<Option<Task>> = {
+        let mut resumed = Vec::with_capacity(answers.len());
+        let mut joined = 0;
+        {
             let mut away = self.adapters.away();
-            answers.iter().map(|answer| usize::try_from(answer.id).ok().and_then(|key| away.try_remove(key))).collect()
-        };
-        for (task, answer) in tasks.into_iter().zip(answers) {
-            if let Some(task) = task {
-                self.resume(task, answer.result, answer.device);
+            for answer in answers {
+                let Some(task) = usize::try_from(answer.id).ok().and_then(|key| away.tasks.try_remove(key)) else {
+                    continue;
+                };
+                let others = task.shared.and_then(|question| away.shared.remove(&question)).unwrap_or_default();
+                joined += others.len();
+                resumed.push((task, others, answer));
             }
+        }
+        if joined > 0 {
+            self.adapters.lock().away -= joined;
+        }
+        for (task, others, answer) in resumed {
+            for (job, mut other) in others {
+                match &answer.result {
+                    Ok(output) => self.resume(other, Ok(output.clone()), answer.device),
+                    // The first one's asker may have gone, or its time be up: the others ask for themselves.
+                    Err(_) => {
+                        other.alone = true;
+                        self.jobs.push((job, other));
+                    }
+                }
+            }
+            self.resume(task, answer.result, answer.device);
         }
     }
 
     fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId) {
-        let Task { asker, who, deadline, progress, mut devices, checking } = task;
+        let Task { asker, who, deadline, progress, mut devices, checking, .. } = task;
         if device != DeviceId::CPU && !devices.contains(&device) {
             devices.push(device);
         }
@@ -434,6 +477,26 @@ impl Turn<'_> {
     }
 }
 
+/// What a job asks of a private key, where the answer is the same for everybody who asks it.
+fn question(job: &Job) -> Option<[u8; 32]> {
+    let (kind, asked, expected_len) = match &*job.work {
+        bulla_device::Work::RsaUnwrap { padding: RsaPadding::Pkcs1, wrapped, expected_len } => {
+            (0, wrapped, *expected_len)
+        }
+        bulla_device::Work::RsaUnwrap { padding: RsaPadding::Oaep { digest }, wrapped, expected_len } => {
+            (digest.hash_len() as u8, wrapped, *expected_len)
+        }
+        bulla_device::Work::EcdhDerive { peer } => (1, peer, 0),
+        _ => return None,
+    };
+    let mut hasher = openssl::sha::Sha256::new();
+    hasher.update(&job.key.id());
+    hasher.update(&[kind]);
+    hasher.update(&expected_len.to_be_bytes());
+    hasher.update(asked);
+    Some(hasher.finish())
+}
+
 /// A task, but for its progress.
 struct Standing {
     asker: Asker,
@@ -446,7 +509,7 @@ struct Standing {
 impl Standing {
     fn task(self, progress: Progress) -> Task {
         let Self { asker, who, deadline, devices, checking } = self;
-        Task { asker, who, deadline, progress, devices, checking }
+        Task { asker, who, deadline, progress, devices, checking, alone: false, shared: None }
     }
 
     /// Whether a verdict against the message came from a device that may be wrong.

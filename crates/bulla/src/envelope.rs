@@ -249,9 +249,11 @@ impl Envelope {
     /// The sealed message.
     pub(crate) fn sealed(self, sealed: Sealed) -> Message {
         let mut head = self.head;
-        let content_type = format!("{SEALED_CONTENT_TYPE}; smime-type={}", sealed.smime_type);
-        let mut encoded = vec![0xa3, u8::try_from(content_type.len()).unwrap_or(u8::MAX)];
-        encoded.extend_from_slice(content_type.as_bytes());
+        let parts = [SEALED_CONTENT_TYPE, "; smime-type=", sealed.smime_type];
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let mut encoded = Vec::with_capacity(2 + len);
+        encoded.extend_from_slice(&[0xa3, u8::try_from(len).unwrap_or(u8::MAX)]);
+        parts.iter().for_each(|part| encoded.extend_from_slice(part.as_bytes()));
         self.fields.write(&self.message_id, &encoded, &mut head);
         head.extend_from_slice(&self.application_properties);
         data_section_head(sealed.der.len(), &mut head);

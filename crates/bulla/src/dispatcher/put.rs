@@ -77,6 +77,8 @@ enum Stage {
     Away(Away),
     /// Done; waits for its turn.
     Ready(Result<Message, Refusal>),
+    /// Between the two.
+    Answered,
 }
 
 enum Away {
@@ -399,12 +401,7 @@ pub(crate) fn finished_late(local: &mut Local, state: &mut State, asker: Asker, 
 fn note(producer: &mut Producer, local: &Local, asker: Asker, outcome: Outcome) {
     let place = usize::try_from(asker.slot.wrapping_sub(producer.first_slot)).unwrap_or(usize::MAX);
     let Some(pending) = producer.pending.get_mut(place) else { return };
-    let Stage::Away(away) = std::mem::replace(
-        &mut pending.stage,
-        Stage::Ready(Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered twice"))),
-    ) else {
-        return;
-    };
+    let Stage::Away(away) = std::mem::replace(&mut pending.stage, Stage::Answered) else { return };
     pending.stage = Stage::Ready(match (away, outcome) {
         (Away::Sealing(envelope), Outcome::Sealed(Ok(sealed))) => {
             local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
