@@ -521,3 +521,6 @@ impl Standing {
         Self { checking: true, ..self }
     }
 }
+
+#[cfg(test)]
+mod tests;

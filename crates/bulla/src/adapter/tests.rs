@@ -1,0 +1,406 @@
+//! Adapters over a device that gives wrong answers, late ones and none.
+
+use super::*;
+use bulla_amqp::{AttachRequest, Config, Connection, SaslClient};
+use bulla_device::scheduler::{CPU_NAME, State};
+use bulla_device::{CpuDevice, Device, Driver, Finished as Ended, Kind, Shape, SystemRandom};
+use bulla_seal::certificate::authority::{Authority, Request};
+use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
+use bulla_seal::policy::{ContentCipher, KeyReuse};
+use bulla_seal::ring::{self, Ring};
+use bulla_seal::{Bound, Content, Dn, Expect, Opener, Packing, Policy, Sealer, drive};
+use bytes::Bytes;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::SystemTime;
+
+/// No condition takes longer to come true.
+const PATIENCE: Duration = Duration::from_secs(60);
+const DEVICE: &str = "CARD";
+
+/// What the device gives for an unwrap.
+enum Deed {
+    Truth,
+    /// As many bytes as the content key has.
+    WrongKey,
+    /// The truth, once the test has heard of the job and lets it go on.
+    Held,
+}
+
+/// A device for unwraps alone; public operations and signatures are the processor's.
+struct Card {
+    /// What it does with the next jobs; afterwards it tells the truth.
+    deeds: Mutex<Vec<Deed>>,
+    /// The askers of the jobs that it was given, in their order.
+    seen: Mutex<Vec<u64>>,
+    held: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+/// The card as the scheduler sees it, and its engine.
+struct Handle {
+    card: Arc<Card>,
+    cpu: CpuDevice,
+}
+
+impl Handle {
+    fn of(card: &Arc<Card>) -> Handle {
+        Handle { card: card.clone(), cpu: CpuDevice::new(DEVICE) }
+    }
+}
+
+struct CardDriver(Arc<Card>);
+
+impl Driver for CardDriver {
+    fn kind(&self) -> Kind {
+        Kind::Accelerator
+    }
+
+    fn engines(&self) -> usize {
+        1
+    }
+
+    fn lanes(&self) -> usize {
+        1
+    }
+
+    fn takes(&self, job: &Job) -> bool {
+        matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. })
+    }
+
+    fn expected(&self, _: Shape) -> Duration {
+        Duration::from_micros(1)
+    }
+
+    /// Then it is never taken for stalled while a test holds it.
+    fn is_on_the_cores(&self) -> bool {
+        true
+    }
+
+    fn start_engine(&self) -> Result<Box<dyn Device>, DeviceError> {
+        Ok(Box::new(Handle::of(&self.0)))
+    }
+}
+
+impl Device for Handle {
+    fn submit(&mut self, jobs: &mut Vec<Job>) -> Result<usize, DeviceError> {
+        self.card.seen.lock().unwrap().extend(jobs.iter().map(|job| job.asker.number()));
+        self.cpu.submit(jobs)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Ended>) -> Result<(), DeviceError> {
+        let before = done.len();
+        self.cpu.poll(done)?;
+        for ended in &mut done[before..] {
+            let deed = self.card.deeds.lock().unwrap().pop().unwrap_or(Deed::Truth);
+            match deed {
+                Deed::Truth => {}
+                Deed::WrongKey => ended.result = ended.result.clone().map(|key| Output::new(vec![0x5a; key.len()])),
+                Deed::Held => {
+                    let held = self.card.held.lock().unwrap().take();
+                    let (heard_of, go_on) = held.expect("a test that holds one job");
+                    heard_of.send(()).unwrap();
+                    go_on.recv_timeout(PATIENCE).unwrap();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        DEVICE
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Accelerator
+    }
+}
+
+/// A link of some connection.
+fn link() -> LinkId {
+    let crypto = Box::new(crate::users::Crypto);
+    let mut connection = Connection::client(Config::new("tests"), SaslClient::None, crypto, Instant::now());
+    let session = connection.begin();
+    connection.attach(session, AttachRequest::receiver("get", "ORDERS"))
+}
+
+/// One adapter with one dispatcher's mailbox, and the card: private operations are nobody else's, but for
+/// those that the processor checks.
+struct Pool {
+    adapters: Arc<Adapters>,
+    card: Arc<Card>,
+    mailbox: Arc<Mailbox>,
+    bell: mio::Poll,
+    link: LinkId,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Pool {
+    /// `deeds` are the card's first ones.
+    fn new(deeds: impl IntoIterator<Item = Deed>) -> Pool {
+        let mut deeds: Vec<Deed> = deeds.into_iter().collect();
+        deeds.reverse();
+        let card = Arc::new(Card { deeds: Mutex::new(deeds), seen: Mutex::default(), held: Mutex::default() });
+        let scheduler = Scheduler::new(Kind::Cpu, 2);
+        let opened = card.clone();
+        let open = move || Ok(Arc::new(CardDriver(opened.clone())) as Arc<dyn Driver>);
+        scheduler.define(DEVICE, Kind::Accelerator, 16, Arc::new(open)).unwrap();
+        scheduler.stop(CPU_NAME).unwrap();
+        scheduler.start(DEVICE).unwrap();
+        let bell = mio::Poll::new().unwrap();
+        let waker = mio::Waker::new(bell.registry(), mio::Token(0)).unwrap();
+        let mailbox = Arc::new(Mailbox::new(waker));
+        Pool { adapters: Arc::new(Adapters::new(scheduler)), card, mailbox, bell, link: link(), thread: None }
+    }
+
+    /// From now on tasks are carried out.
+    fn run(&mut self) {
+        let (adapters, mailboxes) = (self.adapters.clone(), vec![self.mailbox.clone()]);
+        self.thread = Some(std::thread::spawn(move || adapters.run(&mailboxes)));
+    }
+
+    fn open(&self, slot: u64, who: &bulla_device::Asker, message: &Message) {
+        let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: self.link, slot };
+        self.adapters.submit(asker, who, Work::Open(message.opening()));
+    }
+
+    /// What came of so many messages, in the order of their slots.
+    fn outcomes(&mut self, count: usize) -> Vec<Result<Opened, OpenError>> {
+        let end = Instant::now() + PATIENCE;
+        let (mut all, mut letters) = (Vec::new(), Vec::new());
+        let mut events = mio::Events::with_capacity(1);
+        loop {
+            self.mailbox.take(&mut letters);
+            for letter in letters.drain(..) {
+                let Letter::Finished(finished) = letter else { panic!("another letter") };
+                let Outcome::Opened(result) = finished.outcome else { panic!("another outcome") };
+                all.push((finished.asker.slot, result.map(Verified::into_inner)));
+            }
+            if all.len() >= count {
+                all.sort_by_key(|(slot, _)| *slot);
+                return all.into_iter().map(|(_, result)| result).collect();
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "{} of {count} outcomes came", all.len());
+            self.bell.poll(&mut events, Some(left)).unwrap();
+        }
+    }
+
+    /// Waits until the adapter has dealt with everything that was submitted before.
+    fn all_begun(&self) {
+        let (tell, told) = channel();
+        assert!(self.adapters.submit_aside(Box::new(move || tell.send(()).unwrap())));
+        told.recv_timeout(PATIENCE).unwrap();
+    }
+
+    fn state(&self) -> State {
+        let report = self.adapters.scheduler.report();
+        report.into_iter().find(|device| device.name == DEVICE).unwrap().state
+    }
+
+    fn seen(&self) -> Vec<u64> {
+        self.card.seen.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.adapters.stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the adapter panicked");
+        }
+        self.adapters.scheduler.shut_down();
+    }
+}
+
+/// Somebody who seals, somebody who opens, and a policy between them.
+struct World {
+    opener: Opener,
+    policy: Arc<Policy>,
+    sealing: Arc<Ring>,
+    opening: Arc<Ring>,
+    now: SystemTime,
+    _directory: tempfile::TempDir,
+}
+
+/// A sealed message with all that opening it takes.
+struct Message {
+    opener: Opener,
+    policy: Arc<Policy>,
+    ring: Arc<Ring>,
+    now: SystemTime,
+    der: Bytes,
+}
+
+fn payload(number: usize) -> Bytes {
+    format!("jar {number} of oil").into_bytes().into()
+}
+
+impl World {
+    fn new() -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+        let dn = |name: &str| -> Dn { format!("CN={name},O=Bulla").parse().unwrap() };
+        let p256 = KeySpec::Ec(Curve::P256);
+        let authority = Authority::create(&directory.path().join("ca"), &dn("CA"), p256, 3650, now).unwrap();
+        let issue = |name: &str, key, uses| {
+            let request =
+                Request { dn: dn(name), key, uses, days: 365, alternative_names: Vec::new(), passphrase: None };
+            authority.issue(&request, now).unwrap()
+        };
+        let orders = issue("orders", p256, vec![KeyUse::DocSign]);
+        let billing = issue("billing", KeySpec::Rsa(1024), vec![KeyUse::DataEncrypt]);
+        let [sealing, opening] =
+            [("orders", &orders, &billing), ("billing", &billing, &orders)].map(|(user, own, other)| {
+                let folder = directory.path().join(user);
+                ring::create(&folder).unwrap();
+                ring::install_own(&folder, "own", &own.0, &authority.chain(), &own.1).unwrap();
+                ring::install_person(&folder, "other", &other.0, &authority.chain()).unwrap();
+                ring::install_trust(&folder, "ca", authority.root()).unwrap();
+                Arc::new(Ring::load(&folder, None).unwrap())
+            });
+        let mut policy = Policy::new("ORDERS");
+        policy.encrypt = Some(ContentCipher::Aes256Gcm);
+        policy.recipients = vec![dn("billing")];
+        policy.key_reuse = KeyReuse::Unlimited;
+        policy.check().unwrap();
+        World { opener: Opener::new(), policy: Arc::new(policy), sealing, opening, now, _directory: directory }
+    }
+
+    /// So many messages under one content key.
+    fn messages(&self, count: usize) -> Vec<Message> {
+        let mut sealer = Sealer::new(self.policy.clone(), self.sealing.clone(), None, self.now).unwrap();
+        let mut cpu = CpuDevice::new("tests");
+        let bound = Bound {
+            destination: "ORDERS@QM1".into(),
+            message_id: Bytes::from_static(b"\xa1\x04id-1"),
+            properties: Bytes::new(),
+            application_properties: Bytes::new(),
+        };
+        let mut seal = |number: usize| {
+            let content = Content { packing: Packing::Data, content_type: None, bytes: payload(number) };
+            let step = sealer.seal(content, &bound, self.now, &mut SystemRandom).unwrap();
+            let der = drive(step, &mut cpu).unwrap().der;
+            let (opener, policy) = (self.opener.clone(), self.policy.clone());
+            Message { opener, policy, ring: self.opening.clone(), now: self.now, der }
+        };
+        (0..count).map(&mut seal).collect()
+    }
+}
+
+impl Message {
+    fn opening(&self) -> Again<Verified<Opened>, OpenError> {
+        let (opener, policy, ring) = (self.opener.clone(), self.policy.clone(), self.ring.clone());
+        let (der, now) = (self.der.clone(), self.now);
+        Arc::new(move || {
+            let expect = Expect {
+                destinations: vec!["ORDERS@QM1".into()],
+                message_id: Bytes::from_static(b"\xa1\x04id-1"),
+                properties: Bytes::new(),
+                application_properties: Bytes::new(),
+            };
+            opener.open(&policy, &ring, der.clone(), expect, now, now)
+        })
+    }
+
+    /// The last byte is the end of the envelope's tag.
+    fn damaged(mut self) -> Message {
+        let mut der = self.der.to_vec();
+        *der.last_mut().unwrap() ^= 1;
+        self.der = der.into();
+        self
+    }
+}
+
+fn is_open(outcome: &Result<Opened, OpenError>, number: usize) -> bool {
+    outcome.as_ref().is_ok_and(|opened| opened.content.bytes == payload(number))
+}
+
+#[test]
+fn a_device_that_gives_a_wrong_content_key_condemns_no_message_and_is_not_used_again() {
+    let world = World::new();
+    let mut pool = Pool::new([Deed::WrongKey]);
+    pool.run();
+    let who = bulla_device::Asker::new(1);
+    pool.open(0, &who, &world.messages(1)[0]);
+    let outcomes = pool.outcomes(1);
+    assert!(is_open(&outcomes[0], 0), "{outcomes:?}");
+    assert!(matches!(pool.state(), State::Failed { .. }), "{:?}", pool.state());
+    assert_eq!(pool.seen(), [1], "what it said is checked by another");
+}
+
+#[test]
+fn a_damaged_message_stays_condemned_and_the_device_goes_on() {
+    let world = World::new();
+    let mut pool = Pool::new([]);
+    pool.run();
+    let who = bulla_device::Asker::new(1);
+    let damaged = world.messages(1).remove(0).damaged();
+    pool.open(0, &who, &damaged);
+    let outcomes = pool.outcomes(1);
+    assert_eq!(outcomes[0].as_ref().err(), Some(&OpenError::CannotDecrypt), "{outcomes:?}");
+    assert_eq!(pool.state(), State::Running);
+    pool.open(1, &who, &world.messages(1)[0]);
+    let outcomes = pool.outcomes(1);
+    assert!(is_open(&outcomes[0], 0), "{outcomes:?}");
+    assert_eq!(pool.seen(), [1, 1], "the good message is the device's again");
+}
+
+#[test]
+fn one_unwrap_serves_all_messages_that_come_together_under_one_content_key() {
+    let world = World::new();
+    let mut pool = Pool::new([]);
+    let askers = [bulla_device::Asker::new(1), bulla_device::Asker::new(2)];
+    let messages = world.messages(12);
+    for ((slot, message), who) in (0..).zip(&messages).zip(askers.iter().cycle()) {
+        pool.open(slot, who, message);
+    }
+    pool.run();
+    let outcomes = pool.outcomes(messages.len());
+    assert!(outcomes.iter().enumerate().all(|(number, outcome)| is_open(outcome, number)), "{outcomes:?}");
+    assert_eq!(pool.seen().len(), 1, "unwraps");
+    assert_eq!(pool.state(), State::Running);
+}
+
+#[test]
+fn a_wrong_content_key_that_many_messages_share_condemns_none_of_them() {
+    let world = World::new();
+    let mut pool = Pool::new([Deed::WrongKey]);
+    let who = bulla_device::Asker::new(1);
+    let messages = world.messages(12);
+    for (slot, message) in (0..).zip(&messages) {
+        pool.open(slot, &who, message);
+    }
+    pool.run();
+    let outcomes = pool.outcomes(messages.len());
+    assert!(outcomes.iter().enumerate().all(|(number, outcome)| is_open(outcome, number)), "{outcomes:?}");
+    assert!(matches!(pool.state(), State::Failed { .. }), "{:?}", pool.state());
+}
+
+#[test]
+fn when_the_one_who_asked_first_leaves_the_others_still_get_their_messages() {
+    let world = World::new();
+    let mut pool = Pool::new([Deed::Held]);
+    let ((heard_of, hears), (lets_go, go_on)) = (channel(), channel());
+    *pool.card.held.lock().unwrap() = Some((heard_of, go_on));
+    pool.run();
+    let [blocker, first, other] = [1, 2, 3].map(bulla_device::Asker::new);
+    // The device is busy with another key's unwrap, so that the first one's waits.
+    let blocking = world.messages(1);
+    pool.open(0, &blocker, &blocking[0]);
+    hears.recv_timeout(PATIENCE).unwrap();
+    let messages = world.messages(4);
+    for (slot, message) in (0..).zip(&messages) {
+        pool.open(1 + slot, if slot == 0 { &first } else { &other }, message);
+    }
+    pool.all_begun();
+    first.leave();
+    lets_go.send(()).unwrap();
+    let outcomes = pool.outcomes(5);
+    assert!(is_open(&outcomes[0], 0), "{outcomes:?}");
+    let cancelled = OpenError::Key(DeviceError::Cancelled);
+    assert_eq!(outcomes[1].as_ref().err(), Some(&cancelled), "it has left");
+    assert!((1..4).all(|number| is_open(&outcomes[1 + number], number)), "{outcomes:?}");
+    let seen = pool.seen();
+    assert!(!seen.contains(&2) && seen.contains(&3), "nothing was computed for the one who left: {seen:?}");
+    assert_eq!(pool.state(), State::Running);
+}
