@@ -4,20 +4,28 @@ meters count what was done."""
 import itertools
 import json
 import threading
+from pathlib import Path
 
 import pytest
 from proton import Message
 
 from manager import ERROR_QUEUE, wait_until
-from sites import CONFIDENTIALITY, INTEGRITY, PAYLOAD, PRIVACY, Site, clear
+from people import People
+from sites import CONFIDENTIALITY, INTEGRITY, PAYLOAD, PRIVACY, QUALITIES, Site, clear
 
 # How many messages each step of the life of a device must let through before the next one comes.
 MESSAGES_A_STEP = 40
+# How long the accelerator must have computed before its meter is compared with its thread's clock, nanoseconds.
+COMPUTED_NS = 1_200_000_000
+# By how much they may differ, parts of one.
+DIFFERENCE_MAX = 0.02
+PRIVACY_ELLIPTIC = "SIGNALG(SHA256) ENCALG(AES256) SIGNER('{elliptic}') RECIP('{curved}')"
 
 
 @pytest.fixture(scope="module")
 def site(qm, people):
     people.add("elliptic", "p256")
+    people.add("curved", "p256")
     site = Site(qm, people)
     yield site
     for client in site.clients.values():
@@ -37,9 +45,13 @@ def jobs(before, after, operation, bits=2048):
     return count(after) - count(before)
 
 
+def device(qm, name):
+    done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY DEVICE({name}) ALL")
+    return json.loads(done.stdout)[0]["objects"][0]
+
+
 def state(qm, name):
-    done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY DEVICE({name})")
-    return json.loads(done.stdout)[0]["objects"][0]["STATUS"]
+    return device(qm, name)["STATUS"]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +128,45 @@ class Stream:
         assert self.qm.depth(ERROR_QUEUE) == 0, "nothing was taken for defective"
 
 
+def thread_cpu_ns(qm, name):
+    """The processor time of all threads whose names begin so, as the kernel has counted it."""
+    tasks = Path(f"/proc/{qm.process.pid}/task").iterdir()
+    threads = [task for task in tasks if (task / "comm").read_text().startswith(name)]
+    assert threads, f"no thread is named {name}"
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+
+def test_the_accelerator_says_how_long_it_was_busy_and_its_threads_clock_says_the_same(site):
+    qm = site.qm
+    said = device(qm, "ACCEL1")
+    if said["STATUS"] != "RUNNING":
+        pytest.skip(f"skipped: the accelerator's utilisation: ACCEL1 is {said['STATUS']}: {said['REASON']}")
+    # Now all keys are the accelerator's, public ones too.
+    qm.mqsc("STOP DEVICE(CPU)")
+    clock = lambda: thread_cpu_ns(qm, "device-ACCEL1")
+    rows = lambda: [row for (name, *_), row in meters(qm).items() if name == "ACCEL1"]
+    busy = lambda: sum(row["BUSYTIME"] for row in rows())
+    # Two operations of one shape are two rows that show the same calls.
+    filled = lambda: {(row["FORM"], row["BITS"]): (row["CALLS"], row["LANES"]) for row in rows()}
+    began, busy_before, filled_before = clock(), busy(), filled()
+    streams = [Stream(site, site.queue(INTEGRITY)) for _ in range(3)]
+    streams += [Stream(site, site.queue(PRIVACY_ELLIPTIC), "elliptic", "curved") for _ in range(3)]
+    computed = lambda: any(stream.failed for stream in streams) or clock() - began > COMPUTED_NS
+    wait_until(computed, "the accelerator has computed enough to tell", 120)
+    for stream in streams:
+        stream.end()
+    cpu_ns, busy_ns = clock() - began, busy() - busy_before
+    print(f"processor time of its thread {cpu_ns / 1e9:.3f} s, busy {busy_ns / 1e9:.3f} s")
+    assert cpu_ns > COMPUTED_NS and abs(cpu_ns - busy_ns) <= DIFFERENCE_MAX * cpu_ns
+    calls, lanes = (
+        {shape: now[at] - filled_before.get(shape, (0, 0))[at] for shape, now in filled().items()} for at in (0, 1)
+    )
+    print({shape: (calls[shape], lanes[shape]) for shape in calls})
+    assert {("RSA CRT", 2048), ("ECDSA SIGN", 256), ("ECDH", 256)} <= {shape for shape in calls if calls[shape]}
+    assert sum(lanes.values()) > sum(calls.values()), "there were batches"
+    qm.mqsc("START DEVICE(CPU)")
+
+
 @pytest.mark.parametrize("policy", [INTEGRITY, PRIVACY])
 def test_devices_come_and_go_under_load(site, policy):
     qm = site.qm
@@ -185,4 +236,25 @@ def test_with_software_the_processor_has_no_instructions_for_cryptography(manage
     qm.start()
     with open(f"/proc/{qm.process.pid}/environ", "rb") as variables:
         assert b"OPENSSL_ia32cap" not in variables.read()
+    assert qm.stop() == 0
+
+
+def test_without_the_library_of_lanes_the_accelerator_says_so_and_the_processor_does_its_work(managers, authority):
+    qm = managers("without-lanes", options=["--lanes", "/nonexistent/libbulla_lanes.so"])
+    wait_until(lambda: state(qm, "ACCEL1") == "OFFLINE", "the accelerator is offline")
+    has_lanes = "avx512ifma" in Path("/proc/cpuinfo").read_text()
+    missing = "/nonexistent/libbulla_lanes.so" if has_lanes else "AVX-512 IFMA"
+    assert missing in device(qm, "ACCEL1")["REASON"]
+    people = People(qm, authority)
+    for name in ("orders", "billing"):
+        people.add(name)
+    site = Site(qm, people)
+    for policy in QUALITIES.values():
+        queue = site.queue(policy)
+        site.orders.put(queue, clear())
+        assert bytes(site.billing.get(queue).body) == PAYLOAD
+    assert {name for (name, *_), row in meters(qm).items() if row["JOBS"]} == {"CPU"}
+    for client in site.clients.values():
+        client.close()
+    assert state(qm, "ACCEL1") == "OFFLINE"
     assert qm.stop() == 0

@@ -124,6 +124,15 @@ def test_whatever_becomes_of_the_token_no_message_is_lost_or_condemned(qm, token
     control.write_text("")
     stream.goes_on("the token answers again")
 
+    control.write_text("faulty\n")
+    failed = lambda: device(qm)["STATUS"] == "FAILED"
+    wait_until(failed, "a result that its public key refutes puts the token out of use")
+    assert "public key refutes" in device(qm)["REASON"]
+    control.write_text("")
+    assert failed(), "it is not used again by itself"
+    qm.mqsc("START DEVICE(HSM)")
+    stream.goes_on("somebody started the token again")
+
     qm.mqsc("STOP DEVICE(HSM)")
     control.write_text("pin\n")
     qm.mqsc("START DEVICE(HSM)")
