@@ -61,7 +61,7 @@ const EC_BITS: [u32; 5] = [192, 224, 256, 384, 521];
 
 impl Profile {
     /// A secure-key coprocessor: 0.596 ms for every private-key operation, RSA or elliptic, whatever the
-    /// size: the published figure is of the request, and none is published for other sizes (inventory E1).
+    /// size: the published figure is of the request, and none is published for other sizes.
     pub fn coprocessor() -> Profile {
         let time = Duration::from_micros(596);
         let rsa = [Form::RsaCrt, Form::RsaMePrivate].into_iter().flat_map(|form| RSA_BITS.map(|bits| (form, bits)));
@@ -70,7 +70,7 @@ impl Profile {
         Profile { name: "coprocessor".to_owned(), times }
     }
 
-    /// A clear-key RSA accelerator: 0.046 ms for ME and 0.507 ms for CRT with 2048 bits (inventory E2).
+    /// A clear-key RSA accelerator: 0.046 ms for ME and 0.507 ms for CRT with 2048 bits.
     /// Other sizes are scaled, as the arithmetic is: ME by the square and CRT by the cube of the length;
     /// no elliptic curves.
     pub fn accelerator() -> Profile {

@@ -22,8 +22,11 @@ pub(crate) const SEALING_BYTES_MAX: usize = 512 << 20;
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
 const TASKS_PER_TURN: usize = 16;
-/// Tasks whose jobs may be away at once; more wait in line, where connections have their turns.
-const TASKS_AWAY_MAX: usize = 512;
+/// Tasks of one connection that may be under way at once: enough for full lanes, and no more, so that one whose token
+/// is away does not keep the others waiting.
+const TASKS_OF_ASKER_MAX: usize = 128;
+/// Tasks that may be under way at once; more wait in line, where connections have their turns.
+const TASKS_MAX: usize = 8192;
 /// How long a message waits for a key service that is away (a token that was pulled, a device that was
 /// stopped) before its put is refused or its reader's link ends with 2063.
 pub(crate) const KEY_SERVICE_WAIT: Duration = Duration::from_secs(30);
@@ -130,8 +133,9 @@ struct Inbox {
     asides: Vec<Box<dyn FnOnce() + Send>>,
     /// Adapters with nothing to do.
     idle: usize,
-    /// Tasks whose jobs are away.
-    away: usize,
+    /// Tasks that were taken and are not done, by asker, and all together.
+    under_way: HashMap<u64, usize>,
+    under_way_total: usize,
     stopping: bool,
 }
 
@@ -148,12 +152,13 @@ struct Task {
     who: bulla_device::Asker,
     deadline: Instant,
     progress: Progress,
-    /// Devices beside the processor that have worked for it.
+    /// Devices beside the processor whose answers nothing has proved yet. (A signature that they refused has been
+    /// judged again by the processor before anybody heard of it.)
     devices: Vec<DeviceId>,
     /// It is done for the second time, by the processor, because what a device said is in doubt.
     checking: bool,
-    /// It waited for another task's answer in vain, and asks for itself.
-    alone: bool,
+    /// Nothing shows at once whether its job's answer is right: it is an unwrap or a derivation.
+    unproved: bool,
     /// What its job asks, where others may wait for the same.
     shared: Option<[u8; 32]>,
 }
@@ -215,10 +220,18 @@ impl Adapters {
     /// An adapter's life: ends when the pool stops and nothing is left to do.
     pub(crate) fn run(self: &Arc<Self>, mailboxes: &[Arc<Mailbox>]) {
         let sink: Arc<dyn Sink> = self.clone();
-        let mut turn = Turn { adapters: self, sink, inline: Inline::new(), jobs: Vec::new(), outcomes: Vec::new() };
+        let mut turn = Turn {
+            adapters: self,
+            sink,
+            inline: Inline::new(),
+            jobs: Vec::new(),
+            outcomes: Vec::new(),
+            done: Vec::new(),
+        };
         while let Some(taken) = self.take() {
             turn.carry_out(taken);
             turn.post(mailboxes);
+            self.done(&mut turn.done);
         }
     }
 
@@ -234,9 +247,8 @@ impl Adapters {
         loop {
             let mut taken =
                 Taken { answers: std::mem::take(&mut inbox.answers), aside: inbox.asides.pop(), tasks: Vec::new() };
-            inbox.away -= taken.answers.len();
-            while taken.tasks.len() < TASKS_PER_TURN && inbox.away < TASKS_AWAY_MAX {
-                let Some(task) = inbox.tasks.pop() else { break };
+            while taken.tasks.len() < TASKS_PER_TURN {
+                let Some(task) = inbox.next_task() else { break };
                 taken.tasks.push(task);
             }
             if !taken.is_empty() {
@@ -246,12 +258,32 @@ impl Adapters {
                 }
                 return Some(taken);
             }
-            if inbox.stopping && inbox.away == 0 {
+            if inbox.is_over() {
+                // Others may sleep since before the last task was done.
+                self.bell.notify_all();
                 return None;
             }
             inbox.idle += 1;
             inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
             inbox.idle -= 1;
+        }
+    }
+
+    /// Tasks of these askers are done.
+    fn done(&self, askers: &mut Vec<u64>) {
+        if askers.is_empty() {
+            return;
+        }
+        let mut inbox = self.lock();
+        inbox.under_way_total -= askers.len();
+        for asker in askers.drain(..) {
+            let left = inbox.under_way.get_mut(&asker).map_or(0, |count| {
+                *count -= 1;
+                *count
+            });
+            if left == 0 {
+                inbox.under_way.remove(&asker);
+            }
         }
     }
 
@@ -282,11 +314,28 @@ impl Sink for Adapters {
 }
 
 impl Inbox {
+    /// The next task whose asker has not too many under way.
+    fn next_task(&mut self) -> Option<New> {
+        if self.under_way_total >= TASKS_MAX {
+            return None;
+        }
+        let Self { tasks, under_way, .. } = self;
+        let few = |new: &New| under_way.get(&new.who.number()).is_none_or(|count| *count < TASKS_OF_ASKER_MAX);
+        let task = tasks.pop_if(few)?;
+        *self.under_way.entry(task.who.number()).or_default() += 1;
+        self.under_way_total += 1;
+        Some(task)
+    }
+
     fn has_work(&self) -> bool {
         !self.answers.is_empty()
             || !self.asides.is_empty()
-            || (!self.tasks.is_empty() && self.away < TASKS_AWAY_MAX)
-            || (self.stopping && self.away == 0)
+            || (!self.tasks.is_empty() && self.under_way_total < TASKS_MAX)
+            || self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping && self.under_way_total == 0 && self.tasks.is_empty()
     }
 }
 
@@ -311,6 +360,8 @@ struct Turn<'a> {
     /// Jobs that this turn hands over, each with its task.
     jobs: Vec<(Job, Task)>,
     outcomes: Vec<Finished>,
+    /// Askers of tasks that are done, one entry a task.
+    done: Vec<u64>,
 }
 
 impl Turn<'_> {
@@ -320,6 +371,7 @@ impl Turn<'_> {
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
         for New { asker, who, work } in taken.tasks {
             if who.is_gone() {
+                self.done.push(who.number());
                 continue;
             }
             let stage = match work {
@@ -333,7 +385,6 @@ impl Turn<'_> {
         while !self.jobs.is_empty() {
             self.place();
             let answers = self.inline.run(&self.adapters.scheduler);
-            self.adapters.lock().away -= answers.len();
             self.go_on(answers);
         }
         if let Some(run) = taken.aside {
@@ -344,14 +395,14 @@ impl Turn<'_> {
     /// Sets the tasks aside and hands their jobs to the scheduler.
     fn place(&mut self) {
         let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
-        // Counted first: what joins others may be answered as soon as it is there.
-        self.adapters.lock().away += self.jobs.len();
         {
             let mut away = self.adapters.away();
             for (mut job, mut task) in self.jobs.drain(..) {
                 job.asker = task.who.clone();
                 job.deadline = Some(task.deadline);
-                task.shared = if task.checking || task.alone { None } else { question(&job) };
+                task.unproved =
+                    matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. } | bulla_device::Work::EcdhDerive { .. });
+                task.shared = if task.checking { None } else { question(&job) };
                 if let Some(question) = task.shared {
                     if let Some(others) = away.shared.get_mut(&question) {
                         others.push((job, task));
@@ -373,7 +424,6 @@ impl Turn<'_> {
             return;
         }
         let mut resumed = Vec::with_capacity(answers.len());
-        let mut joined = 0;
         {
             let mut away = self.adapters.away();
             for answer in answers {
@@ -381,22 +431,15 @@ impl Turn<'_> {
                     continue;
                 };
                 let others = task.shared.and_then(|question| away.shared.remove(&question)).unwrap_or_default();
-                joined += others.len();
                 resumed.push((task, others, answer));
             }
         }
-        if joined > 0 {
-            self.adapters.lock().away -= joined;
-        }
         for (task, others, answer) in resumed {
-            for (job, mut other) in others {
+            for (job, other) in others {
                 match &answer.result {
-                    Ok(output) => self.resume(other, Ok(output.clone()), answer.device),
-                    // The first one's asker may have gone, or its time be up: the others ask for themselves.
-                    Err(_) => {
-                        other.alone = true;
-                        self.jobs.push((job, other));
-                    }
+                    // The first one's asker has gone, or its time is up: the next one asks for all.
+                    Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
+                    result => self.resume(other, result.clone(), answer.device),
                 }
             }
             self.resume(task, answer.result, answer.device);
@@ -404,8 +447,8 @@ impl Turn<'_> {
     }
 
     fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId) {
-        let Task { asker, who, deadline, progress, mut devices, checking, .. } = task;
-        if device != DeviceId::CPU && !devices.contains(&device) {
+        let Task { asker, who, deadline, progress, mut devices, checking, unproved, .. } = task;
+        if unproved && device != DeviceId::CPU && !devices.contains(&device) {
             devices.push(device);
         }
         let stage = match progress {
@@ -460,6 +503,7 @@ impl Turn<'_> {
 
     fn tell(&mut self, standing: &Standing, outcome: Outcome) {
         self.outcomes.push(Finished { asker: standing.asker, outcome });
+        self.done.push(standing.who.number());
     }
 
     /// Sends what is finished to those who asked, a letter each and one ring a dispatcher.
@@ -509,7 +553,7 @@ struct Standing {
 impl Standing {
     fn task(self, progress: Progress) -> Task {
         let Self { asker, who, deadline, devices, checking } = self;
-        Task { asker, who, deadline, progress, devices, checking, alone: false, shared: None }
+        Task { asker, who, deadline, progress, devices, checking, unproved: false, shared: None }
     }
 
     /// Whether a verdict against the message came from a device that may be wrong.
