@@ -4,35 +4,59 @@
 #
 #   tools/lanes.sh FILE     FILE is the shared object, target/release/libbulla_lanes.so usually
 #
-# Without it everything works on the CPU, so where something is missing this says so and succeeds.
+# Without it everything works on the CPU, so where something is missing this says so and succeeds. What is linked runs where
+# all clear keys are, so a wheel that is not one of tools/lanes.txt, byte for byte, is an error and not a thing missing.
 set -euo pipefail
 
 out=$1
-version=2026.2.0
-wheels=.cache/lanes/$version
 tools=$(dirname "$0")
+version=$(sed -n 's/^ipp-crypto-static==\([^ ]*\) .*/\1/p' "$tools/lanes.txt")
+wheels=.cache/lanes/$version
 
 skipped() {
     echo "skipped: the library of lanes: $1" >&2
     exit 0
 }
 
+refused() {
+    echo "error: the library of lanes: $1" >&2
+    exit 1
+}
+
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || skipped "it is for x86-64 Linux"
-[ "$out" -nt "$tools/lanes.sh" ] && [ "$out" -nt "$tools/lanes.map" ] && [ "$out" -nt "$tools/lanes_absent.c" ] && exit 0
-command -v cc >/dev/null || skipped "there is no C compiler"
+fresh=yes
+for source in lanes.sh lanes.txt lanes.map lanes_absent.c; do
+    [ "$out" -nt "$tools/$source" ] || fresh=no
+done
+[ $fresh = no ] || exit 0
+for program in cc python3 sha256sum; do
+    command -v $program >/dev/null || skipped "there is no $program"
+done
 
 archive=$wheels/ipp_crypto_static-$version.data/data/lib/libcrypto_mb.a
-headers=$wheels/ipp_crypto_include-$version.data/data/include
-if [ ! -f "$archive" ] || [ ! -d "$headers" ]; then
-    mkdir -p "$wheels"
-    for name in ipp-crypto-static ipp-crypto-include; do
-        python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-            --dest "$wheels" "$name==$version" || skipped "pip can't fetch $name $version"
-    done
-    for wheel in "$wheels"/*.whl; do
+names=$(sed -n 's/^\(ipp-crypto-[a-z]*\)==.*/\1/p' "$tools/lanes.txt" | tr - _)
+mkdir -p "$wheels"
+missing=
+for name in $names; do
+    compgen -G "$wheels/$name-$version-*.whl" >/dev/null || missing=yes
+done
+if [ -n "$missing" ]; then
+    # pip compares what it fetches with the digests, and keeps nothing that has another.
+    log=$(python3 -m pip download --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
+        --dest "$wheels" --requirement "$tools/lanes.txt" 2>&1) ||
+        case $log in
+            *"DO NOT MATCH THE HASHES"*) refused "pip got a wheel whose digest is not the one of tools/lanes.txt" ;;
+            *) skipped "pip can't fetch the wheels of tools/lanes.txt" ;;
+        esac
+fi
+# What an earlier run left is compared again, and unpacked again: the archive that is linked is that of the wheel.
+for name in $names; do
+    for wheel in "$wheels/$name-$version"-*.whl; do
+        digest=$(sha256sum "$wheel") || skipped "there is no $wheel"
+        grep -q -- "--hash=sha256:${digest%% *}\$" "$tools/lanes.txt" || refused "$wheel is not the one of tools/lanes.txt"
         python3 -m zipfile -e "$wheel" "$wheels" || skipped "$wheel can't be unpacked"
     done
-fi
+done
 [ -f "$archive" ] || skipped "the wheel has no libcrypto_mb.a"
 
 # Each function that is exported is linked in, and nothing that only others need. What the archive's other functions
