@@ -540,11 +540,12 @@ impl EcUnit {
             (words.x[lane], words.y[lane]) = (peer.x, peer.y);
         }
         let shared = self.multiply(data, count, tampering);
-        if let Some(lane) = looked_at {
-            stands[lane] &= self.is_agreed(data, lane, peers[lane])?;
-        }
+        let agreed = looked_at.map(|lane| (lane, self.is_agreed(data, lane, peers[lane])));
         clear_stack::<STACK_BYTES_MAX>();
         self.clear_secrets();
+        if let Some((lane, agreed)) = agreed {
+            stands[lane] &= agreed?;
+        }
         Ok(std::array::from_fn(|lane| stands[lane] && shared.is_good(lane)))
     }
 
@@ -557,10 +558,12 @@ impl EcUnit {
             BigNum::from_slice(&bytes[..len])
         };
         let group = EcGroup::from_curve_name(data.curve.nid())?;
-        let mut private = BigNum::new_secure()?;
-        private.copy_from_slice(&Zeroizing::new(number(&self.words.k[lane])?.to_vec()))?;
-        private.set_const_time();
         let theirs = EcKey::from_public_key_affine_coordinates(&group, &*number(&peer.x)?, &*number(&peer.y)?)?;
+        // The secret goes straight into secure memory: what an ordinary number held is freed, not overwritten.
+        let mut private = BigNum::new_secure()?;
+        to_bytes(&mut bytes[..len], &self.words.k[lane]);
+        private.copy_from_slice(&bytes[..len])?;
+        private.set_const_time();
         let mut context = BigNumContext::new_secure()?;
         let mut point = EcPoint::new(&group)?;
         point.mul_generator2(&group, &private, &mut context)?;
@@ -589,6 +592,14 @@ impl EcUnit {
     /// The secrets of this call are overwritten; its caller has taken what it wanted.
     pub(super) fn clear_results(&mut self) {
         clear(&mut self.bytes.shared);
+    }
+
+    /// Whether no secret of any call is left.
+    #[cfg(test)]
+    pub(super) fn is_clear(&self) -> bool {
+        let words = [&self.words.k, &self.words.z, &self.words.inverses];
+        let is_clear = words.iter().all(|words| words.as_flattened().iter().all(|word| *word == 0));
+        is_clear && self.bytes.shared.as_flattened().iter().all(|byte| *byte == 0)
     }
 }
 

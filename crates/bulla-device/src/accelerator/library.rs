@@ -367,6 +367,11 @@ impl Scratch {
         // SAFETY: the memory is this box's own, and any bytes are a valid `Line`.
         unsafe { OPENSSL_cleanse(self.0.as_mut_ptr().cast(), bytes) }
     }
+
+    #[cfg(test)]
+    pub(super) fn is_clear(&self) -> bool {
+        self.0.iter().all(|line| line.0 == [0; 64])
+    }
 }
 
 impl Drop for Scratch {

@@ -259,12 +259,20 @@ impl RsaUnit {
         let (bytes, limbs) = (size.bytes(), size.limbs());
         let mut words = [0; LIMBS_MAX];
         let mut product = [0; LIMBS_MAX];
-        for lane in 0..count {
+        let blinded = (0..count).try_for_each(|lane| {
             let key = keys.key_mut(lane);
             let blind = key.next_factors(&mut self.unblind[lane][..limbs])?;
             from_bytes(&mut words[..limbs], &self.input[lane][..bytes]);
             key.public.modulus.multiply(&mut product[..limbs], &words[..limbs], &blind);
             to_bytes(&mut self.blinded[lane][..bytes], &product[..limbs]);
+            Ok(())
+        });
+        if let Err(error) = blinded {
+            // Factors of earlier lanes may be there, and their keys go on using what follows from them.
+            self.clear_secrets();
+            clear(&mut words);
+            clear(&mut product);
+            return Err(error);
         }
         // Unused lanes repeat the first: a lane must hold something that belongs to its key.
         for lane in count..LANES {
@@ -340,12 +348,22 @@ impl RsaUnit {
         clear(&mut *self.output);
     }
 
-    fn clear_secrets(&mut self) {
+    /// What a call worked in is overwritten, its input and output excepted. [`private`](RsaUnit::private) does it itself;
+    /// after [`public`](RsaUnit::public) it is for its caller, who knows whether the input was secret.
+    pub(super) fn clear_secrets(&mut self) {
         clear_stack::<STACK_BYTES_MAX>();
         self.scratch.clear();
         clear(&mut *self.blinded);
         clear(&mut *self.again);
         clear(&mut *self.unblind);
+    }
+
+    /// Whether nothing of any call is left.
+    #[cfg(test)]
+    pub(super) fn is_clear(&self) -> bool {
+        let numbers = [&self.input, &self.output, &self.blinded, &self.again];
+        let is_clear = numbers.iter().all(|numbers| numbers.as_flattened().iter().all(|byte| *byte == 0));
+        is_clear && self.unblind.as_flattened().iter().all(|word| *word == 0) && self.scratch.is_clear()
     }
 }
 

@@ -461,6 +461,41 @@ fn a_unit_that_goes_wrong_quietly_is_noticed_by_the_full_check() {
 }
 
 #[test]
+fn nothing_of_a_wrapped_key_is_left_when_the_call_ends() {
+    let Some(accelerator) = accelerator() else { return };
+    let mut engine = accelerator.engine().unwrap();
+    let key = rsa(RSA_2048);
+    for padding in [OAEP, RsaPadding::Pkcs1] {
+        let work = Work::RsaWrap { padding, content_key: Output::new(vec![7; 32]) };
+        let wrapped = run_all(&mut engine, vec![Job::new(key.public_key().clone(), work); 3]).remove(2).unwrap();
+        assert!(engine.rsa.is_clear());
+        let work = Work::RsaUnwrap { padding, wrapped: wrapped.to_vec(), expected_len: 32 };
+        assert_eq!(&*run_all(&mut engine, vec![Job::new(key.clone(), work)]).remove(0).unwrap(), &[7; 32]);
+        assert!(engine.rsa.is_clear());
+    }
+}
+
+#[test]
+fn nothing_of_an_agreement_is_left_when_its_full_check_can_not_be_made() {
+    let Some(accelerator) = accelerator() else { return };
+    let mut engine = accelerator.engine().unwrap();
+    let key = ec(Curve::P256);
+    // Prepared as a point that is not on the curve: OpenSSL does not take it, which is an error and no verdict.
+    let (mut x, mut y) = ([0; limbs::EC_LIMBS_MAX], [0; limbs::EC_LIMBS_MAX]);
+    (x[0], y[0]) = (1, 1);
+    engine.public_ec.place(key.id(), || Ok::<_, DeviceError>(PublicEc { x, y })).unwrap();
+    // The first lane has a good key, and so a secret; the second one is looked at.
+    let agree = [ec(Curve::P256), key].map(|key| Job::new(key.public_key().clone(), Work::EcdhEphemeral));
+    let mut failed = 0;
+    for _ in 0..FULL_CHECK_CALLS {
+        let result = run_all(&mut engine, agree.to_vec()).remove(0);
+        failed += usize::from(matches!(result, Err(DeviceError::Library { .. })));
+        assert!(engine.ec.is_clear());
+    }
+    assert_eq!(failed, 1);
+}
+
+#[test]
 fn blinding_factors_are_made_anew_after_their_uses() {
     let Some(accelerator) = accelerator() else { return };
     let mut engine = accelerator.engine().unwrap();
