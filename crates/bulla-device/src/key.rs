@@ -100,7 +100,8 @@ impl PublicKey {
     /// Takes a public key.
     ///
     /// # Errors
-    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile.
+    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile. [`DeviceError::Library`] for the point
+    /// at infinity: OpenSSL reads it from a certificate (one byte 00), but does not hand it out as a key.
     pub fn new<T: openssl::pkey::HasPublic>(key: &PKeyRef<T>) -> Result<PublicKey, DeviceError> {
         let bits = key.bits();
         let kind = KeyKind::of(key)?;

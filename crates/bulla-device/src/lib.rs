@@ -24,7 +24,7 @@ mod random;
 pub mod scheduler;
 mod work;
 
-pub use accelerator::{Accelerator, FULL_CHECK_CALLS, LIBRARY_FILE, Lane8Engine, Processor};
+pub use accelerator::{Accelerator, FULL_CHECK_CALLS, LIBRARY_FILE, LaneEngine, Processor};
 #[doc(hidden)]
 pub use accelerator::{BareEcdsa, BareRsa, Stage, Tamper};
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};

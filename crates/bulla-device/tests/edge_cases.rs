@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use bulla_device::{
     Accelerator, CpuDevice, Curve, Device, DeviceError, Digest, Finished, Job, Kind, LIBRARY_FILE, Output, PrivateKey,
-    RsaPadding, RsaScheme, Work,
+    PublicKey, RsaPadding, RsaScheme, Work,
 };
 use openssl::bn::{BigNum, BigNumContext, BigNumRef};
 use openssl::ec::{EcGroup, EcKey, EcPoint, PointConversionForm};
@@ -109,6 +109,25 @@ fn the_coprocessor_answers_every_private_rsa_case_right() {
     let mut device = OnToken { token, engine, keys: HashMap::new(), others: CpuDevice::new("cpu"), count: 0 };
     every_case_is_answered_right(&mut device);
     assert!(device.count > 20, "{} cases were the token's", device.count);
+}
+
+#[test]
+fn a_public_key_at_infinity_reaches_no_device() {
+    for curve in Curve::ALL {
+        let (group, _, key) = ec(*curve);
+        // SubjectPublicKeyInfo: the algorithm and a bit string. OpenSSL reads one byte 00 as a point (SEC 1, 2.3.4).
+        let spki = key.public().public_key_to_der().unwrap();
+        let content = if spki[1] == 0x81 { &spki[3..] } else { &spki[2..] };
+        let algorithm = &content[..2 + usize::from(content[1])];
+        let infinity = [&[0x30, algorithm.len() as u8 + 4][..], algorithm, &[0x03, 2, 0, 0][..]].concat();
+        let read = PKey::public_key_from_der(&infinity).unwrap();
+        let made = PKey::from_ec_key(EcKey::from_public_key(&group, &EcPoint::new(&group).unwrap()).unwrap()).unwrap();
+        for key in [read, made] {
+            let refused = PublicKey::new(&key);
+            assert!(matches!(refused, Err(DeviceError::Library { .. })), "{curve}: {refused:?}");
+        }
+        assert!(PublicKey::new(key.public()).is_ok(), "{curve}");
+    }
 }
 
 #[test]

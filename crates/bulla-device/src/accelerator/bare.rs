@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::ec::{CurveData, EcUnit, PrivateEc};
 use super::library::{LANES, LaneCurve, RsaSize};
-use super::rsa::{Keys, PrivateRsa, RsaUnit};
+use super::rsa::{Keys, PrivateRsa, RsaUnit, Unfit};
 use super::tamper::Tampering;
 use crate::device::DeviceError;
 use crate::digest::Digest;
@@ -22,6 +22,10 @@ pub struct BareRsa {
 }
 
 struct OneEach(Vec<PrivateRsa>);
+
+fn unfit(unfit: Unfit) -> DeviceError {
+    unfit.private("bare")
+}
 
 impl Keys for OneEach {
     fn key(&self, lane: usize) -> &PrivateRsa {
@@ -44,7 +48,7 @@ impl BareRsa {
             SystemRandom.fill(bytes).map_err(|error| DeviceError::Library { text: error.to_string() })?;
             bytes[0] = 0;
         }
-        let keys = OneEach(keys.iter().map(PrivateRsa::new).collect::<Result<_, _>>()?);
+        let keys = OneEach(keys.iter().map(PrivateRsa::new).collect::<Result<_, _>>().map_err(unfit)?);
         Ok(BareRsa { size, unit: RsaUnit::new(library), keys, input })
     }
 
@@ -72,8 +76,8 @@ impl BareEcdsa {
         let library = super::tested(library).map_err(offline)?;
         let no_curve = DeviceError::WrongKey { why: "no curve of the lanes" };
         let KeyKind::Ec(curve) = keys[0].kind() else { return Err(no_curve) };
-        let data = CurveData::new(LaneCurve::of(curve).ok_or(no_curve)?)?;
-        let keys = keys.iter().map(|key| PrivateEc::new(key, &data)).collect::<Result<_, _>>()?;
+        let data = CurveData::new(LaneCurve::of(curve).ok_or(no_curve)?).map_err(unfit)?;
+        let keys = keys.iter().map(|key| PrivateEc::new(key, &data)).collect::<Result<_, _>>().map_err(unfit)?;
         Ok(BareEcdsa { data, unit: EcUnit::new(library), keys })
     }
 

@@ -52,7 +52,7 @@ impl LaneCurve {
 }
 
 impl CurveData {
-    pub(super) fn new(lane_curve: LaneCurve) -> Result<CurveData, ErrorStack> {
+    pub(super) fn new(lane_curve: LaneCurve) -> Result<CurveData, Unfit> {
         let curve = lane_curve.curve();
         let group = EcGroup::from_curve_name(curve.nid())?;
         let mut context = BigNumContext::new()?;

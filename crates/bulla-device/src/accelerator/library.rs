@@ -90,7 +90,7 @@ impl RsaSize {
 }
 
 /// The curves that the library has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LaneCurve {
     P256,
     P384,

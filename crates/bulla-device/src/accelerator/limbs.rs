@@ -7,6 +7,8 @@
 use openssl::bn::{BigNum, BigNumContext, BigNumRef};
 use openssl::error::ErrorStack;
 
+use super::rsa::Unfit;
+
 /// Words of the longest modulus.
 pub(super) const LIMBS_MAX: usize = 64;
 /// Words of the longest scalar.
@@ -24,16 +26,20 @@ impl Modulus {
     /// The modulus that is `limbs` words long. It is public.
     ///
     /// # Errors
-    /// The library's, when it has no memory or the number is even or too long.
-    pub(super) fn new(n: &BigNumRef, limbs: usize) -> Result<Modulus, ErrorStack> {
+    /// [`Unfit::No`] for an even number, which a stranger's certificate may hold: Montgomery's products would be
+    /// rubbish. The library's, when it has no memory or the number is too long.
+    pub(super) fn new(n: &BigNumRef, limbs: usize) -> Result<Modulus, Unfit> {
         let words = words_of(n, limbs)?;
+        let low = words.first().copied().unwrap_or(0);
+        if low & 1 == 0 {
+            return Err(Unfit::No("its modulus is even"));
+        }
         let mut power = BigNum::new()?;
         power.set_bit(i32::try_from(128 * limbs).unwrap_or(i32::MAX))?;
         let mut rest = BigNum::new()?;
         rest.checked_rem(&power, n, &mut *BigNumContext::new()?)?;
         let square = words_of(&rest, limbs)?;
         // Newton: each step doubles the number of right bits of -1/n mod 2^64.
-        let low = words.first().copied().unwrap_or(1);
         let inverse = (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(low.wrapping_mul(x))));
         Ok(Modulus { n: words, n0: inverse.wrapping_neg(), square, bits: n.num_bits() as usize })
     }
@@ -431,6 +437,16 @@ mod tests {
         n.sqr(&square, &mut context).unwrap();
         let modulus = Modulus::new(&n, 4).unwrap();
         assert!(!modulus.invert(&mut [0; 4], &words_of(&square, 4).unwrap()));
+    }
+
+    #[test]
+    fn an_even_number_is_no_modulus() {
+        for (n, limbs) in moduli() {
+            let mut even = n;
+            even.sub_word(1).unwrap();
+            assert!(matches!(Modulus::new(&even, limbs), Err(Unfit::No("its modulus is even"))), "{even}");
+        }
+        assert!(matches!(Modulus::new(&BigNum::new().unwrap(), 4), Err(Unfit::No(_) | Unfit::Library(_))));
     }
 
     #[test]

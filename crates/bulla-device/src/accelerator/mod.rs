@@ -10,6 +10,8 @@
 //! - *RSA, signatures and unwraps*: the input is blinded, and the unblinded result is raised to the public exponent
 //!   and compared with the input. One faulty result computed with the primes gives the key away (Boneh, DeMillo,
 //!   Lipton 1997), so there is no result without this check. It is another calculation on the same lanes.
+//!   That the private exponent is the public one's is checked when the key is prepared: a key that came damaged is
+//!   refused, and no fault of the lanes.
 //! - *ECDSA signatures*: the lanes compute k·G, and the point must be on the curve; the few products and two shared
 //!   inversions around it are made by `limbs.rs`, at a third of what they cost on the lanes, and checked by
 //!   s·k = z + r·d modulo the order with a second copy of d in another form. A whole verification would cost three
@@ -41,6 +43,7 @@ mod rsa;
 mod self_test;
 mod tamper;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -54,7 +57,7 @@ pub use self::bare::{BareEcdsa, BareRsa};
 use self::cache::Cache;
 use self::ec::{CurveData, EcUnit, PrivateEc, PublicEc};
 use self::library::{LANES, LaneCurve, Lanes, Library, RsaSize};
-use self::rsa::{Keys, PrivateRsa, PublicRsa, RsaUnit, Unfit};
+use self::rsa::{Keys, PrivateRsa, PublicRsa, RsaUnit};
 use self::tamper::Tampering;
 #[doc(hidden)]
 pub use self::tamper::{Stage, Tamper};
@@ -64,8 +67,9 @@ use crate::padding;
 use crate::random::{Random, SystemRandom};
 use crate::work::{Finished, Form, Job, Output, Shape, Work};
 
-/// Of the results whose every-time check is not a full one, one in this many calls is computed again by OpenSSL. With
-/// eight lanes that is one operation in 512, about 1 % of the time of the cheapest, a P-256 signature.
+/// Of the results whose every-time check is not a full one, one in this many calls of the same operation and curve is
+/// computed again by OpenSSL. With eight lanes that is one operation in 512, about 1 % of the time of the cheapest, a
+/// P-256 signature.
 pub const FULL_CHECK_CALLS: u64 = 64;
 
 /// The name of the shared object, which lies beside the program.
@@ -139,8 +143,8 @@ impl Accelerator {
     ///
     /// # Errors
     /// [`DeviceError::Library`] when OpenSSL does not have the curves.
-    pub fn engine(&self) -> Result<Lane8Engine, DeviceError> {
-        Lane8Engine::new(self.name.clone(), self.library, self.tamper.clone())
+    pub fn engine(&self) -> Result<LaneEngine, DeviceError> {
+        LaneEngine::new(self.name.clone(), self.library, self.tamper.clone())
     }
 }
 
@@ -231,12 +235,12 @@ fn takes(job: &Job) -> bool {
 }
 
 /// The engine of an [`Accelerator`]. [`poll`](Device::poll) computes, on the calling thread.
-pub struct Lane8Engine {
+pub struct LaneEngine {
     name: String,
     tamper: Option<Arc<dyn Tamper>>,
     waiting: Vec<Job>,
     group: Vec<Job>,
-    calls: u64,
+    full_checks: FullChecks,
     curves: [CurveData; 3],
     rsa: RsaUnit,
     ec: EcUnit,
@@ -246,19 +250,17 @@ pub struct Lane8Engine {
     public_ec: Cache<[u8; 32], PublicEc>,
 }
 
-impl Lane8Engine {
+impl LaneEngine {
     fn new(name: String, library: &'static Library, tamper: Option<Arc<dyn Tamper>>) -> Result<Self, DeviceError> {
-        Ok(Lane8Engine {
+        let curve = |curve| CurveData::new(curve).map_err(|unfit| unfit.private(&name));
+        let curves = [curve(LaneCurve::P256)?, curve(LaneCurve::P384)?, curve(LaneCurve::P521)?];
+        Ok(LaneEngine {
             name,
             tamper,
             waiting: Vec::with_capacity(LANES),
             group: Vec::with_capacity(LANES),
-            calls: 0,
-            curves: [
-                CurveData::new(LaneCurve::P256)?,
-                CurveData::new(LaneCurve::P384)?,
-                CurveData::new(LaneCurve::P521)?,
-            ],
+            full_checks: FullChecks::default(),
+            curves,
             rsa: RsaUnit::new(library),
             ec: EcUnit::new(library),
             private_rsa: Cache::new(),
@@ -270,7 +272,6 @@ impl Lane8Engine {
 
     /// One call: jobs of one shape, all of which `takes` let in.
     fn call(&mut self, jobs: &[Job], done: &mut Vec<Finished>) {
-        self.calls = self.calls.wrapping_add(1);
         let Some(first) = jobs.first() else { return };
         match (first.shape().form, first.key.kind()) {
             (Form::RsaCrt | Form::RsaMePrivate, _) => self.rsa_private(jobs, done),
@@ -342,12 +343,12 @@ impl Lane8Engine {
         let key = private_of(job)?;
         let form = job.shape().form;
         let made = self.private_rsa.place((key.id(), form), || PrivateRsa::new(key));
-        let place = made.map_err(|unfit| unfit_for(&self.name, unfit))?;
+        let place = made.map_err(|unfit| unfit.private(&self.name))?;
         let public = &self.private_rsa.at(place).public;
         let input = &mut self.rsa.input[lane][..public.size.bytes()];
         match &*job.work {
             Work::RsaSign { scheme, digest, hash } => {
-                encode::for_signature(input, public.rsa(), *scheme, *digest, hash)?;
+                encode::for_signature(input, &public.rsa, *scheme, *digest, hash)?;
                 Ok(Input::Ready(place))
             }
             Work::RsaUnwrap { wrapped, expected_len, .. } => {
@@ -384,7 +385,7 @@ impl Lane8Engine {
             let result = match &*job.work {
                 _ if !computed[lane] => Err(self.fault()),
                 Work::RsaVerify { scheme, digest, hash, .. } => {
-                    let good = encode::is_signature(output, key_of(lane).rsa(), *scheme, *digest, hash);
+                    let good = encode::is_signature(output, &key_of(lane).rsa, *scheme, *digest, hash);
                     if good { Ok(Output::none()) } else { Err(DeviceError::BadSignature) }
                 }
                 _ => Ok(Output::new(output.to_vec())),
@@ -402,7 +403,7 @@ impl Lane8Engine {
     fn rsa_public_input(&mut self, job: &Job, lane: usize) -> Result<usize, DeviceError> {
         let key = job.key.public();
         let made = self.public_rsa.place(key.id(), || PublicRsa::new(key));
-        let place = made.map_err(|unfit| unfit_for(&self.name, unfit))?;
+        let place = made.map_err(|unfit| unfit.public(&self.name))?;
         let public = self.public_rsa.at(place);
         let input = &mut self.rsa.input[lane][..public.size.bytes()];
         match &*job.work {
@@ -425,7 +426,7 @@ impl Lane8Engine {
         for (index, job) in jobs.iter().enumerate() {
             let made = private_of(job).and_then(|key| {
                 let made = self.private_ec.place(key.id(), || PrivateEc::new(key, data));
-                made.map_err(|unfit| unfit_for(&self.name, unfit))
+                made.map_err(|unfit| unfit.private(&self.name))
             });
             match made {
                 Ok(place) => lanes.fill(index, place),
@@ -442,7 +443,7 @@ impl Lane8Engine {
             Ok(stands) => stands,
             Err(error) => return lanes.answer_all(jobs, &error, done),
         };
-        let looked_at = self.full_check(&lanes);
+        let looked_at = self.full_checks.lane(Form::EcdsaSign, curve, lanes.count);
         for lane in 0..lanes.count {
             let job = &jobs[lanes.jobs[lane]];
             let len = data.bytes();
@@ -476,7 +477,7 @@ impl Lane8Engine {
             let key = job.key.public();
             match self.public_ec.place(key.id(), || PublicEc::new(key, data)) {
                 Ok(place) => lanes.fill(index, place),
-                Err(unfit) => done.push(Finished::new(job.id, Err(unfit_for(&self.name, unfit)))),
+                Err(unfit) => done.push(Finished::new(job.id, Err(unfit.public(&self.name)))),
             }
         }
         if lanes.count == 0 {
@@ -500,7 +501,7 @@ impl Lane8Engine {
             let Work::EcdhDerive { peer } = &*job.work else { continue };
             let made = private_of(job).and_then(|key| {
                 let made = self.private_ec.place(key.id(), || PrivateEc::new(key, data));
-                made.map_err(|unfit| unfit_for(&self.name, unfit))
+                made.map_err(|unfit| unfit.private(&self.name))
             });
             match (made, PublicEc::read(peer, data)) {
                 (Ok(place), Some(peer)) => {
@@ -518,7 +519,7 @@ impl Lane8Engine {
         }
         let keys: Lanes<&PrivateEc> = std::array::from_fn(|lane| self.private_ec.at(lanes.places[lanes.used(lane)]));
         let stands = self.ec.derive(data, &keys[..lanes.count], &peers, Tampering(self.tamper.as_ref()));
-        let looked_at = self.full_check(&lanes);
+        let looked_at = self.full_checks.lane(Form::Ecdh, curve, lanes.count);
         for lane in 0..lanes.count {
             let job = &jobs[lanes.jobs[lane]];
             let secret = Output::new(self.ec.bytes.shared[lane][..data.bytes()].to_vec());
@@ -535,7 +536,7 @@ impl Lane8Engine {
             let key = job.key.public();
             match self.public_ec.place(key.id(), || PublicEc::new(key, data)) {
                 Ok(place) => lanes.fill(index, place),
-                Err(unfit) => done.push(Finished::new(job.id, Err(unfit_for(&self.name, unfit)))),
+                Err(unfit) => done.push(Finished::new(job.id, Err(unfit.public(&self.name)))),
             }
         }
         if lanes.count == 0 {
@@ -543,7 +544,7 @@ impl Lane8Engine {
         }
         let peers: Lanes<&PublicEc> = std::array::from_fn(|lane| self.public_ec.at(lanes.places[lanes.used(lane)]));
         let tampering = Tampering(self.tamper.as_ref());
-        let looked_at = self.full_check(&lanes);
+        let looked_at = self.full_checks.lane(Form::EcdhEphemeral, curve, lanes.count);
         let stands = match self.ec.agree_once(data, &peers[..lanes.count], looked_at, tampering) {
             Ok(stands) => stands,
             Err(error) => {
@@ -569,11 +570,20 @@ impl Lane8Engine {
         }
         self.ec.clear_results();
     }
+}
 
-    /// The lane whose result OpenSSL computes again, if this call is one of those.
-    fn full_check(&self, lanes: &Filled) -> Option<usize> {
-        let turn = self.calls / FULL_CHECK_CALLS;
-        self.calls.is_multiple_of(FULL_CHECK_CALLS).then(|| (turn % lanes.count.max(1) as u64) as usize)
+/// When a result is computed again by OpenSSL. Calls are counted by operation and curve: counted together, a load that
+/// signs and verifies by turns would never have a signature looked at.
+#[derive(Default)]
+struct FullChecks(HashMap<(Form, LaneCurve), u64>);
+
+impl FullChecks {
+    /// One more call with so many lanes filled: the lane to look at, if it is this call's turn.
+    fn lane(&mut self, form: Form, curve: LaneCurve, count: usize) -> Option<usize> {
+        let calls = self.0.entry((form, curve)).or_default();
+        *calls = calls.wrapping_add(1);
+        let turn = *calls / FULL_CHECK_CALLS;
+        calls.is_multiple_of(FULL_CHECK_CALLS).then(|| (turn % count.max(1) as u64) as usize)
     }
 }
 
@@ -628,7 +638,7 @@ impl Keys for LaneKeys<'_> {
     }
 }
 
-impl Device for Lane8Engine {
+impl Device for LaneEngine {
     fn submit(&mut self, jobs: &mut Vec<Job>) -> Result<usize, DeviceError> {
         let room = (LANES - self.waiting.len()).min(jobs.len());
         self.waiting.extend(jobs.drain(..room));
@@ -664,13 +674,6 @@ impl Device for Lane8Engine {
 
     fn kind(&self) -> Kind {
         Kind::Accelerator
-    }
-}
-
-fn unfit_for(device: &str, unfit: Unfit) -> DeviceError {
-    match unfit {
-        Unfit::No(why) => DeviceError::Refused { device: device.to_owned(), why: why.to_owned() },
-        Unfit::Library(errors) => errors.into(),
     }
 }
 

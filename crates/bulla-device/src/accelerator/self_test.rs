@@ -100,18 +100,14 @@ pub(super) fn run(library: &'static Library) -> Result<(), String> {
     Ok(())
 }
 
-impl From<Unfit> for DeviceError {
-    fn from(unfit: Unfit) -> DeviceError {
-        match unfit {
-            Unfit::No(why) => DeviceError::WrongKey { why },
-            Unfit::Library(errors) => errors.into(),
-        }
-    }
-}
-
 /// A failure of OpenSSL or of the system on the way is a failed test.
 fn told<E: Into<DeviceError>>(error: E) -> String {
     error.into().to_string()
+}
+
+/// The same for a key that can't be made ready.
+fn unfit(unfit: Unfit) -> String {
+    unfit.private("lanes").to_string()
 }
 
 /// One key in all lanes.
@@ -137,13 +133,13 @@ fn rsa(library: &'static Library, known: &KnownRsa) -> Result<(), String> {
     for (form, key) in [("CRT", crt.clone()), ("ME", without_primes)] {
         let what = format!("RSA {bits} {form}");
         let clear = PrivateKey::clear(PKey::from_rsa(key).map_err(told)?).map_err(told)?;
-        let mut keys = OneKey(PrivateRsa::new(&clear).map_err(told)?);
+        let mut keys = OneKey(PrivateRsa::new(&clear).map_err(unfit)?);
         let mut unit = RsaUnit::new(library);
         let bytes = size.bytes();
         // The known answer is in lane 0, random ones in all others.
         let hash = Digest::Sha256.hash(SAMPLE);
         let public = &keys.0.public;
-        encode::for_signature(&mut unit.input[0][..bytes], public.rsa(), RsaScheme::Pkcs1, Digest::Sha256, &hash)
+        encode::for_signature(&mut unit.input[0][..bytes], &public.rsa, RsaScheme::Pkcs1, Digest::Sha256, &hash)
             .map_err(told)?;
         for lane in 1..LANES {
             let input = &mut unit.input[lane][..bytes];
@@ -177,7 +173,7 @@ fn rsa(library: &'static Library, known: &KnownRsa) -> Result<(), String> {
 
 fn known_curve(library: &'static Library, known: &KnownCurve) -> Result<(), String> {
     let what = known.curve.curve();
-    let data = CurveData::new(known.curve).map_err(told)?;
+    let data = CurveData::new(known.curve).map_err(unfit)?;
     let (d, k) = (scalar(known.d), scalar(known.k));
     let (x, y) = (scalar(known.x), scalar(known.y));
     let hash = Digest::Sha256.hash(SAMPLE);
@@ -212,7 +208,7 @@ fn known_curve(library: &'static Library, known: &KnownCurve) -> Result<(), Stri
 fn random_curve(library: &'static Library, curve: LaneCurve) -> Result<(), String> {
     let what = curve.curve();
     let differs = |part: &str| Err(format!("{what}: another {part} than OpenSSL's"));
-    let data = CurveData::new(curve).map_err(told)?;
+    let data = CurveData::new(curve).map_err(unfit)?;
     let group = EcGroup::from_curve_name(curve.curve().nid()).map_err(told)?;
     let mut context = BigNumContext::new().map_err(told)?;
     let mut order = BigNum::new().map_err(told)?;
@@ -224,8 +220,8 @@ fn random_curve(library: &'static Library, curve: LaneCurve) -> Result<(), Strin
     for lane in 0..LANES {
         let key: EcKey<Private> = EcKey::generate(&group).map_err(told)?;
         let clear = PrivateKey::clear(PKey::from_ec_key(key.clone()).map_err(told)?).map_err(told)?;
-        d[lane] = *PrivateEc::new(&clear, &data).map_err(told)?.d;
-        let public = PublicEc::new(clear.public_key(), &data).map_err(told)?;
+        d[lane] = *PrivateEc::new(&clear, &data).map_err(unfit)?.d;
+        let public = PublicEc::new(clear.public_key(), &data).map_err(unfit)?;
         (x[lane], y[lane]) = (public.x, public.y);
         let hash = Digest::Sha512.hash(&[lane as u8]);
         to_bytes(&mut hashes[lane][..len], &data.truncated(&hash));

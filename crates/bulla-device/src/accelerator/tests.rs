@@ -461,6 +461,74 @@ fn a_unit_that_goes_wrong_quietly_is_noticed_by_the_full_check() {
 }
 
 #[test]
+fn signatures_and_verifications_by_turns_do_not_hide_each_other_from_the_full_check() {
+    // Every second call is a verification, so a count of all calls would reach its turn with none but those.
+    struct Secrets;
+    impl Tamper for Secrets {
+        fn touch(&self, stage: Stage, _: usize, bytes: &mut [u8]) {
+            if stage == Stage::EcdhShared {
+                flip(bytes);
+            }
+        }
+    }
+    let Some(accelerator) = accelerator() else { return };
+    let mut engine = accelerator.tampered(Arc::new(Secrets)).engine().unwrap();
+    let (key, other) = (ec(Curve::P256), ec(Curve::P256));
+    let derive = Work::EcdhDerive { peer: Curve::point(other.public()).unwrap() };
+    let sign = signing(&key, 0);
+    let signature = cpu(Job::new(key.clone(), sign.clone())).unwrap();
+    let works = [derive, verifying(&sign, &signature), Work::EcdhEphemeral, sign];
+    let mut caught = [0; 4];
+    for _ in 0..2 * FULL_CHECK_CALLS {
+        for (work, caught) in works.iter().zip(&mut caught) {
+            let result = run_all(&mut engine, vec![Job::new(key.clone(), work.clone())]).remove(0);
+            *caught += usize::from(result == fault());
+        }
+    }
+    assert_eq!(caught, [2, 0, 2, 0]);
+}
+
+/// The key with a private exponent that is not the public one's; its primes' exponents are right.
+fn damaged(key: &PrivateKey) -> PrivateKey {
+    let rsa = key.rsa().unwrap();
+    let copy = |number: &openssl::bn::BigNumRef| number.to_owned().unwrap();
+    let mut d = copy(rsa.d());
+    d.add_word(2).unwrap();
+    let damaged = match (rsa.p(), rsa.q(), rsa.dmp1(), rsa.dmq1(), rsa.iqmp()) {
+        (Some(p), Some(q), Some(dp), Some(dq), Some(iq)) => {
+            let (p, q, dp, dq, iq) = (copy(p), copy(q), copy(dp), copy(dq), copy(iq));
+            Rsa::from_private_components(copy(rsa.n()), copy(rsa.e()), d, p, q, dp, dq, iq).unwrap()
+        }
+        _ => openssl::rsa::RsaPrivateKeyBuilder::new(copy(rsa.n()), copy(rsa.e()), d).unwrap().build(),
+    };
+    PrivateKey::clear(PKey::from_rsa(damaged).unwrap()).unwrap()
+}
+
+#[test]
+fn a_damaged_key_is_refused_for_what_it_is_and_is_no_fault_of_the_lanes() {
+    for der in [RSA_1024, RSA_2048] {
+        let good = rsa(der);
+        let bad = damaged(&good);
+        let sign = signing(&good, 0);
+        let expected = cpu(Job::new(good.clone(), sign.clone()));
+        assert_eq!(cpu(Job::new(bad.clone(), sign.clone())), expected, "the processor has the primes' exponents");
+        let Some(accelerator) = accelerator() else { return };
+        let mut engine = accelerator.engine().unwrap();
+        for bad in [bad, damaged(&without_primes(&good))] {
+            for key in [&bad, &good] {
+                let result = run_all(&mut engine, vec![Job::new(key.clone(), sign.clone())]).remove(0);
+                if std::ptr::eq(key, &bad) {
+                    let why = "the key's private exponent is not that of its public one".to_owned();
+                    assert_eq!(result, Err(DeviceError::Refused { device: "lanes".to_owned(), why }));
+                } else {
+                    assert_eq!(result, expected);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn nothing_of_a_wrapped_key_is_left_when_the_call_ends() {
     let Some(accelerator) = accelerator() else { return };
     let mut engine = accelerator.engine().unwrap();
@@ -493,6 +561,15 @@ fn nothing_of_an_agreement_is_left_when_its_full_check_can_not_be_made() {
         assert!(engine.ec.is_clear());
     }
     assert_eq!(failed, 1);
+}
+
+#[test]
+fn a_strangers_public_key_that_can_not_be_made_ready_is_for_another_device_to_judge() {
+    let errors = || BigNum::from_dec_str("no number").unwrap_err();
+    let refused = rsa::Unfit::Library(errors()).public("lanes");
+    assert!(matches!(refused, DeviceError::Refused { .. }) && refused.is_the_devices(), "{refused}");
+    assert!(!refused.to_string().contains('\n'), "{refused}");
+    assert!(matches!(rsa::Unfit::Library(errors()).private("lanes"), DeviceError::Library { .. }));
 }
 
 #[test]
