@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::key::{Curve, KeyKind, PrivateKey, PublicKey};
 use crate::padding;
 use crate::prepared::{Purpose, set_rsa_scheme};
-use crate::random::{Random, SystemRandom};
+use crate::random::random_bytes;
 use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
 
 /// Jobs that may wait in one device; beyond, [`Device::submit`] takes no more.
@@ -98,8 +98,7 @@ impl CpuDevice {
     ) -> Result<Output, DeviceError> {
         let rsa = key.rsa().ok_or(IN_ANOTHER_DEVICE)?;
         let modulus_len = rsa.size() as usize;
-        let mut random = Zeroizing::new(vec![0; expected_len]);
-        SystemRandom.fill(&mut random).map_err(|error| DeviceError::Library { text: error.to_string() })?;
+        let mut random = random_bytes(expected_len)?;
         let mut raw = Zeroizing::new(vec![0; modulus_len]);
         // Public facts about the wrapped key; anyone can see them, so leaving early tells nothing.
         if wrapped.len() != modulus_len || rsa.private_decrypt(wrapped, &mut raw, Padding::NONE).is_err() {
@@ -154,9 +153,7 @@ fn ecdh_derive(key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
         Ok(mut secret) => Ok(Output::new(std::mem::take(&mut *secret))),
         Err(_) => {
             drop(ErrorStack::get());
-            let mut random = vec![0; curve.coordinate_len()];
-            SystemRandom.fill(&mut random).map_err(|error| DeviceError::Library { text: error.to_string() })?;
-            Ok(Output::new(random))
+            Ok(Output::new(std::mem::take(&mut *random_bytes(curve.coordinate_len())?)))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::random::RandomError;
 use crate::work::{Finished, Job, Shape};
 
 /// A place where keys are used: one engine of a device. Many jobs in, results out in any order.
@@ -169,6 +170,12 @@ impl fmt::Display for DeviceError {
             DeviceError::UnsupportedKey { what } => write!(out, "unsupported private key: {what}"),
             DeviceError::Library { text } => write!(out, "cryptographic library: {text}"),
         }
+    }
+}
+
+impl From<RandomError> for DeviceError {
+    fn from(error: RandomError) -> DeviceError {
+        DeviceError::Library { text: error.to_string() }
     }
 }
 

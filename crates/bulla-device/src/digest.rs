@@ -69,6 +69,16 @@ impl Digest {
         hash
     }
 
+    /// The DER of `DigestInfo` up to the hash: what stands in front of it in a PKCS#1 v1.5 signature (RFC 8017, 9.2,
+    /// note 1).
+    pub(crate) fn info(self) -> &'static [u8; 19] {
+        match self {
+            Digest::Sha256 => b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20",
+            Digest::Sha384 => b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30",
+            Digest::Sha512 => b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40",
+        }
+    }
+
     /// OpenSSL's handle for `Signer`-like interfaces.
     pub fn message_digest(self) -> MessageDigest {
         match self {

@@ -7,6 +7,7 @@
 
 use std::ffi::{c_int, c_uchar, c_void};
 
+use foreign_types::ForeignTypeRef;
 use zeroize::Zeroizing;
 
 use crate::digest::Digest;
@@ -62,14 +63,7 @@ fn check_oaep(raw: &[u8], digest: Digest, to: &mut [u8]) -> i32 {
     let (Ok(raw_len), Ok(to_len)) = (c_int::try_from(raw.len()), c_int::try_from(to.len())) else {
         return -1;
     };
-    // SAFETY: these return pointers to static tables of the library.
-    let md = unsafe {
-        match digest {
-            Digest::Sha256 => openssl_sys::EVP_sha256(),
-            Digest::Sha384 => openssl_sys::EVP_sha384(),
-            Digest::Sha512 => openssl_sys::EVP_sha512(),
-        }
-    };
+    let md = digest.md().as_ptr().cast_const().cast();
     // SAFETY: both buffers are live for the call and their lengths are theirs; the label may be null
     // when its length is 0; the digests are static.
     let len = unsafe {
@@ -81,8 +75,8 @@ fn check_oaep(raw: &[u8], digest: Digest, to: &mut [u8]) -> i32 {
             raw_len,
             std::ptr::null(),
             0,
-            md.cast(),
-            md.cast(),
+            md,
+            md,
         )
     };
     forget_errors();

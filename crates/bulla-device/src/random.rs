@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 /// A source of unpredictable bytes. Tests pass their own; everyone else passes [`SystemRandom`].
 pub trait Random {
     /// Fills the whole buffer.
@@ -42,6 +44,16 @@ impl Random for SystemRandom {
         }
         Ok(())
     }
+}
+
+/// So many random bytes, overwritten when they are dropped.
+///
+/// # Errors
+/// As [`Random::fill`].
+pub(crate) fn random_bytes(len: usize) -> Result<Zeroizing<Vec<u8>>, RandomError> {
+    let mut bytes = Zeroizing::new(vec![0; len]);
+    SystemRandom.fill(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

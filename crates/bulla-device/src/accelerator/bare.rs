@@ -45,7 +45,7 @@ impl BareRsa {
         let size = RsaSize::from_bits(keys[0].bits()).ok_or(DeviceError::WrongKey { why: "no size of the lanes" })?;
         let mut input = vec![vec![0; size.bytes()]; LANES];
         for bytes in &mut input {
-            SystemRandom.fill(bytes).map_err(|error| DeviceError::Library { text: error.to_string() })?;
+            SystemRandom.fill(bytes)?;
             bytes[0] = 0;
         }
         let keys = OneEach(keys.iter().map(PrivateRsa::new).collect::<Result<_, _>>().map_err(unfit)?);

@@ -121,7 +121,7 @@ impl CurveData {
         let (limbs, bytes) = (self.limbs(), self.bytes());
         let mut random = Zeroizing::new([0; EC_BYTES_MAX * (LANES + 2)]);
         let random = &mut random[..bytes * scalars.len()];
-        fill(random)?;
+        SystemRandom.fill(random)?;
         for (scalar, drawn) in scalars.iter_mut().zip(random.chunks_exact_mut(bytes)) {
             loop {
                 if self.lane_curve == LaneCurve::P521 {
@@ -131,7 +131,7 @@ impl CurveData {
                 if self.order.is_above(&scalar[..limbs]) && !is_zero(&scalar[..limbs]) {
                     break;
                 }
-                fill(drawn)?;
+                SystemRandom.fill(drawn)?;
             }
         }
         Ok(())
@@ -224,10 +224,6 @@ impl CurveData {
         order.add(&mut right[..limbs], &product[..limbs], &hash[..limbs]);
         equal(&left[..limbs], &right[..limbs])
     }
-}
-
-fn fill(bytes: &mut [u8]) -> Result<(), DeviceError> {
-    SystemRandom.fill(bytes).map_err(|error| DeviceError::Library { text: error.to_string() })
 }
 
 fn is_zero(words: &[u64]) -> bool {

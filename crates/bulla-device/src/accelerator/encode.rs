@@ -142,7 +142,7 @@ pub(super) fn for_wrap(to: &mut [u8], padding: RsaPadding, content_key: &[u8]) -
 
 /// EMSA-PKCS1-v1_5 (RFC 8017, 9.2).
 fn pkcs1(to: &mut [u8], digest: Digest, hash: &[u8]) -> Result<(), DeviceError> {
-    let info = digest_info(digest);
+    let info = digest.info();
     let too_short = || DeviceError::Library { text: "the modulus is too short for the hash".to_owned() };
     let fill = to.len().checked_sub(3 + info.len() + hash.len()).filter(|fill| *fill >= 8).ok_or_else(too_short)?;
     let (head, rest) = to.split_at_mut(2 + fill);
@@ -154,25 +154,9 @@ fn pkcs1(to: &mut [u8], digest: Digest, hash: &[u8]) -> Result<(), DeviceError> 
     Ok(())
 }
 
-/// The DER of `DigestInfo` up to the hash (RFC 8017, 9.2, note 1).
-fn digest_info(digest: Digest) -> &'static [u8; 19] {
-    match digest {
-        Digest::Sha256 => b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20",
-        Digest::Sha384 => b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30",
-        Digest::Sha512 => b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40",
-    }
-}
-
+/// The library's static table for it.
 fn md(digest: Digest) -> *const c_void {
-    // SAFETY: these return pointers to static tables of the library.
-    let md = unsafe {
-        match digest {
-            Digest::Sha256 => openssl_sys::EVP_sha256(),
-            Digest::Sha384 => openssl_sys::EVP_sha384(),
-            Digest::Sha512 => openssl_sys::EVP_sha512(),
-        }
-    };
-    md.cast()
+    digest.md().as_ptr().cast_const().cast()
 }
 
 fn done(answer: c_int) -> Result<(), DeviceError> {

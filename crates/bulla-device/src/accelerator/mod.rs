@@ -50,7 +50,6 @@ use std::time::Duration;
 
 use openssl::error::ErrorStack;
 use openssl::pkey_ctx::PkeyCtx;
-use zeroize::Zeroizing;
 
 #[doc(hidden)]
 pub use self::bare::{BareEcdsa, BareRsa};
@@ -64,7 +63,7 @@ pub use self::tamper::{Stage, Tamper};
 use crate::device::{Device, DeviceError, Driver, Kind};
 use crate::key::{Key, KeyKind, PrivateKey};
 use crate::padding;
-use crate::random::{Random, SystemRandom};
+use crate::random::random_bytes;
 use crate::work::{Finished, Form, Job, Output, Shape, Work};
 
 /// Of the results whose every-time check is not a full one, one in this many calls of the same operation and curve is
@@ -329,7 +328,8 @@ impl LaneEngine {
             let result = match &*job.work {
                 _ if !stands[lane] => Err(self.fault()),
                 Work::RsaUnwrap { padding, expected_len, .. } => {
-                    random(*expected_len).map(|random| padding::content_key(raw, *padding, random))
+                    let random = random_bytes(*expected_len).map_err(DeviceError::from);
+                    random.map(|random| padding::content_key(raw, *padding, random))
                 }
                 _ => Ok(Output::new(raw.to_vec())),
             };
@@ -688,14 +688,8 @@ fn hash_of(job: &Job) -> &[u8] {
     }
 }
 
-fn random(len: usize) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
-    let mut bytes = Zeroizing::new(vec![0; len]);
-    SystemRandom.fill(&mut bytes).map_err(|error| DeviceError::Library { text: error.to_string() })?;
-    Ok(bytes)
-}
-
 fn random_output(len: usize) -> Result<Output, DeviceError> {
-    random(len).map(|mut bytes| Output::new(std::mem::take(&mut *bytes)))
+    Ok(Output::new(std::mem::take(&mut *random_bytes(len)?)))
 }
 
 fn is_good_signature(job: &Job, signature: &[u8]) -> bool {

@@ -227,7 +227,7 @@ impl Blinding {
 }
 
 /// Whether the private exponent takes back what the public one does, by one trial: without the primes nothing else
-/// tells. It costs one private operation, 3 ms with 2048 bits.
+/// tells. It costs as much as one private operation on the processor.
 fn undoes(d: &BigNumRef, e: &BigNumRef, n: &BigNumRef) -> Result<bool, ErrorStack> {
     let mut context = BigNumContext::new_secure()?;
     let mut d = secret_copy(d)?;
@@ -245,7 +245,7 @@ fn below(public: &PublicRsa) -> Result<Words, DeviceError> {
     let bytes = &mut bytes[..public.size.bytes()];
     let mut words = Zeroizing::new(vec![0; public.size.limbs()]);
     loop {
-        SystemRandom.fill(bytes).map_err(|error| DeviceError::Library { text: error.to_string() })?;
+        SystemRandom.fill(bytes)?;
         from_bytes(&mut words, bytes);
         if public.modulus.is_above(&words) && words.iter().any(|word| *word != 0) {
             return Ok(words);

@@ -16,7 +16,7 @@ use crate::cpu;
 use crate::device::{Device, DeviceError, Kind};
 use crate::key::{KeyKind, PrivateKey};
 use crate::padding;
-use crate::random::{Random, SystemRandom};
+use crate::random::random_bytes;
 use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
 
 /// Bytes that PSS takes beside the hash and the salt of its length (RFC 8017, 9.1.1).
@@ -130,7 +130,7 @@ impl Engine {
         wrapped: &[u8],
         expected_len: usize,
     ) -> Result<Output, Stop> {
-        let random = random(expected_len)?;
+        let random = random_bytes(expected_len).map_err(DeviceError::from)?;
         let rsa = key.public().rsa()?;
         // Public facts about the wrapped key; anyone can see them, so leaving early tells nothing.
         if wrapped.len() != rsa.size() as usize || openssl::bn::BigNum::from_slice(wrapped)?.as_ref() >= rsa.n() {
@@ -161,7 +161,7 @@ impl Engine {
         };
         if curve.read_point(public.group(), peer).is_err() {
             drop(ErrorStack::get());
-            return Ok(output(random(curve.coordinate_len())?));
+            return Ok(output(random_bytes(curve.coordinate_len()).map_err(DeviceError::from)?));
         }
         let request = Request::EcdhDerive { key: key.id(), peer: peer.to_vec() };
         let secret = self.bytes(key, &request)?;
@@ -286,12 +286,6 @@ impl Device for Engine {
     fn kind(&self) -> Kind {
         Kind::Coprocessor
     }
-}
-
-fn random(len: usize) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
-    let mut random = Zeroizing::new(vec![0; len]);
-    SystemRandom.fill(&mut random).map_err(|error| DeviceError::Library { text: error.to_string() })?;
-    Ok(random)
 }
 
 fn output(mut bytes: Zeroizing<Vec<u8>>) -> Output {

@@ -331,7 +331,7 @@ impl Link<'_> {
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
         let signature = match scheme {
             RsaScheme::Pkcs1 => {
-                let info = [digest_info(digest), hash].concat();
+                let info = [digest.info(), hash].concat();
                 self.session.sign(&Mechanism::RsaPkcs, key, &info)?
             }
             RsaScheme::Pss => {
@@ -643,15 +643,6 @@ fn padded(value: &[u8], len: usize) -> Option<Zeroizing<Vec<u8>>> {
     let mut padded = Zeroizing::new(vec![0; len]);
     padded.get_mut(front..)?.copy_from_slice(value);
     Some(padded)
-}
-
-/// The DER in front of a hash in a PKCS#1 v1.5 signature (RFC 8017, 9.2, note 1).
-fn digest_info(digest: Digest) -> &'static [u8] {
-    match digest {
-        Digest::Sha256 => b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20",
-        Digest::Sha384 => b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30",
-        Digest::Sha512 => b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40",
-    }
 }
 
 fn mechanism_of(digest: Digest) -> MechanismType {
