@@ -1,7 +1,7 @@
 //! One engine of a coprocessor: a socket to a thread of the helper process, which has a session with the token.
 
 use std::collections::HashSet;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use openssl::error::ErrorStack;
 use openssl::rsa::Padding;
 use zeroize::Zeroizing;
 
-use super::protocol::{Cause, FrameError, KeyId, Request, Response, read_frame, write_frame};
+use super::protocol::{Cause, KeyId, Request, Response, read_frame, write_frame};
 use super::{Inner, ecdsa_der, process::Helper};
 use crate::cpu;
 use crate::device::{Device, DeviceError, Kind};
@@ -37,15 +37,18 @@ impl Link {
         Ok(Link { device: device.to_owned(), helper, socket, broken: false })
     }
 
-    /// One request and its answer, within `limit`.
+    /// One request and its answer, within `limit` for both. The words of a failure are made fit to be shown.
     pub(super) fn exchange(&mut self, request: &Request, limit: Duration) -> Result<Response, DeviceError> {
         let answer = (|| {
-            self.socket.set_read_timeout(Some(limit)).map_err(FrameError::Io)?;
-            self.socket.set_write_timeout(Some(limit)).map_err(FrameError::Io)?;
-            write_frame(&mut self.socket, &request.encode())?;
-            Response::decode(&read_frame(&mut self.socket)?)
+            let mut socket = Timed { socket: &self.socket, end: Instant::now() + limit };
+            write_frame(&mut socket, &request.encode())?;
+            Response::decode(&read_frame(&mut socket)?)
         })();
-        answer.map_err(|_| self.end())
+        match answer {
+            Ok(Response::Failed { cause, why }) => Ok(Response::failed(cause, why)),
+            Ok(response) => Ok(response),
+            Err(_) => Err(self.end()),
+        }
     }
 
     /// Ends the helper process, and with it what its other engines are doing.
@@ -53,6 +56,38 @@ impl Link {
         self.broken = true;
         self.helper.end();
         DeviceError::Away { device: self.device.clone() }
+    }
+}
+
+/// A socket that gives up at a certain time, however many reads and writes it takes until then. One call of
+/// the system more for each.
+struct Timed<'a> {
+    socket: &'a UnixStream,
+    end: Instant,
+}
+
+impl Timed<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.left()?)?;
+        self.socket.read(into)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(self.left()?)?;
+        self.socket.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
     }
 }
 
@@ -146,7 +181,8 @@ impl Engine {
                 }
                 Ok(padding::content_key(&raw, padding, random))
             }
-            Response::Bytes(content) => {
+            // Of PKCS#1 v1.5 only raw results are taken: what a token makes of a wrong padding would tell.
+            Response::Bytes(content) if matches!(padding, RsaPadding::Oaep { .. }) => {
                 Ok(padding::pick(&content, i32::try_from(content.len()).unwrap_or(i32::MAX), random))
             }
             Response::NotDecrypted => Ok(output(random)),
@@ -290,4 +326,82 @@ impl Device for Engine {
 
 fn output(mut bytes: Zeroizing<Vec<u8>>) -> Output {
     Output::new(std::mem::take(&mut *bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use openssl::rsa::Rsa;
+
+    use super::super::protocol::FRAME_BYTES_MAX;
+    use super::super::{Coprocessor, CoprocessorSettings, HelperCommand};
+    use super::*;
+    use crate::digest::Digest;
+
+    /// An engine whose helper is a thread of the test, at the other end of the socket.
+    fn engine(job_timeout: Duration) -> (Engine, UnixStream) {
+        let settings = CoprocessorSettings {
+            name: "HSM".to_owned(),
+            module: "module.so".into(),
+            token: "pkcs11:token=tests".parse().expect("a URI"),
+            pin_file: None,
+            engines: 1,
+            job_timeout,
+        };
+        let command = HelperCommand { program: "true".into(), arguments: Vec::new(), variables: Vec::new() };
+        let helper = Arc::new(Helper::start(&command).expect("a process"));
+        let device = Coprocessor::new(settings, command).0;
+        let (socket, theirs) = UnixStream::pair().expect("sockets");
+        let link = Link { device: "HSM".to_owned(), helper, socket, broken: false };
+        (Engine::new(device, link), theirs)
+    }
+
+    #[test]
+    fn a_helper_that_answers_a_byte_at_a_time_is_ended_when_the_time_for_the_request_is_over() {
+        const PAUSE: Duration = Duration::from_millis(20);
+        let (mut engine, mut theirs) = engine(10 * PAUSE);
+        let dribbler = std::thread::spawn(move || {
+            read_frame(&mut theirs).expect("a request");
+            theirs.set_read_timeout(Some(PAUSE)).expect("a timeout");
+            let len = u32::try_from(FRAME_BYTES_MAX).expect("a small number").to_le_bytes();
+            let frame = len.into_iter().chain(std::iter::repeat_n(0, FRAME_BYTES_MAX));
+            // Until the other end is closed.
+            frame.take_while(|byte| theirs.write_all(&[*byte]).is_ok() && theirs.read(&mut [0]).is_err()).count()
+        });
+        let request = Request::EcdsaSign { key: [7; 32], hash: vec![1; 32] };
+        let away = Err(DeviceError::Away { device: "HSM".to_owned() });
+        assert_eq!(engine.link.exchange(&request, 10 * PAUSE).map(drop), away);
+        drop(engine);
+        assert!(dribbler.join().expect("a thread") < FRAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_content_key_without_its_padding_is_taken_for_oaep_alone() {
+        let clear = openssl::pkey::PKey::from_rsa(Rsa::generate(1024).expect("a key")).expect("a key");
+        let public = crate::key::PublicKey::new(&clear).expect("a key");
+        let key = PrivateKey::on_token(public, "pkcs11:token=tests");
+        for (padding, taken) in [(RsaPadding::Oaep { digest: Digest::Sha256 }, true), (RsaPadding::Pkcs1, false)] {
+            let (mut engine, mut theirs) = engine(Duration::from_secs(60));
+            let helper = std::thread::spawn(move || {
+                while let Ok(body) = read_frame(&mut theirs) {
+                    let response = match Request::decode(&body).expect("a request") {
+                        Request::Load { .. } => Response::Done,
+                        _ => Response::Bytes(Zeroizing::new(vec![7; 32])),
+                    };
+                    write_frame(&mut theirs, &response.encode()).expect("somebody who reads");
+                }
+            });
+            let work = Work::RsaUnwrap { padding, wrapped: vec![1; 128], expected_len: 32 };
+            let mut done = Vec::new();
+            engine.submit(&mut vec![Job::new(key.clone(), work)]).expect("room");
+            let polled = engine.poll(&mut done);
+            if taken {
+                assert_eq!((polled, &**done[0].result.as_ref().expect("a key")), (Ok(()), &[7; 32][..]));
+            } else {
+                assert_eq!(polled, Err(DeviceError::Away { device: "HSM".to_owned() }));
+                assert!(done.is_empty());
+            }
+            drop(engine);
+            helper.join().expect("a thread");
+        }
+    }
 }

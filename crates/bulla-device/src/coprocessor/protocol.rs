@@ -358,9 +358,14 @@ impl Response {
         Ok(response)
     }
 
-    /// A failure, its text cut to [`WHY_BYTES_MAX`].
+    /// A failure, its text one line without control characters (they are written `\n` or `\u{1b}`), and cut to
+    /// [`WHY_BYTES_MAX`]: it comes from a module, and goes into logs and to terminals.
     pub fn failed(cause: Cause, why: impl Into<String>) -> Response {
         let mut why = why.into();
+        if why.contains(char::is_control) {
+            let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            why = why.chars().map(shown).collect();
+        }
         let end = (0..=WHY_BYTES_MAX).rev().find(|at| why.is_char_boundary(*at)).unwrap_or(0);
         why.truncate(end);
         Response::Failed { cause, why }
@@ -578,6 +583,13 @@ mod tests {
             panic!("a failure");
         };
         assert_eq!(why.len(), WHY_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_text_of_an_error_brings_no_control_characters() {
+        let failed = Response::failed(Cause::Refused, "C_Sign:\r\nfaked \u{1b}[31mline\0 of größe");
+        let Response::Failed { why, .. } = failed else { panic!("a failure") };
+        assert_eq!(why, r"C_Sign:\r\nfaked \u{1b}[31mline\u{0} of größe");
     }
 
     proptest! {
