@@ -355,7 +355,7 @@ impl Bench {
     }
 
     fn report_of(&self, fake: &Fake) -> Report {
-        self.report().into_iter().find(|report| report.name == fake.name).unwrap()
+        self.scheduler.report_of(&fake.name).unwrap()
     }
 
     /// Places the jobs and computes those that are to be computed inline; returns how many these were.

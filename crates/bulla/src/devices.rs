@@ -58,7 +58,7 @@ impl Devices {
 
     /// What a device is doing, for DISPLAY DEVICE.
     pub(crate) fn status(&self, name: &str) -> Option<DeviceStatus> {
-        self.scheduler.report().iter().find(|report| report.name == name).map(status)
+        self.scheduler.report_of(name).as_ref().map(status)
     }
 
     /// What all devices did, for DISPLAY DEVSTATUS, the activity report and the metrics.

@@ -537,11 +537,24 @@ impl Scheduler {
 
     /// Every device as it is now, the processor first, then in the order of their definition.
     pub fn report(&self) -> Vec<Report> {
-        self.report_of(&self.lock())
+        self.reports(&self.lock())
     }
 
-    fn report_of(&self, inner: &Inner) -> Vec<Report> {
-        let cpu = Report {
+    /// One device as it is now: the meters of the others are not copied.
+    pub fn report_of(&self, name: &str) -> Option<Report> {
+        let inner = self.lock();
+        if name == CPU_NAME {
+            return Some(self.cpu_report(&inner));
+        }
+        inner.devices.iter().find(|device| device.name == name).map(Managed::report)
+    }
+
+    fn reports(&self, inner: &Inner) -> Vec<Report> {
+        std::iter::once(self.cpu_report(inner)).chain(inner.devices.iter().map(Managed::report)).collect()
+    }
+
+    fn cpu_report(&self, inner: &Inner) -> Report {
+        Report {
             name: CPU_NAME.to_owned(),
             kind: inner.cpu_kind,
             engines: usize::try_from(self.cores).unwrap_or(usize::MAX),
@@ -554,8 +567,7 @@ impl Scheduler {
             in_service: 0,
             since: self.cpu.since,
             meters: locked(&self.cpu.meters).clone(),
-        };
-        std::iter::once(cpu).chain(inner.devices.iter().map(Managed::report)).collect()
+        }
     }
 
     /// What [`report`](Self::report) said at the last look before `at`, and when that was; looks are

@@ -140,7 +140,7 @@ impl Scheduler {
         self.measure(&mut inner, now);
         let wall = SystemTime::now();
         if inner.history.is_due(wall) {
-            let report = self.report_of(&inner);
+            let report = self.reports(&inner);
             inner.history.keep(wall, report);
         }
         let idle = inner.backlog.is_empty()
