@@ -6,6 +6,11 @@ use std::time::Duration;
 use crate::random::RandomError;
 use crate::work::{Finished, Job, Shape};
 
+/// A call that takes so many times as long as was to be expected has hung; see [`Driver::silence`].
+pub const SILENCE_FACTOR: u32 = 8;
+/// No call has hung before that time.
+pub const SILENCE_MIN: Duration = Duration::from_millis(100);
+
 /// A place where keys are used: one engine of a device. Many jobs in, results out in any order.
 ///
 /// A device never blocks in [`submit`](Device::submit); [`poll`](Device::poll) may compute on the
@@ -50,6 +55,13 @@ pub trait Driver: Send + Sync {
 
     /// Whether its work is this machine's processor time: then what it takes is taken from others.
     fn is_on_the_cores(&self) -> bool;
+
+    /// After how long without an answer a call has hung, where `call` is how long one takes by what was
+    /// measured, or is expected: what the engine has and what waits for it then goes to other devices. None
+    /// where a call ends by itself, in time: on the cores, and where the driver has a limit of its own.
+    fn silence(&self, call: Duration) -> Option<Duration> {
+        (!self.is_on_the_cores()).then(|| SILENCE_MIN.max(call.saturating_mul(SILENCE_FACTOR)))
+    }
 
     /// Makes an engine; called on the thread that is going to run it, and again after a failure.
     ///

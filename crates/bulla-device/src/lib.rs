@@ -28,7 +28,7 @@ pub use accelerator::{Accelerator, FULL_CHECK_CALLS, LIBRARY_FILE, LaneEngine, P
 #[doc(hidden)]
 pub use accelerator::{BareEcdsa, BareRsa, Stage, Tamper};
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};
-pub use device::{Device, DeviceError, Driver, Kind};
+pub use device::{Device, DeviceError, Driver, Kind, SILENCE_FACTOR, SILENCE_MIN};
 pub use digest::{Digest, Hash, UnknownDigest};
 pub use histogram::{Histogram, HistogramText};
 pub use key::{Curve, Key, KeyKind, PrivateKey, PublicKey, RSA_BITS_MAX, RSA_BITS_MIN};

@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use bulla_device::scheduler::{Answer, CPU_NAME, Open, Report, SetupError, Sink, State, TRIES_MAX};
 use bulla_device::{
     Asker, CpuDevice, Curve, Device, DeviceError, Digest, Driver, Finished, Hash, Inline, Job, Key, Kind, Operation,
-    Output, PrivateKey, RsaScheme, Scheduler, Shape, Work,
+    Output, PrivateKey, RsaScheme, SILENCE_FACTOR, SILENCE_MIN, Scheduler, Shape, Work,
 };
 use openssl::ec::{EcGroup, EcKey};
 use openssl::pkey::PKey;
@@ -114,6 +115,8 @@ struct Fake {
     waiting_max: usize,
     expected: Duration,
     on_the_cores: bool,
+    /// Its calls end by themselves: nobody is to take it for hung.
+    patient: bool,
     takes: fn(&Job) -> bool,
     /// What it does with a job of this asker.
     deed: Box<dyn Fn(u64) -> Deed + Send + Sync>,
@@ -140,6 +143,7 @@ impl Fake {
             // Long enough not to be taken for stalled while a test holds it.
             expected: PATIENCE,
             on_the_cores: false,
+            patient: false,
             takes: |job| job.key.private().is_none_or(|key| key.exportable().is_some()),
             deed: Box::new(|_| Deed::Compute),
             good_starts: AtomicUsize::new(0),
@@ -164,8 +168,12 @@ impl Fake {
     }
 
     fn hanging(self) -> Fake {
-        *self.closed.lock().unwrap() = true;
+        self.hold();
         self.does(|_| Deed::Hang)
+    }
+
+    fn hold(&self) {
+        *self.closed.lock().unwrap() = true;
     }
 
     fn release(&self) {
@@ -224,6 +232,10 @@ impl Driver for Shared {
 
     fn is_on_the_cores(&self) -> bool {
         self.0.on_the_cores
+    }
+
+    fn silence(&self, call: Duration) -> Option<Duration> {
+        (!self.0.patient).then(|| SILENCE_MIN.max(call * SILENCE_FACTOR))
     }
 
     fn start_engine(&self) -> Result<Box<dyn Device>, DeviceError> {
@@ -297,10 +309,15 @@ impl Device for Engine {
 struct Answers {
     all: Mutex<Vec<Answer>>,
     came: Condvar,
+    /// Who brought some.
+    threads: Mutex<HashSet<ThreadId>>,
 }
 
 impl Sink for Answers {
     fn finished(&self, answers: Vec<Answer>) {
+        if !answers.is_empty() {
+            self.threads.lock().unwrap().insert(std::thread::current().id());
+        }
         self.all.lock().unwrap().extend(answers);
         self.came.notify_all();
     }
@@ -698,6 +715,37 @@ fn a_job_that_its_token_refuses_is_tried_a_few_times_and_then_given_up() {
 }
 
 #[test]
+fn one_key_that_a_token_refuses_does_not_cost_the_others_their_token() {
+    let mut bench = Bench::new();
+    // It would not start a second time.
+    let starts = (AtomicUsize::new(1), AtomicUsize::new(usize::MAX));
+    let fake = Fake { good_starts: starts.0, bad_starts: starts.1, ..Fake::token("HSM") };
+    let token = bench.device(fake.does(|asker| if asker < 4 { Deed::Refuse } else { Deed::Compute }));
+    bench.put((0..4).map(|id| sign_on_token(id, None)));
+    let answers = bench.wait_for(4);
+    assert!(answers.values().all(|answer| matches!(answer.result, Err(DeviceError::Refused { .. }))));
+    bench.put([sign_on_token(4, None)]);
+    assert!(is_signed(&bench.one().result.unwrap()));
+    let report = bench.report_of(&token);
+    assert_eq!((report.state, report.meters.errors()), (State::Running, 4 * u64::from(TRIES_MAX)));
+}
+
+#[test]
+fn a_token_that_refuses_many_keys_in_a_row_is_given_a_rest() {
+    let mut bench = Bench::new();
+    let starts = (AtomicUsize::new(1), AtomicUsize::new(usize::MAX));
+    let fake = Fake { good_starts: starts.0, bad_starts: starts.1, ..Fake::token("HSM") };
+    let token = bench.device(fake.does(|_| Deed::Refuse));
+    bench.put((0..8).map(|id| {
+        let key = PrivateKey::on_token(ec(Curve::P256).public_key().clone(), TOKEN);
+        Job { id, asker: Asker::new(id), ..Job::new(key, Work::EcdsaSign { hash: hash() }) }
+    }));
+    let answers = bench.wait_for(8);
+    assert!(answers.values().all(|answer| answer.result.as_ref().is_err_and(DeviceError::is_the_devices)));
+    until("it rests", || matches!(bench.report_of(&token).state, State::Offline { .. }));
+}
+
+#[test]
 fn a_job_that_its_token_refuses_once_is_done_the_next_time() {
     let mut bench = Bench::new();
     let first = AtomicBool::new(true);
@@ -741,6 +789,23 @@ fn a_device_that_computes_wrongly_is_not_used_again_and_its_jobs_are_done_elsewh
     assert!(answers.values().all(|answer| answer.result.is_ok() && bench.device_of(answer) == "GOOD"));
     assert!(matches!(bench.report_of(&bad).state, State::Failed { .. }));
     assert_eq!(bad.seen().len(), 1);
+}
+
+#[test]
+fn a_damaged_key_does_not_put_a_device_out_of_use() {
+    let mut bench = Bench::without_cpu();
+    let device = bench.device(Fake::new("CARD"));
+    let (one, other) = (P256.exportable().unwrap().ec_key().unwrap(), ec(Curve::P256));
+    let other = other.exportable().unwrap().ec_key().unwrap();
+    let mixed = EcKey::from_private_components(one.group(), one.private_key(), other.public_key()).unwrap();
+    let damaged = PrivateKey::clear(PKey::from_ec_key(mixed).unwrap()).unwrap();
+    bench.put([Job { id: 1, ..Job::new(damaged, Work::EcdsaSign { hash: hash() }) }]);
+    let answer = bench.one();
+    assert_eq!(answer.result, Err(DeviceError::Fault { device: CPU_NAME.to_owned() }));
+    let report = bench.report_of(&device);
+    assert_eq!((device.seen().len(), report.state, report.meters.errors()), (1, State::Running, 0));
+    bench.put([sign(2)]);
+    assert_eq!(bench.device_of(&bench.one()), "CARD");
 }
 
 #[test]
@@ -830,14 +895,84 @@ fn what_a_hanging_device_has_is_done_by_others_and_it_is_used_again_when_it_answ
 
 #[test]
 fn a_token_job_stays_with_a_token_that_hangs_until_its_deadline() {
+    for patient in [false, true] {
+        let mut bench = Bench::new();
+        let fake = Fake { expected: Duration::from_micros(1), patient, ..Fake::token("HSM") };
+        let token = bench.device(fake.hanging());
+        bench.put([sign_on_token(1, Some(Duration::from_millis(300)))]);
+        assert_eq!(bench.one().result, Err(DeviceError::Deadline));
+        bench.put([sign_on_token(2, Some(PATIENCE))]);
+        token.release();
+        assert!(is_signed(&bench.one().result.unwrap()));
+        assert_eq!(token.seen(), [1, 2]);
+    }
+}
+
+/// How long a call of a slow token takes: longer than [`SILENCE_MIN`].
+const SLOW_CALL: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_token_that_is_slow_is_not_offline_and_what_waits_for_it_stays() {
+    let mut bench = Bench::new();
+    let fake = Fake { expected: Duration::from_micros(1), patient: true, ..Fake::token("HSM") };
+    let token = bench.device(fake.hanging());
+    for call in 1..=3 {
+        token.hold();
+        bench.put((0..3).map(|id| sign_on_token(id, None)));
+        until("the call", || token.calls().len() > 3 * (call - 1));
+        let began = Instant::now();
+        until("a slow call's time is over", || {
+            let report = bench.report_of(&token);
+            assert_eq!((report.state, report.waiting, report.in_service), (State::Running, 2, 1));
+            began.elapsed() > SLOW_CALL
+        });
+        token.release();
+        assert!(bench.wait_for(3).values().all(|answer| is_signed(answer.result.as_ref().unwrap())));
+    }
+    assert_eq!(bench.report_of(&token).last_error, None);
+}
+
+#[test]
+fn a_token_that_was_taken_for_hung_and_answers_is_known_to_be_slow() {
     let mut bench = Bench::new();
     let token = bench.device(Fake { expected: Duration::from_micros(1), ..Fake::token("HSM") }.hanging());
-    bench.put([sign_on_token(1, Some(Duration::from_millis(300)))]);
-    assert_eq!(bench.one().result, Err(DeviceError::Deadline));
-    bench.put([sign_on_token(2, Some(PATIENCE))]);
+    bench.put([sign_on_token(1, None)]);
+    let began = Instant::now();
+    until("it is missed", || {
+        matches!(bench.report_of(&token).state, State::Offline { .. }) && began.elapsed() > SLOW_CALL
+    });
     token.release();
     assert!(is_signed(&bench.one().result.unwrap()));
-    assert_eq!(token.seen(), [1, 2]);
+    token.hold();
+    bench.put([sign_on_token(2, None)]);
+    until("the second call", || token.calls().len() == 2);
+    let began = Instant::now();
+    until("a slow call's time is over", || {
+        assert_eq!(bench.report_of(&token).state, State::Running);
+        began.elapsed() > SLOW_CALL
+    });
+    token.release();
+    assert!(is_signed(&bench.one().result.unwrap()));
+}
+
+#[test]
+fn what_waits_goes_elsewhere_when_one_engine_hangs_and_the_other_goes() {
+    let mut bench = Bench::without_cpu();
+    // Neither engine starts again.
+    let starts = (AtomicUsize::new(2), AtomicUsize::new(usize::MAX));
+    let fake = Fake { engines: 2, good_starts: starts.0, bad_starts: starts.1, ..Fake::new("CARD") };
+    fake.hold();
+    let fake = Fake { expected: Duration::from_micros(1), ..fake };
+    let device = bench.device(fake.does(|asker| if asker == 0 { Deed::Hang } else { Deed::Die }));
+    until("both engines are up", || device.good_starts.load(Ordering::SeqCst) == 0);
+    bench.device(Fake { expected: Duration::from_secs(1), waiting_max: 100, ..Fake::new("OTHER") });
+    bench.put([sign(0)]);
+    until("one hangs, and somebody has noticed", || bench.report_of(&device).last_error.is_some());
+    assert_eq!(bench.report_of(&device).state, State::Running);
+    bench.put((1..4).map(sign));
+    let answers = bench.wait_for(4);
+    assert!(answers.values().all(|answer| answer.result.is_ok() && bench.device_of(answer) == "OTHER"));
+    device.release();
 }
 
 #[test]
@@ -894,6 +1029,29 @@ fn a_stopped_device_finishes_its_call_and_gives_the_rest_away() {
     assert_eq!((answer.id, bench.device_of(&answer).as_str()), (0, "CARD"));
     until("it runs", || bench.report_of(&device).state == State::Running);
     assert_eq!(other.seen().len(), 4);
+}
+
+#[test]
+fn who_stops_or_removes_a_device_computes_nothing() {
+    for remove in [false, true] {
+        let mut bench = Bench::without_cpu();
+        let device = bench.device(Fake::new("CARD").hanging());
+        bench.put((0..10).map(sign));
+        until("the call", || device.calls().len() == 1);
+        bench.start(CPU_NAME).unwrap();
+        if remove {
+            bench.remove("CARD").unwrap();
+        } else {
+            bench.stop("CARD").unwrap();
+        }
+        until("all that waited", || bench.answers.all.lock().unwrap().len() >= 9);
+        device.release();
+        let answers = bench.wait_for(10);
+        assert!(answers.values().all(|answer| is_signed(answer.result.as_ref().unwrap())));
+        let by_cpu = answers.values().filter(|answer| bench.device_of(answer) == CPU_NAME).count();
+        assert_eq!(by_cpu, if remove { 10 } else { 9 });
+        assert!(!bench.answers.threads.lock().unwrap().contains(&std::thread::current().id()));
+    }
 }
 
 #[test]

@@ -186,6 +186,12 @@ impl Driver for Coprocessor {
         false
     }
 
+    /// Nobody else has its keys, and how long a token takes nobody knows: [`CoprocessorSettings::job_timeout`] says when
+    /// it has hung, and then its helper process is ended.
+    fn silence(&self, _: Duration) -> Option<Duration> {
+        None
+    }
+
     fn start_engine(&self) -> Result<Box<dyn Device>, DeviceError> {
         let (link, _) = self.0.open()?;
         Ok(Box::new(Engine::new(self.0.clone(), link)))

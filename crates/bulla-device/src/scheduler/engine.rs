@@ -167,11 +167,13 @@ impl Engine {
         let Some(device) = self.of(&mut inner) else { return };
         let why = why(error);
         device.engines_up -= usize::from(up);
-        if device.engines_up > 0 {
+        let moved = if device.engines_up > 0 {
             device.last_error = Some(why);
-            return;
-        }
-        let moved = device.rest(why);
+            // Those that are left may have hung.
+            device.drain_if_stalled()
+        } else {
+            device.rest(why)
+        };
         let late = scheduler.move_on(&mut inner, moved);
         drop(inner);
         late.carry_out(scheduler);
@@ -295,7 +297,7 @@ impl Engine {
         done: &mut Vec<Finished>,
         check: &mut CpuDevice,
     ) -> (Option<DeviceError>, u64) {
-        let Some(Ended { jobs: ended, meters, late: was_late }) = self.take_answered(scheduler, call, done) else {
+        let Some(Ended { jobs: ended, meters }) = self.take_answered(scheduler, call, done) else {
             return (None, 0);
         };
         let mut wrong = None;
@@ -316,17 +318,24 @@ impl Engine {
                     wrong = Some("it refused a signature that is good");
                 }
             }
+            let mut by = self.id;
             if matches!(result, Err(DeviceError::Fault { .. })) {
-                wrong = Some("it computed a result that its public key refutes");
+                // The device's fault, or the key's: what the processor's result comes to tells, if it can have one.
+                let job = &serviced.waiting.job;
+                let clear = job.key.private().is_some_and(|key| key.exportable().is_some());
+                match (clear && wrong.is_none()).then(|| check.compute(job)) {
+                    Some(Err(error @ DeviceError::Fault { .. })) => (result, by) = (Err(error), DeviceId::CPU),
+                    _ => wrong = Some("it computed a result that its public key refutes"),
+                }
             }
             let latency_ns = ns(serviced.waiting.submitted.elapsed());
-            let the_devices = result.as_ref().is_err_and(DeviceError::is_the_devices);
+            let the_devices = by == self.id && result.as_ref().is_err_and(DeviceError::is_the_devices);
             counted.push((serviced.waiting.job.work.operation(), latency_ns, the_devices));
             match result {
                 Err(error) if the_devices => failed.push((serviced.waiting, error)),
                 result => {
                     scheduler.unload(&mut serviced.waiting);
-                    answers.push(serviced.waiting.answered(result, self.id));
+                    answers.push(serviced.waiting.answered(result, by));
                 }
             }
         }
@@ -339,8 +348,9 @@ impl Engine {
         }
         let well = failed.is_empty();
         let computed = |answer: &Answer| matches!(answer.result, Ok(_) | Err(DeviceError::BadSignature));
-        // How soon it fails says nothing about how quick it is, and a silence is over now.
-        let measured = well && !was_late && answers.iter().any(|(_, answer)| computed(answer));
+        // How soon it fails says nothing about how quick it is. A call that was taken for hung counts if its
+        // jobs stayed with it, as a token's do: it is the device that is slow, and the next call is to be expected so.
+        let measured = well && answers.iter().any(|(_, answer)| computed(answer));
         let (late, tired) = self.place_again(scheduler, call, measured, failed, wrong);
         deliver(answers.into_iter());
         let rescue_ns = late.map_or(0, |late| late.carry_out(scheduler));
@@ -373,7 +383,7 @@ impl Engine {
             // Jobs of its keys may wait for it.
             scheduler.ring(&mut inner, now);
         }
-        Some(Ended { jobs, meters, late })
+        Some(Ended { jobs, meters })
     }
 
     fn place_again(
@@ -395,8 +405,9 @@ impl Engine {
             if measured {
                 device.took(call.shape, call.call_ns);
             }
-            for (_, error) in &failed {
-                if device.failed(why(error)) {
+            for (waiting, error) in &failed {
+                let refused = matches!(error, DeviceError::Refused { .. }).then(|| waiting.job.key.id());
+                if device.failed(why(error), refused) {
                     tired = Some(error.clone());
                 }
             }
@@ -432,8 +443,6 @@ struct Call {
 struct Ended {
     jobs: Vec<(InService, Finished)>,
     meters: Arc<Mutex<Meters>>,
-    /// It had been taken for hung.
-    late: bool,
 }
 
 /// A device's error without its name, which whoever reads it has already.

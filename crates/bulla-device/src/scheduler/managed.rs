@@ -5,17 +5,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{DeviceId, Estimates, Open, Report, State, Waiting, locked, ns};
-use crate::device::{Driver, Kind};
+use crate::device::{Driver, Kind, SILENCE_MIN};
 use crate::meter::Meters;
 use crate::work::{Job, Shape};
 
-/// Failures in a row after which a device is given a rest.
-const FAILURES_MAX: u32 = 8;
-/// A device off the cores that takes so many times as long as expected for one call, and
-/// [`STALL_MIN`] at least, is taken for stalled: its jobs go elsewhere where their keys allow it.
-const STALL_FACTOR: u32 = 8;
-/// See [`STALL_FACTOR`].
-const STALL_MIN: Duration = Duration::from_millis(100);
+/// Failures in a row, each key that it refuses being one, after which a device is given a rest.
+const FAILURES_MAX: usize = 8;
 /// No call is expected to take longer, nanoseconds: an hour, so that sums of many do not overflow.
 const CALL_NS_MAX: u64 = 3_600_000_000_000;
 /// A job without a deadline waits so long for a token that does not answer.
@@ -46,7 +41,10 @@ pub(super) struct Managed {
     /// Rung when engines that wait for their next start are to end. The bell must not wake those: it wakes
     /// one engine a job.
     pub(super) end: Arc<Condvar>,
-    failures: u32,
+    /// In a row, refusals not among them.
+    failures: usize,
+    /// The keys of the jobs that it refused since it did one well.
+    refused: Vec<[u8; 32]>,
     pub(super) last_error: Option<String>,
     since: SystemTime,
     pub(super) utilisation: f64,
@@ -83,6 +81,7 @@ impl Managed {
             bell: Arc::default(),
             end: Arc::default(),
             failures: 0,
+            refused: Vec::new(),
             last_error: None,
             since: SystemTime::now(),
             utilisation: 0.0,
@@ -264,16 +263,23 @@ impl Managed {
     /// A call went well.
     pub(super) fn succeeded(&mut self) {
         self.failures = 0;
+        self.refused.clear();
     }
 
-    /// A job failed by the device's fault. True when it is time to give the device a rest.
-    pub(super) fn failed(&mut self, why: String) -> bool {
+    /// A job failed by the device's fault, or it refused one that has this key. True when it is time to give
+    /// the device a rest. What it refuses may be the key's doing: each key counts once.
+    pub(super) fn failed(&mut self, why: String, refused: Option<[u8; 32]>) -> bool {
         self.last_error = Some(why);
-        self.failures += 1;
-        if self.failures < FAILURES_MAX {
+        match refused {
+            Some(key) if self.refused.contains(&key) => {}
+            Some(key) => self.refused.push(key),
+            None => self.failures += 1,
+        }
+        if self.failures + self.refused.len() < FAILURES_MAX {
             return false;
         }
         self.failures = 0;
+        self.refused.clear();
         true
     }
 
@@ -323,19 +329,29 @@ impl Managed {
         over
     }
 
-    /// Looks for calls that take far too long. What is in service there with a key that others can use is
-    /// given back, and what waits, if no engine answers any more; the late answer finds nobody. A token's
-    /// job stays until its deadline, or [`SILENCE_MAX`] if it has none.
+    /// Looks for calls that have hung, as the driver sees it. What is in service there with a key that others
+    /// can use is given back, and what waits, if no engine answers any more; the late answer finds nobody. A
+    /// token's job stays until its deadline, or [`SILENCE_MAX`] if it has none, whether its call has hung or
+    /// the driver says nothing about that.
     pub(super) fn check_for_stall(&mut self, now: Instant) -> Vec<Waiting> {
         if self.in_service.is_empty() || self.is_on_the_cores() {
             return Vec::new();
         }
-        let is_late = |serviced: &&InService| {
-            let expected = Duration::from_nanos(self.call_ns(serviced.waiting.shape));
-            now.saturating_duration_since(serviced.began) > STALL_MIN.max(expected.saturating_mul(STALL_FACTOR))
-        };
-        let late: Vec<u64> = self.in_service.iter().filter(is_late).map(|serviced| serviced.key).collect();
-        if late.is_empty() {
+        let Some(driver) = self.driver.clone() else { return Vec::new() };
+        let (mut late, mut out_of_patience) = (Vec::new(), Vec::new());
+        for serviced in &self.in_service {
+            let job = &serviced.waiting.job;
+            let spent = now.saturating_duration_since(serviced.began);
+            let silence = driver.silence(Duration::from_nanos(self.call_ns(serviced.waiting.shape)));
+            if silence.is_some_and(|silence| spent > silence) {
+                late.push(serviced.key);
+            }
+            let long = spent > silence.unwrap_or(SILENCE_MIN);
+            if long && (spent > SILENCE_MAX || job.is_over(now).is_some()) {
+                out_of_patience.push(serviced.key);
+            }
+        }
+        if late.is_empty() && out_of_patience.is_empty() {
             return Vec::new();
         }
         let was_stalled = self.is_stalled();
@@ -347,22 +363,29 @@ impl Managed {
                 self.last_error = Some(format!("no answer to a {operation} for {seconds:.1} s"));
             }
         }
-        let mut given_back = Vec::new();
-        if self.is_stalled() && !was_stalled {
-            self.estimates.forget();
-            given_back.extend(self.queue.drain(..));
-        }
+        let mut given_back = if was_stalled { Vec::new() } else { self.drain_if_stalled() };
         given_back.extend(self.take_in_service(|serviced| {
             let job = &serviced.waiting.job;
             let clear = job.key.private().is_none_or(|key| key.exportable().is_some());
-            let silent = now.saturating_duration_since(serviced.began) > SILENCE_MAX;
-            late.contains(&serviced.key)
-                && (clear || !job.work.needs_private_key() || job.is_over(now).is_some() || silent)
+            let others_can = clear || !job.work.needs_private_key();
+            (late.contains(&serviced.key) && others_can) || out_of_patience.contains(&serviced.key)
         }));
         for waiting in &mut given_back {
-            waiting.avoid.push(self.id);
+            if !waiting.avoid.contains(&self.id) {
+                waiting.avoid.push(self.id);
+            }
         }
         given_back
+    }
+
+    /// What waits here, once no engine answers any more. What was measured is forgotten: when one does
+    /// answer, the device gets another chance.
+    pub(super) fn drain_if_stalled(&mut self) -> Vec<Waiting> {
+        if !self.is_stalled() {
+            return Vec::new();
+        }
+        self.estimates.forget();
+        self.queue.drain(..).collect()
     }
 
     /// What it is doing, as commands show it.
@@ -508,9 +531,9 @@ mod tests {
         }
         device.enqueue(waiting(9, &clear, now));
         let ids = |given: Vec<Waiting>| given.iter().map(|waiting| waiting.job.id).collect::<Vec<_>>();
-        assert_eq!(ids(device.check_for_stall(now + STALL_MIN)), []);
+        assert_eq!(ids(device.check_for_stall(now + SILENCE_MIN)), []);
         assert!(device.is_usable());
-        let late = now + STALL_MIN + CALL;
+        let late = now + SILENCE_MIN + CALL;
         assert_eq!(ids(device.check_for_stall(late)), [9, 0], "what waits, and what others can do");
         assert!(!device.is_usable());
         assert_eq!(ids(device.check_for_stall(now + SILENCE_MAX)), []);
@@ -527,7 +550,7 @@ mod tests {
         device.take_batch(0, &mut keys, now);
         assert!(device.stop(State::Stopped).is_empty(), "it may still answer");
         (device.state, device.engines_up) = (State::Running, 1);
-        assert_eq!(device.check_for_stall(now + 2 * STALL_MIN).len(), 1);
+        assert_eq!(device.check_for_stall(now + 2 * SILENCE_MIN).len(), 1);
         assert!(device.is_usable());
     }
 }

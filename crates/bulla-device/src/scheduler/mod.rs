@@ -482,7 +482,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A device takes no more jobs. Those in service are finished, those that wait go elsewhere.
+    /// A device takes no more jobs. Those in service are finished, those that wait go elsewhere: none is
+    /// computed in this call.
     ///
     /// # Errors
     /// [`SetupError::Unknown`].
@@ -493,13 +494,13 @@ impl Scheduler {
             return Ok(());
         }
         let moved = inner.named(name)?.stop(State::Stopped);
-        let late = self.move_on(&mut inner, moved);
+        let answers = self.leave_to_others(&mut inner, moved);
         drop(inner);
-        late.carry_out(self);
+        deliver(answers.into_iter());
         Ok(())
     }
 
-    /// Stops a device and forgets it, its meters too.
+    /// Stops a device and forgets it, its meters too; see [`stop`](Self::stop).
     ///
     /// # Errors
     /// [`SetupError::Unknown`].
@@ -511,9 +512,9 @@ impl Scheduler {
         // Its engines answer to nobody any more: what they have in service is done by others.
         moved.extend(device.take_in_service(|_| true));
         inner.devices.retain(|device| device.id != id);
-        let late = self.move_on(&mut inner, moved);
+        let answers = self.leave_to_others(&mut inner, moved);
         drop(inner);
-        late.carry_out(self);
+        deliver(answers.into_iter());
         Ok(())
     }
 
@@ -675,6 +676,24 @@ impl Scheduler {
             }
         }
         late
+    }
+
+    /// As [`move_on`](Self::move_on), for a thread that has no time to compute: what the processor is to do
+    /// goes to the backlog, where the monitor finds it, and a device with room may come first. Returns the
+    /// answers of the jobs that nobody takes.
+    fn leave_to_others(&self, inner: &mut Inner, jobs: Vec<Waiting>) -> Vec<(Arc<dyn Sink>, Answer)> {
+        let Late { rescued, mut answers } = self.move_on(inner, jobs);
+        for mut waiting in rescued {
+            if inner.stopping {
+                self.unload(&mut waiting);
+                answers.push(waiting.answered(Err(stopping()), DeviceId::CPU));
+            } else {
+                // A line's length at most: no more than was let in already, so BACKLOG_MAX is not asked.
+                inner.backlog.push(waiting.job.asker.number(), waiting);
+            }
+        }
+        self.ring(inner, Instant::now());
+        answers
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
