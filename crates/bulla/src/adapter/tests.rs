@@ -1,4 +1,4 @@
-//! Adapters over a device that gives wrong answers, late ones and none.
+//! Adapters over a device that gives wrong answers and late ones, and messages that share an answer.
 
 use super::*;
 use bulla_amqp::{AttachRequest, Config, Connection, SaslClient};
