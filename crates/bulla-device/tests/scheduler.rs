@@ -947,9 +947,10 @@ fn a_token_that_was_taken_for_hung_and_answers_is_known_to_be_slow() {
     bench.put([sign_on_token(2, None)]);
     until("the second call", || token.calls().len() == 2);
     let began = Instant::now();
-    until("a slow call's time is over", || {
+    // Long enough for a look of the monitor, which was idle.
+    until("three slow calls' time is over", || {
         assert_eq!(bench.report_of(&token).state, State::Running);
-        began.elapsed() > SLOW_CALL
+        began.elapsed() > 3 * SLOW_CALL
     });
     token.release();
     assert!(is_signed(&bench.one().result.unwrap()));
