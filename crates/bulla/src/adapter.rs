@@ -494,9 +494,12 @@ impl Turn<'_> {
     fn blame(&self, standing: &Standing) {
         if standing.checking {
             for device in &standing.devices {
-                let name = self.adapters.scheduler.name_of(*device).unwrap_or_default();
-                crate::alarm!("device {name}: a message that it could not open is good; the device is out of use");
-                self.adapters.scheduler.distrust(*device, "it gave a wrong result; the processor's is right");
+                let scheduler = &self.adapters.scheduler;
+                // The first of many messages says it for all.
+                if scheduler.distrust(*device, "it gave a wrong result; the processor's is right") {
+                    let name = scheduler.name_of(*device).unwrap_or_default();
+                    crate::alarm!("device {name}: a message that it could not open is good; the device is out of use");
+                }
             }
         }
     }

@@ -518,14 +518,18 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What a device said proved wrong: it is not used again before somebody starts it.
-    pub fn distrust(&self, id: DeviceId, why: &str) {
+    /// What a device said proved wrong: it is not used again before somebody starts it. False for one that was out of
+    /// use already.
+    pub fn distrust(&self, id: DeviceId, why: &str) -> bool {
         let mut inner = self.lock();
-        let Some(device) = inner.devices.iter_mut().find(|device| device.id == id) else { return };
+        let Some(device) = inner.devices.iter_mut().find(|device| device.id == id && device.is_wanted()) else {
+            return false;
+        };
         let moved = device.stop(State::Failed { why: why.to_owned() });
         let late = self.move_on(&mut inner, moved);
         drop(inner);
         late.carry_out(self);
+        true
     }
 
     /// The name of a device.
