@@ -7,6 +7,7 @@
 //! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 
 pub mod admin;
+pub mod channel;
 pub mod device;
 pub mod meters;
 pub mod objects;
