@@ -1,0 +1,162 @@
+//! What the two ends of a channel keep in their journals, so that each message arrives once.
+//!
+//! Little-endian; the first byte is the version. `docs/formats/channel.md` has the fields.
+
+use bulla_queue::MessageId;
+
+/// The version that is written; another one is refused.
+const VERSION: u8 = 1;
+/// Most messages that may be in doubt at a time, so that a note stays well below the journal's limit.
+pub(crate) const IN_DOUBT_MAX: usize = 4_096;
+/// Longest encoding of a number in a note.
+const VARINT_BYTES_MAX: u32 = 10;
+
+/// The sending end's.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct SenderNote {
+    /// The last number that the partner has confirmed, and whose message is gone here.
+    pub(crate) base: u64,
+    /// Batches begun so far: the unit of work's number.
+    pub(crate) unit: u64,
+    /// RESET CHANNEL: the partner is to take `base` for its own at the next start.
+    pub(crate) reset: bool,
+    /// Messages numbered `base + 1` and up, in that order: sent, or about to be.
+    pub(crate) in_doubt: Vec<MessageId>,
+}
+
+/// The receiving end's.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ReceiverNote {
+    /// Which store the messages came from; zeros after a RESET, when any will do.
+    pub(crate) store: [u8; 16],
+    /// The last number that is on a queue here.
+    pub(crate) sequence: u64,
+}
+
+/// The name of a sending end's note.
+pub(crate) fn sender_name(channel: &str) -> String {
+    format!("channel/send/{channel}")
+}
+
+/// The name of a receiving end's note, one for each partner.
+pub(crate) fn receiver_name(channel: &str, partner: &str) -> String {
+    format!("{}{partner}", receiver_prefix(channel))
+}
+
+/// What all names of a receiving channel's notes begin with.
+pub(crate) fn receiver_prefix(channel: &str) -> String {
+    format!("channel/receive/{channel}/")
+}
+
+impl SenderNote {
+    /// As bytes: version, flags, base, unit, count, then the ids, the first whole and the others as the step from the last.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24 + self.in_doubt.len() * 2);
+        out.extend_from_slice(&[VERSION, u8::from(self.reset)]);
+        out.extend_from_slice(&self.base.to_le_bytes());
+        out.extend_from_slice(&self.unit.to_le_bytes());
+        put_varint(self.in_doubt.len() as u64, &mut out);
+        let mut last = 0u64;
+        for id in &self.in_doubt {
+            // Higher priorities overtake, so a step may go back: zigzag.
+            let step = id.0.wrapping_sub(last) as i64;
+            put_varint(((step << 1) ^ (step >> 63)) as u64, &mut out);
+            last = id.0;
+        }
+        out
+    }
+
+    /// From bytes; none where they are not a note of this version.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&[version, reset], rest) = bytes.split_first_chunk::<2>()?;
+        let (base, rest) = rest.split_first_chunk::<8>()?;
+        let (unit, mut rest) = rest.split_first_chunk::<8>()?;
+        let count = usize::try_from(take_varint(&mut rest)?).ok()?;
+        if version != VERSION || reset > 1 || count > IN_DOUBT_MAX {
+            return None;
+        }
+        let mut in_doubt = Vec::with_capacity(count);
+        let mut last = 0u64;
+        for _ in 0..count {
+            let zigzag = take_varint(&mut rest)?;
+            last = last.wrapping_add((zigzag >> 1) ^ 0u64.wrapping_sub(zigzag & 1));
+            in_doubt.push(MessageId(last));
+        }
+        let note =
+            Self { base: u64::from_le_bytes(*base), unit: u64::from_le_bytes(*unit), reset: reset == 1, in_doubt };
+        rest.is_empty().then_some(note)
+    }
+}
+
+impl ReceiverNote {
+    /// As bytes: version, store, number.
+    pub(crate) fn encode(&self) -> [u8; 25] {
+        let mut out = [0; 25];
+        out[0] = VERSION;
+        out[1..17].copy_from_slice(&self.store);
+        out[17..].copy_from_slice(&self.sequence.to_le_bytes());
+        out
+    }
+
+    /// From bytes; none where they are not a note of this version.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 25] = bytes.try_into().ok()?;
+        let (&[version], rest) = bytes.split_first_chunk::<1>()?;
+        let (store, sequence) = rest.split_first_chunk::<16>()?;
+        let sequence = u64::from_le_bytes(sequence.try_into().ok()?);
+        (version == VERSION).then_some(Self { store: *store, sequence })
+    }
+}
+
+fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for place in 0..VARINT_BYTES_MAX {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f).checked_shl(place * 7)?;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_senders_note_reads_back() {
+        for ids in [vec![], vec![1], vec![u64::MAX, 0, 7, 6], (1 << 40..(1 << 40) + 4_096).collect()] {
+            let in_doubt: Vec<_> = ids.into_iter().map(MessageId).collect();
+            let note = SenderNote { base: 41, unit: 3, reset: in_doubt.is_empty(), in_doubt };
+            let bytes = note.encode();
+            assert_eq!(SenderNote::decode(&bytes), Some(note));
+            assert_eq!(SenderNote::decode(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(SenderNote::decode(&[&bytes[..], &[0]].concat()), None);
+        }
+    }
+
+    #[test]
+    fn a_full_note_of_neighbours_takes_a_byte_a_message() {
+        let in_doubt = (1 << 40..(1 << 40) + 4_096).map(MessageId).collect();
+        assert!(SenderNote { in_doubt, ..SenderNote::default() }.encode().len() < 4_096 + 32);
+    }
+
+    #[test]
+    fn a_receivers_note_reads_back() {
+        let note = ReceiverNote { store: [9; 16], sequence: 1 << 50 };
+        let bytes = note.encode();
+        assert_eq!(ReceiverNote::decode(&bytes), Some(note));
+        assert_eq!(ReceiverNote::decode(&bytes[1..]), None);
+        assert_eq!(ReceiverNote::decode(&[2; 25]), None);
+    }
+}

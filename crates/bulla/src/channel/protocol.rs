@@ -1,0 +1,210 @@
+//! What the two ends of a channel say to each other beside the messages: capabilities and properties of `open` and of the
+//! link (AMQP part 2, sections 2.7.1 and 2.7.3).
+
+use bulla_amqp::{Symbol, Value};
+
+/// In the offered capabilities of `open`: this is Bulla, and speaks the channel protocol of version 1.
+pub(crate) const CAPABILITY: &str = "bulla:channel";
+/// In the properties of a requester's `open`: the server channel that is to send.
+pub(crate) const REQUEST: &str = "bulla:request";
+/// In the properties of `open` that pings: the channel that the partner is asked for.
+pub(crate) const PING: &str = "bulla:ping";
+/// In the properties of `open`, by the standard.
+pub(crate) const PRODUCT: &str = "product";
+/// In the properties of `open`, by the standard.
+pub(crate) const VERSION: &str = "version";
+/// What `product` says here.
+pub(crate) const PRODUCT_NAME: &str = "Bulla";
+
+const CHANNEL: &str = "bulla:channel";
+const MANAGER: &str = "bulla:manager";
+const STORE: &str = "bulla:store";
+const SEQUENCE: &str = "bulla:sequence";
+const IN_DOUBT: &str = "bulla:in-doubt";
+const RESET: &str = "bulla:reset";
+const SEQUENCE_WRAP: &str = "bulla:sequence-wrap";
+const BATCH_SIZE: &str = "bulla:batch-size";
+const MESSAGE_BYTES_MAX: &str = "bulla:max-message-size";
+const NON_PERSISTENT_FAST: &str = "bulla:non-persistent-fast";
+
+/// What the sending end says in its attach.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct SenderGreeting {
+    /// The channel's name, the same at both ends.
+    pub(crate) channel: String,
+    /// The sending queue manager.
+    pub(crate) manager: String,
+    /// Its store's identity.
+    pub(crate) store: [u8; 16],
+    /// The last number confirmed.
+    pub(crate) sequence: u64,
+    /// Messages in doubt: numbers above.
+    pub(crate) in_doubt: u32,
+    /// The receiver is to take `sequence` for its own, whatever it has.
+    pub(crate) reset: bool,
+    /// SEQWRAP; both ends' must be the same.
+    pub(crate) sequence_wrap: u32,
+    /// BATCHSZ.
+    pub(crate) batch_size: u32,
+    /// MAXMSGL in bytes.
+    pub(crate) message_bytes_max: u64,
+    /// NPMSPEED(FAST).
+    pub(crate) non_persistent_fast: bool,
+}
+
+/// What the receiving end answers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ReceiverGreeting {
+    /// The receiving queue manager.
+    pub(crate) manager: String,
+    /// The store that the last number belongs to; zeros when none was ever committed, or after a RESET.
+    pub(crate) store: [u8; 16],
+    /// The last number committed, synced.
+    pub(crate) sequence: u64,
+    /// SEQWRAP.
+    pub(crate) sequence_wrap: u32,
+    /// BATCHSZ: the lower of both is in force.
+    pub(crate) batch_size: u32,
+    /// MAXMSGL in bytes: the lower of both is in force.
+    pub(crate) message_bytes_max: u64,
+}
+
+/// Properties of a link or of `open`, as the engine has them.
+pub(crate) type Properties = Vec<(Symbol, Value)>;
+
+impl SenderGreeting {
+    /// As link properties.
+    pub(crate) fn to_properties(&self) -> Properties {
+        vec![
+            property(CHANNEL, Value::from(self.channel.as_str())),
+            property(MANAGER, Value::from(self.manager.as_str())),
+            property(STORE, Value::Uuid(self.store)),
+            property(SEQUENCE, Value::Ulong(self.sequence)),
+            property(IN_DOUBT, Value::Uint(self.in_doubt)),
+            property(RESET, Value::Bool(self.reset)),
+            property(SEQUENCE_WRAP, Value::Uint(self.sequence_wrap)),
+            property(BATCH_SIZE, Value::Uint(self.batch_size)),
+            property(MESSAGE_BYTES_MAX, Value::Ulong(self.message_bytes_max)),
+            property(NON_PERSISTENT_FAST, Value::Bool(self.non_persistent_fast)),
+        ]
+    }
+
+    /// From link properties; none where the link is no channel's, or one is missing or of another type.
+    pub(crate) fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
+        Some(Self {
+            channel: text(properties, CHANNEL)?,
+            manager: text(properties, MANAGER)?,
+            store: uuid(properties, STORE)?,
+            sequence: ulong(properties, SEQUENCE)?,
+            in_doubt: uint(properties, IN_DOUBT)?,
+            reset: boolean(properties, RESET)?,
+            sequence_wrap: uint(properties, SEQUENCE_WRAP)?,
+            batch_size: uint(properties, BATCH_SIZE)?,
+            message_bytes_max: ulong(properties, MESSAGE_BYTES_MAX)?,
+            non_persistent_fast: boolean(properties, NON_PERSISTENT_FAST)?,
+        })
+    }
+}
+
+impl ReceiverGreeting {
+    /// As link properties.
+    pub(crate) fn to_properties(&self) -> Properties {
+        vec![
+            property(MANAGER, Value::from(self.manager.as_str())),
+            property(STORE, Value::Uuid(self.store)),
+            property(SEQUENCE, Value::Ulong(self.sequence)),
+            property(SEQUENCE_WRAP, Value::Uint(self.sequence_wrap)),
+            property(BATCH_SIZE, Value::Uint(self.batch_size)),
+            property(MESSAGE_BYTES_MAX, Value::Ulong(self.message_bytes_max)),
+        ]
+    }
+
+    /// From link properties; none where one is missing or of another type.
+    pub(crate) fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
+        Some(Self {
+            manager: text(properties, MANAGER)?,
+            store: uuid(properties, STORE)?,
+            sequence: ulong(properties, SEQUENCE)?,
+            sequence_wrap: uint(properties, SEQUENCE_WRAP)?,
+            batch_size: uint(properties, BATCH_SIZE)?,
+            message_bytes_max: ulong(properties, MESSAGE_BYTES_MAX)?,
+        })
+    }
+}
+
+/// A property by its name.
+pub(crate) fn property(name: &'static str, value: Value) -> (Symbol, Value) {
+    (Symbol::from_static(name), value)
+}
+
+/// A property that is a string.
+pub(crate) fn text(properties: &[(Symbol, Value)], name: &str) -> Option<String> {
+    find(properties, name)?.as_str().map(str::to_owned)
+}
+
+fn uuid(properties: &[(Symbol, Value)], name: &str) -> Option<[u8; 16]> {
+    match find(properties, name)? {
+        Value::Uuid(uuid) => Some(*uuid),
+        _ => None,
+    }
+}
+
+fn ulong(properties: &[(Symbol, Value)], name: &str) -> Option<u64> {
+    match find(properties, name)? {
+        Value::Ulong(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn uint(properties: &[(Symbol, Value)], name: &str) -> Option<u32> {
+    match find(properties, name)? {
+        Value::Uint(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn boolean(properties: &[(Symbol, Value)], name: &str) -> Option<bool> {
+    match find(properties, name)? {
+        Value::Bool(flag) => Some(*flag),
+        _ => None,
+    }
+}
+
+fn find<'a>(properties: &'a [(Symbol, Value)], name: &str) -> Option<&'a Value> {
+    properties.iter().find(|(key, _)| key.as_str() == name).map(|(_, value)| value)
+}
+
+/// A sequence number as MQ shows it: 1 follows SEQWRAP.
+pub(crate) fn shown(sequence: u64, wrap: u32) -> u64 {
+    if sequence == 0 { 0 } else { (sequence - 1) % u64::from(wrap.max(1)) + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings_read_back_and_lack_nothing() {
+        let sender = SenderGreeting {
+            channel: "A.B".into(),
+            manager: "A".into(),
+            store: [3; 16],
+            sequence: 9,
+            ..Default::default()
+        };
+        let properties = sender.to_properties();
+        assert_eq!(SenderGreeting::from_properties(&properties), Some(sender));
+        for gone in 0..properties.len() {
+            let mut fewer = properties.clone();
+            fewer.remove(gone);
+            assert_eq!(SenderGreeting::from_properties(&fewer), None, "without {}", properties[gone].0.as_str());
+        }
+        let receiver = ReceiverGreeting { manager: "B".into(), sequence: 9, ..Default::default() };
+        assert_eq!(ReceiverGreeting::from_properties(&receiver.to_properties()), Some(receiver));
+    }
+
+    #[test]
+    fn numbers_wrap_as_they_are_shown() {
+        assert_eq!([0, 1, 3, 4, 7].map(|number| shown(number, 3)), [0, 1, 3, 1, 1]);
+    }
+}

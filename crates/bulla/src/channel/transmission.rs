@@ -1,0 +1,161 @@
+//! The transmission header: where a message on a transmission queue wants to go.
+//!
+//! It stands in the delivery annotations, which are for the next hop alone (AMQP part 3, section 3.2.2), so nothing that a
+//! client bound, signed or reads is touched. What a client itself put into that section ends here, as the standard lets it.
+
+use bulla_amqp::message::encode_map_section;
+use bulla_amqp::{Header, MessageBody, MessageParts, Payload, Sections, Symbol, Value};
+use bulla_queue::{Chunks, Message};
+use bytes::Bytes;
+
+/// The one annotation: `QUEUE@QMGR`.
+const DESTINATION: &str = "x-opt-bulla-destination";
+/// Descriptor of the delivery annotations (AMQP part 3, section 3.2.2).
+const DELIVERY_ANNOTATIONS: u8 = 0x71;
+/// Longest destination in bytes that is taken from a partner: two names of MQ's length would be 97.
+pub(crate) const DESTINATION_BYTES_MAX: usize = 511;
+
+/// A queue at a queue manager.
+#[derive(Clone, Debug, Eq, PartialEq, Hash)]
+pub(crate) struct Destination {
+    /// RNAME
+    pub(crate) queue: String,
+    /// RQMNAME
+    pub(crate) manager: String,
+}
+
+impl Destination {
+    /// From `QUEUE@QMGR`; none where either is missing.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (queue, manager) = text.rsplit_once('@').filter(|_| text.len() <= DESTINATION_BYTES_MAX)?;
+        (!queue.is_empty() && !manager.is_empty()).then(|| Self { queue: queue.into(), manager: manager.into() })
+    }
+}
+
+impl std::fmt::Display for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.queue, self.manager)
+    }
+}
+
+/// The header of all messages on one route, encoded once.
+#[derive(Clone, Debug)]
+pub(crate) struct TransmissionHeader {
+    /// Where they go.
+    pub(crate) destination: Destination,
+    section: Bytes,
+}
+
+impl TransmissionHeader {
+    /// The header for that destination.
+    pub(crate) fn new(destination: Destination) -> Self {
+        let mut section = Vec::new();
+        let key = Value::from(Symbol::from_static(DESTINATION));
+        encode_map_section(DELIVERY_ANNOTATIONS, &[(key, Value::from(destination.to_string().as_str()))], &mut section);
+        Self { destination, section: section.into() }
+    }
+
+    /// The message as it lies on the transmission queue. One scan; no byte of it is copied but of the header section,
+    /// which is made where there is none, because the partner's defaults are not this queue manager's.
+    pub(crate) fn put_on(&self, message: Message) -> Message {
+        let payload = crate::envelope::payload_of(&message.body);
+        let Ok(sections) = Sections::scan(&payload) else { return message };
+        let head = match &sections.header {
+            Some(range) => payload.slice(range.clone()).to_contiguous(),
+            None => header_section(message.persistent, message.priority),
+        };
+        let mut chunks = vec![head, self.section.clone()];
+        chunks.extend(rest(&payload, &sections).chunks().iter().cloned());
+        Message { body: Chunks::from(chunks), ..message }
+    }
+
+    /// Bytes that the header adds to a message, at most.
+    pub(crate) fn overhead(&self) -> usize {
+        const HEADER_SECTION_BYTES_MAX: usize = 32;
+        self.section.len() + HEADER_SECTION_BYTES_MAX
+    }
+}
+
+/// Where a message wants to go; none where it does not say so in a way that is understood.
+pub(crate) fn destination(payload: &Payload, sections: &Sections) -> Option<Destination> {
+    let range = sections.delivery_annotations.clone()?;
+    let annotations = Sections::decode_map(payload, Some(&range)).ok()?;
+    let (_, value) = annotations.iter().find(|(key, _)| key.as_str() == Some(DESTINATION))?;
+    Destination::parse(value.as_str()?)
+}
+
+/// The message without its delivery annotations: as it goes on a queue at its destination.
+pub(crate) fn taken_off(payload: &Payload, sections: &Sections) -> Payload {
+    if sections.delivery_annotations.is_none() {
+        return payload.clone();
+    }
+    let rest = rest(payload, sections);
+    match &sections.header {
+        Some(range) => {
+            let mut chunks = payload.slice(range.clone()).chunks().to_vec();
+            chunks.extend(rest.chunks().iter().cloned());
+            Payload::from(chunks)
+        }
+        None => rest,
+    }
+}
+
+/// What follows header and delivery annotations.
+fn rest(payload: &Payload, sections: &Sections) -> Payload {
+    let before = [&sections.header, &sections.delivery_annotations];
+    let start = before.into_iter().flatten().map(|range| range.end).max().unwrap_or(0);
+    payload.slice(start..payload.len())
+}
+
+fn header_section(durable: bool, priority: u8) -> Bytes {
+    let header = Header { durable, priority, ..Header::default() };
+    MessageParts { header: Some(header), body: MessageBody::Sections(Payload::default()), ..Default::default() }
+        .build()
+        .to_contiguous()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(body: &'static [u8]) -> Message {
+        Message {
+            priority: 7,
+            persistent: true,
+            expires_at_ms: None,
+            put_at_ms: 0,
+            user: None,
+            body: Bytes::from_static(body).into(),
+        }
+    }
+
+    const DATA: &[u8] = &[0x00, 0x53, 0x75, 0xa0, 2, b'h', b'i'];
+    const ANNOTATED: &[u8] = &[0x00, 0x53, 0x71, 0xc1, 1, 0, 0x00, 0x53, 0x75, 0xa0, 2, b'h', b'i'];
+
+    #[test]
+    fn a_destination_is_read_as_it_was_written() {
+        let header = TransmissionHeader::new(Destination::parse("ORDERS@QM2").unwrap());
+        for body in [DATA, ANNOTATED] {
+            let sent = header.put_on(message(body));
+            let payload = crate::envelope::payload_of(&sent.body);
+            let sections = Sections::scan(&payload).unwrap();
+            assert_eq!(destination(&payload, &sections), Some(header.destination.clone()));
+            let decoded = sections.decode_header(&payload).unwrap();
+            assert_eq!((decoded.durable, decoded.priority), (true, 7));
+            assert!(sent.body.len() <= body.len() + header.overhead());
+            let arrived = taken_off(&payload, &sections).to_contiguous();
+            assert!(arrived.ends_with(DATA), "{arrived:?}");
+            assert_eq!(Sections::scan(&Payload::from(arrived)).unwrap().delivery_annotations, None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_destination_is_none() {
+        for text in ["", "@", "Q@", "@QM", "Q"] {
+            assert_eq!(Destination::parse(text), None, "{text}");
+        }
+        assert_eq!(Destination::parse(&format!("{}@QM", "Q".repeat(DESTINATION_BYTES_MAX))), None);
+        let payload = Payload::from(Bytes::from_static(ANNOTATED));
+        assert_eq!(destination(&payload, &Sections::scan(&payload).unwrap()), None);
+    }
+}
