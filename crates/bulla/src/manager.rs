@@ -1,6 +1,7 @@
 //! What every thread of a queue manager shares: queues, definitions, rings, users and the pools.
 
 use crate::adapter::Adapters;
+use crate::channel::registry::Channels;
 use crate::devices::Devices;
 use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailbox};
@@ -60,6 +61,8 @@ pub struct State {
     pub(crate) dynamic: HashMap<String, (QueueId, LocalQueue)>,
     /// Defective messages whose error queue was full: locked, tried again at each sweep.
     pub(crate) stuck: Vec<Stuck>,
+    /// Channels as they run.
+    pub(crate) channels: Channels,
 }
 
 /// Who uses a queue.
@@ -183,6 +186,7 @@ impl Manager {
                 uses: HashMap::new(),
                 dynamic: HashMap::new(),
                 stuck: Vec::new(),
+                channels: Channels::default(),
             }),
         }
     }

@@ -6,4 +6,5 @@
 
 pub(crate) mod note;
 pub(crate) mod protocol;
+pub(crate) mod registry;
 pub(crate) mod transmission;

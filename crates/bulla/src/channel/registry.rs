@@ -1,0 +1,132 @@
+//! The channels of a queue manager as they run: one instance for each sending channel, and one for each partner of a
+//! receiving one. Under the queues' lock; the dispatcher that owns an instance's connection writes its status.
+
+use super::protocol;
+use crate::mqsc::channel::{ChannelState, ChannelStatus};
+use crate::reason::Refusal;
+use hashbrown::HashMap;
+use std::time::Instant;
+
+/// Which instance: of a channel, and for a receiving one of which partner.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct InstanceId {
+    /// The channel's name.
+    pub(crate) channel: String,
+    /// The partner's queue manager, or its container where it is not Bulla; empty for a sending channel.
+    pub(crate) partner: String,
+}
+
+/// Where an instance's connection is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
+    /// The dispatcher.
+    pub(crate) dispatcher: usize,
+    /// The connection's place there.
+    pub(crate) peer: usize,
+    /// Which connection it is that has that place.
+    pub(crate) generation: u64,
+}
+
+/// What is to be done about a channel that has no connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Wanted {
+    /// Nothing: it is inactive, or stopped.
+    #[default]
+    Nothing,
+    /// It is to connect now.
+    Now,
+    /// It is to connect then, because it failed.
+    At(Instant),
+}
+
+/// An instance.
+#[derive(Debug, Default)]
+pub(crate) struct Instance {
+    /// Its connection, while it has one.
+    pub(crate) place: Option<Place>,
+    /// What is shown.
+    pub(crate) status: ChannelStatus,
+    /// What is to be done while it has none.
+    pub(crate) wanted: Wanted,
+    /// Which of CONNAME's addresses is next.
+    pub(crate) next_address: usize,
+    /// STOP STATUS(INACTIVE): where it goes when it has ended.
+    pub(crate) stops_inactive: bool,
+}
+
+/// All instances.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    instances: HashMap<InstanceId, Instance>,
+}
+
+impl InstanceId {
+    /// A sending channel's, or a requester's own.
+    pub(crate) fn of(channel: &str) -> Self {
+        Self::with(channel, "")
+    }
+
+    /// A receiving channel's for that partner.
+    pub(crate) fn with(channel: &str, partner: &str) -> Self {
+        Self { channel: channel.to_owned(), partner: partner.to_owned() }
+    }
+}
+
+impl Channels {
+    /// An instance.
+    pub(crate) fn get(&self, id: &InstanceId) -> Option<&Instance> {
+        self.instances.get(id)
+    }
+
+    /// An instance to change.
+    pub(crate) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut Instance> {
+        self.instances.get_mut(id)
+    }
+
+    /// An instance, made where there is none.
+    pub(crate) fn entry(&mut self, id: InstanceId) -> &mut Instance {
+        self.instances.entry(id).or_default()
+    }
+
+    /// Every instance of a channel.
+    pub(crate) fn of<'a>(&'a self, channel: &'a str) -> impl Iterator<Item = (&'a InstanceId, &'a Instance)> {
+        self.instances.iter().filter(move |(id, _)| id.channel == channel)
+    }
+
+    /// Every instance.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        self.instances.iter()
+    }
+
+    /// Every instance, to change.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (&InstanceId, &mut Instance)> {
+        self.instances.iter_mut()
+    }
+
+    /// Forgets a channel that was deleted.
+    pub(crate) fn forget(&mut self, channel: &str) {
+        self.instances.retain(|id, _| id.channel != channel);
+    }
+}
+
+impl Instance {
+    /// It has a connection: how it stands beside that is the dispatcher's to say.
+    pub(crate) fn is_active(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Ends it where it is a receiving one: the partner begins anew.
+    pub(crate) fn ended(&mut self, why: Option<&Refusal>) {
+        self.place = None;
+        self.status.reason = why.map(ToString::to_string).unwrap_or_default();
+        self.status.substate = "";
+        let stays = self.status.stop_requested && !self.stops_inactive;
+        self.status.state = if stays { ChannelState::Stopped } else { ChannelState::Inactive };
+    }
+
+    /// A number as it is shown, for the status.
+    pub(crate) fn note_sequence(&mut self, current: u64, last: u64, wrap: u32) {
+        self.status.current_sequence = protocol::shown(current, wrap);
+        self.status.last_sequence = protocol::shown(last, wrap);
+    }
+}
