@@ -6,7 +6,7 @@ use crate::devices::Devices;
 use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailbox};
 pub use crate::mqsc::objects::ERROR_QUEUE;
-use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError};
+use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::users::Users;
@@ -254,11 +254,7 @@ impl State {
             return Ok(self.route_to(*queue, name, local, None, true, true));
         }
         let found = self.definitions.resolve(name).map_err(|error| {
-            let reason = match error {
-                ResolveError::Unknown => reason::UNKNOWN_OBJECT_NAME,
-                ResolveError::UnknownBase => reason::UNKNOWN_ALIAS_BASE_Q,
-                ResolveError::BaseIsAlias => reason::ALIAS_BASE_Q_TYPE_ERROR,
-            };
+            let reason = reason::of(u16::try_from(error.reason()).unwrap_or_default());
             Refusal::new(reason, format!("{name}: {error}"))
         })?;
         let queue = self

@@ -40,6 +40,7 @@ reasons! {
     NOT_AUTHORIZED = 2035, "amqp:unauthorized-access";
     OBJECT_CHANGED = 2041, "amqp:resource-deleted";
     OBJECT_IN_USE = 2042, "amqp:resource-locked";
+    OPTION_NOT_VALID_FOR_TYPE = 2045, "amqp:not-allowed";
     OPTIONS_ERROR = 2046, "amqp:not-implemented";
     PUT_INHIBITED = 2051, "amqp:not-allowed";
     Q_DELETED = 2052, "amqp:resource-deleted";
@@ -50,8 +51,16 @@ reasons! {
     STORAGE_NOT_AVAILABLE = 2071, "amqp:resource-limit-exceeded";
     UNKNOWN_ALIAS_BASE_Q = 2082, "amqp:not-found";
     UNKNOWN_OBJECT_NAME = 2085, "amqp:not-found";
+    UNKNOWN_REMOTE_Q_MGR = 2087, "amqp:not-found";
+    XMIT_Q_TYPE_ERROR = 2091, "amqp:not-found";
+    XMIT_Q_USAGE_ERROR = 2092, "amqp:not-found";
     RESOURCE_PROBLEM = 2102, "amqp:internal-error";
     Q_MGR_STOPPING = 2162, "amqp:connection:forced";
+    REMOTE_Q_NAME_ERROR = 2184, "amqp:not-found";
+    UNKNOWN_XMIT_Q = 2196, "amqp:not-found";
+    UNKNOWN_DEF_XMIT_Q = 2197, "amqp:not-found";
+    DEF_XMIT_Q_TYPE_ERROR = 2198, "amqp:not-found";
+    DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
 }
 
 /// The reason of that number; one that is not in the table is a resource problem.

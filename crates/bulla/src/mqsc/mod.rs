@@ -22,9 +22,12 @@ pub mod table;
 mod transcripts;
 pub(crate) mod whole_file;
 
+pub use channel::{ChannelDefinition, ChannelKind, ChannelState, ChannelStatus};
 pub use device::DeviceDefinition;
 pub use meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
-pub use objects::{AliasQueue, Definitions, LocalQueue, QueueManager, Resolved};
+pub use objects::{
+    AliasQueue, Definitions, Destination, LocalQueue, QueueManager, RemoteQueue, Resolved, Transmission,
+};
 pub use policy::all_from_text as policies_from_text;
 pub use reply::Reply;
 pub use run::{AdminError, Administered, Change, QueueStatus, Replay, Replayed, execute, execute_apart};

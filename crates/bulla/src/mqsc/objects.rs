@@ -4,6 +4,7 @@
 //! attribute a line, so that it can be read, compared and versioned. It is written aside, synced and renamed, and
 //! read back by the parser that reads every other command.
 
+use super::channel::ChannelDefinition;
 use super::device::{self, DeviceDefinition};
 use super::parse::{self, Statement, Value};
 use super::reply::Cell;
@@ -24,7 +25,7 @@ pub const FILE: &str = "objects.mqsc";
 pub const FORMAT: u32 = 2;
 /// The last version that knew no devices: such a file is read as if it had those of a new queue manager.
 const FORMAT_WITHOUT_DEVICES: u32 = 1;
-/// Most queues and aliases together, and most policies.
+/// Most queues, aliases and remote queues together, and most policies.
 pub const OBJECTS_MAX: usize = 100_000;
 
 /// Where undeliverable messages go unless DEADQ says otherwise.
@@ -44,12 +45,16 @@ pub struct Definitions {
     pub queue_manager: QueueManager,
     /// Local queues by name.
     pub queues: BTreeMap<String, LocalQueue>,
-    /// Aliases by name; no name is both a queue's and an alias's.
+    /// Aliases by name; no name is that of two sorts of queue.
     pub aliases: BTreeMap<String, AliasQueue>,
+    /// Remote queues and queue-manager aliases by name.
+    pub remotes: BTreeMap<String, RemoteQueue>,
     /// Policies by the name that is opened.
     pub policies: BTreeMap<String, Arc<Policy>>,
     /// Crypto devices by name; [`device::CPU`] is always there.
     pub devices: BTreeMap<String, DeviceDefinition>,
+    /// Channels by name.
+    pub channels: BTreeMap<String, ChannelDefinition>,
 }
 
 /// The queue manager.
@@ -63,6 +68,20 @@ pub struct QueueManager {
     pub dead_letter_queue: Option<String>,
     /// MAXMSGL in bytes.
     pub max_message_bytes: u32,
+    /// DEFXMITQ: the way to queue managers to which no other way leads.
+    pub default_transmission_queue: Option<String>,
+    /// SSLRKEYC: bytes sent and received on a TLS channel before its keys are renewed; 0 for never.
+    pub key_reset_bytes: u32,
+    /// CERTLABL: the label of the certificate that channels show unless they name one; none for the key ring's own.
+    pub certificate_label: Option<String>,
+    /// CHIADAPS: adapters; none for as many as the queue manager was started with.
+    pub adapters: Option<u32>,
+    /// CHIDISPS: dispatchers; none for as many as the queue manager was started with.
+    pub dispatchers: Option<u32>,
+    /// MAXCHL: most channels that are current, those that are stopped or tried again included.
+    pub channels_max: u32,
+    /// ACTCHL: most channels that are active.
+    pub active_channels_max: u32,
 }
 
 /// A local queue.
@@ -86,6 +105,21 @@ pub struct LocalQueue {
     pub delivery: Delivery,
     /// FULL
     pub full: Full,
+    /// USAGE
+    pub usage: Usage,
+    /// TRIGGER: a message on a transmission queue starts its channel.
+    pub trigger: bool,
+    /// TRIGDATA: the channel that is started; none for the one whose XMITQ this is.
+    pub trigger_data: Option<String>,
+}
+
+/// USAGE: what a local queue is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Usage {
+    /// For applications.
+    Normal,
+    /// XMITQ: messages wait on it for a channel.
+    Transmission,
 }
 
 /// MSGDLVSQ: order of delivery.
@@ -119,6 +153,55 @@ pub struct AliasQueue {
     pub put_enabled: bool,
 }
 
+/// A queue of another queue manager, or another name for that queue manager.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RemoteQueue {
+    /// DESCR
+    pub description: String,
+    /// RNAME: the queue's name there; none makes this an alias of a queue manager.
+    pub remote_name: Option<String>,
+    /// RQMNAME: the queue manager; none can't be opened.
+    pub remote_manager: Option<String>,
+    /// XMITQ; none for the transmission queue named like the queue manager, or DEFXMITQ.
+    pub transmission_queue: Option<String>,
+    /// PUT(ENABLED)
+    pub put_enabled: bool,
+    /// DEFPRTY
+    pub default_priority: u8,
+    /// DEFPSIST(YES)
+    pub default_persistent: bool,
+}
+
+/// Where messages go that are put by an opened name.
+#[derive(Clone, Debug)]
+pub enum Destination<'a> {
+    /// On a local queue.
+    Local(Resolved<'a>),
+    /// On a transmission queue, with a header that says where to.
+    Remote(Transmission<'a>),
+}
+
+/// The way to a queue of another queue manager.
+#[derive(Clone, Debug)]
+pub struct Transmission<'a> {
+    /// The transmission queue's name.
+    pub queue: &'a str,
+    /// The transmission queue.
+    pub local: &'a LocalQueue,
+    /// The queue's name at the other queue manager.
+    pub remote_name: String,
+    /// The other queue manager's name.
+    pub remote_manager: String,
+    /// The policy by the name that was opened; `QUEUE@QMGR` has none.
+    pub policy: Option<&'a Arc<Policy>>,
+    /// Nothing on the way forbids it, the transmission queue included.
+    pub put_enabled: bool,
+    /// DEFPRTY of the first definition on the way.
+    pub default_priority: u8,
+    /// DEFPSIST(YES) of the first definition on the way.
+    pub default_persistent: bool,
+}
+
 /// What an opened name comes to.
 #[derive(Clone, Copy, Debug)]
 pub struct Resolved<'a> {
@@ -136,22 +219,50 @@ pub struct Resolved<'a> {
 
 /// Why a name cannot be opened. The administrator's turn, or the application's to use another name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum ResolveError {
-    /// No queue or alias has the name: 2085.
-    Unknown,
-    /// The alias stands for a queue that does not exist: 2082.
-    UnknownBase,
     /// The alias stands for an alias: 2001.
     BaseIsAlias,
+    /// Only puts go to a remote queue: 2045.
+    NotForInput,
+    /// The alias stands for a queue that does not exist: 2082.
+    UnknownBase,
+    /// No queue, alias or remote queue has the name: 2085.
+    Unknown,
+    /// No way leads to the queue manager, or it is not given: 2087.
+    UnknownManager,
+    /// What should be the transmission queue is no local queue: 2091.
+    TransmissionQueueType,
+    /// What should be the transmission queue is for applications: 2092.
+    TransmissionQueueUsage,
+    /// A queue-manager alias, opened as if it were a queue: 2184.
+    NoRemoteName,
+    /// XMITQ names no queue: 2196.
+    UnknownTransmissionQueue,
+    /// DEFXMITQ names no queue: 2197.
+    UnknownDefaultTransmissionQueue,
+    /// DEFXMITQ is no local queue: 2198.
+    DefaultTransmissionQueueType,
+    /// DEFXMITQ is for applications: 2199.
+    DefaultTransmissionQueueUsage,
 }
 
 impl ResolveError {
     /// MQ's reason code.
     pub fn reason(self) -> u32 {
         match self {
-            ResolveError::Unknown => 2085,
-            ResolveError::UnknownBase => 2082,
             ResolveError::BaseIsAlias => 2001,
+            ResolveError::NotForInput => 2045,
+            ResolveError::UnknownBase => 2082,
+            ResolveError::Unknown => 2085,
+            ResolveError::UnknownManager => 2087,
+            ResolveError::TransmissionQueueType => 2091,
+            ResolveError::TransmissionQueueUsage => 2092,
+            ResolveError::NoRemoteName => 2184,
+            ResolveError::UnknownTransmissionQueue => 2196,
+            ResolveError::UnknownDefaultTransmissionQueue => 2197,
+            ResolveError::DefaultTransmissionQueueType => 2198,
+            ResolveError::DefaultTransmissionQueueUsage => 2199,
         }
     }
 }
@@ -161,9 +272,18 @@ impl std::error::Error for ResolveError {}
 impl Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ResolveError::Unknown => "there is no queue of that name",
-            ResolveError::UnknownBase => "the alias stands for a queue that does not exist",
             ResolveError::BaseIsAlias => "the alias stands for another alias",
+            ResolveError::NotForInput => "a queue of another queue manager can be put to, not got from",
+            ResolveError::UnknownBase => "the alias stands for a queue that does not exist",
+            ResolveError::Unknown => "there is no queue of that name",
+            ResolveError::UnknownManager => "no transmission queue leads to the queue manager",
+            ResolveError::TransmissionQueueType => "the transmission queue is not a local queue",
+            ResolveError::TransmissionQueueUsage => "the transmission queue is not of USAGE(XMITQ)",
+            ResolveError::NoRemoteName => "a queue-manager alias is no queue: it has no RNAME",
+            ResolveError::UnknownTransmissionQueue => "the transmission queue does not exist",
+            ResolveError::UnknownDefaultTransmissionQueue => "the default transmission queue does not exist",
+            ResolveError::DefaultTransmissionQueueType => "the default transmission queue is not a local queue",
+            ResolveError::DefaultTransmissionQueueUsage => "the default transmission queue is not of USAGE(XMITQ)",
         })
     }
 }
@@ -195,32 +315,168 @@ impl Definitions {
                 description: String::new(),
                 dead_letter_queue: Some(DEAD_LETTER_QUEUE.into()),
                 max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
+                default_transmission_queue: None,
+                key_reset_bytes: 0,
+                certificate_label: None,
+                adapters: None,
+                dispatchers: None,
+                channels_max: 200,
+                active_channels_max: 200,
             },
             queues: BTreeMap::new(),
             aliases: BTreeMap::new(),
+            remotes: BTreeMap::new(),
             policies: BTreeMap::new(),
             devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
+            channels: BTreeMap::new(),
         }
     }
 
-    /// Finds what an application that opens `name` gets. Three look-ups, once for each link.
+    /// Finds what an application that opens `name` to get is given: a queue or an alias, or `QUEUE@QMGR` with this queue manager's
+    /// own name. Three look-ups, once for each link.
     ///
     /// # Errors
-    /// The name, or what it stands for, is no queue.
+    /// The name, or what it stands for, is no local queue.
     pub fn resolve(&self, name: &str) -> Result<Resolved<'_>, ResolveError> {
+        let name = match qualified(name) {
+            Some((queue, manager)) if manager == self.queue_manager.name => queue,
+            Some(_) => return Err(ResolveError::NotForInput),
+            None => name,
+        };
         let policy = self.policies.get(name);
         if let Some((queue, local)) = self.queues.get_key_value(name) {
             let (get_enabled, put_enabled) = (local.get_enabled, local.put_enabled);
             return Ok(Resolved { queue, local, policy, get_enabled, put_enabled });
         }
-        let alias = self.aliases.get(name).ok_or(ResolveError::Unknown)?;
+        let Some(alias) = self.aliases.get(name) else {
+            let remote = self.remotes.contains_key(name);
+            return Err(if remote { ResolveError::NotForInput } else { ResolveError::Unknown });
+        };
         let Some((queue, local)) = self.queues.get_key_value(&alias.target) else {
-            let chained = self.aliases.contains_key(&alias.target);
-            return Err(if chained { ResolveError::BaseIsAlias } else { ResolveError::UnknownBase });
+            return Err(if self.aliases.contains_key(&alias.target) {
+                ResolveError::BaseIsAlias
+            } else if self.remotes.contains_key(&alias.target) {
+                ResolveError::NotForInput
+            } else {
+                ResolveError::UnknownBase
+            });
         };
         let get_enabled = local.get_enabled && alias.get_enabled;
         let put_enabled = local.put_enabled && alias.put_enabled;
         Ok(Resolved { queue, local, policy, get_enabled, put_enabled })
+    }
+
+    /// Finds where messages go that an application puts by `object`: the name of a queue, an alias or a remote queue, or
+    /// `QUEUE@QMGR`. The rules are MQ's name resolution: a remote queue's messages go on its XMITQ, or on the transmission queue
+    /// named like the queue manager, or on DEFXMITQ. A few look-ups, once for each link.
+    ///
+    /// The policy is that of the name before the `@` where that is this queue manager's, and none where it is another's: policies
+    /// are of names that are defined here.
+    ///
+    /// # Errors
+    /// The name, or something on the way, is not what it should be.
+    pub fn resolve_put(&self, object: &str) -> Result<Destination<'_>, ResolveError> {
+        match qualified(object) {
+            Some((queue, manager)) if manager == self.queue_manager.name => self.put_here(queue),
+            Some((queue, manager)) => self.put_there(queue, manager),
+            None => self.put_here(object),
+        }
+    }
+
+    /// `name` is of this queue manager.
+    fn put_here(&self, name: &str) -> Result<Destination<'_>, ResolveError> {
+        let alias = self.aliases.get(name);
+        let Some(remote) = self.remotes.get(alias.map_or(name, |alias| &alias.target)) else {
+            return self.resolve(name).map(Destination::Local);
+        };
+        let remote_name = remote.remote_name.as_ref().ok_or(ResolveError::NoRemoteName)?;
+        let remote_manager = remote.remote_manager.as_ref().ok_or(ResolveError::UnknownManager)?;
+        if *remote_manager == self.queue_manager.name {
+            return Err(ResolveError::UnknownManager);
+        }
+        let (queue, local) = self.transmission_queue(remote, remote_manager)?;
+        Ok(Destination::Remote(Transmission {
+            queue,
+            local,
+            remote_name: remote_name.clone(),
+            remote_manager: remote_manager.clone(),
+            policy: self.policies.get(name),
+            put_enabled: local.put_enabled && remote.put_enabled && alias.is_none_or(|alias| alias.put_enabled),
+            default_priority: remote.default_priority,
+            default_persistent: remote.default_persistent,
+        }))
+    }
+
+    /// `manager` is another queue manager, or an alias of one.
+    fn put_there(&self, name: &str, manager: &str) -> Result<Destination<'_>, ResolveError> {
+        if !(parse::is_name(name) && parse::is_name(manager)) {
+            return Err(ResolveError::Unknown);
+        }
+        if let Some(remote) = self.remotes.get(manager) {
+            if remote.remote_name.is_some() {
+                return Err(ResolveError::UnknownManager);
+            }
+            let remote_manager = remote.remote_manager.as_ref().ok_or(ResolveError::UnknownManager)?;
+            if *remote_manager == self.queue_manager.name {
+                return self.put_here(name).map(|found| found.unless_forbidden(remote.put_enabled));
+            }
+            let (queue, local) = self.transmission_queue(remote, remote_manager)?;
+            return Ok(Destination::Remote(Transmission {
+                queue,
+                local,
+                remote_name: name.to_owned(),
+                remote_manager: remote_manager.clone(),
+                policy: None,
+                put_enabled: local.put_enabled && remote.put_enabled,
+                default_priority: remote.default_priority,
+                default_persistent: remote.default_persistent,
+            }));
+        }
+        let (queue, local) = match self.queues.get_key_value(manager) {
+            Some((_, local)) if local.usage != Usage::Transmission => return Err(ResolveError::TransmissionQueueUsage),
+            Some((queue, local)) => (queue.as_str(), local),
+            None => self.default_transmission_queue()?,
+        };
+        Ok(Destination::Remote(Transmission {
+            queue,
+            local,
+            remote_name: name.to_owned(),
+            remote_manager: manager.to_owned(),
+            policy: None,
+            put_enabled: local.put_enabled,
+            default_priority: local.default_priority,
+            default_persistent: local.default_persistent,
+        }))
+    }
+
+    /// The transmission queue of a remote queue or queue-manager alias whose RQMNAME is `manager`.
+    pub(super) fn transmission_queue(
+        &self,
+        remote: &RemoteQueue,
+        manager: &str,
+    ) -> Result<(&str, &LocalQueue), ResolveError> {
+        let name = remote.transmission_queue.as_deref();
+        match self.queues.get_key_value(name.unwrap_or(manager)) {
+            Some((queue, local)) if local.usage == Usage::Transmission => Ok((queue, local)),
+            Some(_) => Err(ResolveError::TransmissionQueueUsage),
+            None if self.is_alias_or_remote(name.unwrap_or(manager)) => Err(ResolveError::TransmissionQueueType),
+            None if name.is_some() => Err(ResolveError::UnknownTransmissionQueue),
+            None => self.default_transmission_queue(),
+        }
+    }
+
+    fn default_transmission_queue(&self) -> Result<(&str, &LocalQueue), ResolveError> {
+        let name = self.queue_manager.default_transmission_queue.as_ref().ok_or(ResolveError::UnknownManager)?;
+        match self.queues.get_key_value(name) {
+            Some((queue, local)) if local.usage == Usage::Transmission => Ok((queue, local)),
+            Some(_) => Err(ResolveError::DefaultTransmissionQueueUsage),
+            None if self.is_alias_or_remote(name) => Err(ResolveError::DefaultTransmissionQueueType),
+            None => Err(ResolveError::UnknownDefaultTransmissionQueue),
+        }
+    }
+
+    fn is_alias_or_remote(&self, name: &str) -> bool {
+        self.aliases.contains_key(name) || self.remotes.contains_key(name)
     }
 
     /// Takes a change over. It was made against these definitions, so it cannot fail.
@@ -235,6 +491,10 @@ impl Definitions {
                 self.aliases.insert(name.clone(), alias.clone());
             }
             Change::DeleteAlias { name } => drop(self.aliases.remove(name)),
+            Change::DefineRemote { name, remote } | Change::AlterRemote { name, remote } => {
+                self.remotes.insert(name.clone(), remote.clone());
+            }
+            Change::DeleteRemote { name } => drop(self.remotes.remove(name)),
             Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
             Change::DeletePolicy { name } => drop(self.policies.remove(name)),
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),
@@ -242,6 +502,10 @@ impl Definitions {
                 self.devices.insert(name.clone(), device.clone());
             }
             Change::DeleteDevice { name } => drop(self.devices.remove(name)),
+            Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
+                self.channels.insert(name.clone(), channel.clone());
+            }
+            Change::DeleteChannel { name } => drop(self.channels.remove(name)),
         }
     }
 
@@ -313,6 +577,22 @@ impl Definitions {
         }
         Ok(definitions)
     }
+}
+
+impl Destination<'_> {
+    /// The same, with one more definition on the way that may forbid puts.
+    fn unless_forbidden(mut self, allowed: bool) -> Self {
+        match &mut self {
+            Destination::Local(found) => found.put_enabled &= allowed,
+            Destination::Remote(found) => found.put_enabled &= allowed,
+        }
+        self
+    }
+}
+
+/// `QUEUE@QMGR` in two: no object's name has an `@`.
+fn qualified(object: &str) -> Option<(&str, &str)> {
+    object.split_once('@')
 }
 
 /// The file's text.
@@ -466,6 +746,9 @@ impl Default for LocalQueue {
             default_persistent: false,
             delivery: Delivery::Priority,
             full: Full::Wait,
+            usage: Usage::Normal,
+            trigger: false,
+            trigger_data: None,
         }
     }
 }
@@ -545,6 +828,20 @@ impl AliasQueue {
             Key::Type => Cell::word("QALIAS"),
             _ => return None,
         })
+    }
+}
+
+impl Default for RemoteQueue {
+    fn default() -> Self {
+        Self {
+            description: String::new(),
+            remote_name: None,
+            remote_manager: None,
+            transmission_queue: None,
+            put_enabled: true,
+            default_priority: 4,
+            default_persistent: false,
+        }
     }
 }
 
@@ -658,6 +955,197 @@ mod tests {
         );
         for (name, reason) in [("NONE", 2085), ("LOST", 2082), ("CHAIN", 2001), ("orders", 2085)] {
             assert_eq!(definitions.resolve(name).unwrap_err().reason(), reason, "{name}");
+        }
+    }
+
+    /// A queue manager HOME with something of every sort that a name can come to.
+    fn crossroads() -> Definitions {
+        let mut home = Definitions::initial("HOME");
+        let alias = |target: &str| AliasQueue { target: target.into(), ..AliasQueue::default() };
+        let remote = |name: &str, manager: &str, queue: &str| {
+            let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            RemoteQueue {
+                remote_name: given(name),
+                remote_manager: given(manager),
+                transmission_queue: given(queue),
+                ..RemoteQueue::default()
+            }
+        };
+        for name in ["ORDERS", "NORMAL"] {
+            home.queues.insert(name.into(), LocalQueue::default());
+        }
+        for name in ["AWAY", "SIDEWAYS"] {
+            let local = LocalQueue { usage: Usage::Transmission, default_priority: 7, ..LocalQueue::default() };
+            home.queues.insert(name.into(), local);
+        }
+        for (name, target) in [("A.ORDERS", "ORDERS"), ("A.FAR", "FAR"), ("A.LOST", "NOWHERE"), ("A.A", "A.ORDERS")] {
+            home.aliases.insert(name.into(), alias(target));
+        }
+        for (name, of) in [
+            ("FAR", remote("THERE", "AWAY", "")),
+            ("FAR.SIDE", remote("THERE", "AWAY", "SIDEWAYS")),
+            ("FAR.UNKNOWN", remote("THERE", "MOON", "")),
+            ("FAR.HOME", remote("THERE", "HOME", "AWAY")),
+            ("FAR.NO.MANAGER", remote("THERE", "", "AWAY")),
+            ("FAR.NO.XMITQ", remote("THERE", "AWAY", "NONE")),
+            ("FAR.NORMAL", remote("THERE", "AWAY", "NORMAL")),
+            ("FAR.ALIAS", remote("THERE", "AWAY", "A.ORDERS")),
+            ("FAR.LIKE.NORMAL", remote("THERE", "NORMAL", "")),
+            ("FAR.LIKE.ALIAS", remote("THERE", "A.ORDERS", "")),
+            ("OTHER", remote("", "AWAY", "SIDEWAYS")),
+            ("MYSELF", remote("", "HOME", "")),
+            ("NOBODY", remote("", "", "AWAY")),
+            ("BAD.OTHER", remote("", "AWAY", "NONE")),
+        ] {
+            home.remotes.insert(name.into(), of);
+        }
+        for name in ["ORDERS", "FAR", "A.FAR"] {
+            home.policies.insert(name.into(), Arc::new(Policy::new(name)));
+        }
+        home
+    }
+
+    /// `ORDERS`, or `AWAY: THERE@AWAY`, with a `!` where the opened name has a policy; or the reason code.
+    fn way(definitions: &Definitions, object: &str) -> String {
+        match definitions.resolve_put(object) {
+            Ok(Destination::Local(found)) => {
+                format!("{}{}", found.queue, if found.policy.is_some() { "!" } else { "" })
+            }
+            Ok(Destination::Remote(found)) => {
+                let policy = if found.policy.is_some() { "!" } else { "" };
+                format!("{}: {}@{}{policy}", found.queue, found.remote_name, found.remote_manager)
+            }
+            Err(error) => error.reason().to_string(),
+        }
+    }
+
+    #[test]
+    fn every_name_that_is_opened_to_put_leads_where_mq_says() {
+        let mut home = crossroads();
+        for (object, expected) in [
+            ("ORDERS", "ORDERS!"),
+            ("ORDERS@HOME", "ORDERS!"),
+            ("A.ORDERS", "ORDERS"),
+            ("A.ORDERS@HOME", "ORDERS"),
+            ("AWAY", "AWAY"),
+            ("FAR", "AWAY: THERE@AWAY!"),
+            ("FAR@HOME", "AWAY: THERE@AWAY!"),
+            ("A.FAR", "AWAY: THERE@AWAY!"),
+            ("FAR.SIDE", "SIDEWAYS: THERE@AWAY"),
+            ("ORDERS@AWAY", "AWAY: ORDERS@AWAY"),
+            ("FAR@AWAY", "AWAY: FAR@AWAY"),
+            ("ORDERS@OTHER", "SIDEWAYS: ORDERS@AWAY"),
+            ("ORDERS@MYSELF", "ORDERS!"),
+            ("FAR@MYSELF", "AWAY: THERE@AWAY!"),
+            // What can't be opened.
+            ("A.A", "2001"),
+            ("A.LOST", "2082"),
+            ("NONE", "2085"),
+            ("NONE@HOME", "2085"),
+            ("NONE@MYSELF", "2085"),
+            ("@HOME", "2085"),
+            ("@AWAY", "2085"),
+            ("ORDERS@", "2085"),
+            ("ORDERS@A B", "2085"),
+            ("A@B@AWAY", "2085"),
+            ("FAR.UNKNOWN", "2087"),
+            ("FAR.HOME", "2087"),
+            ("FAR.NO.MANAGER", "2087"),
+            ("ORDERS@MOON", "2087"),
+            ("ORDERS@FAR", "2087"),
+            ("ORDERS@NOBODY", "2087"),
+            ("FAR.ALIAS", "2091"),
+            ("FAR.LIKE.ALIAS", "2091"),
+            ("FAR.NORMAL", "2092"),
+            ("FAR.LIKE.NORMAL", "2092"),
+            ("ORDERS@NORMAL", "2092"),
+            ("OTHER", "2184"),
+            ("FAR.NO.XMITQ", "2196"),
+            ("ORDERS@BAD.OTHER", "2196"),
+        ] {
+            assert_eq!(way(&home, object), expected, "{object}");
+        }
+        for (default, expected) in [
+            ("SIDEWAYS", "SIDEWAYS: ORDERS@MOON"),
+            ("NONE", "2197"),
+            ("A.ORDERS", "2198"),
+            ("FAR", "2198"),
+            ("NORMAL", "2199"),
+        ] {
+            home.queue_manager.default_transmission_queue = Some(default.into());
+            assert_eq!(way(&home, "ORDERS@MOON"), expected, "{default}");
+            assert_eq!(way(&home, "FAR.UNKNOWN"), expected.replace("ORDERS", "THERE"), "{default}");
+            assert_eq!(way(&home, "FAR"), "AWAY: THERE@AWAY!", "the nearer way is taken");
+        }
+    }
+
+    #[test]
+    fn gets_are_from_local_queues() {
+        let home = crossroads();
+        for (object, expected) in [
+            ("ORDERS@HOME", Ok("ORDERS")),
+            ("A.ORDERS@HOME", Ok("ORDERS")),
+            ("AWAY", Ok("AWAY")),
+            ("FAR", Err(2045)),
+            ("A.FAR", Err(2045)),
+            ("OTHER", Err(2045)),
+            ("ORDERS@AWAY", Err(2045)),
+            ("ORDERS@MYSELF", Err(2045)),
+            ("NONE", Err(2085)),
+        ] {
+            let found = home.resolve(object).map(|found| found.queue).map_err(ResolveError::reason);
+            assert_eq!(found, expected, "{object}");
+        }
+    }
+
+    #[test]
+    fn every_definition_on_the_way_can_forbid_puts_and_the_first_gives_the_defaults() {
+        let facts = |home: &Definitions, object: &str| match home.resolve_put(object).unwrap() {
+            Destination::Local(found) => (found.put_enabled, found.local.default_priority),
+            Destination::Remote(found) => (found.put_enabled, found.default_priority),
+        };
+        let home = crossroads();
+        for (object, priority) in
+            [("FAR", 4), ("A.FAR", 4), ("ORDERS@AWAY", 7), ("ORDERS@OTHER", 4), ("ORDERS@MYSELF", 4)]
+        {
+            assert_eq!(facts(&home, object), (true, priority), "{object}");
+        }
+        let mut closed = home.clone();
+        closed.queues.get_mut("AWAY").unwrap().put_enabled = false;
+        for (object, open) in [("FAR", false), ("A.FAR", false), ("ORDERS@AWAY", false), ("FAR.SIDE", true)] {
+            assert_eq!(facts(&closed, object).0, open, "{object}");
+        }
+        let mut closed = home.clone();
+        closed.aliases.get_mut("A.FAR").unwrap().put_enabled = false;
+        assert!(!facts(&closed, "A.FAR").0 && facts(&closed, "FAR").0);
+        let mut closed = home.clone();
+        for name in ["FAR", "OTHER", "MYSELF"] {
+            closed.remotes.get_mut(name).unwrap().put_enabled = false;
+        }
+        for object in ["FAR", "A.FAR", "ORDERS@OTHER", "ORDERS@MYSELF"] {
+            assert!(!facts(&closed, object).0, "{object}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_name_can_fail_by_has_a_reason_of_its_own() {
+        let all = [
+            ResolveError::BaseIsAlias,
+            ResolveError::NotForInput,
+            ResolveError::UnknownBase,
+            ResolveError::Unknown,
+            ResolveError::UnknownManager,
+            ResolveError::TransmissionQueueType,
+            ResolveError::TransmissionQueueUsage,
+            ResolveError::NoRemoteName,
+            ResolveError::UnknownTransmissionQueue,
+            ResolveError::UnknownDefaultTransmissionQueue,
+            ResolveError::DefaultTransmissionQueueType,
+            ResolveError::DefaultTransmissionQueueUsage,
+        ];
+        for error in all {
+            let code = u16::try_from(error.reason()).unwrap();
+            assert_eq!(crate::reason::of(code).code, code, "{error}");
         }
     }
 

@@ -3,10 +3,12 @@
 //! [`plan`] compares a statement with the definitions and says what is to change; [`Administered::apply`] changes it,
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
+use super::channel::ChannelDefinition;
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
 use super::meters::{DeviceState, DeviceStatus, Snapshot};
 use super::objects::{
-    AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, SYSTEM_PREFIX,
+    AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
+    SYSTEM_PREFIX,
 };
 use super::parse::{self, Filter, Operator, Statement, SyntaxError, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
@@ -116,6 +118,25 @@ pub enum Change {
         /// Its name.
         name: String,
     },
+    /// A new remote queue or queue-manager alias, or a replacement.
+    DefineRemote {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        remote: RemoteQueue,
+    },
+    /// An existing remote queue or queue-manager alias.
+    AlterRemote {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        remote: RemoteQueue,
+    },
+    /// A remote queue or queue-manager alias. Its transmission queue and what is on it stay.
+    DeleteRemote {
+        /// Its name.
+        name: String,
+    },
     /// A new policy, or a replacement; it has been checked.
     SetPolicy(Arc<Policy>),
     /// No policy any more.
@@ -141,6 +162,25 @@ pub enum Change {
     },
     /// A device that is stopped.
     DeleteDevice {
+        /// Its name.
+        name: String,
+    },
+    /// A new channel, or the replacement of one that does not run. It is not started.
+    DefineChannel {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        channel: ChannelDefinition,
+    },
+    /// An existing channel; what is running goes on as it is until it is started anew.
+    AlterChannel {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        channel: ChannelDefinition,
+    },
+    /// A channel that does not run.
+    DeleteChannel {
         /// Its name.
         name: String,
     },
@@ -662,19 +702,29 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::DefineLocal { name, .. } => definitions.queues.contains_key(name),
         Change::DefineAlias { name, .. } => definitions.aliases.contains_key(name),
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
+        Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
+        Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
         _ => true,
     }
 }
 
 fn done(change: &Change, existed: bool) -> String {
     match change {
-        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } if existed => {
+        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } | Change::DefineRemote { name, .. }
+            if existed =>
+        {
             format!("queue {name} replaced")
         }
-        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } => format!("queue {name} defined"),
-        Change::AlterLocal { name, .. } | Change::AlterAlias { name, .. } => format!("queue {name} altered"),
-        Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } => format!("queue {name} deleted"),
+        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } | Change::DefineRemote { name, .. } => {
+            format!("queue {name} defined")
+        }
+        Change::AlterLocal { name, .. } | Change::AlterAlias { name, .. } | Change::AlterRemote { name, .. } => {
+            format!("queue {name} altered")
+        }
+        Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } | Change::DeleteRemote { name } => {
+            format!("queue {name} deleted")
+        }
         Change::ClearLocal { name } => format!("queue {name} cleared"),
         Change::SetPolicy(policy) if existed => format!("policy {} replaced", policy.name),
         Change::SetPolicy(policy) => format!("policy {} set", policy.name),
@@ -684,6 +734,10 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DefineDevice { name, .. } => format!("device {name} defined"),
         Change::AlterDevice { name, .. } => format!("device {name} altered"),
         Change::DeleteDevice { name } => format!("device {name} deleted"),
+        Change::DefineChannel { name, .. } if existed => format!("channel {name} replaced"),
+        Change::DefineChannel { name, .. } => format!("channel {name} defined"),
+        Change::AlterChannel { name, .. } => format!("channel {name} altered"),
+        Change::DeleteChannel { name } => format!("channel {name} deleted"),
     }
 }
 
