@@ -52,7 +52,8 @@ fn open_and_use(bytes: &[u8]) {
     let limits = Limits { reserve_bytes: 512, checkpoint_bytes: 512, log_bytes_min: 1_024, ..Limits::default() };
     let Ok(mut store) = Store::open(Box::new(log), Box::new(spill), limits, Instant::now()) else { return };
     let messages = store.store_status().messages as u64;
-    assert_eq!(checked.map(|report| report.messages).ok(), Some(messages), "check and start agree");
+    let counted = checked.map(|report| (report.messages, report.notes)).ok();
+    assert_eq!(counted, Some((messages, store.notes("").count() as u64)), "check and start agree");
 
     let queues: Vec<_> = store.queues().map(|(id, _)| id).collect();
     // One that says that it expired in 1970 is found and not got.

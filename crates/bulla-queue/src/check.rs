@@ -1,6 +1,6 @@
 //! Reads a whole journal and believes nothing: every header and every body against its checksum. Changes nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
@@ -47,6 +47,8 @@ pub struct CheckReport {
     pub queues: u64,
     /// Messages that are there at the end.
     pub messages: u64,
+    /// Notes that are there at the end.
+    pub notes: u64,
     /// Where the log begins and ends.
     pub extent: Option<(Position, Position)>,
     /// A batch lies at the end that a crash cut short. It was never confirmed, and the next start drops it.
@@ -101,6 +103,7 @@ pub fn check_storage<S: Storage>(storage: &S) -> Result<CheckReport, LogError> {
     let is_there = |queue: &&QueueId| check.queues.get(queue).is_some_and(|is_there| *is_there);
     report.queues = check.queues.keys().filter(is_there).count() as u64;
     report.messages = check.messages.values().filter(is_there).count() as u64;
+    report.notes = check.notes.len() as u64;
     Ok(report)
 }
 
@@ -112,6 +115,7 @@ struct Check {
     /// Whether each queue is still there.
     queues: HashMap<QueueId, bool>,
     messages: HashMap<MessageId, QueueId>,
+    notes: HashSet<String>,
 }
 
 impl Check {
@@ -172,6 +176,12 @@ impl Check {
                     self.queues.insert(queue, false);
                 }
                 Record::Checkpoint { clean, .. } => self.report.clean = clean,
+                Record::Noted { name, .. } => {
+                    self.notes.insert(name.to_owned());
+                }
+                Record::Unnoted { name } => {
+                    self.notes.remove(name);
+                }
                 Record::Failed { .. } => {}
             }
         }

@@ -52,11 +52,11 @@ pub use queue::{
     DEPTH_DEFAULT, DEPTH_MAX, DeliverySequence, Full, MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes,
     QueueStatus,
 };
-pub use record::{QUEUE_NAME_BYTES_MAX, USER_BYTES_MAX};
+pub use record::{NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, QUEUE_NAME_BYTES_MAX, USER_BYTES_MAX};
 pub use spill::{FileSpill, SPILL_BYTES_MAX_DEFAULT, SPILL_FILE_BYTES, Spill, SpillError};
 pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
-    BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, DefineError, JournalError,
-    LOG_BYTES_MIN_DEFAULT, Limits, MEMORY_BYTES_MAX_DEFAULT, OpenError, PutError, RESERVE_BYTES_DEFAULT, ReadError,
-    RemoveError, Store, StoreStatus,
+    BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, DefineError, IDENTITY_BYTES,
+    JournalError, LOG_BYTES_MIN_DEFAULT, Limits, MEMORY_BYTES_MAX_DEFAULT, NOTES_MAX, OpenError, PutError,
+    RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Store, StoreStatus,
 };

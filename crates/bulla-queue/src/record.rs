@@ -17,6 +17,16 @@ pub const PUT_HEADER_BYTES: usize = 48;
 pub const USER_BYTES_MAX: usize = 255;
 /// Bytes of a queue's name in a record.
 pub const QUEUE_NAME_BYTES_MAX: usize = 255;
+/// Bytes of a note's name in a record.
+pub const NOTE_NAME_BYTES_MAX: usize = 255;
+/// Bytes of a note's value in a record. A record header is below 64 KiB.
+pub const NOTE_VALUE_BYTES_MAX: usize = 48 << 10;
+/// Bytes of the fixed part of a record that names a note.
+const NOTE_HEADER_BYTES: usize = 16;
+const _: () = assert!(
+    NOTE_HEADER_BYTES + padded(NOTE_NAME_BYTES_MAX + NOTE_VALUE_BYTES_MAX) <= u16::MAX as usize,
+    "a record's length is two bytes"
+);
 /// Records, bodies and batches begin on a multiple of this.
 pub const ALIGN_BYTES: usize = 8;
 
@@ -27,6 +37,8 @@ const KIND_FAILED: u8 = 4;
 const KIND_DEFINED: u8 = 5;
 const KIND_DELETED: u8 = 6;
 const KIND_CHECKPOINT: u8 = 7;
+const KIND_NOTED: u8 = 8;
+const KIND_UNNOTED: u8 = 9;
 const EXPIRES_NEVER: u64 = u64::MAX;
 
 /// How many bytes `bytes` take with their padding.
@@ -152,6 +164,18 @@ pub enum Record<'a> {
         /// The store was closed here, in order.
         clean: bool,
     },
+    /// A note has this value from here on, or still has it.
+    Noted {
+        /// Its name.
+        name: &'a str,
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// A note is no more.
+    Unnoted {
+        /// Its name.
+        name: &'a str,
+    },
 }
 
 impl Record<'_> {
@@ -163,10 +187,12 @@ impl Record<'_> {
             Record::Removed(_) | Record::Deleted(_) => 16,
             Record::Failed { .. } | Record::Checkpoint { .. } => 24,
             Record::Defined { name, .. } => 16 + padded(name.len()),
+            Record::Noted { name, value } => NOTE_HEADER_BYTES + padded(name.len() + value.len()),
+            Record::Unnoted { name } => NOTE_HEADER_BYTES + padded(name.len()),
         }
     }
 
-    /// Appends the record's header to `out`. Names must be within their limits; the store sees to it.
+    /// Appends the record's header to `out`. Names and values must be within their limits; the store sees to it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Put(put) => encode_put(KIND_PUT, put, out),
@@ -196,13 +222,15 @@ impl Record<'_> {
                 out.extend_from_slice(&next_id.to_le_bytes());
                 out.extend_from_slice(&u64::from(*next_queue).to_le_bytes());
             }
+            Record::Noted { name, value } => encode_note(KIND_NOTED, name, value, out),
+            Record::Unnoted { name } => encode_note(KIND_UNNOTED, name, &[], out),
         }
     }
 }
 
 /// Kind, a byte of its own meaning, bytes of the record, checksum of its body.
 fn start(kind: u8, detail: u8, bytes: usize, body_crc: u32, out: &mut Vec<u8>) {
-    let bytes = u16::try_from(bytes).expect("names are limited, so a record header is below 64 KiB");
+    let bytes = u16::try_from(bytes).expect("names and values are limited, so a record header is below 64 KiB");
     let [low, high] = bytes.to_le_bytes();
     let [a, b, c, d] = body_crc.to_le_bytes();
     out.extend_from_slice(&[kind, detail, low, high, a, b, c, d]);
@@ -224,6 +252,16 @@ fn encode_put(kind: u8, put: &PutRecord<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(user.as_bytes());
         pad(out, user.len());
     }
+}
+
+fn encode_note(kind: u8, name: &str, value: &[u8], out: &mut Vec<u8>) {
+    let bytes = name.len() + value.len();
+    start(kind, 0, NOTE_HEADER_BYTES + padded(bytes), 0, out);
+    out.extend_from_slice(&(name.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(value);
+    pad(out, bytes);
 }
 
 fn pad(out: &mut Vec<u8>, bytes: usize) {
@@ -327,12 +365,31 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             next_queue: u32_at(record, 16).ok_or(SHORT)?,
             clean: detail == 1,
         },
+        KIND_NOTED => {
+            let name = note_name(record)?;
+            let value_bytes = u32_at(record, 12).ok_or(SHORT)? as usize;
+            if value_bytes > NOTE_VALUE_BYTES_MAX {
+                return Err("a value that is too long");
+            }
+            let value_at = NOTE_HEADER_BYTES + name.len();
+            let value = record.get(value_at..value_at + value_bytes).ok_or("a value longer than its record")?;
+            Record::Noted { name, value }
+        }
+        KIND_UNNOTED => Record::Unnoted { name: note_name(record)? },
         _ => return Err("a kind that this version does not know"),
     };
     if decoded.head_bytes() != bytes {
         return Err("a length that its kind does not have");
     }
     Ok((decoded, bytes))
+}
+
+fn note_name(record: &[u8]) -> Result<&str, &'static str> {
+    let name_bytes = u32_at(record, 8).ok_or("shorter than its kind needs")? as usize;
+    match name_at(record, NOTE_HEADER_BYTES, name_bytes, NOTE_NAME_BYTES_MAX)? {
+        "" => Err("a note without a name"),
+        name => Ok(name),
+    }
 }
 
 fn name_at(record: &[u8], offset: usize, bytes: usize, bytes_max: usize) -> Result<&str, &'static str> {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
 use bulla_queue::record::{BATCH_HEADER_BYTES, BatchHeader, PutRecord, Record, Records, check_bodies};
-use bulla_queue::{MessageId, QueueId, SegmentHeader};
+use bulla_queue::{MessageId, NOTE_VALUE_BYTES_MAX, QueueId, SegmentHeader};
 
 const PAGE: &str = include_str!("../../../docs/formats/journal.md");
 const SALT: u64 = 0x5eed;
@@ -88,6 +88,9 @@ fn every_kind_of_record_reads_as_it_was_written() {
         Record::Deleted(QueueId(3)),
         Record::Checkpoint { next_id: 12, next_queue: 5, clean: true },
         Record::Checkpoint { next_id: 12, next_queue: 5, clean: false },
+        Record::Noted { name: &long, value: &[7; NOTE_VALUE_BYTES_MAX] },
+        Record::Noted { name: "n", value: b"" },
+        Record::Unnoted { name: &long },
     ];
     let mut head = Vec::new();
     for record in &records {
@@ -115,7 +118,7 @@ fn a_record_that_is_none_is_rejected_with_its_place() {
         let error = Records::new(&head).find_map(Result::err).unwrap();
         (error.offset, error.what)
     };
-    assert_eq!(rejected(&|head| head[0] = 8), (0, "a kind that this version does not know"));
+    assert_eq!(rejected(&|head| head[0] = 10), (0, "a kind that this version does not know"));
     assert_eq!(rejected(&|head| head[2] = 8), (0, "a length that no record has"));
     assert_eq!(rejected(&|head| head[2] = 24), (0, "a length that its kind does not have"));
     assert_eq!(rejected(&|head| head[17] = 10), (16, "a priority above nine"));
@@ -125,4 +128,22 @@ fn a_record_that_is_none_is_rejected_with_its_place() {
     assert_eq!(rejected(&|head| head[60] = 0), (16, "a length that its kind does not have"));
     assert_eq!(rejected(&|head| head[64] = 0xff), (16, "a name that is not UTF-8"));
     assert_eq!(rejected(&|head| head.truncate(20)), (16, "shorter than eight bytes"));
+}
+
+#[test]
+fn a_note_that_is_none_is_rejected() {
+    let rejected = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut head = Vec::new();
+        Record::Noted { name: "channel", value: b"123456789" }.encode(&mut head);
+        change(&mut head);
+        Records::new(&head).find_map(Result::err).unwrap().what
+    };
+    assert_eq!(rejected(&|head| head[8] = 0), "a note without a name");
+    assert_eq!(rejected(&|head| head[9] = 1), "a name that is too long");
+    assert_eq!(rejected(&|head| head[8] = 17), "a name longer than its record");
+    assert_eq!(rejected(&|head| head[16] = 0xff), "a name that is not UTF-8");
+    assert_eq!(rejected(&|head| head[12..16].fill(0xff)), "a value that is too long");
+    assert_eq!(rejected(&|head| head[12] = 10), "a value longer than its record");
+    assert_eq!(rejected(&|head| head[12] = 1), "a length that its kind does not have");
+    assert_eq!(rejected(&|head| head[0] = 9), "a length that its kind does not have");
 }

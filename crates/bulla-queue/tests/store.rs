@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    DefineError, DeliverySequence, FileSpill, Limits, MESSAGE_BYTES_MAX, Message, MessageId, PutError, QueueAttributes,
-    QueueId, RemoveError, Store, Ticket, User,
+    DefineError, DeliverySequence, FileSpill, Limits, MESSAGE_BYTES_MAX, Message, MessageId, NOTE_NAME_BYTES_MAX,
+    NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError, Store, Ticket, User,
 };
 
 fn store_on(engine: &SimEngine, limits: Limits) -> Store {
@@ -291,10 +291,10 @@ fn a_unit_of_work_is_done_whole_or_not_at_all() {
     store.put(queue, message(0)).unwrap();
     let (locked, _) = lock(&mut store, queue).unwrap();
     let puts = vec![(queue, persistent(1)), (small, message(2)), (small, message(3))];
-    assert_eq!(store.commit(puts, &[locked]), Err(PutError::QueueFull { max_depth: 1 }));
-    assert_eq!(store.commit(vec![], &[locked, locked]), Err(PutError::NotLocked { id: locked }));
+    assert_eq!(store.commit(puts, &[locked], &[]), Err(PutError::QueueFull { max_depth: 1 }));
+    assert_eq!(store.commit(vec![], &[locked, locked], &[]), Err(PutError::NotLocked { id: locked }));
     assert_eq!((store.status(queue).unwrap().depth, store.status(small).unwrap().depth), (1, 0));
-    let ticket = store.commit(vec![(queue, persistent(1)), (small, message(2))], &[locked]).unwrap();
+    let ticket = store.commit(vec![(queue, persistent(1)), (small, message(2))], &[locked], &[]).unwrap();
     assert!(ticket > store.synced());
     assert_eq!(lock_all(&mut store, small), [], "what is not persistent waits for the unit too");
     sync(&mut store);
@@ -306,7 +306,7 @@ fn a_unit_that_scratch_space_refuses_leaves_nothing_behind() {
     let mut store = store_on(&SimEngine::default(), Limits { memory_bytes_max: 100, ..Limits::default() });
     let queue = queue(&mut store);
     let long = |bytes: usize| (queue, Message { body: vec![0; bytes].into(), ..message(0) });
-    let refused = store.commit(vec![long(90), long(5_000), long(6_000)], &[]);
+    let refused = store.commit(vec![long(90), long(5_000), long(6_000)], &[], &[]);
     assert_eq!(refused.unwrap_err().reason_code(), 2056);
     let status = store.store_status();
     assert_eq!((status.messages, status.memory_bytes, status.spilled_bytes), (0, 0, 0));
@@ -443,4 +443,114 @@ fn a_deep_queue_is_dealt_out_in_order_whatever_is_locked_and_released_meanwhile(
         assert!(numbers.is_sorted());
     }
     assert!(late.is_sorted(), "all of them were of the highest priority");
+}
+
+fn notes(store: &Store) -> Vec<(String, Vec<u8>)> {
+    store.notes("").map(|(name, value)| (name.to_owned(), value.to_vec())).collect()
+}
+
+#[test]
+fn a_note_changes_with_its_unit_of_work_or_not_at_all_and_is_there_after_a_restart() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    let small = store.define("SMALL", QueueAttributes { max_depth: 1, ..QueueAttributes::default() }).unwrap();
+    let ticket = store.commit(vec![(small, message(1))], &[], &[("a", Some(b"1")), ("b", Some(b""))]).unwrap();
+    assert!(ticket > store.synced(), "a note is journaled though the message is not");
+    assert_eq!(lock(&mut store, small), None, "and the message waits for it");
+    let refused = store.commit(vec![(small, message(2))], &[], &[("a", Some(b"2"))]);
+    assert_eq!(refused, Err(PutError::QueueFull { max_depth: 1 }));
+    assert_eq!((store.note("a"), store.note("b"), store.note("c")), (Some(&b"1"[..]), Some(&b""[..]), None));
+    sync(&mut store);
+    let (locked, _) = lock(&mut store, small).unwrap();
+    // Of two of one name the later counts, and what is not there may go.
+    store.commit(vec![], &[locked], &[("a", Some(b"3")), ("a", Some(b"4")), ("b", None), ("c", None)]).unwrap();
+    store.commit(vec![], &[], &[("ab", Some(b"5"))]).unwrap();
+    sync(&mut store);
+    drop(store);
+    let store = store_on(&engine, Limits::default());
+    assert_eq!(notes(&store), [("a".into(), b"4".to_vec()), ("ab".into(), b"5".to_vec())]);
+    assert_eq!(store.notes("ab").count(), 1);
+    assert_eq!(store.notes("b").count(), 0);
+}
+
+#[test]
+fn notes_outlive_the_part_of_the_log_in_which_they_were_set() {
+    let engine = SimEngine::default();
+    let limits = Limits { checkpoint_bytes: 2_000, log_bytes_min: 4_000, ..Limits::default() };
+    let mut store = store_on(&engine, limits);
+    let queue = queue(&mut store);
+    store.commit(vec![], &[], &[("kept", Some(b"7")), ("gone", Some(b"8"))]).unwrap();
+    store.commit(vec![], &[], &[("gone", None)]).unwrap();
+    for number in 0..1_000 {
+        store.put(queue, persistent(number)).unwrap();
+        sync(&mut store);
+        let (id, _) = lock(&mut store, queue).unwrap();
+        store.acknowledge(id).unwrap();
+        sync(&mut store);
+    }
+    assert!(engine.bytes() < 12_000, "{} bytes are kept", engine.bytes());
+    drop(store);
+    assert_eq!(notes(&store_on(&engine, limits)), [("kept".into(), b"7".to_vec())]);
+}
+
+#[test]
+fn a_note_has_its_limits_and_all_of_them_together_a_quarter_of_the_reserve() {
+    let mut store = store_on(&SimEngine::default(), Limits { reserve_bytes: 4 * 100_000, ..Limits::default() });
+    let too_big = |name_bytes, value_bytes| Err(PutError::NoteTooBig { name_bytes, value_bytes });
+    let long = "n".repeat(NOTE_NAME_BYTES_MAX + 1);
+    let value = vec![0; NOTE_VALUE_BYTES_MAX + 1];
+    assert_eq!(store.commit(vec![], &[], &[("", None)]), too_big(0, 0));
+    assert_eq!(store.commit(vec![], &[], &[(&long, Some(b""))]), too_big(long.len(), 0));
+    assert_eq!(store.commit(vec![], &[], &[("a", Some(&value))]), too_big(1, value.len()));
+    let longest = [(&long[1..], Some(&value[1..]))];
+    store.commit(vec![], &[], &longest).unwrap();
+    store.commit(vec![], &[], &[("b", Some(&value[1..]))]).unwrap();
+    let bytes = 16 + 8 + value.len() as u64 - 1; // of the third
+    let refused = store.commit(vec![], &[], &[("c", Some(&value[1..]))]);
+    assert_eq!(refused, Err(PutError::NotesFull { notes: 3, bytes: 3 * bytes + 248 }));
+    // One may take the place of another in the same unit.
+    store.commit(vec![], &[], &[("b", None), ("c", Some(&value[1..]))]).unwrap();
+    assert_eq!((store.note("b"), store.note("c").map(<[u8]>::len)), (None, Some(NOTE_VALUE_BYTES_MAX)));
+}
+
+#[test]
+fn there_are_so_many_notes_and_no_more() {
+    let reserve_bytes = 4 * NOTES_MAX as u64 * 24;
+    let mut store = store_on(&SimEngine::default(), Limits { reserve_bytes, ..Limits::default() });
+    for number in 0..NOTES_MAX {
+        store.commit(vec![], &[], &[(&format!("{number}"), Some(b""))]).unwrap();
+    }
+    let bytes = NOTES_MAX as u64 * 24;
+    let refused = store.commit(vec![], &[], &[("more", Some(b""))]);
+    assert_eq!(refused, Err(PutError::NotesFull { notes: NOTES_MAX + 1, bytes: bytes + 24 }));
+    store.commit(vec![], &[], &[("0", None), ("more", Some(b""))]).unwrap();
+}
+
+#[test]
+fn a_store_keeps_its_first_identity() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    assert_eq!(store.identity(), None);
+    assert_eq!(store.ensure_identity([1; 16], Instant::now()), Ok([1; 16]));
+    drop(store); // without another sync: it is durable already
+    let mut store = store_on(&engine, Limits::default());
+    assert_eq!(store.identity(), Some([1; 16]));
+    assert_eq!(store.ensure_identity([2; 16], Instant::now()), Ok([1; 16]));
+    assert_eq!(store_on(&SimEngine::default(), Limits::default()).identity(), None, "another store has another");
+}
+
+#[test]
+fn a_queue_says_beforehand_what_it_would_take() {
+    let mut store = store();
+    let attributes = QueueAttributes { max_depth: 2, max_message_bytes: 100, ..QueueAttributes::default() };
+    let queue = store.define("ORDERS", attributes).unwrap();
+    store.put(queue, message(0)).unwrap();
+    assert_eq!(store.admits(queue, &message(1), 0), Ok(()));
+    assert_eq!(store.admits(queue, &message(1), 1), Err(PutError::QueueFull { max_depth: 2 }));
+    let long = Message { body: vec![0; 101].into(), ..message(1) };
+    assert_eq!(store.admits(queue, &long, 0), Err(PutError::TooBig { bytes: 101, max_message_bytes: 100 }));
+    store.alter(queue, QueueAttributes { put_enabled: false, ..attributes }).unwrap();
+    assert_eq!(store.admits(queue, &message(1), 0), Err(PutError::PutInhibited));
+    assert_eq!(store.admits(QueueId(99), &message(1), 0), Err(PutError::Unknown));
+    assert_eq!(store.status(queue).unwrap().depth, 1, "and takes nothing by it");
 }

@@ -9,7 +9,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Replayed};
@@ -20,7 +20,9 @@ use bulla_queue::{
 };
 
 const QUEUES: [&str; 3] = ["ORDERS", "BILLS", "ERRORS"];
-const OPERATIONS: usize = 120;
+/// Notes that the workload changes.
+const NOTES: u64 = 5;
+const OPERATIONS: usize = 130;
 const SEGMENT_BYTES: u64 = 8 << 10;
 /// Not a power of two, so that puts, checkpoints and segments don't march in step.
 const CHECKPOINT_BYTES: u64 = 3_000;
@@ -36,16 +38,21 @@ impl Random {
     }
 }
 
-/// What a unit of work changes, by queue and message number.
+/// What a unit of work changes, by queue and message number; notes by their own number.
 #[derive(Clone, Debug, Default)]
 struct Unit {
     puts: Vec<(usize, u8, u64)>,
     removals: Vec<u64>,
+    note: Option<(u64, Option<u64>)>,
     ticket: Option<Ticket>,
 }
 
-/// What is on each queue: priority from the highest down, then number.
-type Contents = [BTreeSet<(u8, u64)>; 3];
+/// What is on each queue: priority from the highest down, then number; and what each note says.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Contents {
+    queues: [BTreeSet<(u8, u64)>; 3],
+    notes: BTreeMap<u64, u64>,
+}
 
 #[derive(Debug, Default)]
 struct Model {
@@ -56,8 +63,18 @@ struct Model {
 
 impl Model {
     fn unit(&mut self, puts: Vec<(usize, u8, u64)>, removals: Vec<u64>, ticket: Ticket) {
+        self.unit_with_note(puts, removals, None, ticket);
+    }
+
+    fn unit_with_note(
+        &mut self,
+        puts: Vec<(usize, u8, u64)>,
+        removals: Vec<u64>,
+        note: Option<(u64, Option<u64>)>,
+        ticket: Ticket,
+    ) {
         if ticket != Ticket::NOW {
-            self.units.push(Unit { puts, removals, ticket: Some(ticket) });
+            self.units.push(Unit { puts, removals, note, ticket: Some(ticket) });
         }
     }
 
@@ -75,11 +92,16 @@ impl Model {
                 return Ok(index);
             }
             for &(queue, priority, number) in &unit.puts {
-                contents[queue].insert((9 - priority, number));
+                contents.queues[queue].insert((9 - priority, number));
             }
-            for queue in &mut contents {
+            for queue in &mut contents.queues {
                 queue.retain(|(_, number)| !unit.removals.contains(number));
             }
+            match unit.note {
+                Some((note, Some(number))) => contents.notes.insert(note, number),
+                Some((note, None)) => contents.notes.remove(&note),
+                None => None,
+            };
         }
         if contents == *found {
             return Ok(self.units.len());
@@ -136,14 +158,23 @@ fn contents(store: &mut Store) -> Contents {
         while let Some(next) = store.browse_next(queue, after.as_ref().map(|found| found.place), 0) {
             let bytes = store.body(next.id).unwrap().to_bytes();
             assert_eq!(bytes, body(next.put_at_ms, bytes.len()), "a body is what was put");
-            assert!(found[index].insert((9 - next.priority, next.put_at_ms)), "{} is there twice", next.put_at_ms);
+            assert!(
+                found.queues[index].insert((9 - next.priority, next.put_at_ms)),
+                "{} is there twice",
+                next.put_at_ms
+            );
             if let Some(after) = after {
                 assert!((9 - after.priority, after.id) < (9 - next.priority, next.id), "order is kept");
                 assert!((9 - after.priority, after.put_at_ms) < (9 - next.priority, next.put_at_ms), "order is kept");
             }
             after = Some(next);
         }
-        assert_eq!(store.status(queue).unwrap().depth as usize, found[index].len());
+        assert_eq!(store.status(queue).unwrap().depth as usize, found.queues[index].len());
+    }
+    for (name, value) in store.notes("note") {
+        let number = u64::from_le_bytes(*value.first_chunk().unwrap());
+        assert_eq!(value, body(number, value.len()), "a note is what was set");
+        found.notes.insert(name["note".len()..].parse().unwrap(), number);
     }
     found
 }
@@ -236,6 +267,36 @@ impl Workload<'_> {
         (message, priority, number)
     }
 
+    /// A note's name and its value, or that it goes.
+    fn note(&mut self) -> (u64, Option<u64>) {
+        let number = self.model.next;
+        self.model.next += 1;
+        (self.random.below(NOTES), Some(number).filter(|_| self.random.below(4) > 0))
+    }
+
+    /// A unit of work with a note. What is locked for it is unlocked again when it is refused.
+    fn commit(
+        &mut self,
+        puts: Vec<(usize, (Message, u8, u64))>,
+        removed: Option<(MessageId, u64)>,
+        note: Option<(u64, Option<u64>)>,
+    ) -> Result<(), Stopped> {
+        let ids: Vec<_> = removed.iter().map(|(id, _)| *id).collect();
+        let told = puts.iter().map(|(queue, (_, priority, number))| (*queue, *priority, *number)).collect();
+        let puts = puts.into_iter().map(|(queue, (message, ..))| (self.queues[queue], message)).collect();
+        let name = note.map(|(note, _)| format!("note{note}"));
+        let value = note.and_then(|(_, number)| number).map(|number| body(number, 8 + number as usize % 50));
+        let notes: Vec<_> = name.iter().map(|name| (name.as_str(), value.as_deref())).collect();
+        match put_result(self.store.commit(puts, &ids, &notes))? {
+            Some(ticket) => {
+                let removals = removed.iter().map(|(_, number)| *number).collect();
+                self.model.unit_with_note(told, removals, note, ticket);
+            }
+            None => ids.into_iter().for_each(|id| self.store.release(id, false)),
+        }
+        Ok(())
+    }
+
     fn lock(&mut self) -> Result<Option<(MessageId, u64)>, Stopped> {
         let queue = self.queues[self.random.below(3) as usize];
         let Some(found) = self.store.lock_next(queue, None, 0) else { return Ok(None) };
@@ -253,7 +314,7 @@ impl Workload<'_> {
 
     fn operation(&mut self) -> Result<(), Stopped> {
         let to = self.random.below(3) as usize;
-        match self.random.below(20) {
+        match self.random.below(22) {
             0..=5 => {
                 let (message, priority, number) = self.message();
                 if let Some(ticket) = put_result(self.store.put(self.queues[to], message))? {
@@ -294,15 +355,8 @@ impl Workload<'_> {
                 let (first, second) = (self.message(), self.message());
                 let removed = self.lock()?;
                 let other = self.random.below(3) as usize;
-                let puts = vec![(self.queues[to], first.0), (self.queues[other], second.0)];
-                let ids: Vec<_> = removed.iter().map(|(id, _)| *id).collect();
-                match put_result(self.store.commit(puts, &ids))? {
-                    Some(ticket) => {
-                        let puts = vec![(to, first.1, first.2), (other, second.1, second.2)];
-                        self.model.unit(puts, removed.iter().map(|(_, number)| *number).collect(), ticket);
-                    }
-                    None => ids.into_iter().for_each(|id| self.store.release(id, false)),
-                }
+                let note = Some(self.note()).filter(|_| self.random.below(2) == 0);
+                self.commit(vec![(to, first), (other, second)], removed, note)?;
             }
             14 if self.random.below(8) == 0 => {
                 // A queue with everything on it goes and comes back empty.
@@ -330,6 +384,15 @@ impl Workload<'_> {
                 }
             }
             14 | 15 => self.store.poll(Instant::now())?,
+            20 => {
+                let note = self.note();
+                self.commit(vec![], None, Some(note))?;
+            }
+            21 => {
+                let removed = self.lock()?;
+                let note = self.note();
+                self.commit(vec![], removed, Some(note))?;
+            }
             _ => self.store.flush(Instant::now())?,
         }
         Ok(())
@@ -474,9 +537,16 @@ fn on_a_disk_that_is_full_from_any_step_on_gets_still_work_and_puts_work_again_l
             for name in QUEUES {
                 let Some(queue) = store.queue(name) else { continue };
                 while let Some(found) = store.lock_next(queue, None, 0) {
-                    match store.acknowledge(found.id) {
-                        Ok(ticket) => model.unit(vec![], vec![found.put_at_ms], ticket),
-                        Err(error) => panic!("seed {seed}, step {step}: {error}"),
+                    // A message goes alone, or together with a note that says so.
+                    let number = found.put_at_ms;
+                    let note = Some((0, Some(number))).filter(|_| number % 2 == 0);
+                    let ticket = match note {
+                        Some(_) => store.commit(vec![], &[found.id], &[("note0", Some(&body(number, 8)))]).ok(),
+                        None => store.acknowledge(found.id).ok(),
+                    };
+                    match ticket {
+                        Some(ticket) => model.unit_with_note(vec![], vec![number], note, ticket),
+                        None => panic!("seed {seed}, step {step}: a full disk keeps message {number}"),
                     }
                     store.flush(Instant::now()).unwrap();
                     model.confirm(store.synced());

@@ -6,6 +6,7 @@
 
 mod journal;
 mod messages;
+mod notes;
 mod recovery;
 
 use std::cmp::Reverse;
@@ -21,6 +22,8 @@ use crate::record::{PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, pad
 use crate::spill::{Spill, SpillError};
 use journal::{Journal, Mark, MarkKind};
 use messages::{Entry, IdBuildHasher, Kept, Messages, State};
+pub use notes::{IDENTITY_BYTES, NOTES_MAX};
+use notes::{IDENTITY_NOTE, Notes};
 
 /// Bytes of bodies held in memory where nothing is said.
 pub const MEMORY_BYTES_MAX_DEFAULT: usize = 128 << 20;
@@ -218,6 +221,21 @@ pub enum PutError {
         /// What failed, in words.
         reason: String,
     },
+    /// The program's turn: a note's name has 1 to [`NOTE_NAME_BYTES_MAX`](crate::NOTE_NAME_BYTES_MAX) bytes, its value at
+    /// most [`NOTE_VALUE_BYTES_MAX`](crate::NOTE_VALUE_BYTES_MAX) (2195 MQRC_UNEXPECTED_ERROR).
+    NoteTooBig {
+        /// Bytes of the name.
+        name_bytes: usize,
+        /// Bytes of the value.
+        value_bytes: usize,
+    },
+    /// The operator's turn: there would be more notes than the store keeps (2102 MQRC_RESOURCE_PROBLEM).
+    NotesFull {
+        /// How many there would be.
+        notes: usize,
+        /// Bytes of journal that they would take.
+        bytes: u64,
+    },
     /// See [`JournalError`] (2102 MQRC_RESOURCE_PROBLEM).
     Journal(JournalError),
 }
@@ -233,7 +251,8 @@ impl PutError {
             PutError::TooBig { .. } => 2030,
             PutError::PutInhibited => 2051,
             PutError::Spill { .. } => 2056,
-            PutError::Journal(_) => 2102,
+            PutError::NoteTooBig { .. } => 2195,
+            PutError::NotesFull { .. } | PutError::Journal(_) => 2102,
         }
     }
 }
@@ -251,6 +270,12 @@ impl fmt::Display for PutError {
             }
             PutError::PutInhibited => write!(f, "puts are disabled for the queue"),
             PutError::Spill { reason } => write!(f, "no scratch space: {reason}"),
+            PutError::NoteTooBig { name_bytes, value_bytes } => {
+                write!(f, "a note of {value_bytes} bytes with a name of {name_bytes} is beyond what a note may have")
+            }
+            PutError::NotesFull { notes, bytes } => {
+                write!(f, "{notes} notes of {bytes} bytes in all are more than the store keeps")
+            }
             PutError::Journal(error) => error.fmt(f),
         }
     }
@@ -359,6 +384,7 @@ pub struct Store {
     names: HashMap<String, QueueId>,
     next_queue: u32,
     messages: Messages,
+    notes: Notes,
     next_id: u64,
     limits: Limits,
     memory_bytes: usize,
@@ -664,18 +690,24 @@ impl Store {
     pub fn transfer(&mut self, id: MessageId, to: QueueId, mut replacement: Message) -> Result<Ticket, PutError> {
         let slot = self.locked(id).ok_or(PutError::NotLocked { id })?;
         replacement.persistent |= self.messages[slot].kept == Kept::Journal;
-        self.commit(vec![(to, replacement)], &[id])
+        self.commit(vec![(to, replacement)], &[id], &[])
     }
 
-    /// One unit of work: all puts and all removals, or none. If anything in it is journaled, the puts become available,
-    /// and the unit is to be confirmed, once synced past the ticket.
+    /// One unit of work: all puts, all removals and all notes, or none. If anything in it is journaled, the puts become
+    /// available, and the unit is to be confirmed, once synced past the ticket. Notes always are: `Some` sets one,
+    /// `None` takes it away; of two of one name in a unit the later counts. A unit without puts may use the reserve.
     ///
     /// # Errors
-    /// See [`PutError`]; nothing is put and every message stays locked.
-    pub fn commit(&mut self, puts: Vec<(QueueId, Message)>, removals: &[MessageId]) -> Result<Ticket, PutError> {
-        let mut heads = 0;
+    /// See [`PutError`]; nothing is put, every message stays locked, and the notes are as they were.
+    pub fn commit(
+        &mut self,
+        puts: Vec<(QueueId, Message)>,
+        removals: &[MessageId],
+        notes: &[(&str, Option<&[u8]>)],
+    ) -> Result<Ticket, PutError> {
+        let mut heads = self.notes.admit(notes, &self.limits)?;
         let mut bodies = 0;
-        let mut journaled = false;
+        let mut journaled = !notes.is_empty();
         let mut slots = Vec::with_capacity(removals.len());
         let mut seen = HashSet::with_capacity_and_hasher(removals.len(), IdBuildHasher::default());
         for &id in removals {
@@ -730,8 +762,64 @@ impl Store {
         for slot in slots {
             ticket = ticket.max(self.remove_admitted(slot));
         }
+        for &(name, value) in notes {
+            self.notes.set(name, value);
+            ticket = ticket.max(self.journal.append(&notes::record(name, value)));
+        }
         Ok(ticket)
     }
+
+    /// Whether a queue would take a message when `before` others for it go first in the same unit of work: its
+    /// attributes and its depth are looked at, the journal and scratch space are not.
+    ///
+    /// # Errors
+    /// [`PutError::Unknown`], [`PutError::PutInhibited`], [`PutError::TooBig`], [`PutError::QueueFull`].
+    pub fn admits(&self, queue: QueueId, message: &Message, before: usize) -> Result<(), PutError> {
+        let found = self.queues.get(&queue).ok_or(PutError::Unknown)?;
+        admit(found, message, before).map(|_| ())
+    }
+
+    // ---- notes
+
+    /// A note's value as the last unit of work left it, which need not be synced yet. One walk down a tree.
+    #[must_use]
+    pub fn note(&self, name: &str) -> Option<&[u8]> {
+        self.notes.get(name)
+    }
+
+    /// The notes whose names begin with `prefix`, by name.
+    pub fn notes<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+        self.notes.from(prefix)
+    }
+
+    /// What tells this store from every other, its own replacement included; `None` before [`Store::ensure_identity`].
+    #[must_use]
+    pub fn identity(&self) -> Option<[u8; IDENTITY_BYTES]> {
+        self.notes.get(IDENTITY_NOTE)?.try_into().ok()
+    }
+
+    /// Gives the store `fresh`, which is random, for its identity if it has none, and returns the one that it has. Waits
+    /// for the disk the first time: a partner may be told of it from then on.
+    ///
+    /// # Errors
+    /// [`JournalError`]; it has none then, or none that is durable.
+    pub fn ensure_identity(
+        &mut self,
+        fresh: [u8; IDENTITY_BYTES],
+        now: Instant,
+    ) -> Result<[u8; IDENTITY_BYTES], JournalError> {
+        if let Some(identity) = self.identity() {
+            return Ok(identity);
+        }
+        let record = notes::record(IDENTITY_NOTE, Some(&fresh));
+        self.journal.admit(record.head_bytes(), 0, 0)?;
+        self.journal.append(&record);
+        self.notes.set(IDENTITY_NOTE, Some(&fresh));
+        self.sync(now)?;
+        Ok(fresh)
+    }
+
+    // ---- time
 
     /// Removes messages that have expired, looking at `max` at most. Costs nothing while none has.
     pub fn sweep(&mut self, now_ms: u64, max: usize) {
@@ -1052,7 +1140,7 @@ impl Store {
         Ok(())
     }
 
-    /// Names all queues again and carries the oldest live messages forward, so that the log before can be let go once
+    /// Names all queues and notes again and carries the oldest live messages forward, so that the log before can be let go once
     /// this is synced. Bodies that are carried are read back, which waits for the disk.
     fn checkpoint(&mut self, clean: bool) -> Result<(), JournalError> {
         let at = self.journal.open_at();
@@ -1061,6 +1149,14 @@ impl Store {
             match self.journal.admit(record.head_bytes(), 0, 0) {
                 Ok(()) => self.journal.append(&record),
                 // What is there stays there; the next checkpoint tries again.
+                Err(JournalError::Full | JournalError::Unavailable { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+        }
+        for (name, value) in self.notes.from("") {
+            let record = Record::Noted { name, value };
+            match self.journal.admit(record.head_bytes(), 0, 0) {
+                Ok(()) => self.journal.append(&record),
                 Err(JournalError::Full | JournalError::Unavailable { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::journal::Journal;
 use super::messages::{Entry, Kept, Messages, State};
+use super::notes::Notes;
 use super::{Limits, OpenError, Store};
 use crate::log::{Claim, Log, Position, Replayed};
 use crate::message::{MessageId, QueueId, User};
@@ -28,6 +29,7 @@ struct Replay {
     order: Vec<(u64, u64)>,
     /// Messages that occur more than once in `order`.
     moved: HashSet<u64>,
+    notes: Notes,
     next_id: u64,
     next_queue: u32,
     damage: Option<(Position, String)>,
@@ -49,7 +51,7 @@ pub(super) fn open(
         return Err(OpenError::Damaged { at: stopped, reason: format!("the log goes on until {end}") });
     }
 
-    let Replay { mut messages, queues: names, deleted, order, moved, next_id, next_queue, .. } = replay;
+    let Replay { mut messages, queues: names, deleted, order, moved, notes, next_id, next_queue, .. } = replay;
     let mut queues = HashMap::default();
     for (&id, name) in &names {
         queues.insert(id, Queue::new(id, name, QueueAttributes::default()));
@@ -95,6 +97,7 @@ pub(super) fn open(
         next_queue,
         next_id: next_id.max(epoch.0.checked_shl(EPOCH_SHIFT_BITS).unwrap_or(0)),
         messages,
+        notes,
         limits,
         memory_bytes: 0,
         journal,
@@ -209,6 +212,9 @@ impl Replay {
                 self.next_id = self.next_id.max(next_id);
                 self.next_queue = self.next_queue.max(next_queue);
             }
+            Record::Noted { name, value } => self.notes.set(name, Some(value)),
+            // One that is not there was set in a part of the log that has been let go.
+            Record::Unnoted { name } => self.notes.set(name, None),
         }
         Ok(())
     }

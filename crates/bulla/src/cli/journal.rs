@@ -46,6 +46,7 @@ fn print(report: &CheckReport) {
     println!("bodies    {} with {} bytes, those of messages that are gone included", report.bodies, report.body_bytes);
     println!("queues    {}", report.queues);
     println!("messages  {}", report.messages);
+    println!("notes     {}", report.notes);
     if let Some((start, end)) = report.extent {
         println!("extent    {start} to {end}");
     }

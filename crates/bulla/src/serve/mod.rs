@@ -12,12 +12,15 @@ use crate::manager::{Manager, attributes};
 use crate::metrics;
 use crate::mqsc::device::{CPU, DeviceDefinition};
 use crate::mqsc::{self, admin, objects::Definitions};
+use crate::random::Random;
 use crate::tls::Tls;
 use crate::users::Users;
 use administrator::Administrator;
 use bulla_device::Scheduler;
 use bulla_queue::log::LogError;
-use bulla_queue::{DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, SPILL_BYTES_MAX_DEFAULT, Store};
+use bulla_queue::{
+    DirStorage, Driver, FileLog, FileLogOptions, FileSpill, JournalError, Limits, SPILL_BYTES_MAX_DEFAULT, Store,
+};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Rings;
 use mio::Poll;
@@ -301,7 +304,12 @@ fn open_store(settings: &Settings, mailboxes: &[Arc<Mailbox>]) -> Result<Store, 
     let spill = FileSpill::open(storage(SPILL)?, SPILL_BYTES_MAX_DEFAULT)
         .map_err(|error| in_use(bulla_queue::OpenError::Spill(error)))?;
     let limits = Limits { memory_bytes_max: settings.memory_bytes_max, ..Limits::default() };
-    Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(in_use)
+    let mut store = Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(in_use)?;
+    match store.ensure_identity(Random::system().bytes(), Instant::now()) {
+        // A full disk keeps nobody from getting what is there; the first start that finds room gives the identity.
+        Ok(_) | Err(JournalError::Full | JournalError::Unavailable { .. }) => Ok(store),
+        Err(error) => Err(StartError::Journal(LogError::Failed { reason: error.to_string() }.into())),
+    }
 }
 
 fn load_definitions(settings: &Settings) -> Result<Definitions, StartError> {
