@@ -10,6 +10,7 @@ pub(crate) mod get;
 pub(crate) mod peer;
 pub(crate) mod put;
 mod sasl;
+pub(crate) mod sealing;
 mod socket;
 
 use crate::adapter::Finished;

@@ -2,29 +2,24 @@
 //! synced → disposition.
 
 use super::peer::{Identity, Link, Peer};
+use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::{Confirmation, Confirmed, Local};
-use crate::adapter::{Asker, Held, Outcome, SealingMemoryFull, Work};
-use crate::envelope::{Arrival, Envelope};
+use crate::adapter::{Asker, Held, Outcome};
+use crate::envelope::Arrival;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId};
-use bulla_device::SystemRandom;
 use bulla_queue::{Message, QueueId};
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
-use bulla_seal::ring::Ring;
-use bulla_seal::{Bound, Content, Policy, Sealer, Step};
+use bulla_seal::{Policy, Sealer};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Credit of a link whose messages are put as they come.
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub(crate) const CREDIT_PROTECTED: u32 = 256;
-/// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
-/// an adapter costs more than the cipher does.
-const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;
-
 /// A link on which a client puts.
 pub(crate) struct Producer {
     pub(crate) session: SessionId,
@@ -45,13 +40,6 @@ pub(crate) struct Producer {
     pub(crate) dynamic: Option<QueueId>,
 }
 
-/// What a link needs to seal: valid for one policy and one state of the ring.
-pub(crate) struct Sealing {
-    pub(crate) policy: Arc<Policy>,
-    pub(crate) ring: Arc<Ring>,
-    pub(crate) sealer: Arc<Mutex<Sealer>>,
-}
-
 /// A message that waits for its adapter, or for those before it.
 pub(crate) struct Pending {
     receipt: Receipt,
@@ -70,20 +58,6 @@ pub(crate) struct Receipt {
     pub(crate) id: DeliveryId,
     /// The client has settled already: nothing is answered.
     pub(crate) settled: bool,
-}
-
-enum Stage {
-    /// With an adapter: how to build the message once it is sealed, or the message as it arrived.
-    Away(Away),
-    /// Done; waits for its turn.
-    Ready(Result<Message, Refusal>),
-    /// Between the two.
-    Answered,
-}
-
-enum Away {
-    Sealing(Box<Envelope>),
-    Checking(Box<Message>),
 }
 
 /// What is to be done with an arrived message.
@@ -268,19 +242,12 @@ fn check(
     arrival: Arrival,
 ) -> Result<Stage, Refusal> {
     let asker = producer.asker(receipt, local);
-    let expect = arrival.expect(state.destinations(route, policy, None));
-    let der = arrival.sealed_body()?;
     let ring = match producer.sealed_by_client {
         true => local.ring_without_keys(identity)?,
         false => Some(local.ring(identity)?),
     };
-    let (manager, policy, now) = (local.manager.clone(), policy.clone(), local.wall);
-    let work = Work::Check(Arc::new(move || match &ring {
-        Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now),
-        None => manager.opener.check_form(&policy, &der, &expect, now).map(Step::Done),
-    }));
-    local.manager.adapters.submit(asker, &producer.who, work);
-    Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(route.defaults, identity.user.as_deref())))))
+    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref() };
+    task.check(local, ring, state.destinations(route, policy, None), arrival)
 }
 
 #[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
@@ -296,51 +263,8 @@ fn seal(
 ) -> Result<Stage, Refusal> {
     let asker = producer.asker(receipt, local);
     let sealer = sealer(producer, local, state, identity, policy)?;
-    let destination = state.destination(&route.queue_name);
-    let (envelope, content, bound) =
-        arrival.into_envelope(route.defaults, destination, &mut local.random, identity.user.as_deref())?;
-    let room = route.message_bytes_max.saturating_sub(envelope.overhead());
-    let now = local.wall;
-    if content.bytes.len() <= SEAL_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
-        // Never waits: an adapter that is sealing the link's last message keeps the sealer.
-        if let Ok(mut free) = sealer.try_lock()
-            && free.has_live_key(now)
-        {
-            return seal_here(&mut free, room, asker, &producer.who, local, envelope, content, &bound);
-        }
-    }
-    let work = Work::Seal(Box::new(move || {
-        let mut sealer = sealer.lock().unwrap_or_else(PoisonError::into_inner);
-        sealer.check_len(&content, &bound, room)?;
-        sealer.seal(content, &bound, now, &mut SystemRandom)
-    }));
-    local.manager.adapters.submit(asker, &producer.who, work);
-    Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
-}
-
-/// With a live content key sealing is a cipher's work alone.
-#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
-fn seal_here(
-    sealer: &mut Sealer,
-    room: usize,
-    asker: Asker,
-    who: &bulla_device::Asker,
-    local: &Local,
-    envelope: Envelope,
-    content: Content,
-    bound: &Bound,
-) -> Result<Stage, Refusal> {
-    sealer.check_len(&content, bound, room).map_err(|error| seal_refusal(&error))?;
-    match sealer.seal(content, bound, local.wall, &mut SystemRandom).map_err(|error| seal_refusal(&error))? {
-        Step::Done(sealed) => {
-            local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
-            Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
-        }
-        step @ Step::Device(..) => {
-            local.manager.adapters.submit(asker, who, Work::Seal(Box::new(move || Ok(step))));
-            Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
-        }
-    }
+    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref() };
+    task.seal(local, sealer, state.destination(&route.queue_name), arrival)
 }
 
 /// The link's sealer: made anew when the policy or the ring has changed.
@@ -352,16 +276,7 @@ fn sealer(
     policy: &Arc<Policy>,
 ) -> Result<Arc<Mutex<Sealer>>, Refusal> {
     let ring = local.ring(identity)?;
-    let valid = |sealing: &&Sealing| Arc::ptr_eq(&sealing.policy, policy) && Arc::ptr_eq(&sealing.ring, &ring);
-    if let Some(sealing) = producer.sealing.as_ref().filter(valid) {
-        return Ok(sealing.sealer.clone());
-    }
-    let sealed_by = Some(state.definitions.queue_manager.name.clone());
-    let sealer =
-        Sealer::new(policy.clone(), ring.clone(), sealed_by, local.wall).map_err(|error| seal_refusal(&error))?;
-    let sealer = Arc::new(Mutex::new(sealer));
-    producer.sealing = Some(Sealing { policy: policy.clone(), ring, sealer: sealer.clone() });
-    Ok(sealer)
+    Sealing::renewed(&mut producer.sealing, policy, ring, &state.definitions.queue_manager.name, local)
 }
 
 /// Makes the sealer of a link at attach, so that a policy that can't be satisfied is known before the first put.
@@ -401,17 +316,7 @@ pub(crate) fn finished_late(local: &mut Local, state: &mut State, asker: Asker, 
 fn note(producer: &mut Producer, local: &Local, asker: Asker, outcome: Outcome) {
     let place = usize::try_from(asker.slot.wrapping_sub(producer.first_slot)).unwrap_or(usize::MAX);
     let Some(pending) = producer.pending.get_mut(place) else { return };
-    let Stage::Away(away) = std::mem::replace(&mut pending.stage, Stage::Answered) else { return };
-    pending.stage = Stage::Ready(match (away, outcome) {
-        (Away::Sealing(envelope), Outcome::Sealed(Ok(sealed))) => {
-            local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
-            Ok(envelope.sealed(sealed))
-        }
-        (Away::Sealing(_), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
-        (Away::Checking(message), Outcome::Checked(Ok(()))) => Ok(*message),
-        (Away::Checking(_), Outcome::Checked(Err(error))) => Err(Refusal::security(error.cause(), error.to_string())),
-        _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
-    });
+    pending.stage.answer(local, outcome);
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
@@ -511,18 +416,4 @@ pub(crate) fn forget(producer: &Producer, state: &mut State) {
             usage.granted = usage.granted.saturating_sub(1);
         }
     }
-}
-
-fn sealing_memory(full: SealingMemoryFull) -> Refusal {
-    Refusal::new(
-        reason::STORAGE_NOT_AVAILABLE,
-        format!("{} of {} bytes for sealing are taken; put again later", full.held, full.limit),
-    )
-}
-
-fn seal_refusal(error: &bulla_seal::SealError) -> Refusal {
-    if error.reason_code() == u32::from(reason::MSG_TOO_BIG_FOR_Q.code) {
-        return Refusal::new(reason::MSG_TOO_BIG_FOR_Q, error.to_string());
-    }
-    Refusal::security(error.cause(), error.to_string())
 }

@@ -1,0 +1,181 @@
+//! Sealing and checking what arrives, whoever brings it: a client's link or a channel. The messages of one link are with
+//! the adapters at the same time; the link keeps them in their order.
+
+use super::Local;
+use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
+use crate::envelope::{Arrival, Envelope};
+use crate::manager::Route;
+use crate::reason::{self, Refusal};
+use bulla_device::SystemRandom;
+use bulla_queue::Message;
+use bulla_seal::policy::Quality;
+use bulla_seal::ring::Ring;
+use bulla_seal::{Bound, Content, Policy, SealError, Sealer, Step};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
+/// an adapter costs more than the cipher does.
+const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// What a link seals with: valid for one policy and one state of the ring.
+pub(crate) struct Sealing {
+    pub(crate) policy: Arc<Policy>,
+    ring: Arc<Ring>,
+    sealer: Arc<Mutex<Sealer>>,
+}
+
+/// How far a message has come on its way through the adapters.
+pub(crate) enum Stage {
+    /// With an adapter: how to build the message once it is sealed, or the message as it arrived.
+    Away(Away),
+    /// Done; waits for its turn.
+    Ready(Result<Message, Refusal>),
+    /// Between the two.
+    Answered,
+}
+
+/// What an adapter does to a message.
+pub(crate) enum Away {
+    Sealing(Box<Envelope>),
+    Checking(Box<Message>),
+}
+
+/// One message for the adapters: whose it is, as whom devices are asked, and where it goes.
+pub(crate) struct Task<'a> {
+    pub(crate) asker: Asker,
+    pub(crate) who: &'a bulla_device::Asker,
+    pub(crate) route: &'a Route,
+    pub(crate) policy: &'a Arc<Policy>,
+    /// Whose name the message is put in.
+    pub(crate) user: Option<&'a str>,
+}
+
+impl Sealing {
+    /// What a link seals with, made anew where the policy or the ring has changed.
+    pub(crate) fn renewed(
+        slot: &mut Option<Self>,
+        policy: &Arc<Policy>,
+        ring: Arc<Ring>,
+        sealed_by: &str,
+        local: &Local,
+    ) -> Result<Arc<Mutex<Sealer>>, Refusal> {
+        let valid = |sealing: &&Self| Arc::ptr_eq(&sealing.policy, policy) && Arc::ptr_eq(&sealing.ring, &ring);
+        if let Some(sealing) = slot.as_ref().filter(valid) {
+            return Ok(sealing.sealer.clone());
+        }
+        let sealer = Sealer::new(policy.clone(), ring.clone(), Some(sealed_by.to_owned()), local.wall);
+        let sealer = Arc::new(Mutex::new(sealer.map_err(|error| seal_refusal(&error))?));
+        *slot = Some(Self { policy: policy.clone(), ring, sealer: sealer.clone() });
+        Ok(sealer)
+    }
+}
+
+impl Task<'_> {
+    /// Has a message checked that claims to be sealed; without a ring its form alone.
+    pub(crate) fn check(
+        self,
+        local: &Local,
+        ring: Option<Arc<Ring>>,
+        destinations: Vec<String>,
+        arrival: Arrival,
+    ) -> Result<Stage, Refusal> {
+        let expect = arrival.expect(destinations);
+        let der = arrival.sealed_body()?;
+        let (manager, policy, now) = (local.manager.clone(), self.policy.clone(), local.wall);
+        let work = Work::Check(Arc::new(move || match &ring {
+            Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now),
+            None => manager.opener.check_form(&policy, &der, &expect, now).map(Step::Done),
+        }));
+        local.manager.adapters.submit(self.asker, self.who, work);
+        Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(self.route.defaults, self.user)))))
+    }
+
+    /// Has a clear message sealed for `destination`, or seals it here where that takes no device.
+    pub(crate) fn seal(
+        self,
+        local: &mut Local,
+        sealer: Arc<Mutex<Sealer>>,
+        destination: String,
+        arrival: Arrival,
+    ) -> Result<Stage, Refusal> {
+        let (envelope, content, bound) =
+            arrival.into_envelope(self.route.defaults, destination, &mut local.random, self.user)?;
+        let room = self.route.message_bytes_max.saturating_sub(envelope.overhead());
+        let now = local.wall;
+        if content.bytes.len() <= SEAL_INLINE_BYTES_MAX && self.policy.quality() == Quality::Confidentiality {
+            // Never waits: an adapter that is sealing the link's last message keeps the sealer.
+            if let Ok(mut free) = sealer.try_lock()
+                && free.has_live_key(now)
+            {
+                return self.seal_here(&mut free, room, local, envelope, content, &bound);
+            }
+        }
+        let work = Work::Seal(Box::new(move || {
+            let mut sealer = sealer.lock().unwrap_or_else(PoisonError::into_inner);
+            sealer.check_len(&content, &bound, room)?;
+            sealer.seal(content, &bound, now, &mut SystemRandom)
+        }));
+        local.manager.adapters.submit(self.asker, self.who, work);
+        Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+    }
+
+    /// With a live content key sealing is a cipher's work alone.
+    fn seal_here(
+        self,
+        sealer: &mut Sealer,
+        room: usize,
+        local: &Local,
+        envelope: Envelope,
+        content: Content,
+        bound: &Bound,
+    ) -> Result<Stage, Refusal> {
+        sealer.check_len(&content, bound, room).map_err(|error| seal_refusal(&error))?;
+        match sealer.seal(content, bound, local.wall, &mut SystemRandom).map_err(|error| seal_refusal(&error))? {
+            Step::Done(sealed) => {
+                local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
+                Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
+            }
+            step @ Step::Device(..) => {
+                local.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))));
+                Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+            }
+        }
+    }
+}
+
+impl Stage {
+    /// Writes down what an adapter made of a message that was away.
+    pub(crate) fn answer(&mut self, local: &Local, outcome: Outcome) {
+        let away = match std::mem::replace(self, Self::Answered) {
+            Self::Away(away) => away,
+            other => return *self = other,
+        };
+        *self = Self::Ready(match (away, outcome) {
+            (Away::Sealing(envelope), Outcome::Sealed(Ok(sealed))) => {
+                local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
+                Ok(envelope.sealed(sealed))
+            }
+            (Away::Sealing(_), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
+            (Away::Checking(message), Outcome::Checked(Ok(()))) => Ok(*message),
+            (Away::Checking(_), Outcome::Checked(Err(error))) => {
+                Err(Refusal::security(error.cause(), error.to_string()))
+            }
+            _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
+        });
+    }
+}
+
+pub(crate) fn sealing_memory(full: SealingMemoryFull) -> Refusal {
+    Refusal::new(
+        reason::STORAGE_NOT_AVAILABLE,
+        format!("{} of {} bytes for sealing are taken; put again later", full.held, full.limit),
+    )
+}
+
+fn seal_refusal(error: &SealError) -> Refusal {
+    if error.reason_code() == u32::from(reason::MSG_TOO_BIG_FOR_Q.code) {
+        return Refusal::new(reason::MSG_TOO_BIG_FOR_Q, error.to_string());
+    }
+    Refusal::security(error.cause(), error.to_string())
+}
