@@ -214,6 +214,62 @@ impl Display for ChannelState {
     }
 }
 
+impl ChannelState {
+    /// Whether an instance in this state has, or is about to have, a connection: it counts against ACTCHL.
+    #[must_use]
+    pub fn is_active(self) -> bool {
+        !matches!(self, Self::Inactive | Self::Retrying | Self::Stopped)
+    }
+}
+
+/// STOP CHANNEL: how, and what becomes of it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct StopChannel {
+    /// MODE(FORCE): the connection is cut, the batch under way is in doubt or comes again. Otherwise the batch is ended first.
+    pub force: bool,
+    /// STATUS(INACTIVE): it can be started by its transmission queue or its partner again. Otherwise it stays STOPPED until
+    /// somebody starts it.
+    pub inactive: bool,
+}
+
+/// Threads of one role.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Tasks {
+    /// Running now.
+    pub started: u32,
+    /// Asked for: by CHIADAPS, by CHIDISPS, or at the start of the queue manager.
+    pub requested: u32,
+}
+
+/// What goes on at the channels together: CHINIT, inventory C3.5.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct InitiatorStatus {
+    /// Adapters: they seal, open and put.
+    pub adapters: Tasks,
+    /// Dispatchers: they own the connections.
+    pub dispatchers: Tasks,
+    /// Threads that do nothing but TLS; none where dispatchers do it.
+    pub tls_tasks: Tasks,
+    /// Instances that are not INACTIVE.
+    pub current: u32,
+    /// Of them, those that are active, paused and starting ones included.
+    pub active: u32,
+    /// Of the active ones, those that are PAUSED.
+    pub paused: u32,
+    /// Of the active ones, those that are STARTING.
+    pub starting: u32,
+    /// Instances that are RETRYING.
+    pub retrying: u32,
+    /// Instances that are STOPPED.
+    pub stopped: u32,
+    /// MAXCHL: most that may be current.
+    pub channels_max: u32,
+    /// ACTCHL: most that may be active.
+    pub active_channels_max: u32,
+    /// Where partners and applications are listened for: `amqp://127.0.0.1:5672`.
+    pub listeners: Vec<String>,
+}
+
 /// A short and a long average, as MQ shows them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TwoAverages {

@@ -22,7 +22,10 @@ pub mod table;
 mod transcripts;
 pub(crate) mod whole_file;
 
-pub use channel::{ChannelDefinition, ChannelKind, ChannelState, ChannelStatus};
+pub use channel::{
+    ChannelDefinition, ChannelKind, ChannelState, ChannelStatus, InitiatorStatus, Protection, StopChannel, Tasks,
+    TwoAverages,
+};
 pub use device::DeviceDefinition;
 pub use meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
 pub use objects::{

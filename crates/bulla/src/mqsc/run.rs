@@ -3,7 +3,7 @@
 //! [`plan`] compares a statement with the definitions and says what is to change; [`Administered::apply`] changes it,
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
-use super::channel::ChannelDefinition;
+use super::channel::{ChannelDefinition, ChannelState, ChannelStatus, InitiatorStatus, StopChannel};
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
 use super::meters::{DeviceState, DeviceStatus, Snapshot};
 use super::objects::{
@@ -67,6 +67,58 @@ pub trait Administered {
     /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
     fn device_meters(&self, _at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
         Ok(Snapshot::default())
+    }
+
+    /// Starts a defined channel, or, of a receiver that is STOPPED, lets partners in again. Returns once it is on its way:
+    /// [`channel_status`](Self::channel_status) tells how far it came. Whatever runs no channels refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn start_channel(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Stops every instance of a defined channel. Returns once they are told. Whatever runs no channels refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed; [`AdminError::ChannelNotActive`] where it is to become INACTIVE and is.
+    fn stop_channel(&mut self, name: &str, _how: StopChannel) -> Result<(), AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Asks the partner of a sending channel that does not run whether the channel could; gives what was seen, in one line.
+    ///
+    /// # Errors
+    /// It could not, and why.
+    fn ping_channel(&mut self, name: &str) -> Result<String, AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Sets the sequence number that a channel which does not run goes on with.
+    ///
+    /// # Errors
+    /// Nothing is changed; [`AdminError::ChannelInDoubt`] while messages are in doubt.
+    fn reset_channel(&mut self, name: &str, _sequence: u64) -> Result<(), AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Settles what a sending channel has in doubt: it was received and is removed (`commit`), or it was not and is sent again.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn resolve_channel(&mut self, name: &str, _commit: bool) -> Result<(), AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// What goes on at a channel: nothing where it was never started, one for each partner where it receives.
+    fn channel_status(&self, _name: &str) -> Vec<ChannelStatus> {
+        Vec::new()
+    }
+
+    /// What goes on at all channels together.
+    fn initiator_status(&self) -> InitiatorStatus {
+        let QueueManager { channels_max, active_channels_max, .. } = self.definitions().queue_manager;
+        InitiatorStatus { channels_max, active_channels_max, ..InitiatorStatus::default() }
     }
 }
 
@@ -257,6 +309,33 @@ pub enum AdminError {
         /// The device.
         name: String,
     },
+    /// A channel must not run for this: 4031.
+    ChannelInUse {
+        /// The channel.
+        name: String,
+        /// What it is doing.
+        state: ChannelState,
+    },
+    /// There is no such channel: 4032.
+    UnknownChannel {
+        /// What was named.
+        name: String,
+    },
+    /// The channel does not run: 4064.
+    ChannelNotActive {
+        /// The channel.
+        name: String,
+    },
+    /// Messages of the channel are in doubt: 4025.
+    ChannelInDoubt {
+        /// The channel.
+        name: String,
+    },
+    /// No channels run here: 2102.
+    NoChannels {
+        /// The channel.
+        name: String,
+    },
     /// Nothing is kept of that time: 3200.
     NotKept {
         /// What was asked for, milliseconds since 1970, UTC.
@@ -282,7 +361,11 @@ impl AdminError {
             AdminError::Unknown { .. } => 2085,
             AdminError::NotKept { .. } => 3200,
             AdminError::Running { .. } => 2042,
-            AdminError::NoDevices { .. } => 2102,
+            AdminError::NoDevices { .. } | AdminError::NoChannels { .. } => 2102,
+            AdminError::ChannelInDoubt { .. } => 4025,
+            AdminError::ChannelInUse { .. } => 4031,
+            AdminError::UnknownChannel { .. } => 4032,
+            AdminError::ChannelNotActive { .. } => 4064,
             AdminError::Failed { reason, .. } => *reason,
         }
     }
@@ -299,6 +382,11 @@ impl Display for AdminError {
             AdminError::Unknown { name } => write!(f, "{name} does not exist"),
             AdminError::Running { name, state } => write!(f, "device {name} is {state}"),
             AdminError::NoDevices { name } => write!(f, "no devices run here, {name} neither"),
+            AdminError::ChannelInUse { name, state } => write!(f, "channel {name} is {state}"),
+            AdminError::UnknownChannel { name } => write!(f, "channel {name} does not exist"),
+            AdminError::ChannelNotActive { name } => write!(f, "channel {name} is not active"),
+            AdminError::ChannelInDoubt { name } => write!(f, "channel {name} has messages in doubt"),
+            AdminError::NoChannels { name } => write!(f, "no channels run here, {name} neither"),
             AdminError::NotKept { at_ms, oldest_ms: None } => {
                 write!(f, "no numbers are kept yet, of {} neither", moment(*at_ms))
             }
@@ -417,6 +505,10 @@ fn failure(error: &AdminError) -> Failure {
     let hint = match error {
         AdminError::NotEmpty { .. } => Some("PURGE deletes the messages too".into()),
         AdminError::Running { name, .. } => Some(format!("STOP DEVICE({name}) first")),
+        AdminError::ChannelInUse { name, .. } => Some(format!("STOP CHANNEL({name}) first")),
+        AdminError::ChannelInDoubt { name } => {
+            Some(format!("START CHANNEL({name}) settles them with the partner, RESOLVE CHANNEL without it"))
+        }
         AdminError::InUse { .. } => Some("DISPLAY QSTATUS shows how many links have it open".into()),
         _ => None,
     };
