@@ -22,6 +22,7 @@ mod padding;
 mod prepared;
 mod random;
 pub mod scheduler;
+pub mod tls;
 mod work;
 
 pub use accelerator::{Accelerator, FULL_CHECK_CALLS, LIBRARY_FILE, LaneEngine, Processor};

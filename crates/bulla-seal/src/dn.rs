@@ -146,6 +146,18 @@ impl Dn {
         })
     }
 
+    /// The attributes that have a named type and a text, as `(type, value)`, the type as in the text form and the
+    /// value unescaped, in the certificate's order.
+    pub fn attributes(&self) -> Vec<(&'static str, String)> {
+        let attributes = parse(&self.text).unwrap_or_default().into_iter().flatten();
+        attributes
+            .filter_map(|attribute| match attribute {
+                Attribute { oid, value: Value::Text(text) } => known(&oid).map(|(name, _)| (name, text)),
+                Attribute { .. } => None,
+            })
+            .collect()
+    }
+
     fn from_rdns(mut rdns: Vec<Vec<Attribute>>) -> Result<Dn, DnError> {
         let mut text = String::new();
         for rdn in &mut rdns {

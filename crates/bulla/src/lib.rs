@@ -17,5 +17,5 @@ pub mod mqsc;
 pub mod random;
 pub mod reason;
 pub mod serve;
-mod tls;
+pub mod tls;
 pub mod users;

@@ -9,6 +9,8 @@ pub use crate::mqsc::objects::ERROR_QUEUE;
 use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
+use crate::serve;
+use crate::tls::Tls;
 use crate::users::Users;
 use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
 use bulla_seal::certificate::Passphrase;
@@ -41,6 +43,8 @@ pub struct Manager {
     pub(crate) devices: Devices,
     /// One mailbox a dispatcher.
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
+    /// TLS of the listener and of channels.
+    pub tls: Arc<Tls>,
     /// Set to end the dispatchers after they have drained.
     pub(crate) stopping: AtomicBool,
     /// What has been protected and refused since the start.
@@ -167,8 +171,11 @@ impl Manager {
         mailboxes: Vec<Arc<Mailbox>>,
         devices: Devices,
     ) -> Self {
+        let tls = Arc::new(Tls::new(data.join(serve::TLS)));
+        tls.follow(&definitions);
         Self {
             name: definitions.queue_manager.name.clone(),
+            tls,
             data,
             rings,
             passphrase,

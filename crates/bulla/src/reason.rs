@@ -61,6 +61,12 @@ reasons! {
     UNKNOWN_DEF_XMIT_Q = 2197, "amqp:not-found";
     DEF_XMIT_Q_TYPE_ERROR = 2198, "amqp:not-found";
     DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
+    SSL_INITIALIZATION_ERROR = 2393, "amqp:unauthorized-access";
+    SSL_PEER_NAME_MISMATCH = 2398, "amqp:unauthorized-access";
+    SSL_PEER_NAME_ERROR = 2399, "amqp:invalid-field";
+    UNSUPPORTED_CIPHER_SUITE = 2400, "amqp:not-allowed";
+    SSL_CERTIFICATE_REVOKED = 2401, "amqp:unauthorized-access";
+    SSL_CERT_STORE_ERROR = 2402, "amqp:internal-error";
 }
 
 /// The reason of that number; one that is not in the table is a resource problem.

@@ -340,7 +340,7 @@ impl Dispatcher {
         }
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),
-            Some(tls) => tls.session().and_then(|ssl| Socket::tls(stream, ssl)),
+            Some(tls) => tls.session().map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),
         };
         let socket = match socket {
             Ok(socket) => socket,

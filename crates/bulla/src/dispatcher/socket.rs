@@ -1,5 +1,6 @@
 //! A peer's socket, plain or under TLS, and its read buffer.
 
+use crate::tls;
 use bytes::BytesMut;
 use mio::net::TcpStream;
 use openssl::ssl::{ErrorCode, Ssl, SslStream};
@@ -42,7 +43,7 @@ pub(crate) struct TlsSocket {
 }
 
 impl Socket {
-    /// A server-side TLS socket whose handshake is yet to come.
+    /// A TLS socket whose handshake is yet to come; the session knows which side it is.
     pub(crate) fn tls(stream: TcpStream, ssl: Ssl) -> io::Result<Self> {
         let stream = SslStream::new(ssl, stream).map_err(io::Error::other)?;
         Ok(Self::Tls(Box::new(TlsSocket { stream, established: false, gathered: Vec::new() })))
@@ -82,12 +83,12 @@ impl Socket {
         if tls.established {
             return Ok(Moved::Bytes(0));
         }
-        match tls.stream.accept() {
+        match tls.stream.do_handshake() {
             Ok(()) => {
                 tls.established = true;
                 Ok(Moved::Bytes(0))
             }
-            Err(error) => tls_outcome(error),
+            Err(error) => tls.outcome(error),
         }
     }
 
@@ -106,7 +107,7 @@ impl Socket {
             Self::Tls(tls) => match tls.stream.ssl_read(into) {
                 Ok(0) => Ok(Moved::End),
                 Ok(n) => Ok(Moved::Bytes(n)),
-                Err(error) => tls_outcome(error),
+                Err(error) => tls.outcome(error),
             },
         }
     }
@@ -141,16 +142,17 @@ impl TlsSocket {
         }
         match self.stream.ssl_write(&self.gathered) {
             Ok(n) => Ok(Moved::Bytes(n)),
-            Err(error) => tls_outcome(error),
+            Err(error) => self.outcome(error),
         }
     }
-}
 
-fn tls_outcome(error: openssl::ssl::Error) -> io::Result<Moved> {
-    match error.code() {
-        ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => Ok(Moved::Blocked),
-        ErrorCode::ZERO_RETURN => Ok(Moved::End),
-        _ => Err(error.into_io_error().unwrap_or_else(io::Error::other)),
+    fn outcome(&self, error: openssl::ssl::Error) -> io::Result<Moved> {
+        match error.code() {
+            ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => Ok(Moved::Blocked),
+            ErrorCode::ZERO_RETURN => Ok(Moved::End),
+            ErrorCode::SSL => Err(io::Error::other(tls::of_failure(self.stream.ssl(), &error))),
+            _ => Err(error.into_io_error().unwrap_or_else(io::Error::other)),
+        }
     }
 }
 

@@ -123,6 +123,7 @@ impl Administered for Administrator<'_> {
         self.state.store.sync(Instant::now()).map_err(failed)?;
         after.save(&self.manager.data).map_err(failed)?;
         let warnings = self.unknown_names(&change);
+        self.manager.tls.follow(&after);
         self.state.definitions = after;
         self.state.generation += 1;
         crate::note!("{change}");

@@ -207,13 +207,15 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         Some(address) => {
             first_start::make_server_certificate(data)?;
             let listener = listen(address)?;
-            Some((listener, Arc::new(Tls::load(&data.join(TLS)).map_err(|error| file(&data.join(TLS), error))?)))
+            // A certificate that does not load shows here, and not at the first client.
+            Tls::new(data.join(TLS)).session().map_err(|error| file(&data.join(TLS), io::Error::other(error)))?;
+            Some(listener)
         }
         None => None,
     };
     let metrics = settings.metrics.map(listen_for_metrics).transpose()?;
     let amqp = clear.as_ref().and_then(|listener| listener.local_addr().ok());
-    let amqps = tls.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+    let amqps = tls.as_ref().and_then(|listener| listener.local_addr().ok());
 
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cpu = definitions.devices.get(CPU).map_or(bulla_device::Kind::Cpu, DeviceDefinition::kind);
@@ -221,6 +223,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     devices.set_up(&definitions).map_err(|error| file(data, io::Error::other(error)))?;
     let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes, devices);
     let manager = Arc::new(manager);
+    let tls = tls.map(|listener| (listener, manager.tls.clone()));
     define_queues(&manager, data)?;
     let adapters = start_adapters(&manager, settings.adapters.max(1)).map_err(|error| file(data, error))?;
     let dispatchers = start_dispatchers(&manager, polls, clear, tls).map_err(|error| file(data, error))?;

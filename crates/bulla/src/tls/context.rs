@@ -1,0 +1,286 @@
+//! OpenSSL contexts: made from the files when a handshake needs one, kept until the files change.
+
+use super::cipher_spec::{CipherSpec, listener_lists};
+use super::files::{self, Authorities, Believed, OWN_LABEL, Shown};
+use super::refusal::{self, TlsRefusal, name_text};
+use super::{TlsSettings, server_name, staple};
+use bulla_device::tls::client_hello_server_name;
+use openssl::error::ErrorStack;
+use openssl::ssl::{
+    ClientHelloResponse, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslRef, SslSessionCacheMode,
+    SslVerifyMode, SslVersion,
+};
+use openssl::x509::{X509StoreContext, X509StoreContextRef, X509VerifyResult};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::{Duration, Instant};
+
+/// How often the files are looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Most contexts kept; with more kinds of channels than that, those are made anew.
+const CONTEXTS_MAX: usize = 256;
+
+/// What all sessions share. Callbacks of contexts hold it weakly: it holds the contexts.
+pub(super) struct Shared {
+    pub(super) dir: PathBuf,
+    pub(super) asked: RwLock<Asked>,
+    cache: Mutex<Cache>,
+}
+
+/// What the definitions ask for.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// Of each channel.
+    pub(super) channels: HashMap<String, TlsSettings>,
+    /// CERTLABL of the queue manager.
+    pub(super) label: Option<String>,
+}
+
+#[derive(Default)]
+struct Cache {
+    looked_at: Option<Instant>,
+    files: u64,
+    contexts: HashMap<Key, Entry>,
+}
+
+struct Entry {
+    /// The files' fingerprint that it was made from, or last tried to be.
+    files: u64,
+    context: SslContext,
+}
+
+/// What tells one context from another.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Key {
+    side: Side,
+    /// CERTLABL; none for `server.pem`.
+    label: Option<String>,
+    /// MQ's name of the CipherSpec; none for what the listener offers.
+    spec: Option<&'static str>,
+}
+
+/// Which end of a connection a context is for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Side {
+    /// It is called.
+    Server,
+    /// It calls.
+    Client,
+}
+
+impl Shared {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir, asked: RwLock::default(), cache: Mutex::default() }
+    }
+
+    /// The key of a context: a channel without CERTLABL has the queue manager's.
+    pub(super) fn key(&self, side: Side, label: Option<String>, spec: Option<&CipherSpec>) -> Key {
+        let label = label.or_else(|| self.asked().label.clone());
+        Key { side, label, spec: spec.map(|spec| spec.ibm) }
+    }
+
+    /// The context for `key`, made from the files as they are now. Files that do not load leave the one there was: they
+    /// may be half written, and connections are better made with the certificate of a moment ago than not at all.
+    pub(super) fn context(self: &Arc<Self>, key: &Key) -> Result<SslContext, TlsRefusal> {
+        let mut cache = self.lock();
+        let now = Instant::now();
+        if cache.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= LOOK_EVERY) {
+            cache.looked_at = Some(now);
+            cache.files = files::fingerprint(&self.dir);
+        }
+        let files = cache.files;
+        if let Some(entry) = cache.contexts.get_mut(key) {
+            if entry.files != files {
+                entry.files = files;
+                match self.make(key) {
+                    Ok(context) => entry.context = context,
+                    Err(error) => crate::warning!("tls: {error}; what was read before stays in use"),
+                }
+            }
+            return Ok(entry.context.clone());
+        }
+        let context = self.make(key)?;
+        if cache.contexts.len() >= CONTEXTS_MAX {
+            cache.contexts.clear();
+        }
+        cache.contexts.insert(key.clone(), Entry { files, context: context.clone() });
+        Ok(context)
+    }
+
+    fn make(self: &Arc<Self>, key: &Key) -> Result<SslContext, TlsRefusal> {
+        let mut builder = begin(key)?;
+        let label = key.label.as_deref().unwrap_or(OWN_LABEL);
+        let own = match (key.side, &key.label) {
+            // Whoever calls may have no certificate to show, and learns from the partner whether it needs one.
+            (Side::Client, None) if !self.dir.join(format!("{OWN_LABEL}.pem")).exists() => None,
+            _ => Some(files::shown(&self.dir, label)?),
+        };
+        if let Some(own) = &own {
+            show(&mut builder, own)?;
+        }
+        let which = if key.side == Side::Server { Authorities::Clients } else { Authorities::Partners };
+        let believed = files::believed(&self.dir, which)?;
+        match key.side {
+            Side::Server => {
+                let asks = files::authorities_file(&self.dir, which).is_some() || key.spec.is_some();
+                serve(&mut builder, Arc::downgrade(self), own, believed, asks)?;
+            }
+            Side::Client => call(&mut builder, believed)?,
+        }
+        Ok(builder.build())
+    }
+
+    /// Gives a session that is called the settings of the channel that the caller names.
+    fn choose(self: &Arc<Self>, ssl: &mut SslRef) -> Result<(), TlsRefusal> {
+        let Some(channel) = client_hello_server_name(ssl).and_then(|name| server_name::to_channel(&name)) else {
+            return Ok(());
+        };
+        let settings = self.asked().channels.get(&channel).cloned();
+        // A channel without a CipherSpec has nothing to say about TLS; an unknown one is refused when it opens.
+        let Some(settings) = settings else { return Ok(()) };
+        let Some(spec) = settings.cipher_spec else { return Ok(()) };
+        let context = self.context(&self.key(Side::Server, settings.certificate_label, Some(spec)))?;
+        ssl.set_ssl_context(&context)?;
+        ssl.set_min_proto_version(Some(spec.protocols.min()))?;
+        ssl.set_max_proto_version(Some(spec.protocols.max()))?;
+        let required = if settings.client_certificate_required {
+            SslVerifyMode::FAIL_IF_NO_PEER_CERT
+        } else {
+            SslVerifyMode::NONE
+        };
+        ssl.set_verify(SslVerifyMode::PEER | required);
+        Ok(())
+    }
+
+    /// Has the files looked at by the next handshake, as if a second had passed.
+    #[cfg(test)]
+    pub(super) fn look_again(&self) {
+        self.lock().looked_at = None;
+    }
+
+    fn asked(&self) -> RwLockReadGuard<'_, Asked> {
+        self.asked.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A context with the protocols and suites of its CipherSpec. No sessions are resumed: a certificate that was revoked
+/// or exchanged in the meantime would not be looked at.
+fn begin(key: &Key) -> Result<SslContextBuilder, TlsRefusal> {
+    let method = if key.side == Side::Server { SslMethod::tls_server() } else { SslMethod::tls_client() };
+    let mut builder = SslContextBuilder::new(method)?;
+    builder.set_options(
+        SslOptions::NO_COMPRESSION
+            | SslOptions::NO_TICKET
+            | SslOptions::NO_RENEGOTIATION
+            | SslOptions::CIPHER_SERVER_PREFERENCE,
+    );
+    builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+    builder.set_num_tickets(0)?;
+    builder.set_session_id_context(b"bulla")?;
+    builder.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER | SslMode::RELEASE_BUFFERS);
+    let spec: Option<&CipherSpec> = key.spec.and_then(super::cipher_spec::find);
+    let (min, max) =
+        spec.map_or((SslVersion::TLS1_2, SslVersion::TLS1_3), |spec| (spec.protocols.min(), spec.protocols.max()));
+    builder.set_min_proto_version(Some(min))?;
+    builder.set_max_proto_version(Some(max))?;
+    let (tls12, tls13) = spec.map_or_else(listener_lists, |spec| (spec.tls12_list(), spec.tls13_list()));
+    builder.set_ciphersuites(&tls13)?;
+    if !tls12.is_empty() {
+        builder.set_cipher_list(&tls12)?;
+    }
+    Ok(builder)
+}
+
+fn show(builder: &mut SslContextBuilder, own: &Shown) -> Result<(), ErrorStack> {
+    builder.set_certificate(&own.certificate)?;
+    for above in &own.chain {
+        builder.add_extra_chain_cert(above.clone())?;
+    }
+    builder.set_private_key(&own.key)
+}
+
+/// The side that is called: it chooses by the hello, staples its OCSP answer, and looks at the caller's certificate
+/// where there is anybody who could vouch for one.
+fn serve(
+    builder: &mut SslContextBuilder,
+    shared: Weak<Shared>,
+    own: Option<Shown>,
+    believed: Believed,
+    asks: bool,
+) -> Result<(), TlsRefusal> {
+    builder.set_client_hello_callback(move |ssl, _alert| {
+        if refusal::is_first_hello(ssl)
+            && let Some(shared) = shared.upgrade()
+            && let Err(refusal) = shared.choose(ssl)
+        {
+            crate::warning!("tls: {refusal}");
+            refusal::leave(ssl, refusal);
+            return Err(ErrorStack::get());
+        }
+        Ok(ClientHelloResponse::SUCCESS)
+    });
+    if let Some(Shown { certificate, chain, staple: Some(answer), .. }) = own {
+        builder.set_status_callback(move |ssl| {
+            if !staple::is_fresh(&answer, &certificate, &chain) {
+                return Ok(false);
+            }
+            ssl.set_ocsp_status(&answer)?;
+            Ok(true)
+        })?;
+    }
+    builder.set_cert_store(believed.store);
+    // A client may stay without a certificate and prove itself by SASL; a channel's settings may ask for one.
+    let mode = if asks { SslVerifyMode::PEER } else { SslVerifyMode::NONE };
+    look_at_certificates(builder, mode, believed.listed);
+    Ok(())
+}
+
+/// The side that calls: it always looks at the server's certificate, and at what is stapled to it.
+fn call(builder: &mut SslContextBuilder, believed: Believed) -> Result<(), TlsRefusal> {
+    let authorities = believed.authorities;
+    builder.set_status_callback(move |ssl| {
+        let verdict = staple::judge(ssl, &authorities);
+        // What the judging left in the library's list of errors is not the session's.
+        drop(ErrorStack::get());
+        match verdict {
+            Ok(()) => Ok(true),
+            Err(refusal) => {
+                refusal::leave(ssl, refusal);
+                Ok(false)
+            }
+        }
+    })?;
+    builder.set_cert_store(believed.store);
+    look_at_certificates(builder, SslVerifyMode::PEER, believed.listed);
+    Ok(())
+}
+
+/// `listed` are the issuers that there is a revocation list of: certificates of others are not checked for revocation.
+fn look_at_certificates(builder: &mut SslContextBuilder, mode: SslVerifyMode, listed: Vec<Vec<u8>>) {
+    builder.set_verify_callback(mode, move |good, chain| good || judge(chain, &listed));
+}
+
+/// X509_V_ERR_UNABLE_TO_GET_CRL of x509_vfy.h.
+const NO_LIST: i32 = 3;
+
+fn judge(chain: &mut X509StoreContextRef, listed: &[Vec<u8>]) -> bool {
+    let error = chain.error();
+    let certificate = chain.current_cert();
+    if error.as_raw() == NO_LIST {
+        let issuer = certificate.and_then(|certificate| certificate.issuer_name().to_der().ok());
+        if issuer.is_some_and(|issuer| !listed.contains(&issuer)) {
+            chain.set_error(X509VerifyResult::OK);
+            return true;
+        }
+    }
+    let subject = certificate.map_or_else(|| "the partner".into(), |found| name_text(found.subject_name()));
+    if let Some(ssl) = X509StoreContext::ssl_idx().ok().and_then(|index| chain.ex_data(index)) {
+        refusal::leave(ssl, refusal::of_chain(ssl, error, subject));
+    }
+    false
+}
