@@ -23,8 +23,8 @@ def managers(tmp_path_factory):
     """Makes queue managers; whatever still runs at the end is ended."""
     made = []
 
-    def make(name="qm", data=None, **settings):
-        made.append(Manager(data or tmp_path_factory.mktemp("bulla") / name, **settings))
+    def make(folder="qm", data=None, **settings):
+        made.append(Manager(data or tmp_path_factory.mktemp("bulla") / folder, **settings))
         return made[-1]
 
     yield make

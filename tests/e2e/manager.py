@@ -37,6 +37,7 @@ class Manager:
     def __init__(self, data, options=(), name=None):
         self.data = Path(data)
         self.options = [str(option) for option in options]
+        self.name = name
         if name:
             self.options += ["--name", name]
         self.passwords = {}

@@ -16,7 +16,7 @@ MESSAGES = 30
 
 @pytest.fixture(scope="module")
 def site(managers, authority):
-    qm = managers(name="metered", options=["--metrics", "127.0.0.1:0"])
+    qm = managers("metered", options=["--metrics", "127.0.0.1:0"])
     people = People(qm, authority)
     for name in ("orders", "billing"):
         people.add(name)
