@@ -6,6 +6,7 @@
 //! with content-type blanked (the original one stands in an attribute of its own) and absent fields
 //! at the end left out. See `docs/formats/sealed-message.md`.
 
+use crate::channel::transmission::{self, Destination};
 use crate::manager::Defaults;
 use crate::random::Random;
 use crate::reason::{self, Reason, Refusal};
@@ -65,6 +66,22 @@ impl Arrival {
     /// Bytes of the whole message.
     pub(crate) fn len(&self) -> usize {
         self.payload.len()
+    }
+
+    /// The delivery annotations as they arrived; empty where there are none.
+    pub(crate) fn delivery_annotations(&self) -> Bytes {
+        self.section(self.sections.delivery_annotations.clone())
+    }
+
+    /// Where the transmission header says that the message goes.
+    pub(crate) fn destination(&self) -> Option<Destination> {
+        transmission::destination(&self.payload, &self.sections)
+    }
+
+    /// The message without its transmission header, and whatever else was for this hop alone.
+    pub(crate) fn taken_off(self) -> Self {
+        let (payload, sections) = transmission::taken_off(&self.payload, &self.sections);
+        Self { payload, sections, ..self }
     }
 
     /// The address in `to`.
@@ -338,6 +355,8 @@ pub(crate) struct Label {
     cause: String,
     detail: String,
     queue: String,
+    /// The queue manager that the message was for, where it may be another one.
+    manager: Option<String>,
     at_ms: u64,
 }
 
@@ -396,6 +415,13 @@ impl From<&Found> for Was {
     }
 }
 
+impl From<&Message> for Was {
+    fn from(message: &Message) -> Self {
+        let Message { priority, persistent, put_at_ms, .. } = *message;
+        Self { priority, persistent, put_at_ms, user: message.user.clone() }
+    }
+}
+
 impl Was {
     fn message(self, body: &Payload) -> Message {
         Message {
@@ -412,14 +438,30 @@ impl Was {
 impl Label {
     pub(crate) fn new(reason: Option<Reason>, cause: &str, detail: &str, queue: &str, at_ms: u64) -> Self {
         let end = (0..=DETAIL_BYTES_MAX.min(detail.len())).rev().find(|end| detail.is_char_boundary(*end)).unwrap_or(0);
-        Self { reason, cause: cause.to_owned(), detail: detail[..end].to_owned(), queue: queue.to_owned(), at_ms }
+        Self {
+            reason,
+            cause: cause.to_owned(),
+            detail: detail[..end].to_owned(),
+            queue: queue.to_owned(),
+            manager: None,
+            at_ms,
+        }
+    }
+
+    /// The label of a message that was for `queue` at `manager`, for the dead-letter queue.
+    pub(crate) fn undelivered(refusal: &Refusal, queue: &str, manager: &str, at_ms: u64) -> Self {
+        let cause = refusal.cause.unwrap_or("undelivered");
+        let label = Self::new(Some(refusal.reason), cause, &refusal.detail, queue, at_ms);
+        Self { manager: Some(manager.to_owned()), ..label }
     }
 
     fn annotations(&self) -> impl Iterator<Item = (Value, Value)> {
         let at = i64::try_from(self.at_ms).unwrap_or(i64::MAX);
         let reason = self.reason.map(|reason| ("reason", Value::Uint(reason.code.into())));
+        let manager = self.manager.as_deref().map(|manager| ("manager", Value::from(manager)));
         reason
             .into_iter()
+            .chain(manager)
             .chain([
                 ("cause", Value::from(self.cause.as_str())),
                 ("details", Value::from(self.detail.as_str())),

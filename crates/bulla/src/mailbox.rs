@@ -1,6 +1,7 @@
 //! What other threads tell a dispatcher: a queue of letters and a bell.
 
 use crate::adapter::Finished;
+use crate::channel::ChannelLetter;
 use crate::dispatcher::Identity;
 use crate::tls::Tls;
 use bulla_queue::QueueId;
@@ -28,6 +29,8 @@ pub(crate) enum Letter {
     Ready(QueueId),
     /// A queue got room that it has waiting producers for.
     Freed(QueueId),
+    /// Something about a channel on one of its connections.
+    Channel(ChannelLetter),
 }
 
 /// A dispatcher's mailbox. The bell is rung once until the dispatcher has looked.

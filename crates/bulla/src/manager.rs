@@ -6,7 +6,7 @@ use crate::devices::Devices;
 use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailbox};
 pub use crate::mqsc::objects::ERROR_QUEUE;
-use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue};
+use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError, Resolved};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::serve;
@@ -260,16 +260,21 @@ impl State {
         if let Some((queue, local)) = self.dynamic.get(name) {
             return Ok(self.route_to(*queue, name, local, None, true, true));
         }
-        let found = self.definitions.resolve(name).map_err(|error| {
-            let reason = reason::of(u16::try_from(error.reason()).unwrap_or_default());
-            Refusal::new(reason, format!("{name}: {error}"))
-        })?;
-        let queue = self
-            .store
-            .queue(found.queue)
-            .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("{name}: not in the store")))?;
+        let found = self.definitions.resolve(name).map_err(|error| not_resolved(name, error))?;
+        self.route_resolved(name, &found)
+    }
+
+    /// The route to a queue that `name` was resolved to.
+    pub(crate) fn route_resolved(&self, name: &str, found: &Resolved<'_>) -> Result<Route, Refusal> {
+        let queue = self.queue_in_store(name, found.queue)?;
         let policy = found.policy.cloned();
         Ok(self.route_to(queue, found.queue, found.local, policy, found.get_enabled, found.put_enabled))
+    }
+
+    /// A queue's number.
+    pub(crate) fn queue_in_store(&self, name: &str, queue: &str) -> Result<QueueId, Refusal> {
+        let found = self.store.queue(queue);
+        found.ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("{name}: not in the store")))
     }
 
     fn route_to(
@@ -339,6 +344,11 @@ impl State {
             crate::warning!("a dynamic queue could not be deleted: {error}");
         }
     }
+}
+
+/// Why a name leads nowhere, in reason codes.
+pub(crate) fn not_resolved(name: &str, error: ResolveError) -> Refusal {
+    Refusal::new(reason::of(u16::try_from(error.reason()).unwrap_or_default()), format!("{name}: {error}"))
 }
 
 /// A queue's definition as the store wants it.

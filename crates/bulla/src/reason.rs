@@ -61,12 +61,16 @@ reasons! {
     UNKNOWN_DEF_XMIT_Q = 2197, "amqp:not-found";
     DEF_XMIT_Q_TYPE_ERROR = 2198, "amqp:not-found";
     DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
+    MSG_TOO_BIG_FOR_CHANNEL = 2218, "amqp:link:message-size-exceeded";
+    CD_ERROR = 2277, "amqp:not-allowed";
     SSL_INITIALIZATION_ERROR = 2393, "amqp:unauthorized-access";
     SSL_PEER_NAME_MISMATCH = 2398, "amqp:unauthorized-access";
     SSL_PEER_NAME_ERROR = 2399, "amqp:invalid-field";
     UNSUPPORTED_CIPHER_SUITE = 2400, "amqp:not-allowed";
     SSL_CERTIFICATE_REVOKED = 2401, "amqp:unauthorized-access";
     SSL_CERT_STORE_ERROR = 2402, "amqp:internal-error";
+    CHANNEL_NOT_AVAILABLE = 2537, "amqp:resource-locked";
+    UNKNOWN_CHANNEL_NAME = 2539, "amqp:not-found";
 }
 
 /// The reason of that number; one that is not in the table is a resource problem.

@@ -88,6 +88,16 @@ impl Channels {
         self.instances.entry(id).or_default()
     }
 
+    /// Forgets an instance.
+    pub(crate) fn remove(&mut self, id: &InstanceId) {
+        self.instances.remove(id);
+    }
+
+    /// Instances that have a connection.
+    pub(crate) fn active(&self) -> usize {
+        self.instances.values().filter(|instance| instance.is_active()).count()
+    }
+
     /// Every instance of a channel.
     pub(crate) fn of<'a>(&'a self, channel: &'a str) -> impl Iterator<Item = (&'a InstanceId, &'a Instance)> {
         self.instances.iter().filter(move |(id, _)| id.channel == channel)

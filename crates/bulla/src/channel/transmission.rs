@@ -4,9 +4,10 @@
 //! client bound, signed or reads is touched. What a client itself put into that section ends here, as the standard lets it.
 
 use bulla_amqp::message::encode_map_section;
-use bulla_amqp::{Header, MessageBody, MessageParts, Payload, Sections, Symbol, Value};
+use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, Sections, Symbol, Value};
 use bulla_queue::{Chunks, Message};
 use bytes::Bytes;
+use std::ops::Range;
 
 /// The one annotation: `QUEUE@QMGR`.
 const DESTINATION: &str = "x-opt-bulla-destination";
@@ -78,26 +79,37 @@ impl TransmissionHeader {
 
 /// Where a message wants to go; none where it does not say so in a way that is understood.
 pub(crate) fn destination(payload: &Payload, sections: &Sections) -> Option<Destination> {
-    let range = sections.delivery_annotations.clone()?;
-    let annotations = Sections::decode_map(payload, Some(&range)).ok()?;
+    let annotations = Sections::decode_map(payload, Some(sections.delivery_annotations.as_ref()?)).ok()?;
     let (_, value) = annotations.iter().find(|(key, _)| key.as_str() == Some(DESTINATION))?;
     Destination::parse(value.as_str()?)
 }
 
-/// The message without its delivery annotations: as it goes on a queue at its destination.
-pub(crate) fn taken_off(payload: &Payload, sections: &Sections) -> Payload {
-    if sections.delivery_annotations.is_none() {
-        return payload.clone();
-    }
-    let rest = rest(payload, sections);
-    match &sections.header {
-        Some(range) => {
-            let mut chunks = payload.slice(range.clone()).chunks().to_vec();
-            chunks.extend(rest.chunks().iter().cloned());
-            Payload::from(chunks)
-        }
-        None => rest,
-    }
+/// The message without its delivery annotations, and where its sections are then: as it goes on a queue at its
+/// destination. No byte is copied.
+pub(crate) fn taken_off(payload: &Payload, sections: &Sections) -> (Payload, Sections) {
+    let Some(annotations) = &sections.delivery_annotations else { return (payload.clone(), sections.clone()) };
+    let less = annotations.len();
+    let mut chunks = match &sections.header {
+        Some(range) => payload.slice(range.clone()).chunks().to_vec(),
+        None => Vec::new(),
+    };
+    chunks.extend(rest(payload, sections).chunks().iter().cloned());
+    let moved = |range: &Range<usize>| range.start - less..range.end - less;
+    let sections = Sections {
+        header: sections.header.clone(),
+        delivery_annotations: None,
+        message_annotations: sections.message_annotations.as_ref().map(moved),
+        properties: sections.properties.as_ref().map(moved),
+        application_properties: sections.application_properties.as_ref().map(moved),
+        body: match &sections.body {
+            BodyForm::Data(range) => BodyForm::Data(moved(range)),
+            BodyForm::Sections(range) => BodyForm::Sections(moved(range)),
+            BodyForm::Empty => BodyForm::Empty,
+        },
+        body_range: if sections.body == BodyForm::Empty { 0..0 } else { moved(&sections.body_range) },
+        footer: sections.footer.as_ref().map(moved),
+    };
+    (Payload::from(chunks), sections)
 }
 
 /// What follows header and delivery annotations.
@@ -143,9 +155,10 @@ mod tests {
             let decoded = sections.decode_header(&payload).unwrap();
             assert_eq!((decoded.durable, decoded.priority), (true, 7));
             assert!(sent.body.len() <= body.len() + header.overhead());
-            let arrived = taken_off(&payload, &sections).to_contiguous();
-            assert!(arrived.ends_with(DATA), "{arrived:?}");
-            assert_eq!(Sections::scan(&Payload::from(arrived)).unwrap().delivery_annotations, None);
+            let (arrived, moved) = taken_off(&payload, &sections);
+            assert!(arrived.to_contiguous().ends_with(DATA), "{arrived:?}");
+            assert_eq!(moved.delivery_annotations, None);
+            assert_eq!(Sections::scan(&arrived).unwrap(), moved);
         }
     }
 

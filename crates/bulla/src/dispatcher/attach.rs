@@ -4,6 +4,8 @@ use super::Local;
 use super::get::Consumer;
 use super::peer::{Link, Peer};
 use super::put::{self, Producer};
+use crate::channel::protocol::SenderGreeting;
+use crate::channel::receiver;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
@@ -37,6 +39,12 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
             Some(_) => Refusal::new(reason::OPTIONS_ERROR, "transactions are not offered"),
         });
     };
+    if let Some(greeting) = SenderGreeting::from_properties(&attach.properties) {
+        return receiver::greeted(peer, local, state, attach, &greeting);
+    }
+    if let Some(target) = target.address.as_deref().and_then(receiver::foreign_target) {
+        return receiver::foreign(peer, local, state, attach, target);
+    }
     let mut target: Target = target.clone();
     let dynamic = target.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
     if let Some((name, _)) = &dynamic {

@@ -14,6 +14,7 @@ pub(crate) mod sealing;
 mod socket;
 
 use crate::adapter::Finished;
+use crate::channel::{ChannelLetter, receiver};
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
 use crate::reason::{self, Refusal};
@@ -82,7 +83,12 @@ pub(crate) struct Local {
     pub(crate) wall_ms: u64,
     pub(crate) random: crate::random::Random,
     mailbox: Arc<Mailbox>,
-    confirmations: VecDeque<Confirmation>,
+    pub(crate) confirmations: VecDeque<Confirmation>,
+    /// Links on which channels receive, and those of them that have something ready in this turn.
+    pub(crate) receivers: HashSet<(usize, LinkId)>,
+    pub(crate) receiving: Vec<(usize, LinkId)>,
+    /// When a channel that pauses wants to be looked at again.
+    wake_at: Option<Instant>,
     consumers: HashMap<QueueId, Consumers>,
     waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
     /// Queues with readers that wait for the next tick to look again.
@@ -110,21 +116,24 @@ struct Consumers {
 }
 
 /// An answer that waits for the journal.
-struct Confirmation {
-    ticket: Ticket,
-    what: Confirmed,
+pub(crate) struct Confirmation {
+    pub(crate) ticket: Ticket,
+    pub(crate) what: Confirmed,
 }
 
-enum Confirmed {
+/// What is confirmed, and where that goes.
+pub(crate) enum Confirmed {
     /// A put: accepted.
     Put(Receipt),
     /// A removal that the client wants confirmed before it forgets the delivery.
     Removal(Removal),
+    /// What a channel's link has committed, up to that count; its attach, with none.
+    Channel { key: usize, generation: u64, link: LinkId, through: u64 },
 }
 
 /// Where the confirmation of a removal goes.
 #[derive(Clone, Copy)]
-struct Removal {
+pub(crate) struct Removal {
     key: usize,
     generation: u64,
     link: LinkId,
@@ -163,6 +172,9 @@ impl Dispatcher {
                 random: crate::random::Random::system(),
                 mailbox,
                 confirmations: VecDeque::new(),
+                receivers: HashSet::new(),
+                receiving: Vec::new(),
+                wake_at: None,
                 consumers: HashMap::new(),
                 waiting: HashMap::new(),
                 rescan: HashSet::new(),
@@ -194,6 +206,7 @@ impl Dispatcher {
         let mut events = Events::with_capacity(256);
         loop {
             let due = self.local.flush_by.map_or(self.next_tick, |by| by.min(self.next_tick));
+            let due = self.local.wake_at.map_or(due, |at| at.min(due));
             let timeout = if self.has_work() { Duration::ZERO } else { due.saturating_duration_since(Instant::now()) };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -254,6 +267,7 @@ impl Dispatcher {
         if self.local.now >= self.next_tick {
             self.tick(state);
         }
+        self.receive(state);
         self.local.journal(state);
         self.confirm(state);
         self.serve(state);
@@ -356,6 +370,8 @@ impl Dispatcher {
             identity: Identity::default(),
             sasl: None,
             links: HashMap::new(),
+            opened: None,
+            traffic: peer::Traffic::default(),
             readable: true,
             writable: true,
             output_full: false,
@@ -384,6 +400,7 @@ impl Dispatcher {
             Letter::Adopt(stream, tls) => self.adopt(stream, tls.as_deref()),
             Letter::Ready(queue) => self.local.serve(queue),
             Letter::Freed(queue) => self.local.freed.push(queue),
+            Letter::Channel(letter) => self.channel_letter(letter, state),
             Letter::Finished(finished) => {
                 let Finished { asker, outcome } = *finished;
                 let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
@@ -393,9 +410,41 @@ impl Dispatcher {
                 match peer.links.get(&asker.link) {
                     Some(Link::Producer(_)) => put::finished(peer, &mut self.local, state, asker, outcome),
                     Some(Link::Consumer(_)) => get::finished(peer, &mut self.local, state, asker, outcome),
+                    Some(Link::Receiving(_)) => receiver::finished(peer, &mut self.local, asker, outcome),
                     None => {}
                 }
                 self.local.touched.push(asker.peer);
+            }
+        }
+    }
+
+    fn channel_letter(&mut self, letter: ChannelLetter, state: &mut State) {
+        let (ChannelLetter::Stop { peer: key, generation, .. } | ChannelLetter::Replaced { peer: key, generation, .. }) =
+            letter;
+        let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
+        match letter {
+            ChannelLetter::Stop { force, .. } => receiver::stop(peer, &mut self.local, state, force),
+            ChannelLetter::Replaced { why, .. } => receiver::replaced(peer, &mut self.local, state, &why),
+        }
+        self.local.touched.push(key);
+    }
+
+    /// What channels brought goes on its queues, one unit of work a link.
+    fn receive(&mut self, state: &mut State) {
+        let Self { peers, local, .. } = self;
+        if local.wake_at.is_some_and(|at| at <= local.now) {
+            local.wake_at = None;
+            let links: Vec<(usize, LinkId)> = local.receivers.iter().copied().collect();
+            for (key, link) in links {
+                if let Some(peer) = peers.get_mut(key) {
+                    receiver::wake(peer, local, link);
+                }
+            }
+        }
+        for (key, link) in std::mem::take(&mut local.receiving) {
+            if let Some(peer) = peers.get_mut(key) {
+                receiver::turn(peer, local, state, link);
+                local.touched.push(key);
             }
         }
     }
@@ -406,7 +455,10 @@ impl Dispatcher {
         let Some(peer) = peers.get_mut(key) else { return };
         while let Some(event) = peer.engine.poll_event() {
             match event {
-                Event::Delivery(delivery) => put::arrived(peer, local, state, delivery),
+                Event::Delivery(delivery) => match peer.links.get(&delivery.link) {
+                    Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
+                    _ => put::arrived(peer, local, state, delivery),
+                },
                 Event::Outcome { link, token, state: outcome, settled } => {
                     get::settled(peer, local, state, link, token, outcome, settled);
                 }
@@ -414,6 +466,7 @@ impl Dispatcher {
                 Event::Attached(attach) => attach::attached(peer, local, state, *attach),
                 Event::Detached { link, .. } => local.forget(peer, state, link),
                 Event::SessionEnded(session, _) => local.forget_session(peer, state, session),
+                Event::Opened(open) => peer.opened = Some(open),
                 Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
                 Event::SaslResponse(response) => sasl::response(peer, local, &response),
 
@@ -438,11 +491,15 @@ impl Dispatcher {
             let (key, generation) = match &what {
                 Confirmed::Put(receipt) => (receipt.key, receipt.generation),
                 Confirmed::Removal(removal) => (removal.key, removal.generation),
+                Confirmed::Channel { key, generation, .. } => (*key, *generation),
             };
             let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
             match what {
                 Confirmed::Put(receipt) => peer.engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted),
                 Confirmed::Removal(removal) => peer.engine.settle(removal.link, removal.token, DeliveryState::Accepted),
+                Confirmed::Channel { link, through, .. } => {
+                    receiver::confirmed(peer, &mut self.local, state, link, through);
+                }
             }
             // Before those that get: who waited for the disk waits no longer than that.
             if self.local.touched.last() != Some(&key) {
@@ -534,6 +591,12 @@ impl Dispatcher {
         for queue in std::mem::take(&mut self.local.rescan) {
             self.local.serve(queue);
         }
+        for (key, link) in &self.local.receivers {
+            if let Some(Link::Receiving(receiving)) = self.peers.get_mut(*key).and_then(|peer| peer.links.get_mut(link))
+            {
+                receiving.tell();
+            }
+        }
         if std::mem::take(&mut self.accept_again) {
             self.accept_clear();
             self.accept_tls();
@@ -588,7 +651,7 @@ impl Local {
     }
 
     /// As whom a connection's link asks for devices: a number of its own for each connection.
-    fn device_asker(&self, generation: u64) -> bulla_device::Asker {
+    pub(crate) fn device_asker(&self, generation: u64) -> bulla_device::Asker {
         bulla_device::Asker::new((self.index as u64) << 48 | generation)
     }
 
@@ -628,6 +691,11 @@ impl Local {
             self.freed.push(queue);
         }
         self.manager.post(waiters, self.index, || Letter::Freed(queue));
+    }
+
+    /// Has channels that pause looked at then.
+    pub(crate) fn wake_at(&mut self, at: Instant) {
+        self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
     }
 
     /// Something was written that nobody waits for: it goes to the journal soon.
@@ -754,6 +822,7 @@ impl Local {
                 }
                 self.end_dynamic(consumer.dynamic, state);
             }
+            Some(Link::Receiving(receiving)) => receiver::forget(receiving, peer, self, state, link),
             None => {}
         }
     }

@@ -4,6 +4,8 @@ use super::get::Consumer;
 use super::put::Producer;
 use super::socket::{Moved, ReadBuffer, Socket};
 use super::{Local, sasl};
+use crate::channel::receiver::Receiving;
+use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
@@ -22,12 +24,25 @@ pub(crate) struct Identity {
     pub(crate) ring: bool,
 }
 
+/// Counts of one socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    /// Writes, and their bytes.
+    pub(crate) buffers_sent: u64,
+    pub(crate) bytes_sent: u64,
+    /// Reads, and their bytes.
+    pub(crate) buffers_received: u64,
+    pub(crate) bytes_received: u64,
+}
+
 /// A link and what it is for.
 pub(crate) enum Link {
     /// The client puts.
     Producer(Box<Producer>),
     /// The client gets or browses.
     Consumer(Box<Consumer>),
+    /// A channel, or a broker that is not ours, sends.
+    Receiving(Box<Receiving>),
 }
 
 /// A connection.
@@ -40,6 +55,10 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     pub(crate) sasl: Option<sasl::Exchange>,
     pub(crate) links: HashMap<LinkId, Link>,
+    /// What the other end said of itself.
+    pub(crate) opened: Option<Box<Open>>,
+    /// What went over the socket.
+    pub(crate) traffic: Traffic,
     /// Which of the connections that had this place it is.
     pub(crate) generation: u64,
     /// The socket may have bytes to read.
@@ -62,6 +81,7 @@ impl Link {
         match self {
             Self::Producer(producer) => producer.session,
             Self::Consumer(consumer) => consumer.session,
+            Self::Receiving(receiving) => receiving.session,
         }
     }
 }
@@ -94,6 +114,8 @@ impl Peer {
             let room_len = room.len();
             match self.socket.read(room) {
                 Ok(Moved::Bytes(n)) => {
+                    self.traffic.buffers_received += 1;
+                    self.traffic.bytes_received += n as u64;
                     let engine = &mut self.engine;
                     self.input.received(n, |input| engine.receive(local.now, input));
                     if n < room_len && !self.socket.is_tls() {
@@ -134,6 +156,8 @@ impl Peer {
                 }
             };
             drop(slices);
+            self.traffic.buffers_sent += 1;
+            self.traffic.bytes_sent += written as u64;
             self.engine.output_written(written);
             wrote = true;
         }

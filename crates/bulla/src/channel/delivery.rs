@@ -1,0 +1,323 @@
+//! What becomes of a message that a channel brought: the way to its queue, and what SPLPROT asks on that way.
+
+use super::transmission::{Destination, TransmissionHeader};
+use crate::adapter::{Asker, Held};
+use crate::dispatcher::Local;
+use crate::dispatcher::sealing::{Sealing, Stage, Task, sealing_memory};
+use crate::envelope::{Arrival, chunks_of, payload_of};
+use crate::manager::{Defaults, Route, State, not_resolved};
+use crate::mqsc::channel::Protection;
+use crate::mqsc::objects::{self, SYSTEM_PREFIX, Transmission};
+use crate::reason::{self, Refusal};
+use bulla_amqp::Payload;
+use bulla_queue::{Message, User};
+use bulla_seal::policy::{Quality, SealedAt, Toleration};
+use bulla_seal::ring::Ring;
+use bulla_seal::{Policy, Sealer};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Ways that one link remembers; beyond it all are looked up again.
+const WAYS_MAX: usize = 1_024;
+/// Policies that one link keeps a sealer for; beyond it the oldest goes, and its content key with it.
+const SEALINGS_MAX: usize = 64;
+
+/// Where a destination leads.
+pub(crate) struct Way {
+    /// The queue here: the destination's own, or a transmission queue.
+    pub(crate) route: Route,
+    /// The resolved destination: what a seal is bound to.
+    pub(crate) destination: Destination,
+    /// What is put on a message that goes on to another queue manager.
+    onward: Option<TransmissionHeader>,
+}
+
+impl Way {
+    /// The way to a queue, here or at another queue manager.
+    pub(crate) fn find(state: &State, to: &Destination) -> Result<Self, Refusal> {
+        let own = &state.definitions.queue_manager.name;
+        let here = |route: Route| {
+            let destination = Destination { queue: route.queue_name.clone(), manager: own.clone() };
+            Self { route, destination, onward: None }
+        };
+        // A dynamic queue is in no definition; replies go to it.
+        if to.manager == *own && state.dynamic.contains_key(&to.queue) {
+            return state.route(&to.queue).map(here);
+        }
+        let name = to.to_string();
+        match state.definitions.resolve_put(&name).map_err(|error| not_resolved(&name, error))? {
+            objects::Destination::Local(found) => state.route_resolved(&name, &found).map(here),
+            objects::Destination::Remote(found) => Self::onward(state, &name, found),
+        }
+    }
+
+    fn onward(state: &State, name: &str, found: Transmission<'_>) -> Result<Self, Refusal> {
+        let destination = Destination { queue: found.remote_name, manager: found.remote_manager };
+        let header = TransmissionHeader::new(destination.clone());
+        let most = found.local.max_message_bytes.min(state.definitions.queue_manager.max_message_bytes) as usize;
+        let route = Route {
+            queue: state.queue_in_store(name, found.queue)?,
+            queue_name: found.queue.to_owned(),
+            policy: found.policy.cloned(),
+            get_enabled: true,
+            put_enabled: found.put_enabled,
+            waits_when_full: false,
+            message_bytes_max: most.saturating_sub(header.overhead()),
+            defaults: Defaults { priority: found.default_priority, persistent: found.default_persistent },
+            generation: state.generation,
+        };
+        Ok(Self { route, destination, onward: Some(header) })
+    }
+
+    /// The message as it goes on the queue here.
+    pub(crate) fn dressed(&self, message: Message) -> Message {
+        match &self.onward {
+            Some(header) => header.put_on(message),
+            None => message,
+        }
+    }
+
+    /// The destinations that a sealed message on this way may be bound to.
+    fn destinations(&self, state: &State, policy: &Policy) -> Vec<String> {
+        let mut names = state.destinations(&self.route, policy, None);
+        if self.onward.is_some() {
+            // The transmission queue is nobody's destination.
+            names[0] = self.destination.to_string();
+        }
+        names
+    }
+}
+
+/// What a receiving link needs beside the messages: how it delivers them.
+pub(crate) struct Delivery {
+    /// SPLPROT
+    protection: Protection,
+    /// Whose ring it seals with, and in whose name messages are put: MCAUSER, or the queue manager.
+    user: User,
+    /// Where messages go that do not say where to; a partner that is not ours says nothing.
+    target: Option<Destination>,
+    ways: HashMap<Destination, Arc<Way>>,
+    /// The last transmission header and where it led: most messages go where the one before went.
+    last: Option<(Bytes, Arc<Way>)>,
+    sealings: Vec<Option<Sealing>>,
+    /// As whom it asks for devices.
+    who: bulla_device::Asker,
+}
+
+/// A message on its way to a queue.
+pub(crate) struct Prepared {
+    pub(crate) way: Option<Arc<Way>>,
+    pub(crate) stage: Stage,
+    /// Its memory while it is sealed or checked.
+    pub(crate) held: Option<Held>,
+}
+
+/// What is to be done with a message before it is put.
+enum Treatment {
+    AsIs,
+    Check(Arc<Policy>),
+    Seal(Arc<Policy>),
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        protection: Protection,
+        user: &str,
+        target: Option<Destination>,
+        who: bulla_device::Asker,
+    ) -> Self {
+        let (ways, sealings) = (HashMap::new(), Vec::new());
+        Self { protection, user: user.into(), target, ways, last: None, sealings, who }
+    }
+
+    /// In whose name messages are put.
+    pub(crate) fn user(&self) -> &User {
+        &self.user
+    }
+
+    /// Nothing more is asked of devices.
+    pub(crate) fn leave(&self) {
+        self.who.leave();
+    }
+
+    /// Hot path, once per message: finds its queue, and begins what SPLPROT asks for.
+    pub(crate) fn prepare(&mut self, local: &mut Local, state: &State, asker: Asker, payload: &Payload) -> Prepared {
+        let mut way = None;
+        let result = Arrival::read(payload, local.wall_ms).and_then(|arrival| {
+            let way = &*way.insert(self.way(state, &arrival)?);
+            self.treat(local, state, asker, way, arrival.taken_off())
+        });
+        let (stage, held) = result.unwrap_or_else(|refusal| (Stage::Ready(Err(refusal)), None));
+        Prepared { way, stage, held }
+    }
+
+    /// A message as it came, without its transmission header, for the dead-letter queue; one that is no message at all is
+    /// kept as it is.
+    pub(crate) fn as_it_came(&self, payload: &Payload, persistent: bool, wall_ms: u64) -> Message {
+        let message = match Arrival::read(payload, wall_ms) {
+            Ok(arrival) => arrival.taken_off().into_message(Defaults::default(), None),
+            Err(_) => Message {
+                priority: Defaults::default().priority,
+                persistent,
+                expires_at_ms: None,
+                put_at_ms: wall_ms,
+                user: None,
+                body: chunks_of(payload),
+            },
+        };
+        Message { user: Some(self.user.clone()), ..message }
+    }
+
+    /// Where a message says that it goes, or where all go that say nothing.
+    pub(crate) fn wanted(&self, payload: &Payload) -> Option<Destination> {
+        let said = Arrival::read(payload, 0).ok().and_then(|arrival| arrival.destination());
+        said.or_else(|| self.target.clone())
+    }
+
+    fn way(&mut self, state: &State, arrival: &Arrival) -> Result<Arc<Way>, Refusal> {
+        let header = arrival.delivery_annotations();
+        if let Some((last, way)) = &self.last
+            && *last == header
+            && way.route.generation == state.generation
+        {
+            return Ok(way.clone());
+        }
+        let to = arrival.destination().or_else(|| self.target.clone()).ok_or_else(|| {
+            Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the message has no transmission header that says where to")
+        })?;
+        let way = match self.ways.get(&to).filter(|way| way.route.generation == state.generation) {
+            Some(way) => way.clone(),
+            None => {
+                let way = Arc::new(Way::find(state, &to)?);
+                if self.ways.len() >= WAYS_MAX {
+                    self.ways.clear();
+                }
+                self.ways.insert(to, way.clone());
+                way
+            }
+        };
+        self.last = Some((header, way.clone()));
+        Ok(way)
+    }
+
+    fn treat(
+        &mut self,
+        local: &mut Local,
+        state: &State,
+        asker: Asker,
+        way: &Way,
+        arrival: Arrival,
+    ) -> Result<(Stage, Option<Held>), Refusal> {
+        match self.treatment(way, &arrival)? {
+            Treatment::AsIs => {
+                let message =
+                    Message { user: Some(self.user.clone()), ..arrival.into_message(way.route.defaults, None) };
+                Ok((Stage::Ready(Ok(message)), None))
+            }
+            Treatment::Check(policy) => {
+                let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
+                let user = self.user.clone();
+                let ring = self.ring(local)?;
+                let task =
+                    Task { asker, who: &self.who, route: &way.route, policy: &policy, user: Some(user.as_str()) };
+                Ok((task.check(local, Some(ring), way.destinations(state, &policy), arrival)?, Some(held)))
+            }
+            Treatment::Seal(policy) => self.seal(local, state, asker, way, &policy, arrival),
+        }
+    }
+
+    fn treatment(&self, way: &Way, arrival: &Arrival) -> Result<Treatment, Refusal> {
+        let Some(policy) = way.route.policy.as_ref().filter(|_| self.protection == Protection::AsPolicy) else {
+            return Ok(Treatment::AsIs);
+        };
+        if arrival.claims_seal() {
+            return Ok(Treatment::Check(policy.clone()));
+        }
+        if policy.quality() == Quality::None {
+            return Ok(Treatment::AsIs);
+        }
+        match policy.sealed_at {
+            SealedAt::Any => Ok(Treatment::Seal(policy.clone())),
+            SealedAt::Client => {
+                let detail = format!("{}: the policy asks the application to seal", way.destination);
+                Err(Refusal::security("sealed-at-client", detail))
+            }
+        }
+    }
+
+    fn seal(
+        &mut self,
+        local: &mut Local,
+        state: &State,
+        asker: Asker,
+        way: &Way,
+        policy: &Arc<Policy>,
+        arrival: Arrival,
+    ) -> Result<(Stage, Option<Held>), Refusal> {
+        // The message and its sealed form, until it is on the queue.
+        let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
+        let sealer = self.sealer(local, state, policy)?;
+        let user = Some(self.user.as_str());
+        let task = Task { asker, who: &self.who, route: &way.route, policy, user };
+        Ok((task.seal(local, sealer, way.destination.to_string(), arrival)?, Some(held)))
+    }
+
+    fn ring(&self, local: &Local) -> Result<Arc<Ring>, Refusal> {
+        let user = self.user.as_str();
+        let ring = local.manager.ring(user, local.now);
+        ring.map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
+    }
+
+    /// The link's sealer for a policy: it lives as long as the link, and its content key with it.
+    fn sealer(&mut self, local: &Local, state: &State, policy: &Arc<Policy>) -> Result<Arc<Mutex<Sealer>>, Refusal> {
+        let ring = self.ring(local)?;
+        let is_for = |slot: &Option<Sealing>| slot.as_ref().is_some_and(|slot| Arc::ptr_eq(&slot.policy, policy));
+        let place = match self.sealings.iter().position(is_for) {
+            Some(place) => place,
+            None => {
+                if self.sealings.len() >= SEALINGS_MAX {
+                    self.sealings.remove(0);
+                }
+                self.sealings.push(None);
+                self.sealings.len() - 1
+            }
+        };
+        let sealed_by = &state.definitions.queue_manager.name;
+        Sealing::renewed(&mut self.sealings[place], policy, ring, sealed_by, local)
+    }
+
+    /// A message with its label, on its way to the dead-letter queue (inventory B6.7): as it is where that queue is a
+    /// SYSTEM queue, has no policy, or the message is sealed already; otherwise the queue's own policy counts.
+    pub(crate) fn bury(
+        &mut self,
+        local: &mut Local,
+        state: &State,
+        asker: Asker,
+        way: Arc<Way>,
+        labelled: Message,
+    ) -> Result<Prepared, Refusal> {
+        let as_it_is = |labelled| Prepared { way: None, stage: Stage::Ready(Ok(labelled)), held: None };
+        let policy = match &way.route.policy {
+            Some(policy) if policy.quality() != Quality::None => policy.clone(),
+            _ => return Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
+        };
+        let arrival = Arrival::read(&payload_of(&labelled.body), local.wall_ms);
+        let is_system = way.route.queue_name.starts_with(SYSTEM_PREFIX);
+        let arrival = match arrival {
+            Ok(arrival) if !is_system && !arrival.claims_seal() => arrival,
+            _ => return Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
+        };
+        if self.protection != Protection::AsPolicy {
+            return match policy.toleration {
+                Toleration::Tolerate => Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
+                Toleration::Enforce => {
+                    let detail = format!("{}: the policy takes no clear messages", way.route.queue_name);
+                    Err(Refusal::security("unsigned", detail))
+                }
+            };
+        }
+        let (stage, held) = self.seal(local, state, asker, &way, &policy, arrival)?;
+        Ok(Prepared { way: Some(way), stage, held })
+    }
+}

@@ -1,0 +1,979 @@
+//! The receiving end of a channel: from the attach of a sending end to messages on their queues.
+//!
+//! A partner that is ours numbers the deliveries that it does not settle. What is ready at the head of a link's line is
+//! committed in one unit of work with the note of the last number, and confirmed once that is synced; so a message is
+//! on its queue if and only if its number is in the note. What the sender settles (NPMSPEED(FAST)) is put as it is ready.
+//! A partner that is not ours has no numbers: what it has not heard of it sends again.
+
+use super::ChannelLetter;
+use super::delivery::{Delivery, Prepared, Way};
+use super::note::{ReceiverNote, receiver_name};
+use super::protocol::{self, ReceiverGreeting, SenderGreeting};
+use super::registry::{InstanceId, Place};
+use super::transmission::{DESTINATION_BYTES_MAX, Destination};
+use crate::adapter::{Asker, Held, Outcome};
+use crate::dispatcher::peer::{Link, Peer, Traffic};
+use crate::dispatcher::sealing::Stage;
+use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
+use crate::envelope::{self, Label, Was};
+use crate::mailbox::Letter;
+use crate::manager::State;
+use crate::mqsc::channel::{ChannelDefinition, ChannelState, ChannelStatus};
+use crate::mqsc::parse::is_name;
+use crate::reason::{self, Refusal};
+use bulla_amqp::types::{AnyTarget, Target};
+use bulla_amqp::{AttachReply, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId};
+use bulla_queue::{Message, QueueId};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Messages that a link has room for, in batches: what is confirmed, on its way, being committed, and spare.
+const CREDIT_BATCHES: u32 = 4;
+/// The least and the most of it, in messages: a sender that fills small batches is kept busy, and its note stays small.
+const CREDIT_MIN: u32 = 1_000;
+const CREDIT_MAX: u32 = super::note::IN_DOUBT_MAX as u32;
+/// Credit of a link whose messages may be sealed first: they wait in memory for that.
+const CREDIT_PROTECTED: u32 = 512;
+/// Bytes of messages that a link has room for, by the lengths of those that came last.
+const CREDIT_BYTES: usize = 64 << 20;
+/// What a message is taken to be long before any came, in bytes.
+const MESSAGE_BYTES_ASSUMED: usize = 64 << 10;
+/// Messages and bytes of one unit of work.
+const UNIT_MESSAGES_MAX: usize = 1_024;
+const UNIT_BYTES_MAX: usize = 8 << 20;
+/// Bytes that a transmission header may add to a message of MAXMSGL.
+const HEADER_BYTES_MAX: u64 = 2 * DESTINATION_BYTES_MAX as u64;
+/// Separates channel and queue in the target of a partner that is not ours: neither name may hold it.
+const FOREIGN_TARGET: &str = "::";
+/// Longest name of a partner that is not ours, in bytes; the rest of its container's name is not shown.
+const PARTNER_BYTES_MAX: usize = 128;
+
+/// A link on which a channel receives.
+pub(crate) struct Receiving {
+    pub(crate) session: SessionId,
+    instance: InstanceId,
+    place: Place,
+    definition: ChannelDefinition,
+    phase: Phase,
+    delivery: Delivery,
+    /// What is received exactly once; none where the partner is not ours.
+    numbers: Option<Numbers>,
+    /// What came and is not on its queue, in the order in which it came.
+    line: VecDeque<Waiting>,
+    line_bytes: usize,
+    first_slot: u64,
+    /// Committed, and not confirmed yet.
+    unconfirmed: VecDeque<DeliveryId>,
+    /// Committed and confirmed so far.
+    committed: u64,
+    confirmed: u64,
+    /// How often the head of the line was tried, and when it is again.
+    tries: u32,
+    retry_at: Option<Instant>,
+    message_bytes: usize,
+    credit_max: u32,
+    /// It is on the list of those to look at in this turn.
+    listed: bool,
+    stop: Option<Refusal>,
+    ended: Option<Refusal>,
+    counts: Counts,
+}
+
+/// The numbers of a channel between two of ours.
+struct Numbers {
+    note_name: String,
+    /// The partner's store.
+    store: [u8; 16],
+    wrap: u32,
+    /// The last number that came, the last that is committed, and the last that is confirmed.
+    received: u64,
+    committed: u64,
+    confirmed: u64,
+}
+
+enum Phase {
+    /// The answer to the attach waits until what was committed before is synced.
+    Greeting { reply: Box<AttachReply>, agreed: bool },
+    /// Messages flow.
+    Flowing,
+    /// The partner was told where this end stands, and can't go on from there.
+    Disagreeing,
+}
+
+/// A message in the line.
+struct Waiting {
+    /// None where its sender has settled it.
+    id: Option<DeliveryId>,
+    /// As it came, for another try.
+    payload: Payload,
+    way: Option<Arc<Way>>,
+    stage: Stage,
+    /// It is on its way to the dead-letter queue, and why.
+    dead: Option<Refusal>,
+    _held: Option<Held>,
+}
+
+/// What happened since the status was last written, and what the operator was not told yet.
+#[derive(Default)]
+struct Counts {
+    messages: u64,
+    units: u64,
+    last_message: bool,
+    dead: u64,
+    discarded: u64,
+    why: Option<Refusal>,
+}
+
+/// What a turn has found.
+enum Step {
+    /// The head of the line is dealt with: on with the next.
+    On,
+    /// Nothing more can be done now.
+    Wait,
+    /// The link ends.
+    End(Refusal),
+}
+
+impl Receiving {
+    /// Whether the connection's instance of the channel is this link's still: a younger connection takes it over.
+    fn owns(&self, state: &State) -> bool {
+        state.channels.get(&self.instance).is_some_and(|instance| instance.place == Some(self.place))
+    }
+
+    fn asker(&self, link: LinkId, ahead: usize) -> Asker {
+        let Place { dispatcher, peer, generation } = self.place;
+        Asker { dispatcher, peer, generation, link, slot: self.first_slot + ahead as u64 }
+    }
+}
+
+/// A partner of ours attaches the sending end of a channel. It is answered once all that was committed before is synced.
+pub(crate) fn greeted(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    greeting: &SenderGreeting,
+) -> Result<(), Refusal> {
+    let definition = definition(state, &greeting.channel)?;
+    if !is_name(&greeting.manager) {
+        return Err(not_agreed(&greeting.channel, "manager", "the partner's name is not one"));
+    }
+    if greeting.store == [0; 16] {
+        return Err(not_agreed(&greeting.channel, "store", "the partner's store has no identity"));
+    }
+    if greeting.sequence_wrap != definition.sequence_wrap {
+        let detail = format!("SEQWRAP is {} here and {} there", definition.sequence_wrap, greeting.sequence_wrap);
+        return Err(not_agreed(&greeting.channel, "sequence-wrap", detail));
+    }
+    let place = place(peer, local);
+    let own = InstanceId::of(&greeting.channel);
+    let requested = state.channels.get(&own).is_some_and(|instance| instance.place == Some(place));
+    // A requester that began has an instance of its own.
+    let instance = if requested { own } else { InstanceId::with(&greeting.channel, &greeting.manager) };
+    claim(peer, local, state, &instance, place, false)?;
+
+    let note_name = receiver_name(&greeting.channel, &greeting.manager);
+    let note = match state.store.note(&note_name) {
+        _ if greeting.reset => ReceiverNote { store: greeting.store, sequence: greeting.sequence },
+        None => ReceiverNote::default(),
+        Some(bytes) => ReceiverNote::decode(bytes).ok_or_else(|| {
+            not_agreed(&greeting.channel, "note", "the note of this channel is of a version that is not known")
+        })?,
+    };
+    // Written again as it is, the note comes to lie behind all that was committed with it before.
+    let notes = [(note_name.as_str(), Some(&note.encode()[..]))];
+    let ticket = state.store.commit(Vec::new(), &[], &notes).map_err(|error| store_refusal(&error))?;
+    let of_this_store = note.store == [0; 16] || note.store == greeting.store;
+    let in_reach = note.sequence.checked_sub(greeting.sequence).is_some_and(|ahead| ahead <= greeting.in_doubt.into());
+    let answer = ReceiverGreeting {
+        manager: state.definitions.queue_manager.name.clone(),
+        store: note.store,
+        sequence: note.sequence,
+        sequence_wrap: definition.sequence_wrap,
+        batch_size: definition.batch_size,
+        message_bytes_max: message_bytes_max(state, &definition),
+    };
+    let numbers = Numbers {
+        note_name,
+        store: greeting.store,
+        wrap: definition.sequence_wrap,
+        received: note.sequence,
+        committed: note.sequence,
+        confirmed: note.sequence,
+    };
+    let batch_size = greeting.batch_size.min(definition.batch_size);
+    let most = greeting.message_bytes_max.min(answer.message_bytes_max);
+    let status = ChannelStatus {
+        remote_manager: greeting.manager.clone(),
+        batch_size,
+        max_message_bytes: most,
+        non_persistent_fast: greeting.non_persistent_fast,
+        exactly_once: true,
+        ..status(peer, local, state, &definition)
+    };
+    begin(state, &instance, place, status);
+    let reply = reply(attach, answer.to_properties(), most.saturating_add(HEADER_BYTES_MAX));
+    let phase = Phase::Greeting { reply: Box::new(reply), agreed: of_this_store && in_reach };
+    let receiving = Receiving {
+        credit_max: credit_max(&definition, batch_size),
+        ..receiving(peer, local, state, attach, instance, definition, None, phase)
+    };
+    let receiving = Receiving { numbers: Some(numbers), ..receiving };
+    peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
+    local.receivers.insert((peer.key, attach.link));
+    let confirmed = Confirmed::Channel { key: peer.key, generation: peer.generation, link: attach.link, through: 0 };
+    local.confirmations.push_back(Confirmation { ticket, what: confirmed });
+    Ok(())
+}
+
+/// The channel and the queue that a partner names that is not ours, where it does.
+pub(crate) fn foreign_target(address: &str) -> Option<(&str, &str)> {
+    address.split_once(FOREIGN_TARGET)
+}
+
+/// A partner that is not ours attaches to a receiving channel, with a queue for messages that do not say where to.
+pub(crate) fn foreign(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    (channel, queue): (&str, &str),
+) -> Result<(), Refusal> {
+    let definition = definition(state, channel)?;
+    let (queue, manager) = match queue.split_once('@') {
+        Some((queue, manager)) => (queue, manager),
+        None => (queue, state.definitions.queue_manager.name.as_str()),
+    };
+    let target = Destination { queue: queue.to_owned(), manager: manager.to_owned() };
+    let container = peer.opened.as_ref().map_or("", |open| &open.container_id);
+    let end = container.floor_char_boundary(PARTNER_BYTES_MAX);
+    let instance = InstanceId::with(channel, &container[..end]);
+    Way::find(state, &target)?;
+    let place = place(peer, local);
+    let status = ChannelStatus {
+        batch_size: definition.batch_size,
+        max_message_bytes: message_bytes_max(state, &definition),
+        non_persistent_fast: definition.non_persistent_fast,
+        ..status(peer, local, state, &definition)
+    };
+    claim(peer, local, state, &instance, place, true)?;
+    begin(state, &instance, place, status);
+    let most = message_bytes_max(state, &definition);
+    let receiving = receiving(peer, local, state, attach, instance, definition, Some(target), Phase::Flowing);
+    peer.engine.accept_link(attach.link, reply(attach, Vec::new(), most));
+    peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
+    local.receivers.insert((peer.key, attach.link));
+    running(peer, state, attach.link);
+    replenish(peer, attach.link);
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments, reason = "what a link is made of; once an attach")]
+fn receiving(
+    peer: &Peer,
+    local: &Local,
+    state: &State,
+    attach: &IncomingAttach,
+    instance: InstanceId,
+    definition: ChannelDefinition,
+    target: Option<Destination>,
+    phase: Phase,
+) -> Receiving {
+    let user = definition.user.as_deref().unwrap_or(&state.definitions.queue_manager.name);
+    Receiving {
+        session: attach.session,
+        instance,
+        place: place(peer, local),
+        phase,
+        delivery: Delivery::new(definition.protection, user, target, local.device_asker(peer.generation)),
+        numbers: None,
+        line: VecDeque::new(),
+        line_bytes: 0,
+        first_slot: 0,
+        unconfirmed: VecDeque::new(),
+        committed: 0,
+        confirmed: 0,
+        tries: 0,
+        retry_at: None,
+        message_bytes: MESSAGE_BYTES_ASSUMED,
+        credit_max: credit_max(&definition, definition.batch_size),
+        listed: false,
+        stop: None,
+        ended: None,
+        counts: Counts::default(),
+        definition,
+    }
+}
+
+/// The definition of a receiving channel.
+fn definition(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
+    let found = state.definitions.channels.get(channel);
+    let found =
+        found.ok_or_else(|| Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("{channel}: no such channel")))?;
+    if found.kind.sends() {
+        let detail = format!("a {} channel sends; a receiver or requester was wanted", found.kind);
+        return Err(not_agreed(channel, "channel-type", detail));
+    }
+    Ok(found.clone())
+}
+
+fn not_agreed(channel: &str, cause: &'static str, detail: impl std::fmt::Display) -> Refusal {
+    Refusal { cause: Some(cause), ..Refusal::new(reason::CD_ERROR, format!("{channel}: {detail}")) }
+}
+
+fn place(peer: &Peer, local: &Local) -> Place {
+    Place { dispatcher: local.index, peer: peer.key, generation: peer.generation }
+}
+
+/// Makes room for an instance: one that is stopped stays so, an older connection of the same partner ends.
+fn claim(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    id: &InstanceId,
+    place: Place,
+    shares: bool,
+) -> Result<(), Refusal> {
+    let stopped = |id: &InstanceId| {
+        let instance = state.channels.get(id);
+        instance.is_some_and(|instance| instance.place.is_none() && instance.status.state == ChannelState::Stopped)
+    };
+    if stopped(id) || stopped(&InstanceId::of(&id.channel)) {
+        let detail = format!("{}: stopped until START CHANNEL", id.channel);
+        return Err(Refusal { cause: Some("stopped"), ..Refusal::new(reason::CHANNEL_NOT_AVAILABLE, detail) });
+    }
+    let old = state.channels.get(id).and_then(|instance| instance.place);
+    let most = state.definitions.queue_manager.active_channels_max as usize;
+    if old.is_none() && state.channels.active() >= most {
+        let detail = format!("{}: {most} channels are active", id.channel);
+        return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail));
+    }
+    let again = || {
+        let detail = format!("{}: the partner has connected again", id.channel);
+        Refusal { cause: Some("replaced"), ..Refusal::new(reason::CONNECTION_BROKEN, detail) }
+    };
+    match old {
+        Some(old) if old == place && !shares => {
+            let of_this = |link: &Link| matches!(link, Link::Receiving(receiving) if receiving.instance == *id);
+            let older: Vec<LinkId> =
+                peer.links.iter().filter(|(_, link)| of_this(link)).map(|(link, _)| *link).collect();
+            for link in older {
+                end(peer, local, state, link, again());
+            }
+        }
+        // From now on the instance is not that connection's: it commits nothing more, and hears that it is over.
+        Some(old) if old != place => {
+            let letter = ChannelLetter::Replaced { peer: old.peer, generation: old.generation, why: again() };
+            if let Some(mailbox) = local.manager.mailboxes.get(old.dispatcher) {
+                mailbox.post(Letter::Channel(letter));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn begin(state: &mut State, id: &InstanceId, place: Place, status: ChannelStatus) {
+    let instance = state.channels.entry(id.clone());
+    let same = instance.place == Some(place);
+    if same && instance.status.state == ChannelState::Running && !status.exactly_once {
+        // A further link of a partner that is not ours: one for each of its queues.
+        return;
+    }
+    instance.place = Some(place);
+    instance.status = ChannelStatus { stop_requested: same && instance.status.stop_requested, ..status };
+}
+
+/// What is known of an instance when it begins.
+fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDefinition) -> ChannelStatus {
+    let opened = peer.opened.as_deref();
+    let told = |name| opened.and_then(|open| protocol::text(&open.properties, name)).unwrap_or_default();
+    ChannelStatus {
+        state: ChannelState::Initializing,
+        remote_application: opened.map(|open| open.container_id.clone()).unwrap_or_default(),
+        remote_product: told(protocol::PRODUCT),
+        remote_version: told(protocol::VERSION),
+        connection: crate::dispatcher::peer::address(&mut peer.socket),
+        local_address: peer.socket.tcp().local_addr().map(|address| address.to_string()).unwrap_or_default(),
+        job: format!("{:08X}.dispatcher-{}", std::process::id(), local.index),
+        user: definition.user.clone().unwrap_or_else(|| state.definitions.queue_manager.name.clone()),
+        started_ms: Some(local.wall_ms),
+        heartbeat_seconds: u32::try_from(definition.heartbeat.as_secs()).unwrap_or(u32::MAX),
+        security_protocol: "NONE",
+        ..ChannelStatus::default()
+    }
+}
+
+/// MAXMSGL here; the sender's own may be lower.
+fn message_bytes_max(state: &State, definition: &ChannelDefinition) -> u64 {
+    match definition.max_message_bytes {
+        0 => state.definitions.queue_manager.max_message_bytes.into(),
+        most => most.min(state.definitions.queue_manager.max_message_bytes).into(),
+    }
+}
+
+fn credit_max(definition: &ChannelDefinition, batch_size: u32) -> u32 {
+    match definition.protection {
+        crate::mqsc::channel::Protection::AsPolicy => CREDIT_PROTECTED,
+        _ => batch_size.saturating_mul(CREDIT_BATCHES).clamp(CREDIT_MIN, CREDIT_MAX),
+    }
+}
+
+fn reply(attach: &IncomingAttach, properties: protocol::Properties, message_bytes_max: u64) -> AttachReply {
+    let target = match &attach.target {
+        Some(AnyTarget::Target(target)) => target.clone(),
+        _ => Target::default(),
+    };
+    AttachReply {
+        source: Some(attach.source.clone().unwrap_or_default()),
+        target: Some(target),
+        offered_capabilities: Vec::new(),
+        properties,
+        max_message_size: message_bytes_max,
+    }
+}
+
+/// Messages may come.
+fn running(peer: &mut Peer, state: &mut State, link: LinkId) {
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
+    if let Some(instance) = state.channels.get_mut(&receiving.instance) {
+        instance.status.state = ChannelState::Running;
+        instance.status.substate = "RECEIVE";
+        if let Some(numbers) = &receiving.numbers {
+            instance.note_sequence(numbers.received, numbers.confirmed, numbers.wrap);
+        }
+    }
+}
+
+/// Hot path, once per message that a channel brings.
+pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: bulla_amqp::Delivery) {
+    let link = delivery.link;
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
+    if !matches!(receiving.phase, Phase::Flowing) || delivery.beyond_credit && receiving.stop.is_none() {
+        let detail = format!("{}: a message came beyond the credit granted", receiving.instance.channel);
+        return end(peer, local, state, link, Refusal::new(reason::Q_FULL, detail));
+    }
+    let len = delivery.payload.len();
+    // A short memory of lengths: a few long messages are enough to grant less.
+    receiving.message_bytes = if len > receiving.message_bytes {
+        len
+    } else {
+        receiving.message_bytes - (receiving.message_bytes - len) / 64
+    };
+    if let Some(numbers) = receiving.numbers.as_mut().filter(|_| !delivery.settled) {
+        numbers.received += 1;
+    }
+    let asker = receiving.asker(link, receiving.line.len());
+    let Prepared { way, stage, held } = receiving.delivery.prepare(local, state, asker, &delivery.payload);
+    let id = (!delivery.settled).then_some(delivery.id);
+    receiving.line_bytes += len;
+    receiving.line.push_back(Waiting { id, payload: delivery.payload, way, stage, dead: None, _held: held });
+    look_at(receiving, local, link);
+}
+
+/// Has a link looked at in this turn.
+fn look_at(receiving: &mut Receiving, local: &mut Local, link: LinkId) {
+    if !std::mem::replace(&mut receiving.listed, true) {
+        local.receiving.push((receiving.place.peer, link));
+    }
+}
+
+/// An adapter is done with a message of this link.
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, asker: Asker, outcome: Outcome) {
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&asker.link) else { return };
+    let place = usize::try_from(asker.slot.wrapping_sub(receiving.first_slot)).unwrap_or(usize::MAX);
+    let Some(waiting) = receiving.line.get_mut(place) else { return };
+    waiting.stage.answer(local, outcome);
+    look_at(receiving, local, asker.link);
+}
+
+/// A pause is over: the link is looked at again.
+pub(crate) fn wake(peer: &mut Peer, local: &mut Local, link: LinkId) {
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
+    match receiving.retry_at {
+        Some(at) if at <= local.now => look_at(receiving, local, link),
+        Some(at) => local.wake_at(at),
+        None => {}
+    }
+}
+
+/// Once a turn: what is ready at the head of the line goes on its queues.
+pub(crate) fn turn(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
+    receiving.listed = false;
+    let refusal = if receiving.owns(state) {
+        receiving.advance(&mut peer.engine, peer.generation, local, state, link)
+    } else {
+        let detail = format!("{}: the partner has connected again", receiving.instance.channel);
+        Some(Refusal { cause: Some("replaced"), ..Refusal::new(reason::CONNECTION_BROKEN, detail) })
+    };
+    let refusal = refusal.or_else(|| receiving.stopped());
+    receiving.show(peer.traffic, local, state);
+    match refusal {
+        Some(refusal) => end(peer, local, state, link, refusal),
+        None => replenish(peer, link),
+    }
+}
+
+impl Receiving {
+    /// Puts what can be put, in order. The refusal where the link has to end.
+    fn advance(
+        &mut self,
+        engine: &mut Connection,
+        generation: u64,
+        local: &mut Local,
+        state: &mut State,
+        link: LinkId,
+    ) -> Option<Refusal> {
+        if let Some(at) = self.retry_at {
+            if at > local.now {
+                local.wake_at(at);
+                return None;
+            }
+            self.retry_at = None;
+            self.prepare_again(local, state, link);
+        }
+        loop {
+            let step = match self.line.front() {
+                None => Step::Wait,
+                Some(Waiting { stage: Stage::Away(_) | Stage::Answered, .. }) => Step::Wait,
+                Some(Waiting { id: None, .. }) => self.put_one(engine, local, state, link),
+                Some(_) => self.commit_some(engine, generation, local, state, link),
+            };
+            match step {
+                Step::On => {}
+                Step::Wait => return None,
+                Step::End(refusal) => return Some(refusal),
+            }
+        }
+    }
+
+    /// The head of the line is tried again: with what is defined now, if it found no way or that has changed.
+    fn prepare_again(&mut self, local: &mut Local, state: &State, link: LinkId) {
+        let asker = self.asker(link, 0);
+        let Some(head) = self.line.front_mut().filter(|head| head.dead.is_none()) else { return };
+        let changed = head.way.as_ref().is_none_or(|way| way.route.generation != state.generation);
+        if changed || matches!(head.stage, Stage::Ready(Err(_))) {
+            let Prepared { way, stage, held } = self.delivery.prepare(local, state, asker, &head.payload);
+            (head.way, head.stage, head._held) = (way, stage, held);
+        }
+    }
+
+    /// Puts the head of the line, which its sender has settled.
+    fn put_one(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State, link: LinkId) -> Step {
+        let put = match self.line.front().and_then(|head| head.ready(state, &[], local.wall_ms)) {
+            None => return Step::Wait,
+            Some(Ok(None)) => Ok(()),
+            Some(Ok(Some((queue, message)))) => {
+                state.store.put(queue, message).map(drop).map_err(|error| store_refusal(&error))
+            }
+            Some(Err(refusal)) => Err(refusal),
+        };
+        match put {
+            Ok(()) => {
+                self.pop();
+                Step::On
+            }
+            Err(refusal) => self.refused(engine, local, state, link, refusal),
+        }
+    }
+
+    /// One unit of work: what is ready at the head of the line and not settled, and the number that it reaches.
+    fn commit_some(
+        &mut self,
+        engine: &mut Connection,
+        generation: u64,
+        local: &mut Local,
+        state: &mut State,
+        link: LinkId,
+    ) -> Step {
+        let (mut unit, mut bytes, mut count) = (Vec::new(), 0, 0u64);
+        let mut before: Vec<(QueueId, usize)> = Vec::new();
+        let mut refused = None;
+        for waiting in self.line.iter().take_while(|waiting| waiting.id.is_some()) {
+            if unit.len() >= UNIT_MESSAGES_MAX || bytes >= UNIT_BYTES_MAX {
+                break;
+            }
+            match waiting.ready(state, &before, local.wall_ms) {
+                None => break,
+                Some(Ok(None)) => {}
+                Some(Ok(Some((queue, message)))) => {
+                    match before.iter_mut().find(|(known, _)| *known == queue) {
+                        Some((_, count)) => *count += 1,
+                        None => before.push((queue, 1)),
+                    }
+                    bytes += message.body.len();
+                    unit.push((queue, message));
+                }
+                Some(Err(refusal)) => {
+                    refused = Some(refusal);
+                    break;
+                }
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return match refused {
+                Some(refusal) => self.refused(engine, local, state, link, refusal),
+                None => Step::Wait,
+            };
+        }
+        let note = self.numbers.as_ref().map(|numbers| {
+            let note = ReceiverNote { store: numbers.store, sequence: numbers.committed + count };
+            (numbers.note_name.as_str(), note.encode())
+        });
+        let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));
+        match state.store.commit(unit, &[], note.as_slice()) {
+            Ok(ticket) => {
+                if let Some(numbers) = &mut self.numbers {
+                    numbers.committed += count;
+                }
+                for _ in 0..count {
+                    let id = self.pop();
+                    self.unconfirmed.extend(id);
+                }
+                self.committed += count;
+                self.counts.units += 1;
+                let (key, through) = (self.place.peer, self.committed);
+                let what = Confirmed::Channel { key, generation, link, through };
+                local.confirmations.push_back(Confirmation { ticket, what });
+                Step::On
+            }
+            // The journal's trouble, not the message's: there is no other queue for it.
+            Err(error) if self.tries < self.definition.message_retries => {
+                self.counts.why = Some(store_refusal(&error));
+                self.pause(local)
+            }
+            Err(error) => Step::End(store_refusal(&error)),
+        }
+    }
+
+    /// The head of the line is dealt with.
+    fn pop(&mut self) -> Option<DeliveryId> {
+        let head = self.line.pop_front()?;
+        self.line_bytes -= head.payload.len();
+        self.first_slot += 1;
+        self.tries = 0;
+        self.counts.messages += 1;
+        self.counts.last_message = true;
+        if let Some(why) = head.dead {
+            self.counts.dead += 1;
+            self.counts.why = Some(why);
+        }
+        head.id
+    }
+
+    fn pause(&mut self, local: &mut Local) -> Step {
+        self.tries += 1;
+        let at = local.now + self.definition.message_retry_interval;
+        self.retry_at = Some(at);
+        local.wake_at(at);
+        Step::Wait
+    }
+
+    /// The head of the line can't be put: it is tried again, then it goes to the dead-letter queue, then the link ends
+    /// (inventory C1.20). What the sender has settled can't come again: it is gone.
+    fn refused(
+        &mut self,
+        engine: &mut Connection,
+        local: &mut Local,
+        state: &mut State,
+        link: LinkId,
+        refusal: Refusal,
+    ) -> Step {
+        let Some(head) = self.line.front() else { return Step::Wait };
+        let refusal = match &head.dead {
+            None if may_pass(&refusal) && self.tries < self.definition.message_retries => return self.pause(local),
+            None => match self.bury(local, state, link, &refusal) {
+                Ok(()) => return Step::On,
+                Err(None) => refusal,
+                Err(Some(why)) => not_buried(&refusal, &why),
+            },
+            Some(first) => not_buried(first, &refusal),
+        };
+        let Some(head) = self.line.front_mut() else { return Step::Wait };
+        match head.id {
+            Some(_) if self.numbers.is_some() => return Step::End(refusal),
+            Some(id) => engine.dispose(link, id, DeliveryState::Rejected(Some(refusal.to_amqp()))),
+            None => self.counts.discarded += 1,
+        }
+        head.dead = None;
+        local.manager.counters.refused.fetch_add(1, Ordering::Relaxed);
+        self.pop();
+        self.counts.messages -= 1;
+        self.counts.why = Some(refusal);
+        Step::On
+    }
+
+    /// Sends the head of the line to the dead-letter queue. `None` where there is none to use.
+    fn bury(
+        &mut self,
+        local: &mut Local,
+        state: &State,
+        link: LinkId,
+        refusal: &Refusal,
+    ) -> Result<(), Option<Refusal>> {
+        let manager = &state.definitions.queue_manager;
+        let queue = manager.dead_letter_queue.clone().filter(|_| self.definition.use_dead_letter_queue).ok_or(None)?;
+        let own = manager.name.clone();
+        let way = Way::find(state, &Destination { queue, manager: own.clone() }).map_err(Some)?;
+        let asker = self.asker(link, 0);
+        let head = self.line.front_mut().ok_or(None)?;
+        let message = match &head.stage {
+            Stage::Ready(Ok(message)) => message.clone(),
+            _ => self.delivery.as_it_came(&head.payload, head.id.is_some(), local.wall_ms),
+        };
+        let was_for = match &head.way {
+            Some(way) => way.destination.clone(),
+            None => self.delivery.wanted(&head.payload).unwrap_or(Destination { queue: String::new(), manager: own }),
+        };
+        let label = Label::undelivered(refusal, &was_for.queue, &was_for.manager, local.wall_ms);
+        let labelled = envelope::labelled(&envelope::payload_of(&message.body), &label, Was::from(&message));
+        let prepared = self.delivery.bury(local, state, asker, Arc::new(way), labelled).map_err(Some)?;
+        (head.way, head.stage, head._held) = (prepared.way, prepared.stage, prepared.held);
+        head.dead = Some(refusal.clone());
+        Ok(())
+    }
+
+    /// STOP CHANNEL(QUIESCE): whether all that has come is dealt with.
+    fn stopped(&self) -> Option<Refusal> {
+        self.stop.clone().filter(|_| self.line.is_empty() && self.unconfirmed.is_empty())
+    }
+
+    /// Copies what is shown into the instance.
+    fn show(&mut self, traffic: Traffic, local: &Local, state: &mut State) {
+        if !self.owns(state) {
+            return;
+        }
+        let Some(instance) = state.channels.get_mut(&self.instance) else { return };
+        let status = &mut instance.status;
+        status.state = match (&self.stop, self.retry_at) {
+            (Some(_), _) => ChannelState::Stopping,
+            (None, Some(_)) => ChannelState::Paused,
+            (None, None) => ChannelState::Running,
+        };
+        status.substate = match self.line.front() {
+            Some(_) if self.retry_at.is_some() => "MQPUT",
+            Some(Waiting { stage: Stage::Away(_), .. }) => "ADAPTER",
+            _ if !self.unconfirmed.is_empty() => "JOURNAL",
+            _ => "RECEIVE",
+        };
+        status.buffers_received = traffic.buffers_received;
+        status.buffers_sent = traffic.buffers_sent;
+        status.bytes_received = traffic.bytes_received;
+        status.bytes_sent = traffic.bytes_sent;
+        status.messages += std::mem::take(&mut self.counts.messages);
+        let units = std::mem::take(&mut self.counts.units);
+        status.batches += units;
+        if std::mem::take(&mut self.counts.last_message) {
+            status.last_message_ms = Some(local.wall_ms);
+        }
+        status.current_messages = (self.line.len() + self.unconfirmed.len()) as u64;
+        if let Some(why) = &self.counts.why {
+            status.reason = why.to_string();
+        }
+        if units > 0 {
+            status.last_unit.clear();
+            // Writing to a string can't fail.
+            let _ = write!(status.last_unit, "{:016X}", status.batches);
+        }
+        if let Some(numbers) = &self.numbers {
+            instance.note_sequence(numbers.received, numbers.confirmed, numbers.wrap);
+        }
+    }
+
+    /// Tells the operator what went elsewhere: a line a tick, not a message.
+    pub(crate) fn tell(&mut self) {
+        let (dead, gone) = (std::mem::take(&mut self.counts.dead), std::mem::take(&mut self.counts.discarded));
+        if dead == 0 && gone == 0 {
+            return;
+        }
+        let InstanceId { channel, partner } = &self.instance;
+        let why = self.counts.why.take().map(|why| why.to_string()).unwrap_or_default();
+        if dead > 0 {
+            crate::warning!("channel {channel} from {partner}: {dead} messages went to the dead-letter queue: {why}");
+        }
+        if gone > 0 {
+            crate::warning!("channel {channel} from {partner}: {gone} messages are gone (NPMSPEED(FAST)): {why}");
+        }
+    }
+}
+
+impl Waiting {
+    /// The message for its queue, where it is ready and the queue takes it behind `before`; nothing where it has expired.
+    #[allow(clippy::type_complexity, reason = "ready or not, refused or not, expired or not")]
+    fn ready(
+        &self,
+        state: &State,
+        before: &[(QueueId, usize)],
+        wall_ms: u64,
+    ) -> Option<Result<Option<(QueueId, Message)>, Refusal>> {
+        let message = match &self.stage {
+            Stage::Ready(Ok(message)) => message,
+            Stage::Ready(Err(refusal)) => return Some(Err(refusal.clone())),
+            Stage::Away(_) | Stage::Answered => return None,
+        };
+        let way = self.way.as_ref()?;
+        if self.dead.is_none() && message.expires_at_ms.is_some_and(|at| at <= wall_ms) {
+            return Some(Ok(None));
+        }
+        if !way.route.put_enabled {
+            let detail = format!("{} has PUT(DISABLED)", way.route.queue_name);
+            return Some(Err(Refusal::new(reason::PUT_INHIBITED, detail)));
+        }
+        let queue = way.route.queue;
+        let mut message = way.dressed(message.clone());
+        if self.dead.is_some() {
+            // What waits for an operator does not expire meanwhile.
+            message.expires_at_ms = None;
+        }
+        let ahead = before.iter().find(|(known, _)| *known == queue).map_or(0, |(_, count)| *count);
+        Some(match state.store.admits(queue, &message, ahead) {
+            Ok(()) => Ok(Some((queue, message))),
+            Err(error) => Err(named(store_refusal(&error), &way.route.queue_name)),
+        })
+    }
+}
+
+fn named(refusal: Refusal, queue: &str) -> Refusal {
+    Refusal { detail: format!("{queue}: {}", refusal.detail), ..refusal }
+}
+
+/// Whether a refusal may be another one a little later. What is wrong with a message itself stays wrong.
+fn may_pass(refusal: &Refusal) -> bool {
+    ![reason::MD_ERROR, reason::SECURITY_ERROR].contains(&refusal.reason)
+}
+
+fn not_buried(first: &Refusal, why: &Refusal) -> Refusal {
+    Refusal { detail: format!("{}; dead-letter queue: {why}", first.detail), ..first.clone() }
+}
+
+/// What was committed up to `through` is synced: the partner hears of it.
+pub(crate) fn confirmed(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, through: u64) {
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
+    if matches!(receiving.phase, Phase::Greeting { .. }) {
+        return answer(peer, local, state, link);
+    }
+    while receiving.confirmed < through {
+        let Some(id) = receiving.unconfirmed.pop_front() else { break };
+        receiving.confirmed += 1;
+        peer.engine.dispose(link, id, DeliveryState::Accepted);
+        if let Some(numbers) = &mut receiving.numbers {
+            numbers.confirmed += 1;
+        }
+    }
+    receiving.show(peer.traffic, local, state);
+    match receiving.stopped() {
+        Some(refusal) => end(peer, local, state, link, refusal),
+        None => replenish(peer, link),
+    }
+}
+
+/// Answers the attach of a partner of ours: all that it is told is synced.
+fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
+    if !receiving.owns(state) {
+        let detail = format!("{}: the partner has connected again", receiving.instance.channel);
+        return end(peer, local, state, link, Refusal::new(reason::CONNECTION_BROKEN, detail));
+    }
+    let Phase::Greeting { reply, agreed } = std::mem::replace(&mut receiving.phase, Phase::Disagreeing) else { return };
+    peer.engine.accept_link(link, *reply);
+    if agreed {
+        receiving.phase = Phase::Flowing;
+        running(peer, state, link);
+        replenish(peer, link);
+        return;
+    }
+    let InstanceId { channel, partner } = &receiving.instance;
+    let here = receiving.numbers.as_ref().map_or(0, |numbers| numbers.committed);
+    crate::warning!("channel {channel} from {partner}: its numbers do not go on from {here}: RESET CHANNEL is needed");
+}
+
+/// Brings a link's credit back to full, when half of it is used up.
+fn replenish(peer: &mut Peer, link: LinkId) {
+    let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
+    if !matches!(receiving.phase, Phase::Flowing) || receiving.stop.is_some() || receiving.line_bytes >= CREDIT_BYTES {
+        return;
+    }
+    let by_bytes = u32::try_from(CREDIT_BYTES / receiving.message_bytes.max(1)).unwrap_or(u32::MAX);
+    let full = receiving.credit_max.min(by_bytes).max(1);
+    let held = u32::try_from(receiving.line.len() + receiving.unconfirmed.len()).unwrap_or(u32::MAX);
+    if held.saturating_add(peer.engine.credit(link)) <= full / 2 {
+        peer.engine.set_credit(link, full - held);
+    }
+}
+
+/// STOP CHANNEL on this connection's receiving links: at once, or when what has come is on its queues.
+pub(crate) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State, force: bool) {
+    for link in links(peer) {
+        let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { continue };
+        let detail = format!("{}: STOP CHANNEL", receiving.instance.channel);
+        let refusal = Refusal { cause: Some("stopped"), ..Refusal::new(reason::CHANNEL_NOT_AVAILABLE, detail) };
+        if let Some(instance) = state.channels.get_mut(&receiving.instance) {
+            instance.status.stop_requested = true;
+        }
+        receiving.stop = Some(refusal.clone());
+        let done = force || !matches!(receiving.phase, Phase::Flowing) || receiving.stopped().is_some();
+        receiving.show(peer.traffic, local, state);
+        if done {
+            end(peer, local, state, link, refusal);
+        } else {
+            peer.engine.set_credit(link, 0);
+        }
+    }
+}
+
+/// A younger connection has taken the channel over.
+pub(crate) fn replaced(peer: &mut Peer, local: &mut Local, state: &mut State, why: &Refusal) {
+    for link in links(peer) {
+        let Some(Link::Receiving(receiving)) = peer.links.get(&link) else { continue };
+        if !receiving.owns(state) {
+            end(peer, local, state, link, why.clone());
+        }
+    }
+}
+
+fn links(peer: &Peer) -> Vec<LinkId> {
+    let receiving = |(link, what): (&LinkId, &Link)| matches!(what, Link::Receiving(_)).then_some(*link);
+    peer.links.iter().filter_map(receiving).collect()
+}
+
+/// Ends a link with a reason.
+fn end(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, refusal: Refusal) {
+    if let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) {
+        receiving.ended = Some(refusal.clone());
+    }
+    local.detach(peer, state, link, &refusal);
+}
+
+/// A link is gone: nothing of what is in its line was promised. The last one of its instance ends that.
+pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Local, state: &mut State, link: LinkId) {
+    receiving.delivery.leave();
+    receiving.tell();
+    local.receivers.remove(&(peer.key, link));
+    let same = |other: &Link| matches!(other, Link::Receiving(other) if other.instance == receiving.instance);
+    if !receiving.owns(state) || peer.links.values().any(same) {
+        return;
+    }
+    receiving.show(peer.traffic, local, state);
+    let broken = peer.broken.as_ref().filter(|_| !peer.engine.is_closed());
+    let reason =
+        receiving.ended.take().or_else(|| broken.map(|why| Refusal::new(reason::CONNECTION_BROKEN, why.as_str())));
+    let InstanceId { channel, partner } = &receiving.instance;
+    match &reason {
+        Some(reason) => crate::warning!("channel {channel} from {partner} has ended: {reason}"),
+        None => crate::note!("channel {channel} from {partner} has ended"),
+    }
+    let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };
+    instance.ended(reason.as_ref());
+    if receiving.numbers.is_none() && instance.status.state == ChannelState::Inactive {
+        // Containers have whatever names they like: those that are gone are not kept.
+        state.channels.remove(&receiving.instance);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,439 @@
+//! A queue manager whose channels receive, and a partner that speaks the protocol by hand.
+
+use super::super::transmission::TransmissionHeader;
+use super::*;
+use crate::mqsc::channel::ChannelKind;
+use crate::mqsc::objects::{Definitions, LocalQueue};
+use crate::serve::{Running, Settings, start};
+use bulla_amqp::types::Error;
+use bulla_amqp::{AttachRequest, Config, Event, SaslClient, Sections, SenderSettleMode, Value};
+use bytes::{Bytes, BytesMut};
+use std::io::{IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// No condition takes longer to come true.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CHANNEL: &str = "QM1.QM2";
+const STORE: [u8; 16] = [7; 16];
+
+/// A queue manager, QM2, with a receiving channel and a queue Q.
+struct Desk {
+    dir: TempDir,
+    running: Option<Running>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let mut desk = Self { dir: tempfile::tempdir().unwrap(), running: None };
+        desk.start();
+        desk
+    }
+
+    /// Starts it, or again on what is there.
+    fn start(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+        let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let settings = Settings {
+            name: Some("QM2".into()),
+            amqp: any,
+            amqps: None,
+            dispatchers: 2,
+            adapters: 2,
+            ..Settings::new(self.path().to_owned())
+        };
+        self.running = Some(start(&settings).unwrap());
+        self.define(|_| {});
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
+    /// Changes the definitions, on top of the channel and its queue.
+    fn define(&self, change: impl FnOnce(&mut Definitions)) {
+        let state = &mut *self.running().manager().lock();
+        let definitions = &mut state.definitions;
+        definitions.queues.entry("Q".into()).or_default();
+        definitions.channels.entry(CHANNEL.into()).or_insert_with(|| ChannelDefinition {
+            message_retries: 0,
+            ..ChannelDefinition::new(ChannelKind::Receiver)
+        });
+        change(definitions);
+        for (name, queue) in &state.definitions.queues {
+            let attributes = crate::manager::attributes(queue, &state.definitions);
+            state.store.define(name, attributes).unwrap();
+        }
+        state.generation += 1;
+    }
+
+    fn channel(&self, change: impl FnOnce(&mut ChannelDefinition)) {
+        self.define(|definitions| change(definitions.channels.get_mut(CHANNEL).unwrap()));
+    }
+
+    fn queue(&self, name: &str, change: impl FnOnce(&mut LocalQueue)) {
+        self.define(|definitions| change(definitions.queues.entry(name.into()).or_default()));
+    }
+
+    /// What lies on a queue, in order.
+    fn messages(&self, queue: &str) -> Vec<Payload> {
+        let state = &mut *self.running().manager().lock();
+        let id = state.store.queue(queue).unwrap();
+        let (mut found, mut after) = (Vec::new(), None);
+        while let Some(next) = state.store.browse_next(id, after, 0) {
+            found.push(envelope::payload_of(&state.store.body(next.id).unwrap()));
+            after = Some(next.place);
+        }
+        found
+    }
+
+    /// The bodies that lie on a queue, in order.
+    fn bodies(&self, queue: &str) -> Vec<String> {
+        self.messages(queue).iter().map(text).collect()
+    }
+
+    fn status(&self, partner: &str) -> Option<ChannelStatus> {
+        let state = self.running().manager().lock();
+        state.channels.get(&InstanceId::with(CHANNEL, partner)).map(|instance| instance.status.clone())
+    }
+
+    #[track_caller]
+    fn until<T>(&self, what: &str, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    #[track_caller]
+    fn until_state(&self, state: ChannelState) -> ChannelStatus {
+        self.until(&format!("{state}"), |desk| desk.status("QM1").filter(|status| status.state == state))
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+    }
+}
+
+/// The body of a message that is one data section.
+fn text(payload: &Payload) -> String {
+    let sections = Sections::scan(payload).unwrap();
+    let bulla_amqp::BodyForm::Data(range) = sections.body else { panic!("{:?}", sections.body) };
+    String::from_utf8(payload.bytes_at(range).into_owned()).unwrap()
+}
+
+/// An annotation of a message's label.
+fn label(payload: &Payload, name: &str) -> Option<Value> {
+    let sections = Sections::scan(payload).unwrap();
+    let annotations = envelope::annotations(payload, &sections);
+    let key = format!("x-opt-bulla-{name}");
+    annotations.into_iter().find(|(found, _)| found.as_str() == Some(&key)).map(|(_, value)| value)
+}
+
+/// The sending end: what it says, sends and hears.
+struct Partner {
+    stream: TcpStream,
+    engine: Connection,
+    session: SessionId,
+    link: Option<LinkId>,
+    input: BytesMut,
+    events: VecDeque<Event>,
+}
+
+impl Partner {
+    fn connect(desk: &Desk) -> Self {
+        let stream = TcpStream::connect(desk.running().amqp.unwrap()).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let crypto = Box::new(crate::users::Crypto);
+        let mut engine = Connection::client(Config::new("partner"), SaslClient::None, crypto, Instant::now());
+        let session = engine.begin();
+        Self { stream, engine, session, link: None, input: BytesMut::new(), events: VecDeque::new() }
+    }
+
+    /// Attaches as the sending end of QM1, or says why not.
+    fn greet(&mut self, greeting: &SenderGreeting) -> Result<ReceiverGreeting, Error> {
+        let request = AttachRequest {
+            snd_settle_mode: SenderSettleMode::Mixed,
+            properties: greeting.to_properties(),
+            ..AttachRequest::sender(CHANNEL, CHANNEL)
+        };
+        let properties = self.attach(request)?;
+        Ok(ReceiverGreeting::from_properties(&properties).unwrap())
+    }
+
+    fn attach(&mut self, request: AttachRequest) -> Result<protocol::Properties, Error> {
+        let link = self.engine.attach(self.session, request);
+        self.link = Some(link);
+        self.wait("the answer to an attach", |event| match event {
+            Event::LinkOpened(opened) if opened.target.is_some() => Some(Ok(opened.properties.clone())),
+            Event::Detached { error: Some(error), .. } => Some(Err(error.clone())),
+            _ => None,
+        })
+    }
+
+    /// Sends one message, as soon as there is credit.
+    fn send(&mut self, to: &str, body: &str, numbered: bool) {
+        self.send_message(message(to, body, numbered), numbered);
+    }
+
+    fn send_message(&mut self, message: Payload, numbered: bool) {
+        let link = self.link.unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while !self.engine.can_send(link) {
+            assert!(Instant::now() < deadline, "no credit");
+            self.exchange();
+        }
+        assert!(self.engine.send(link, 0, message, !numbered));
+        self.flush();
+    }
+
+    fn send_all<'a>(&mut self, bodies: impl IntoIterator<Item = &'a str>) {
+        bodies.into_iter().for_each(|body| self.send("Q@QM2", body, true));
+    }
+
+    /// The next outcome.
+    #[track_caller]
+    fn outcome(&mut self) -> Option<DeliveryState> {
+        self.wait("an outcome", |event| match event {
+            Event::Outcome { state, .. } => Some(state.clone()),
+            _ => None,
+        })
+    }
+
+    #[track_caller]
+    fn accepted(&mut self, count: usize) {
+        for at in 0..count {
+            assert_eq!(self.outcome(), Some(DeliveryState::Accepted), "number {at}");
+        }
+    }
+
+    /// Why the link ended.
+    #[track_caller]
+    fn detached(&mut self) -> Error {
+        self.wait("the end of the link", |event| match event {
+            Event::Detached { error, .. } => Some(error.clone().expect("a reason")),
+            Event::Outcome { state, .. } => panic!("an outcome: {state:?}"),
+            _ => None,
+        })
+    }
+
+    #[track_caller]
+    fn wait<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            while let Some(event) = self.engine.poll_event() {
+                self.events.push_back(event);
+            }
+            if let Some((at, found)) = self.events.iter().enumerate().find_map(|(at, event)| Some((at, wanted(event)?)))
+            {
+                self.events.remove(at);
+                return found;
+            }
+            assert!(Instant::now() < deadline, "{what}");
+            self.exchange();
+        }
+    }
+
+    fn flush(&mut self) {
+        while self.engine.output_len() > 0 {
+            let mut slices: Vec<IoSlice<'_>> = Vec::new();
+            self.engine.output_slices(&mut slices);
+            let written = self.stream.write_vectored(&slices).unwrap();
+            drop(slices);
+            self.engine.output_written(written);
+        }
+    }
+
+    fn exchange(&mut self) {
+        self.flush();
+        let old = self.input.len();
+        self.input.resize(old + 65_536, 0);
+        self.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let read = self.stream.read(&mut self.input[old..]).unwrap_or(0);
+        self.input.truncate(old + read);
+        self.engine.receive(Instant::now(), &mut self.input);
+        self.flush();
+    }
+}
+
+/// A message for `to`, with the transmission header that a sending end puts on it.
+fn message(to: &str, body: &str, persistent: bool) -> Payload {
+    on_its_way(to, data(body), persistent, None)
+}
+
+fn data(body: &str) -> Payload {
+    let mut bytes = Vec::new();
+    envelope::data_section_head(body.len(), &mut bytes);
+    bytes.extend_from_slice(body.as_bytes());
+    Payload::from(Bytes::from(bytes))
+}
+
+fn on_its_way(to: &str, body: Payload, persistent: bool, ttl_ms: Option<u32>) -> Payload {
+    let header = bulla_amqp::Header { durable: persistent, ttl_ms, ..bulla_amqp::Header::default() };
+    let parts = bulla_amqp::MessageParts {
+        header: Some(header),
+        body: bulla_amqp::MessageBody::Sections(body),
+        ..bulla_amqp::MessageParts::default()
+    };
+    let body = envelope::chunks_of(&parts.build());
+    let message = Message { priority: 4, persistent, expires_at_ms: None, put_at_ms: 0, user: None, body };
+    envelope::payload_of(&TransmissionHeader::new(Destination::parse(to).unwrap()).put_on(message).body)
+}
+
+fn greeting(sequence: u64, in_doubt: u32) -> SenderGreeting {
+    SenderGreeting {
+        channel: CHANNEL.into(),
+        manager: "QM1".into(),
+        store: STORE,
+        sequence,
+        in_doubt,
+        reset: false,
+        sequence_wrap: 999_999_999,
+        batch_size: 50,
+        message_bytes_max: 4 << 20,
+        non_persistent_fast: true,
+    }
+}
+
+#[test]
+fn what_a_channel_brings_is_on_its_queue_once_it_is_confirmed() {
+    let desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    let answer = partner.greet(&greeting(0, 0)).unwrap();
+    assert_eq!((answer.manager.as_str(), answer.sequence, answer.store), ("QM2", 0, [0; 16]));
+    partner.send_all(["one", "two", "three"]);
+    partner.accepted(3);
+    assert_eq!(desk.bodies("Q"), ["one", "two", "three"]);
+    let arrived = &desk.messages("Q")[0];
+    assert_eq!(Sections::scan(arrived).unwrap().delivery_annotations, None);
+    let status = desk.until_state(ChannelState::Running);
+    assert_eq!((status.messages, status.current_sequence, status.exactly_once), (3, 3, true));
+    assert_eq!((status.remote_manager.as_str(), status.remote_application.as_str()), ("QM1", "partner"));
+    assert_eq!(status.user, "QM2");
+    desk.until("the last number confirmed", |desk| desk.status("QM1").filter(|status| status.last_sequence == 3));
+}
+
+#[test]
+fn numbers_go_on_over_connections_and_restarts() {
+    let mut desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send_all(["one", "two"]);
+    partner.accepted(2);
+    drop(partner);
+    // The confirmations were lost: the sender says that both are in doubt.
+    let mut partner = Partner::connect(&desk);
+    let answer = partner.greet(&greeting(0, 2)).unwrap();
+    assert_eq!((answer.sequence, answer.store), (2, STORE));
+    partner.send_all(["three"]);
+    partner.accepted(1);
+    drop(partner);
+    desk.start();
+    let mut partner = Partner::connect(&desk);
+    assert_eq!(partner.greet(&greeting(3, 0)).unwrap().sequence, 3);
+    partner.send_all(["four"]);
+    partner.accepted(1);
+    assert_eq!(desk.bodies("Q"), ["one", "two", "three", "four"]);
+}
+
+#[test]
+fn a_sender_whose_numbers_do_not_meet_is_told_and_gets_no_credit() {
+    let desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send_all(["one", "two"]);
+    partner.accepted(2);
+    for (greeting, what) in [
+        (greeting(0, 1), "less in doubt than has come"),
+        (greeting(3, 5), "more confirmed than has come"),
+        (SenderGreeting { store: [8; 16], ..greeting(2, 0) }, "another store"),
+    ] {
+        let mut partner = Partner::connect(&desk);
+        let answer = partner.greet(&greeting).unwrap();
+        assert_eq!((answer.sequence, answer.store), (2, STORE), "{what}");
+        // What would be credit comes with the answer or never: an echo shows that nothing is on its way.
+        let link = partner.link.unwrap();
+        partner.engine.detach(link, true, None);
+        partner.wait("the answer to a detach", |event| matches!(event, Event::Detached { .. }).then_some(()));
+        let credit = |event: &Event| matches!(event, Event::Credit { .. });
+        assert!(!partner.events.iter().any(credit), "{what}");
+    }
+}
+
+#[test]
+fn after_a_reset_the_senders_number_and_store_count() {
+    let desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send_all(["one", "two"]);
+    partner.accepted(2);
+    drop(partner);
+    let other = SenderGreeting { store: [8; 16], reset: true, ..greeting(40, 0) };
+    let mut partner = Partner::connect(&desk);
+    let answer = partner.greet(&other).unwrap();
+    assert_eq!((answer.sequence, answer.store), (40, [8; 16]));
+    partner.send_all(["forty-one"]);
+    partner.accepted(1);
+    drop(partner);
+    let mut partner = Partner::connect(&desk);
+    let other = SenderGreeting { reset: false, ..other };
+    assert_eq!(partner.greet(&SenderGreeting { sequence: 41, ..other }).unwrap().sequence, 41);
+}
+
+#[test]
+fn a_second_connection_of_a_partner_ends_the_first() {
+    let desk = Desk::new();
+    let mut first = Partner::connect(&desk);
+    first.greet(&greeting(0, 0)).unwrap();
+    first.send_all(["one"]);
+    first.accepted(1);
+    let mut second = Partner::connect(&desk);
+    assert_eq!(second.greet(&greeting(0, 1)).unwrap().sequence, 1);
+    assert!(first.detached().description.unwrap().contains("connected again"));
+    second.send_all(["two"]);
+    second.accepted(1);
+    assert_eq!(desk.bodies("Q"), ["one", "two"]);
+    assert_eq!(desk.status("QM1").unwrap().state, ChannelState::Running);
+}
+
+#[test]
+fn a_channel_that_can_t_be_had_says_why() {
+    let desk = Desk::new();
+    desk.define(|definitions| {
+        definitions.channels.insert("OTHER.WAY".into(), ChannelDefinition::new(ChannelKind::Sender));
+    });
+    let refused = |greeting: SenderGreeting| {
+        Partner::connect(&desk).greet(&greeting).unwrap_err().description.unwrap_or_default()
+    };
+    for (greeting, says) in [
+        (SenderGreeting { channel: "NONE".into(), ..greeting(0, 0) }, "2539 MQRC_UNKNOWN_CHANNEL_NAME"),
+        (SenderGreeting { channel: "OTHER.WAY".into(), ..greeting(0, 0) }, "cause=channel-type"),
+        (SenderGreeting { sequence_wrap: 100, ..greeting(0, 0) }, "cause=sequence-wrap"),
+        (SenderGreeting { manager: "no name".into(), ..greeting(0, 0) }, "cause=manager"),
+        (SenderGreeting { store: [0; 16], ..greeting(0, 0) }, "cause=store"),
+    ] {
+        let text = refused(greeting);
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    desk.define(|definitions| definitions.queue_manager.active_channels_max = 0);
+    assert!(refused(greeting(0, 0)).contains("2025"));
+    let state = &mut *desk.running().manager().lock();
+    assert_eq!(state.channels.active(), 0);
+    assert_eq!(state.store.note(&receiver_name(CHANNEL, "QM1")), None);
+}
