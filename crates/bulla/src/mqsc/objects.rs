@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The file's name in the data directory.
 pub const FILE: &str = "objects.mqsc";
 /// The version that is written. A reader takes this and every earlier one, and refuses a later one.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 /// The last version that knew no devices: such a file is read as if it had those of a new queue manager.
 const FORMAT_WITHOUT_DEVICES: u32 = 1;
 /// Most queues, aliases and remote queues together, and most policies.
@@ -565,6 +565,8 @@ impl Definitions {
                 Act::AlterManager
                     | Act::DefineLocal
                     | Act::DefineAlias
+                    | Act::DefineRemote
+                    | Act::DefineChannel
                     | Act::SetPolicy
                     | Act::DefineDevice
                     | Act::AlterDevice
@@ -607,6 +609,9 @@ impl Display for Definitions {
         for (name, alias) in &self.aliases {
             command(f, WRAPPED, "DEFINE", "QALIAS", Some(name), |key| alias.cell(key))?;
         }
+        for (name, remote) in &self.remotes {
+            command(f, WRAPPED, "DEFINE", "QREMOTE", Some(name), |key| remote.cell(key))?;
+        }
         for (name, policy) in &self.policies {
             command(f, WRAPPED, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
         }
@@ -614,6 +619,9 @@ impl Display for Definitions {
             // The processor is there before the file is read, like the queue manager itself.
             let verb = if name == device::CPU { "ALTER" } else { "DEFINE" };
             command(f, WRAPPED, verb, "DEVICE", Some(name), |key| device.kept_cell(key))?;
+        }
+        for (name, channel) in &self.channels {
+            command(f, WRAPPED, "DEFINE", "CHANNEL", Some(name), |key| channel.cell(key))?;
         }
         Ok(())
     }
@@ -669,6 +677,7 @@ fn written(attribute: &Attribute, cell: &Cell) -> Vec<String> {
         (Kind::Text { .. } | Kind::Name { .. }, Cell::Text(text)) => vec![format!("{keyword}({})", Quoted(text))],
         (_, Cell::Text(word)) => vec![format!("{keyword}({word})")],
         (_, Cell::Number(number)) => vec![format!("{keyword}({number})")],
+        (_, Cell::Pair(..)) => Vec::new(), // an average is never kept
     }
 }
 
@@ -772,6 +781,11 @@ impl LocalQueue {
                 (Key::Full, Value::Word(word)) => {
                     self.full = if *word == "REJECT" { Full::Reject } else { Full::Wait };
                 }
+                (Key::Usage, Value::Word(word)) => {
+                    self.usage = if *word == "XMITQ" { Usage::Transmission } else { Usage::Normal };
+                }
+                (Key::Trigger, Value::Word(word)) => self.trigger = *word == "TRIGGER",
+                (Key::TriggerData, Value::Text(name)) => self.trigger_data = unless_blank(name),
                 _ => {}
             }
         }
@@ -794,6 +808,12 @@ impl LocalQueue {
                 Full::Wait => "WAIT",
                 Full::Reject => "REJECT",
             }),
+            Key::Usage => Cell::word(match self.usage {
+                Usage::Normal => "NORMAL",
+                Usage::Transmission => "XMITQ",
+            }),
+            Key::Trigger => Cell::word(if self.trigger { "TRIGGER" } else { "NOTRIGGER" }),
+            Key::TriggerData => blank(self.trigger_data.as_deref()),
             Key::Type => Cell::word("QLOCAL"),
             _ => return None,
         })
@@ -845,15 +865,55 @@ impl Default for RemoteQueue {
     }
 }
 
+impl RemoteQueue {
+    pub(super) fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::RemoteName, Value::Text(name)) => self.remote_name = unless_blank(name),
+                (Key::RemoteManager, Value::Text(name)) => self.remote_manager = unless_blank(name),
+                (Key::TransmissionQueue, Value::Text(name)) => self.transmission_queue = unless_blank(name),
+                (Key::Put, Value::Word(word)) => self.put_enabled = *word == "ENABLED",
+                (Key::DefaultPriority, Value::Number(number)) => {
+                    self.default_priority = u8::try_from(*number).unwrap_or(u8::MAX);
+                }
+                (Key::DefaultPersistence, Value::Word(word)) => self.default_persistent = *word == "YES",
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::RemoteName => blank(self.remote_name.as_deref()),
+            Key::RemoteManager => blank(self.remote_manager.as_deref()),
+            Key::TransmissionQueue => blank(self.transmission_queue.as_deref()),
+            Key::Put => enabled(self.put_enabled),
+            Key::DefaultPriority => Cell::Number(self.default_priority.into()),
+            Key::DefaultPersistence => Cell::word(if self.default_persistent { "YES" } else { "NO" }),
+            Key::Type => Cell::word("QREMOTE"),
+            _ => return None,
+        })
+    }
+}
+
 impl QueueManager {
     pub(super) fn set(&mut self, statement: &Statement) {
         for setting in &statement.settings {
             match (setting.attribute.key, &setting.value) {
                 (Key::Description, Value::Text(text)) => self.description.clone_from(text),
-                (Key::DeadLetterQueue, Value::Text(name)) => {
-                    self.dead_letter_queue = (!name.is_empty()).then(|| name.clone());
-                }
+                (Key::DeadLetterQueue, Value::Text(name)) => self.dead_letter_queue = unless_blank(name),
                 (Key::MaxMessageBytes, Value::Number(number)) => self.max_message_bytes = clamped(*number),
+                (Key::DefaultTransmissionQueue, Value::Text(name)) => {
+                    self.default_transmission_queue = unless_blank(name);
+                }
+                (Key::KeyResetBytes, Value::Number(number)) => self.key_reset_bytes = clamped(*number),
+                (Key::CertificateLabel, Value::Text(label)) => self.certificate_label = unless_blank(label),
+                (Key::Adapters, value) => self.adapters = number_of(value),
+                (Key::Dispatchers, value) => self.dispatchers = number_of(value),
+                (Key::ChannelsMax, Value::Number(number)) => self.channels_max = clamped(*number),
+                (Key::ActiveChannelsMax, Value::Number(number)) => self.active_channels_max = clamped(*number),
                 _ => {}
             }
         }
@@ -863,8 +923,15 @@ impl QueueManager {
         Some(match key {
             Key::ManagerName => Cell::Text(self.name.clone()),
             Key::Description => Cell::Text(self.description.clone()),
-            Key::DeadLetterQueue => Cell::Text(self.dead_letter_queue.clone().unwrap_or_default()),
+            Key::DeadLetterQueue => blank(self.dead_letter_queue.as_deref()),
             Key::MaxMessageBytes => Cell::Number(self.max_message_bytes.into()),
+            Key::DefaultTransmissionQueue => blank(self.default_transmission_queue.as_deref()),
+            Key::KeyResetBytes => Cell::Number(self.key_reset_bytes.into()),
+            Key::CertificateLabel => blank(self.certificate_label.as_deref()),
+            Key::Adapters => number_or(self.adapters, "AUTO"),
+            Key::Dispatchers => number_or(self.dispatchers, "AUTO"),
+            Key::ChannelsMax => Cell::Number(self.channels_max.into()),
+            Key::ActiveChannelsMax => Cell::Number(self.active_channels_max.into()),
             Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
             _ => return None,
         })
@@ -875,8 +942,31 @@ fn enabled(yes: bool) -> Cell {
     Cell::word(if yes { "ENABLED" } else { "DISABLED" })
 }
 
+/// A blank name is none.
+pub(super) fn unless_blank(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// None is shown blank.
+pub(super) fn blank(text: Option<&str>) -> Cell {
+    Cell::word(text.unwrap_or_default())
+}
+
+/// A number, or none where the attribute's word stands.
+pub(super) fn number_of(value: &Value) -> Option<u32> {
+    match value {
+        Value::Number(number) => Some(clamped(*number)),
+        _ => None,
+    }
+}
+
+/// The number, or the attribute's word where there is none.
+pub(super) fn number_or(number: Option<u32>, word: &str) -> Cell {
+    number.map_or(Cell::word(word), |number| Cell::Number(number.into()))
+}
+
 /// The table's bounds are below `u32::MAX`.
-fn clamped(number: u64) -> u32 {
+pub(super) fn clamped(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
@@ -908,13 +998,14 @@ mod tests {
                     Cell::Text(text) if text.is_empty() && attribute.key != Key::Target => "' '".into(),
                     Cell::Text(text) => text,
                     Cell::Number(number) => number.to_string(),
-                    Cell::List(list) => list.join(","),
+                    other => panic!("{noun} {}: {other:?}", attribute.keyword),
                 };
                 assert_eq!(shown, attribute.default, "{noun} {}", attribute.keyword);
             }
         }
         check("DEFINE", "QLOCAL", |key| LocalQueue::default().cell(key));
         check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
+        check("DEFINE", "QREMOTE", |key| RemoteQueue::default().cell(key));
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
         for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
             let device = &built(&format!("DEF DEV(D) TYPE({setup})")).devices["D"];
@@ -930,6 +1021,24 @@ mod tests {
                 }
             }
         }
+        let mut seen = std::collections::HashSet::new();
+        for kind in ["SDR) XMITQ(X) CONNAME('h'", "RCVR", "SVR) XMITQ(X", "RQSTR) CONNAME('h'"] {
+            let channel = &built(&format!("DEF CHL(C) CHLTYPE({kind})")).channels["C"];
+            for attribute in table::command("DEFINE", "CHANNEL").unwrap().attributes {
+                let shown = match channel.cell(attribute.key) {
+                    Some(Cell::Text(text)) if text.is_empty() => "' '".into(),
+                    Some(Cell::Text(text)) => text,
+                    Some(Cell::Number(number)) => number.to_string(),
+                    None => continue,
+                    other => panic!("{}: {other:?}", attribute.keyword),
+                };
+                seen.insert(attribute.keyword);
+                if !["CHLTYPE", "XMITQ", "CONNAME"].contains(&attribute.keyword) {
+                    assert_eq!(shown, attribute.default, "{kind} {}", attribute.keyword);
+                }
+            }
+        }
+        assert_eq!(seen.len(), table::command("DEFINE", "CHANNEL").unwrap().attributes.len(), "each is some type's");
         let policy = Policy::new("P");
         for attribute in table::command("SET", "POLICY").unwrap().attributes {
             let shown = match policy::cell(&policy, attribute.key).unwrap() {
@@ -1151,12 +1260,14 @@ mod tests {
 
     #[test]
     fn definitions_are_read_back_as_they_were_written() {
-        let words: [(&str, &[&str]); 6] = [
+        let words: [(&str, &[&str]); 8] = [
             ("GET", &["ENABLED", "DISABLED"]),
             ("PUT", &["ENABLED", "DISABLED"]),
             ("DEFPSIST", &["YES", "NO"]),
             ("MSGDLVSQ", &["FIFO", "PRIORITY"]),
             ("FULL", &["WAIT", "REJECT"]),
+            ("USAGE", &["NORMAL", "XMITQ"]),
+            ("TRIGDATA", &["' '", "QM1.QM2", "'qm1/qm2'"]),
             ("DESCR", &["'it''s; + - * \"x\" é'", "' '", "'a+'", "' (lead'", "X"]),
         ];
         let policies = [
@@ -1176,6 +1287,18 @@ mod tests {
             "TYPE(MODELLED)",
             "TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-ME-1024=7, ECDH-521=0.25') ENGINES(5)",
         ];
+        let remotes = [
+            "RNAME(T) RQMNAME(QM2)",
+            "RQMNAME('qm2') XMITQ(X) PUT(DISABLED) DEFPRTY(9) DEFPSIST(YES) DESCR('it''s')",
+            "",
+        ];
+        let channels = [
+            "CHLTYPE(SDR) CONNAME('h(1),fe80::1') XMITQ(X) BATCHSZ(9999) BATCHINT(7) BATCHLIM(0) NPMSPEED(NORMAL)",
+            "CHLTYPE(SDR) CONNAME('h') XMITQ(X) SSLCIPH(ANY_TLS12_OR_HIGHER) SSLPEER('CN=a*, O=\"x\"') SSLRKEYC(0) SPLPROT(REMOVE)",
+            "CHLTYPE(SVR) XMITQ('x') DISCINT(0) SHORTRTY(1) SHORTTMR(2) LONGRTY(3) LONGTMR(4) SEQWRAP(100) SSLCAUTH(OPTIONAL)",
+            "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) CERTLABL('my label')",
+            "CHLTYPE(RQSTR) CONNAME('h') SOURCE('a/b?c=d') TARGET('t') USERID('u v') PASSFILE('/p q')",
+        ];
         let mut seed = 42_u64;
         let mut next = |below: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -1185,19 +1308,26 @@ mod tests {
             let mut commands = String::new();
             for number in 0..next(6) {
                 commands += &format!("DEF QL('q/{number}%') MAXDEPTH({}) DEFPRTY({})", next(999_999_999), next(10));
+                commands += [" TRIGGER", " NOTRIGGER", ""][next(3)];
                 for (keyword, values) in words {
                     commands += &format!(" {keyword}({})", values[next(values.len())]);
                 }
                 commands += "\n";
                 commands += &format!("DEF QA(A.{number}) TARGET(T) GET(DISABLED) DESCR('{}')\n", "x".repeat(next(65)));
                 commands += &format!("SET POLICY('p_{number}') {}\n", policies[next(policies.len())]);
+                commands += &format!("DEF QR('r_{number}') {}\n", remotes[next(remotes.len())]);
+                commands += &format!("DEF CHL('c_{number}') {}\n", channels[next(channels.len())]);
             }
             for number in 0..next(4) {
                 commands += &format!("DEF DEV('d_{number}') {}\n", devices[next(devices.len())]);
             }
             commands += ["ALTER DEV(CPU) TYPE(SOFTWARE) AUTOSTART(NO)\n", "STOP DEV(ACCEL1); DELETE DEV(ACCEL1)\n", ""]
                 [next(3)];
-            commands += ["ALTER QMGR DEADQ(' ')", "ALTER QMGR DESCR('me') MAXMSGL(32768)", ""][next(3)];
+            commands += [
+                "ALTER QMGR DEADQ(' ') DEFXMITQ(X) SSLRKEYC(999999999) CERTLABL('a b')",
+                "ALTER QMGR DESCR('me') MAXMSGL(32768) CHIADAPS(8) CHIDISPS(64) MAXCHL(9999) ACTCHL(1)",
+                "",
+            ][next(3)];
             let definitions = built(&commands);
             let text = definitions.to_string();
             assert_eq!(reread(&text).as_ref(), Ok(&definitions), "round {round}: {text}");
@@ -1218,6 +1348,27 @@ mod tests {
         let later = of("* bulla objects, format 2, queue manager Q1\n");
         assert_eq!(later.keys().collect::<Vec<_>>(), [device::CPU]);
         assert_eq!(later[device::CPU], initial[device::CPU]);
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_channels_has_none() {
+        for format in [1, 2] {
+            let header = format!("* bulla objects, format {format}, queue manager Q1\n");
+            let commands =
+                "ALTER QMGR DESCR('old') DEADQ('D') MAXMSGL(32768)\nDEFINE QLOCAL('A') MAXDEPTH(7) FULL(REJECT)\n";
+            let read = reread(&(header + commands)).unwrap();
+            assert!(read.channels.is_empty() && read.remotes.is_empty());
+            let manager = QueueManager {
+                description: "old".into(),
+                dead_letter_queue: Some("D".into()),
+                max_message_bytes: 32_768,
+                ..Definitions::empty("Q1").queue_manager
+            };
+            assert_eq!(read.queue_manager, manager);
+            let queue = LocalQueue { max_depth: 7, full: Full::Reject, ..LocalQueue::default() };
+            assert_eq!(read.queues["A"], queue);
+            assert!(read.to_string().starts_with("* bulla objects, format 3, queue manager Q1\n"));
+        }
     }
 
     #[test]
@@ -1288,8 +1439,8 @@ mod tests {
         ] {
             assert!(refused(text).starts_with("objects.mqsc:1: expected"), "{text}");
         }
-        let newer = refused("* bulla objects, format 3, and something new");
-        assert_eq!(newer, "objects.mqsc:1: format 3 is newer than this program, which knows 2");
+        let newer = refused("* bulla objects, format 4, and something new");
+        assert_eq!(newer, "objects.mqsc:1: format 4 is newer than this program, which knows 3");
         let wrong = refused(&format!("{header}DEFINE QLOCAL(A) +\n       MAXDEPHT(3)"));
         assert_eq!(wrong, "objects.mqsc:3:8: DEFINE QLOCAL has no attribute MAXDEPHT");
         let twice = refused(&format!("{header}DEFINE QLOCAL(A)\nDEFINE QALIAS(A) TARGET(B)"));

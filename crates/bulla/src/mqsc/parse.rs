@@ -329,6 +329,19 @@ pub enum Fault {
         /// Highest.
         max: u64,
     },
+    /// The value is neither a number in range nor the word.
+    NumberOr {
+        /// The attribute.
+        keyword: &'static str,
+        /// What was given.
+        found: String,
+        /// Lowest.
+        min: u64,
+        /// Highest.
+        max: u64,
+        /// The word.
+        word: &'static str,
+    },
     /// The value is too long.
     Long {
         /// The attribute.
@@ -423,6 +436,9 @@ impl Display for SyntaxError {
             Fault::Refused { keyword, found, why, .. } => write!(f, "{keyword}({found}) is not offered: {why}"),
             Fault::Number { keyword, found, min, max } => {
                 write!(f, "{keyword} takes a number from {min} to {max}, not {found}")
+            }
+            Fault::NumberOr { keyword, found, min, max, word } => {
+                write!(f, "{keyword} takes a number from {min} to {max} or {word}, not {found}")
             }
             Fault::Long { keyword, chars, chars_max } => {
                 write!(f, "{keyword} takes {chars_max} characters, not {chars}")
@@ -808,6 +824,17 @@ impl<'a> Parser<'a> {
                     _ => return wrong(at, Fault::Number { keyword, found: shortened(&text), min: 0, max: *max }),
                 }
             }
+            Kind::NumberOr { min, max, word } => {
+                let (text, at) = self.text("a number")?;
+                match number(&text) {
+                    Some(value) if (*min..=*max).contains(&value) => Value::Number(value),
+                    _ if text == *word => Value::Word(word),
+                    _ => {
+                        let found = shortened(&text);
+                        return wrong(at, Fault::NumberOr { keyword, found, min: *min, max: *max, word });
+                    }
+                }
+            }
             Kind::Word { choices, refused } => {
                 let (text, at) = self.text(&choices.join(" or "))?;
                 if let Some(choice) = choices.iter().find(|choice| **choice == text) {
@@ -1083,7 +1110,8 @@ mod tests {
         check("DEFINE QLOKAL(A)", "1:1", "there is no command DEFINE QLOKAL", "did you mean DEFINE QLOCAL?");
         check("DEFNE QLOCAL(A)", "1:1", "there is no command DEFNE QLOCAL", "did you mean DEFINE QLOCAL?");
         check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY");
-        check("PING", "1:1", "there is no command PING", "HELP lists the commands");
+        check("STRMQM", "1:1", "there is no command STRMQM", "HELP lists the commands");
+        check("PING QLOCAL(A)", "1:1", "there is no command PING QLOCAL", "PING goes with CHANNEL");
         check(
             "DEFINE QLOCAL(A) MAXDEPTH(1000000000)",
             "1:27",

@@ -206,6 +206,7 @@ fn usage(command: &Command, attribute: &'static Attribute) -> String {
 fn takes(attribute: &Attribute) -> String {
     match &attribute.kind {
         Kind::Number { min, max } => format!("{min}..{max}"),
+        Kind::NumberOr { min, max, word } => format!("{word} | {min}..{max}"),
         Kind::Word { choices, .. } => choices.join(" | "),
         Kind::Reuse { max } => format!("DISABLED | 0..{max} | UNLIMITED | *"),
         Kind::Name { optional: true } => "name or ' '".into(),

@@ -59,6 +59,8 @@ pub enum Cell {
     Number(u64),
     /// A word, name or text; empty when there is none.
     Text(String),
+    /// A short and a long average.
+    Pair(u64, u64),
     /// Several.
     List(Vec<String>),
 }
@@ -288,11 +290,12 @@ impl Row {
         let mut shown: Vec<String> = Vec::new();
         for (keyword, cell) in &self.cells {
             match cell {
-                // A policy's ENFORCE or TOLERATE is written as the bare word.
-                Cell::Text(word) if keyword == "TOLERATION" => shown.push(word.clone()),
+                // A policy's ENFORCE or TOLERATE, and a queue's TRIGGER or NOTRIGGER, are written as the bare word.
+                Cell::Text(word) if keyword == "TOLERATION" || keyword == "TRIGGER" => shown.push(word.clone()),
                 Cell::Text(text) if text.is_empty() => shown.push(format!("{keyword}( )")),
                 Cell::Text(text) => shown.push(format!("{keyword}({text})")),
                 Cell::Number(number) => shown.push(format!("{keyword}({number})")),
+                Cell::Pair(short, long) => shown.push(format!("{keyword}({short},{long})")),
                 Cell::List(list) if list.is_empty() => shown.push(format!("{keyword}( )")),
                 Cell::List(list) => shown.extend(list.iter().map(|entry| format!("{keyword}({entry})"))),
             }
@@ -323,6 +326,7 @@ impl Row {
         let cell = |cell: &Cell| match cell {
             Cell::Number(number) => Json::from(*number),
             Cell::Text(text) => Json::from(text.clone()),
+            Cell::Pair(short, long) => json!([short, long]),
             Cell::List(list) => Json::from(list.clone()),
         };
         Json::Object(self.cells.iter().map(|(keyword, value)| (keyword.clone(), cell(value))).collect())
@@ -332,6 +336,10 @@ impl Row {
         let cell = |json: &Json| match json {
             Json::Number(number) => number.as_u64().map(Cell::Number),
             Json::String(text) => Some(Cell::Text(text.clone())),
+            Json::Array(list) if list.first().is_some_and(Json::is_number) => match list.as_slice() {
+                [short, long] => Some(Cell::Pair(short.as_u64()?, long.as_u64()?)),
+                _ => None,
+            },
             Json::Array(list) => {
                 list.iter().map(|entry| entry.as_str().map(String::from)).collect::<Option<_>>().map(Cell::List)
             }
@@ -357,6 +365,7 @@ mod tests {
         row.push("QUEUE", Cell::word("ORDERS"));
         row.push("MAXDEPTH", Cell::Number(5000));
         row.push("RECIP", Cell::List(vec!["CN=a".into(), "CN=b".into()]));
+        row.push("XQTIME", Cell::Pair(u64::MAX, 0));
         let failure =
             |reason, hint| Outcome::Failed(Failure { kind: FailureKind::Refused, reason, message: "no".into(), hint });
         let outcomes = [

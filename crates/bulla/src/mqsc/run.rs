@@ -3,12 +3,14 @@
 //! [`plan`] compares a statement with the definitions and says what is to change; [`Administered::apply`] changes it,
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
-use super::channel::{ChannelDefinition, ChannelState, ChannelStatus, InitiatorStatus, StopChannel};
+use super::channel::{
+    self, CHANNELS_MAX, ChannelDefinition, ChannelState, ChannelStatus, InitiatorStatus, StopChannel,
+};
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
 use super::meters::{DeviceState, DeviceStatus, Snapshot};
 use super::objects::{
     AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
-    SYSTEM_PREFIX,
+    SYSTEM_PREFIX, Usage,
 };
 use super::parse::{self, Filter, Operator, Statement, SyntaxError, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
@@ -460,9 +462,12 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
     match statement.command.act {
         Act::Help => reference::help(&statement.topic).map(Outcome::Help),
         Act::DisplayManager => Ok(Outcome::Rows(vec![manager_row(statement, &target.definitions().queue_manager)])),
-        Act::DisplayLocal | Act::DisplayAlias | Act::DisplayQueue | Act::DisplayQueueStatus | Act::DisplayPolicy => {
-            display(statement, target).map(Outcome::Rows)
-        }
+        Act::DisplayLocal
+        | Act::DisplayAlias
+        | Act::DisplayRemote
+        | Act::DisplayQueue
+        | Act::DisplayQueueStatus
+        | Act::DisplayPolicy => display(statement, target).map(Outcome::Rows),
         Act::ReplayLocal => {
             let from = statement.name.stem.clone();
             local(&from, target.definitions())?;
@@ -487,9 +492,17 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         }
         Act::DisplayDevice => display_devices(statement, target).map(Outcome::Rows),
         Act::DisplayDeviceStatus => display_device_status(statement, target).map(Outcome::Rows),
+        Act::StartChannel | Act::StopChannel | Act::PingChannel | Act::ResetChannel | Act::ResolveChannel => {
+            command_channel(statement, target)
+        }
+        Act::DisplayChannel => display_channels(statement, target).map(Outcome::Rows),
+        Act::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
+        Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         _ => {
             let change = plan(statement, target.definitions())?;
+            other_usage(&change, target)?;
             let running = running_device(&change, target).map_err(|error| failure(&error))?;
+            let running = running.or(running_channel(&change, target).map_err(|error| failure(&error))?);
             let existed = existed(&change, target.definitions());
             let message = done(&change, existed);
             let mut warnings = forewarnings(&change, target.definitions());
@@ -527,18 +540,18 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
     let name = statement.name.stem.clone();
     match statement.command.act {
         Act::DefineLocal => {
-            if definitions.aliases.contains_key(&name) {
-                return Err(wrong_type(&name, "an alias"));
-            }
+            of_no_other_type(&name, definitions, Act::DefineLocal)?;
             let mut queue = like(statement, definitions, &definitions.queues, "a local queue")?;
             free_or_replaced(statement, definitions.queues.contains_key(&name))?;
             room_for(&name, definitions)?;
             queue.set(statement);
+            own_queue_is_normal(&name, &queue)?;
             Ok(Change::DefineLocal { name, queue })
         }
         Act::AlterLocal => {
             let mut queue = local(&name, definitions)?.clone();
             queue.set(statement);
+            own_queue_is_normal(&name, &queue)?;
             Ok(Change::AlterLocal { name, queue })
         }
         Act::DeleteLocal => {
@@ -554,9 +567,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             Ok(Change::ClearLocal { name })
         }
         Act::DefineAlias => {
-            if definitions.queues.contains_key(&name) {
-                return Err(wrong_type(&name, "a local queue"));
-            }
+            of_no_other_type(&name, definitions, Act::DefineAlias)?;
             let mut alias = like(statement, definitions, &definitions.aliases, "an alias")?;
             free_or_replaced(statement, definitions.aliases.contains_key(&name))?;
             room_for(&name, definitions)?;
@@ -575,9 +586,31 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             alias(&name, definitions)?;
             Ok(Change::DeleteAlias { name })
         }
+        Act::DefineRemote => {
+            of_no_other_type(&name, definitions, Act::DefineRemote)?;
+            let mut remote = like(statement, definitions, &definitions.remotes, "a remote queue")?;
+            free_or_replaced(statement, definitions.remotes.contains_key(&name))?;
+            room_for(&name, definitions)?;
+            remote.set(statement);
+            Ok(Change::DefineRemote { name, remote })
+        }
+        Act::AlterRemote => {
+            let mut remote = remote(&name, definitions)?.clone();
+            remote.set(statement);
+            Ok(Change::AlterRemote { name, remote })
+        }
+        Act::DeleteRemote => {
+            remote(&name, definitions)?;
+            Ok(Change::DeleteRemote { name })
+        }
         Act::AlterManager => {
             let mut manager = definitions.queue_manager.clone();
             manager.set(statement);
+            if manager.active_channels_max > manager.channels_max {
+                let QueueManager { active_channels_max, channels_max, .. } = manager;
+                let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");
+                return Err(invalid(message, None));
+            }
             Ok(Change::AlterManager(manager))
         }
         Act::SetPolicy => {
@@ -634,7 +667,37 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             }
             Ok(Change::DeleteDevice { name })
         }
-        Act::Help
+        Act::DefineChannel => {
+            let model = match statement.value(Key::Like) {
+                Some(Value::Text(model)) => Some(existing_channel(model, definitions)?),
+                _ => None,
+            };
+            free_or_replaced(statement, definitions.channels.contains_key(&name))?;
+            if !definitions.channels.contains_key(&name) && definitions.channels.len() >= CHANNELS_MAX {
+                return Err(too_many(CHANNELS_MAX, "channels"));
+            }
+            let channel = ChannelDefinition::defined(statement, model).map_err(|refused| refused_channel(&refused))?;
+            Ok(Change::DefineChannel { name, channel })
+        }
+        Act::AlterChannel => {
+            let channel = existing_channel(&name, definitions)?.clone();
+            let channel = channel.altered(statement).map_err(|refused| refused_channel(&refused))?;
+            Ok(Change::AlterChannel { name, channel })
+        }
+        Act::DeleteChannel => {
+            existing_channel(&name, definitions)?;
+            Ok(Change::DeleteChannel { name })
+        }
+        Act::StartChannel
+        | Act::StopChannel
+        | Act::PingChannel
+        | Act::ResetChannel
+        | Act::ResolveChannel
+        | Act::DisplayChannel
+        | Act::DisplayChannelStatus
+        | Act::DisplayInitiator
+        | Act::DisplayRemote
+        | Act::Help
         | Act::StartDevice
         | Act::StopDevice
         | Act::DisplayDevice
@@ -660,8 +723,58 @@ fn like<T: Clone + Default>(
     if let Some(object) = kind.get(model) {
         return Ok(object.clone());
     }
-    let exists = definitions.queues.contains_key(model) || definitions.aliases.contains_key(model);
-    if exists { Err(wrong_type(model, &format!("not {wanted}"))) } else { Err(unknown("queue", model)) }
+    match type_of(model, definitions) {
+        Some(_) => Err(wrong_type(model, &format!("not {wanted}"))),
+        None => Err(unknown("queue", model)),
+    }
+}
+
+/// What sort of queue has the name, by the command that defines such a one, and in words.
+fn type_of(name: &str, definitions: &Definitions) -> Option<(Act, &'static str)> {
+    if definitions.queues.contains_key(name) {
+        Some((Act::DefineLocal, "a local queue"))
+    } else if definitions.aliases.contains_key(name) {
+        Some((Act::DefineAlias, "an alias"))
+    } else if definitions.remotes.contains_key(name) {
+        Some((Act::DefineRemote, "a remote queue"))
+    } else {
+        None
+    }
+}
+
+fn of_no_other_type(name: &str, definitions: &Definitions, wanted: Act) -> Result<(), Failure> {
+    match type_of(name, definitions) {
+        Some((act, what)) if act != wanted => Err(wrong_type(name, what)),
+        _ => Ok(()),
+    }
+}
+
+/// Where undeliverable and defective messages go, no channel takes any from.
+fn own_queue_is_normal(name: &str, queue: &LocalQueue) -> Result<(), Failure> {
+    if queue.usage == Usage::Transmission && (name == ERROR_QUEUE || name == DEAD_LETTER_QUEUE) {
+        let message = format!("{name} is used by the queue manager itself");
+        return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
+    }
+    Ok(())
+}
+
+/// USAGE changes while nobody could mean the queue by the other one.
+fn other_usage(change: &Change, target: &dyn Administered) -> Result<(), Failure> {
+    let (Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue }) = change else { return Ok(()) };
+    let before = target.definitions().queues.get(name);
+    if before.is_none_or(|before| before.usage == queue.usage) {
+        return Ok(());
+    }
+    let QueueStatus { depth, open_input, open_output, .. } = target.queue_status(name).unwrap_or_default();
+    let links = usize::try_from(open_input + open_output).unwrap_or(usize::MAX);
+    let name = name.clone();
+    let error = match (depth, links) {
+        (0, 0) => return Ok(()),
+        (0, links) => AdminError::InUse { name, links },
+        (depth, _) => AdminError::NotEmpty { name, depth },
+    };
+    let hint = Some("USAGE changes while the queue is empty and nobody has it open".to_owned());
+    Err(Failure { hint, ..failure(&error) })
 }
 
 fn free_or_replaced(statement: &Statement, exists: bool) -> Result<(), Failure> {
@@ -670,12 +783,12 @@ fn free_or_replaced(statement: &Statement, exists: bool) -> Result<(), Failure> 
     }
     Err(Failure {
         kind: FailureKind::Refused,
-        reason: Some(4001),
+        reason: Some(if statement.command.act == Act::DefineChannel { 4042 } else { 4001 }),
         message: format!("{} {} exists already", statement.command.object, statement.name),
-        hint: Some(if statement.command.act == Act::DefineDevice {
-            "ALTER changes it, REPLACE defines it anew".into()
-        } else {
+        hint: Some(if statement.command.act == Act::DefineLocal {
             "ALTER changes it, REPLACE defines it anew and keeps its messages".into()
+        } else {
+            "ALTER changes it, REPLACE defines it anew".into()
         }),
     })
 }
@@ -686,6 +799,105 @@ fn refused_device(refused: &device::Refused) -> Failure {
 
 fn existing_device<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a DeviceDefinition, Failure> {
     definitions.devices.get(name).ok_or_else(|| unknown("device", name))
+}
+
+fn refused_channel(refused: &channel::Refused) -> Failure {
+    invalid(refused, refused.hint().as_deref())
+}
+
+fn existing_channel<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ChannelDefinition, Failure> {
+    definitions.channels.get(name).ok_or_else(|| unknown_channel(name))
+}
+
+fn unknown_channel(name: &str) -> Failure {
+    Failure { reason: Some(4032), ..unknown("channel", name) }
+}
+
+/// START, STOP, PING, RESET and RESOLVE.
+fn command_channel(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    let name = &statement.name.stem;
+    let act = statement.command.act;
+    let kind = existing_channel(name, target.definitions())?.kind;
+    if matches!(act, Act::PingChannel | Act::ResolveChannel) && !kind.sends() {
+        let message = format!("channel {name} is of CHLTYPE({kind}), {} is for SDR and SVR", statement.command.verb);
+        return Err(Failure { kind: FailureKind::Refused, reason: Some(4041), message, hint: None });
+    }
+    let states: Vec<ChannelState> = target.channel_status(name).iter().map(|status| status.state).collect();
+    let active = states.iter().copied().find(|state| state.is_active());
+    let done = |message: String| Ok(Outcome::Done { message, warnings: Vec::new() });
+    let refused = |error: AdminError| failure(&error);
+    match (act, active) {
+        (Act::StartChannel, Some(state)) if !states.contains(&ChannelState::Stopped) => {
+            done(format!("channel {name} is {state} already"))
+        }
+        (Act::StartChannel, _) => {
+            target.start_channel(name).map_err(refused)?;
+            let failed = target.channel_status(name).into_iter().find(|status| status.state == ChannelState::Retrying);
+            let warnings = failed.map(|status| format!("channel {name} is {}: {}", status.state, status.reason));
+            Ok(Outcome::Done {
+                message: format!("start of channel {name} accepted"),
+                warnings: warnings.into_iter().collect(),
+            })
+        }
+        (Act::StopChannel, _) => {
+            let how = StopChannel {
+                force: statement.says(Key::StopMode, "FORCE"),
+                inactive: statement.says(Key::StopStatus, "INACTIVE"),
+            };
+            let is_stopped = !states.is_empty() && states.iter().all(|state| *state == ChannelState::Stopped);
+            if is_stopped && !how.inactive {
+                return done(format!("channel {name} is STOPPED already"));
+            }
+            target.stop_channel(name, how).map_err(refused)?;
+            done(format!("stop of channel {name} accepted"))
+        }
+        (_, Some(state)) => Err(failure(&AdminError::ChannelInUse { name: name.clone(), state })),
+        (Act::PingChannel, None) => target.ping_channel(name).map_err(refused).and_then(done),
+        (Act::ResetChannel, None) => {
+            let sequence = match statement.value(Key::SequenceNumber) {
+                Some(Value::Number(number)) => *number,
+                _ => 1,
+            };
+            target.reset_channel(name, sequence).map_err(refused)?;
+            done(format!("channel {name} reset, the next message has number {sequence}"))
+        }
+        (_, None) => {
+            let commit = match statement.value(Key::Action) {
+                Some(Value::Word(word)) => *word == "COMMIT",
+                _ => {
+                    return Err(invalid(
+                        "RESOLVE CHANNEL needs ACTION",
+                        Some("write ACTION(COMMIT) or ACTION(BACKOUT)"),
+                    ));
+                }
+            };
+            target.resolve_channel(name, commit).map_err(refused)?;
+            let how = if commit { "removed: the partner has them" } else { "sent again: the partner has them not" };
+            done(format!("channel {name} resolved, what was in doubt is {how}"))
+        }
+    }
+}
+
+/// What a change means to a channel that runs: it is refused, or comes later.
+fn running_channel(change: &Change, target: &dyn Administered) -> Result<Option<String>, AdminError> {
+    let (Change::DefineChannel { name, .. } | Change::AlterChannel { name, .. } | Change::DeleteChannel { name }) =
+        change
+    else {
+        return Ok(None);
+    };
+    let Some(before) = target.definitions().channels.get(name) else { return Ok(None) };
+    let statuses = target.channel_status(name);
+    let active = statuses.iter().map(|status| status.state).find(|state| state.is_active());
+    let name = name.clone();
+    match (change, active) {
+        (Change::AlterChannel { channel, .. }, Some(state)) if channel != before => {
+            Ok(Some(format!("channel {name} is {state}: STOP and START it for the change to take effect")))
+        }
+        (Change::AlterChannel { .. }, _) => Ok(None),
+        (_, Some(state)) => Err(AdminError::ChannelInUse { name, state }),
+        _ if statuses.iter().any(|status| status.in_doubt) => Err(AdminError::ChannelInDoubt { name }),
+        _ => Ok(None),
+    }
 }
 
 fn start_or_stop(name: &str, is_start: bool, target: &mut dyn Administered) -> Result<Outcome, AdminError> {
@@ -737,27 +949,28 @@ fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<S
 }
 
 fn room_for(name: &str, definitions: &Definitions) -> Result<(), Failure> {
-    let exists = definitions.queues.contains_key(name) || definitions.aliases.contains_key(name);
-    if !exists && definitions.queues.len() + definitions.aliases.len() >= OBJECTS_MAX {
-        return Err(too_many(OBJECTS_MAX, "queues and aliases"));
+    let count = definitions.queues.len() + definitions.aliases.len() + definitions.remotes.len();
+    if count >= OBJECTS_MAX && type_of(name, definitions).is_none() {
+        return Err(too_many(OBJECTS_MAX, "queues, aliases and remote queues"));
     }
     Ok(())
 }
 
 fn local<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a LocalQueue, Failure> {
-    match definitions.queues.get(name) {
-        Some(queue) => Ok(queue),
-        None if definitions.aliases.contains_key(name) => Err(wrong_type(name, "an alias")),
-        None => Err(unknown("queue", name)),
-    }
+    definitions.queues.get(name).ok_or_else(|| none_such(name, definitions))
 }
 
 fn alias<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a AliasQueue, Failure> {
-    match definitions.aliases.get(name) {
-        Some(alias) => Ok(alias),
-        None if definitions.queues.contains_key(name) => Err(wrong_type(name, "a local queue")),
-        None => Err(unknown("queue", name)),
-    }
+    definitions.aliases.get(name).ok_or_else(|| none_such(name, definitions))
+}
+
+fn remote<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a RemoteQueue, Failure> {
+    definitions.remotes.get(name).ok_or_else(|| none_such(name, definitions))
+}
+
+/// The queue of that name is of another type, or there is none.
+fn none_such(name: &str, definitions: &Definitions) -> Failure {
+    type_of(name, definitions).map_or_else(|| unknown("queue", name), |(_, what)| wrong_type(name, what))
 }
 
 fn existing_policy<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Policy, Failure> {
@@ -837,18 +1050,63 @@ fn done(change: &Change, existed: bool) -> String {
 fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
     let missing = |name: &str| !definitions.queues.contains_key(name);
     match change {
-        Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } if missing(&alias.target) => {
-            let is_alias = definitions.aliases.contains_key(&alias.target);
-            let why = if is_alias { "is an alias itself: opening fails with 2001" } else { "does not exist yet" };
+        Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } => {
+            let why = match type_of(&alias.target, definitions) {
+                None => "does not exist yet",
+                Some((Act::DefineAlias, _)) => "is an alias itself: opening fails with 2001",
+                Some(_) => return Vec::new(),
+            };
             vec![format!("target {} {why}", alias.target)]
         }
-        Change::AlterManager(QueueManager { dead_letter_queue: Some(name), .. }) if missing(name) => {
-            vec![format!("dead-letter queue {name} does not exist yet")]
+        Change::DefineRemote { name, remote } | Change::AlterRemote { name, remote } => {
+            let own = &definitions.queue_manager.name;
+            let why = match &remote.remote_manager {
+                None => Some("RQMNAME is blank: opening fails with 2087".to_owned()),
+                Some(manager) if manager == own && remote.remote_name.is_none() => None,
+                Some(manager) if manager == own => {
+                    Some("RQMNAME is this queue manager: opening fails with 2087".to_owned())
+                }
+                Some(manager) => {
+                    let way = definitions.transmission_queue(remote, manager);
+                    way.err().map(|error| format!("opening fails with {}: {error}", error.reason()))
+                }
+            };
+            why.map(|why| format!("{name}: {why}")).into_iter().collect()
         }
-        Change::SetPolicy(policy) if missing(&policy.name) && !definitions.aliases.contains_key(&policy.name) => {
+        Change::AlterManager(manager) => {
+            let mut warnings = Vec::new();
+            if let Some(name) = manager.dead_letter_queue.as_ref().filter(|name| missing(name)) {
+                warnings.push(format!("dead-letter queue {name} does not exist yet"));
+            }
+            if let Some(name) = &manager.default_transmission_queue {
+                warnings.extend(no_transmission_queue(name, definitions));
+            }
+            warnings
+        }
+        Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
+            let Some(queue) = &channel.transmission_queue else { return Vec::new() };
+            let mut warnings: Vec<String> = no_transmission_queue(queue, definitions).into_iter().collect();
+            let shares = |(other, of): &(&String, &ChannelDefinition)| {
+                *other != name && of.transmission_queue.as_ref() == Some(queue)
+            };
+            if let Some((other, _)) = definitions.channels.iter().find(shares) {
+                warnings.push(format!("channel {other} has XMITQ({queue}) too: one of them can run at a time"));
+            }
+            warnings
+        }
+        Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
             vec![format!("there is no queue {} yet", policy.name)]
         }
         _ => Vec::new(),
+    }
+}
+
+fn no_transmission_queue(name: &str, definitions: &Definitions) -> Option<String> {
+    match (definitions.queues.get(name), type_of(name, definitions)) {
+        (Some(queue), _) if queue.usage == Usage::Transmission => None,
+        (Some(_), _) => Some(format!("queue {name} is not of USAGE(XMITQ)")),
+        (None, Some((_, what))) => Some(format!("{name} is {what}, not a transmission queue")),
+        (None, None) => Some(format!("transmission queue {name} does not exist yet")),
     }
 }
 
@@ -902,6 +1160,13 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
                 .map(|(name, alias)| -> Candidate<'_> { (name, Some("QALIAS"), Box::new(|key| alias.cell(key))) }),
         );
     }
+    if matches!(act, Act::DisplayRemote | Act::DisplayQueue) && typed("QREMOTE") {
+        let remotes = definitions.remotes.iter();
+        candidates.extend(
+            remotes
+                .map(|(name, remote)| -> Candidate<'_> { (name, Some("QREMOTE"), Box::new(|key| remote.cell(key))) }),
+        );
+    }
     if act == Act::DisplayQueueStatus {
         candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
             // Asked once for the row; counters that belong together come from one moment.
@@ -930,17 +1195,14 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
     if candidates.is_empty() && !statement.name.generic {
         let name = &statement.name.stem;
         return Err(match act {
-            Act::DisplayLocal | Act::DisplayQueueStatus if definitions.aliases.contains_key(name) => {
-                wrong_type(name, "an alias")
-            }
-            Act::DisplayAlias if definitions.queues.contains_key(name) => wrong_type(name, "a local queue"),
             Act::DisplayPolicy => unknown("policy", name),
-            _ => unknown("queue", name),
+            Act::DisplayQueue => unknown("queue", name),
+            _ => none_such(name, definitions),
         });
     }
     candidates.sort_by_key(|(name, ..)| *name);
 
-    let brief = matches!(act, Act::DisplayLocal | Act::DisplayAlias | Act::DisplayQueue);
+    let brief = matches!(act, Act::DisplayLocal | Act::DisplayAlias | Act::DisplayRemote | Act::DisplayQueue);
     let head = if act == Act::DisplayPolicy { "POLICY" } else { "QUEUE" };
     rows(statement, head, candidates, &wanted(statement, brief))
 }
@@ -997,6 +1259,58 @@ fn display_devices(statement: &Statement, target: &dyn Administered) -> Result<V
         wanted.splice(0..0, names);
     }
     rows(statement, "DEVICE", candidates, &wanted)
+}
+
+fn display_channels(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let channels = target.definitions().channels.iter().filter(|(name, _)| statement.name.fits(name));
+    let candidates: Vec<Candidate<'_>> = channels
+        .map(|(name, channel)| -> Candidate<'_> { (name, None, Box::new(move |key| channel.cell(key))) })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown_channel(&statement.name.stem));
+    }
+    let mut wanted = wanted(statement, true);
+    // The type says what to expect of the rest.
+    wanted.retain(|attribute| attribute.key != Key::ChannelType);
+    wanted.splice(0..0, table::CHANNEL_STATUS_BRIEF.iter().copied().take(1));
+    rows(statement, "CHANNEL", candidates, &wanted)
+}
+
+fn display_channel_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let channels = target.definitions().channels.iter().filter(|(name, _)| statement.name.fits(name));
+    let mut instances = Vec::new();
+    for (name, channel) in channels {
+        let mut statuses = target.channel_status(name);
+        if statuses.is_empty() && !statement.name.generic {
+            statuses.push(ChannelStatus::inactive(channel));
+        }
+        instances.extend(statuses.into_iter().map(|status| (name, channel, status)));
+    }
+    if instances.is_empty() && !statement.name.generic {
+        return Err(unknown_channel(&statement.name.stem));
+    }
+    let candidates = instances
+        .iter()
+        .map(|(name, channel, status)| -> Candidate<'_> { (name, None, Box::new(|key| status.cell(channel, key))) })
+        .collect();
+    let all = statement.says(Key::All, "ALL");
+    if statement.requested.is_empty() && !all {
+        let mut brief = table::CHANNEL_STATUS_BRIEF.to_vec();
+        let of_filter = statement.filter.iter().map(|filter| filter.attribute);
+        brief.extend(of_filter.filter(|of| table::CHANNEL_STATUS_BRIEF.iter().all(|shown| shown.key != of.key)));
+        return rows(statement, "CHANNEL", candidates, &brief);
+    }
+    rows(statement, "CHANNEL", candidates, &wanted(statement, false))
+}
+
+fn initiator_row(statement: &Statement, status: &InitiatorStatus) -> Row {
+    let mut row = Row::default();
+    for attribute in wanted(statement, false) {
+        if let Some(cell) = status.cell(attribute.key) {
+            row.push(attribute.keyword, cell);
+        }
+    }
+    row
 }
 
 fn device_status_cell(status: &DeviceStatus, key: Key) -> Option<Cell> {
@@ -1085,8 +1399,15 @@ fn fits(filter: &Filter, cell: Option<Cell>) -> Result<bool, Failure> {
     Ok(match (&cell, filter.operator) {
         (Cell::Number(number), _) => match filter.value.parse::<u64>() {
             Ok(value) => ordered(number.cmp(&value)),
-            // KEYREUSE is a number or a word.
-            Err(_) if matches!(filter.attribute.kind, Kind::Reuse { .. }) => negative,
+            // KEYREUSE and CHIADAPS are a number or a word.
+            Err(_) if matches!(filter.attribute.kind, Kind::Reuse { .. } | Kind::NumberOr { .. }) => negative,
+            Err(_) => {
+                let message = format!("{} is compared with a number, not {}", filter.attribute.keyword, filter.value);
+                return Err(invalid(message, None));
+            }
+        },
+        (Cell::Pair(short, _), _) => match filter.value.parse::<u64>() {
+            Ok(value) => ordered(short.cmp(&value)),
             Err(_) => {
                 let message = format!("{} is compared with a number, not {}", filter.attribute.keyword, filter.value);
                 return Err(invalid(message, None));
@@ -1103,7 +1424,7 @@ fn fits(filter: &Filter, cell: Option<Cell>) -> Result<bool, Failure> {
 const SECONDS_A_DAY: u64 = 86_400;
 
 /// `2026-11-21`, as QSTATUS writes it.
-fn date(unix_ms: u64) -> String {
+pub(super) fn date(unix_ms: u64) -> String {
     // Days are counted in eras of 400 years that begin with March, so that the leap day comes last.
     let days = unix_ms / 1000 / SECONDS_A_DAY + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -1117,7 +1438,7 @@ fn date(unix_ms: u64) -> String {
 }
 
 /// `14.05.09`, as QSTATUS writes it.
-fn time(unix_ms: u64) -> String {
+pub(super) fn time(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000 % SECONDS_A_DAY;
     format!("{:02}.{:02}.{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

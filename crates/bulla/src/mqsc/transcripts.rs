@@ -2,10 +2,12 @@
 //!
 //! `$ bulla mqsc -c 'COMMAND'`, or `-c "COMMAND"`, or `-` with the text until a line `END`; what it prints follows, the
 //! standard output first, then `[exit N]` unless N is 0. `% depth QUEUE N` and `% links QUEUE N` set up what no command can;
-//! so do `% offline DEVICE WHY`, `% signed DEVICE N`, that many RSA 2048 signatures in calls of up to eight, and `% keep`, which keeps the numbers.
+//! so do `% channel NAME STATE`, an instance of a channel, `% doubt NAME`, messages in doubt at it,
+//! `% failed NAME WHY`, `% offline DEVICE WHY`, `% signed DEVICE N`, that many RSA 2048 signatures in calls of up to eight, and `% keep`, which keeps the numbers.
 //! `#` begins a comment. Each file begins with a new queue manager DEMO. With `BULLA_REWRITE` in the environment the
 //! test writes the files anew; read what it wrote.
 
+use super::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks, TwoAverages};
 use super::meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
 use super::objects::Definitions;
 use super::reply::show;
@@ -28,6 +30,8 @@ pub(super) struct Paper {
     /// Signatures made, by device.
     signed: BTreeMap<String, u64>,
     kept: Option<Snapshot>,
+    /// Instances of channels.
+    channels: BTreeMap<String, Vec<ChannelStatus>>,
 }
 
 impl Paper {
@@ -39,7 +43,66 @@ impl Paper {
             offline: BTreeMap::new(),
             signed: BTreeMap::new(),
             kept: None,
+            channels: BTreeMap::new(),
         }
+    }
+
+    /// One more instance of a channel, after an hour of work for each partner.
+    fn add_instance(&mut self, name: &str, state: &str) {
+        const STATES: [ChannelState; 10] = [
+            ChannelState::Inactive,
+            ChannelState::Starting,
+            ChannelState::Binding,
+            ChannelState::Requesting,
+            ChannelState::Initializing,
+            ChannelState::Running,
+            ChannelState::Paused,
+            ChannelState::Stopping,
+            ChannelState::Retrying,
+            ChannelState::Stopped,
+        ];
+        let instances = self.channels.entry(name.into()).or_default();
+        let number = instances.len() as u64 + 2;
+        let definition = &self.definitions.channels[name];
+        instances.push(ChannelStatus {
+            state: STATES.into_iter().find(|known| known.word() == state).unwrap(),
+            substate: if state == "RUNNING" { "MQGET" } else { "" },
+            connection: format!("10.0.0.{number}(5672)"),
+            local_address: "10.0.0.1(40112)".into(),
+            transmission_queue: definition.transmission_queue.clone().unwrap_or_default(),
+            remote_manager: format!("QM{number}"),
+            remote_application: format!("QM{number}"),
+            remote_product: "Bulla".into(),
+            remote_version: "0.1.0".into(),
+            job: "4711.dispatcher-0".into(),
+            user: "DEMO".into(),
+            exactly_once: true,
+            messages: 1000 * number,
+            batches: 20 * number,
+            buffers_sent: 41,
+            buffers_received: 40,
+            bytes_sent: u64::from(u32::MAX) + number,
+            bytes_received: 9_000,
+            current_messages: 3,
+            current_sequence: 1003,
+            last_sequence: 1000,
+            current_unit: "0000000000000015".into(),
+            last_unit: "0000000000000014".into(),
+            last_message_ms: Some(NOW_MS - 1_000),
+            started_ms: Some(NOW_MS - 3_600_000),
+            short_retries_left: 10,
+            long_retries_left: 999_999_999,
+            batch_size: 50,
+            heartbeat_seconds: 300,
+            max_message_bytes: 4_194_304,
+            non_persistent_fast: true,
+            security_protocol: "NONE",
+            queue_time_us: TwoAverages { short: 140, long: 95 },
+            net_time_us: TwoAverages { short: 210, long: 205 },
+            batch_messages: TwoAverages { short: 50, long: 48 },
+            queue_messages: 7,
+            ..ChannelStatus::default()
+        });
     }
 
     fn meters(&self, name: &str) -> DeviceMeters {
@@ -96,6 +159,7 @@ impl Administered for Paper {
                 self.status.remove(name);
             }
             Change::DeleteAlias { name } => self.check_links(name)?,
+            Change::DeleteChannel { name } => drop(self.channels.remove(name)),
             Change::DefineDevice { name, .. } => drop(self.states.insert(name.clone(), DeviceState::Stopped)),
             _ => {}
         }
@@ -143,6 +207,68 @@ impl Administered for Paper {
         })
     }
 
+    fn start_channel(&mut self, name: &str) -> Result<(), AdminError> {
+        self.channels.remove(name);
+        self.add_instance(name, "RUNNING");
+        Ok(())
+    }
+
+    fn stop_channel(&mut self, name: &str, how: StopChannel) -> Result<(), AdminError> {
+        if how.inactive && !self.channel_status(name).iter().any(|status| status.state.is_active()) {
+            return Err(AdminError::ChannelNotActive { name: name.into() });
+        }
+        self.channels.remove(name);
+        if !how.inactive {
+            self.add_instance(name, "STOPPED");
+        }
+        Ok(())
+    }
+
+    fn ping_channel(&mut self, name: &str) -> Result<String, AdminError> {
+        match self.definitions.channels[name].connections.first() {
+            Some(address) => Ok(format!("channel {name}: QM2 at {address} answers in 412 µs")),
+            None => Err(AdminError::Failed { reason: 4030, detail: format!("channel {name} has no CONNAME") }),
+        }
+    }
+
+    fn reset_channel(&mut self, name: &str, _sequence: u64) -> Result<(), AdminError> {
+        match self.channel_status(name).iter().any(|status| status.in_doubt) {
+            true => Err(AdminError::ChannelInDoubt { name: name.into() }),
+            false => Ok(()),
+        }
+    }
+
+    fn resolve_channel(&mut self, name: &str, _commit: bool) -> Result<(), AdminError> {
+        self.channels.values_mut().flatten().for_each(|status| status.in_doubt = false);
+        self.definitions.channels.get(name).map(drop).ok_or_else(|| AdminError::UnknownChannel { name: name.into() })
+    }
+
+    fn channel_status(&self, name: &str) -> Vec<ChannelStatus> {
+        self.channels.get(name).cloned().unwrap_or_default()
+    }
+
+    fn initiator_status(&self) -> InitiatorStatus {
+        let count = |wanted: fn(ChannelState) -> bool| {
+            self.channels.values().flatten().filter(|status| wanted(status.state)).count() as u32
+        };
+        let tasks = |requested: Option<u32>, started| Tasks { started, requested: requested.unwrap_or(started) };
+        let manager = &self.definitions.queue_manager;
+        InitiatorStatus {
+            adapters: tasks(manager.adapters, 8),
+            dispatchers: tasks(manager.dispatchers, 2),
+            tls_tasks: Tasks::default(),
+            current: count(|state| state != ChannelState::Inactive),
+            active: count(ChannelState::is_active),
+            paused: count(|state| state == ChannelState::Paused),
+            starting: count(|state| state == ChannelState::Starting),
+            retrying: count(|state| state == ChannelState::Retrying),
+            stopped: count(|state| state == ChannelState::Stopped),
+            channels_max: manager.channels_max,
+            active_channels_max: manager.active_channels_max,
+            listeners: vec!["amqp://127.0.0.1:5672".into()],
+        }
+    }
+
     fn device_meters(&self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
         let devices = self.definitions.devices.keys().map(|name| self.meters(name));
         match at_ms {
@@ -177,12 +303,18 @@ fn replayed(transcript: &str) -> String {
         } else if let Some(setting) = line.strip_prefix("% ") {
             written += &format!("{line}\n");
             match setting.splitn(3, ' ').collect::<Vec<_>>()[..] {
+                ["channel", name, state] => paper.add_instance(name, state),
+                ["doubt", name] => paper.channels.get_mut(name).unwrap()[0].in_doubt = true,
+                ["failed", name, why] => paper.channels.get_mut(name).unwrap()[0].reason = why.into(),
                 ["keep"] => paper.kept = Some(paper.device_meters(None).unwrap()),
                 ["offline", device, why] => drop(paper.offline.insert(device.into(), why.into())),
                 ["signed", device, number] => drop(paper.signed.insert(device.into(), number.parse().unwrap())),
                 _ => {}
             }
-            if ["keep", "offline", "signed"].iter().any(|known| setting.starts_with(known)) {
+            if ["keep", "offline", "signed", "channel", "doubt", "failed"]
+                .iter()
+                .any(|known| setting.starts_with(known))
+            {
                 continue;
             }
             let [what, queue, number] = setting.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
