@@ -43,9 +43,10 @@ pub(crate) fn receiver_name(channel: &str, partner: &str) -> String {
     format!("{}{partner}", receiver_prefix(channel))
 }
 
-/// What all names of a receiving channel's notes begin with.
+/// What all names of a receiving channel's notes begin with. Names may have a slash in them, but no `@`: so channel `A` with
+/// partner `B/C` is not `A/B` with `C`, and `A` can go without `A/B`.
 pub(crate) fn receiver_prefix(channel: &str) -> String {
-    format!("channel/receive/{channel}/")
+    format!("channel/receive/{channel}@")
 }
 
 impl SenderNote {
@@ -149,6 +150,12 @@ mod tests {
     fn a_full_note_of_neighbours_takes_a_byte_a_message() {
         let in_doubt = (1 << 40..(1 << 40) + 4_096).map(MessageId).collect();
         assert!(SenderNote { in_doubt, ..SenderNote::default() }.encode().len() < 4_096 + 32);
+    }
+
+    #[test]
+    fn no_two_channels_share_a_note() {
+        assert_ne!(receiver_name("A", "B/C"), receiver_name("A/B", "C"));
+        assert!(!receiver_name("A/B", "C").starts_with(&receiver_prefix("A")));
     }
 
     #[test]
