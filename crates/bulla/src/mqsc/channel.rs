@@ -5,6 +5,7 @@ use super::parse::{Statement, Value};
 use super::reply::Cell;
 use super::run::{date, time};
 use super::table::Key;
+use crate::tls::{self, PatternError, PeerPattern};
 use crate::users;
 use std::fmt::{self, Display};
 use std::net::Ipv6Addr;
@@ -204,6 +205,12 @@ pub(super) enum Refused {
     Connections { chars: usize },
     /// No user can have that name.
     User { name: String },
+    /// SSLCIPH names nothing in the table.
+    CipherSpec { name: String },
+    /// SSLPEER is no pattern.
+    Pattern(PatternError),
+    /// CERTLABL can't be the name of a file.
+    Label { label: String },
     /// Not an absolute path.
     NotAbsolute { keyword: &'static str },
     /// One without the other.
@@ -216,6 +223,9 @@ impl Refused {
             Refused::NoKind => Some("a channel is a SDR, RCVR, SVR or RQSTR".into()),
             Refused::WrongEnd { .. } => Some("SDR and SVR can REMOVE, RCVR and RQSTR can seal ASPOLICY".into()),
             Refused::OtherKind { .. } => Some("DEFINE with REPLACE defines it anew".into()),
+            Refused::CipherSpec { .. } => Some("docs/reference/cipherspecs.md lists them, ANY_TLS13 is one".into()),
+            Refused::Pattern(_) => Some("write SSLPEER('CN=QM2,O=Demo*')".into()),
+            Refused::Label { .. } => Some("a label has letters, digits and . _ -".into()),
             Refused::Connection { .. } => Some("write CONNAME('host(5672),other(5672)')".into()),
             _ => None,
         }
@@ -245,6 +255,9 @@ impl Display for Refused {
                 write!(f, "CONNAME takes {CONNECTIONS_CHARS_MAX} characters with its ports, not {chars}")
             }
             Refused::User { name } => write!(f, "MCAUSER: no user can have the name '{name}'"),
+            Refused::CipherSpec { name } => write!(f, "there is no CipherSpec {name}"),
+            Refused::Pattern(error) => write!(f, "SSLPEER: {error}"),
+            Refused::Label { label } => write!(f, "CERTLABL: '{label}' is no label of a certificate"),
             Refused::NotAbsolute { keyword } => write!(f, "{keyword} takes an absolute path"),
             Refused::Alone { keyword, other } => write!(f, "{keyword} goes with {other}"),
         }
@@ -360,9 +373,14 @@ impl ChannelDefinition {
             Key::TransmissionQueue => self.transmission_queue = unless_blank(text),
             Key::ChannelUser if text.is_empty() || users::is_valid_name(text) => self.user = unless_blank(text),
             Key::ChannelUser => return Err(Refused::User { name: text.to_owned() }),
-            Key::CipherSpec => self.cipher_spec = unless_blank(text),
-            Key::PeerPattern => self.peer_pattern = unless_blank(text),
-            Key::CertificateLabel => self.certificate_label = unless_blank(text),
+            Key::CipherSpec if text.is_empty() || tls::find(text).is_some() => self.cipher_spec = unless_blank(text),
+            Key::CipherSpec => return Err(Refused::CipherSpec { name: text.to_owned() }),
+            Key::PeerPattern => {
+                self.peer_pattern = unless_blank(text);
+                let pattern = self.peer_pattern.as_deref().map(PeerPattern::parse).transpose();
+                pattern.map_err(Refused::Pattern)?;
+            }
+            Key::CertificateLabel => self.certificate_label = label(text)?,
             Key::PartnerUser => self.sasl_user = unless_blank(text),
             Key::PasswordFile if text.is_empty() || Path::new(text).is_absolute() => {
                 self.password_file = unless_blank(text).map(PathBuf::from);
@@ -484,6 +502,14 @@ fn addresses(text: &str, port: u16) -> Result<Vec<String>, Refused> {
         if is_host { Ok(format!("{host}:{port}")) } else { Err(refused()) }
     };
     text.split(',').map(address).collect()
+}
+
+/// The label of a certificate, none where it is blank.
+pub(super) fn label(text: &str) -> Result<Option<String>, Refused> {
+    if text.is_empty() || tls::is_label(text) {
+        return Ok(unless_blank(text));
+    }
+    Err(Refused::Label { label: text.to_owned() })
 }
 
 fn speed(fast: bool) -> Cell {

@@ -1296,7 +1296,7 @@ mod tests {
             "CHLTYPE(SDR) CONNAME('h(1),fe80::1') XMITQ(X) BATCHSZ(9999) BATCHINT(7) BATCHLIM(0) NPMSPEED(NORMAL)",
             "CHLTYPE(SDR) CONNAME('h') XMITQ(X) SSLCIPH(ANY_TLS12_OR_HIGHER) SSLPEER('CN=a*, O=\"x\"') SSLRKEYC(0) SPLPROT(REMOVE)",
             "CHLTYPE(SVR) XMITQ('x') DISCINT(0) SHORTRTY(1) SHORTTMR(2) LONGRTY(3) LONGTMR(4) SEQWRAP(100) SSLCAUTH(OPTIONAL)",
-            "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) CERTLABL('my label')",
+            "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) CERTLABL('my-label')",
             "CHLTYPE(RQSTR) CONNAME('h') SOURCE('a/b?c=d') TARGET('t') USERID('u v') PASSFILE('/p q')",
         ];
         let mut seed = 42_u64;
@@ -1324,7 +1324,7 @@ mod tests {
             commands += ["ALTER DEV(CPU) TYPE(SOFTWARE) AUTOSTART(NO)\n", "STOP DEV(ACCEL1); DELETE DEV(ACCEL1)\n", ""]
                 [next(3)];
             commands += [
-                "ALTER QMGR DEADQ(' ') DEFXMITQ(X) SSLRKEYC(999999999) CERTLABL('a b')",
+                "ALTER QMGR DEADQ(' ') DEFXMITQ(X) SSLRKEYC(999999999) CERTLABL('a.b')",
                 "ALTER QMGR DESCR('me') MAXMSGL(32768) CHIADAPS(8) CHIDISPS(64) MAXCHL(9999) ACTCHL(1)",
                 "",
             ][next(3)];

@@ -606,6 +606,9 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Act::AlterManager => {
             let mut manager = definitions.queue_manager.clone();
             manager.set(statement);
+            if let Some(Value::Text(text)) = statement.value(Key::CertificateLabel) {
+                channel::label(text).map_err(|refused| refused_channel(&refused))?;
+            }
             if manager.active_channels_max > manager.channels_max {
                 let QueueManager { active_channels_max, channels_max, .. } = manager;
                 let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");
@@ -1084,8 +1087,13 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
             warnings
         }
         Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
-            let Some(queue) = &channel.transmission_queue else { return Vec::new() };
-            let mut warnings: Vec<String> = no_transmission_queue(queue, definitions).into_iter().collect();
+            let mut warnings = Vec::new();
+            if let Some(weak) = channel.cipher_spec.as_deref().and_then(crate::tls::find).filter(|spec| spec.weak) {
+                let why = "whoever gets the partner's private key later can read what was recorded";
+                warnings.push(format!("{} is weak: {why}", weak.ibm));
+            }
+            let Some(queue) = &channel.transmission_queue else { return warnings };
+            warnings.extend(no_transmission_queue(queue, definitions));
             let shares = |(other, of): &(&String, &ChannelDefinition)| {
                 *other != name && of.transmission_queue.as_ref() == Some(queue)
             };

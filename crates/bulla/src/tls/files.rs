@@ -102,7 +102,7 @@ pub(super) fn shown(dir: &Path, label: &str) -> Result<Shown, TlsRefusal> {
 }
 
 /// Whether a CERTLABL can be a file name under `tls/`.
-pub(super) fn is_label(label: &str) -> bool {
+pub(crate) fn is_label(label: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=LABEL_CHARS_MAX).contains(&label.len()) && label.bytes().all(fits) && !label.starts_with('.')
 }

@@ -16,6 +16,7 @@ mod staple;
 mod tests;
 
 pub use cipher_spec::{ALL, CipherSpec, Protocols, find, negotiated, page};
+pub(crate) use files::is_label;
 pub use peer_name::{PATTERN_BYTES_MAX, PatternError, PeerPattern};
 pub use refusal::TlsRefusal;
 pub(crate) use refusal::of_failure;
