@@ -395,11 +395,7 @@ impl ChannelDefinition {
 
     /// CONNAME in MQ's spelling: `host(5672),other(5671)`.
     pub(super) fn connection_name(&self) -> String {
-        let spelled = |address: &String| match address.rsplit_once(':') {
-            Some((host, port)) => format!("{}({port})", host.trim_start_matches('[').trim_end_matches(']')),
-            None => address.clone(),
-        };
-        self.connections.iter().map(spelled).collect::<Vec<_>>().join(",")
+        self.connections.iter().map(|address| spelled(address)).collect::<Vec<_>>().join(",")
     }
 
     /// What DISPLAY shows, and what the definitions file says: none where the type does not have the attribute.
@@ -476,6 +472,16 @@ fn has(kind: ChannelKind, key: Key) -> bool {
 fn given_kind(statement: &Statement) -> Option<ChannelKind> {
     let Some(Value::Word(word)) = statement.value(Key::ChannelType) else { return None };
     KINDS.into_iter().find(|kind| kind.word() == *word)
+}
+
+/// `host:1414` as `host(1414)`; what is no such address stays.
+fn spelled(address: &str) -> String {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("{}({port})", host.trim_start_matches('[').trim_end_matches(']'))
+        }
+        _ => address.to_owned(),
+    }
 }
 
 /// `host(1414),other` to `host:1414` and `other:PORT`; blank gives none.
@@ -726,13 +732,9 @@ pub struct ChannelStatus {
 }
 
 impl ChannelStatus {
-    /// What is shown of a channel that was never started.
-    pub(super) fn inactive(channel: &ChannelDefinition) -> Self {
-        Self {
-            connection: channel.connection_name(),
-            transmission_queue: channel.transmission_queue.clone().unwrap_or_default(),
-            ..Self::default()
-        }
+    /// Whether there is something to say of it: it runs, ran, was stopped or failed, or has messages in doubt.
+    pub(super) fn is_worth_showing(&self) -> bool {
+        self.state != ChannelState::Inactive || self.started_ms.is_some() || self.in_doubt || !self.reason.is_empty()
     }
 
     /// What DISPLAY CHSTATUS shows of an instance of `channel`.
@@ -746,9 +748,14 @@ impl ChannelStatus {
         let known = self.started_ms.is_some();
         Some(match key {
             Key::ChannelType => Cell::word(channel.kind.word()),
-            Key::ConnectionName => text(&self.connection),
+            // Where it would connect, while it does not.
+            Key::ConnectionName if self.connection.is_empty() => Cell::Text(channel.connection_name()),
+            Key::ConnectionName => Cell::Text(spelled(&self.connection)),
             Key::ChannelState => Cell::word(self.state.word()),
             Key::Substate => Cell::word(self.substate),
+            Key::TransmissionQueue if channel.kind.sends() && self.transmission_queue.is_empty() => {
+                blank(channel.transmission_queue.as_deref())
+            }
             Key::TransmissionQueue if channel.kind.sends() => text(&self.transmission_queue),
             Key::RemoteManager => text(&self.remote_manager),
             Key::Reason => text(&self.reason),
@@ -756,7 +763,7 @@ impl ChannelStatus {
             Key::Guarantee => Cell::word(if self.exactly_once { "EXACTLYONCE" } else { "ATLEASTONCE" }),
             Key::InDoubt if channel.kind.sends() => yes_or_no(self.in_doubt),
             Key::StopRequested => yes_or_no(self.stop_requested),
-            Key::LocalAddress => text(&self.local_address),
+            Key::LocalAddress => Cell::Text(spelled(&self.local_address)),
             Key::RemoteApplication => text(&self.remote_application),
             Key::RemoteProduct => text(&self.remote_product),
             Key::RemoteVersion => text(&self.remote_version),

@@ -94,18 +94,39 @@ pub enum FailureKind {
 }
 
 /// Names of the reason codes that an admin command can answer: MQ's `MQRC_…`, and `MQRCCF_…` from 3000 on.
-const REASONS: [(u32, &str); 36] = [
+const REASONS: [(u32, &str); 57] = [
+    (2009, "MQRC_CONNECTION_BROKEN"),
+    (2025, "MQRC_MAX_CONNS_LIMIT_REACHED"),
     (2035, "MQRC_NOT_AUTHORIZED"),
     (2042, "MQRC_OBJECT_IN_USE"),
     (2043, "MQRC_OBJECT_TYPE_ERROR"),
+    (2045, "MQRC_OPTION_NOT_VALID_FOR_TYPE"),
     (2055, "MQRC_Q_NOT_EMPTY"),
     (2056, "MQRC_Q_SPACE_NOT_AVAILABLE"),
     (2063, "MQRC_SECURITY_ERROR"),
     (2071, "MQRC_STORAGE_NOT_AVAILABLE"),
     (2082, "MQRC_UNKNOWN_ALIAS_BASE_Q"),
     (2085, "MQRC_UNKNOWN_OBJECT_NAME"),
+    (2087, "MQRC_UNKNOWN_REMOTE_Q_MGR"),
+    (2091, "MQRC_XMIT_Q_TYPE_ERROR"),
+    (2092, "MQRC_XMIT_Q_USAGE_ERROR"),
     (2102, "MQRC_RESOURCE_PROBLEM"),
     (2162, "MQRC_Q_MGR_STOPPING"),
+    (2184, "MQRC_REMOTE_Q_NAME_ERROR"),
+    (2196, "MQRC_UNKNOWN_XMIT_Q"),
+    (2197, "MQRC_UNKNOWN_DEF_XMIT_Q"),
+    (2198, "MQRC_DEF_XMIT_Q_TYPE_ERROR"),
+    (2199, "MQRC_DEF_XMIT_Q_USAGE_ERROR"),
+    (2218, "MQRC_MSG_TOO_BIG_FOR_CHANNEL"),
+    (2277, "MQRC_CD_ERROR"),
+    (2393, "MQRC_SSL_INITIALIZATION_ERROR"),
+    (2398, "MQRC_SSL_PEER_NAME_MISMATCH"),
+    (2399, "MQRC_SSL_PEER_NAME_ERROR"),
+    (2400, "MQRC_UNSUPPORTED_CIPHER_SUITE"),
+    (2401, "MQRC_SSL_CERTIFICATE_REVOKED"),
+    (2402, "MQRC_SSL_CERT_STORE_ERROR"),
+    (2537, "MQRC_CHANNEL_NOT_AVAILABLE"),
+    (2539, "MQRC_UNKNOWN_CHANNEL_NAME"),
     (3200, "MQRCCF_NONE_FOUND"),
     (4001, "MQRCCF_OBJECT_ALREADY_EXISTS"),
     (4009, "MQRCCF_ALLOCATE_FAILED"),
@@ -405,5 +426,10 @@ mod tests {
     #[test]
     fn reasons_are_sorted_and_named_once() {
         assert!(REASONS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for reason in crate::reason::ALL {
+            if let Some(name) = reason_name(reason.code.into()) {
+                assert_eq!(name.strip_prefix("MQRC_"), Some(reason.name));
+            }
+        }
     }
 }

@@ -1289,8 +1289,10 @@ fn display_channel_status(statement: &Statement, target: &dyn Administered) -> R
     let mut instances = Vec::new();
     for (name, channel) in channels {
         let mut statuses = target.channel_status(name);
-        if statuses.is_empty() && !statement.name.generic {
-            statuses.push(ChannelStatus::inactive(channel));
+        if statement.name.generic {
+            statuses.retain(ChannelStatus::is_worth_showing);
+        } else if statuses.is_empty() {
+            statuses.push(ChannelStatus::default());
         }
         instances.extend(statuses.into_iter().map(|status| (name, channel, status)));
     }

@@ -1530,7 +1530,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "CHSTATUS",
         name: NameUse::Generic,
         object: "channel",
-        summary: "Show what goes on at channels now, one row for each instance: a receiving channel has one for each partner. A generic name leaves out channels that were never started.",
+        summary: "Show what goes on at channels now, one row for each instance: a receiving channel has one for each partner. A generic name leaves out channels of which there is nothing to say.",
         options: &[&WHERE, &ALL],
         attributes: channel::CHANNEL_STATUS,
         examples: &[

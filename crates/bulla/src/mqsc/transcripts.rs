@@ -67,8 +67,8 @@ impl Paper {
         instances.push(ChannelStatus {
             state: STATES.into_iter().find(|known| known.word() == state).unwrap(),
             substate: if state == "RUNNING" { "MQGET" } else { "" },
-            connection: format!("10.0.0.{number}(5672)"),
-            local_address: "10.0.0.1(40112)".into(),
+            connection: format!("10.0.0.{number}:5672"),
+            local_address: "10.0.0.1:40112".into(),
             transmission_queue: definition.transmission_queue.clone().unwrap_or_default(),
             remote_manager: format!("QM{number}"),
             remote_application: format!("QM{number}"),

@@ -83,14 +83,14 @@ static NPMSPEED: Attribute = attribute(
     "NPMSPEED",
     words(&["FAST", "NORMAL"]),
     "FAST",
-    "FAST: non-persistent messages do not wait for a batch, and are lost with the connection. NORMAL: they are confirmed like persistent ones.",
+    "The sending end's holds. FAST: non-persistent messages do not wait for a batch, and may be lost with the connection. NORMAL: they are confirmed like persistent ones.",
 );
 static HBINT: Attribute = number(
     Key::Heartbeat,
     "HBINT",
     INTERVAL_SECONDS_MAX,
     "300",
-    "Seconds between heartbeats on an idle channel; 0 for none. The longer of both ends' holds, and none where one has none.",
+    "Seconds between heartbeats on an idle channel; 0 for none. A partner that says nothing for twice as long is given up.",
 );
 static DISCINT: Attribute = number(
     Key::DisconnectInterval,
@@ -122,7 +122,7 @@ static SEQWRAP: Attribute = attribute(
     "SEQWRAP",
     Kind::Number { min: SEQUENCE_WRAP_MIN, max: COUNT_MAX },
     "999999999",
-    "Highest sequence number before 1 follows. Both ends need the same one.",
+    "Highest sequence number that is shown, before 1 follows. Both ends need the same one.",
 );
 static MAXMSGL: Attribute = number(
     Key::MaxMessageBytes,
