@@ -4,13 +4,13 @@
 //! A task whose job is away is set aside; whichever adapter takes the answer goes on with it. Results go
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Letter, Mailboxes};
 use bulla_amqp::LinkId;
 use bulla_device::scheduler::{Answer, DeviceId, Sink};
 use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue};
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Verified};
 use slab::Slab;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -131,6 +131,10 @@ struct Inbox {
     tasks: FairQueue<New>,
     answers: Vec<Answer>,
     asides: Vec<Box<dyn FnOnce() + Send>>,
+    /// Adapters with an index below this one go on; the others end after their turn.
+    wanted: usize,
+    /// Adapters that there are, by index.
+    present: BTreeSet<usize>,
     /// Adapters with nothing to do.
     idle: usize,
     /// Tasks that were taken and are not done, by asker, and all together.
@@ -217,8 +221,31 @@ impl Adapters {
         true
     }
 
-    /// An adapter's life: ends when the pool stops and nothing is left to do.
-    pub(crate) fn run(self: &Arc<Self>, mailboxes: &[Arc<Mailbox>]) {
+    /// Says how many adapters there are to be: surplus ones end after their turn. Gives the indexes of those that somebody
+    /// has to [`run`](Self::run) now.
+    pub(crate) fn want(&self, count: usize) -> Vec<usize> {
+        let mut inbox = self.lock();
+        inbox.wanted = count;
+        let missing: Vec<usize> = (0..count).filter(|index| !inbox.present.contains(index)).collect();
+        inbox.present.extend(&missing);
+        drop(inbox);
+        self.bell.notify_all();
+        missing
+    }
+
+    /// Nobody runs the adapter of that index after all.
+    pub(crate) fn not_run(&self, index: usize) {
+        self.lock().present.remove(&index);
+    }
+
+    /// How many adapters there are, those included that end after their turn; and how many there are to be.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let inbox = self.lock();
+        (inbox.present.len(), inbox.wanted)
+    }
+
+    /// An adapter's life: ends when it is surplus, or when the pool stops and nothing is left to do.
+    pub(crate) fn run(self: &Arc<Self>, index: usize, mailboxes: &Mailboxes) {
         let sink: Arc<dyn Sink> = self.clone();
         let mut turn = Turn {
             adapters: self,
@@ -228,7 +255,7 @@ impl Adapters {
             outcomes: Vec::new(),
             done: Vec::new(),
         };
-        while let Some(taken) = self.take() {
+        while let Some(taken) = self.take(index) {
             turn.carry_out(taken);
             turn.post(mailboxes);
             self.done(&mut turn.done);
@@ -241,10 +268,18 @@ impl Adapters {
         self.bell.notify_all();
     }
 
-    /// Waits for something to do; nothing when the pool stops.
-    fn take(&self) -> Option<Taken> {
+    /// Waits for something to do; nothing when the pool stops, or has no place for that adapter any more.
+    fn take(&self, index: usize) -> Option<Taken> {
         let mut inbox = self.lock();
         loop {
+            if index >= inbox.wanted && !inbox.stopping {
+                inbox.present.remove(&index);
+                if inbox.has_work() {
+                    // The bell may have rung for this one.
+                    self.wake(inbox);
+                }
+                return None;
+            }
             let mut taken =
                 Taken { answers: std::mem::take(&mut inbox.answers), aside: inbox.asides.pop(), tasks: Vec::new() };
             while taken.tasks.len() < TASKS_PER_TURN {
@@ -510,10 +545,10 @@ impl Turn<'_> {
     }
 
     /// Sends what is finished to those who asked, a letter each and one ring a dispatcher.
-    fn post(&mut self, mailboxes: &[Arc<Mailbox>]) {
+    fn post(&mut self, mailboxes: &Mailboxes) {
         for (index, mailbox) in mailboxes.iter().enumerate() {
             let mine = |finished: &Finished| finished.asker.dispatcher == index;
-            if mailboxes.len() > 1 && !self.outcomes.iter().any(mine) {
+            if !self.outcomes.iter().any(mine) {
                 continue;
             }
             let (mine, others) = std::mem::take(&mut self.outcomes).into_iter().partition(mine);

@@ -4,12 +4,12 @@ use crate::adapter::Adapters;
 use crate::channel::registry::Channels;
 use crate::devices::Devices;
 use crate::envelope::Label;
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Letter, Mailboxes};
 pub use crate::mqsc::objects::ERROR_QUEUE;
 use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError, Resolved};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
-use crate::serve;
+use crate::serve::{self, Pools};
 use crate::tls::Tls;
 use crate::users::Users;
 use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
@@ -19,7 +19,7 @@ use bulla_seal::{Opener, Policy};
 use hashbrown::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Dynamic queues that may be open at once.
@@ -42,7 +42,11 @@ pub struct Manager {
     pub(crate) adapters: Arc<Adapters>,
     pub(crate) devices: Devices,
     /// One mailbox a dispatcher.
-    pub(crate) mailboxes: Vec<Arc<Mailbox>>,
+    pub(crate) mailboxes: Arc<Mailboxes>,
+    /// The threads of dispatchers and adapters.
+    pub(crate) pools: Mutex<Pools>,
+    /// Where partners and applications are listened for: `amqp://127.0.0.1:5672`. Set at the start.
+    pub(crate) listeners: OnceLock<Vec<String>>,
     /// TLS of the listener and of channels.
     pub tls: Arc<Tls>,
     /// Set to end the dispatchers after they have drained.
@@ -168,7 +172,7 @@ impl Manager {
         users: Users,
         store: Store,
         definitions: Definitions,
-        mailboxes: Vec<Arc<Mailbox>>,
+        mailboxes: Arc<Mailboxes>,
         devices: Devices,
     ) -> Self {
         let tls = Arc::new(Tls::new(data.join(serve::TLS)));
@@ -184,6 +188,8 @@ impl Manager {
             adapters: Arc::new(Adapters::new(devices.scheduler().clone())),
             devices,
             mailboxes,
+            pools: Mutex::default(),
+            listeners: OnceLock::new(),
             stopping: AtomicBool::new(false),
             counters: Counters::default(),
             state: Mutex::new(State {
@@ -232,7 +238,7 @@ impl Manager {
 
     /// Wakes every dispatcher.
     pub(crate) fn ring_all(&self) {
-        for mailbox in &self.mailboxes {
+        for mailbox in self.mailboxes.iter() {
             mailbox.ring();
         }
     }

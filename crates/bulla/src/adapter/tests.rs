@@ -1,6 +1,7 @@
 //! Adapters over a device that gives wrong answers and late ones, and messages that share an answer.
 
 use super::*;
+use crate::mailbox::Mailbox;
 use bulla_amqp::{AttachRequest, Config, Connection, SaslClient};
 use bulla_device::scheduler::{CPU_NAME, State};
 use bulla_device::{CpuDevice, Device, Driver, Finished as Ended, Kind, Shape, SystemRandom};
@@ -130,7 +131,8 @@ struct Pool {
     mailbox: Arc<Mailbox>,
     bell: mio::Poll,
     link: LinkId,
-    thread: Option<std::thread::JoinHandle<()>>,
+    mailboxes: Arc<Mailboxes>,
+    threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Pool {
@@ -148,13 +150,23 @@ impl Pool {
         let bell = mio::Poll::new().unwrap();
         let waker = mio::Waker::new(bell.registry(), mio::Token(0)).unwrap();
         let mailbox = Arc::new(Mailbox::new(waker));
-        Pool { adapters: Arc::new(Adapters::new(scheduler)), card, mailbox, bell, link: link(), thread: None }
+        let mailboxes = Arc::new(Mailboxes::new());
+        assert!(mailboxes.add(mailbox.clone()));
+        let adapters = Arc::new(Adapters::new(scheduler));
+        Pool { adapters, card, mailbox, bell, link: link(), mailboxes, threads: Vec::new() }
     }
 
     /// From now on tasks are carried out.
     fn run(&mut self) {
-        let (adapters, mailboxes) = (self.adapters.clone(), vec![self.mailbox.clone()]);
-        self.thread = Some(std::thread::spawn(move || adapters.run(&mailboxes)));
+        self.resize(1);
+    }
+
+    /// Has so many adapters from now on.
+    fn resize(&mut self, count: usize) {
+        for index in self.adapters.want(count) {
+            let (adapters, mailboxes) = (self.adapters.clone(), self.mailboxes.clone());
+            self.threads.push(std::thread::spawn(move || adapters.run(index, &mailboxes)));
+        }
     }
 
     fn open(&self, slot: u64, who: &bulla_device::Asker, message: &Message) {
@@ -204,7 +216,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.adapters.stop();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let ended = thread.join();
             assert!(ended.is_ok() || std::thread::panicking(), "the adapter panicked");
         }
@@ -403,4 +415,34 @@ fn when_the_one_who_asked_first_leaves_the_others_still_get_their_messages() {
     let seen = pool.seen();
     assert!(!seen.contains(&2) && seen.contains(&3), "nothing was computed for the one who left: {seen:?}");
     assert_eq!(pool.state(), State::Running);
+}
+
+#[test]
+fn adapters_come_and_go_and_every_message_is_opened_once() {
+    let world = World::new();
+    let mut pool = Pool::new([]);
+    let who = [1, 2, 3].map(bulla_device::Asker::new);
+    let mut slot = 0;
+    let mut expected = Vec::new();
+    for count in [1, 4, 2, 6, 1, 3] {
+        // What was submitted before is under way while the pool changes, and messages wait when it does.
+        for (number, message) in world.messages(24).iter().enumerate() {
+            pool.open(slot, &who[number % who.len()], message);
+            expected.push(number);
+            slot += 1;
+            if number == 12 {
+                pool.resize(count);
+            }
+        }
+    }
+    let outcomes = pool.outcomes(expected.len());
+    assert_eq!(outcomes.len(), expected.len());
+    for (outcome, number) in outcomes.iter().zip(expected) {
+        assert!(is_open(outcome, number), "{outcome:?}");
+    }
+    let end = Instant::now() + PATIENCE;
+    while pool.adapters.counts() != (3, 3) {
+        assert!(Instant::now() < end, "{:?}", pool.adapters.counts());
+        std::thread::yield_now();
+    }
 }

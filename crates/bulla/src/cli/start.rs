@@ -28,10 +28,10 @@ pub struct StartArgs {
     /// Where Prometheus gets what the crypto devices counted, as 127.0.0.1:9464; nowhere, unless it is given
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
     pub metrics: Address,
-    /// Threads that own sockets
+    /// Threads that own sockets, unless CHIDISPS of ALTER QMGR says otherwise
     #[arg(long, value_name = "N")]
     pub dispatchers: Option<usize>,
-    /// Threads that seal and open
+    /// Threads that seal and open, unless CHIADAPS of ALTER QMGR says otherwise
     #[arg(long, value_name = "N")]
     pub adapters: Option<usize>,
     /// Mebibytes of message bodies held in memory; more goes to disk

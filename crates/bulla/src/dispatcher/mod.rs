@@ -67,7 +67,6 @@ pub(crate) struct Dispatcher {
     active: Vec<usize>,
     local: Local,
     letters: Vec<Letter>,
-    accepted: usize,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
@@ -140,12 +139,28 @@ pub(crate) struct Removal {
     token: u64,
 }
 
+/// What a dispatcher leaves to the next one of its index.
+pub(crate) struct Left {
+    poll: Poll,
+    /// Goes on, because a message of an old connection may still be with the adapters.
+    generation: u64,
+}
+
+impl Left {
+    /// What a first dispatcher starts with, and its mailbox.
+    pub(crate) fn fresh() -> io::Result<(Self, Arc<Mailbox>)> {
+        let poll = Poll::new()?;
+        let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), BELL)?));
+        Ok((Self { poll, generation: 0 }, mailbox))
+    }
+}
+
 impl Dispatcher {
     /// A dispatcher over its listeners.
     pub(crate) fn new(
         index: usize,
         manager: Arc<Manager>,
-        poll: Poll,
+        Left { poll, generation }: Left,
         mailbox: Arc<Mailbox>,
         mut clear: Option<TcpListener>,
         mut tls: Option<(TcpListener, Arc<Tls>)>,
@@ -182,27 +197,21 @@ impl Dispatcher {
                 serve: Vec::new(),
                 freed: Vec::new(),
                 touched: Vec::new(),
-                generation: 0,
+                generation,
                 definitions_seen: 0,
                 urgent: false,
                 flush_by: None,
                 departed: HashMap::new(),
             },
             letters: Vec::new(),
-            accepted: index,
             accept_again: false,
             next_tick: now,
             stop_by: None,
         })
     }
 
-    /// The poll's bell for a dispatcher that is yet to be made.
-    pub(crate) fn bell(poll: &Poll) -> io::Result<mio::Waker> {
-        mio::Waker::new(poll.registry(), BELL)
-    }
-
-    /// Runs until the queue manager stops and every connection is gone.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    /// Runs until every connection is gone, and the queue manager stops or has no place for this dispatcher any more.
+    pub(crate) fn run(mut self) -> io::Result<Left> {
         let mut events = Events::with_capacity(256);
         loop {
             let due = self.local.flush_by.map_or(self.next_tick, |by| by.min(self.next_tick));
@@ -222,10 +231,23 @@ impl Dispatcher {
                 }
             }
             self.turn();
-            if self.is_done() {
-                return Ok(());
+            if self.is_done() || self.may_leave() {
+                return Ok(Left { poll: self.poll, generation: self.local.generation });
             }
         }
+    }
+
+    /// Whether this one is surplus and nothing ties it to its place: then its mailbox is closed.
+    fn may_leave(&self) -> bool {
+        let local = &self.local;
+        let is_surplus = || local.index >= local.manager.mailboxes.wanted();
+        is_surplus()
+            && self.peers.is_empty()
+            && local.departed.is_empty()
+            && local.confirmations.is_empty()
+            && local.serve.is_empty()
+            && local.flush_by.is_none()
+            && local.mailbox.close_if(is_surplus)
     }
 
     fn has_work(&self) -> bool {
@@ -329,13 +351,16 @@ impl Dispatcher {
     }
 
     fn hand_out(&mut self, stream: TcpStream, tls: Option<Arc<Tls>>) {
-        self.accepted = self.accepted.wrapping_add(1);
         let mailboxes = &self.local.manager.mailboxes;
-        let index = self.accepted % mailboxes.len();
-        if index == self.local.index {
+        let index = mailboxes.next();
+        let letter = Letter::Adopt(stream, tls);
+        let letter = match mailboxes.get(index).filter(|_| index != self.local.index) {
+            Some(mailbox) => mailbox.bring(letter),
+            None => Err(letter),
+        };
+        // This one's own, or of one that has ended meanwhile.
+        if let Err(Letter::Adopt(stream, tls)) = letter {
             self.adopt(stream, tls.as_deref());
-        } else {
-            mailboxes[index].post(Letter::Adopt(stream, tls));
         }
     }
 

@@ -87,7 +87,9 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     // Deriving a key from a password takes milliseconds on purpose: not on this thread.
     let taken = local.manager.adapters.submit_aside(Box::new(move || {
         let identity = manager.users.is_password(&user, &password).then_some(identity);
-        manager.mailboxes[index].post(Letter::SignedIn { peer: key, generation, identity });
+        if let Some(mailbox) = manager.mailboxes.get(index) {
+            mailbox.post(Letter::SignedIn { peer: key, generation, identity });
+        }
     }));
     if !taken {
         refuse(peer, &"too busy to look at a password");

@@ -3,6 +3,7 @@
 use super::RINGS;
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
+use crate::mqsc::channel::{ChannelState, InitiatorStatus, Tasks};
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
@@ -10,18 +11,18 @@ use crate::reason;
 use bulla_queue::QueueId;
 use bulla_seal::Dn;
 use std::collections::HashSet;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Instant, SystemTime};
 
 /// One request's hold on the queue manager.
 pub(super) struct Administrator<'a> {
-    manager: &'a Manager,
+    manager: &'a Arc<Manager>,
     state: MutexGuard<'a, State>,
 }
 
 impl<'a> Administrator<'a> {
-    pub(super) fn new(manager: &'a Manager) -> Self {
+    pub(super) fn new(manager: &'a Arc<Manager>) -> Self {
         Self { manager, state: manager.lock() }
     }
 
@@ -122,11 +123,16 @@ impl Administered for Administrator<'_> {
         self.change_store(&change, &after)?;
         self.state.store.sync(Instant::now()).map_err(failed)?;
         after.save(&self.manager.data).map_err(failed)?;
-        let warnings = self.unknown_names(&change);
+        let mut warnings = self.unknown_names(&change);
         self.manager.tls.follow(&after);
         self.state.definitions = after;
         self.state.generation += 1;
         crate::note!("{change}");
+        if let Change::AlterManager(definition) = &change
+            && let Err(error) = self.manager.resize_pools(definition)
+        {
+            warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
+        }
         self.manager.ring_all();
         Ok(Applied { warnings })
     }
@@ -190,6 +196,29 @@ impl Administered for Administrator<'_> {
         let Some(at_ms) = at_ms else { return Ok(self.manager.devices.snapshot()) };
         let not_kept = |oldest: Option<_>| AdminError::NotKept { at_ms, oldest_ms: oldest.map(wall_ms) };
         self.manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept)
+    }
+
+    fn initiator_status(&self) -> InitiatorStatus {
+        let state = &*self.state;
+        let states = || state.channels.all().map(|(_, instance)| instance.status.state);
+        let count = |which: &dyn Fn(ChannelState) -> bool| {
+            u32::try_from(states().filter(|state| which(*state)).count()).unwrap_or(u32::MAX)
+        };
+        InitiatorStatus {
+            adapters: self.manager.adapter_tasks(),
+            dispatchers: self.manager.dispatcher_tasks(),
+            // Each dispatcher does the TLS of its own connections.
+            tls_tasks: Tasks::default(),
+            current: count(&|state| state != ChannelState::Inactive),
+            active: count(&ChannelState::is_active),
+            paused: count(&|state| state == ChannelState::Paused),
+            starting: count(&|state| state == ChannelState::Starting),
+            retrying: count(&|state| state == ChannelState::Retrying),
+            stopped: count(&|state| state == ChannelState::Stopped),
+            channels_max: state.definitions.queue_manager.channels_max,
+            active_channels_max: state.definitions.queue_manager.active_channels_max,
+            listeners: self.manager.listeners.get().cloned().unwrap_or_default(),
+        }
     }
 
     fn queue_status(&self, name: &str) -> Option<QueueStatus> {

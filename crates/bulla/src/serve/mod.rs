@@ -2,12 +2,14 @@
 
 mod administrator;
 mod first_start;
+mod pools;
 
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
+pub use pools::ADAPTERS_MAX;
+pub(crate) use pools::Pools;
 
 use crate::devices::Devices;
-use crate::dispatcher::Dispatcher;
-use crate::mailbox::Mailbox;
+use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
 use crate::metrics;
 use crate::mqsc::device::{CPU, DeviceDefinition};
@@ -23,15 +25,12 @@ use bulla_queue::{
 };
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Rings;
-use mio::Poll;
 use mio::net::TcpListener;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// The journal's folder in the data directory.
@@ -58,9 +57,9 @@ pub struct Settings {
     pub amqps: Option<SocketAddr>,
     /// Where Prometheus gets what the devices counted.
     pub metrics: Option<SocketAddr>,
-    /// Threads that own sockets.
+    /// Threads that own sockets, unless CHIDISPS says otherwise.
     pub dispatchers: usize,
-    /// Threads that seal and open.
+    /// Threads that seal and open, unless CHIADAPS says otherwise.
     pub adapters: usize,
     /// Bytes of message bodies held in memory, all queues together.
     pub memory_bytes_max: usize,
@@ -103,8 +102,6 @@ fn lanes_beside_program() -> PathBuf {
 /// A queue manager that runs.
 pub struct Running {
     manager: Arc<Manager>,
-    dispatchers: Vec<JoinHandle<io::Result<()>>>,
-    adapters: Vec<JoinHandle<()>>,
     admin: Option<admin::Server>,
     metrics: Option<metrics::Server>,
     /// Where AMQP is spoken in clear.
@@ -189,9 +186,7 @@ impl std::error::Error for StartError {}
 pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let data = &settings.data;
     first_start::make_directories(data)?;
-    let dispatchers = settings.dispatchers.clamp(1, DISPATCHERS_MAX);
-    let polls = make_polls(dispatchers).map_err(|error| file(data, error))?;
-    let mailboxes: Vec<Arc<Mailbox>> = polls.iter().map(|(_, mailbox)| mailbox.clone()).collect();
+    let mailboxes = Arc::new(Mailboxes::new());
 
     // The journal is claimed first: whoever has it owns the directory.
     let store = open_store(settings, &mailboxes)?;
@@ -225,13 +220,17 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let manager = Arc::new(manager);
     let tls = tls.map(|listener| (listener, manager.tls.clone()));
     define_queues(&manager, data)?;
-    let adapters = start_adapters(&manager, settings.adapters.max(1)).map_err(|error| file(data, error))?;
-    let dispatchers = start_dispatchers(&manager, polls, clear, tls).map_err(|error| file(data, error))?;
+    let addresses = [("amqp", amqp), ("amqps", amqps)];
+    let listeners = addresses.iter().filter_map(|(scheme, address)| Some(format!("{scheme}://{}", (*address)?)));
+    manager.listeners.get_or_init(|| listeners.collect());
+    let definition = manager.lock().definitions.queue_manager.clone();
+    let pools = manager.make_pools(&definition, (settings.dispatchers, settings.adapters), (clear, tls));
+    pools.map_err(|error| file(data, error))?;
     let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
     let metrics = metrics.map(|listener| start_metrics(&manager, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
-    Ok(Running { manager, dispatchers, adapters, admin: Some(admin), metrics, amqp, amqps, metrics_address })
+    Ok(Running { manager, admin: Some(admin), metrics, amqp, amqps, metrics_address })
 }
 
 impl Running {
@@ -259,9 +258,7 @@ impl Running {
     }
 
     fn join(&mut self) -> io::Result<()> {
-        for thread in self.dispatchers.drain(..) {
-            thread.join().map_err(|_| io::Error::other("a dispatcher died"))??;
-        }
+        self.manager.join_dispatchers()?;
         if let Some(admin) = self.admin.take() {
             admin.stop();
         }
@@ -270,25 +267,13 @@ impl Running {
         }
         self.manager.adapters.stop();
         self.manager.devices.scheduler().shut_down();
-        for thread in self.adapters.drain(..) {
-            thread.join().map_err(|_| io::Error::other("an adapter died"))?;
-        }
+        self.manager.join_adapters()?;
         self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other)
     }
 }
 
-fn make_polls(count: usize) -> io::Result<Vec<(Poll, Arc<Mailbox>)>> {
-    (0..count)
-        .map(|_| {
-            let poll = Poll::new()?;
-            let mailbox = Arc::new(Mailbox::new(Dispatcher::bell(&poll)?));
-            Ok((poll, mailbox))
-        })
-        .collect()
-}
-
-fn open_store(settings: &Settings, mailboxes: &[Arc<Mailbox>]) -> Result<Store, StartError> {
-    let bells = mailboxes.to_vec();
+fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>) -> Result<Store, StartError> {
+    let bells = mailboxes.clone();
     let options = FileLogOptions {
         driver: Driver::Adaptive { bytes: settings.sync_inline_bytes_max },
         waker: Arc::new(move || bells.iter().for_each(|bell| bell.ring())),
@@ -342,56 +327,6 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
         crate::warning!("{name}: in the journal but not defined; its messages stay until it is defined again");
     }
     Ok(())
-}
-
-fn start_adapters(manager: &Arc<Manager>, count: usize) -> io::Result<Vec<JoinHandle<()>>> {
-    (0..count)
-        .map(|index| {
-            let manager = manager.clone();
-            std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
-                let _ends = EndsTogether;
-                manager.adapters.run(&manager.mailboxes);
-            })
-        })
-        .collect()
-}
-
-fn start_dispatchers(
-    manager: &Arc<Manager>,
-    polls: Vec<(Poll, Arc<Mailbox>)>,
-    clear: Option<TcpListener>,
-    tls: Option<(TcpListener, Arc<Tls>)>,
-) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    let (mut clear, mut tls) = (clear, tls);
-    polls
-        .into_iter()
-        .enumerate()
-        .map(|(index, (poll, mailbox))| {
-            // The first dispatcher accepts for all.
-            let dispatcher = Dispatcher::new(index, manager.clone(), poll, mailbox, clear.take(), tls.take())?;
-            let manager = manager.clone();
-            std::thread::Builder::new().name(format!("dispatcher-{index}")).spawn(move || {
-                let _ends = EndsTogether;
-                let result = dispatcher.run();
-                if result.is_err() && !manager.stopping.swap(true, Ordering::AcqRel) {
-                    manager.ring_all();
-                }
-                result
-            })
-        })
-        .collect()
-}
-
-/// On the stack of each thread: one that dies takes the process along, because what it held would stay held.
-struct EndsTogether;
-
-impl Drop for EndsTogether {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            crate::alarm!("a thread died; stopping. what was confirmed is in the journal");
-            std::process::exit(crate::cli::EXIT_INTERNAL);
-        }
-    }
 }
 
 fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {

@@ -23,7 +23,7 @@ const SOURCE_CHARS_MAX: usize = 256;
 /// Highest MAXCHL and ACTCHL, as MQ has it.
 const CURRENT_CHANNELS_MAX: u64 = 9_999;
 /// Most adapters.
-const ADAPTERS_MAX: u64 = 1024;
+const ADAPTERS_MAX: u64 = crate::serve::ADAPTERS_MAX as u64;
 /// Most dispatchers.
 const DISPATCHERS_MAX: u64 = crate::serve::DISPATCHERS_MAX as u64;
 
@@ -382,9 +382,9 @@ macro_rules! initiator {
 
 initiator! {
     ADAPS Adapters "ADAPS" "Adapters that run: threads that seal, open and put.";
-    ADAPSREQ AdaptersRequested "ADAPSREQ" "Adapters that were asked for.";
+    ADAPSREQ AdaptersRequested "ADAPSREQ" "Adapters that were asked for; surplus ones end after their turn.";
     DISPS Dispatchers "DISPS" "Dispatchers that run: threads that own the connections.";
-    DISPSREQ DispatchersRequested "DISPSREQ" "Dispatchers that were asked for. A change of CHIDISPS takes effect at the next start of the queue manager where it is not followed while running.";
+    DISPSREQ DispatchersRequested "DISPSREQ" "Dispatchers that were asked for; surplus ones end with their last connection.";
     SSLTASKS TlsTasks "SSLTASKS" "Threads for TLS alone that run; 0 where dispatchers do it.";
     SSLTSREQ TlsTasksRequested "SSLTSREQ" "Threads for TLS alone that were asked for.";
     CURCHL CurrentChannels "CURCHL" "Instances of channels that are not INACTIVE.";
