@@ -21,6 +21,7 @@ use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelState, ChannelStatus};
 use crate::mqsc::parse::is_name;
 use crate::reason::{self, Refusal};
+use crate::tls;
 use bulla_amqp::types::{AnyTarget, Target};
 use bulla_amqp::{AttachReply, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId};
 use bulla_queue::{Message, QueueId};
@@ -158,6 +159,7 @@ pub(crate) fn greeted(
     greeting: &SenderGreeting,
 ) -> Result<(), Refusal> {
     let definition = definition(state, &greeting.channel)?;
+    let tls = Tls::of(peer, &definition)?;
     if !is_name(&greeting.manager) {
         return Err(not_agreed(&greeting.channel, "manager", "the partner's name is not one"));
     }
@@ -212,7 +214,7 @@ pub(crate) fn greeted(
         max_message_bytes: most,
         non_persistent_fast: greeting.non_persistent_fast,
         exactly_once: true,
-        ..status(peer, local, state, &definition)
+        ..status(peer, local, state, &definition, tls)
     };
     begin(state, &instance, place, status);
     let reply = reply(attach, answer.to_properties(), most.saturating_add(HEADER_BYTES_MAX));
@@ -243,6 +245,7 @@ pub(crate) fn foreign(
     (channel, queue): (&str, &str),
 ) -> Result<(), Refusal> {
     let definition = definition(state, channel)?;
+    let tls = Tls::of(peer, &definition)?;
     let (queue, manager) = match queue.split_once('@') {
         Some((queue, manager)) => (queue, manager),
         None => (queue, state.definitions.queue_manager.name.as_str()),
@@ -257,7 +260,7 @@ pub(crate) fn foreign(
         batch_size: definition.batch_size,
         max_message_bytes: message_bytes_max(state, &definition),
         non_persistent_fast: definition.non_persistent_fast,
-        ..status(peer, local, state, &definition)
+        ..status(peer, local, state, &definition, tls)
     };
     claim(peer, local, state, &instance, place, true)?;
     begin(state, &instance, place, status);
@@ -305,6 +308,26 @@ fn receiving(
         ended: None,
         counts: Counts::default(),
         definition,
+    }
+}
+
+/// What a connection's TLS is, for the status of a channel that may use it.
+struct Tls {
+    protocol: &'static str,
+    cipher_spec: String,
+    peer_name: String,
+    peer_issuer: String,
+}
+
+impl Tls {
+    /// SSLCIPH, SSLCAUTH and SSLPEER are looked at before anything else.
+    fn of(peer: &Peer, definition: &ChannelDefinition) -> Result<Self, Refusal> {
+        let ssl = peer.socket.established();
+        let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
+        let (protocol, cipher_spec) = tls::agreed(ssl);
+        let (peer_name, peer_issuer) =
+            certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
+        Ok(Self { protocol, cipher_spec, peer_name, peer_issuer })
     }
 }
 
@@ -388,7 +411,7 @@ fn begin(state: &mut State, id: &InstanceId, place: Place, status: ChannelStatus
 }
 
 /// What is known of an instance when it begins.
-fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDefinition) -> ChannelStatus {
+fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDefinition, tls: Tls) -> ChannelStatus {
     let opened = peer.opened.as_deref();
     let told = |name| opened.and_then(|open| protocol::text(&open.properties, name)).unwrap_or_default();
     ChannelStatus {
@@ -402,7 +425,10 @@ fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDef
         user: definition.user.clone().unwrap_or_else(|| state.definitions.queue_manager.name.clone()),
         started_ms: Some(local.wall_ms),
         heartbeat_seconds: u32::try_from(definition.heartbeat.as_secs()).unwrap_or(u32::MAX),
-        security_protocol: "NONE",
+        security_protocol: tls.protocol,
+        cipher_spec: tls.cipher_spec,
+        peer_name: tls.peer_name,
+        peer_issuer: tls.peer_issuer,
         ..ChannelStatus::default()
     }
 }

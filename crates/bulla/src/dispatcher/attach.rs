@@ -39,11 +39,17 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
             Some(_) => Refusal::new(reason::OPTIONS_ERROR, "transactions are not offered"),
         });
     };
-    if let Some(greeting) = SenderGreeting::from_properties(&attach.properties) {
-        return receiver::greeted(peer, local, state, attach, &greeting);
-    }
-    if let Some(target) = target.address.as_deref().and_then(receiver::foreign_target) {
-        return receiver::foreign(peer, local, state, attach, target);
+    let greeting = SenderGreeting::from_properties(&attach.properties);
+    let foreign = target.address.as_deref().and_then(receiver::foreign_target);
+    let channel = match (&greeting, foreign) {
+        (Some(greeting), _) => Some(receiver::greeted(peer, local, state, attach, greeting)),
+        (None, Some(target)) => Some(receiver::foreign(peer, local, state, attach, target)),
+        (None, None) => None,
+    };
+    if let Some(result) = channel {
+        return result.inspect_err(|refusal| {
+            crate::warning!("{}: a channel did not start: {refusal}", super::peer::address(&mut peer.socket));
+        });
     }
     let mut target: Target = target.clone();
     let dynamic = target.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;

@@ -1,9 +1,11 @@
 //! A queue manager whose channels receive, and a partner that speaks the protocol by hand.
 
+mod sealing;
+
 use super::super::transmission::TransmissionHeader;
 use super::*;
 use crate::mqsc::channel::ChannelKind;
-use crate::mqsc::objects::{Definitions, LocalQueue};
+use crate::mqsc::objects::{Definitions, LocalQueue, RemoteQueue, Usage};
 use crate::serve::{Running, Settings, start};
 use bulla_amqp::types::Error;
 use bulla_amqp::{AttachRequest, Config, Event, SaslClient, Sections, SenderSettleMode, Value};
@@ -436,4 +438,250 @@ fn a_channel_that_can_t_be_had_says_why() {
     let state = &mut *desk.running().manager().lock();
     assert_eq!(state.channels.active(), 0);
     assert_eq!(state.store.note(&receiver_name(CHANNEL, "QM1")), None);
+}
+
+#[test]
+fn what_the_sender_has_settled_has_no_number() {
+    let desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send("Q@QM2", "fast", false);
+    desk.until("the message", |desk| (desk.bodies("Q") == ["fast"]).then_some(()));
+    let status = desk.until("it is counted", |desk| desk.status("QM1").filter(|status| status.messages == 1));
+    assert_eq!((status.current_sequence, status.batches), (0, 0));
+    partner.send_all(["one"]);
+    partner.accepted(1);
+    drop(partner);
+    assert_eq!(Partner::connect(&desk).greet(&greeting(0, 1)).unwrap().sequence, 1);
+}
+
+#[test]
+fn each_message_that_can_t_be_put_lies_on_the_dead_letter_queue_with_its_reason() {
+    let desk = Desk::new();
+    desk.queue("CLOSED", |queue| queue.put_enabled = false);
+    desk.queue("FULL", |queue| queue.max_depth = 0);
+    desk.queue("SHORT", |queue| queue.max_message_bytes = 10);
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    let cases = [("NOWHERE", 2085), ("CLOSED", 2051), ("FULL", 2053), ("SHORT", 2030)];
+    for numbered in [true, false] {
+        for (queue, _) in cases {
+            partner.send(&format!("{queue}@QM2"), queue, numbered);
+        }
+    }
+    partner.send("Q@QM2", "after them", true);
+    partner.accepted(5);
+    let dead = desk.messages("SYSTEM.DEAD.LETTER.QUEUE");
+    assert_eq!(dead.len(), 8);
+    for (message, (queue, reason)) in dead.iter().zip(cases.into_iter().chain(cases)) {
+        assert_eq!(text(message), queue);
+        assert_eq!(label(message, "reason"), Some(Value::Uint(reason)));
+        assert_eq!(label(message, "queue"), Some(Value::from(queue)));
+        assert_eq!(label(message, "manager"), Some(Value::from("QM2")));
+        assert!(matches!(label(message, "time"), Some(Value::Timestamp(at)) if at > 0));
+    }
+    assert_eq!(desk.bodies("Q"), ["after them"]);
+}
+
+#[test]
+fn a_message_without_a_way_or_a_form_goes_to_the_dead_letter_queue_as_it_came() {
+    let desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send_message(data("no header"), true);
+    partner.send_message(Payload::from(Bytes::from_static(b"no message")), true);
+    partner.accepted(2);
+    let dead = desk.messages("SYSTEM.DEAD.LETTER.QUEUE");
+    assert_eq!(text(&dead[0]), "no header");
+    assert_eq!(label(&dead[0], "reason"), Some(Value::Uint(2085)));
+    assert_eq!(dead[1].to_contiguous(), "no message");
+}
+
+#[test]
+fn a_channel_pauses_between_tries_and_what_came_later_waits() {
+    let desk = Desk::new();
+    desk.channel(|channel| {
+        channel.message_retries = u32::MAX;
+        channel.message_retry_interval = Duration::from_millis(1);
+    });
+    desk.queue("FULL", |queue| queue.max_depth = 0);
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send("FULL@QM2", "first", true);
+    partner.send("NOT.YET@QM2", "second", true);
+    partner.send("Q@QM2", "third", true);
+    desk.until_state(ChannelState::Paused);
+    assert_eq!(desk.bodies("Q"), [""; 0]);
+    desk.queue("FULL", |queue| queue.max_depth = 5);
+    partner.accepted(1);
+    assert_eq!(desk.bodies("FULL"), ["first"]);
+    desk.until_state(ChannelState::Paused);
+    desk.queue("NOT.YET", |_| {});
+    partner.accepted(2);
+    assert_eq!((desk.bodies("NOT.YET"), desk.bodies("Q")), (vec!["second".to_owned()], vec!["third".to_owned()]));
+    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), [""; 0]);
+}
+
+#[test]
+fn tries_come_before_the_dead_letter_queue_and_that_before_the_end() {
+    let desk = Desk::new();
+    desk.channel(|channel| {
+        channel.message_retries = 2;
+        channel.message_retry_interval = Duration::from_millis(1);
+    });
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send("NOWHERE@QM2", "buried", true);
+    partner.accepted(1);
+    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), ["buried"]);
+    desk.queue("SYSTEM.DEAD.LETTER.QUEUE", |queue| queue.put_enabled = false);
+    partner.send("NOWHERE@QM2", "unburied", true);
+    let text = partner.detached().description.unwrap();
+    assert!(text.starts_with("2085") && text.contains("dead-letter queue: 2051"), "{text}");
+    assert_eq!(desk.status("QM1").unwrap().reason, text);
+}
+
+#[test]
+fn without_a_dead_letter_queue_the_link_ends_and_the_message_stays_with_its_sender() {
+    let desk = Desk::new();
+    desk.channel(|channel| channel.use_dead_letter_queue = false);
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send("NOWHERE@QM2", "gone", false);
+    partner.send_all(["one", "two"]);
+    partner.accepted(2);
+    partner.send("NOWHERE@QM2", "three", true);
+    partner.send_all(["four"]);
+    assert!(partner.detached().description.unwrap().starts_with("2085"));
+    assert_eq!(desk.status("QM1").unwrap().state, ChannelState::Inactive);
+    let mut partner = Partner::connect(&desk);
+    assert_eq!(partner.greet(&greeting(2, 2)).unwrap().sequence, 2);
+    desk.queue("NOWHERE", |_| {});
+    partner.send("NOWHERE@QM2", "three", true);
+    partner.send_all(["four"]);
+    partner.accepted(2);
+    assert_eq!((desk.bodies("NOWHERE"), desk.bodies("Q")), (strings(["three"]), strings(["one", "two", "four"])));
+    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), [""; 0]);
+}
+
+fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
+    all.map(str::to_owned).to_vec()
+}
+
+#[test]
+fn what_has_expired_is_counted_and_put_nowhere() {
+    let desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send_message(on_its_way("Q@QM2", data("late"), true, Some(0)), true);
+    partner.send_all(["one"]);
+    partner.accepted(2);
+    assert_eq!((desk.bodies("Q"), desk.bodies("SYSTEM.DEAD.LETTER.QUEUE")), (strings(["one"]), strings([])));
+}
+
+#[test]
+fn a_message_for_another_queue_manager_goes_on_with_a_header_again() {
+    let desk = Desk::new();
+    desk.queue("QM3", |queue| queue.usage = Usage::Transmission);
+    desk.define(|definitions| {
+        let remote = |name: Option<&str>, manager: &str| RemoteQueue {
+            remote_name: name.map(str::to_owned),
+            remote_manager: Some(manager.into()),
+            transmission_queue: Some("QM3".into()),
+            ..RemoteQueue::default()
+        };
+        definitions.remotes.insert("FAR".into(), remote(Some("THERE"), "QM4"));
+        definitions.remotes.insert("ALIAS".into(), remote(None, "QM5"));
+        definitions.remotes.insert("ME".into(), RemoteQueue { transmission_queue: None, ..remote(None, "QM2") });
+    });
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    for to in ["R@QM3", "FAR@QM2", "R@ALIAS", "Q@ME"] {
+        partner.send(to, to, true);
+    }
+    partner.accepted(4);
+    let onward = desk.messages("QM3");
+    let to = |payload: &Payload| {
+        let sections = Sections::scan(payload).unwrap();
+        super::super::transmission::destination(payload, &sections).unwrap().to_string()
+    };
+    assert_eq!(onward.iter().map(to).collect::<Vec<_>>(), ["R@QM3", "THERE@QM4", "R@QM5"]);
+    assert_eq!(onward.iter().map(text).collect::<Vec<_>>(), ["R@QM3", "FAR@QM2", "R@ALIAS"]);
+    assert_eq!(desk.bodies("Q"), ["Q@ME"]);
+}
+
+#[test]
+fn a_reply_finds_a_dynamic_queue() {
+    let desk = Desk::new();
+    let name = {
+        let state = &mut *desk.running().manager().lock();
+        state.define_dynamic(&mut crate::random::Random::counting()).unwrap().0
+    };
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send(&format!("{name}@QM2"), "reply", true);
+    partner.accepted(1);
+    assert_eq!(desk.bodies(&name), ["reply"]);
+}
+
+#[test]
+fn a_stopped_channel_ends_after_what_has_come_and_takes_nobody_until_it_is_started() {
+    for force in [false, true] {
+        let desk = Desk::new();
+        let mut partner = Partner::connect(&desk);
+        partner.greet(&greeting(0, 0)).unwrap();
+        partner.send_all(["one"]);
+        partner.accepted(1);
+        let place = {
+            let state = desk.running().manager().lock();
+            state.channels.get(&InstanceId::with(CHANNEL, "QM1")).unwrap().place.unwrap()
+        };
+        let letter = ChannelLetter::Stop { peer: place.peer, generation: place.generation, force };
+        desk.running().manager().mailboxes[place.dispatcher].post(Letter::Channel(letter));
+        assert!(partner.detached().description.unwrap().contains("cause=stopped"));
+        assert_eq!(desk.status("QM1").unwrap().state, ChannelState::Stopped);
+        let refused = Partner::connect(&desk).greet(&greeting(1, 0)).unwrap_err();
+        assert!(refused.description.unwrap().contains("2537"));
+        {
+            // START CHANNEL
+            let state = &mut *desk.running().manager().lock();
+            let instance = state.channels.get_mut(&InstanceId::with(CHANNEL, "QM1")).unwrap();
+            (instance.status.stop_requested, instance.status.state) = (false, ChannelState::Inactive);
+        }
+        assert_eq!(Partner::connect(&desk).greet(&greeting(1, 0)).unwrap().sequence, 1);
+    }
+}
+
+#[test]
+fn a_partner_that_is_not_ours_names_channel_and_queue_and_hears_of_each_message() {
+    let desk = Desk::new();
+    desk.channel(|channel| channel.use_dead_letter_queue = false);
+    let mut partner = Partner::connect(&desk);
+    partner.attach(AttachRequest::sender("to Q", format!("{CHANNEL}::Q"))).unwrap();
+    partner.send_message(data("plain"), true);
+    partner.send("NOWHERE@QM2", "with a header", true);
+    partner.send_message(data("after"), true);
+    // A refusal waits for no disk, so it may overtake.
+    let (accepted, refused): (Vec<_>, Vec<_>) =
+        (0..3).map(|_| partner.outcome()).partition(|outcome| *outcome == Some(DeliveryState::Accepted));
+    let (2, [Some(DeliveryState::Rejected(Some(error)))]) = (accepted.len(), &refused[..]) else {
+        panic!("{refused:?}")
+    };
+    assert!(error.description.as_ref().unwrap().starts_with("2085"));
+    assert_eq!(desk.bodies("Q"), ["plain", "after"]);
+    let status = desk.status("partner").unwrap();
+    assert_eq!((status.exactly_once, status.state), (false, ChannelState::Running));
+    drop(partner);
+    desk.until("it is forgotten", |desk| desk.status("partner").is_none().then_some(()));
+    let mut partner = Partner::connect(&desk);
+    let refused = partner.attach(AttachRequest::sender("to none", format!("{CHANNEL}::NONE"))).unwrap_err();
+    assert!(refused.description.unwrap().starts_with("2085"));
+}
+
+#[test]
+fn a_channel_with_a_cipher_spec_is_not_for_connections_without_tls() {
+    let desk = Desk::new();
+    desk.channel(|channel| channel.cipher_spec = Some("TLS_AES_256_GCM_SHA384".into()));
+    let refused = Partner::connect(&desk).greet(&greeting(0, 0)).unwrap_err();
+    assert!(refused.description.as_ref().unwrap().contains("2400"), "{refused:?}");
 }

@@ -1,0 +1,290 @@
+//! SPLPROT(ASPOLICY), and what becomes of messages that can't be delivered (inventory B6.3, B6.7).
+
+use super::*;
+use crate::envelope::Arrival;
+use crate::mqsc::channel::Protection;
+use bulla_device::{CpuDevice, SystemRandom};
+use bulla_seal::certificate::authority::{Authority, Request};
+use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
+use bulla_seal::policy::{ContentCipher, KeyReuse, Quality, SignatureDigest, Toleration};
+use bulla_seal::ring::{self, Ring};
+use bulla_seal::{Bound, Content, Dn, OpenError, Opened, Opener, Packing, Policy, Sealer, drive};
+use std::time::SystemTime;
+
+const SECRET: &str = "three jars of oil";
+
+/// A desk whose queue manager can seal for a reader, and the reader.
+struct Island {
+    desk: Desk,
+    reader: Arc<Ring>,
+    opener: Opener,
+}
+
+fn dn(name: &str) -> Dn {
+    format!("CN={name},O=Bulla").parse().unwrap()
+}
+
+/// A policy of a quality, for the reader.
+fn policy(name: &str, quality: Quality) -> Policy {
+    let mut policy = Policy::new(name);
+    if matches!(quality, Quality::Integrity | Quality::Privacy) {
+        policy.sign = Some(SignatureDigest::Sha256);
+    }
+    if matches!(quality, Quality::Privacy | Quality::Confidentiality) {
+        policy.encrypt = Some(ContentCipher::Aes256Gcm);
+        policy.recipients = vec![dn("reader")];
+    }
+    assert_eq!(policy.quality(), quality);
+    policy.check().unwrap();
+    policy
+}
+
+impl Island {
+    fn new(protection: Protection) -> Self {
+        let desk = Desk::new();
+        desk.channel(|channel| channel.protection = protection);
+        let now = SystemTime::now();
+        let p256 = KeySpec::Ec(Curve::P256);
+        let authority = Authority::create(&desk.path().join("ca"), &dn("CA"), p256, 3650, now).unwrap();
+        let issue = |name: &str, key, uses| {
+            let request =
+                Request { dn: dn(name), key, uses, days: 365, alternative_names: Vec::new(), passphrase: None };
+            authority.issue(&request, now).unwrap()
+        };
+        let manager = issue("QM2", p256, vec![KeyUse::DocSign]);
+        let reader = issue("reader", KeySpec::Rsa(2048), vec![KeyUse::DataEncrypt]);
+        for (user, own, other) in [("QM2", &manager, &reader), ("reader", &reader, &manager)] {
+            let folder = desk.path().join(crate::serve::RINGS).join(user);
+            ring::create(&folder).unwrap();
+            ring::install_own(&folder, "own", &own.0, &authority.chain(), &own.1).unwrap();
+            ring::install_person(&folder, "other", &other.0, &authority.chain()).unwrap();
+            ring::install_trust(&folder, "ca", authority.root()).unwrap();
+        }
+        let reader = Arc::new(Ring::load(&desk.path().join(crate::serve::RINGS).join("reader"), None).unwrap());
+        Self { desk, reader, opener: Opener::new() }
+    }
+
+    fn policy(&self, policy: &Policy) {
+        self.desk.queue(&policy.name, |_| {});
+        self.desk.define(|definitions| {
+            definitions.policies.insert(policy.name.clone(), Arc::new(policy.clone()));
+        });
+    }
+
+    fn partner(&self) -> Partner {
+        let mut partner = Partner::connect(&self.desk);
+        partner.greet(&greeting(0, 0)).unwrap();
+        partner
+    }
+
+    /// What the reader makes of a message that is for one of these destinations.
+    fn open(&self, policy: &Policy, message: &Payload, destinations: &[&str]) -> Result<Opened, OpenError> {
+        let arrival = Arrival::read(message, 0).unwrap();
+        assert!(arrival.claims_seal(), "{message:?}");
+        let expect = arrival.expect(destinations.iter().map(|&name| name.to_owned()).collect());
+        let der = arrival.sealed_body().unwrap();
+        let now = SystemTime::now();
+        let step = self.opener.open(&Arc::new(policy.clone()), &self.reader, der, expect, now, now)?;
+        drive(step, &mut CpuDevice::new("tests")).map(bulla_seal::Verified::into_inner)
+    }
+
+    #[track_caller]
+    fn opens(&self, policy: &Policy, message: &Payload, destination: &str) -> String {
+        let opened = self.open(policy, message, &[destination]).unwrap();
+        String::from_utf8(opened.content.bytes.to_vec()).unwrap()
+    }
+
+    /// A message that was sealed on its way, for that destination.
+    fn sealed(&self, policy: &Policy, destination: &str) -> Payload {
+        let ring = Arc::new(Ring::load(&self.desk.path().join(crate::serve::RINGS).join("QM2"), None).unwrap());
+        let mut sealer = Sealer::new(Arc::new(policy.clone()), ring, None, SystemTime::now()).unwrap();
+        let arrival = Arrival::read(&data(SECRET), 0).unwrap();
+        let random = &mut crate::random::Random::counting();
+        let (envelope, content, bound): (_, Content, Bound) =
+            arrival.into_envelope(Default::default(), destination.to_owned(), random, None).unwrap();
+        assert_eq!(content.packing, Packing::Data);
+        let step = sealer.seal(content, &bound, SystemTime::now(), &mut SystemRandom).unwrap();
+        envelope::payload_of(&envelope.sealed(drive(step, &mut CpuDevice::new("tests")).unwrap()).body)
+    }
+}
+
+fn is_clear(message: &Payload) -> bool {
+    let bytes = message.to_contiguous();
+    bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
+}
+
+#[test]
+fn what_arrives_is_sealed_as_the_policy_of_its_queue_says() {
+    let island = Island::new(Protection::AsPolicy);
+    let mut partner = island.partner();
+    for (quality, queue) in
+        [(Quality::Integrity, "SIGNED"), (Quality::Privacy, "PRIVATE"), (Quality::Confidentiality, "CONFIDENTIAL")]
+    {
+        let policy = policy(queue, quality);
+        island.policy(&policy);
+        for numbered in [true, false] {
+            partner.send(&format!("{queue}@QM2"), SECRET, numbered);
+        }
+        partner.accepted(1);
+        let lie = island.desk.until("both", |desk| Some(desk.messages(queue)).filter(|lie| lie.len() == 2));
+        for message in &lie {
+            assert_eq!(is_clear(message), quality == Quality::Integrity, "{queue}");
+            assert_eq!(island.opens(&policy, message, &format!("{queue}@QM2")), SECRET);
+            let elsewhere = island.open(&policy, message, &["OTHER@QM2"]);
+            assert!(elsewhere.is_err(), "{queue} is bound to its queue");
+        }
+    }
+    partner.send("Q@QM2", SECRET, true);
+    partner.accepted(1);
+    assert!(is_clear(&island.desk.messages("Q")[0]), "a queue without a policy");
+}
+
+#[test]
+fn messages_that_are_sealed_at_the_same_time_are_put_in_their_order() {
+    const COUNT: usize = 400;
+    let island = Island::new(Protection::AsPolicy);
+    let (slow, quick) = (
+        policy("SLOW", Quality::Privacy),
+        Policy { key_reuse: KeyReuse::Count(5), ..policy("QUICK", Quality::Confidentiality) },
+    );
+    island.policy(&slow);
+    island.policy(&quick);
+    let mut partner = island.partner();
+    for number in 0..COUNT {
+        let queue = ["SLOW@QM2", "QUICK@QM2", "Q@QM2"][number % 3];
+        // Long ones and short ones take different times.
+        let body = format!("{number:04}{}", "x".repeat(number * 37 % 5_000));
+        partner.send(queue, &body, number % 7 != 0);
+    }
+    partner.accepted(COUNT - COUNT.div_ceil(7));
+    let number = |text: &str| text[..4].parse::<usize>().unwrap();
+    for (at, policy, queue) in [(0, Some(&slow), "SLOW"), (1, Some(&quick), "QUICK"), (2, None, "Q")] {
+        let wanted: Vec<usize> = (0..COUNT).filter(|number| number % 3 == at).collect();
+        let lie = island.desk.until(queue, |desk| Some(desk.messages(queue)).filter(|lie| lie.len() == wanted.len()));
+        let found = lie.iter().map(|message| match policy {
+            Some(policy) => number(&island.opens(policy, message, &format!("{queue}@QM2"))),
+            None => number(&text(message)),
+        });
+        assert_eq!(found.collect::<Vec<_>>(), wanted, "{queue}");
+    }
+}
+
+#[test]
+fn a_message_that_arrives_sealed_is_checked_and_not_sealed_again() {
+    let island = Island::new(Protection::AsPolicy);
+    let policy = policy("PRIVATE", Quality::Privacy);
+    island.policy(&policy);
+    let mut partner = island.partner();
+    let good = island.sealed(&policy, "PRIVATE@QM2");
+    let elsewhere = island.sealed(&policy, "OTHER@QM2");
+    partner.send_message(on_its_way("PRIVATE@QM2", good.clone(), true, None), true);
+    partner.send_message(on_its_way("PRIVATE@QM2", elsewhere.clone(), true, None), true);
+    partner.accepted(2);
+    let lie = island.desk.messages("PRIVATE");
+    assert_eq!(lie.len(), 1);
+    assert_eq!(island.opens(&policy, &lie[0], "PRIVATE@QM2"), SECRET);
+    let dead = island.desk.messages("SYSTEM.DEAD.LETTER.QUEUE");
+    assert_eq!(label(&dead[0], "reason"), Some(Value::Uint(2063)));
+    assert_eq!(island.opens(&policy, &dead[0], "OTHER@QM2"), SECRET, "as it came");
+}
+
+#[test]
+fn a_passthru_channel_changes_no_byte() {
+    let island = Island::new(Protection::PassThrough);
+    let policy = policy("PRIVATE", Quality::Privacy);
+    island.policy(&policy);
+    let mut partner = island.partner();
+    let message = on_its_way("PRIVATE@QM2", island.sealed(&policy, "PRIVATE@QM1"), true, None);
+    partner.send("PRIVATE@QM2", SECRET, true);
+    partner.send_message(message.clone(), true);
+    partner.accepted(2);
+    let lie = island.desk.messages("PRIVATE");
+    assert!(is_clear(&lie[0]));
+    let sections = Sections::scan(&message).unwrap();
+    let (off, _) = super::super::super::transmission::taken_off(&message, &sections);
+    assert_eq!(lie[1], off);
+}
+
+#[test]
+fn without_a_ring_nothing_is_put_in_clear_on_a_protected_queue() {
+    let island = Island::new(Protection::AsPolicy);
+    island.policy(&policy("PRIVATE", Quality::Privacy));
+    island.desk.channel(|channel| {
+        channel.user = Some("nobody".into());
+        channel.use_dead_letter_queue = false;
+    });
+    let mut partner = island.partner();
+    partner.send("PRIVATE@QM2", SECRET, true);
+    let text = partner.detached().description.unwrap();
+    assert!(text.starts_with("2063") && text.contains("key-ring"), "{text}");
+    assert_eq!(island.desk.messages("PRIVATE").len(), 0);
+    assert_eq!(island.desk.status("QM1").unwrap().user, "nobody");
+}
+
+/// What is to be found on the dead-letter queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Dead {
+    Clear,
+    /// Sealed by this queue's own policy.
+    Sealed,
+    /// As it was sealed before.
+    AsItWas,
+    /// It was not taken: the link ended.
+    Refused,
+}
+
+#[test]
+fn the_dead_letter_queue_has_its_own_policy() {
+    use Protection::{AsPolicy, PassThrough};
+    let (enforce, tolerate) = (Toleration::Enforce, Toleration::Tolerate);
+    for (protection, queue, toleration, arrives_sealed, wanted) in [
+        (AsPolicy, "SYSTEM.DEAD.LETTER.QUEUE", enforce, false, Dead::Clear),
+        (AsPolicy, "MY.DEAD", enforce, false, Dead::Sealed),
+        (AsPolicy, "MY.DEAD", tolerate, false, Dead::Sealed),
+        (AsPolicy, "MY.DEAD", enforce, true, Dead::AsItWas),
+        (PassThrough, "SYSTEM.DEAD.LETTER.QUEUE", enforce, false, Dead::Clear),
+        (PassThrough, "MY.DEAD", enforce, false, Dead::Refused),
+        (PassThrough, "MY.DEAD", tolerate, false, Dead::Clear),
+        (PassThrough, "MY.DEAD", enforce, true, Dead::AsItWas),
+    ] {
+        let case = format!("{protection:?} {queue} {toleration:?} {arrives_sealed}");
+        let island = Island::new(protection);
+        let dead = Policy { toleration, ..policy(queue, Quality::Privacy) };
+        island.policy(&dead);
+        island.desk.define(|definitions| definitions.queue_manager.dead_letter_queue = Some(queue.into()));
+        let mut partner = island.partner();
+        let body = if arrives_sealed { island.sealed(&dead, "NOWHERE@QM2") } else { data(SECRET) };
+        partner.send_message(on_its_way("NOWHERE@QM2", body, true, None), true);
+        if wanted == Dead::Refused {
+            let text = partner.detached().description.unwrap();
+            assert!(text.starts_with("2085") && text.contains("cause=unsigned"), "{case}: {text}");
+            assert_eq!(island.desk.messages(queue).len(), 0, "{case}");
+            continue;
+        }
+        partner.accepted(1);
+        let message = &island.desk.messages(queue)[0];
+        assert_eq!(label(message, "queue"), Some(Value::from("NOWHERE")), "{case}");
+        assert_eq!(is_clear(message), wanted == Dead::Clear, "{case}");
+        match wanted {
+            Dead::Sealed => assert_eq!(island.opens(&dead, message, &format!("{queue}@QM2")), SECRET, "{case}"),
+            Dead::AsItWas => assert_eq!(island.opens(&dead, message, "NOWHERE@QM2"), SECRET, "{case}"),
+            Dead::Clear | Dead::Refused => {}
+        }
+    }
+}
+
+#[test]
+fn a_sealed_message_that_its_queue_does_not_take_is_not_sealed_again() {
+    let island = Island::new(Protection::AsPolicy);
+    let full = policy("FULL", Quality::Privacy);
+    island.policy(&full);
+    island.policy(&policy("MY.DEAD", Quality::Privacy));
+    island.desk.queue("FULL", |queue| queue.max_depth = 0);
+    island.desk.define(|definitions| definitions.queue_manager.dead_letter_queue = Some("MY.DEAD".into()));
+    let mut partner = island.partner();
+    partner.send("FULL@QM2", SECRET, true);
+    partner.accepted(1);
+    let message = &island.desk.messages("MY.DEAD")[0];
+    assert_eq!(label(message, "reason"), Some(Value::Uint(2053)));
+    assert_eq!(island.opens(&full, message, "FULL@QM2"), SECRET, "bound to the queue that its label names");
+}
