@@ -34,3 +34,36 @@ pub(crate) enum ChannelLetter {
         why: Refusal,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::note::{ReceiverNote, SenderNote};
+    use super::transmission::{Destination, TransmissionHeader};
+    use bulla_queue::{Message, MessageId};
+
+    const PAGE: &str = include_str!("../../../../docs/formats/channel.md");
+
+    /// An example of the page, by its place.
+    fn on_the_page(place: usize) -> Vec<u8> {
+        let hex = PAGE.split("```hex\n").nth(place + 1).unwrap().split("```").next().unwrap();
+        hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_examples_on_the_page_are_what_is_written() {
+        let receiver = ReceiverNote { store: std::array::from_fn(|byte| byte as u8), sequence: 41 };
+        assert_eq!(hex(&on_the_page(0)), hex(&receiver.encode()));
+        let in_doubt = [0, 1, -1].map(|step| MessageId((1u64 << 40).wrapping_add_signed(step))).to_vec();
+        let sender = SenderNote { base: 41, unit: 3, reset: false, in_doubt };
+        assert_eq!(hex(&on_the_page(1)), hex(&sender.encode()));
+        let header = TransmissionHeader::new(Destination::parse("ORDERS@QM2").unwrap());
+        let (priority, persistent, body) = (4, false, bytes::Bytes::new().into());
+        let empty = Message { priority, persistent, expires_at_ms: None, put_at_ms: 0, user: None, body };
+        let written = header.put_on(empty).body.to_bytes();
+        assert!(written.ends_with(&on_the_page(2)), "{}", hex(&written));
+    }
+}

@@ -7,7 +7,7 @@
 
 use super::ChannelLetter;
 use super::delivery::{Delivery, Prepared, Way};
-use super::note::{ReceiverNote, receiver_name};
+use super::note::{ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::{InstanceId, Place};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
@@ -24,12 +24,12 @@ use crate::reason::{self, Refusal};
 use crate::tls;
 use bulla_amqp::types::{AnyTarget, Target};
 use bulla_amqp::{AttachReply, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId};
-use bulla_queue::{Message, QueueId};
+use bulla_queue::{Message, QueueId, Ticket};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Messages that a link has room for, in batches: what is confirmed, on its way, being committed, and spare.
 const CREDIT_BATCHES: u32 = 4;
@@ -49,6 +49,10 @@ const UNIT_BYTES_MAX: usize = 8 << 20;
 const HEADER_BYTES_MAX: u64 = 2 * DESTINATION_BYTES_MAX as u64;
 /// Separates channel and queue in the target of a partner that is not ours: neither name may hold it.
 const FOREIGN_TARGET: &str = "::";
+/// Partners whose numbers are kept for one channel: each has a note in the journal.
+const PARTNERS_MAX: usize = 1_000;
+/// How long a message waits for memory to be sealed in before that is asked for again.
+const MEMORY_WAIT: Duration = Duration::from_millis(50);
 /// Longest name of a partner that is not ours, in bytes; the rest of its container's name is not shown.
 const PARTNER_BYTES_MAX: usize = 128;
 
@@ -74,6 +78,8 @@ pub(crate) struct Receiving {
     /// How often the head of the line was tried, and when it is again.
     tries: u32,
     retry_at: Option<Instant>,
+    /// A message in the line found no memory to be sealed in: those behind it take none before it does.
+    starved: bool,
     message_bytes: usize,
     credit_max: u32,
     /// It is on the list of those to look at in this turn.
@@ -178,16 +184,7 @@ pub(crate) fn greeted(
     claim(peer, local, state, &instance, place, false)?;
 
     let note_name = receiver_name(&greeting.channel, &greeting.manager);
-    let note = match state.store.note(&note_name) {
-        _ if greeting.reset => ReceiverNote { store: greeting.store, sequence: greeting.sequence },
-        None => ReceiverNote::default(),
-        Some(bytes) => ReceiverNote::decode(bytes).ok_or_else(|| {
-            not_agreed(&greeting.channel, "note", "the note of this channel is of a version that is not known")
-        })?,
-    };
-    // Written again as it is, the note comes to lie behind all that was committed with it before.
-    let notes = [(note_name.as_str(), Some(&note.encode()[..]))];
-    let ticket = state.store.commit(Vec::new(), &[], &notes).map_err(|error| store_refusal(&error))?;
+    let (note, ticket) = take_up(state, greeting, &note_name)?;
     let of_this_store = note.store == [0; 16] || note.store == greeting.store;
     let in_reach = note.sequence.checked_sub(greeting.sequence).is_some_and(|ahead| ahead <= greeting.in_doubt.into());
     let answer = ReceiverGreeting {
@@ -229,6 +226,27 @@ pub(crate) fn greeted(
     let confirmed = Confirmed::Channel { key: peer.key, generation: peer.generation, link: attach.link, through: 0 };
     local.confirmations.push_back(Confirmation { ticket, what: confirmed });
     Ok(())
+}
+
+/// Where this end stands with a partner, and when that is durable.
+fn take_up(state: &mut State, greeting: &SenderGreeting, note_name: &str) -> Result<(ReceiverNote, Ticket), Refusal> {
+    let known = state.store.note(note_name).map(ReceiverNote::decode);
+    if known.is_none() && state.store.notes(&receiver_prefix(&greeting.channel)).count() >= PARTNERS_MAX {
+        let detail = format!("{}: {PARTNERS_MAX} partners have used the channel", greeting.channel);
+        return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail));
+    }
+    let note = match known {
+        _ if greeting.reset => ReceiverNote { store: greeting.store, sequence: greeting.sequence },
+        // Nobody is told of anything that would have to be durable.
+        None => return Ok((ReceiverNote::default(), Ticket::NOW)),
+        Some(note) => note.ok_or_else(|| {
+            not_agreed(&greeting.channel, "note", "the note of this channel is of a version that is not known")
+        })?,
+    };
+    // Written again as it is, the note comes to lie behind all that was committed with it before.
+    let notes = [(note_name, Some(&note.encode()[..]))];
+    let ticket = state.store.commit(Vec::new(), &[], &notes).map_err(|error| store_refusal(&error))?;
+    Ok((note, ticket))
 }
 
 /// The channel and the queue that a partner names that is not ours, where it does.
@@ -301,6 +319,7 @@ fn receiving(
         confirmed: 0,
         tries: 0,
         retry_at: None,
+        starved: false,
         message_bytes: MESSAGE_BYTES_ASSUMED,
         credit_max: credit_max(&definition, definition.batch_size),
         listed: false,
@@ -492,11 +511,11 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     if let Some(numbers) = receiving.numbers.as_mut().filter(|_| !delivery.settled) {
         numbers.received += 1;
     }
-    let asker = receiving.asker(link, receiving.line.len());
-    let Prepared { way, stage, held } = receiving.delivery.prepare(local, state, asker, &delivery.payload);
     let id = (!delivery.settled).then_some(delivery.id);
+    let stage = Stage::Answered;
     receiving.line_bytes += len;
-    receiving.line.push_back(Waiting { id, payload: delivery.payload, way, stage, dead: None, _held: held });
+    receiving.line.push_back(Waiting { id, payload: delivery.payload, way: None, stage, dead: None, _held: None });
+    receiving.prepare(local, state, link, receiving.line.len() - 1);
     look_at(receiving, local, link);
 }
 
@@ -577,15 +596,37 @@ impl Receiving {
         }
     }
 
-    /// The head of the line is tried again: with what is defined now, if it found no way or that has changed.
+    /// The head of the line is tried again: with what is defined now, if it found no way or that has changed. So are
+    /// those that found no memory.
     fn prepare_again(&mut self, local: &mut Local, state: &State, link: LinkId) {
-        let asker = self.asker(link, 0);
-        let Some(head) = self.line.front_mut().filter(|head| head.dead.is_none()) else { return };
+        let Some(head) = self.line.front().filter(|head| head.dead.is_none()) else { return };
         let changed = head.way.as_ref().is_none_or(|way| way.route.generation != state.generation);
+        let starved = std::mem::take(&mut self.starved);
         if changed || matches!(head.stage, Stage::Ready(Err(_))) {
-            let Prepared { way, stage, held } = self.delivery.prepare(local, state, asker, &head.payload);
-            (head.way, head.stage, head._held) = (way, stage, held);
+            self.prepare(local, state, link, 0);
         }
+        for place in 1..self.line.len() {
+            if !starved || self.starved {
+                return;
+            }
+            if self.line[place].is_starved() {
+                self.prepare(local, state, link, place);
+            }
+        }
+    }
+
+    /// Begins what is to be done with a message in the line before it is put.
+    fn prepare(&mut self, local: &mut Local, state: &State, link: LinkId, place: usize) {
+        let asker = self.asker(link, place);
+        let Some(waiting) = self.line.get_mut(place) else { return };
+        waiting._held = None;
+        if self.starved {
+            waiting.stage = Stage::Ready(Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, "messages before it wait")));
+            return;
+        }
+        let Prepared { way, stage, held } = self.delivery.prepare(local, state, asker, &waiting.payload);
+        (waiting.way, waiting.stage, waiting._held) = (way, stage, held);
+        self.starved = waiting.is_starved();
     }
 
     /// Puts the head of the line, which its sender has settled.
@@ -593,9 +634,15 @@ impl Receiving {
         let put = match self.line.front().and_then(|head| head.ready(state, &[], local.wall_ms)) {
             None => return Step::Wait,
             Some(Ok(None)) => Ok(()),
-            Some(Ok(Some((queue, message)))) => {
-                state.store.put(queue, message).map(drop).map_err(|error| store_refusal(&error))
-            }
+            Some(Ok(Some((queue, message)))) => state
+                .store
+                .put(queue, message)
+                .map(|ticket| {
+                    if ticket > state.store.synced() {
+                        local.flush_soon();
+                    }
+                })
+                .map_err(|error| store_refusal(&error)),
             Some(Err(refusal)) => Err(refusal),
         };
         match put {
@@ -694,7 +741,11 @@ impl Receiving {
 
     fn pause(&mut self, local: &mut Local) -> Step {
         self.tries += 1;
-        let at = local.now + self.definition.message_retry_interval;
+        self.pause_for(self.definition.message_retry_interval, local)
+    }
+
+    fn pause_for(&mut self, time: Duration, local: &mut Local) -> Step {
+        let at = local.now + time;
         self.retry_at = Some(at);
         local.wake_at(at);
         Step::Wait
@@ -711,6 +762,10 @@ impl Receiving {
         refusal: Refusal,
     ) -> Step {
         let Some(head) = self.line.front() else { return Step::Wait };
+        if head.is_starved() {
+            // Nothing is wrong with it: it waits, however long that takes.
+            return self.pause_for(MEMORY_WAIT, local);
+        }
         let refusal = match &head.dead {
             None if may_pass(&refusal) && self.tries < self.definition.message_retries => return self.pause(local),
             None => match self.bury(local, state, link, &refusal) {
@@ -829,6 +884,11 @@ impl Receiving {
 }
 
 impl Waiting {
+    /// It found no memory to be sealed in.
+    fn is_starved(&self) -> bool {
+        matches!(&self.stage, Stage::Ready(Err(refusal)) if refusal.reason == reason::STORAGE_NOT_AVAILABLE)
+    }
+
     /// The message for its queue, where it is ready and the queue takes it behind `before`; nothing where it has expired.
     #[allow(clippy::type_complexity, reason = "ready or not, refused or not, expired or not")]
     fn ready(
@@ -868,9 +928,9 @@ fn named(refusal: Refusal, queue: &str) -> Refusal {
     Refusal { detail: format!("{queue}: {}", refusal.detail), ..refusal }
 }
 
-/// Whether a refusal may be another one a little later. What is wrong with a message itself stays wrong.
+/// Whether a refusal may be another one a little later: queues empty, keys come back. What is no message stays none.
 fn may_pass(refusal: &Refusal) -> bool {
-    ![reason::MD_ERROR, reason::SECURITY_ERROR].contains(&refusal.reason)
+    refusal.reason != reason::MD_ERROR
 }
 
 fn not_buried(first: &Refusal, why: &Refusal) -> Refusal {
@@ -986,6 +1046,7 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     }
     receiving.show(peer.traffic, local, state);
     let broken = peer.broken.as_ref().filter(|_| !peer.engine.is_closed());
+    let ended_here = receiving.ended.is_some();
     let reason =
         receiving.ended.take().or_else(|| broken.map(|why| Refusal::new(reason::CONNECTION_BROKEN, why.as_str())));
     let InstanceId { channel, partner } = &receiving.instance;
@@ -995,8 +1056,11 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     }
     let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };
     instance.ended(reason.as_ref());
-    if receiving.numbers.is_none() && instance.status.state == ChannelState::Inactive {
-        // Containers have whatever names they like: those that are gone are not kept.
+    let inactive = instance.status.state == ChannelState::Inactive;
+    let has_numbers = receiving.numbers.as_ref().is_some_and(|numbers| state.store.note(&numbers.note_name).is_some());
+    let tells_why = ended_here && state.channels.of(channel).count() <= PARTNERS_MAX;
+    if inactive && !has_numbers && !tells_why && !partner.is_empty() {
+        // Partners have whatever names they like: one that is gone and left nothing is not kept.
         state.channels.remove(&receiving.instance);
     }
 }

@@ -637,7 +637,7 @@ fn a_stopped_channel_ends_after_what_has_come_and_takes_nobody_until_it_is_start
             state.channels.get(&InstanceId::with(CHANNEL, "QM1")).unwrap().place.unwrap()
         };
         let letter = ChannelLetter::Stop { peer: place.peer, generation: place.generation, force };
-        desk.running().manager().mailboxes[place.dispatcher].post(Letter::Channel(letter));
+        desk.running().manager().mailboxes.get(place.dispatcher).unwrap().post(Letter::Channel(letter));
         assert!(partner.detached().description.unwrap().contains("cause=stopped"));
         assert_eq!(desk.status("QM1").unwrap().state, ChannelState::Stopped);
         let refused = Partner::connect(&desk).greet(&greeting(1, 0)).unwrap_err();
