@@ -2,7 +2,6 @@
 
 pub mod activity;
 mod adapter;
-#[allow(dead_code, reason = "taken up by the dispatcher with the next changes")]
 mod channel;
 pub mod cli;
 pub mod client;

@@ -2,11 +2,16 @@
 
 use crate::adapter::Adapters;
 use crate::channel::registry::Channels;
+use crate::channel::supervisor::Triggers;
+use crate::channel::transmission::{self, TransmissionHeader};
 use crate::devices::Devices;
 use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailboxes};
+use crate::mqsc::channel::ChannelDefinition;
 pub use crate::mqsc::objects::ERROR_QUEUE;
-use crate::mqsc::objects::{Definitions, Delivery, Full, LocalQueue, ResolveError, Resolved};
+use crate::mqsc::objects::{
+    Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
+};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
@@ -71,6 +76,10 @@ pub struct State {
     pub(crate) stuck: Vec<Stuck>,
     /// Channels as they run.
     pub(crate) channels: Channels,
+    /// Transmission queues that start their channels.
+    pub(crate) triggers: Triggers,
+    /// One message of each transmission queue and when it was put, to tell how long messages lie there.
+    pub(crate) queue_time_probes: HashMap<QueueId, (MessageId, Instant)>,
 }
 
 /// Who uses a queue.
@@ -82,6 +91,8 @@ pub(crate) struct Use {
     pub(crate) putters: u32,
     /// Open handles that get or browse.
     pub(crate) getters: u32,
+    /// The dispatcher on which a channel sends from this queue.
+    pub(crate) sender: Option<usize>,
     /// Dispatchers with consumers of this queue, one bit each.
     pub(crate) consumers_on: u64,
     /// Dispatchers with producers that wait for room on this queue, one bit each.
@@ -144,6 +155,8 @@ pub(crate) struct Route {
     pub(crate) message_bytes_max: usize,
     /// What a message without a header section gets.
     pub(crate) defaults: Defaults,
+    /// Where it goes from there, for a transmission queue that was reached by a remote name.
+    pub(crate) transmission: Option<Arc<TransmissionHeader>>,
     /// The definitions' generation this was looked up in.
     pub(crate) generation: u64,
 }
@@ -200,6 +213,8 @@ impl Manager {
                 dynamic: HashMap::new(),
                 stuck: Vec::new(),
                 channels: Channels::default(),
+                triggers: Triggers::default(),
+                queue_time_probes: HashMap::new(),
             }),
         }
     }
@@ -222,6 +237,11 @@ impl Manager {
             }
             (found, _) => found,
         }
+    }
+
+    /// Whose key ring a channel opens and seals with: MCAUSER, or the queue manager's own name.
+    pub(crate) fn channel_user<'a>(&'a self, definition: &'a ChannelDefinition) -> &'a str {
+        definition.user.as_deref().unwrap_or(&self.name)
     }
 
     /// Tells every dispatcher in `mask`, save `except`, about a queue.
@@ -277,6 +297,32 @@ impl State {
         Ok(self.route_to(queue, found.queue, found.local, policy, found.get_enabled, found.put_enabled))
     }
 
+    /// Where messages go that a client puts by `object`: a name, or `QUEUE@QMGR`.
+    pub(crate) fn put_route(&self, object: &str) -> Result<Route, Refusal> {
+        if self.dynamic.contains_key(object) {
+            return self.route(object);
+        }
+        match self.definitions.resolve_put(object).map_err(|error| not_resolved(object, error))? {
+            Destination::Local(found) => self.route_resolved(object, &found),
+            Destination::Remote(found) => self.route_remote(object, &found),
+        }
+    }
+
+    /// The route to another queue manager's queue, by a transmission queue.
+    pub(crate) fn route_remote(&self, name: &str, found: &Transmission<'_>) -> Result<Route, Refusal> {
+        let queue = self.queue_in_store(name, found.queue)?;
+        let destination =
+            transmission::Destination { queue: found.remote_name.clone(), manager: found.remote_manager.clone() };
+        let header = TransmissionHeader::new(destination);
+        let route = self.route_to(queue, found.queue, found.local, found.policy.cloned(), false, found.put_enabled);
+        Ok(Route {
+            message_bytes_max: route.message_bytes_max.saturating_sub(header.overhead()),
+            defaults: Defaults { priority: found.default_priority, persistent: found.default_persistent },
+            transmission: Some(Arc::new(header)),
+            ..route
+        })
+    }
+
     /// A queue's number.
     pub(crate) fn queue_in_store(&self, name: &str, queue: &str) -> Result<QueueId, Refusal> {
         let found = self.store.queue(queue);
@@ -301,6 +347,7 @@ impl State {
             waits_when_full: local.full == Full::Wait,
             message_bytes_max: local.max_message_bytes.min(self.definitions.queue_manager.max_message_bytes) as usize,
             defaults: Defaults { priority: local.default_priority, persistent: local.default_persistent },
+            transmission: None,
             generation: self.generation,
         }
     }
@@ -310,10 +357,18 @@ impl State {
         format!("{queue}@{}", self.definitions.queue_manager.name)
     }
 
+    /// What a message on this route is bound to: its queue, or where it goes from a transmission queue.
+    pub(crate) fn bound_to(&self, route: &Route) -> String {
+        match &route.transmission {
+            Some(header) => header.destination.to_string(),
+            None => self.destination(&route.queue_name),
+        }
+    }
+
     /// The destinations that a message on this route may be bound to: its queue, the policy's BINDNAMEs, and on
     /// the error and dead-letter queues the name in the message's label.
     pub(crate) fn destinations(&self, route: &Route, policy: &Policy, labelled: Option<String>) -> Vec<String> {
-        let mut names = vec![self.destination(&route.queue_name)];
+        let mut names = vec![self.bound_to(route)];
         names.extend(
             policy.bind_names.iter().map(|name| if name.contains('@') { name.clone() } else { self.destination(name) }),
         );
@@ -322,6 +377,12 @@ impl State {
             names.extend(labelled.map(|queue| self.destination(&queue)));
         }
         names
+    }
+
+    /// A message was put on a transmission queue: where no other of that queue is watched, this one is.
+    pub(crate) fn probe_queue_time(&mut self, queue: QueueId, now: Instant) {
+        let newest = self.store.newest();
+        self.queue_time_probes.entry(queue).or_insert((newest, now));
     }
 
     /// Makes a queue that lives as long as a link (inventory A2.4, TEMPDYN).

@@ -57,11 +57,13 @@ reasons! {
     RESOURCE_PROBLEM = 2102, "amqp:internal-error";
     Q_MGR_STOPPING = 2162, "amqp:connection:forced";
     REMOTE_Q_NAME_ERROR = 2184, "amqp:not-found";
+    UNEXPECTED_ERROR = 2195, "amqp:internal-error";
     UNKNOWN_XMIT_Q = 2196, "amqp:not-found";
     UNKNOWN_DEF_XMIT_Q = 2197, "amqp:not-found";
     DEF_XMIT_Q_TYPE_ERROR = 2198, "amqp:not-found";
     DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
     MSG_TOO_BIG_FOR_CHANNEL = 2218, "amqp:link:message-size-exceeded";
+    XQH_ERROR = 2260, "amqp:decode-error";
     CD_ERROR = 2277, "amqp:not-allowed";
     SSL_INITIALIZATION_ERROR = 2393, "amqp:unauthorized-access";
     SSL_PEER_NAME_MISMATCH = 2398, "amqp:unauthorized-access";
@@ -70,7 +72,9 @@ reasons! {
     SSL_CERTIFICATE_REVOKED = 2401, "amqp:unauthorized-access";
     SSL_CERT_STORE_ERROR = 2402, "amqp:internal-error";
     CHANNEL_NOT_AVAILABLE = 2537, "amqp:resource-locked";
-    UNKNOWN_CHANNEL_NAME = 2539, "amqp:not-found";
+    HOST_NOT_AVAILABLE = 2538, "amqp:connection:forced";
+    CHANNEL_CONFIG_ERROR = 2539, "amqp:not-allowed";
+    UNKNOWN_CHANNEL_NAME = 2540, "amqp:not-found";
 }
 
 /// The reason of that number; one that is not in the table is a resource problem.
@@ -78,6 +82,9 @@ reasons! {
 pub fn of(code: u16) -> Reason {
     ALL.iter().copied().find(|reason| reason.code == code).unwrap_or(RESOURCE_PROBLEM)
 }
+
+/// The sub-reason of a channel whose ends do not agree on the next number.
+const SEQUENCE: &str = "sequence";
 
 /// One refusal: a reason, the sub-reason where there is one, and a line of detail.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,6 +106,21 @@ impl Refusal {
     /// A refusal by the seal: 2063 with its cause.
     pub fn security(cause: &'static str, detail: impl Into<String>) -> Self {
         Self { reason: SECURITY_ERROR, cause: Some(cause), detail: detail.into() }
+    }
+
+    /// The two ends of a channel do not agree on the next number: 2539 with its cause.
+    pub fn sequence(detail: impl Into<String>) -> Self {
+        Self { reason: CHANNEL_CONFIG_ERROR, cause: Some(SEQUENCE), detail: detail.into() }
+    }
+
+    /// Messages of a channel are in doubt: 2539 with its cause.
+    pub fn in_doubt(detail: impl Into<String>) -> Self {
+        Self { reason: CHANNEL_CONFIG_ERROR, cause: Some("in-doubt"), detail: detail.into() }
+    }
+
+    /// Whether the two ends of a channel do not agree on the next number.
+    pub fn is_sequence(&self) -> bool {
+        self.cause == Some(SEQUENCE)
     }
 
     /// The refusal as an AMQP error.

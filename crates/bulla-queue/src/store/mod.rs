@@ -597,6 +597,23 @@ impl Store {
         }
     }
 
+    /// Locks one message by its name, where it can be delivered; expired or not.
+    pub fn lock(&mut self, id: MessageId) -> Option<Found> {
+        let slot = self.messages.slot(id).filter(|&slot| self.messages[slot].state == State::Available)?;
+        let entry = &mut self.messages[slot];
+        let queue = self.queues.get_mut(&entry.queue)?;
+        entry.state = State::Locked;
+        queue.lanes[usize::from(entry.lane)].lock(entry.index);
+        queue.status.locked += 1;
+        Some(entry.found())
+    }
+
+    /// The name of the message that was put last.
+    #[must_use]
+    pub fn newest(&self) -> MessageId {
+        MessageId(self.next_id.saturating_sub(1))
+    }
+
     /// The next message that could be delivered, behind `after` if that is given, without locking it.
     #[must_use]
     pub fn browse_next(&self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {

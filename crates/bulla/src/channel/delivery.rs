@@ -1,6 +1,6 @@
 //! What becomes of a message that a channel brought: the way to its queue, and what SPLPROT asks on that way.
 
-use super::transmission::{Destination, TransmissionHeader};
+use super::transmission::Destination;
 use crate::adapter::{Asker, Held};
 use crate::dispatcher::Local;
 use crate::dispatcher::sealing::{Sealing, Stage, Task, sealing_memory};
@@ -29,8 +29,6 @@ pub(crate) struct Way {
     pub(crate) route: Route,
     /// The resolved destination: what a seal is bound to.
     pub(crate) destination: Destination,
-    /// What is put on a message that goes on to another queue manager.
-    onward: Option<TransmissionHeader>,
 }
 
 impl Way {
@@ -39,7 +37,7 @@ impl Way {
         let own = &state.definitions.queue_manager.name;
         let here = |route: Route| {
             let destination = Destination { queue: route.queue_name.clone(), manager: own.clone() };
-            Self { route, destination, onward: None }
+            Self { route, destination }
         };
         // A dynamic queue is in no definition; replies go to it.
         if to.manager == *own && state.dynamic.contains_key(&to.queue) {
@@ -48,31 +46,18 @@ impl Way {
         let name = to.to_string();
         match state.definitions.resolve_put(&name).map_err(|error| not_resolved(&name, error))? {
             objects::Destination::Local(found) => state.route_resolved(&name, &found).map(here),
-            objects::Destination::Remote(found) => Self::onward(state, &name, found),
+            objects::Destination::Remote(found) => Self::onward(state, &name, &found),
         }
     }
 
-    fn onward(state: &State, name: &str, found: Transmission<'_>) -> Result<Self, Refusal> {
-        let destination = Destination { queue: found.remote_name, manager: found.remote_manager };
-        let header = TransmissionHeader::new(destination.clone());
-        let most = found.local.max_message_bytes.min(state.definitions.queue_manager.max_message_bytes) as usize;
-        let route = Route {
-            queue: state.queue_in_store(name, found.queue)?,
-            queue_name: found.queue.to_owned(),
-            policy: found.policy.cloned(),
-            get_enabled: true,
-            put_enabled: found.put_enabled,
-            waits_when_full: false,
-            message_bytes_max: most.saturating_sub(header.overhead()),
-            defaults: Defaults { priority: found.default_priority, persistent: found.default_persistent },
-            generation: state.generation,
-        };
-        Ok(Self { route, destination, onward: Some(header) })
+    fn onward(state: &State, name: &str, found: &Transmission<'_>) -> Result<Self, Refusal> {
+        let destination = Destination { queue: found.remote_name.clone(), manager: found.remote_manager.clone() };
+        Ok(Self { route: state.route_remote(name, found)?, destination })
     }
 
     /// The message as it goes on the queue here.
     pub(crate) fn dressed(&self, message: Message) -> Message {
-        match &self.onward {
+        match &self.route.transmission {
             Some(header) => header.put_on(message),
             None => message,
         }
@@ -80,12 +65,7 @@ impl Way {
 
     /// The destinations that a sealed message on this way may be bound to.
     fn destinations(&self, state: &State, policy: &Policy) -> Vec<String> {
-        let mut names = state.destinations(&self.route, policy, None);
-        if self.onward.is_some() {
-            // The transmission queue is nobody's destination.
-            names[0] = self.destination.to_string();
-        }
-        names
+        state.destinations(&self.route, policy, None)
     }
 }
 
@@ -129,11 +109,6 @@ impl Delivery {
     ) -> Self {
         let (ways, sealings) = (HashMap::new(), Vec::new());
         Self { protection, user: user.into(), target, ways, last: None, sealings, who }
-    }
-
-    /// In whose name messages are put.
-    pub(crate) fn user(&self) -> &User {
-        &self.user
     }
 
     /// Nothing more is asked of devices.

@@ -4,17 +4,35 @@
 //! each other beside the messages, [`note`] what each keeps in its journal, [`transmission`] what a message carries on its
 //! way. `docs/formats/channel.md` is the page.
 
+mod average;
+pub(crate) mod caller;
 pub(crate) mod delivery;
 pub(crate) mod note;
 pub(crate) mod protocol;
 pub(crate) mod receiver;
 pub(crate) mod registry;
+pub(crate) mod sender;
+pub(crate) mod supervisor;
 pub(crate) mod transmission;
 
 use crate::reason::Refusal;
+use registry::InstanceId;
+use std::io;
+use std::net::SocketAddr;
 
-/// What a channel's connection is told.
+/// What a dispatcher is told about a channel.
 pub(crate) enum ChannelLetter {
+    /// Call its partner.
+    Call(InstanceId),
+    /// The partner's address was looked up, or why it could not be.
+    Resolved {
+        /// For whom.
+        id: InstanceId,
+        /// CONNAME's entry.
+        name: String,
+        /// The first of its addresses, if it has any.
+        found: io::Result<Option<SocketAddr>>,
+    },
     /// STOP CHANNEL.
     Stop {
         /// The connection's place.

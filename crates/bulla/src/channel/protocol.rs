@@ -7,8 +7,6 @@ use bulla_amqp::{Symbol, Value};
 pub(crate) const CAPABILITY: &str = "bulla:channel";
 /// In the properties of a requester's `open`: the server channel that is to send.
 pub(crate) const REQUEST: &str = "bulla:request";
-/// In the properties of `open` that pings: the channel that the partner is asked for.
-pub(crate) const PING: &str = "bulla:ping";
 /// In the properties of `open`, by the standard.
 pub(crate) const PRODUCT: &str = "product";
 /// In the properties of `open`, by the standard.

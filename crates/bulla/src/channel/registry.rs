@@ -50,6 +50,12 @@ pub(crate) struct Instance {
     pub(crate) wanted: Wanted,
     /// Which of CONNAME's addresses is next.
     pub(crate) next_address: usize,
+    /// How many of them were tried since it last ran or waited.
+    pub(crate) addresses_tried: usize,
+    /// The unit of work under way: its number.
+    pub(crate) current_unit: u64,
+    /// The last one confirmed.
+    pub(crate) last_unit: u64,
     /// STOP STATUS(INACTIVE): where it goes when it has ended.
     pub(crate) stops_inactive: bool,
 }
@@ -123,6 +129,15 @@ impl Instance {
     /// It has a connection: how it stands beside that is the dispatcher's to say.
     pub(crate) fn is_active(&self) -> bool {
         self.place.is_some()
+    }
+
+    /// The status as it is shown.
+    pub(crate) fn shown(&self) -> ChannelStatus {
+        let unit = |number: u64| if number == 0 { String::new() } else { format!("{number:016X}") };
+        let mut status = self.status.clone();
+        status.current_unit = unit(self.current_unit);
+        status.last_unit = unit(self.last_unit);
+        status
     }
 
     /// Ends it where it is a receiving one: the partner begins anew.

@@ -70,6 +70,18 @@ impl TransmissionHeader {
         Message { body: Chunks::from(chunks), ..message }
     }
 
+    /// A payload that was opened, with the header again.
+    pub(crate) fn put_before(&self, payload: &Payload) -> Payload {
+        let Ok(sections) = Sections::scan(payload) else { return payload.clone() };
+        let mut chunks: Vec<Bytes> = Vec::with_capacity(4);
+        if let Some(range) = &sections.header {
+            chunks.push(payload.slice(range.clone()).to_contiguous());
+        }
+        chunks.push(self.section.clone());
+        chunks.extend(rest(payload, &sections).chunks().iter().cloned());
+        Payload::from(chunks)
+    }
+
     /// Bytes that the header adds to a message, at most.
     pub(crate) fn overhead(&self) -> usize {
         const HEADER_SECTION_BYTES_MAX: usize = 32;

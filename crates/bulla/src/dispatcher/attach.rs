@@ -69,7 +69,7 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         dynamic: dynamic.map(|(_, queue)| queue),
     };
     if let Some(name) = &target.address {
-        let route = state.route(name)?;
+        let route = state.put_route(name)?;
         if !route.put_enabled {
             return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
         }
@@ -159,7 +159,7 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
 /// What a client that seals for itself has to know: where its messages will be, and under which policy.
 fn seal_properties(state: &State, route: &Route) -> Vec<(Symbol, Value)> {
     let Some(policy) = &route.policy else { return Vec::new() };
-    let destination = state.destination(&route.queue_name);
+    let destination = state.bound_to(route);
     vec![
         (Symbol::from_static("bulla:destination"), Value::from(destination.as_str())),
         (Symbol::from_static("bulla:policy"), Value::from(crate::mqsc::policy::text(policy).as_str())),

@@ -5,6 +5,7 @@
 //! served to consumers that have credit. *Write*: what the engines have goes out.
 
 mod attach;
+mod calls;
 pub(crate) use attach::SEALED;
 pub(crate) mod get;
 pub(crate) mod peer;
@@ -14,12 +15,12 @@ pub(crate) mod sealing;
 mod socket;
 
 use crate::adapter::Finished;
-use crate::channel::{ChannelLetter, receiver};
+use crate::channel::{caller, receiver, sender, supervisor};
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
 use crate::reason::{self, Refusal};
 use crate::tls::Tls;
-use bulla_amqp::{DeliveryState, Event, LinkId, SessionId};
+use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
 use bulla_queue::{PutError, QueueId, Ticket};
 use bulla_seal::ring::{Ring, RingError};
 use get::Served;
@@ -103,6 +104,12 @@ pub(crate) struct Local {
     pub(crate) urgent: bool,
     /// When the open batch goes to the journal at the latest.
     flush_by: Option<Instant>,
+    /// Which connection sends from a transmission queue.
+    pub(crate) senders: HashMap<QueueId, usize>,
+    /// Connections whose channels have something to do in this turn.
+    channels: Vec<usize>,
+    /// When queues are to be served again, whatever happens.
+    wakes: Vec<(Instant, QueueId)>,
     /// Producers that went while messages they had settled were being sealed.
     departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
 }
@@ -128,6 +135,8 @@ pub(crate) enum Confirmed {
     Removal(Removal),
     /// What a channel's link has committed, up to that count; its attach, with none.
     Channel { key: usize, generation: u64, link: LinkId, through: u64 },
+    /// A channel's batch is noted: it goes out.
+    Noted { key: usize, generation: u64 },
 }
 
 /// Where the confirmation of a removal goes.
@@ -201,6 +210,9 @@ impl Dispatcher {
                 definitions_seen: 0,
                 urgent: false,
                 flush_by: None,
+                senders: HashMap::new(),
+                channels: Vec::new(),
+                wakes: Vec::new(),
                 departed: HashMap::new(),
             },
             letters: Vec::new(),
@@ -214,8 +226,8 @@ impl Dispatcher {
     pub(crate) fn run(mut self) -> io::Result<Left> {
         let mut events = Events::with_capacity(256);
         loop {
-            let due = self.local.flush_by.map_or(self.next_tick, |by| by.min(self.next_tick));
-            let due = self.local.wake_at.map_or(due, |at| at.min(due));
+            let wakes = self.local.wakes.iter().map(|(at, _)| *at).chain(self.local.wake_at);
+            let due = self.local.flush_by.into_iter().chain(wakes).fold(self.next_tick, Instant::min);
             let timeout = if self.has_work() { Duration::ZERO } else { due.saturating_duration_since(Instant::now()) };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -285,6 +297,7 @@ impl Dispatcher {
         for index in 0..self.active.len() {
             self.events_of(self.active[index], state);
         }
+        self.channel_turns(state);
         self.local.notice_changes(state);
         if self.local.now >= self.next_tick {
             self.tick(state);
@@ -296,6 +309,19 @@ impl Dispatcher {
         // Removals made while serving (pre-settled deliveries) go to the journal in this turn, too.
         self.local.journal(state);
         self.reap(state);
+    }
+
+    /// What the partners of channels have confirmed leaves the transmission queues.
+    fn channel_turns(&mut self, state: &mut State) {
+        for key in std::mem::take(&mut self.local.channels) {
+            if let Some(peer) = self.peers.get_mut(key) {
+                sender::confirm(peer, &mut self.local, state);
+            }
+        }
+        let now = self.local.now;
+        for (_, queue) in self.local.wakes.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
+            self.local.serve(queue);
+        }
     }
 
     fn write(&mut self) {
@@ -317,6 +343,9 @@ impl Dispatcher {
                 if let Link::Consumer(consumer) = link {
                     self.local.serve(consumer.route.queue);
                 }
+            }
+            if let Some(sending) = &peer.sending {
+                self.local.serve(sending.queue);
             }
         }
     }
@@ -364,32 +393,35 @@ impl Dispatcher {
         }
     }
 
-    fn adopt(&mut self, mut stream: TcpStream, tls: Option<&Tls>) {
+    fn adopt(&mut self, stream: TcpStream, tls: Option<&Tls>) {
         if self.peers.len() >= CONNECTIONS_MAX || self.stop_by.is_some() {
             let refusal = Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.peers.len()));
             return crate::warning!("{refusal}");
         }
         // A reply that waits for the acknowledgement of the last one would cost 40 ms.
         let _ = stream.set_nodelay(true);
-        let entry = self.peers.vacant_entry();
-        let key = entry.key();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut stream, Token(key), interest) {
-            return crate::warning!("register: {error}");
-        }
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),
             Some(tls) => tls.session().map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),
         };
-        let socket = match socket {
-            Ok(socket) => socket,
-            Err(error) => return crate::warning!("tls: {error}"),
-        };
+        let engine = sasl::engine(&self.local, false);
+        match socket.and_then(|socket| self.add(socket, engine, true)) {
+            Ok(_) => {}
+            Err(error) => crate::warning!("accept: {error}"),
+        }
+    }
+
+    /// Takes a connection in. One that is `ready` may be read and written; another one says so first.
+    fn add(&mut self, mut socket: Socket, engine: Connection, ready: bool) -> io::Result<&mut Peer> {
+        let entry = self.peers.vacant_entry();
+        let key = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(socket.tcp(), Token(key), interest)?;
         self.local.generation += 1;
         entry.insert(Peer {
             key,
             generation: self.local.generation,
-            engine: sasl::engine(&self.local, false),
+            engine,
             socket,
             input: ReadBuffer::new(),
             identity: Identity::default(),
@@ -397,14 +429,18 @@ impl Dispatcher {
             links: HashMap::new(),
             opened: None,
             traffic: peer::Traffic::default(),
-            readable: true,
-            writable: true,
+            readable: ready,
+            writable: ready,
             output_full: false,
             listed: false,
             broken: None,
             flush_by: None,
+            closed_by: None,
+            calling: None,
+            sending: None,
         });
         list(&mut self.peers, &mut self.active, key);
+        self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
     }
 
     fn note_readiness(&mut self, key: usize, readable: bool, writable: bool) {
@@ -436,22 +472,12 @@ impl Dispatcher {
                     Some(Link::Producer(_)) => put::finished(peer, &mut self.local, state, asker, outcome),
                     Some(Link::Consumer(_)) => get::finished(peer, &mut self.local, state, asker, outcome),
                     Some(Link::Receiving(_)) => receiver::finished(peer, &mut self.local, asker, outcome),
+                    Some(Link::Sending(_)) => sender::finished(peer, &mut self.local, state, asker, outcome),
                     None => {}
                 }
                 self.local.touched.push(asker.peer);
             }
         }
-    }
-
-    fn channel_letter(&mut self, letter: ChannelLetter, state: &mut State) {
-        let (ChannelLetter::Stop { peer: key, generation, .. } | ChannelLetter::Replaced { peer: key, generation, .. }) =
-            letter;
-        let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
-        match letter {
-            ChannelLetter::Stop { force, .. } => receiver::stop(peer, &mut self.local, state, force),
-            ChannelLetter::Replaced { why, .. } => receiver::replaced(peer, &mut self.local, state, &why),
-        }
-        self.local.touched.push(key);
     }
 
     /// What channels brought goes on its queues, one unit of work a link.
@@ -484,18 +510,31 @@ impl Dispatcher {
                     Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
                     _ => put::arrived(peer, local, state, delivery),
                 },
-                Event::Outcome { link, token, state: outcome, settled } => {
-                    get::settled(peer, local, state, link, token, outcome, settled);
-                }
+                Event::Outcome { link, token, state: outcome, settled } => match peer.links.get(&link) {
+                    Some(Link::Sending(_)) => {
+                        sender::outcome(peer, local, state, link, token, outcome.as_ref(), settled);
+                    }
+                    _ => get::settled(peer, local, state, link, token, outcome, settled),
+                },
                 Event::Credit { link, drain, .. } => local.credit(peer, link, drain),
-                Event::Attached(attach) => attach::attached(peer, local, state, *attach),
-                Event::Detached { link, .. } => local.forget(peer, state, link),
+                Event::Attached(attach) => {
+                    attach::attached(peer, local, state, *attach);
+                    caller::attached(peer, local, state);
+                }
+                Event::Opened(open) => caller::opened(peer, local, state, open),
+                Event::LinkOpened(opened) => sender::opened(peer, local, state, &opened),
+                Event::Detached { link, error, .. } => {
+                    if let Some(Link::Sending(_)) = peer.links.get(&link) {
+                        sender::detached(peer, local, state, link, error.as_ref());
+                    }
+                    local.forget(peer, state, link);
+                }
                 Event::SessionEnded(session, _) => local.forget_session(peer, state, session),
-                Event::Opened(open) => peer.opened = Some(open),
                 Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
                 Event::SaslResponse(response) => sasl::response(peer, local, &response),
 
                 Event::Closed(error) => {
+                    peer.closed_by = error.as_ref().map(sender::said);
                     // Nothing may follow a close: what the links held goes back at once.
                     local.forget_all(peer, state);
                     let address = peer::address(&mut peer.socket);
@@ -517,6 +556,7 @@ impl Dispatcher {
                 Confirmed::Put(receipt) => (receipt.key, receipt.generation),
                 Confirmed::Removal(removal) => (removal.key, removal.generation),
                 Confirmed::Channel { key, generation, .. } => (*key, *generation),
+                Confirmed::Noted { key, generation } => (*key, *generation),
             };
             let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
             match what {
@@ -524,6 +564,11 @@ impl Dispatcher {
                 Confirmed::Removal(removal) => peer.engine.settle(removal.link, removal.token, DeliveryState::Accepted),
                 Confirmed::Channel { link, through, .. } => {
                     receiver::confirmed(peer, &mut self.local, state, link, through);
+                }
+                Confirmed::Noted { .. } => {
+                    if let Some(sending) = &peer.sending {
+                        self.local.serve(sending.queue);
+                    }
                 }
             }
             // Before those that get: who waited for the disk waits no longer than that.
@@ -555,6 +600,12 @@ impl Dispatcher {
     /// One message to each consumer in turn, until the queue or their credit is used up.
     fn serve_queue(&mut self, queue: QueueId, state: &mut State) {
         let Self { peers, local, .. } = self;
+        if let Some(key) = local.senders.get(&queue).copied()
+            && let Some(peer) = peers.get_mut(key)
+        {
+            sender::serve(peer, local, state);
+            local.touched.push(key);
+        }
         let Some(mut consumers) = local.consumers.remove(&queue) else { return };
         let (mut without, mut sent) = (0, 0);
         while without < consumers.links.len() && sent < SERVE_MAX {
@@ -589,7 +640,7 @@ impl Dispatcher {
             consumers.links.extend(new.links);
         }
         if consumers.links.is_empty() {
-            state.use_of(queue).consumers_on &= !(1 << local.index);
+            local.forget_interest(queue, state);
         } else {
             local.consumers.insert(queue, consumers);
         }
@@ -610,6 +661,10 @@ impl Dispatcher {
                 peer.broken.get_or_insert_with(|| "did not take the last words".into());
                 self.local.touched.push(key);
             }
+            if peer.calling.as_ref().is_some_and(|calling| calling.deadline.is_some_and(|at| at <= now)) {
+                peer.end("no answer to the call in time");
+            }
+            sender::tick(peer, &mut self.local, state);
         }
         // Room can come about in ways that nobody tells of: expiry, a cleared queue.
         self.local.freed.extend(self.local.waiting.keys().copied());
@@ -630,6 +685,7 @@ impl Dispatcher {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
             self.local.tell_of_dropped();
+            supervisor::tick(&self.local, state);
         }
         if self.local.manager.stopping.load(Ordering::Acquire) && self.stop_by.is_none() {
             self.begin_to_stop(state);
@@ -766,6 +822,10 @@ impl Local {
             if on & (1 << self.index) != 0 {
                 self.serve(queue);
             }
+            if on == 0 {
+                let manager = self.manager.clone();
+                supervisor::trigger(&manager, state, queue);
+            }
             self.manager.post(on, self.index, || Letter::Ready(queue));
         }
         let mut freed = Vec::new();
@@ -783,6 +843,8 @@ impl Local {
                 peer.engine.drained(link);
             }
             self.serve(consumer.route.queue);
+        } else if let Some(sending) = &peer.sending {
+            self.serve(sending.queue);
         }
     }
 
@@ -842,13 +904,13 @@ impl Local {
                     consumers.links.retain(|known| *known != (peer.key, link));
                     if consumers.links.is_empty() {
                         self.consumers.remove(&queue);
-                        state.use_of(queue).consumers_on &= !(1 << self.index);
+                        self.forget_interest(queue, state);
                     }
                 }
                 self.end_dynamic(consumer.dynamic, state);
             }
             Some(Link::Receiving(receiving)) => receiver::forget(receiving, peer, self, state, link),
-            None => {}
+            Some(Link::Sending(_)) | None => {}
         }
     }
 
@@ -857,6 +919,13 @@ impl Local {
         let links: Vec<LinkId> = peer.links.keys().copied().collect();
         for link in links {
             self.forget(peer, state, link);
+        }
+        let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
+        sender::over(peer, self, state, why.clone());
+        if let Some(calling) = peer.calling.take() {
+            let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));
+            let refusal = calling.failure.unwrap_or_else(broken);
+            supervisor::ended(self, state, &calling.id, Some(refusal));
         }
     }
 
@@ -871,6 +940,37 @@ impl Local {
     fn end_dynamic(&mut self, queue: Option<QueueId>, state: &mut State) {
         if let Some(queue) = queue {
             state.end_dynamic(queue);
+        }
+    }
+
+    /// Nobody here is told of `queue` any more, unless somebody else here wants to hear of it.
+    pub(crate) fn forget_interest(&mut self, queue: QueueId, state: &mut State) {
+        if !self.senders.contains_key(&queue) && !self.consumers.contains_key(&queue) {
+            state.use_of(queue).consumers_on &= !(1 << self.index);
+        }
+    }
+
+    /// A connection whose channel has something to do in this turn.
+    pub(crate) fn channel_work(&mut self, key: usize) {
+        if self.channels.last() != Some(&key) {
+            self.channels.push(key);
+        }
+    }
+
+    /// What a connection has to say goes out in this turn.
+    pub(crate) fn touch(&mut self, key: usize) {
+        self.touched.push(key);
+    }
+
+    /// Has a channel's batch sent once `ticket` is synced.
+    pub(crate) fn confirm_channel(&mut self, ticket: Ticket, key: usize, generation: u64) {
+        self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Noted { key, generation } });
+    }
+
+    /// Has `queue` served then, whatever happens.
+    pub(crate) fn serve_at(&mut self, at: Instant, queue: QueueId) {
+        if !self.wakes.iter().any(|(_, known)| *known == queue) {
+            self.wakes.push((at, queue));
         }
     }
 

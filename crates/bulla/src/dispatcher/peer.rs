@@ -4,7 +4,10 @@ use super::get::Consumer;
 use super::put::Producer;
 use super::socket::{Moved, ReadBuffer, Socket};
 use super::{Local, sasl};
+use crate::channel::caller::Calling;
+use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
+use crate::channel::sender::Sending;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
 use hashbrown::HashMap;
@@ -22,6 +25,19 @@ pub(crate) struct Identity {
     /// Whether the proof is strong enough for the queue manager to use that user's ring:
     /// a verified client certificate, SCRAM, or PLAIN over TLS (SEAL.md, who may seal where).
     pub(crate) ring: bool,
+}
+
+/// What the partner's `open` said of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Partner {
+    /// Its container.
+    pub(crate) container: String,
+    /// Its product; empty where it does not say.
+    pub(crate) product: String,
+    /// Its version; empty where it does not say.
+    pub(crate) version: String,
+    /// It speaks Bulla's channel protocol.
+    pub(crate) is_bulla: bool,
 }
 
 /// Counts of one socket.
@@ -43,6 +59,8 @@ pub(crate) enum Link {
     Consumer(Box<Consumer>),
     /// A channel, or a broker that is not ours, sends.
     Receiving(Box<Receiving>),
+    /// A channel's: this side sends, and `Peer::sending` knows the rest.
+    Sending(SessionId),
 }
 
 /// A connection.
@@ -73,6 +91,26 @@ pub(crate) struct Peer {
     pub(crate) flush_by: Option<Instant>,
     /// Why the connection is over, where it is.
     pub(crate) broken: Option<String>,
+    /// What the peer gave as the reason when it closed.
+    pub(crate) closed_by: Option<String>,
+    /// The call that this connection is, where this side began it for a channel.
+    pub(crate) calling: Option<Box<Calling>>,
+    /// The sending end of a channel.
+    pub(crate) sending: Option<Box<Sending>>,
+}
+
+impl Partner {
+    /// What is known of who is at the other end of a connection.
+    pub(crate) fn of(peer: &Peer) -> Self {
+        let Some(open) = &peer.opened else { return Self::default() };
+        let told = |name| protocol::text(&open.properties, name).unwrap_or_default();
+        Self {
+            container: open.container_id.clone(),
+            product: told(protocol::PRODUCT),
+            version: told(protocol::VERSION),
+            is_bulla: open.offered_capabilities.iter().any(|known| known.as_str() == protocol::CAPABILITY),
+        }
+    }
 }
 
 impl Link {
@@ -82,6 +120,7 @@ impl Link {
             Self::Producer(producer) => producer.session,
             Self::Consumer(consumer) => consumer.session,
             Self::Receiving(receiving) => receiving.session,
+            Self::Sending(session) => *session,
         }
     }
 }
@@ -169,7 +208,8 @@ impl Peer {
         self.broken.is_some() || (self.engine.is_closed() && (self.engine.output_len() == 0))
     }
 
-    fn end(&mut self, why: impl std::fmt::Display) {
+    /// Gives the connection up.
+    pub(crate) fn end(&mut self, why: impl std::fmt::Display) {
         self.readable = false;
         self.writable = false;
         self.broken.get_or_insert_with(|| why.to_string());

@@ -5,6 +5,7 @@ use super::peer::{Identity, Link, Peer};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Held, Outcome};
+use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
@@ -44,6 +45,8 @@ pub(crate) struct Producer {
 pub(crate) struct Pending {
     receipt: Receipt,
     queue: QueueId,
+    /// Where it goes from there, from a transmission queue.
+    transmission: Option<Arc<TransmissionHeader>>,
     stage: Stage,
     /// Its memory, given back when it is put.
     _held: Held,
@@ -126,7 +129,7 @@ fn put(
     let treatment = treatment(producer, &route, &arrival)?;
     if let (Treatment::AsIs, true) = (&treatment, producer.pending.is_empty()) {
         let message = arrival.into_message(route.defaults, identity.user.as_deref());
-        return local.put(Some(engine), receipt, route.queue, message, state);
+        return local.put(Some(engine), receipt, route.queue, route.transmission.as_deref(), message, state);
     }
     // The message and its sealed form, until it is on the queue.
     let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
@@ -137,11 +140,12 @@ fn put(
     };
     match stage {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
-            local.put(Some(engine), receipt, route.queue, message, state)
+            local.put(Some(engine), receipt, route.queue, route.transmission.as_deref(), message, state)
         }
         stage => {
             state.use_of(route.queue).granted += 1;
-            producer.pending.push_back(Pending { receipt, queue: route.queue, stage, _held: held });
+            let transmission = route.transmission.clone();
+            producer.pending.push_back(Pending { receipt, queue: route.queue, transmission, stage, _held: held });
             Ok(())
         }
     }
@@ -179,7 +183,7 @@ fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State) -> Resul
         Some(route) if route.generation == state.generation => return Ok(route.clone()),
         old => old.as_ref().map(|route| route.queue),
     };
-    let route = Arc::new(state.route(opened)?);
+    let route = Arc::new(state.put_route(opened)?);
     if let Some(old) = old.filter(|old| *old != route.queue) {
         // An alias leads elsewhere now: what was promised there is promised here.
         for (queue, sign) in [(old, -1), (route.queue, 1)] {
@@ -204,7 +208,7 @@ fn relay_route(arrival: &Arrival, state: &State) -> Result<Route, Refusal> {
     let to = arrival.to()?.ok_or_else(|| {
         Refusal::new(reason::UNKNOWN_OBJECT_NAME, "a message for an anonymous target names its queue in `to`")
     })?;
-    state.route(&to)
+    state.put_route(&to)
 }
 
 fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
@@ -264,7 +268,7 @@ fn seal(
     let asker = producer.asker(receipt, local);
     let sealer = sealer(producer, local, state, identity, policy)?;
     let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref() };
-    task.seal(local, sealer, state.destination(&route.queue_name), arrival)
+    task.seal(local, sealer, state.bound_to(route), arrival)
 }
 
 /// The link's sealer: made anew when the policy or the ring has changed.
@@ -322,7 +326,9 @@ fn note(producer: &mut Producer, local: &Local, asker: Asker, outcome: Outcome) 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
 fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local: &mut Local, state: &mut State) {
     while let Some(Pending { stage: Stage::Ready(_), .. }) = producer.pending.front() {
-        let Some(Pending { receipt, queue, stage: Stage::Ready(ready), _held }) = producer.pending.pop_front() else {
+        let Some(Pending { receipt, queue, transmission, stage: Stage::Ready(ready), _held }) =
+            producer.pending.pop_front()
+        else {
             return;
         };
         producer.first_slot += 1;
@@ -334,7 +340,9 @@ fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local
             // Its sender has no answer and will send it again: putting it now would make two of it.
             continue;
         }
-        let put = ready.and_then(|message| local.put(engine.as_deref_mut(), receipt, queue, message, state));
+        let put = ready.and_then(|message| {
+            local.put(engine.as_deref_mut(), receipt, queue, transmission.as_deref(), message, state)
+        });
         if let Err(refusal) = put {
             refuse(engine.as_deref_mut(), local, receipt, &refusal);
         }
@@ -343,15 +351,25 @@ fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local
 
 impl Local {
     /// Puts a finished message; it is confirmed once the journal has synced past it.
+    #[allow(clippy::too_many_arguments, reason = "the facts of one put")]
     fn put(
         &mut self,
         engine: Option<&mut Connection>,
         receipt: Receipt,
         queue: QueueId,
+        transmission: Option<&TransmissionHeader>,
         message: Message,
         state: &mut State,
     ) -> Result<(), Refusal> {
+        let is_remote = transmission.is_some();
+        let message = match transmission {
+            Some(header) => header.put_on(message),
+            None => message,
+        };
         let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
+        if is_remote {
+            state.probe_queue_time(queue, self.now);
+        }
         self.urgent |= ticket > state.store.synced();
         match engine {
             Some(_) if receipt.settled => {}

@@ -2,6 +2,8 @@
 
 use super::Local;
 use super::peer::{Identity, Peer};
+use crate::channel::caller;
+use crate::channel::protocol::CAPABILITY;
 use crate::mailbox::Letter;
 use crate::tls;
 use bulla_amqp::scram::ScramServer;
@@ -22,7 +24,8 @@ pub(crate) fn engine(local: &Local, certificate: bool) -> Connection {
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
         idle_timeout: Some(IDLE_TIMEOUT),
-        offered_capabilities: vec![Symbol::from_static("ANONYMOUS-RELAY")],
+        offered_capabilities: vec![Symbol::from_static("ANONYMOUS-RELAY"), Symbol::from_static(CAPABILITY)],
+        properties: caller::identity(),
         ..Config::new(&*local.manager.name)
     };
     Connection::server(config, offer(certificate), local.now)

@@ -1,13 +1,15 @@
 //! What the admin language does to a running queue manager.
 
 use super::RINGS;
+use crate::channel::registry::{Instance, InstanceId};
+use crate::channel::supervisor;
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
-use crate::mqsc::channel::{ChannelState, InitiatorStatus, Tasks};
+use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
-use crate::reason;
+use crate::reason::{self, Refusal};
 use bulla_queue::QueueId;
 use bulla_seal::Dn;
 use std::collections::HashSet;
@@ -68,9 +70,35 @@ impl<'a> Administrator<'a> {
                 Ok(())
             }
             Change::DefineDevice { name, device } => self.manager.devices.define(name, device).map_err(failed),
+            Change::DeleteChannel { name } => {
+                supervisor::delete(&mut self.state, name).map_err(|refusal| self.channel_error(name, &refusal))
+            }
             Change::DeleteDevice { name } => self.manager.devices.scheduler().remove(name).map_err(failed),
             _ => Ok(()),
         }
+    }
+
+    /// A channel's refusal as an administrator reads it.
+    fn channel_error(&self, name: &str, refusal: &Refusal) -> AdminError {
+        let name = name.to_owned();
+        match refusal.reason {
+            reason::UNKNOWN_CHANNEL_NAME => AdminError::UnknownChannel { name },
+            reason::OBJECT_IN_USE => {
+                let states = self.state.channels.of(&name).map(|(_, instance)| instance.status.state);
+                let state = states.filter(|state| *state != ChannelState::Inactive).last().unwrap_or_default();
+                AdminError::ChannelInUse { name, state }
+            }
+            _ if refusal.cause == Some("in-doubt") => AdminError::ChannelInDoubt { name },
+            reason => AdminError::Failed { reason: reason.code.into(), detail: refusal.detail.clone() },
+        }
+    }
+
+    /// What is done about a channel is durable before anybody is told.
+    fn channel_done(&mut self, name: &str, done: Result<(), Refusal>) -> Result<(), AdminError> {
+        done.map_err(|refusal| self.channel_error(name, &refusal))?;
+        self.state.store.sync(Instant::now()).map_err(failed)?;
+        self.manager.ring_all();
+        Ok(())
     }
 
     /// The names that some user's ring has a certificate of.
@@ -196,6 +224,58 @@ impl Administered for Administrator<'_> {
         let Some(at_ms) = at_ms else { return Ok(self.manager.devices.snapshot()) };
         let not_kept = |oldest: Option<_>| AdminError::NotKept { at_ms, oldest_ms: oldest.map(wall_ms) };
         self.manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept)
+    }
+
+    fn start_channel(&mut self, name: &str) -> Result<(), AdminError> {
+        let done = supervisor::start(self.manager, &mut self.state, name);
+        self.channel_done(name, done)?;
+        crate::note!("channel {name} started");
+        Ok(())
+    }
+
+    fn stop_channel(&mut self, name: &str, how: StopChannel) -> Result<(), AdminError> {
+        if !self.state.definitions.channels.contains_key(name) {
+            return Err(AdminError::UnknownChannel { name: name.to_owned() });
+        }
+        let rests = |instance: &Instance| !instance.is_active() && instance.status.state == ChannelState::Inactive;
+        if how.inactive && self.state.channels.of(name).all(|(_, instance)| rests(instance)) {
+            return Err(AdminError::ChannelNotActive { name: name.to_owned() });
+        }
+        supervisor::stop(self.manager, &mut self.state, name, how.force, how.inactive);
+        crate::note!("channel {name} is to stop");
+        Ok(())
+    }
+
+    fn reset_channel(&mut self, name: &str, sequence: u64) -> Result<(), AdminError> {
+        let done = supervisor::reset(&mut self.state, name, sequence);
+        self.channel_done(name, done)?;
+        crate::note!("channel {name}: the next message has number {sequence}");
+        Ok(())
+    }
+
+    fn resolve_channel(&mut self, name: &str, commit: bool) -> Result<(), AdminError> {
+        let resolved = supervisor::resolve(&mut self.state, name, commit);
+        let count = *resolved.as_ref().unwrap_or(&0);
+        self.channel_done(name, resolved.map(drop))?;
+        let what = if commit { "count as arrived" } else { "are sent again" };
+        crate::note!("channel {name}: {count} messages that were in doubt {what}");
+        Ok(())
+    }
+
+    fn channel_status(&self, name: &str) -> Vec<ChannelStatus> {
+        let mut found: Vec<(&InstanceId, &Instance)> = self.state.channels.of(name).collect();
+        found.sort_by(|(a, _), (b, _)| a.partner.cmp(&b.partner));
+        // What waits for a partner, or called it, is shown only while there is none.
+        let has_partner = found.iter().any(|(id, instance)| !id.partner.is_empty() && instance.is_active());
+        found.retain(|(id, _)| !id.partner.is_empty() || !has_partner);
+        let shown = |(_, instance): (&InstanceId, &Instance)| {
+            let mut status = instance.shown();
+            let queue = self.state.store.queue(&status.transmission_queue);
+            let waiting = queue.and_then(|queue| self.state.store.status(queue));
+            status.queue_messages = waiting.map_or(0, |queue| u64::from(queue.available));
+            status
+        };
+        found.into_iter().map(shown).collect()
     }
 
     fn initiator_status(&self) -> InitiatorStatus {

@@ -8,6 +8,7 @@ pub(crate) use first_start::{install_server_certificate, make_directories, write
 pub use pools::ADAPTERS_MAX;
 pub(crate) use pools::Pools;
 
+use crate::channel::supervisor;
 use crate::devices::Devices;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
@@ -326,6 +327,7 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
     for name in orphans {
         crate::warning!("{name}: in the journal but not defined; its messages stay until it is defined again");
     }
+    supervisor::recover(state);
     Ok(())
 }
 

@@ -424,7 +424,7 @@ fn a_channel_that_can_t_be_had_says_why() {
         Partner::connect(&desk).greet(&greeting).unwrap_err().description.unwrap_or_default()
     };
     for (greeting, says) in [
-        (SenderGreeting { channel: "NONE".into(), ..greeting(0, 0) }, "2539 MQRC_UNKNOWN_CHANNEL_NAME"),
+        (SenderGreeting { channel: "NONE".into(), ..greeting(0, 0) }, "2540 MQRC_UNKNOWN_CHANNEL_NAME"),
         (SenderGreeting { channel: "OTHER.WAY".into(), ..greeting(0, 0) }, "cause=channel-type"),
         (SenderGreeting { sequence_wrap: 100, ..greeting(0, 0) }, "cause=sequence-wrap"),
         (SenderGreeting { manager: "no name".into(), ..greeting(0, 0) }, "cause=manager"),

@@ -1,0 +1,190 @@
+//! How a channel gets its connection: a queue manager calls its partner, or is asked by a requester to send.
+
+use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REQUEST, VERSION};
+use super::registry::{InstanceId, Place};
+use super::{sender, supervisor};
+use crate::dispatcher::Local;
+use crate::dispatcher::peer::{Link, Partner, Peer};
+use crate::manager::State;
+use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
+use crate::reason::{self, Refusal};
+use bulla_amqp::{Config, Connection, Open, SaslClient, SessionId, Symbol, Value};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// How long a partner may take from the call until the channel runs.
+pub(crate) const CALL_WITHIN: Duration = Duration::from_secs(20);
+/// Most bytes of a password file.
+const PASSWORD_BYTES_MAX: u64 = 4 << 10;
+
+/// A call that has not come to a running channel yet.
+pub(crate) struct Calling {
+    pub(crate) id: InstanceId,
+    /// When it is given up; none once messages flow to a requester, whose call it stays.
+    pub(crate) deadline: Option<Instant>,
+    session: SessionId,
+    /// Why it failed, where that is known.
+    pub(crate) failure: Option<Refusal>,
+}
+
+/// Where a call goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// CONNAME's entry, `host:port`.
+    pub(crate) name: String,
+    /// What it resolved to.
+    pub(crate) address: SocketAddr,
+}
+
+impl Target {
+    /// The host alone, for TLS and `open`.
+    pub(crate) fn host(&self) -> &str {
+        let host = self.name.rsplit_once(':').map_or(self.name.as_str(), |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
+/// The engine of a call.
+pub(crate) fn engine(
+    local: &Local,
+    id: &InstanceId,
+    definition: &ChannelDefinition,
+    target: &Target,
+) -> Result<(Connection, Calling), Refusal> {
+    let mut properties = identity();
+    if definition.kind == ChannelKind::Requester {
+        properties.push(protocol::property(REQUEST, Value::from(id.channel.as_str())));
+    }
+    let config = Config {
+        hostname: Some(target.host().to_owned()),
+        idle_timeout: sender::idle_timeout(definition.heartbeat),
+        offered_capabilities: vec![Symbol::from_static(CAPABILITY)],
+        properties,
+        ..Config::new(&*local.manager.name)
+    };
+    let crypto = Box::new(crate::users::Crypto);
+    let mut engine = Connection::client(config, credentials(definition)?, crypto, local.now);
+    let session = engine.begin();
+    let calling = Calling { id: id.clone(), deadline: Some(local.now + CALL_WITHIN), session, failure: None };
+    Ok((engine, calling))
+}
+
+/// What this program says of itself in `open`.
+pub(crate) fn identity() -> protocol::Properties {
+    vec![
+        protocol::property(PRODUCT, Value::from(PRODUCT_NAME)),
+        protocol::property(VERSION, Value::from(env!("CARGO_PKG_VERSION"))),
+    ]
+}
+
+/// How the partner is told who calls. Between queue managers the certificate counts, which needs no SASL.
+fn credentials(definition: &ChannelDefinition) -> Result<SaslClient, Refusal> {
+    let Some(user) = &definition.sasl_user else { return Ok(SaslClient::Anonymous) };
+    let password = match &definition.password_file {
+        Some(path) => first_line(path)
+            .map_err(|error| Refusal::security("password-file", format!("{}: {error}", path.display())))?,
+        None => Zeroizing::new(String::new()),
+    };
+    Ok(SaslClient::Plain { user: user.clone(), password: password.as_str().to_owned() })
+}
+
+fn first_line(path: &std::path::Path) -> std::io::Result<Zeroizing<String>> {
+    use std::io::Read;
+    let mut text = Zeroizing::new(String::new());
+    std::fs::File::open(path)?.take(PASSWORD_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
+}
+
+/// The partner's `open` has come, on a connection that either side began.
+pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open: Box<Open>) {
+    let request = protocol::text(&open.properties, REQUEST);
+    peer.opened = Some(open);
+    let result = if peer.calling.is_some() {
+        called(peer, local, state)
+    } else if let Some(channel) = request {
+        requested(peer, local, state, &channel)
+    } else {
+        Ok(())
+    };
+    if let Err(refusal) = result {
+        hang_up(peer, local, refusal);
+    }
+}
+
+/// The partner has taken the call.
+fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), Refusal> {
+    let Some(calling) = &peer.calling else { return Ok(()) };
+    let (id, session) = (calling.id.clone(), calling.session);
+    let definition = defined(state, &id.channel)?;
+    supervisor::check_tls(peer, state, &id, &definition)?;
+    let is_bulla = Partner::of(peer).is_bulla;
+    match definition.kind {
+        ChannelKind::Sender | ChannelKind::Server => sender::begin(peer, local, state, id, session),
+        // The partner, a server channel, attaches.
+        ChannelKind::Requester if is_bulla => {
+            state.channels.entry(id).status.state = ChannelState::Requesting;
+            Ok(())
+        }
+        ChannelKind::Requester => {
+            let detail = "the partner is not Bulla and can't be asked to send";
+            Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail))
+        }
+        ChannelKind::Receiver => Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "a receiver calls nobody")),
+    }
+}
+
+/// The partner has attached: where that was what a requester called for, the call has come to its end.
+pub(crate) fn attached(peer: &mut Peer, local: &Local, state: &mut State) {
+    let Some(calling) = peer.calling.as_deref_mut().filter(|calling| calling.deadline.is_some()) else { return };
+    if !peer.links.values().any(|link| matches!(link, Link::Receiving(_))) {
+        return;
+    }
+    calling.deadline = None;
+    let Some(definition) = state.definitions.channels.get(&calling.id.channel) else { return };
+    let instance = state.channels.entry(calling.id.clone());
+    supervisor::refill_retries(instance, definition);
+    instance.status.state = ChannelState::Running;
+    instance.status.started_ms = Some(local.wall_ms);
+}
+
+/// A requester asks this queue manager's server channel to send.
+fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &str) -> Result<(), Refusal> {
+    let definition = defined(state, channel)?;
+    if definition.kind != ChannelKind::Server {
+        return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, format!("{channel} is no server channel")));
+    }
+    let id = InstanceId::of(channel);
+    supervisor::check_tls(peer, state, &id, &definition)?;
+    let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
+    let instance = state.channels.entry(id.clone());
+    if instance.is_active() {
+        return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} has a connection already")));
+    }
+    if instance.status.state == ChannelState::Stopped {
+        return Err(Refusal::new(reason::CHANNEL_NOT_AVAILABLE, format!("{channel} is stopped")));
+    }
+    instance.place = Some(place);
+    instance.status.connection = crate::dispatcher::peer::address(&mut peer.socket);
+    let session = peer.engine.begin();
+    let begun = sender::begin(peer, local, state, id.clone(), session);
+    if begun.is_err() && peer.sending.is_none() {
+        state.channels.entry(id).ended(begun.as_ref().err());
+    }
+    begun
+}
+
+fn defined(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
+    let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
+    state.definitions.channels.get(channel).cloned().ok_or_else(unknown)
+}
+
+/// Ends a connection that does not come to a channel.
+fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
+    peer.engine.close(Some(refusal.to_amqp()));
+    match &mut peer.calling {
+        Some(calling) => calling.failure = Some(refusal),
+        None => crate::warning!("{}: {refusal}", crate::dispatcher::peer::address(&mut peer.socket)),
+    }
+    local.touch(peer.key);
+}

@@ -1,0 +1,1140 @@
+//! The sending end of a channel: transmission queue → [open] → batch, noted → link → confirmed → removed.
+//!
+//! A batch is what one turn took from the transmission queue. Its numbers and messages are noted in the journal, and it goes
+//! out when the note is synced; the next batch does not wait for it. What is noted stays locked until the partner has
+//! said what became of it, also when the connection goes meanwhile.
+
+use super::average::Averages;
+use super::note::{self, IN_DOUBT_MAX, SenderNote};
+use super::protocol::{self, ReceiverGreeting, SenderGreeting};
+use super::registry::InstanceId;
+use super::supervisor;
+use super::transmission::{self, TransmissionHeader};
+use crate::adapter::{Asker, Held, Outcome, Work};
+use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
+use crate::dispatcher::{Local, store_refusal};
+use crate::envelope::{self, Arrival, Label};
+use crate::manager::{ERROR_QUEUE, State, Stays, Stuck, from_wall_ms};
+use crate::mqsc::channel::{ChannelDefinition, ChannelState, Protection};
+use crate::reason::{self, Refusal};
+use bulla_amqp::types::SenderSettleMode;
+use bulla_amqp::{AttachRequest, Connection, DeliveryState, Header, LinkId, LinkOpened, Payload, Sections, SessionId};
+use bulla_queue::{Found, MessageId, QueueId, Ticket};
+use bulla_seal::policy::Quality;
+use bulla_seal::{OpenError, Outcome as Verdict, Policy};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Messages taken from the transmission queue in one turn, before others have theirs.
+const TAKEN_PER_TURN: usize = 512;
+/// Batches that may be under way at the same time.
+const BATCHES_IN_FLIGHT: usize = 16;
+/// Fewest messages that may be in doubt at the same time, however small the batches are.
+const IN_DOUBT_MIN: usize = 256;
+/// Messages that may be with the adapters at the same time.
+const OPENING_MAX: usize = 64;
+/// Links to a partner that is not Bulla: one for each address.
+const FOREIGN_LINKS_MAX: usize = 256;
+/// The address of a channel's link, before the channel's name.
+const ADDRESS_PREFIX: &str = "bulla.channel/";
+
+/// The sending end of a channel, on its connection.
+pub(crate) struct Sending {
+    pub(crate) id: InstanceId,
+    pub(crate) definition: Arc<ChannelDefinition>,
+    /// The transmission queue.
+    pub(crate) queue: QueueId,
+    queue_name: String,
+    session: SessionId,
+    partner: Partner,
+    way: Way,
+    stage: Stage,
+    /// What is in the journal, but for `in_doubt`, which is written from `numbered`.
+    note: SenderNote,
+    note_name: String,
+    /// Numbered messages, from `note.base + 1`: noted, sent or both.
+    numbered: VecDeque<Numbered>,
+    /// Taken, and not noted yet.
+    batch: Vec<Outgoing>,
+    batch_bytes: u64,
+    batch_since: Option<Instant>,
+    /// Batches whose notes wait for the journal, and batches that wait for credit.
+    noted: VecDeque<Noted>,
+    /// Where the batches end: last number, messages.
+    units: VecDeque<(u64, usize)>,
+    /// Messages on their way through the opener, in order.
+    opening: VecDeque<Opening>,
+    first_slot: u64,
+    who: bulla_device::Asker,
+    /// Why this side ended it.
+    failure: Option<Refusal>,
+    message_bytes_max: u64,
+    batch_size: usize,
+    last_activity: Instant,
+    counts: Counts,
+}
+
+/// How the partner takes messages.
+enum Way {
+    /// Bulla: one link, exactly once.
+    Numbered { link: LinkId },
+    /// Any other broker: a link an address, at least once.
+    Plain {
+        links: HashMap<String, PlainLink>,
+        /// The message whose link is not open yet.
+        waiting: Option<(Found, Payload, String)>,
+    },
+}
+
+struct PlainLink {
+    link: LinkId,
+    open: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stage {
+    /// The partner has not said where it stands.
+    Greeting,
+    Running,
+    /// Nothing more is taken; it ends when nothing is under way.
+    Quiescing,
+    /// The connection is being closed.
+    Ending,
+}
+
+struct Numbered {
+    id: MessageId,
+    sent_at: Option<Instant>,
+    confirmed: bool,
+}
+
+/// A message with its number, once it has one.
+struct Outgoing {
+    id: MessageId,
+    number: u64,
+    link: LinkId,
+    payload: Payload,
+}
+
+struct Noted {
+    ticket: Ticket,
+    messages: VecDeque<Outgoing>,
+}
+
+struct Opening {
+    found: Found,
+    link: LinkId,
+    header: Arc<TransmissionHeader>,
+    stage: OpeningStage,
+    _held: Held,
+}
+
+enum OpeningStage {
+    Away(Box<Arrival>),
+    Ready(Result<Payload, Fault>),
+}
+
+/// Why a message can't be opened.
+enum Fault {
+    /// It goes to the error queue.
+    Defective { cause: &'static str, detail: String },
+    /// It goes to the dead-letter queue.
+    Undeliverable(Refusal),
+    /// The channel is tried again later.
+    Later(Refusal),
+}
+
+/// Counts for the status, from the start of the instance.
+#[derive(Default)]
+struct Counts {
+    messages: u64,
+    batches: u64,
+    last_message_ms: Option<u64>,
+    queue_time: Averages,
+    net_time: Averages,
+    batch_messages: Averages,
+}
+
+enum Taken {
+    One,
+    Nothing,
+    Blocked,
+}
+
+/// Begins to send over an open connection: a link to a Bulla partner, or the first of many to another.
+pub(crate) fn begin(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    id: InstanceId,
+    session: SessionId,
+) -> Result<(), Refusal> {
+    let channel = &id.channel;
+    let definition = state.definitions.channels.get(channel).cloned();
+    let definition = definition.ok_or_else(|| Refusal::new(reason::UNKNOWN_CHANNEL_NAME, channel.clone()))?;
+    let queue_name = definition.transmission_queue.clone().unwrap_or_default();
+    let queue = state.store.queue(&queue_name).ok_or_else(|| {
+        Refusal::new(reason::UNKNOWN_XMIT_Q, format!("{channel}: the transmission queue {queue_name:?} does not exist"))
+    })?;
+    if local.senders.contains_key(&queue) || state.use_of(queue).sender.is_some() {
+        return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{queue_name}: another channel sends from it")));
+    }
+    let note_name = note::sender_name(channel);
+    let note = read_note(state, channel)?;
+    let partner = Partner::of(peer);
+    let who = local.device_asker(peer.generation);
+    // MAXMSGL 0 is the queue manager's.
+    let own_max = match definition.max_message_bytes {
+        0 => u64::from(state.definitions.queue_manager.max_message_bytes),
+        bytes => u64::from(bytes),
+    };
+    let way = if partner.is_bulla {
+        let greeting = SenderGreeting {
+            channel: channel.clone(),
+            manager: local.manager.name.clone(),
+            store: state.store.identity().unwrap_or_default(),
+            sequence: note.base,
+            in_doubt: u32::try_from(note.in_doubt.len()).unwrap_or(u32::MAX),
+            reset: note.reset,
+            sequence_wrap: definition.sequence_wrap,
+            batch_size: definition.batch_size,
+            message_bytes_max: own_max,
+            non_persistent_fast: definition.non_persistent_fast,
+        };
+        let request = AttachRequest {
+            snd_settle_mode: SenderSettleMode::Mixed,
+            properties: greeting.to_properties(),
+            ..AttachRequest::sender(channel.clone(), format!("{ADDRESS_PREFIX}{channel}"))
+        };
+        let link = peer.engine.attach(session, request);
+        peer.links.insert(link, Link::Sending(session));
+        Way::Numbered { link }
+    } else {
+        Way::Plain { links: HashMap::new(), waiting: None }
+    };
+    state.use_of(queue).sender = Some(local.index);
+    state.use_of(queue).getters += 1;
+    state.use_of(queue).consumers_on |= 1 << local.index;
+    local.senders.insert(queue, peer.key);
+    let numbered = note.in_doubt.iter().map(|id| Numbered { id: *id, sent_at: None, confirmed: false }).collect();
+    let plain = matches!(way, Way::Plain { .. });
+    peer.sending = Some(Box::new(Sending {
+        batch_size: definition.batch_size.max(1) as usize,
+        definition: Arc::new(definition),
+        id: id.clone(),
+        queue,
+        queue_name,
+        session,
+        partner,
+        way,
+        stage: if plain { Stage::Running } else { Stage::Greeting },
+        note,
+        note_name,
+        numbered,
+        batch: Vec::new(),
+        batch_bytes: 0,
+        batch_since: None,
+        noted: VecDeque::new(),
+        units: VecDeque::new(),
+        opening: VecDeque::new(),
+        first_slot: 0,
+        who,
+        failure: None,
+        message_bytes_max: own_max,
+        last_activity: local.now,
+        counts: Counts::default(),
+    }));
+    let instance = state.channels.entry(id);
+    instance.status.state = ChannelState::Initializing;
+    if plain {
+        // What was in doubt with an earlier partner is the operator's to resolve: RESOLVE CHANNEL.
+        let sending = peer.sending.as_deref_mut();
+        if sending.is_some_and(|sending| !sending.numbered.is_empty()) {
+            let detail = "messages are in doubt with an earlier partner: RESOLVE CHANNEL first";
+            return Err(Refusal::in_doubt(detail));
+        }
+        running(peer, local, state);
+    }
+    Ok(())
+}
+
+/// The note of a sending channel; one that can't be read is the operator's to reset.
+pub(crate) fn read_note(state: &State, channel: &str) -> Result<SenderNote, Refusal> {
+    match state.store.note(&note::sender_name(channel)) {
+        None => Ok(SenderNote::default()),
+        Some(bytes) => SenderNote::decode(bytes).ok_or_else(|| {
+            Refusal::new(reason::RESOURCE_PROBLEM, format!("{channel}: its note in the journal is of another version"))
+        }),
+    }
+}
+
+/// The partner has answered an attach.
+pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, opened: &LinkOpened) {
+    let Peer { sending, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
+    match &mut sending.way {
+        Way::Plain { links, .. } => {
+            // A refusal comes as an answer without a target, and then a detach with the reason.
+            if opened.target.is_some()
+                && let Some(link) = links.values_mut().find(|link| link.link == opened.link)
+            {
+                link.open = true;
+                local.serve(sending.queue);
+            }
+        }
+        Way::Numbered { .. } if opened.target.is_none() => {}
+        Way::Numbered { .. } => match agree(sending, state, &opened.properties) {
+            Ok(()) => {
+                let limit = opened.max_message_size;
+                if limit > 0 {
+                    sending.message_bytes_max = sending.message_bytes_max.min(limit);
+                }
+                running(peer, local, state);
+            }
+            Err(refusal) => fail(peer, local, refusal),
+        },
+    }
+}
+
+/// Settles what was in doubt by what the partner has (inventory C1.18).
+fn agree(
+    sending: &mut Sending,
+    state: &mut State,
+    properties: &[(bulla_amqp::Symbol, bulla_amqp::Value)],
+) -> Result<(), Refusal> {
+    let greeting = ReceiverGreeting::from_properties(properties)
+        .ok_or_else(|| Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the partner's answer lacks what a channel needs"))?;
+    if greeting.sequence_wrap != sending.definition.sequence_wrap {
+        let detail =
+            format!("SEQWRAP is {} here and {} there", sending.definition.sequence_wrap, greeting.sequence_wrap);
+        return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail));
+    }
+    let own = state.store.identity().unwrap_or_default();
+    let (base, last) = (sending.note.base, sending.note.base + sending.numbered.len() as u64);
+    let ours = greeting.store == own || greeting.store == [0; 16];
+    if !ours || !(base..=last).contains(&greeting.sequence) {
+        let wrap = sending.definition.sequence_wrap;
+        let shown = |number| protocol::shown(number, wrap);
+        let whose = if ours { "" } else { ", of another queue manager of this name" };
+        let detail = format!(
+            "the partner has number {}{whose}, here {} to {} are possible: RESET CHANNEL at the sending end",
+            shown(greeting.sequence),
+            shown(base),
+            shown(last)
+        );
+        return Err(Refusal::sequence(detail));
+    }
+    let arrived = usize::try_from(greeting.sequence - base).unwrap_or(0);
+    let there: Vec<MessageId> = sending.numbered.drain(..arrived).map(|message| message.id).collect();
+    let again: Vec<MessageId> = sending.numbered.drain(..).map(|message| message.id).collect();
+    settle(sending, state, &there, greeting.sequence)?;
+    for id in again {
+        state.store.release(id, false);
+    }
+    sending.batch_size = sending.batch_size.min(greeting.batch_size.max(1) as usize);
+    sending.message_bytes_max = sending.message_bytes_max.min(greeting.message_bytes_max);
+    sending.partner.container.clone_from(&greeting.manager);
+    Ok(())
+}
+
+/// Removes messages that have arrived, and moves the base, in one unit of work.
+fn settle(sending: &mut Sending, state: &mut State, there: &[MessageId], base: u64) -> Result<Ticket, Refusal> {
+    // One that is gone (a non-persistent message of before a restart) needs no removal.
+    let removals: Vec<MessageId> = there.iter().copied().filter(|id| state.store.find(*id).is_some()).collect();
+    sending.note.in_doubt = sending.numbered.iter().map(|message| message.id).collect();
+    let note = SenderNote { base, reset: false, ..sending.note.clone() };
+    let commit = state.store.commit(Vec::new(), &removals, &[(&sending.note_name, Some(&note.encode()))]);
+    let ticket = commit.map_err(|error| store_refusal(&error))?;
+    sending.note = note;
+    Ok(ticket)
+}
+
+/// Both ends agree, and messages may flow.
+fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let Peer { sending, calling, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
+    sending.stage = Stage::Running;
+    *calling = None;
+    let definition = sending.definition.clone();
+    let instance = state.channels.entry(sending.id.clone());
+    let status = &mut instance.status;
+    status.state = ChannelState::Running;
+    status.exactly_once = matches!(sending.way, Way::Numbered { .. });
+    status.remote_manager.clone_from(&sending.partner.container);
+    status.remote_application.clone_from(&sending.partner.container);
+    status.remote_product.clone_from(&sending.partner.product);
+    status.remote_version.clone_from(&sending.partner.version);
+    status.transmission_queue.clone_from(&sending.queue_name);
+    status.user = local.manager.channel_user(&definition).to_owned();
+    status.batch_size = u32::try_from(sending.batch_size).unwrap_or(u32::MAX);
+    status.heartbeat_seconds = u32::try_from(definition.heartbeat.as_secs()).unwrap_or(u32::MAX);
+    status.max_message_bytes = sending.message_bytes_max;
+    status.non_persistent_fast = definition.non_persistent_fast;
+    status.started_ms = Some(local.wall_ms);
+    status.reason = String::new();
+    status.in_doubt = false;
+    supervisor::refill_retries(instance, &definition);
+    if instance.status.stop_requested {
+        sending.stage = Stage::Quiescing;
+    }
+    crate::note!("channel {}: running, to {}", sending.id.channel, sending.partner.container);
+    local.serve(sending.queue);
+    local.channel_work(peer.key);
+}
+
+/// Hot path, once a turn in which the transmission queue, the journal or the partner had something to say.
+pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let Peer { key, generation, engine, links, sending, traffic, output_full, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
+    sending.send_noted(engine, local, state);
+    let mut nothing_more = false;
+    if sending.stage == Stage::Running {
+        let mut taken = 0;
+        while taken < TAKEN_PER_TURN {
+            match sending.take_next(*key, *generation, engine, links, local, state) {
+                Taken::One => taken += 1,
+                Taken::Nothing => {
+                    nothing_more = true;
+                    break;
+                }
+                Taken::Blocked => {
+                    *output_full |= sending.main_link().is_none_or(|link| engine.credit(link) > 0);
+                    break;
+                }
+            }
+        }
+        if taken == TAKEN_PER_TURN {
+            local.serve(sending.queue);
+        }
+        if taken > 0 {
+            sending.last_activity = local.now;
+            local.freed(sending.queue, state);
+        }
+    }
+    sending.end_batch(*key, *generation, engine, local, state, nothing_more);
+    if sending.stage == Stage::Quiescing && sending.is_idle() {
+        sending.stage = Stage::Ending;
+        engine.close(None);
+    }
+    sending.report(*traffic, state);
+    if let Some(refusal) = sending.failure.clone().filter(|_| sending.stage != Stage::Ending) {
+        fail(peer, local, refusal);
+    }
+}
+
+/// Ends the connection, with a reason that stands in the status.
+fn fail(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
+    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    sending.stage = Stage::Ending;
+    peer.engine.close(Some(refusal.to_amqp()));
+    sending.failure.get_or_insert(refusal);
+    local.channel_work(peer.key);
+}
+
+impl Sending {
+    fn main_link(&self) -> Option<LinkId> {
+        match &self.way {
+            Way::Numbered { link } => Some(*link),
+            Way::Plain { .. } => None,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.numbered.is_empty() && self.batch.is_empty() && self.opening.is_empty()
+    }
+
+    /// Messages that are on their way and will need credit.
+    fn reserved(&self) -> usize {
+        self.opening.len() + self.batch.len() + self.noted.iter().map(|noted| noted.messages.len()).sum::<usize>()
+    }
+
+    fn has_room(&self, engine: &Connection) -> bool {
+        let in_doubt_max = (self.batch_size * BATCHES_IN_FLIGHT).clamp(IN_DOUBT_MIN, IN_DOUBT_MAX);
+        let credit = match &self.way {
+            Way::Numbered { link } => {
+                if !engine.can_send(*link) {
+                    return false;
+                }
+                engine.credit(*link) as usize
+            }
+            Way::Plain { waiting, .. } if waiting.is_some() => return false,
+            Way::Plain { .. } => usize::MAX,
+        };
+        self.reserved() < credit
+            && self.numbered.len() + self.batch.len() + self.opening.len() < in_doubt_max
+            && self.opening.len() < OPENING_MAX
+            && self.failure.is_none()
+    }
+
+    /// The next message of the transmission queue: sent, in the batch, or with the opener.
+    fn take_next(
+        &mut self,
+        key: usize,
+        generation: u64,
+        engine: &mut Connection,
+        links: &mut hashbrown::HashMap<LinkId, Link>,
+        local: &mut Local,
+        state: &mut State,
+    ) -> Taken {
+        if let Way::Plain { waiting, .. } = &mut self.way
+            && let Some((found, payload, address)) = waiting.take()
+        {
+            return self.go_on_plain(found, payload, address, engine, links, local, state);
+        }
+        if !self.has_room(engine) {
+            return Taken::Blocked;
+        }
+        let Some(found) = state.store.lock_next(self.queue, None, local.wall_ms) else { return Taken::Nothing };
+        self.watch_queue_time(&found, local, state);
+        let body = match state.store.body(found.id) {
+            Ok(body) => body,
+            Err(error) => {
+                // Damaged on disk: it is reported and stays, locked, for `journal check`.
+                crate::alarm!("{}: {error}", self.queue_name);
+                return Taken::One;
+            }
+        };
+        let payload = envelope::payload_of(&body);
+        let policy = self.opening_policy(state);
+        if let (Way::Numbered { link }, None) = (&self.way, &policy) {
+            // The usual case: no byte of the message is looked at.
+            let link = *link;
+            let payload = still_to_live(payload, &found, local.wall_ms);
+            return self.take(found, link, payload, engine, local, state);
+        }
+        let Ok(sections) = Sections::scan(&payload) else {
+            let refusal = Refusal::new(reason::XQH_ERROR, "no AMQP message");
+            self.undeliverable(&found, None, &refusal, local, state);
+            return Taken::One;
+        };
+        let Some(destination) = transmission::destination(&payload, &sections) else {
+            let refusal = Refusal::new(reason::XQH_ERROR, format!("{}: no transmission header", self.queue_name));
+            self.undeliverable(&found, None, &refusal, local, state);
+            return Taken::One;
+        };
+        let header = Arc::new(TransmissionHeader::new(destination));
+        let link = match &self.way {
+            Way::Numbered { link } => *link,
+            Way::Plain { .. } => match self.plain_link(&header.destination.queue, engine, links) {
+                Ok((link, true)) => link,
+                Ok((_, false)) => {
+                    let address = header.destination.queue.clone();
+                    if let Way::Plain { waiting, .. } = &mut self.way {
+                        *waiting = Some((found, payload, address));
+                    }
+                    return Taken::Blocked;
+                }
+                Err(refusal) => {
+                    self.undeliverable(&found, Some(&header), &refusal, local, state);
+                    return Taken::One;
+                }
+            },
+        };
+        match policy.filter(|_| is_sealed(&payload, local.wall_ms)) {
+            None => {
+                let payload = self.on_the_wire(still_to_live(payload, &found, local.wall_ms));
+                self.take(found, link, payload, engine, local, state)
+            }
+            Some(policy) => {
+                self.open(found, link, header, payload, &policy, key, generation, local, state);
+                self.opened_ones(engine, local, state);
+                Taken::One
+            }
+        }
+    }
+
+    /// SPLPROT(REMOVE), and the transmission queue has a policy (inventory B6.2).
+    fn opening_policy(&self, state: &State) -> Option<Arc<Policy>> {
+        if self.definition.protection != Protection::Remove {
+            return None;
+        }
+        state.definitions.policies.get(&self.queue_name).filter(|policy| policy.quality() != Quality::None).cloned()
+    }
+
+    /// A partner that is not Bulla gets the message without the transmission header.
+    fn on_the_wire(&self, payload: Payload) -> Payload {
+        match (&self.way, Sections::scan(&payload)) {
+            (Way::Plain { .. }, Ok(sections)) => transmission::taken_off(&payload, &sections).0,
+            _ => payload,
+        }
+    }
+
+    /// A message in the form in which it goes out.
+    fn take(
+        &mut self,
+        found: Found,
+        link: LinkId,
+        payload: Payload,
+        engine: &mut Connection,
+        local: &mut Local,
+        state: &mut State,
+    ) -> Taken {
+        if payload.len() as u64 > self.message_bytes_max {
+            let detail = format!("{} bytes are more than the channel's {}", payload.len(), self.message_bytes_max);
+            self.undeliverable(&found, None, &Refusal::new(reason::MSG_TOO_BIG_FOR_CHANNEL, detail), local, state);
+            return Taken::One;
+        }
+        if !found.persistent && self.definition.non_persistent_fast {
+            // Outside any batch: gone when sent.
+            if !engine.send(link, 0, payload, true) {
+                state.store.release(found.id, false);
+                return Taken::Blocked;
+            }
+            if let Err(error) = state.store.acknowledge(found.id) {
+                crate::warning!("{}: {error}", self.queue_name);
+            }
+            self.counts.messages += 1;
+            self.counts.last_message_ms = Some(local.wall_ms);
+            local.flush_soon();
+            return Taken::One;
+        }
+        self.batch_since.get_or_insert(local.now);
+        self.batch_bytes += payload.len() as u64;
+        self.batch.push(Outgoing { id: found.id, number: 0, link, payload });
+        Taken::One
+    }
+
+    /// Notes the batch that is open, unless it may wait for more, and sends it once the note is synced.
+    fn end_batch(
+        &mut self,
+        key: usize,
+        generation: u64,
+        engine: &mut Connection,
+        local: &mut Local,
+        state: &mut State,
+        nothing_more: bool,
+    ) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let interval = self.definition.batch_interval;
+        let limit = self.definition.batch_bytes_max;
+        let full = self.batch.len() >= self.batch_size || (limit > 0 && self.batch_bytes >= limit);
+        let since = self.batch_since.unwrap_or(local.now);
+        if nothing_more && !full && !interval.is_zero() && local.now < since + interval && self.stage == Stage::Running
+        {
+            return local.serve_at(since + interval, self.queue);
+        }
+        let batch = std::mem::take(&mut self.batch);
+        (self.batch_bytes, self.batch_since) = (0, None);
+        let mut messages = VecDeque::with_capacity(batch.len());
+        for mut message in batch {
+            let id = message.id;
+            self.numbered.push_back(Numbered { id, sent_at: None, confirmed: false });
+            message.number = self.note.base + self.numbered.len() as u64;
+            messages.push_back(message);
+        }
+        for first in (0..messages.len()).step_by(self.batch_size) {
+            let last = (first + self.batch_size).min(messages.len());
+            if let Some(message) = messages.get(last - 1) {
+                self.units.push_back((message.number, last - first));
+            }
+            self.note.unit += 1;
+        }
+        let ticket = match &self.way {
+            Way::Plain { .. } => Ticket::NOW,
+            Way::Numbered { .. } => match self.write_note(state) {
+                Ok(ticket) => ticket,
+                Err(refusal) => {
+                    // Nothing of it was sent: it is not in doubt.
+                    for message in messages {
+                        self.numbered.pop_back();
+                        self.units.pop_back();
+                        state.store.release(message.id, false);
+                    }
+                    self.failure.get_or_insert(refusal);
+                    return;
+                }
+            },
+        };
+        let is_synced = ticket <= state.store.synced();
+        self.noted.push_back(Noted { ticket, messages });
+        if is_synced {
+            self.send_noted(engine, local, state);
+        } else {
+            local.urgent = true;
+            local.confirm_channel(ticket, key, generation);
+        }
+    }
+
+    fn write_note(&mut self, state: &mut State) -> Result<Ticket, Refusal> {
+        self.note.in_doubt = self.numbered.iter().map(|message| message.id).collect();
+        let bytes = self.note.encode();
+        state.store.commit(Vec::new(), &[], &[(&self.note_name, Some(&bytes))]).map_err(|error| store_refusal(&error))
+    }
+
+    /// Sends batches whose notes are synced, as far as there is credit.
+    fn send_noted(&mut self, engine: &mut Connection, local: &Local, state: &State) {
+        let synced = state.store.synced();
+        while let Some(noted) = self.noted.front_mut().filter(|noted| noted.ticket <= synced) {
+            while let Some(message) = noted.messages.front() {
+                if !engine.send(message.link, message.number, message.payload.clone(), false) {
+                    return;
+                }
+                let place = usize::try_from(message.number - self.note.base - 1).unwrap_or(usize::MAX);
+                if let Some(numbered) = self.numbered.get_mut(place) {
+                    numbered.sent_at = Some(local.now);
+                }
+                noted.messages.pop_front();
+                self.counts.messages += 1;
+                self.counts.last_message_ms = Some(local.wall_ms);
+            }
+            self.noted.pop_front();
+        }
+    }
+
+    /// How long the watched message lay on the transmission queue.
+    fn watch_queue_time(&mut self, found: &Found, local: &Local, state: &mut State) {
+        let Some((id, since)) = state.queue_time_probes.get(&self.queue) else { return };
+        if found.id == *id {
+            self.counts.queue_time.note(local.now.saturating_duration_since(*since).as_secs_f64() * 1e6);
+        }
+        if found.id >= *id {
+            state.queue_time_probes.remove(&self.queue);
+        }
+    }
+
+    /// A message that can't be sent: to the dead-letter queue with the reason, or the channel ends.
+    fn undeliverable(
+        &mut self,
+        found: &Found,
+        header: Option<&TransmissionHeader>,
+        refusal: &Refusal,
+        local: &Local,
+        state: &mut State,
+    ) {
+        let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
+        let Some(to) = dead_letters.filter(|_| self.definition.use_dead_letter_queue) else {
+            state.store.release(found.id, false);
+            self.failure.get_or_insert_with(|| refusal.clone());
+            return;
+        };
+        crate::warning!("channel {}: a message goes to {to}: {refusal}", self.id.channel);
+        let queue = header.map_or(self.queue_name.as_str(), |header| &header.destination.queue);
+        let label = Label::new(
+            Some(refusal.reason),
+            refusal.cause.unwrap_or("undeliverable"),
+            &refusal.detail,
+            queue,
+            local.wall_ms,
+        );
+        state.stuck.push(Stuck { id: found.id, what: Stays::Move { to, label } });
+    }
+
+    /// Hands a sealed message to the adapters (SPLPROT(REMOVE)).
+    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
+    fn open(
+        &mut self,
+        found: Found,
+        link: LinkId,
+        header: Arc<TransmissionHeader>,
+        payload: Payload,
+        policy: &Arc<Policy>,
+        key: usize,
+        generation: u64,
+        local: &Local,
+        state: &mut State,
+    ) {
+        let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
+            state.store.release(found.id, false);
+            self.failure
+                .get_or_insert_with(|| Refusal::new(reason::STORAGE_NOT_AVAILABLE, "no memory to open a message in"));
+            return;
+        };
+        let stage = match self.start_opening(&found, link, &header, &payload, policy, key, generation, local) {
+            Ok(arrival) => OpeningStage::Away(Box::new(arrival)),
+            Err(fault) => OpeningStage::Ready(Err(fault)),
+        };
+        self.opening.push_back(Opening { found, link, header, stage, _held: held });
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
+    fn start_opening(
+        &self,
+        found: &Found,
+        link: LinkId,
+        header: &TransmissionHeader,
+        payload: &Payload,
+        policy: &Arc<Policy>,
+        key: usize,
+        generation: u64,
+        local: &Local,
+    ) -> Result<Arrival, Fault> {
+        let malformed = |refusal: Refusal| Fault::Defective { cause: "malformed", detail: refusal.detail };
+        let arrival = Arrival::read(payload, local.wall_ms).map_err(malformed)?;
+        let der = arrival.sealed_body().map_err(malformed)?;
+        let user = local.manager.channel_user(&self.definition);
+        let ring = local
+            .manager
+            .ring(user, local.now)
+            .map_err(|error| Fault::Later(Refusal::security("key-ring", format!("{user}: {error}"))))?;
+        let expect = arrival.expect(vec![header.destination.to_string()]);
+        let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall);
+        let (manager, policy) = (local.manager.clone(), policy.clone());
+        let open = move || manager.opener.open(&policy, &ring, der.clone(), expect.clone(), put_at, now);
+        let slot = self.first_slot + self.opening.len() as u64;
+        let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
+        local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)));
+        Ok(arrival)
+    }
+
+    /// Goes on with opened messages at the head of the line, in their order.
+    fn opened_ones(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State) {
+        while let Some(Opening { stage: OpeningStage::Ready(_), .. }) = self.opening.front() {
+            let Some(Opening { found, link, header, stage: OpeningStage::Ready(ready), _held }) =
+                self.opening.pop_front()
+            else {
+                return;
+            };
+            self.first_slot += 1;
+            match ready {
+                Ok(payload) => {
+                    let payload = match &self.way {
+                        Way::Numbered { .. } => header.put_before(&payload),
+                        Way::Plain { .. } => payload,
+                    };
+                    let payload = still_to_live(payload, &found, local.wall_ms);
+                    self.take(found, link, payload, engine, local, state);
+                }
+                Err(Fault::Defective { cause, detail }) => {
+                    local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+                    let channel = &self.id.channel;
+                    crate::warning!("channel {channel}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}");
+                    let queue = &header.destination.queue;
+                    let label = Label::new(Some(reason::SECURITY_ERROR), cause, &detail, queue, local.wall_ms);
+                    state.stuck.push(Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } });
+                }
+                Err(Fault::Undeliverable(refusal)) => {
+                    self.undeliverable(&found, Some(&header), &refusal, local, state);
+                }
+                Err(Fault::Later(refusal)) => {
+                    state.store.release(found.id, false);
+                    self.failure.get_or_insert(refusal);
+                }
+            }
+        }
+    }
+
+    /// The link to an address at a partner that is not Bulla, and whether it can send.
+    fn plain_link(
+        &mut self,
+        address: &str,
+        engine: &mut Connection,
+        known: &mut hashbrown::HashMap<LinkId, Link>,
+    ) -> Result<(LinkId, bool), Refusal> {
+        let Way::Plain { links, .. } = &mut self.way else {
+            return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the partner takes all messages on one link"));
+        };
+        if let Some(found) = links.get(address) {
+            return Ok((found.link, found.open && engine.can_send(found.link)));
+        }
+        if links.len() >= FOREIGN_LINKS_MAX {
+            let detail = format!("{FOREIGN_LINKS_MAX} addresses at the partner are open");
+            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
+        }
+        let request = AttachRequest {
+            snd_settle_mode: SenderSettleMode::Mixed,
+            ..AttachRequest::sender(format!("{}/{address}", self.id.channel), address)
+        };
+        let link = engine.attach(self.session, request);
+        known.insert(link, Link::Sending(self.session));
+        links.insert(address.to_owned(), PlainLink { link, open: false });
+        Ok((link, false))
+    }
+
+    /// The message that waited for its link.
+    #[allow(clippy::too_many_arguments, reason = "a message with all that its way needs")]
+    fn go_on_plain(
+        &mut self,
+        found: Found,
+        payload: Payload,
+        address: String,
+        engine: &mut Connection,
+        links: &mut hashbrown::HashMap<LinkId, Link>,
+        local: &mut Local,
+        state: &mut State,
+    ) -> Taken {
+        match self.plain_link(&address, engine, links) {
+            Ok((link, true)) => {
+                let payload = self.on_the_wire(still_to_live(payload, &found, local.wall_ms));
+                self.take(found, link, payload, engine, local, state)
+            }
+            Ok((_, false)) => {
+                if let Way::Plain { waiting, .. } = &mut self.way {
+                    *waiting = Some((found, payload, address));
+                }
+                Taken::Blocked
+            }
+            Err(refusal) => {
+                self.undeliverable(&found, None, &refusal, local, state);
+                Taken::One
+            }
+        }
+    }
+
+    /// Copies what is counted into the status.
+    fn report(&self, traffic: Traffic, state: &mut State) {
+        let Some(instance) = state.channels.get_mut(&self.id) else { return };
+        let wrap = self.definition.sequence_wrap;
+        instance.note_sequence(self.note.base + self.numbered.len() as u64, self.note.base, wrap);
+        instance.current_unit = self.note.unit;
+        instance.last_unit = self.note.unit.saturating_sub(self.units.len() as u64);
+        let status = &mut instance.status;
+        status.messages = self.counts.messages;
+        status.batches = self.counts.batches;
+        status.last_message_ms = self.counts.last_message_ms;
+        status.buffers_sent = traffic.buffers_sent;
+        status.buffers_received = traffic.buffers_received;
+        status.bytes_sent = traffic.bytes_sent;
+        status.bytes_received = traffic.bytes_received;
+        status.current_messages = self.numbered.len() as u64;
+        status.in_doubt = self.numbered.front().is_some_and(|message| message.sent_at.is_some());
+        status.queue_time_us = self.counts.queue_time.shown();
+        status.net_time_us = self.counts.net_time.shown();
+        status.batch_messages = self.counts.batch_messages.shown();
+        status.substate = match (self.stage, self.numbered.is_empty(), self.noted.is_empty()) {
+            (Stage::Running, true, _) => "MQGET",
+            (Stage::Running | Stage::Quiescing, false, false) => "JOURNAL",
+            (Stage::Running | Stage::Quiescing, false, true) => "RECEIVE",
+            (Stage::Quiescing, true, _) => "ADAPTER",
+            (Stage::Greeting, ..) => "RESYNCH",
+            (Stage::Ending, ..) => "NETWORK",
+        };
+        if self.stage == Stage::Quiescing {
+            status.state = ChannelState::Stopping;
+        }
+    }
+}
+
+/// The partner has said what became of a message.
+pub(crate) fn outcome(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    link: LinkId,
+    number: u64,
+    answer: Option<&DeliveryState>,
+    settled: bool,
+) {
+    let Peer { key, engine, sending, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
+    if !settled {
+        engine.settle(link, number, answer.cloned().unwrap_or(DeliveryState::Accepted));
+    }
+    let place = number.checked_sub(sending.note.base + 1).and_then(|place| usize::try_from(place).ok());
+    let Some(id) = place.and_then(|place| sending.numbered.get(place)).map(|message| message.id) else { return };
+    match answer {
+        Some(DeliveryState::Accepted) => {
+            if let Some(message) = place.and_then(|place| sending.numbered.get_mut(place)) {
+                message.confirmed = true;
+            }
+        }
+        Some(DeliveryState::Rejected(error)) if matches!(sending.way, Way::Plain { .. }) => {
+            let detail = error.as_ref().map(ToString::to_string).unwrap_or_default();
+            let refusal = Refusal::new(reason::UNEXPECTED_ERROR, format!("the partner rejects it: {detail}"));
+            if let Some((_, found)) = state.store.find(id) {
+                sending.undeliverable(&found, None, &refusal, local, state);
+            }
+            if let Some(message) = place.and_then(|place| sending.numbered.get_mut(place)) {
+                message.confirmed = true;
+            }
+        }
+        other => {
+            let detail = format!("the partner does not take message {number}: {other:?}");
+            sending.failure.get_or_insert_with(|| Refusal::new(reason::UNEXPECTED_ERROR, detail));
+            local.serve(sending.queue);
+        }
+    }
+    local.channel_work(*key);
+}
+
+/// Once a turn: removes what the partner has confirmed. One unit of work, whatever their number.
+pub(crate) fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let Peer { sending, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
+    let count = sending.numbered.iter().take_while(|message| message.confirmed).count();
+    if count > 0 {
+        if let Some(sent) = sending.numbered.get(count - 1).and_then(|message| message.sent_at) {
+            sending.counts.net_time.note(local.now.saturating_duration_since(sent).as_secs_f64() * 1e6);
+        }
+        let done: Vec<Numbered> = sending.numbered.drain(..count).collect();
+        let ids: Vec<MessageId> = done.iter().map(|message| message.id).collect();
+        let base = sending.note.base + count as u64;
+        match sending.way {
+            Way::Plain { .. } => {
+                sending.note.base = base;
+                for id in ids.iter().filter(|id| !state.stuck.iter().any(|stuck| stuck.id == **id)) {
+                    if let Err(error) = state.store.acknowledge(*id) {
+                        crate::warning!("{}: {error}", sending.queue_name);
+                    }
+                }
+            }
+            Way::Numbered { .. } => {
+                if let Err(refusal) = settle(sending, state, &ids, base) {
+                    // They are there; what is not removed yet is still noted, and the next start settles it.
+                    for message in done.into_iter().rev() {
+                        sending.numbered.push_front(message);
+                    }
+                    return fail(peer, local, refusal);
+                }
+            }
+        }
+        while let Some((_, messages)) = sending.units.front().copied().filter(|(last, _)| *last <= base) {
+            sending.units.pop_front();
+            sending.counts.batches += 1;
+            sending.counts.batch_messages.note(messages as f64);
+        }
+        sending.last_activity = local.now;
+        local.flush_soon();
+        local.freed(sending.queue, state);
+    }
+    let queue = sending.queue;
+    local.serve(queue);
+}
+
+/// An adapter is done with a message of this channel.
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
+    let Peer { engine, sending, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
+    let place = usize::try_from(asker.slot.wrapping_sub(sending.first_slot)).unwrap_or(usize::MAX);
+    let Some(opening) = sending.opening.get_mut(place) else { return };
+    let OpeningStage::Away(arrival) = &opening.stage else { return };
+    opening.stage = OpeningStage::Ready(match outcome {
+        Outcome::Opened(Ok(opened)) => {
+            local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
+            arrival
+                .opened(opened)
+                .map(envelope::Readable::into_payload)
+                .map_err(|refusal| Fault::Defective { cause: "malformed", detail: refusal.detail })
+        }
+        Outcome::Opened(Err(error)) => Err(fault(&error)),
+        _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
+    });
+    sending.opened_ones(engine, local, state);
+    local.serve(sending.queue);
+}
+
+fn fault(error: &OpenError) -> Fault {
+    let refusal = Refusal::security(error.cause(), error.to_string());
+    match error.outcome() {
+        // Nobody else reads a transmission queue: it would lie there for ever.
+        Verdict::NotMine => Fault::Undeliverable(refusal),
+        Verdict::Defective => Fault::Defective { cause: error.cause(), detail: error.to_string() },
+        Verdict::Retry => Fault::Later(refusal),
+    }
+}
+
+/// A link of the channel ended: the channel's own, or one of many to a partner that is not Bulla.
+pub(crate) fn detached(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    link: LinkId,
+    error: Option<&bulla_amqp::Error>,
+) {
+    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    let detail = error.map_or_else(|| "the partner ended the link".to_owned(), said);
+    if let Way::Plain { links, waiting } = &mut sending.way {
+        let gone: Vec<String> =
+            links.iter().filter(|(_, known)| known.link == link).map(|(name, _)| name.clone()).collect();
+        let refused = gone.first().filter(|name| waiting.as_ref().is_some_and(|(_, _, address)| address == *name));
+        if let (Some(name), Some((found, ..))) = (refused, waiting.take_if(|(_, _, address)| gone.contains(address))) {
+            let refusal = Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("{name}: the partner says: {detail}"));
+            links.retain(|_, known| known.link != link);
+            sending.undeliverable(&found, None, &refusal, local, state);
+            local.serve(sending.queue);
+            return;
+        }
+        links.retain(|_, known| known.link != link);
+    }
+    let refusal = Refusal::new(reason::CONNECTION_BROKEN, detail);
+    fail(peer, local, refusal);
+}
+
+/// An AMQP error in words.
+pub(crate) fn said(error: &bulla_amqp::Error) -> String {
+    error.description.clone().unwrap_or_else(|| error.condition.as_str().to_owned())
+}
+
+/// STOP CHANNEL. QUIESCE ends after what is under way, FORCE at once.
+pub(crate) fn stop(peer: &mut Peer, local: &mut Local, force: bool) {
+    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    if sending.stage == Stage::Running && !force {
+        sending.stage = Stage::Quiescing;
+        return local.serve(sending.queue);
+    }
+    sending.stage = Stage::Ending;
+    peer.engine.close(None);
+    local.channel_work(peer.key);
+}
+
+/// At each tick: DISCINT.
+pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &State) {
+    let Some(sending) = peer.sending.as_deref_mut() else { return };
+    let limit = sending.definition.disconnect_after;
+    let over = !limit.is_zero() && local.now.saturating_duration_since(sending.last_activity) >= limit;
+    let waits = state.store.status(sending.queue).is_some_and(|status| status.available > 0);
+    if over && sending.stage == Stage::Running && sending.is_idle() && !waits {
+        sending.stage = Stage::Ending;
+        peer.engine.close(None);
+        local.touch(peer.key);
+    }
+}
+
+/// The connection is gone: what is in doubt stays locked, the rest goes back. `why` is what is known of the end.
+pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<String>) {
+    let Some(mut sending) = peer.sending.take() else { return };
+    sending.who.leave();
+    for opening in sending.opening.drain(..) {
+        state.store.release(opening.found.id, false);
+    }
+    for message in sending.batch.drain(..) {
+        state.store.release(message.id, false);
+    }
+    if let Way::Plain { waiting, .. } = &mut sending.way {
+        if let Some((found, ..)) = waiting.take() {
+            state.store.release(found.id, false);
+        }
+        for message in sending.numbered.drain(..) {
+            state.store.release(message.id, false);
+        }
+    }
+    local.senders.remove(&sending.queue);
+    let usage = state.use_of(sending.queue);
+    usage.sender = None;
+    usage.getters = usage.getters.saturating_sub(1);
+    local.forget_interest(sending.queue, state);
+    sending.report(peer.traffic, state);
+    let in_doubt = !sending.numbered.is_empty();
+    let ended_in_order = sending.stage == Stage::Ending && sending.failure.is_none();
+    let why = match sending.failure.take() {
+        Some(refusal) => Some(refusal),
+        None if ended_in_order => None,
+        None => Some(Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the connection ended".to_owned()))),
+    };
+    if let Some(instance) = state.channels.get_mut(&sending.id) {
+        instance.status.in_doubt = in_doubt;
+        instance.status.substate = "";
+    }
+    supervisor::ended(local, state, &sending.id, why);
+}
+
+/// The message with the time to live that is left of it.
+fn still_to_live(payload: Payload, found: &Found, now_ms: u64) -> Payload {
+    let Some(expires_at_ms) = found.expires_at_ms else { return payload };
+    let Ok(sections) = Sections::scan(&payload) else { return payload };
+    let Ok(header) = sections.decode_header(&payload) else { return payload };
+    let left = u32::try_from(expires_at_ms.saturating_sub(now_ms).max(1)).unwrap_or(u32::MAX);
+    bulla_amqp::with_header(&payload, &sections, &Header { ttl_ms: Some(left), ..header })
+}
+
+fn is_sealed(payload: &Payload, now_ms: u64) -> bool {
+    Arrival::read(payload, now_ms).is_ok_and(|arrival| arrival.claims_seal())
+}
+
+/// How long after its last sign of life a partner is given up: twice the heartbeat, of which it is told one.
+pub(crate) fn idle_timeout(heartbeat: Duration) -> Option<Duration> {
+    (!heartbeat.is_zero()).then(|| heartbeat * 2)
+}

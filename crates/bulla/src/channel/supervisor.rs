@@ -1,0 +1,362 @@
+//! What becomes of a channel that has no connection: started, triggered, tried again, stopped.
+
+use super::note::{self, ReceiverNote, SenderNote};
+use super::registry::{Instance, InstanceId, Wanted};
+use super::{ChannelLetter, sender};
+use crate::dispatcher::Local;
+use crate::dispatcher::peer::Peer;
+use crate::mailbox::Letter;
+use crate::manager::{Manager, State};
+use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
+use crate::mqsc::objects::Usage;
+use crate::reason::{self, Refusal};
+use bulla_queue::QueueId;
+use hashbrown::HashMap;
+use std::time::Instant;
+
+/// After a restart: what was in doubt is locked again, so that nobody but its channel takes it.
+pub(crate) fn recover(state: &mut State) {
+    let senders: Vec<String> = state
+        .definitions
+        .channels
+        .iter()
+        .filter(|(_, definition)| definition.kind.sends())
+        .map(|(name, _)| name.clone())
+        .collect();
+    for channel in senders {
+        match sender::read_note(state, &channel) {
+            Ok(note) => {
+                let locked = note.in_doubt.iter().filter(|id| state.store.lock(**id).is_some()).count();
+                let in_doubt = !note.in_doubt.is_empty();
+                let definition = state.definitions.channels.get(&channel);
+                let wrap = definition.map_or(u32::MAX, |definition| definition.sequence_wrap);
+                if in_doubt {
+                    crate::note!("channel {channel}: {locked} messages are in doubt until its partner is asked");
+                }
+                let instance = state.channels.entry(InstanceId::of(&channel));
+                instance.status.in_doubt = in_doubt;
+                instance.note_sequence(note.base + note.in_doubt.len() as u64, note.base, wrap);
+            }
+            Err(refusal) => crate::alarm!("{refusal}"),
+        }
+    }
+}
+
+/// START CHANNEL, a trigger, or a retry that is due: the channel calls, or a receiving one may be called again.
+pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), Refusal> {
+    let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
+    let definition = state.definitions.channels.get(channel).cloned().ok_or_else(unknown)?;
+    for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
+        if !instance.is_active() {
+            instance.status.stop_requested = false;
+            instance.stops_inactive = false;
+            if instance.status.state == ChannelState::Stopped {
+                instance.status.state = ChannelState::Inactive;
+            }
+        }
+    }
+    let calls = match definition.kind {
+        ChannelKind::Sender => true,
+        ChannelKind::Server | ChannelKind::Requester => !definition.connections.is_empty(),
+        ChannelKind::Receiver => false,
+    };
+    if !calls {
+        // It waits for its partner.
+        let instance = state.channels.entry(InstanceId::of(channel));
+        instance.status.stop_requested = false;
+        return Ok(());
+    }
+    let id = InstanceId::of(channel);
+    if state.channels.get(&id).is_some_and(|instance| instance.is_active() || instance.wanted == Wanted::Now)
+        || state.channels.of(channel).any(|(_, instance)| instance.is_active())
+    {
+        return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active already")));
+    }
+    let active = state.channels.all().filter(|(_, instance)| instance.is_active()).count();
+    let limit = state.definitions.queue_manager.active_channels_max as usize;
+    if active >= limit {
+        return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{active} channels are active")));
+    }
+    let instance = state.channels.entry(id.clone());
+    refill_retries(instance, &definition);
+    call(manager, instance, id);
+    Ok(())
+}
+
+/// Has a dispatcher call the partner.
+fn call(manager: &Manager, instance: &mut Instance, id: InstanceId) {
+    instance.wanted = Wanted::Now;
+    instance.status.state = ChannelState::Starting;
+    // The same dispatcher each time: a channel's queues are served there.
+    let hash = id.channel.bytes().fold(0usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    bring(manager, hash % manager.mailboxes.wanted(), Letter::Channel(ChannelLetter::Call(id)));
+}
+
+/// Gives a letter about a call to a dispatcher, or to the first one where that has ended.
+pub(crate) fn bring(manager: &Manager, index: usize, letter: Letter) {
+    let letter = match manager.mailboxes.get(index) {
+        Some(mailbox) => mailbox.bring(letter),
+        None => Err(letter),
+    };
+    if let (Err(letter), Some(first)) = (letter, manager.mailboxes.get(0)) {
+        first.post(letter);
+    }
+}
+
+/// STOP CHANNEL, for every instance.
+pub(crate) fn stop(manager: &Manager, state: &mut State, channel: &str, force: bool, inactive: bool) {
+    let end = if inactive { ChannelState::Inactive } else { ChannelState::Stopped };
+    state.channels.entry(InstanceId::of(channel));
+    for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
+        instance.status.stop_requested = true;
+        instance.stops_inactive = inactive;
+        match instance.place {
+            Some(place) => {
+                instance.status.state = ChannelState::Stopping;
+                if let Some(mailbox) = manager.mailboxes.get(place.dispatcher) {
+                    let (peer, generation) = (place.peer, place.generation);
+                    mailbox.post(Letter::Channel(ChannelLetter::Stop { peer, generation, force }));
+                }
+            }
+            None => {
+                instance.wanted = Wanted::Nothing;
+                instance.status.state = end;
+            }
+        }
+    }
+}
+
+/// RESET CHANNEL: the next message has that number. The sending end tells the other at its next start.
+pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<(), Refusal> {
+    let definition = inactive(state, channel)?;
+    let base = next.saturating_sub(1);
+    let names_and_notes: Vec<(String, Vec<u8>)> = if definition.kind.sends() {
+        let note = sender::read_note(state, channel).unwrap_or_default();
+        if !note.in_doubt.is_empty() {
+            let detail = format!("{channel}: {} messages are in doubt", note.in_doubt.len());
+            return Err(Refusal::in_doubt(detail));
+        }
+        vec![(note::sender_name(channel), SenderNote { base, reset: true, ..note }.encode())]
+    } else {
+        let prefix = note::receiver_prefix(channel);
+        let names = state.store.notes(&prefix).map(|(name, _)| name.to_owned());
+        let note = ReceiverNote { store: [0; 16], sequence: base };
+        names.map(|name| (name, note.encode().to_vec())).collect()
+    };
+    write(state, &names_and_notes)?;
+    let wrap = definition.sequence_wrap;
+    for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
+        instance.note_sequence(base, base, wrap);
+    }
+    Ok(())
+}
+
+/// RESOLVE CHANNEL: what is in doubt counts as arrived (COMMIT), or as never sent (BACKOUT).
+pub(crate) fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<usize, Refusal> {
+    let definition = inactive(state, channel)?;
+    let note = sender::read_note(state, channel)?;
+    let count = note.in_doubt.len();
+    if !definition.kind.sends() || count == 0 {
+        return Err(Refusal::new(reason::CHANNEL_NOT_AVAILABLE, format!("{channel} is not in doubt")));
+    }
+    let there: Vec<_> = note.in_doubt.iter().copied().filter(|id| state.store.find(*id).is_some()).collect();
+    let settled =
+        SenderNote { base: if commit { note.base + count as u64 } else { note.base }, in_doubt: Vec::new(), ..note };
+    let removals = if commit { there.as_slice() } else { &[] };
+    let notes = [(&*note::sender_name(channel), Some(&*settled.encode()))];
+    state.store.commit(Vec::new(), removals, &notes).map_err(|error| crate::dispatcher::store_refusal(&error))?;
+    if !commit {
+        there.iter().for_each(|id| state.store.release(*id, false));
+    }
+    if let Some(instance) = state.channels.get_mut(&InstanceId::of(channel)) {
+        instance.status.in_doubt = false;
+        instance.status.current_messages = 0;
+        instance.note_sequence(settled.base, settled.base, definition.sequence_wrap);
+    }
+    Ok(count)
+}
+
+/// DELETE CHANNEL: its notes go, too. Refused while it is active or in doubt.
+pub(crate) fn delete(state: &mut State, channel: &str) -> Result<(), Refusal> {
+    let definition = inactive(state, channel)?;
+    if definition.kind.sends() && sender::read_note(state, channel).is_ok_and(|note| !note.in_doubt.is_empty()) {
+        return Err(Refusal::in_doubt(format!("{channel}: messages are in doubt")));
+    }
+    let prefix = note::receiver_prefix(channel);
+    let mut names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();
+    names.extend(Some(note::sender_name(channel)).filter(|name| state.store.note(name).is_some()));
+    let notes: Vec<(&str, Option<&[u8]>)> = names.iter().map(|name| (name.as_str(), None)).collect();
+    if !notes.is_empty() {
+        state.store.commit(Vec::new(), &[], &notes).map_err(|error| crate::dispatcher::store_refusal(&error))?;
+    }
+    state.channels.forget(channel);
+    Ok(())
+}
+
+/// The definition of a channel that has no connection.
+fn inactive(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
+    let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
+    let definition = state.definitions.channels.get(channel).cloned().ok_or_else(unknown)?;
+    if state.channels.of(channel).any(|(_, instance)| instance.is_active()) {
+        return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active: STOP CHANNEL first")));
+    }
+    Ok(definition)
+}
+
+fn write(state: &mut State, notes: &[(String, Vec<u8>)]) -> Result<(), Refusal> {
+    let notes: Vec<(&str, Option<&[u8]>)> =
+        notes.iter().map(|(name, bytes)| (name.as_str(), Some(bytes.as_slice()))).collect();
+    if notes.is_empty() {
+        return Ok(());
+    }
+    let commit = state.store.commit(Vec::new(), &[], &notes);
+    commit.map(drop).map_err(|error| crate::dispatcher::store_refusal(&error))
+}
+
+/// A channel runs: the retries begin anew the next time it fails.
+pub(crate) fn refill_retries(instance: &mut Instance, definition: &ChannelDefinition) {
+    instance.status.short_retries_left = definition.short_retries;
+    instance.status.long_retries_left = definition.long_retries;
+    instance.addresses_tried = 0;
+}
+
+/// A calling channel has lost its connection, or never got one.
+pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, why: Option<Refusal>) {
+    let definition = state.definitions.channels.get(&id.channel).cloned();
+    let instance = state.channels.entry(id.clone());
+    instance.place = None;
+    instance.wanted = Wanted::Nothing;
+    instance.status.substate = "";
+    if let Some(why) = &why {
+        crate::warning!("channel {}: {why}", id.channel);
+        instance.status.reason = why.to_string();
+    }
+    let (Some(why), Some(definition)) = (why, definition) else {
+        return instance.ended(None);
+    };
+    if instance.status.stop_requested {
+        return instance.ended(Some(&why));
+    }
+    if why.is_sequence() || definition.connections.is_empty() {
+        // No retry can help, or the partner begins.
+        let stopped = why.is_sequence();
+        instance.status.state = if stopped { ChannelState::Stopped } else { ChannelState::Inactive };
+        return;
+    }
+    instance.addresses_tried += 1;
+    instance.next_address = instance.next_address.wrapping_add(1);
+    if instance.addresses_tried < definition.connections.len() {
+        // The next address of CONNAME, at once.
+        return call(&local.manager, instance, id.clone());
+    }
+    instance.addresses_tried = 0;
+    let status = &mut instance.status;
+    let (left, interval) = if status.short_retries_left > 0 {
+        (&mut status.short_retries_left, definition.short_retry_interval)
+    } else {
+        (&mut status.long_retries_left, definition.long_retry_interval)
+    };
+    if *left == 0 {
+        status.state = ChannelState::Stopped;
+        crate::alarm!("channel {}: no retries are left; it is stopped", id.channel);
+        return;
+    }
+    *left -= 1;
+    status.state = ChannelState::Retrying;
+    instance.wanted = Wanted::At(local.now + interval);
+}
+
+/// On the first dispatcher, at each tick: retries that are due, and transmission queues that start their channel.
+pub(crate) fn tick(local: &Local, state: &mut State) {
+    let due: Vec<InstanceId> = state
+        .channels
+        .all()
+        .filter(|(_, instance)| matches!(instance.wanted, Wanted::At(at) if at <= local.now))
+        .map(|(id, _)| id.clone())
+        .collect();
+    for id in due {
+        if state.definitions.channels.contains_key(&id.channel) {
+            let instance = state.channels.entry(id.clone());
+            call(&local.manager, instance, id);
+        }
+    }
+    state.look_up_triggers();
+    let waiting: Vec<QueueId> = state.triggers.by_queue.keys().copied().collect();
+    for queue in waiting {
+        if state.store.status(queue).is_some_and(|status| status.available > 0) {
+            trigger(&local.manager, state, queue);
+        }
+    }
+}
+
+/// Transmission queues with TRIGGER, and the channels that they start.
+#[derive(Debug, Default)]
+pub(crate) struct Triggers {
+    by_queue: HashMap<QueueId, String>,
+    /// The definitions' generation this was made from.
+    generation: u64,
+}
+
+impl State {
+    /// The channel that a transmission queue starts.
+    pub(crate) fn triggered_by(&mut self, queue: QueueId) -> Option<String> {
+        self.look_up_triggers();
+        self.triggers.by_queue.get(&queue).cloned()
+    }
+
+    /// After a change of definitions the triggers are looked up again.
+    pub(crate) fn look_up_triggers(&mut self) {
+        if self.triggers.generation == self.generation {
+            return;
+        }
+        let definitions = &self.definitions;
+        let queues = definitions.queues.iter().filter(|(_, queue)| queue.usage == Usage::Transmission && queue.trigger);
+        let channel = |name: &String, data: &Option<String>| {
+            let mut channels = definitions.channels.iter();
+            let named = |channel: &ChannelDefinition| channel.transmission_queue.as_ref() == Some(name);
+            data.clone().or_else(|| {
+                channels.find(|(_, channel)| channel.kind.sends() && named(channel)).map(|(name, _)| name.clone())
+            })
+        };
+        self.triggers.by_queue = queues
+            .filter_map(|(name, queue)| Some((self.store.queue(name)?, channel(name, &queue.trigger_data)?)))
+            .collect();
+        self.triggers.generation = self.generation;
+    }
+}
+
+/// Something is on a transmission queue that nobody sends from: its channel starts, unless it was stopped or retries.
+pub(crate) fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
+    let Some(channel) = state.triggered_by(queue) else { return };
+    let idle = state.channels.get(&InstanceId::of(&channel)).is_none_or(|instance| {
+        instance.status.state == ChannelState::Inactive && !instance.is_active() && instance.wanted == Wanted::Nothing
+    });
+    if !idle {
+        return;
+    }
+    if let Err(refusal) = start(manager, state, &channel) {
+        crate::warning!("channel {channel} is triggered, but does not start: {refusal}");
+        state.channels.entry(InstanceId::of(&channel)).wanted = Wanted::At(Instant::now() + TRIGGER_AGAIN_AFTER);
+    }
+}
+
+/// How long after a start that failed for a reason of this queue manager's own a trigger tries again.
+const TRIGGER_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What the channel's definition asks of the connection's TLS; the partner's names go into the status.
+pub(crate) fn check_tls(
+    peer: &Peer,
+    state: &mut State,
+    id: &InstanceId,
+    definition: &ChannelDefinition,
+) -> Result<(), Refusal> {
+    if definition.cipher_spec.is_some() != peer.socket.is_tls() {
+        let detail = match &definition.cipher_spec {
+            Some(name) => format!("{}: the channel asks for {name}, the connection is in clear", id.channel),
+            None => format!("{}: the connection has TLS, the channel no SSLCIPH", id.channel),
+        };
+        return Err(Refusal::new(reason::UNSUPPORTED_CIPHER_SUITE, detail));
+    }
+    let _ = state;
+    Ok(())
+}

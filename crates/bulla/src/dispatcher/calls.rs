@@ -1,0 +1,102 @@
+//! Calls to the partners of channels: a name becomes an address, an address a connection.
+
+use super::Dispatcher;
+use super::socket::Socket;
+use crate::channel::caller::{self, Target};
+use crate::channel::registry::{InstanceId, Place, Wanted};
+use crate::channel::{ChannelLetter, receiver, sender, supervisor};
+use crate::mailbox::Letter;
+use crate::manager::State;
+use crate::mqsc::channel::{ChannelDefinition, ChannelState};
+use crate::reason::{self, Refusal};
+use mio::net::TcpStream;
+use std::io;
+use std::net::ToSocketAddrs;
+
+impl Dispatcher {
+    /// Calls a channel's partner.
+    fn call(&mut self, id: InstanceId, state: &mut State) {
+        let Some(definition) = state.definitions.channels.get(&id.channel) else { return };
+        let instance = state.channels.entry(id.clone());
+        if instance.is_active() || self.stop_by.is_some() {
+            return;
+        }
+        instance.wanted = Wanted::Nothing;
+        let names = &definition.connections;
+        let Some(name) = names.get(instance.next_address % names.len().max(1)).cloned() else {
+            let refusal = Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the channel has no CONNAME");
+            return supervisor::ended(&self.local, state, &id, Some(refusal));
+        };
+        if let Ok(address) = name.parse() {
+            return self.dial(id, &Target { name, address }, state);
+        }
+        // A look-up may take seconds: not on this thread.
+        let (manager, index) = (self.local.manager.clone(), self.local.index);
+        let (caller, wanted) = (id.clone(), name.clone());
+        let taken = self.local.manager.adapters.submit_aside(Box::new(move || {
+            let found = wanted.to_socket_addrs().map(|mut found| found.next());
+            let letter = ChannelLetter::Resolved { id: caller, name: wanted, found };
+            supervisor::bring(&manager, index, Letter::Channel(letter));
+        }));
+        if !taken {
+            let refusal = Refusal::new(reason::RESOURCE_PROBLEM, format!("{name}: too busy to look it up"));
+            supervisor::ended(&self.local, state, &id, Some(refusal));
+        }
+    }
+
+    fn dial(&mut self, id: InstanceId, target: &Target, state: &mut State) {
+        if state.channels.entry(id.clone()).is_active() {
+            return;
+        }
+        let Some(definition) = state.definitions.channels.get(&id.channel).cloned() else { return };
+        let dialled = self.dialled(&id, &definition, target);
+        match dialled {
+            Ok(place) => {
+                let instance = state.channels.entry(id);
+                instance.place = Some(place);
+                instance.status.state = ChannelState::Binding;
+                instance.status.connection = target.address.to_string();
+            }
+            Err(refusal) => supervisor::ended(&self.local, state, &id, Some(refusal)),
+        }
+    }
+
+    fn dialled(&mut self, id: &InstanceId, definition: &ChannelDefinition, target: &Target) -> Result<Place, Refusal> {
+        let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
+        let (engine, calling) = caller::engine(&self.local, id, definition, target)?;
+        let stream = TcpStream::connect(target.address).map_err(failed)?;
+        let _ = stream.set_nodelay(true);
+        let peer = self.add(Socket::Plain(stream), engine, false).map_err(failed)?;
+        peer.calling = Some(Box::new(calling));
+        let (peer, generation) = (peer.key, peer.generation);
+        Ok(Place { dispatcher: self.local.index, peer, generation })
+    }
+
+    pub(super) fn channel_letter(&mut self, letter: ChannelLetter, state: &mut State) {
+        match letter {
+            ChannelLetter::Call(id) => self.call(id, state),
+            ChannelLetter::Resolved { id, name, found } => match found {
+                Ok(Some(address)) => self.dial(id, &Target { name, address }, state),
+                other => {
+                    let why = other.err().map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
+                    let refusal = Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{name}: {why}"));
+                    supervisor::ended(&self.local, state, &id, Some(refusal));
+                }
+            },
+            ChannelLetter::Stop { peer: key, generation, force } => {
+                let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
+                match (&peer.sending, &peer.calling) {
+                    (Some(_), _) => sender::stop(peer, &mut self.local, force),
+                    (None, Some(_)) => peer.end("stopped by the operator"),
+                    (None, None) => receiver::stop(peer, &mut self.local, state, force),
+                }
+                self.local.touched.push(key);
+            }
+            ChannelLetter::Replaced { peer: key, generation, why } => {
+                let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
+                receiver::replaced(peer, &mut self.local, state, &why);
+                self.local.touched.push(key);
+            }
+        }
+    }
+}
