@@ -1,24 +1,48 @@
-//! What the `openssl` crate does not offer of TLS: revocation lists in a store, the client's hello, extensions.
+//! What the `openssl` crate does not offer of TLS: revocation lists in a store, the client's hello, extensions, and keys
+//! that are renewed while a connection goes on.
 
+use std::os::raw::{c_int, c_void};
 use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use foreign_types::ForeignTypeRef;
 use openssl::error::ErrorStack;
-use openssl::ssl::SslRef;
+use openssl::ex_data::Index;
+use openssl::ssl::{Ssl, SslRef};
 use openssl::x509::store::X509StoreBuilderRef;
 use openssl::x509::{X509CrlRef, X509Ref};
 
 mod ffi {
-    use std::os::raw::c_int;
+    use std::os::raw::{c_int, c_void};
 
-    use openssl_sys::{X509_CRL, X509_STORE};
+    use openssl_sys::{SSL, X509_CRL, X509_STORE};
+
+    /// Called with each message of the protocol, as it was sent (1) or received (0).
+    pub(super) type MessageCallback =
+        unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, usize, *mut SSL, *mut c_void);
 
     unsafe extern "C" {
+        pub(super) fn SSL_renegotiate(ssl: *mut SSL) -> c_int;
+        pub(super) fn SSL_renegotiate_pending(ssl: *const SSL) -> c_int;
+        pub(super) fn SSL_key_update(ssl: *mut SSL, kind: c_int) -> c_int;
+        pub(super) fn SSL_set_options(ssl: *mut SSL, options: u64) -> u64;
+        pub(super) fn SSL_clear_options(ssl: *mut SSL, options: u64) -> u64;
+        pub(super) fn SSL_set_msg_callback(ssl: *mut SSL, callback: Option<MessageCallback>);
+        pub(super) fn SSL_set_default_read_buffer_len(ssl: *mut SSL, len: usize);
         pub(super) fn X509_STORE_add_crl(store: *mut X509_STORE, crl: *mut X509_CRL) -> c_int;
     }
 
     /// TLSEXT_TYPE_server_name (RFC 6066, section 3).
     pub(super) const EXTENSION_SERVER_NAME: u32 = 0;
+    /// SSL_KEY_UPDATE_REQUESTED: the partner renews its keys, too.
+    pub(super) const KEY_UPDATE_REQUESTED: c_int = 1;
+    /// SSL_OP_ALLOW_CLIENT_RENEGOTIATION
+    pub(super) const ALLOW_CLIENT_RENEGOTIATION: u64 = 1 << 8;
+    /// SSL_OP_NO_RENEGOTIATION
+    pub(super) const NO_RENEGOTIATION: u64 = 1 << 30;
+    /// SSL3_RT_HANDSHAKE: the content type of handshake messages (RFC 8446, section 5.1).
+    pub(super) const HANDSHAKE: c_int = 22;
     /// NID_tlsfeature (RFC 7633).
     pub(super) const NID_TLS_FEATURE: c_int = 1020;
 }
@@ -70,9 +94,158 @@ pub fn must_staple(certificate: &X509Ref) -> bool {
     unsafe { openssl_sys::X509_get_ext_by_NID(certificate.as_ptr(), ffi::NID_TLS_FEATURE, -1) >= 0 }
 }
 
+/// Whether the partner may begin a renegotiation (TLS 1.2). Where it may not it is told so, and the connection goes on.
+pub fn allow_renegotiation(ssl: &SslRef, allowed: bool) {
+    let (set, clear) = if allowed {
+        (ffi::ALLOW_CLIENT_RENEGOTIATION, ffi::NO_RENEGOTIATION)
+    } else {
+        (ffi::NO_RENEGOTIATION, ffi::ALLOW_CLIENT_RENEGOTIATION)
+    };
+    // SAFETY: the pointer comes from a live reference, and options are words of the session that nothing refers to;
+    // the session is used by the thread of its owner alone.
+    unsafe {
+        ffi::SSL_set_options(ssl.as_ptr(), set);
+        ffi::SSL_clear_options(ssl.as_ptr(), clear);
+    }
+}
+
+/// Asks for a renegotiation (TLS 1.2), which the next read begins. Nothing may be half written.
+///
+/// # Errors
+/// The library's.
+pub fn renegotiate(ssl: &SslRef) -> Result<(), ErrorStack> {
+    // SAFETY: the pointer comes from a live reference that the thread of its owner alone uses; the calls set words of
+    // the session. The option that refuses the partner's renegotiations refuses ours, too, at this call alone.
+    let done = unsafe {
+        let refused = ffi::SSL_clear_options(ssl.as_ptr(), 0) & ffi::NO_RENEGOTIATION;
+        ffi::SSL_clear_options(ssl.as_ptr(), ffi::NO_RENEGOTIATION);
+        let done = ffi::SSL_renegotiate(ssl.as_ptr());
+        ffi::SSL_set_options(ssl.as_ptr(), refused);
+        done
+    };
+    if done == 1 { Ok(()) } else { Err(ErrorStack::get()) }
+}
+
+/// Whether a renegotiation was asked for, or is under way, by either side.
+pub fn is_renegotiating(ssl: &SslRef) -> bool {
+    // SAFETY: the pointer comes from a live reference; the call reads a word.
+    unsafe { ffi::SSL_renegotiate_pending(ssl.as_ptr()) != 0 }
+}
+
+/// Asks for new keys in both directions (TLS 1.3, RFC 8446 section 4.6.3); the next handshake call or write sends the
+/// message. Nothing may be half written.
+///
+/// # Errors
+/// The library's; also under TLS 1.2.
+pub fn request_key_update(ssl: &SslRef) -> Result<(), ErrorStack> {
+    // SAFETY: the pointer comes from a live reference that the thread of its owner alone uses.
+    let done = unsafe { ffi::SSL_key_update(ssl.as_ptr(), ffi::KEY_UPDATE_REQUESTED) };
+    if done == 1 { Ok(()) } else { Err(ErrorStack::get()) }
+}
+
+/// Bytes that a read takes from the socket, where it reads ahead. Counts from the session's next keys on.
+pub fn set_read_buffer(ssl: &mut SslRef, len: usize) {
+    // SAFETY: the pointer comes from a live reference; the call sets a word.
+    unsafe { ffi::SSL_set_default_read_buffer_len(ssl.as_ptr(), len) }
+}
+
+/// What was heard of a session since [`watch`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Messages {
+    /// Wishes of the partner for new keys: its hellos, the first included, and its key updates that ask for ours.
+    pub resets: u32,
+    /// Its key updates that ask for nothing: answers to ours, if it keeps to the rules.
+    pub answers: u32,
+}
+
+#[derive(Default)]
+struct Watched {
+    resets: AtomicU32,
+    answers: AtomicU32,
+}
+
+fn watched_index() -> Result<Index<Ssl, Watched>, ErrorStack> {
+    static INDEX: OnceLock<Index<Ssl, Watched>> = OnceLock::new();
+    if let Some(index) = INDEX.get() {
+        return Ok(*index);
+    }
+    let index = Ssl::new_ex_index()?;
+    Ok(*INDEX.get_or_init(|| index))
+}
+
+/// Counts the messages of a session from now on.
+///
+/// # Errors
+/// The library's.
+pub fn watch(ssl: &mut SslRef) -> Result<(), ErrorStack> {
+    ssl.set_ex_data(watched_index()?, Watched::default());
+    // SAFETY: the pointer comes from a live reference, and `heard` is a function of the type that the library calls.
+    unsafe { ffi::SSL_set_msg_callback(ssl.as_ptr(), Some(heard)) };
+    Ok(())
+}
+
+/// What was counted; zeros where nobody watches.
+pub fn messages(ssl: &SslRef) -> Messages {
+    let watched = watched_index().ok().and_then(|index| ssl.ex_data(index));
+    watched.map_or(Messages::default(), |watched| Messages {
+        resets: watched.resets.load(Ordering::Relaxed),
+        answers: watched.answers.load(Ordering::Relaxed),
+    })
+}
+
+unsafe extern "C" fn heard(
+    sent: c_int,
+    _version: c_int,
+    content_type: c_int,
+    bytes: *const c_void,
+    len: usize,
+    ssl: *mut openssl_sys::SSL,
+    _argument: *mut c_void,
+) {
+    if sent != 0 || content_type != ffi::HANDSHAKE || bytes.is_null() || len == 0 {
+        return;
+    }
+    // SAFETY: the library gives a live session and `len` bytes of a message, both for this call.
+    let (ssl, message) = unsafe { (SslRef::from_ptr(ssl), std::slice::from_raw_parts(bytes.cast::<u8>(), len)) };
+    let Some(watched) = watched_index().ok().and_then(|index| ssl.ex_data(index)) else { return };
+    match kind(message, ssl.is_server()) {
+        Some(Heard::Reset) => drop(watched.resets.fetch_add(1, Ordering::Relaxed)),
+        Some(Heard::Answer) => drop(watched.answers.fetch_add(1, Ordering::Relaxed)),
+        None => {}
+    }
+}
+
+/// What a handshake message that was received has to do with keys.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Reset,
+    Answer,
+}
+
+fn kind(message: &[u8], is_server: bool) -> Option<Heard> {
+    const HELLO_REQUEST: u8 = 0;
+    const CLIENT_HELLO: u8 = 1;
+    const KEY_UPDATE: u8 = 24;
+    match message {
+        [HELLO_REQUEST, ..] if !is_server => Some(Heard::Reset),
+        [CLIENT_HELLO, ..] if is_server => Some(Heard::Reset),
+        [KEY_UPDATE, _, _, _, 1] => Some(Heard::Reset),
+        [KEY_UPDATE, ..] => Some(Heard::Answer),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_update_is_a_wish_or_an_answer() {
+        assert_eq!(kind(&[24, 0, 0, 1, 1], true), Some(Heard::Reset));
+        assert_eq!(kind(&[24, 0, 0, 1, 0], true), Some(Heard::Answer));
+        assert_eq!(kind(&[1, 0, 0, 0], true), Some(Heard::Reset));
+        assert_eq!((kind(&[1, 0, 0, 0], false), kind(&[20, 0, 0, 0], true), kind(&[], true)), (None, None, None));
+    }
 
     #[test]
     fn a_server_name_is_read_and_a_broken_one_is_none() {

@@ -13,6 +13,8 @@ pub(crate) mod put;
 mod sasl;
 pub(crate) mod sealing;
 mod socket;
+pub mod tls_socket;
+pub use socket::Moved;
 
 use crate::adapter::Finished;
 use crate::channel::{caller, receiver, sender, supervisor};
@@ -272,7 +274,7 @@ impl Dispatcher {
         self.write();
         self.active.retain(|&key| {
             let Some(peer) = self.peers.get_mut(key) else { return false };
-            let goes_on = peer.wants_to_read() || (peer.writable && peer.engine.output_len() > 0) || peer.is_over();
+            let goes_on = peer.wants_to_read() || peer.wants_to_write() || peer.is_over();
             peer.listed = goes_on;
             goes_on
         });

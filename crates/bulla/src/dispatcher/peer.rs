@@ -128,7 +128,13 @@ impl Link {
 impl Peer {
     /// Whether there may be input, and the engine takes it: one whose output waits takes none.
     pub(crate) fn wants_to_read(&self) -> bool {
-        self.readable && self.engine.wants_input()
+        // A renegotiation that the output waits for is driven by reading.
+        self.readable && (self.engine.wants_input() || self.socket.write_waits_for_read())
+    }
+
+    /// Whether the socket may take bytes that there are.
+    pub(crate) fn wants_to_write(&self) -> bool {
+        self.writable && (self.engine.output_len() > 0 || self.socket.wants_to_send())
     }
 
     /// Reads what is there, within this turn's share, and feeds it to the engine.
@@ -147,6 +153,13 @@ impl Peer {
             Ok(Moved::End) => return self.end("closed during the handshake"),
             Err(error) => return self.end(format_args!("tls handshake: {error}")),
         }
+        self.read_input(local);
+        if self.socket.write_goes_on() {
+            self.writable = true;
+        }
+    }
+
+    fn read_input(&mut self, local: &Local) {
         for _ in 0..READS_PER_TURN {
             let wanted = self.engine.wanted(self.input.waiting());
             let room = self.input.spare(wanted);
@@ -157,7 +170,7 @@ impl Peer {
                     self.traffic.bytes_received += n as u64;
                     let engine = &mut self.engine;
                     self.input.received(n, |input| engine.receive(local.now, input));
-                    if n < room_len && !self.socket.is_tls() {
+                    if n < room_len && self.socket.is_drained() {
                         // A short read emptied the socket; epoll tells of what comes after it.
                         self.readable = false;
                         return;
@@ -176,6 +189,12 @@ impl Peer {
     /// Writes what the engine has, until it or the socket has enough. True when bytes went out.
     pub(crate) fn write(&mut self) -> bool {
         let mut wrote = false;
+        match self.socket.send() {
+            Ok(true) => {}
+            Ok(false) => self.writable = false,
+            Err(error) => self.end(error),
+        }
+        self.readable |= self.socket.read_goes_on();
         while self.writable && self.engine.output_len() > 0 {
             let mut slices: Vec<IoSlice<'_>> = Vec::new();
             self.engine.output_slices(&mut slices);
@@ -183,6 +202,7 @@ impl Peer {
                 Ok(Moved::Bytes(n)) => n,
                 Ok(Moved::Blocked) => {
                     self.writable = false;
+                    self.readable |= self.socket.write_waits_for_read();
                     break;
                 }
                 Ok(Moved::End) => {
@@ -205,7 +225,8 @@ impl Peer {
 
     /// Whether nothing more can come of this connection.
     pub(crate) fn is_over(&self) -> bool {
-        self.broken.is_some() || (self.engine.is_closed() && (self.engine.output_len() == 0))
+        let all_sent = self.engine.output_len() == 0 && !self.socket.wants_to_send();
+        self.broken.is_some() || (self.engine.is_closed() && all_sent)
     }
 
     /// Gives the connection up.

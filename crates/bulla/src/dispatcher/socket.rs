@@ -1,9 +1,9 @@
 //! A peer's socket, plain or under TLS, and its read buffer.
 
-use crate::tls;
+use super::tls_socket::TlsSocket;
 use bytes::BytesMut;
 use mio::net::TcpStream;
-use openssl::ssl::{ErrorCode, Ssl, SslStream};
+use openssl::ssl::{Ssl, SslRef};
 use std::io::{self, IoSlice, Read, Write};
 
 /// Bytes of a read buffer when a connection is new: an idle connection holds no more.
@@ -12,12 +12,10 @@ pub(crate) const READ_BYTES_MIN: usize = 8 << 10;
 pub(crate) const READ_BYTES_MAX: usize = 256 << 10;
 /// Room below which a read buffer is exchanged for a fresh one.
 const SPARE_BYTES_MIN: usize = 2 << 10;
-/// Bytes gathered before one TLS write: the largest TLS record (RFC 8446, section 5.1).
-const TLS_WRITE_BYTES: usize = 16 << 10;
 
 /// What one attempt to move bytes came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub enum Moved {
     /// This many bytes; more may follow at once.
     Bytes(usize),
     /// Nothing now: wait for readiness.
@@ -34,26 +32,17 @@ pub(crate) enum Socket {
     Tls(Box<TlsSocket>),
 }
 
-/// A TLS session over a socket.
-pub(crate) struct TlsSocket {
-    stream: SslStream<TcpStream>,
-    established: bool,
-    /// Plaintext gathered for the next record; OpenSSL must see the same bytes again after a short write.
-    gathered: Vec<u8>,
-}
-
 impl Socket {
     /// A TLS socket whose handshake is yet to come; the session knows which side it is.
     pub(crate) fn tls(stream: TcpStream, ssl: Ssl) -> io::Result<Self> {
-        let stream = SslStream::new(ssl, stream).map_err(io::Error::other)?;
-        Ok(Self::Tls(Box::new(TlsSocket { stream, established: false, gathered: Vec::new() })))
+        Ok(Self::Tls(Box::new(TlsSocket::new(stream, ssl)?)))
     }
 
     /// The TCP socket, for registration.
     pub(crate) fn tcp(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Tls(tls) => tls.stream.get_mut(),
+            Self::Tls(tls) => tls.tcp(),
         }
     }
 
@@ -63,10 +52,23 @@ impl Socket {
     }
 
     /// The TLS session, once its handshake is complete.
-    pub(crate) fn established(&self) -> Option<&openssl::ssl::SslRef> {
+    pub(crate) fn established(&self) -> Option<&SslRef> {
+        self.tls_socket().and_then(TlsSocket::established)
+    }
+
+    /// The TLS side of it, where it has one: key resets.
+    pub(crate) fn tls_socket(&self) -> Option<&TlsSocket> {
         match self {
-            Self::Tls(tls) if tls.established => Some(tls.stream.ssl()),
-            _ => None,
+            Self::Plain(_) => None,
+            Self::Tls(tls) => Some(tls),
+        }
+    }
+
+    /// As [`tls_socket`](Self::tls_socket), to set it up.
+    pub(crate) fn tls_socket_mut(&mut self) -> Option<&mut TlsSocket> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(tls) => Some(tls),
         }
     }
 
@@ -79,20 +81,10 @@ impl Socket {
 
     /// Drives the handshake, where one is under way: `Bytes(0)` means that it is complete.
     pub(crate) fn handshake(&mut self) -> io::Result<Moved> {
-        let Self::Tls(tls) = self else { return Ok(Moved::Bytes(0)) };
-        if tls.established {
-            return Ok(Moved::Bytes(0));
-        }
-        match tls.stream.do_handshake() {
-            Ok(()) => {
-                tls.established = true;
-                Ok(Moved::Bytes(0))
-            }
-            Err(error) => tls.outcome(error),
-        }
+        self.tls_socket_mut().map_or(Ok(Moved::Bytes(0)), TlsSocket::handshake)
     }
 
-    /// Reads once into `into`.
+    /// Reads into `into`: once, or the TLS records that are there.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<Moved> {
         match self {
             Self::Plain(stream) => loop {
@@ -104,11 +96,7 @@ impl Socket {
                     Err(error) => return Err(error),
                 }
             },
-            Self::Tls(tls) => match tls.stream.ssl_read(into) {
-                Ok(0) => Ok(Moved::End),
-                Ok(n) => Ok(Moved::Bytes(n)),
-                Err(error) => tls.outcome(error),
-            },
+            Self::Tls(tls) => tls.read(into),
         }
     }
 
@@ -126,33 +114,35 @@ impl Socket {
             Self::Tls(tls) => tls.write(slices),
         }
     }
-}
 
-impl TlsSocket {
-    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
-        // The engine offers the same bytes again until they are taken, so what was gathered before a
-        // short write is still the head of `slices` and may be gathered anew.
-        self.gathered.clear();
-        for slice in slices {
-            let room = TLS_WRITE_BYTES - self.gathered.len();
-            self.gathered.extend_from_slice(&slice[..slice.len().min(room)]);
-            if self.gathered.len() == TLS_WRITE_BYTES {
-                break;
-            }
-        }
-        match self.stream.ssl_write(&self.gathered) {
-            Ok(n) => Ok(Moved::Bytes(n)),
-            Err(error) => self.outcome(error),
-        }
+    /// Whether a read that did not fill its room has emptied the socket, so that the system tells of what comes next.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.tls_socket().is_none_or(TlsSocket::is_drained)
     }
 
-    fn outcome(&self, error: openssl::ssl::Error) -> io::Result<Moved> {
-        match error.code() {
-            ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => Ok(Moved::Blocked),
-            ErrorCode::ZERO_RETURN => Ok(Moved::End),
-            ErrorCode::SSL => Err(io::Error::other(tls::of_failure(self.stream.ssl(), &error))),
-            _ => Err(error.into_io_error().unwrap_or_else(io::Error::other)),
-        }
+    /// Whether bytes that were written wait for the system to take them.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.tls_socket().is_some_and(TlsSocket::wants_to_send)
+    }
+
+    /// Sends bytes that wait; false where the system does not take them all.
+    pub(crate) fn send(&mut self) -> io::Result<bool> {
+        self.tls_socket_mut().map_or(Ok(true), TlsSocket::send)
+    }
+
+    /// Whether a read that waited for bytes to be taken can go on; asked once.
+    pub(crate) fn read_goes_on(&mut self) -> bool {
+        self.tls_socket_mut().is_some_and(TlsSocket::read_goes_on)
+    }
+
+    /// Whether a write waits for something that must be read: the answers of a renegotiation.
+    pub(crate) fn write_waits_for_read(&self) -> bool {
+        self.tls_socket().is_some_and(TlsSocket::write_waits_for_read)
+    }
+
+    /// Whether a write that waited for reading can go on; asked once.
+    pub(crate) fn write_goes_on(&mut self) -> bool {
+        self.tls_socket_mut().is_some_and(TlsSocket::write_goes_on)
     }
 }
 

@@ -183,6 +183,8 @@ fn begin(key: &Key) -> Result<SslContextBuilder, TlsRefusal> {
     builder.set_num_tickets(0)?;
     builder.set_session_id_context(b"bulla")?;
     builder.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER | SslMode::RELEASE_BUFFERS);
+    // One call of the system for several records, where it would be two for each.
+    builder.set_read_ahead(true);
     let spec: Option<&CipherSpec> = key.spec.and_then(super::cipher_spec::find);
     let (min, max) =
         spec.map_or((SslVersion::TLS1_2, SslVersion::TLS1_3), |spec| (spec.protocols.min(), spec.protocols.max()));

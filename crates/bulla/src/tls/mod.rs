@@ -13,7 +13,7 @@ mod refusal;
 mod server_name;
 mod staple;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use cipher_spec::{ALL, CipherSpec, Protocols, find, negotiated, page};
 pub(crate) use files::is_label;

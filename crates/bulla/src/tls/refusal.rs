@@ -80,10 +80,7 @@ pub enum TlsRefusal {
         reason: Reason,
     },
     /// The partner showed another certificate in a renegotiation than at first.
-    Changed {
-        /// Whose certificate it was at first.
-        subject: String,
-    },
+    Changed,
     /// The partner renews keys too often, or renegotiates where that is not allowed.
     TooManyResets,
     /// The operator's turn: a certificate, key or list of this queue manager is missing or unreadable.
@@ -116,7 +113,7 @@ impl TlsRefusal {
             Self::UnknownCipherSpec { .. } => "unknown-cipher-spec",
             Self::CipherMismatch { .. } => "cipher-mismatch",
             Self::Partner { .. } => "refused-by-partner",
-            Self::Changed { .. } => "certificate-changed",
+            Self::Changed => "certificate-changed",
             Self::TooManyResets => "too-many-key-resets",
             Self::File { .. } => "certificate-store",
             Self::Library { .. } => "tls-failed",
@@ -128,7 +125,7 @@ impl TlsRefusal {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Revoked { .. } => reason::SSL_CERTIFICATE_REVOKED,
-            Self::WrongName { .. } | Self::Changed { .. } => reason::SSL_PEER_NAME_MISMATCH,
+            Self::WrongName { .. } | Self::Changed => reason::SSL_PEER_NAME_MISMATCH,
             Self::Pattern(_) => reason::SSL_PEER_NAME_ERROR,
             Self::UnknownCipherSpec { .. } | Self::CipherMismatch { .. } => reason::UNSUPPORTED_CIPHER_SUITE,
             Self::File { .. } => reason::SSL_CERT_STORE_ERROR,
@@ -172,7 +169,7 @@ impl fmt::Display for TlsRefusal {
                 write!(f, "cipher mismatch: {agreed} was agreed on, wanted is {wanted}")
             }
             Self::Partner { said, .. } => write!(f, "refused by the partner: {said}"),
-            Self::Changed { subject } => write!(f, "another certificate than that of {subject} in a renegotiation"),
+            Self::Changed => f.write_str("the partner showed another certificate in a renegotiation than at first"),
             Self::TooManyResets => f.write_str("the partner renews keys where or more often than it may"),
             Self::File { path, why } => write!(f, "{}: {why}", path.display()),
             Self::Library { why } => f.write_str(why),
@@ -261,6 +258,10 @@ pub(crate) fn of_failure(ssl: &SslRef, error: &openssl::ssl::Error) -> TlsRefusa
     if let Some(refusal) = reasons().find_map(of_alert) {
         return refusal;
     }
+    if reasons().any(|reason| reason == NO_RENEGOTIATION) {
+        let said = "no renegotiation: its SSLRKEYC for this channel is 0";
+        return TlsRefusal::Partner { said, reason: reason::SSL_INITIALIZATION_ERROR };
+    }
     if reasons().any(|reason| reason == PEER_DID_NOT_RETURN_A_CERTIFICATE) {
         return TlsRefusal::NoCertificate;
     }
@@ -280,6 +281,8 @@ pub(crate) fn of_failure(ssl: &SslRef, error: &openssl::ssl::Error) -> TlsRefusa
 const LIBRARY_SSL: i32 = 20;
 /// SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE of sslerr.h.
 const PEER_DID_NOT_RETURN_A_CERTIFICATE: i32 = 199;
+/// SSL_R_NO_RENEGOTIATION of sslerr.h.
+const NO_RENEGOTIATION: i32 = 339;
 /// SSL_R_NO_SHARED_CIPHER, UNSUPPORTED_PROTOCOL, NO_PROTOCOLS_AVAILABLE, WRONG_SSL_VERSION, NO_CIPHERS_AVAILABLE,
 /// WRONG_CIPHER_RETURNED and NO_SUITABLE_SIGNATURE_ALGORITHM of sslerr.h.
 const NOTHING_IN_COMMON: [i32; 7] = [193, 258, 191, 266, 181, 261, 118];

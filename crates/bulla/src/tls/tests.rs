@@ -18,14 +18,14 @@ const DAY: Duration = Duration::from_secs(86_400);
 const CHANNEL: &str = "QM1.TO.QM2";
 
 /// Two queue managers' `tls/` folders, `caller` and `called`, under one authority that both believe.
-struct Pair {
+pub(crate) struct Pair {
     folder: TempDir,
     authority: Authority,
     called: Definitions,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = found(&folder.path().join("authority"), "CN=Root,O=Example");
         let pair = Self { folder, authority, called: Definitions::initial("QM2") };
@@ -49,6 +49,17 @@ impl Pair {
         self.authority.revoke_all(&[certificate.serial_hex()], list_days, from).unwrap();
         fs::create_dir_all(self.dir(end).join("crls")).unwrap();
         fs::write(self.dir(end).join("crls").join("root.pem"), self.authority.crl().unwrap()).unwrap();
+    }
+
+    /// The sessions of the two ends of a channel with that CipherSpec.
+    pub(crate) fn sessions(&self, spec: &str) -> [(Tls, Ssl); 2] {
+        let (caller, called) = (Tls::new(self.dir("caller")), Tls::new(self.dir("called")));
+        let mut definitions = self.called.clone();
+        definitions.channels.insert(CHANNEL.into(), receiver(spec));
+        called.follow(&definitions);
+        let near = channel_client(&caller, &sender(spec), CHANNEL, "localhost").unwrap();
+        let far = called.session().unwrap();
+        [(caller, near), (called, far)]
     }
 
     /// The handshake of a channel with these definitions of its two ends, and what each end makes of it.
