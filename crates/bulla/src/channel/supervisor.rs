@@ -10,6 +10,7 @@ use crate::manager::{Manager, State};
 use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
 use crate::mqsc::objects::Usage;
 use crate::reason::{self, Refusal};
+use crate::tls;
 use bulla_queue::QueueId;
 use hashbrown::HashMap;
 use std::time::Instant;
@@ -345,18 +346,19 @@ const TRIGGER_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(
 
 /// What the channel's definition asks of the connection's TLS; the partner's names go into the status.
 pub(crate) fn check_tls(
-    peer: &Peer,
+    peer: &mut Peer,
     state: &mut State,
     id: &InstanceId,
     definition: &ChannelDefinition,
 ) -> Result<(), Refusal> {
-    if definition.cipher_spec.is_some() != peer.socket.is_tls() {
-        let detail = match &definition.cipher_spec {
-            Some(name) => format!("{}: the channel asks for {name}, the connection is in clear", id.channel),
-            None => format!("{}: the connection has TLS, the channel no SSLCIPH", id.channel),
-        };
-        return Err(Refusal::new(reason::UNSUPPORTED_CIPHER_SUITE, detail));
-    }
-    let _ = state;
+    let ssl = peer.socket.established();
+    let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
+    let status = &mut state.channels.entry(id.clone()).status;
+    (status.security_protocol, status.cipher_spec) = tls::agreed(ssl);
+    (status.peer_name, status.peer_issuer) =
+        certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
+    let local = peer.socket.tcp().local_addr();
+    status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
+    status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::mailbox::Letter;
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelState};
 use crate::reason::{self, Refusal};
+use crate::tls;
 use mio::net::TcpStream;
 use std::io;
 use std::net::ToSocketAddrs;
@@ -66,7 +67,14 @@ impl Dispatcher {
         let (engine, calling) = caller::engine(&self.local, id, definition, target)?;
         let stream = TcpStream::connect(target.address).map_err(failed)?;
         let _ = stream.set_nodelay(true);
-        let peer = self.add(Socket::Plain(stream), engine, false).map_err(failed)?;
+        let socket = match &definition.cipher_spec {
+            None => Socket::Plain(stream),
+            Some(_) => {
+                let ssl = tls::channel_client(&self.local.manager.tls, definition, &id.channel, target.host());
+                Socket::tls(stream, ssl.map_err(|refusal| refusal.refusal())?).map_err(failed)?
+            }
+        };
+        let peer = self.add(socket, engine, false).map_err(failed)?;
         peer.calling = Some(Box::new(calling));
         let (peer, generation) = (peer.key, peer.generation);
         Ok(Place { dispatcher: self.local.index, peer, generation })

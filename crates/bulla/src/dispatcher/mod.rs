@@ -447,7 +447,8 @@ impl Dispatcher {
 
     fn note_readiness(&mut self, key: usize, readable: bool, writable: bool) {
         let Some(peer) = self.peers.get_mut(key) else { return };
-        peer.readable |= readable;
+        // A handshake goes on by reading, also where it waited to write.
+        peer.readable |= readable || (writable && peer.is_shaking_hands());
         peer.writable |= writable;
         list(&mut self.peers, &mut self.active, key);
     }

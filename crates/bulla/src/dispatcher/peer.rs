@@ -8,6 +8,7 @@ use crate::channel::caller::Calling;
 use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
+use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
 use hashbrown::HashMap;
@@ -126,6 +127,11 @@ impl Link {
 }
 
 impl Peer {
+    /// Whether a TLS handshake is under way.
+    pub(crate) fn is_shaking_hands(&self) -> bool {
+        self.socket.is_tls() && self.socket.established().is_none()
+    }
+
     /// Whether there may be input, and the engine takes it: one whose output waits takes none.
     pub(crate) fn wants_to_read(&self) -> bool {
         // A renegotiation that the output waits for is driven by reading.
@@ -139,9 +145,9 @@ impl Peer {
 
     /// Reads what is there, within this turn's share, and feeds it to the engine.
     pub(crate) fn read(&mut self, local: &Local) {
-        let shaking_hands = self.socket.is_tls() && self.socket.established().is_none();
+        let shaking_hands = self.is_shaking_hands();
         match self.socket.handshake() {
-            Ok(Moved::Bytes(_)) if shaking_hands => {
+            Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
                 // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
                 self.engine = sasl::engine(local, self.socket.verified_certificate());
             }
@@ -151,7 +157,13 @@ impl Peer {
                 return;
             }
             Ok(Moved::End) => return self.end("closed during the handshake"),
-            Err(error) => return self.end(format_args!("tls handshake: {error}")),
+            Err(error) => {
+                let refusal = TlsRefusal::of_io(&error).map(TlsRefusal::refusal);
+                if let (Some(refusal), Some(calling)) = (refusal, &mut self.calling) {
+                    calling.failure = Some(refusal);
+                }
+                return self.end(format_args!("tls handshake: {error}"));
+            }
         }
         self.read_input(local);
         if self.socket.write_goes_on() {
@@ -189,6 +201,9 @@ impl Peer {
     /// Writes what the engine has, until it or the socket has enough. True when bytes went out.
     pub(crate) fn write(&mut self) -> bool {
         let mut wrote = false;
+        if self.is_shaking_hands() {
+            return false;
+        }
         match self.socket.send() {
             Ok(true) => {}
             Ok(false) => self.writable = false,
