@@ -1339,6 +1339,46 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_carried_out_is_read_back_however_it_was_typed() {
+        // Examples with characters changed, left out, doubled and swapped: more of them are commands than of random text.
+        let examples: Vec<&str> = table::COMMANDS.iter().flat_map(|command| command.examples).copied().collect();
+        let other = ['\'', '(', ')', ',', ' ', '*', '0', '9', 'A', 'é', '.', '@', '/', ':', '\u{2003}', ';'];
+        let mut seed = 7_u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        let mut done = 0;
+        for _ in 0..300 {
+            let mut paper = Paper::new();
+            for _ in 0..40 {
+                let mut text: Vec<char> = examples[next(examples.len())].chars().collect();
+                for _ in 0..next(4) {
+                    let at = next(text.len());
+                    match next(4) {
+                        0 => drop(text.remove(at)),
+                        1 => text.insert(at, text[at]),
+                        2 => text[at] = other[next(other.len())],
+                        _ => {
+                            let with = next(text.len());
+                            text.swap(at, with);
+                        }
+                    }
+                    if text.is_empty() {
+                        text.push(' ');
+                    }
+                }
+                let text: String = text.into_iter().collect();
+                done += execute(&text, &mut paper).iter().filter(|reply| reply.exit_code() == EXIT_DONE).count();
+            }
+            let definitions = paper.definitions();
+            let text = definitions.to_string();
+            assert_eq!(reread(&text).as_ref(), Ok(definitions), "{text}");
+        }
+        assert!(done > 2_000, "{done} commands of 12,000 were carried out");
+    }
+
+    #[test]
     fn a_file_from_before_there_were_devices_has_those_of_a_new_queue_manager() {
         let of = |text: &str| reread(text).unwrap().devices;
         let initial = Definitions::initial("Q1").devices;

@@ -64,7 +64,7 @@ out, 2 when one was not understood, 4 when one was understood and refused, 6 whe
   not blank, one that ends in `-` at the next line's beginning. A line that begins with `*` is a comment.
 - Outside quotes letters are folded to upper case: `orders` names the queue `ORDERS`, `'orders'` the queue `orders`.
   Text stands in single quotes; a quote inside it is doubled: `DESCR('Bo''s queue')`.
-- A name has 1 to 48 letters, digits and `.`, `_`, `/`, `%`. `DISPLAY` takes a generic name, `OR*` or `*`.
+- A name has 1 to 48 letters, digits and `.`, `_`, `/`, `%`, a channel's up to 20. `DISPLAY` takes a generic name, `OR*` or `*`.
 - `DISPLAY` shows what is asked for by attribute, everything with `ALL` or when nothing is asked for. A generic name of
   queues shows names and types unless something is asked for.
 - `WHERE(attribute operator value)` shows what fits. `LT` `GT` `EQ` `NE` `LE` `GE` compare numbers, words and text; `LK`
