@@ -64,7 +64,6 @@ reasons! {
     DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
     MSG_TOO_BIG_FOR_CHANNEL = 2218, "amqp:link:message-size-exceeded";
     XQH_ERROR = 2260, "amqp:decode-error";
-    CD_ERROR = 2277, "amqp:not-allowed";
     SSL_INITIALIZATION_ERROR = 2393, "amqp:unauthorized-access";
     SSL_PEER_NAME_MISMATCH = 2398, "amqp:unauthorized-access";
     SSL_PEER_NAME_ERROR = 2399, "amqp:invalid-field";

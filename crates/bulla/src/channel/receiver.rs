@@ -26,7 +26,6 @@ use bulla_amqp::types::{AnyTarget, Target};
 use bulla_amqp::{AttachReply, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId};
 use bulla_queue::{Message, QueueId, Ticket};
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -145,9 +144,11 @@ enum Step {
 }
 
 impl Receiving {
-    /// Whether the connection's instance of the channel is this link's still: a younger connection takes it over.
+    /// Whether the instance is this connection's still, and the numbers: a younger connection takes them over.
     fn owns(&self, state: &State) -> bool {
-        state.channels.get(&self.instance).is_some_and(|instance| instance.place == Some(self.place))
+        let channels = &state.channels;
+        channels.get(&self.instance).is_some_and(|instance| instance.place == Some(self.place))
+            && self.numbers.as_ref().is_none_or(|numbers| channels.has_numbers(&numbers.note_name, self.place))
     }
 
     fn asker(&self, link: LinkId, ahead: usize) -> Asker {
@@ -185,6 +186,9 @@ pub(crate) fn greeted(
 
     let note_name = receiver_name(&greeting.channel, &greeting.manager);
     let (note, ticket) = take_up(state, greeting, &note_name)?;
+    if let Some(old) = state.channels.take_numbers(&note_name, place) {
+        tell_replaced(local, old, &greeting.channel);
+    }
     let of_this_store = note.store == [0; 16] || note.store == greeting.store;
     let in_reach = note.sequence.checked_sub(greeting.sequence).is_some_and(|ahead| ahead <= greeting.in_doubt.into());
     let answer = ReceiverGreeting {
@@ -363,7 +367,7 @@ fn definition(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal
 }
 
 fn not_agreed(channel: &str, cause: &'static str, detail: impl std::fmt::Display) -> Refusal {
-    Refusal { cause: Some(cause), ..Refusal::new(reason::CD_ERROR, format!("{channel}: {detail}")) }
+    Refusal { cause: Some(cause), ..Refusal::new(reason::CHANNEL_CONFIG_ERROR, format!("{channel}: {detail}")) }
 }
 
 fn place(peer: &Peer, local: &Local) -> Place {
@@ -393,29 +397,32 @@ fn claim(
         let detail = format!("{}: {most} channels are active", id.channel);
         return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail));
     }
-    let again = || {
-        let detail = format!("{}: the partner has connected again", id.channel);
-        Refusal { cause: Some("replaced"), ..Refusal::new(reason::CONNECTION_BROKEN, detail) }
-    };
     match old {
         Some(old) if old == place && !shares => {
             let of_this = |link: &Link| matches!(link, Link::Receiving(receiving) if receiving.instance == *id);
             let older: Vec<LinkId> =
                 peer.links.iter().filter(|(_, link)| of_this(link)).map(|(link, _)| *link).collect();
             for link in older {
-                end(peer, local, state, link, again());
+                end(peer, local, state, link, replaced_by(&id.channel));
             }
         }
-        // From now on the instance is not that connection's: it commits nothing more, and hears that it is over.
-        Some(old) if old != place => {
-            let letter = ChannelLetter::Replaced { peer: old.peer, generation: old.generation, why: again() };
-            if let Some(mailbox) = local.manager.mailboxes.get(old.dispatcher) {
-                mailbox.post(Letter::Channel(letter));
-            }
-        }
+        Some(old) if old != place => tell_replaced(local, old, &id.channel),
         _ => {}
     }
     Ok(())
+}
+
+/// The instance or the numbers are not that connection's any more: it commits nothing more, and hears that it is over.
+fn tell_replaced(local: &Local, old: Place, channel: &str) {
+    let letter = ChannelLetter::Replaced { peer: old.peer, generation: old.generation, why: replaced_by(channel) };
+    if let Some(mailbox) = local.manager.mailboxes.get(old.dispatcher) {
+        mailbox.post(Letter::Channel(letter));
+    }
+}
+
+fn replaced_by(channel: &str) -> Refusal {
+    let detail = format!("{channel}: the partner has connected again");
+    Refusal { cause: Some("replaced"), ..Refusal::new(reason::CONNECTION_BROKEN, detail) }
 }
 
 fn begin(state: &mut State, id: &InstanceId, place: Place, status: ChannelStatus) {
@@ -552,8 +559,7 @@ pub(crate) fn turn(peer: &mut Peer, local: &mut Local, state: &mut State, link: 
     let refusal = if receiving.owns(state) {
         receiving.advance(&mut peer.engine, peer.generation, local, state, link)
     } else {
-        let detail = format!("{}: the partner has connected again", receiving.instance.channel);
-        Some(Refusal { cause: Some("replaced"), ..Refusal::new(reason::CONNECTION_BROKEN, detail) })
+        Some(replaced_by(&receiving.instance.channel))
     };
     let refusal = refusal.or_else(|| receiving.stopped());
     receiving.show(peer.traffic, local, state);
@@ -847,8 +853,7 @@ impl Receiving {
         status.bytes_received = traffic.bytes_received;
         status.bytes_sent = traffic.bytes_sent;
         status.messages += std::mem::take(&mut self.counts.messages);
-        let units = std::mem::take(&mut self.counts.units);
-        status.batches += units;
+        status.batches += std::mem::take(&mut self.counts.units);
         if std::mem::take(&mut self.counts.last_message) {
             status.last_message_ms = Some(local.wall_ms);
         }
@@ -856,11 +861,7 @@ impl Receiving {
         if let Some(why) = &self.counts.why {
             status.reason = why.to_string();
         }
-        if units > 0 {
-            status.last_unit.clear();
-            // Writing to a string can't fail.
-            let _ = write!(status.last_unit, "{:016X}", status.batches);
-        }
+        instance.last_unit = status.batches;
         if let Some(numbers) = &self.numbers {
             instance.note_sequence(numbers.received, numbers.confirmed, numbers.wrap);
         }
@@ -962,8 +963,8 @@ pub(crate) fn confirmed(peer: &mut Peer, local: &mut Local, state: &mut State, l
 fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
     if !receiving.owns(state) {
-        let detail = format!("{}: the partner has connected again", receiving.instance.channel);
-        return end(peer, local, state, link, Refusal::new(reason::CONNECTION_BROKEN, detail));
+        let why = replaced_by(&receiving.instance.channel);
+        return end(peer, local, state, link, why);
     }
     let Phase::Greeting { reply, agreed } = std::mem::replace(&mut receiving.phase, Phase::Disagreeing) else { return };
     peer.engine.accept_link(link, *reply);
@@ -1040,11 +1041,15 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     receiving.delivery.leave();
     receiving.tell();
     local.receivers.remove(&(peer.key, link));
+    receiving.show(peer.traffic, local, state);
+    if let Some(numbers) = &receiving.numbers {
+        state.channels.leave_numbers(&numbers.note_name, receiving.place);
+    }
     let same = |other: &Link| matches!(other, Link::Receiving(other) if other.instance == receiving.instance);
-    if !receiving.owns(state) || peer.links.values().any(same) {
+    let mine = state.channels.get(&receiving.instance).is_some_and(|known| known.place == Some(receiving.place));
+    if !mine || peer.links.values().any(same) {
         return;
     }
-    receiving.show(peer.traffic, local, state);
     let broken = peer.broken.as_ref().filter(|_| !peer.engine.is_closed());
     let ended_here = receiving.ended.is_some();
     let reason =

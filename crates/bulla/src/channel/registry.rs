@@ -64,6 +64,9 @@ pub(crate) struct Instance {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     instances: HashMap<InstanceId, Instance>,
+    /// Which connection commits with a receiving end's note, by the note's name. A requester that calls and is called has
+    /// two instances for one partner, but one line of numbers.
+    numbering: HashMap<String, Place>,
 }
 
 impl InstanceId {
@@ -97,6 +100,24 @@ impl Channels {
     /// Forgets an instance.
     pub(crate) fn remove(&mut self, id: &InstanceId) {
         self.instances.remove(id);
+    }
+
+    /// From now on this connection alone commits with that note; the one before, where there is another.
+    pub(crate) fn take_numbers(&mut self, note_name: &str, place: Place) -> Option<Place> {
+        let before = self.numbering.insert(note_name.to_owned(), place);
+        before.filter(|before| *before != place)
+    }
+
+    /// Whether this connection may commit with that note.
+    pub(crate) fn has_numbers(&self, note_name: &str, place: Place) -> bool {
+        self.numbering.get(note_name) == Some(&place)
+    }
+
+    /// This connection is done with that note.
+    pub(crate) fn leave_numbers(&mut self, note_name: &str, place: Place) {
+        if self.has_numbers(note_name, place) {
+            self.numbering.remove(note_name);
+        }
     }
 
     /// Instances that have a connection.

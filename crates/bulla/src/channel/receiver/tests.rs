@@ -415,6 +415,30 @@ fn a_second_connection_of_a_partner_ends_the_first() {
 }
 
 #[test]
+fn a_requester_that_was_called_before_takes_the_numbers_along() {
+    let desk = Desk::new();
+    let mut called = Partner::connect(&desk);
+    called.greet(&greeting(0, 0)).unwrap();
+    called.send_all(["one"]);
+    called.accepted(1);
+    // The second connection is one that this queue manager has begun: the channel's own instance is there.
+    let second = Place { dispatcher: 1, peer: 0, generation: 1 };
+    {
+        let state = &mut *desk.running().manager().lock();
+        state.channels.entry(InstanceId::of(CHANNEL)).place = Some(second);
+    }
+    let mut asked = Partner::connect(&desk);
+    assert_eq!(asked.greet(&greeting(0, 1)).unwrap().sequence, 1);
+    called.detached();
+    asked.send_all(["two"]);
+    asked.accepted(1);
+    assert_eq!(desk.bodies("Q"), ["one", "two"]);
+    let state = desk.running().manager().lock();
+    let own = &state.channels.get(&InstanceId::of(CHANNEL)).unwrap().status;
+    assert_eq!((own.state, own.messages), (ChannelState::Running, 1));
+}
+
+#[test]
 fn a_channel_that_can_t_be_had_says_why() {
     let desk = Desk::new();
     desk.define(|definitions| {
