@@ -167,6 +167,7 @@ pub(crate) fn greeted(
 ) -> Result<(), Refusal> {
     let definition = definition(state, &greeting.channel)?;
     let tls = Tls::of(peer, &definition)?;
+    peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     if !is_name(&greeting.manager) {
         return Err(not_agreed(&greeting.channel, "manager", "the partner's name is not one"));
     }
@@ -852,6 +853,8 @@ impl Receiving {
         status.buffers_sent = traffic.buffers_sent;
         status.bytes_received = traffic.bytes_received;
         status.bytes_sent = traffic.bytes_sent;
+        status.key_resets = traffic.key_resets;
+        status.last_key_reset_ms = traffic.last_key_reset_ms;
         status.messages += std::mem::take(&mut self.counts.messages);
         status.batches += std::mem::take(&mut self.counts.units);
         if std::mem::take(&mut self.counts.last_message) {

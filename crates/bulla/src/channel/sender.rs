@@ -190,6 +190,7 @@ pub(crate) fn begin(
         0 => u64::from(state.definitions.queue_manager.max_message_bytes),
         bytes => u64::from(bytes),
     };
+    peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     let way = if partner.is_bulla {
         let greeting = SenderGreeting {
             channel: channel.clone(),
@@ -386,7 +387,7 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
 
 /// Hot path, once a turn in which the transmission queue, the journal or the partner had something to say.
 pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Peer { key, generation, engine, links, sending, traffic, output_full, .. } = peer;
+    let Peer { key, generation, engine, links, sending, traffic, output_full, socket, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     sending.send_noted(engine, local, state);
     let mut nothing_more = false;
@@ -409,6 +410,14 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
             local.serve(sending.queue);
         }
         if taken > 0 {
+            let heartbeat = sending.definition.heartbeat;
+            let idle = local.now.saturating_duration_since(sending.last_activity);
+            if !heartbeat.is_zero()
+                && idle >= heartbeat
+                && let Some(tls) = socket.tls_socket_mut()
+            {
+                tls.reset_before_data_after_heartbeat();
+            }
             sending.last_activity = local.now;
             local.freed(sending.queue, state);
         }
@@ -889,6 +898,8 @@ impl Sending {
         status.buffers_received = traffic.buffers_received;
         status.bytes_sent = traffic.bytes_sent;
         status.bytes_received = traffic.bytes_received;
+        status.key_resets = traffic.key_resets;
+        status.last_key_reset_ms = traffic.last_key_reset_ms;
         status.current_messages = self.numbered.len() as u64;
         status.in_doubt = self.numbered.front().is_some_and(|message| message.sent_at.is_some());
         status.queue_time_us = self.counts.queue_time.shown();

@@ -8,6 +8,7 @@ use crate::channel::caller::Calling;
 use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
+use crate::manager::wall_ms;
 use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
@@ -50,6 +51,9 @@ pub(crate) struct Traffic {
     /// Reads, and their bytes.
     pub(crate) buffers_received: u64,
     pub(crate) bytes_received: u64,
+    /// Keys renewed (SSLRKEYS), and when last, milliseconds since 1970.
+    pub(crate) key_resets: u64,
+    pub(crate) last_key_reset_ms: Option<u64>,
 }
 
 /// A link and what it is for.
@@ -166,6 +170,7 @@ impl Peer {
             }
         }
         self.read_input(local);
+        self.count_key_resets();
         if self.socket.write_goes_on() {
             self.writable = true;
         }
@@ -235,7 +240,28 @@ impl Peer {
             self.engine.output_written(written);
             wrote = true;
         }
+        self.count_key_resets();
         wrote
+    }
+
+    /// SSLRKEYC of a channel on this connection, in bytes: the side that called renews the keys, the other one lets it.
+    pub(crate) fn renew_keys(&mut self, bytes: u32) {
+        let calls = self.calling.is_some();
+        if let Some(tls) = self.socket.tls_socket_mut() {
+            if calls {
+                tls.set_key_reset(bytes.into());
+            } else {
+                tls.allow_renegotiation(bytes > 0);
+            }
+        }
+    }
+
+    fn count_key_resets(&mut self) {
+        let Some(tls) = self.socket.tls_socket() else { return };
+        if tls.key_resets() != self.traffic.key_resets {
+            self.traffic.key_resets = tls.key_resets();
+            self.traffic.last_key_reset_ms = tls.last_key_reset().map(wall_ms);
+        }
     }
 
     /// Whether nothing more can come of this connection.

@@ -383,6 +383,11 @@ impl Definitions {
         }
     }
 
+    /// SSLRKEYC in force for a channel, in bytes: its own, or the queue manager's.
+    pub(crate) fn key_reset_bytes(&self, channel: &ChannelDefinition) -> u32 {
+        channel.key_reset_bytes.unwrap_or(self.queue_manager.key_reset_bytes)
+    }
+
     /// `name` is of this queue manager.
     fn put_here(&self, name: &str) -> Result<Destination<'_>, ResolveError> {
         let alias = self.aliases.get(name);
