@@ -8,7 +8,7 @@ use crate::dispatcher::peer::{Link, Partner, Peer};
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
 use crate::reason::{self, Refusal};
-use bulla_amqp::{Config, Connection, Open, SaslClient, SessionId, Symbol, Value};
+use bulla_amqp::{Config, Connection, LinkId, Open, SaslClient, SessionId, Symbol, Value};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -56,18 +56,37 @@ pub(crate) fn engine(
     if definition.kind == ChannelKind::Requester {
         properties.push(protocol::property(REQUEST, Value::from(id.channel.as_str())));
     }
+    let mut engine = client(&local.manager.name, definition, target, properties, local.now)?;
+    let session = engine.begin();
+    let calling = Calling { id: id.clone(), deadline: Some(local.now + CALL_WITHIN), session, failure: None };
+    Ok((engine, calling))
+}
+
+/// The engine of a call that asks for nothing.
+pub(crate) fn pinging_engine(
+    manager: &str,
+    definition: &ChannelDefinition,
+    target: &Target,
+    now: Instant,
+) -> Result<Connection, Refusal> {
+    client(manager, definition, target, identity(), now)
+}
+
+fn client(
+    manager: &str,
+    definition: &ChannelDefinition,
+    target: &Target,
+    properties: protocol::Properties,
+    now: Instant,
+) -> Result<Connection, Refusal> {
     let config = Config {
         hostname: Some(target.host().to_owned()),
         idle_timeout: sender::idle_timeout(definition.heartbeat),
         offered_capabilities: vec![Symbol::from_static(CAPABILITY)],
         properties,
-        ..Config::new(&*local.manager.name)
+        ..Config::new(manager)
     };
-    let crypto = Box::new(crate::users::Crypto);
-    let mut engine = Connection::client(config, credentials(definition)?, crypto, local.now);
-    let session = engine.begin();
-    let calling = Calling { id: id.clone(), deadline: Some(local.now + CALL_WITHIN), session, failure: None };
-    Ok((engine, calling))
+    Ok(Connection::client(config, credentials(definition)?, Box::new(crate::users::Crypto), now))
 }
 
 /// What this program says of itself in `open`.
@@ -127,8 +146,9 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
             Ok(())
         }
         ChannelKind::Requester => {
-            let detail = "the partner is not Bulla and can't be asked to send";
-            Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail))
+            super::receiver::request(peer, local, state, &id, definition, session)?;
+            attached(peer, local, state);
+            Ok(())
         }
         ChannelKind::Receiver => Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "a receiver calls nobody")),
     }
@@ -146,6 +166,16 @@ pub(crate) fn attached(peer: &mut Peer, local: &Local, state: &mut State) {
     supervisor::refill_retries(instance, definition);
     instance.status.state = ChannelState::Running;
     instance.status.started_ms = Some(local.wall_ms);
+}
+
+/// A link has ended: where it was all that a requester called for, so has the call.
+pub(crate) fn detached(peer: &mut Peer, local: &mut Local, link: LinkId, error: Option<&bulla_amqp::Error>) {
+    let Some(Link::Receiving(_)) = peer.links.get(&link) else { return };
+    let Some(calling) = peer.calling.as_deref_mut() else { return };
+    let said = error.map_or_else(|| "the partner ended the link".to_owned(), sender::said);
+    calling.failure.get_or_insert_with(|| Refusal::new(reason::CONNECTION_BROKEN, said));
+    peer.engine.close(None);
+    local.touch(peer.key);
 }
 
 /// A requester asks this queue manager's server channel to send.

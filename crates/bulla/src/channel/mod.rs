@@ -8,6 +8,7 @@ mod average;
 pub(crate) mod caller;
 pub(crate) mod delivery;
 pub(crate) mod note;
+pub(crate) mod ping;
 pub(crate) mod protocol;
 pub(crate) mod receiver;
 pub(crate) mod registry;

@@ -22,8 +22,10 @@ use crate::mqsc::channel::{ChannelDefinition, ChannelState, ChannelStatus};
 use crate::mqsc::parse::is_name;
 use crate::reason::{self, Refusal};
 use crate::tls;
-use bulla_amqp::types::{AnyTarget, Target};
-use bulla_amqp::{AttachReply, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId};
+use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
+use bulla_amqp::{
+    AttachReply, AttachRequest, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId,
+};
 use bulla_queue::{Message, QueueId, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -223,13 +225,53 @@ pub(crate) fn greeted(
     let phase = Phase::Greeting { reply: Box::new(reply), agreed: of_this_store && in_reach };
     let receiving = Receiving {
         credit_max: credit_max(&definition, batch_size),
-        ..receiving(peer, local, state, attach, instance, definition, None, phase)
+        ..receiving(peer, local, state, attach.session, instance, definition, None, phase)
     };
     let receiving = Receiving { numbers: Some(numbers), ..receiving };
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, attach.link));
     let confirmed = Confirmed::Channel { key: peer.key, generation: peer.generation, link: attach.link, through: 0 };
     local.confirmations.push_back(Confirmation { ticket, what: confirmed });
+    Ok(())
+}
+
+/// A requester has reached a partner that is not ours: it takes from SOURCE there, at least once, and puts on TARGET here.
+pub(crate) fn request(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    id: &InstanceId,
+    definition: ChannelDefinition,
+    session: SessionId,
+) -> Result<(), Refusal> {
+    let tls = Tls::of(peer, &definition)?;
+    let missing = |what: &str| {
+        let detail = format!("{}: the partner is not Bulla, and the channel has no {what}", id.channel);
+        Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail)
+    };
+    let source = definition.source.clone().ok_or_else(|| missing("SOURCE"))?;
+    let queue = definition.target.clone().ok_or_else(|| missing("TARGET"))?;
+    let target = Destination { queue, manager: state.definitions.queue_manager.name.clone() };
+    Way::find(state, &target)?;
+    let most = message_bytes_max(state, &definition);
+    let status = ChannelStatus {
+        batch_size: definition.batch_size,
+        max_message_bytes: most,
+        non_persistent_fast: definition.non_persistent_fast,
+        ..status(peer, local, state, &definition, tls)
+    };
+    begin(state, id, place(peer, local), status);
+    let request = AttachRequest {
+        snd_settle_mode: SenderSettleMode::Mixed,
+        max_message_size: most,
+        ..AttachRequest::receiver(id.channel.clone(), source)
+    };
+    let link = peer.engine.attach(session, request);
+    let receiving = receiving(peer, local, state, session, id.clone(), definition, Some(target), Phase::Flowing);
+    peer.links.insert(link, Link::Receiving(Box::new(receiving)));
+    local.receivers.insert((peer.key, link));
+    running(peer, state, link);
+    replenish(peer, link);
     Ok(())
 }
 
@@ -288,7 +330,7 @@ pub(crate) fn foreign(
     claim(peer, local, state, &instance, place, true)?;
     begin(state, &instance, place, status);
     let most = message_bytes_max(state, &definition);
-    let receiving = receiving(peer, local, state, attach, instance, definition, Some(target), Phase::Flowing);
+    let receiving = receiving(peer, local, state, attach.session, instance, definition, Some(target), Phase::Flowing);
     peer.engine.accept_link(attach.link, reply(attach, Vec::new(), most));
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, attach.link));
@@ -302,7 +344,7 @@ fn receiving(
     peer: &Peer,
     local: &Local,
     state: &State,
-    attach: &IncomingAttach,
+    session: SessionId,
     instance: InstanceId,
     definition: ChannelDefinition,
     target: Option<Destination>,
@@ -310,7 +352,7 @@ fn receiving(
 ) -> Receiving {
     let user = definition.user.as_deref().unwrap_or(&state.definitions.queue_manager.name);
     Receiving {
-        session: attach.session,
+        session,
         instance,
         place: place(peer, local),
         phase,

@@ -530,6 +530,7 @@ impl Dispatcher {
                     if let Some(Link::Sending(_)) = peer.links.get(&link) {
                         sender::detached(peer, local, state, link, error.as_ref());
                     }
+                    caller::detached(peer, local, link, error.as_ref());
                     local.forget(peer, state, link);
                 }
                 Event::SessionEnded(session, _) => local.forget_session(peer, state, session),

@@ -107,7 +107,11 @@ pub(crate) struct Peer {
 impl Partner {
     /// What is known of who is at the other end of a connection.
     pub(crate) fn of(peer: &Peer) -> Self {
-        let Some(open) = &peer.opened else { return Self::default() };
+        peer.opened.as_deref().map(Self::said).unwrap_or_default()
+    }
+
+    /// What an `open` says.
+    pub(crate) fn said(open: &Open) -> Self {
         let told = |name| protocol::text(&open.properties, name).unwrap_or_default();
         Self {
             container: open.container_id.clone(),

@@ -2,7 +2,7 @@
 
 use super::RINGS;
 use crate::channel::registry::{Instance, InstanceId};
-use crate::channel::supervisor;
+use crate::channel::{ping, supervisor};
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
@@ -13,6 +13,7 @@ use crate::reason::{self, Refusal};
 use bulla_queue::QueueId;
 use bulla_seal::Dn;
 use std::collections::HashSet;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Instant, SystemTime};
@@ -20,12 +21,31 @@ use std::time::{Instant, SystemTime};
 /// One request's hold on the queue manager.
 pub(super) struct Administrator<'a> {
     manager: &'a Arc<Manager>,
-    state: MutexGuard<'a, State>,
+    state: Hold<'a>,
+}
+
+/// The queues' lock, which is let go while a ping waits for the network.
+struct Hold<'a>(Option<MutexGuard<'a, State>>);
+
+const HELD: &str = "only ping_channel lets go, and takes it again before it returns";
+
+impl Deref for Hold<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect(HELD)
+    }
+}
+
+impl DerefMut for Hold<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect(HELD)
+    }
 }
 
 impl<'a> Administrator<'a> {
     pub(super) fn new(manager: &'a Arc<Manager>) -> Self {
-        Self { manager, state: manager.lock() }
+        Self { manager, state: Hold(Some(manager.lock())) }
     }
 
     fn queue(&self, name: &str) -> Result<QueueId, AdminError> {
@@ -244,6 +264,20 @@ impl Administered for Administrator<'_> {
         supervisor::stop(self.manager, &mut self.state, name, how.force, how.inactive);
         crate::note!("channel {name} is to stop");
         Ok(())
+    }
+
+    fn ping_channel(&mut self, name: &str) -> Result<String, AdminError> {
+        let unknown = || AdminError::UnknownChannel { name: name.to_owned() };
+        let definition = self.state.definitions.channels.get(name).cloned().ok_or_else(unknown)?;
+        let active = self.state.channels.of(name).find(|(_, instance)| instance.is_active());
+        if let Some((_, instance)) = active {
+            return Err(AdminError::ChannelInUse { name: name.to_owned(), state: instance.status.state });
+        }
+        // It waits for the network: nobody else shall.
+        self.state.0 = None;
+        let seen = ping::ping(self.manager, name, &definition);
+        self.state.0 = Some(self.manager.lock());
+        seen.map_err(|refusal| self.channel_error(name, &refusal))
     }
 
     fn reset_channel(&mut self, name: &str, sequence: u64) -> Result<(), AdminError> {
