@@ -45,6 +45,7 @@ fn ping_one(manager: &Manager, channel: &str, definition: &ChannelDefinition, na
     let unknown = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
     let address = name.to_socket_addrs().map_err(failed)?.next().ok_or_else(unknown).map_err(failed)?;
     let stream = TcpStream::connect_timeout(&address, PING_WITHIN).map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
     stream.set_read_timeout(Some(PING_WITHIN)).map_err(failed)?;
     stream.set_write_timeout(Some(PING_WITHIN)).map_err(failed)?;
     let target = Target { name: name.to_owned(), address };
