@@ -88,7 +88,7 @@ pub trait Administered {
         Err(AdminError::NoChannels { name: name.to_owned() })
     }
 
-    /// Asks the partner of a sending channel that does not run whether the channel could; gives what was seen, in one line.
+    /// Connects to the partner of a sending channel that does not run, as the channel would; gives who answered, in one line.
     ///
     /// # Errors
     /// It could not, and why.

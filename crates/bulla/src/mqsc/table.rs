@@ -1482,7 +1482,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "CHANNEL",
         name: NameUse::One,
         object: "channel",
-        summary: "Ask the partner of a SDR or SVR that does not run whether the channel could. No message is sent.",
+        summary: "Connect to the partner of a SDR or SVR that does not run, as the channel would, TLS included, and say who answers. No message is sent, and no number changes.",
         options: &[],
         attributes: &[],
         examples: &["PING CHANNEL(QM1.QM2)"],

@@ -381,3 +381,20 @@ fn each_transcript_reads_as_it_is_written() {
         assert_eq!(transcript.lines().count(), now.lines().count(), "{}", path.display());
     }
 }
+
+#[test]
+fn the_commands_in_the_page_about_channels_are_carried_out() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/channels.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut managers: BTreeMap<&str, Paper> = BTreeMap::new();
+    let mut blocks = page.split("```mqsc\n").skip(1).peekable();
+    assert!(blocks.peek().is_some());
+    for block in blocks {
+        let commands = block.split("```").next().unwrap();
+        // Each block's first line is a comment that says at which queue manager.
+        let manager = ["QM1", "QM2"].into_iter().find(|name| commands.lines().next().unwrap().contains(name)).unwrap();
+        let paper = managers.entry(manager).or_insert_with(Paper::new);
+        let shown = show(&execute(commands, paper), false, None);
+        assert_eq!((shown.exit_code, shown.stderr.as_str()), (0, ""), "{commands}");
+    }
+}
