@@ -369,9 +369,7 @@ impl State {
     /// the error and dead-letter queues the name in the message's label.
     pub(crate) fn destinations(&self, route: &Route, policy: &Policy, labelled: Option<String>) -> Vec<String> {
         let mut names = vec![self.bound_to(route)];
-        names.extend(
-            policy.bind_names.iter().map(|name| if name.contains('@') { name.clone() } else { self.destination(name) }),
-        );
+        names.extend(self.bind_names(policy));
         let dead_letters = self.definitions.queue_manager.dead_letter_queue.as_deref();
         if route.queue_name == ERROR_QUEUE || Some(route.queue_name.as_str()) == dead_letters {
             names.extend(labelled.map(|queue| self.destination(&queue)));
@@ -383,6 +381,16 @@ impl State {
     pub(crate) fn probe_queue_time(&mut self, queue: QueueId, now: Instant) {
         let newest = self.store.newest();
         self.queue_time_probes.entry(queue).or_insert((newest, now));
+    }
+
+    /// The destinations that a message on a transmission queue may be bound to, for the channel that opens it.
+    pub(crate) fn destinations_of(&self, header: &TransmissionHeader, policy: &Policy) -> Vec<String> {
+        std::iter::once(header.destination.to_string()).chain(self.bind_names(policy)).collect()
+    }
+
+    fn bind_names<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = String> + 'a {
+        let whole = |name: &String| if name.contains('@') { name.clone() } else { self.destination(name) };
+        policy.bind_names.iter().map(whole)
     }
 
     /// Makes a queue that lives as long as a link (inventory A2.4, TEMPDYN).

@@ -8,7 +8,7 @@ use crate::dispatcher::peer::{Link, Partner, Peer};
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
 use crate::reason::{self, Refusal};
-use bulla_amqp::{Config, Connection, LinkId, Open, SaslClient, SessionId, Symbol, Value};
+use bulla_amqp::{Config, Connection, Open, SaslClient, SessionId, Symbol, Value};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -169,9 +169,11 @@ pub(crate) fn attached(peer: &mut Peer, local: &Local, state: &mut State) {
 }
 
 /// A link has ended: where it was all that a requester called for, so has the call.
-pub(crate) fn detached(peer: &mut Peer, local: &mut Local, link: LinkId, error: Option<&bulla_amqp::Error>) {
-    let Some(Link::Receiving(_)) = peer.links.get(&link) else { return };
-    let Some(calling) = peer.calling.as_deref_mut() else { return };
+pub(crate) fn detached(peer: &mut Peer, local: &mut Local, error: Option<&bulla_amqp::Error>) {
+    if peer.links.values().any(|link| matches!(link, Link::Receiving(_))) {
+        return;
+    }
+    let Some(calling) = peer.calling.as_deref_mut().filter(|calling| calling.deadline.is_none()) else { return };
     let said = error.map_or_else(|| "the partner ended the link".to_owned(), sender::said);
     calling.failure.get_or_insert_with(|| Refusal::new(reason::CONNECTION_BROKEN, said));
     peer.engine.close(None);

@@ -16,11 +16,12 @@ use crate::dispatcher::{Local, store_refusal};
 use crate::envelope::{self, Arrival, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck, from_wall_ms};
 use crate::mqsc::channel::{ChannelDefinition, ChannelState, Protection};
+use crate::mqsc::objects::SYSTEM_PREFIX;
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, Connection, DeliveryState, Header, LinkId, LinkOpened, Payload, Sections, SessionId};
 use bulla_queue::{Found, MessageId, QueueId, Ticket};
-use bulla_seal::policy::Quality;
+use bulla_seal::policy::{Quality, Toleration};
 use bulla_seal::{OpenError, Outcome as Verdict, Policy};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ const IN_DOUBT_MIN: usize = 256;
 const OPENING_MAX: usize = 64;
 /// Links to a partner that is not Bulla: one for each address.
 const FOREIGN_LINKS_MAX: usize = 256;
+/// How long messages rest that a partner gave back.
+const RELEASED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The address of a channel's link, before the channel's name.
 const ADDRESS_PREFIX: &str = "bulla.channel/";
 
@@ -73,6 +76,8 @@ pub(crate) struct Sending {
     message_bytes_max: u64,
     batch_size: usize,
     last_activity: Instant,
+    /// When messages are taken again that the partner gave back.
+    retry_at: Option<Instant>,
     counts: Counts,
 }
 
@@ -108,6 +113,8 @@ struct Numbered {
     id: MessageId,
     sent_at: Option<Instant>,
     confirmed: bool,
+    /// It is not this channel's any more: released, or on the dead-letter queue.
+    given_back: bool,
 }
 
 /// A message with its number, once it has one.
@@ -139,7 +146,7 @@ enum OpeningStage {
 /// Why a message can't be opened.
 enum Fault {
     /// It goes to the error queue.
-    Defective { cause: &'static str, detail: String },
+    Defective(Refusal),
     /// It goes to the dead-letter queue.
     Undeliverable(Refusal),
     /// The channel is tried again later.
@@ -219,7 +226,11 @@ pub(crate) fn begin(
     state.use_of(queue).getters += 1;
     state.use_of(queue).consumers_on |= 1 << local.index;
     local.senders.insert(queue, peer.key);
-    let numbered = note.in_doubt.iter().map(|id| Numbered { id: *id, sent_at: None, confirmed: false }).collect();
+    let numbered = note
+        .in_doubt
+        .iter()
+        .map(|id| Numbered { id: *id, sent_at: None, confirmed: false, given_back: false })
+        .collect();
     let plain = matches!(way, Way::Plain { .. });
     peer.sending = Some(Box::new(Sending {
         batch_size: definition.batch_size.max(1) as usize,
@@ -245,6 +256,7 @@ pub(crate) fn begin(
         failure: None,
         message_bytes_max: own_max,
         last_activity: local.now,
+        retry_at: None,
         counts: Counts::default(),
     }));
     let instance = state.channels.entry(id);
@@ -328,11 +340,14 @@ fn agree(
         return Err(Refusal::sequence(detail));
     }
     let arrived = usize::try_from(greeting.sequence - base).unwrap_or(0);
-    let there: Vec<MessageId> = sending.numbered.drain(..arrived).map(|message| message.id).collect();
-    let again: Vec<MessageId> = sending.numbered.drain(..).map(|message| message.id).collect();
-    settle(sending, state, &there, greeting.sequence)?;
-    for id in again {
-        state.store.release(id, false);
+    let numbered = std::mem::take(&mut sending.numbered);
+    let there: Vec<MessageId> = numbered.iter().take(arrived).map(|message| message.id).collect();
+    if let Err(refusal) = settle(sending, state, &there, greeting.sequence) {
+        sending.numbered = numbered;
+        return Err(refusal);
+    }
+    for message in numbered.iter().skip(arrived) {
+        state.store.release(message.id, false);
     }
     sending.batch_size = sending.batch_size.min(greeting.batch_size.max(1) as usize);
     sending.message_bytes_max = sending.message_bytes_max.min(greeting.message_bytes_max);
@@ -389,6 +404,7 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
 pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let Peer { key, generation, engine, links, sending, traffic, output_full, socket, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
+    sending.retry_at = sending.retry_at.filter(|at| *at > local.now);
     sending.send_noted(engine, local, state);
     let mut nothing_more = false;
     if sending.stage == Stage::Running {
@@ -460,7 +476,6 @@ impl Sending {
     }
 
     fn has_room(&self, engine: &Connection) -> bool {
-        let in_doubt_max = (self.batch_size * BATCHES_IN_FLIGHT).clamp(IN_DOUBT_MIN, IN_DOUBT_MAX);
         let credit = match &self.way {
             Way::Numbered { link } => {
                 if !engine.can_send(*link) {
@@ -472,9 +487,20 @@ impl Sending {
             Way::Plain { .. } => usize::MAX,
         };
         self.reserved() < credit
-            && self.numbered.len() + self.batch.len() + self.opening.len() < in_doubt_max
             && self.opening.len() < OPENING_MAX
             && self.failure.is_none()
+            && self.retry_at.is_none()
+    }
+
+    /// Whether one more message may be in doubt.
+    fn may_doubt(&self) -> bool {
+        let most = (self.batch_size * BATCHES_IN_FLIGHT).clamp(IN_DOUBT_MIN, IN_DOUBT_MAX);
+        self.numbered.len() + self.batch.len() + self.opening.len() < most
+    }
+
+    /// Whether a message goes out of any batch, and may be lost.
+    fn is_fast(&self, found: &Found) -> bool {
+        !found.persistent && self.definition.non_persistent_fast
     }
 
     /// The next message of the transmission queue: sent, in the batch, or with the opener.
@@ -496,6 +522,10 @@ impl Sending {
             return Taken::Blocked;
         }
         let Some(found) = state.store.lock_next(self.queue, None, local.wall_ms) else { return Taken::Nothing };
+        if !self.is_fast(&found) && !self.may_doubt() {
+            state.store.release(found.id, false);
+            return Taken::Blocked;
+        }
         self.watch_queue_time(&found, local, state);
         let body = match state.store.body(found.id) {
             Ok(body) => body,
@@ -536,12 +566,19 @@ impl Sending {
                     return Taken::Blocked;
                 }
                 Err(refusal) => {
-                    self.undeliverable(&found, Some(&header), &refusal, local, state);
+                    self.undeliverable(&found, None, &refusal, local, state);
                     return Taken::One;
                 }
             },
         };
-        match policy.filter(|_| is_sealed(&payload, local.wall_ms)) {
+        let is_clear = !is_sealed(&payload, local.wall_ms);
+        if is_clear && policy.as_ref().is_some_and(|policy| policy.toleration == Toleration::Enforce) {
+            // On a protected queue it can only be a forgery, here as for any reader.
+            let refusal = Refusal::security("unsigned", "a clear message on a protected queue");
+            self.quarantine(&found, &refusal, local, state);
+            return Taken::One;
+        }
+        match policy.filter(|_| !is_clear) {
             None => {
                 let payload = self.on_the_wire(still_to_live(payload, &found, local.wall_ms));
                 self.take(found, link, payload, engine, local, state)
@@ -581,11 +618,16 @@ impl Sending {
         state: &mut State,
     ) -> Taken {
         if payload.len() as u64 > self.message_bytes_max {
-            let detail = format!("{} bytes are more than the channel's {}", payload.len(), self.message_bytes_max);
-            self.undeliverable(&found, None, &Refusal::new(reason::MSG_TOO_BIG_FOR_CHANNEL, detail), local, state);
-            return Taken::One;
+            // MAXMSGL is about the message without the transmission header.
+            let length = bytes_of_message(&payload);
+            if length > self.message_bytes_max {
+                let detail = format!("{length} bytes are more than the channel's {}", self.message_bytes_max);
+                let refusal = Refusal::new(reason::MSG_TOO_BIG_FOR_CHANNEL, detail);
+                self.undeliverable(&found, Some(&payload), &refusal, local, state);
+                return Taken::One;
+            }
         }
-        if !found.persistent && self.definition.non_persistent_fast {
+        if self.is_fast(&found) {
             // Outside any batch: gone when sent.
             if !engine.send(link, 0, payload, true) {
                 state.store.release(found.id, false);
@@ -631,7 +673,7 @@ impl Sending {
         let mut messages = VecDeque::with_capacity(batch.len());
         for mut message in batch {
             let id = message.id;
-            self.numbered.push_back(Numbered { id, sent_at: None, confirmed: false });
+            self.numbered.push_back(Numbered { id, sent_at: None, confirmed: false, given_back: false });
             message.number = self.note.base + self.numbered.len() as u64;
             messages.push_back(message);
         }
@@ -705,31 +747,92 @@ impl Sending {
         }
     }
 
-    /// A message that can't be sent: to the dead-letter queue with the reason, or the channel ends.
+    /// A message that can't be sent: to the dead-letter queue with the reason (inventory B6.7, C1.20). Where that fails, too,
+    /// the channel ends and tries again later; a non-persistent one under NPMSPEED(FAST) is lost. `payload` is the form in
+    /// which it was to go out.
     fn undeliverable(
         &mut self,
         found: &Found,
-        header: Option<&TransmissionHeader>,
+        payload: Option<&Payload>,
         refusal: &Refusal,
         local: &Local,
         state: &mut State,
     ) {
-        let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
-        let Some(to) = dead_letters.filter(|_| self.definition.use_dead_letter_queue) else {
-            state.store.release(found.id, false);
-            self.failure.get_or_insert_with(|| refusal.clone());
+        let Err(why) = self.bury(found, payload, refusal, local, state) else { return };
+        if self.is_fast(found) {
+            crate::warning!("channel {}: a message is lost: {refusal}; {why}", self.id.channel);
+            if let Err(error) = state.store.acknowledge(found.id) {
+                crate::warning!("{}: {error}", self.queue_name);
+            }
             return;
-        };
+        }
+        state.store.release(found.id, false);
+        self.failure.get_or_insert_with(|| Refusal { detail: format!("{}; {why}", refusal.detail), ..refusal.clone() });
+    }
+
+    fn bury(
+        &self,
+        found: &Found,
+        payload: Option<&Payload>,
+        refusal: &Refusal,
+        local: &Local,
+        state: &mut State,
+    ) -> Result<(), String> {
+        let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
+        let to =
+            dead_letters.filter(|_| self.definition.use_dead_letter_queue).ok_or("there is no dead-letter queue")?;
+        let route = state.route(&to).map_err(|refusal| refusal.to_string())?;
+        let body = state.store.body(found.id).map_err(|error| error.to_string())?;
+        let stored = envelope::payload_of(&body);
+        let policy = route.policy.as_ref().filter(|policy| policy.quality() != Quality::None);
+        let policy = policy.filter(|_| !route.queue_name.starts_with(SYSTEM_PREFIX));
+        // What was opened stays in clear on a SYSTEM queue; under a policy of the queue's own it goes as it lay here.
+        let message = payload.filter(|_| policy.is_none()).unwrap_or(&stored);
+        let is_clear = !is_sealed(message, local.wall_ms);
+        if is_clear && policy.is_some_and(|policy| policy.toleration == Toleration::Enforce) {
+            return Err(format!("{to}: the policy takes no clear messages"));
+        }
+        self.move_to(route.queue, found, message, &stored, refusal, local, state)?;
         crate::warning!("channel {}: a message goes to {to}: {refusal}", self.id.channel);
-        let queue = header.map_or(self.queue_name.as_str(), |header| &header.destination.queue);
-        let label = Label::new(
-            Some(refusal.reason),
-            refusal.cause.unwrap_or("undeliverable"),
-            &refusal.detail,
-            queue,
-            local.wall_ms,
-        );
-        state.stuck.push(Stuck { id: found.id, what: Stays::Move { to, label } });
+        Ok(())
+    }
+
+    /// Moves a message in one unit of work, with a label that says where it was to go.
+    #[allow(clippy::too_many_arguments, reason = "a message, where it goes and why")]
+    fn move_to(
+        &self,
+        queue: QueueId,
+        found: &Found,
+        message: &Payload,
+        stored: &Payload,
+        refusal: &Refusal,
+        local: &Local,
+        state: &mut State,
+    ) -> Result<(), String> {
+        let wanted = Sections::scan(stored).ok().and_then(|sections| transmission::destination(stored, &sections));
+        let label = match &wanted {
+            Some(to) => Label::undelivered(refusal, &to.queue, &to.manager, local.wall_ms),
+            None => Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms),
+        };
+        let message = envelope::labelled(message, &label, found.into());
+        state.store.transfer(found.id, queue, message).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// A message whose seal is defective goes to the error queue; where that fails it stays locked and is tried again.
+    fn quarantine(&self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
+        local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+        crate::warning!("channel {}: a message goes to {ERROR_QUEUE}: {refusal}", self.id.channel);
+        let body = state.store.body(found.id).map_err(|error| error.to_string());
+        let moved = body.and_then(|body| {
+            let stored = envelope::payload_of(&body);
+            let route = state.route(ERROR_QUEUE).map_err(|refusal| refusal.to_string())?;
+            self.move_to(route.queue, found, &stored, &stored, refusal, local, state)
+        });
+        if let Err(why) = moved {
+            crate::alarm!("{}: {why}; the message stays locked where it is and is tried again", self.queue_name);
+            let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);
+            state.stuck.push(Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } });
+        }
     }
 
     /// Hands a sealed message to the adapters (SPLPROT(REMOVE)).
@@ -752,7 +855,8 @@ impl Sending {
                 .get_or_insert_with(|| Refusal::new(reason::STORAGE_NOT_AVAILABLE, "no memory to open a message in"));
             return;
         };
-        let stage = match self.start_opening(&found, link, &header, &payload, policy, key, generation, local) {
+        let destinations = state.destinations_of(&header, policy);
+        let stage = match self.start_opening(&found, link, destinations, &payload, policy, key, generation, local) {
             Ok(arrival) => OpeningStage::Away(Box::new(arrival)),
             Err(fault) => OpeningStage::Ready(Err(fault)),
         };
@@ -764,14 +868,14 @@ impl Sending {
         &self,
         found: &Found,
         link: LinkId,
-        header: &TransmissionHeader,
+        destinations: Vec<String>,
         payload: &Payload,
         policy: &Arc<Policy>,
         key: usize,
         generation: u64,
         local: &Local,
     ) -> Result<Arrival, Fault> {
-        let malformed = |refusal: Refusal| Fault::Defective { cause: "malformed", detail: refusal.detail };
+        let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
         let arrival = Arrival::read(payload, local.wall_ms).map_err(malformed)?;
         let der = arrival.sealed_body().map_err(malformed)?;
         let user = local.manager.channel_user(&self.definition);
@@ -779,7 +883,7 @@ impl Sending {
             .manager
             .ring(user, local.now)
             .map_err(|error| Fault::Later(Refusal::security("key-ring", format!("{user}: {error}"))))?;
-        let expect = arrival.expect(vec![header.destination.to_string()]);
+        let expect = arrival.expect(destinations);
         let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall);
         let (manager, policy) = (local.manager.clone(), policy.clone());
         let open = move || manager.opener.open(&policy, &ring, der.clone(), expect.clone(), put_at, now);
@@ -807,16 +911,9 @@ impl Sending {
                     let payload = still_to_live(payload, &found, local.wall_ms);
                     self.take(found, link, payload, engine, local, state);
                 }
-                Err(Fault::Defective { cause, detail }) => {
-                    local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
-                    let channel = &self.id.channel;
-                    crate::warning!("channel {channel}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}");
-                    let queue = &header.destination.queue;
-                    let label = Label::new(Some(reason::SECURITY_ERROR), cause, &detail, queue, local.wall_ms);
-                    state.stuck.push(Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } });
-                }
+                Err(Fault::Defective(refusal)) => self.quarantine(&found, &refusal, local, state),
                 Err(Fault::Undeliverable(refusal)) => {
-                    self.undeliverable(&found, Some(&header), &refusal, local, state);
+                    self.undeliverable(&found, None, &refusal, local, state);
                 }
                 Err(Fault::Later(refusal)) => {
                     state.store.release(found.id, false);
@@ -942,6 +1039,17 @@ pub(crate) fn outcome(
                 message.confirmed = true;
             }
         }
+        Some(DeliveryState::Released | DeliveryState::Modified { .. }) if matches!(sending.way, Way::Plain { .. }) => {
+            // It does not take it now: the message goes back, and comes again after a pause.
+            let failed = matches!(answer, Some(DeliveryState::Modified { delivery_failed: true, .. }));
+            state.store.release(id, failed);
+            if let Some(message) = place.and_then(|place| sending.numbered.get_mut(place)) {
+                (message.confirmed, message.given_back) = (true, true);
+            }
+            let again = local.now + RELEASED_AGAIN_AFTER;
+            sending.retry_at = Some(again);
+            local.serve_at(again, sending.queue);
+        }
         Some(DeliveryState::Rejected(error)) if matches!(sending.way, Way::Plain { .. }) => {
             let detail = error.as_ref().map(ToString::to_string).unwrap_or_default();
             let refusal = Refusal::new(reason::UNEXPECTED_ERROR, format!("the partner rejects it: {detail}"));
@@ -949,7 +1057,7 @@ pub(crate) fn outcome(
                 sending.undeliverable(&found, None, &refusal, local, state);
             }
             if let Some(message) = place.and_then(|place| sending.numbered.get_mut(place)) {
-                message.confirmed = true;
+                (message.confirmed, message.given_back) = (true, true);
             }
         }
         other => {
@@ -976,8 +1084,8 @@ pub(crate) fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
         match sending.way {
             Way::Plain { .. } => {
                 sending.note.base = base;
-                for id in ids.iter().filter(|id| !state.stuck.iter().any(|stuck| stuck.id == **id)) {
-                    if let Err(error) = state.store.acknowledge(*id) {
+                for message in done.iter().filter(|message| !message.given_back) {
+                    if let Err(error) = state.store.acknowledge(message.id) {
                         crate::warning!("{}: {error}", sending.queue_name);
                     }
                 }
@@ -1015,10 +1123,8 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
     opening.stage = OpeningStage::Ready(match outcome {
         Outcome::Opened(Ok(opened)) => {
             local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
-            arrival
-                .opened(opened)
-                .map(envelope::Readable::into_payload)
-                .map_err(|refusal| Fault::Defective { cause: "malformed", detail: refusal.detail })
+            let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
+            arrival.opened(opened).map(envelope::Readable::into_payload).map_err(malformed)
         }
         Outcome::Opened(Err(error)) => Err(fault(&error)),
         _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
@@ -1032,7 +1138,7 @@ fn fault(error: &OpenError) -> Fault {
     match error.outcome() {
         // Nobody else reads a transmission queue: it would lie there for ever.
         Verdict::NotMine => Fault::Undeliverable(refusal),
-        Verdict::Defective => Fault::Defective { cause: error.cause(), detail: error.to_string() },
+        Verdict::Defective => Fault::Defective(refusal),
         Verdict::Retry => Fault::Later(refusal),
     }
 }
@@ -1108,7 +1214,7 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
         if let Some((found, ..)) = waiting.take() {
             state.store.release(found.id, false);
         }
-        for message in sending.numbered.drain(..) {
+        for message in sending.numbered.drain(..).filter(|message| !message.given_back) {
             state.store.release(message.id, false);
         }
     }
@@ -1130,6 +1236,12 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
         instance.status.substate = "";
     }
     supervisor::ended(local, state, &sending.id, why);
+}
+
+/// Bytes of a message without its transmission header.
+fn bytes_of_message(payload: &Payload) -> u64 {
+    let header = Sections::scan(payload).ok().and_then(|sections| sections.delivery_annotations);
+    (payload.len() - header.map_or(0, |range| range.len())) as u64
 }
 
 /// The message with the time to live that is left of it.

@@ -140,9 +140,14 @@ pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<(), R
         vec![(note::sender_name(channel), SenderNote { base, reset: true, ..note }.encode())]
     } else {
         let prefix = note::receiver_prefix(channel);
-        let names = state.store.notes(&prefix).map(|(name, _)| name.to_owned());
+        let names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();
+        if names.len() > 1 {
+            // The others' numbers would not fit any more.
+            let detail = format!("{channel} has {} partners: RESET CHANNEL at the sending end of one", names.len());
+            return Err(Refusal::new(reason::CHANNEL_NOT_AVAILABLE, detail));
+        }
         let note = ReceiverNote { store: [0; 16], sequence: base };
-        names.map(|name| (name, note.encode().to_vec())).collect()
+        names.into_iter().map(|name| (name, note.encode().to_vec())).collect()
     };
     write(state, &names_and_notes)?;
     let wrap = definition.sequence_wrap;

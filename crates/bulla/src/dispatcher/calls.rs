@@ -95,8 +95,9 @@ impl Dispatcher {
                 let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
                 match (&peer.sending, &peer.calling) {
                     (Some(_), _) => sender::stop(peer, &mut self.local, force),
-                    (None, Some(_)) => peer.end("stopped by the operator"),
-                    (None, None) => receiver::stop(peer, &mut self.local, state, force),
+                    // It has not come to a channel yet.
+                    (None, Some(calling)) if calling.deadline.is_some() => peer.end("stopped by the operator"),
+                    (None, _) => receiver::stop(peer, &mut self.local, state, force),
                 }
                 self.local.touched.push(key);
             }

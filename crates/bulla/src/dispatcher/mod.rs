@@ -17,6 +17,7 @@ pub mod tls_socket;
 pub use socket::Moved;
 
 use crate::adapter::Finished;
+use crate::channel::caller::Calling;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
@@ -530,8 +531,8 @@ impl Dispatcher {
                     if let Some(Link::Sending(_)) = peer.links.get(&link) {
                         sender::detached(peer, local, state, link, error.as_ref());
                     }
-                    caller::detached(peer, local, link, error.as_ref());
                     local.forget(peer, state, link);
+                    caller::detached(peer, local, error.as_ref());
                 }
                 Event::SessionEnded(session, _) => local.forget_session(peer, state, session),
                 Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
@@ -928,8 +929,10 @@ impl Local {
         sender::over(peer, self, state, why.clone());
         if let Some(calling) = peer.calling.take() {
             let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));
-            let refusal = calling.failure.unwrap_or_else(broken);
-            supervisor::ended(self, state, &calling.id, Some(refusal));
+            let told = state.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
+            let Calling { id, failure, .. } = *calling;
+            let refusal = (!told).then(|| failure.unwrap_or_else(broken));
+            supervisor::ended(self, state, &id, refusal);
         }
     }
 
