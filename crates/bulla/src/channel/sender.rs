@@ -4,28 +4,31 @@
 //! out when the note is synced; the next batch does not wait for it. What is noted stays locked until the partner has
 //! said what became of it, also when the connection goes meanwhile.
 
+mod dead_letter;
+mod opening;
+mod plain;
+
 use super::average::Averages;
 use super::note::{self, IN_DOUBT_MAX, SenderNote};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::InstanceId;
 use super::supervisor;
 use super::transmission::{self, TransmissionHeader};
-use crate::adapter::{Asker, Held, Outcome, Work};
 use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
 use crate::dispatcher::{Local, store_refusal};
-use crate::envelope::{self, Arrival, Label};
-use crate::manager::{ERROR_QUEUE, State, Stays, Stuck, from_wall_ms};
-use crate::mqsc::channel::{ChannelDefinition, ChannelState, Protection};
-use crate::mqsc::objects::SYSTEM_PREFIX;
+use crate::envelope;
+use crate::manager::State;
+use crate::mqsc::channel::{ChannelDefinition, ChannelState};
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, Connection, DeliveryState, Header, LinkId, LinkOpened, Payload, Sections, SessionId};
 use bulla_queue::{Found, MessageId, QueueId, Ticket};
-use bulla_seal::policy::{Quality, Toleration};
-use bulla_seal::{OpenError, Outcome as Verdict, Policy};
+use bulla_seal::policy::Toleration;
+pub(crate) use opening::finished;
+use opening::{Opening, is_sealed};
+use plain::PlainLink;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Messages taken from the transmission queue in one turn, before others have theirs.
@@ -36,8 +39,6 @@ const BATCHES_IN_FLIGHT: usize = 16;
 const IN_DOUBT_MIN: usize = 256;
 /// Messages that may be with the adapters at the same time.
 const OPENING_MAX: usize = 64;
-/// Links to a partner that is not Bulla: one for each address.
-const FOREIGN_LINKS_MAX: usize = 256;
 /// How long messages rest that a partner gave back.
 const RELEASED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The address of a channel's link, before the channel's name.
@@ -93,11 +94,6 @@ enum Way {
     },
 }
 
-struct PlainLink {
-    link: LinkId,
-    open: bool,
-}
-
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stage {
     /// The partner has not said where it stands.
@@ -128,29 +124,6 @@ struct Outgoing {
 struct Noted {
     ticket: Ticket,
     messages: VecDeque<Outgoing>,
-}
-
-struct Opening {
-    found: Found,
-    link: LinkId,
-    header: Arc<TransmissionHeader>,
-    stage: OpeningStage,
-    _held: Held,
-}
-
-enum OpeningStage {
-    Away(Box<Arrival>),
-    Ready(Result<Payload, Fault>),
-}
-
-/// Why a message can't be opened.
-enum Fault {
-    /// It goes to the error queue.
-    Defective(Refusal),
-    /// It goes to the dead-letter queue.
-    Undeliverable(Refusal),
-    /// The channel is tried again later.
-    Later(Refusal),
 }
 
 /// Counts for the status, from the start of the instance.
@@ -591,22 +564,6 @@ impl Sending {
         }
     }
 
-    /// SPLPROT(REMOVE), and the transmission queue has a policy (inventory B6.2).
-    fn opening_policy(&self, state: &State) -> Option<Arc<Policy>> {
-        if self.definition.protection != Protection::Remove {
-            return None;
-        }
-        state.definitions.policies.get(&self.queue_name).filter(|policy| policy.quality() != Quality::None).cloned()
-    }
-
-    /// A partner that is not Bulla gets the message without the transmission header.
-    fn on_the_wire(&self, payload: Payload) -> Payload {
-        match (&self.way, Sections::scan(&payload)) {
-            (Way::Plain { .. }, Ok(sections)) => transmission::taken_off(&payload, &sections).0,
-            _ => payload,
-        }
-    }
-
     /// A message in the form in which it goes out.
     fn take(
         &mut self,
@@ -747,239 +704,6 @@ impl Sending {
         }
     }
 
-    /// A message that can't be sent: to the dead-letter queue with the reason (inventory B6.7, C1.20). Where that fails, too,
-    /// the channel ends and tries again later; a non-persistent one under NPMSPEED(FAST) is lost. `payload` is the form in
-    /// which it was to go out.
-    fn undeliverable(
-        &mut self,
-        found: &Found,
-        payload: Option<&Payload>,
-        refusal: &Refusal,
-        local: &Local,
-        state: &mut State,
-    ) {
-        let Err(why) = self.bury(found, payload, refusal, local, state) else { return };
-        if self.is_fast(found) {
-            crate::warning!("channel {}: a message is lost: {refusal}; {why}", self.id.channel);
-            if let Err(error) = state.store.acknowledge(found.id) {
-                crate::warning!("{}: {error}", self.queue_name);
-            }
-            return;
-        }
-        state.store.release(found.id, false);
-        self.failure.get_or_insert_with(|| Refusal { detail: format!("{}; {why}", refusal.detail), ..refusal.clone() });
-    }
-
-    fn bury(
-        &self,
-        found: &Found,
-        payload: Option<&Payload>,
-        refusal: &Refusal,
-        local: &Local,
-        state: &mut State,
-    ) -> Result<(), String> {
-        let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
-        let to =
-            dead_letters.filter(|_| self.definition.use_dead_letter_queue).ok_or("there is no dead-letter queue")?;
-        let route = state.route(&to).map_err(|refusal| refusal.to_string())?;
-        let body = state.store.body(found.id).map_err(|error| error.to_string())?;
-        let stored = envelope::payload_of(&body);
-        let policy = route.policy.as_ref().filter(|policy| policy.quality() != Quality::None);
-        let policy = policy.filter(|_| !route.queue_name.starts_with(SYSTEM_PREFIX));
-        // What was opened stays in clear on a SYSTEM queue; under a policy of the queue's own it goes as it lay here.
-        let message = payload.filter(|_| policy.is_none()).unwrap_or(&stored);
-        let is_clear = !is_sealed(message, local.wall_ms);
-        if is_clear && policy.is_some_and(|policy| policy.toleration == Toleration::Enforce) {
-            return Err(format!("{to}: the policy takes no clear messages"));
-        }
-        self.move_to(route.queue, found, message, &stored, refusal, local, state)?;
-        crate::warning!("channel {}: a message goes to {to}: {refusal}", self.id.channel);
-        Ok(())
-    }
-
-    /// Moves a message in one unit of work, with a label that says where it was to go.
-    #[allow(clippy::too_many_arguments, reason = "a message, where it goes and why")]
-    fn move_to(
-        &self,
-        queue: QueueId,
-        found: &Found,
-        message: &Payload,
-        stored: &Payload,
-        refusal: &Refusal,
-        local: &Local,
-        state: &mut State,
-    ) -> Result<(), String> {
-        let wanted = Sections::scan(stored).ok().and_then(|sections| transmission::destination(stored, &sections));
-        let label = match &wanted {
-            Some(to) => Label::undelivered(refusal, &to.queue, &to.manager, local.wall_ms),
-            None => Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms),
-        };
-        let message = envelope::labelled(message, &label, found.into());
-        state.store.transfer(found.id, queue, message).map(drop).map_err(|error| error.to_string())
-    }
-
-    /// A message whose seal is defective goes to the error queue; where that fails it stays locked and is tried again.
-    fn quarantine(&self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
-        local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
-        crate::warning!("channel {}: a message goes to {ERROR_QUEUE}: {refusal}", self.id.channel);
-        let body = state.store.body(found.id).map_err(|error| error.to_string());
-        let moved = body.and_then(|body| {
-            let stored = envelope::payload_of(&body);
-            let route = state.route(ERROR_QUEUE).map_err(|refusal| refusal.to_string())?;
-            self.move_to(route.queue, found, &stored, &stored, refusal, local, state)
-        });
-        if let Err(why) = moved {
-            crate::alarm!("{}: {why}; the message stays locked where it is and is tried again", self.queue_name);
-            let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);
-            state.stuck.push(Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } });
-        }
-    }
-
-    /// Hands a sealed message to the adapters (SPLPROT(REMOVE)).
-    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
-    fn open(
-        &mut self,
-        found: Found,
-        link: LinkId,
-        header: Arc<TransmissionHeader>,
-        payload: Payload,
-        policy: &Arc<Policy>,
-        key: usize,
-        generation: u64,
-        local: &Local,
-        state: &mut State,
-    ) {
-        let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
-            state.store.release(found.id, false);
-            self.failure
-                .get_or_insert_with(|| Refusal::new(reason::STORAGE_NOT_AVAILABLE, "no memory to open a message in"));
-            return;
-        };
-        let destinations = state.destinations_of(&header, policy);
-        let stage = match self.start_opening(&found, link, destinations, &payload, policy, key, generation, local) {
-            Ok(arrival) => OpeningStage::Away(Box::new(arrival)),
-            Err(fault) => OpeningStage::Ready(Err(fault)),
-        };
-        self.opening.push_back(Opening { found, link, header, stage, _held: held });
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
-    fn start_opening(
-        &self,
-        found: &Found,
-        link: LinkId,
-        destinations: Vec<String>,
-        payload: &Payload,
-        policy: &Arc<Policy>,
-        key: usize,
-        generation: u64,
-        local: &Local,
-    ) -> Result<Arrival, Fault> {
-        let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
-        let arrival = Arrival::read(payload, local.wall_ms).map_err(malformed)?;
-        let der = arrival.sealed_body().map_err(malformed)?;
-        let user = local.manager.channel_user(&self.definition);
-        let ring = local
-            .manager
-            .ring(user, local.now)
-            .map_err(|error| Fault::Later(Refusal::security("key-ring", format!("{user}: {error}"))))?;
-        let expect = arrival.expect(destinations);
-        let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall);
-        let (manager, policy) = (local.manager.clone(), policy.clone());
-        let open = move || manager.opener.open(&policy, &ring, der.clone(), expect.clone(), put_at, now);
-        let slot = self.first_slot + self.opening.len() as u64;
-        let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
-        local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)));
-        Ok(arrival)
-    }
-
-    /// Goes on with opened messages at the head of the line, in their order.
-    fn opened_ones(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State) {
-        while let Some(Opening { stage: OpeningStage::Ready(_), .. }) = self.opening.front() {
-            let Some(Opening { found, link, header, stage: OpeningStage::Ready(ready), _held }) =
-                self.opening.pop_front()
-            else {
-                return;
-            };
-            self.first_slot += 1;
-            match ready {
-                Ok(payload) => {
-                    let payload = match &self.way {
-                        Way::Numbered { .. } => header.put_before(&payload),
-                        Way::Plain { .. } => payload,
-                    };
-                    let payload = still_to_live(payload, &found, local.wall_ms);
-                    self.take(found, link, payload, engine, local, state);
-                }
-                Err(Fault::Defective(refusal)) => self.quarantine(&found, &refusal, local, state),
-                Err(Fault::Undeliverable(refusal)) => {
-                    self.undeliverable(&found, None, &refusal, local, state);
-                }
-                Err(Fault::Later(refusal)) => {
-                    state.store.release(found.id, false);
-                    self.failure.get_or_insert(refusal);
-                }
-            }
-        }
-    }
-
-    /// The link to an address at a partner that is not Bulla, and whether it can send.
-    fn plain_link(
-        &mut self,
-        address: &str,
-        engine: &mut Connection,
-        known: &mut hashbrown::HashMap<LinkId, Link>,
-    ) -> Result<(LinkId, bool), Refusal> {
-        let Way::Plain { links, .. } = &mut self.way else {
-            return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the partner takes all messages on one link"));
-        };
-        if let Some(found) = links.get(address) {
-            return Ok((found.link, found.open && engine.can_send(found.link)));
-        }
-        if links.len() >= FOREIGN_LINKS_MAX {
-            let detail = format!("{FOREIGN_LINKS_MAX} addresses at the partner are open");
-            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
-        }
-        let request = AttachRequest {
-            snd_settle_mode: SenderSettleMode::Mixed,
-            ..AttachRequest::sender(format!("{}/{address}", self.id.channel), address)
-        };
-        let link = engine.attach(self.session, request);
-        known.insert(link, Link::Sending(self.session));
-        links.insert(address.to_owned(), PlainLink { link, open: false });
-        Ok((link, false))
-    }
-
-    /// The message that waited for its link.
-    #[allow(clippy::too_many_arguments, reason = "a message with all that its way needs")]
-    fn go_on_plain(
-        &mut self,
-        found: Found,
-        payload: Payload,
-        address: String,
-        engine: &mut Connection,
-        links: &mut hashbrown::HashMap<LinkId, Link>,
-        local: &mut Local,
-        state: &mut State,
-    ) -> Taken {
-        match self.plain_link(&address, engine, links) {
-            Ok((link, true)) => {
-                let payload = self.on_the_wire(still_to_live(payload, &found, local.wall_ms));
-                self.take(found, link, payload, engine, local, state)
-            }
-            Ok((_, false)) => {
-                if let Way::Plain { waiting, .. } = &mut self.way {
-                    *waiting = Some((found, payload, address));
-                }
-                Taken::Blocked
-            }
-            Err(refusal) => {
-                self.undeliverable(&found, None, &refusal, local, state);
-                Taken::One
-            }
-        }
-    }
-
     /// Copies what is counted into the status.
     fn report(&self, traffic: Traffic, state: &mut State) {
         let Some(instance) = state.channels.get_mut(&self.id) else { return };
@@ -1113,36 +837,6 @@ pub(crate) fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
     local.serve(queue);
 }
 
-/// An adapter is done with a message of this channel.
-pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
-    let Peer { engine, sending, .. } = peer;
-    let Some(sending) = sending.as_deref_mut() else { return };
-    let place = usize::try_from(asker.slot.wrapping_sub(sending.first_slot)).unwrap_or(usize::MAX);
-    let Some(opening) = sending.opening.get_mut(place) else { return };
-    let OpeningStage::Away(arrival) = &opening.stage else { return };
-    opening.stage = OpeningStage::Ready(match outcome {
-        Outcome::Opened(Ok(opened)) => {
-            local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
-            let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
-            arrival.opened(opened).map(envelope::Readable::into_payload).map_err(malformed)
-        }
-        Outcome::Opened(Err(error)) => Err(fault(&error)),
-        _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
-    });
-    sending.opened_ones(engine, local, state);
-    local.serve(sending.queue);
-}
-
-fn fault(error: &OpenError) -> Fault {
-    let refusal = Refusal::security(error.cause(), error.to_string());
-    match error.outcome() {
-        // Nobody else reads a transmission queue: it would lie there for ever.
-        Verdict::NotMine => Fault::Undeliverable(refusal),
-        Verdict::Defective => Fault::Defective(refusal),
-        Verdict::Retry => Fault::Later(refusal),
-    }
-}
-
 /// A link of the channel ended: the channel's own, or one of many to a partner that is not Bulla.
 pub(crate) fn detached(
     peer: &mut Peer,
@@ -1251,10 +945,6 @@ fn still_to_live(payload: Payload, found: &Found, now_ms: u64) -> Payload {
     let Ok(header) = sections.decode_header(&payload) else { return payload };
     let left = u32::try_from(expires_at_ms.saturating_sub(now_ms).max(1)).unwrap_or(u32::MAX);
     bulla_amqp::with_header(&payload, &sections, &Header { ttl_ms: Some(left), ..header })
-}
-
-fn is_sealed(payload: &Payload, now_ms: u64) -> bool {
-    Arrival::read(payload, now_ms).is_ok_and(|arrival| arrival.claims_seal())
 }
 
 /// How long after its last sign of life a partner is given up: twice the heartbeat, of which it is told one.

@@ -1,0 +1,173 @@
+//! SPLPROT(REMOVE): messages of a protected transmission queue are opened before they are sent (inventory B6.2), many at
+//! the same time, and go out in their order.
+
+use super::{Sending, Way, still_to_live};
+use crate::adapter::{Asker, Held, Outcome, Work};
+use crate::channel::transmission::TransmissionHeader;
+use crate::dispatcher::Local;
+use crate::dispatcher::peer::Peer;
+use crate::envelope::{self, Arrival};
+use crate::manager::{State, from_wall_ms};
+use crate::mqsc::channel::Protection;
+use crate::reason::{self, Refusal};
+use bulla_amqp::{Connection, LinkId, Payload};
+use bulla_queue::Found;
+use bulla_seal::policy::Quality;
+use bulla_seal::{OpenError, Outcome as Verdict, Policy};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(super) struct Opening {
+    pub(super) found: Found,
+    pub(super) link: LinkId,
+    pub(super) header: Arc<TransmissionHeader>,
+    pub(super) stage: OpeningStage,
+    _held: Held,
+}
+
+pub(super) enum OpeningStage {
+    Away(Box<Arrival>),
+    Ready(Result<Payload, Fault>),
+}
+
+/// Why a message can't be opened.
+pub(super) enum Fault {
+    /// It goes to the error queue.
+    Defective(Refusal),
+    /// It goes to the dead-letter queue.
+    Undeliverable(Refusal),
+    /// The channel is tried again later.
+    Later(Refusal),
+}
+
+impl Sending {
+    /// SPLPROT(REMOVE), and the transmission queue has a policy (inventory B6.2).
+    pub(super) fn opening_policy(&self, state: &State) -> Option<Arc<Policy>> {
+        if self.definition.protection != Protection::Remove {
+            return None;
+        }
+        state.definitions.policies.get(&self.queue_name).filter(|policy| policy.quality() != Quality::None).cloned()
+    }
+
+    /// Hands a sealed message to the adapters (SPLPROT(REMOVE)).
+    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
+    pub(super) fn open(
+        &mut self,
+        found: Found,
+        link: LinkId,
+        header: Arc<TransmissionHeader>,
+        payload: Payload,
+        policy: &Arc<Policy>,
+        key: usize,
+        generation: u64,
+        local: &Local,
+        state: &mut State,
+    ) {
+        let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
+            state.store.release(found.id, false);
+            self.failure
+                .get_or_insert_with(|| Refusal::new(reason::STORAGE_NOT_AVAILABLE, "no memory to open a message in"));
+            return;
+        };
+        let destinations = state.destinations_of(&header, policy);
+        let stage = match self.start_opening(&found, link, destinations, &payload, policy, key, generation, local) {
+            Ok(arrival) => OpeningStage::Away(Box::new(arrival)),
+            Err(fault) => OpeningStage::Ready(Err(fault)),
+        };
+        self.opening.push_back(Opening { found, link, header, stage, _held: held });
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
+    pub(super) fn start_opening(
+        &self,
+        found: &Found,
+        link: LinkId,
+        destinations: Vec<String>,
+        payload: &Payload,
+        policy: &Arc<Policy>,
+        key: usize,
+        generation: u64,
+        local: &Local,
+    ) -> Result<Arrival, Fault> {
+        let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
+        let arrival = Arrival::read(payload, local.wall_ms).map_err(malformed)?;
+        let der = arrival.sealed_body().map_err(malformed)?;
+        let user = local.manager.channel_user(&self.definition);
+        let ring = local
+            .manager
+            .ring(user, local.now)
+            .map_err(|error| Fault::Later(Refusal::security("key-ring", format!("{user}: {error}"))))?;
+        let expect = arrival.expect(destinations);
+        let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall);
+        let (manager, policy) = (local.manager.clone(), policy.clone());
+        let open = move || manager.opener.open(&policy, &ring, der.clone(), expect.clone(), put_at, now);
+        let slot = self.first_slot + self.opening.len() as u64;
+        let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
+        local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)));
+        Ok(arrival)
+    }
+
+    /// Goes on with opened messages at the head of the line, in their order.
+    pub(super) fn opened_ones(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State) {
+        while let Some(Opening { stage: OpeningStage::Ready(_), .. }) = self.opening.front() {
+            let Some(Opening { found, link, header, stage: OpeningStage::Ready(ready), _held }) =
+                self.opening.pop_front()
+            else {
+                return;
+            };
+            self.first_slot += 1;
+            match ready {
+                Ok(payload) => {
+                    let payload = match &self.way {
+                        Way::Numbered { .. } => header.put_before(&payload),
+                        Way::Plain { .. } => payload,
+                    };
+                    let payload = still_to_live(payload, &found, local.wall_ms);
+                    self.take(found, link, payload, engine, local, state);
+                }
+                Err(Fault::Defective(refusal)) => self.quarantine(&found, &refusal, local, state),
+                Err(Fault::Undeliverable(refusal)) => {
+                    self.undeliverable(&found, None, &refusal, local, state);
+                }
+                Err(Fault::Later(refusal)) => {
+                    state.store.release(found.id, false);
+                    self.failure.get_or_insert(refusal);
+                }
+            }
+        }
+    }
+}
+
+/// An adapter is done with a message of this channel.
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
+    let Peer { engine, sending, .. } = peer;
+    let Some(sending) = sending.as_deref_mut() else { return };
+    let place = usize::try_from(asker.slot.wrapping_sub(sending.first_slot)).unwrap_or(usize::MAX);
+    let Some(opening) = sending.opening.get_mut(place) else { return };
+    let OpeningStage::Away(arrival) = &opening.stage else { return };
+    opening.stage = OpeningStage::Ready(match outcome {
+        Outcome::Opened(Ok(opened)) => {
+            local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
+            let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
+            arrival.opened(opened).map(envelope::Readable::into_payload).map_err(malformed)
+        }
+        Outcome::Opened(Err(error)) => Err(fault(&error)),
+        _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
+    });
+    sending.opened_ones(engine, local, state);
+    local.serve(sending.queue);
+}
+
+fn fault(error: &OpenError) -> Fault {
+    let refusal = Refusal::security(error.cause(), error.to_string());
+    match error.outcome() {
+        // Nobody else reads a transmission queue: it would lie there for ever.
+        Verdict::NotMine => Fault::Undeliverable(refusal),
+        Verdict::Defective => Fault::Defective(refusal),
+        Verdict::Retry => Fault::Later(refusal),
+    }
+}
+
+pub(super) fn is_sealed(payload: &Payload, now_ms: u64) -> bool {
+    Arrival::read(payload, now_ms).is_ok_and(|arrival| arrival.claims_seal())
+}
