@@ -27,6 +27,7 @@ use bulla_amqp::{
     AttachReply, AttachRequest, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId,
 };
 use bulla_queue::{Message, QueueId, Ticket};
+use bulla_seal::Outcome as Verdict;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -121,6 +122,8 @@ struct Waiting {
     stage: Stage,
     /// It is on its way to the dead-letter queue, and why.
     dead: Option<Refusal>,
+    /// It came sealed, and its seal is defective.
+    defective: bool,
     _held: Option<Held>,
 }
 
@@ -564,7 +567,8 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     let id = (!delivery.settled).then_some(delivery.id);
     let stage = Stage::Answered;
     receiving.line_bytes += len;
-    receiving.line.push_back(Waiting { id, payload: delivery.payload, way: None, stage, dead: None, _held: None });
+    let payload = delivery.payload;
+    receiving.line.push_back(Waiting { id, payload, way: None, stage, dead: None, defective: false, _held: None });
     receiving.prepare(local, state, link, receiving.line.len() - 1);
     look_at(receiving, local, link);
 }
@@ -581,6 +585,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, asker: Asker, outcome
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&asker.link) else { return };
     let place = usize::try_from(asker.slot.wrapping_sub(receiving.first_slot)).unwrap_or(usize::MAX);
     let Some(waiting) = receiving.line.get_mut(place) else { return };
+    waiting.defective = matches!(&outcome, Outcome::Checked(Err(error)) if error.outcome() == Verdict::Defective);
     waiting.stage.answer(local, outcome);
     look_at(receiving, local, asker.link);
 }
@@ -816,7 +821,9 @@ impl Receiving {
             return self.pause_for(MEMORY_WAIT, local);
         }
         let refusal = match &head.dead {
-            None if may_pass(&refusal) && self.tries < self.definition.message_retries => return self.pause(local),
+            None if head.may_pass(&refusal) && self.tries < self.definition.message_retries => {
+                return self.pause(local);
+            }
             None => match self.bury(local, state, link, &refusal) {
                 Ok(()) => return Step::On,
                 Err(None) => refusal,
@@ -935,6 +942,12 @@ impl Waiting {
         matches!(&self.stage, Stage::Ready(Err(refusal)) if refusal.reason == reason::STORAGE_NOT_AVAILABLE)
     }
 
+    /// Whether a refusal may be another one a little later: queues empty, keys come back. What is no message stays none,
+    /// and a defective seal stays defective.
+    fn may_pass(&self, refusal: &Refusal) -> bool {
+        !self.defective && refusal.reason != reason::MD_ERROR && refusal.cause != Some("malformed")
+    }
+
     /// The message for its queue, where it is ready and the queue takes it behind `before`; nothing where it has expired.
     #[allow(clippy::type_complexity, reason = "ready or not, refused or not, expired or not")]
     fn ready(
@@ -972,11 +985,6 @@ impl Waiting {
 
 fn named(refusal: Refusal, queue: &str) -> Refusal {
     Refusal { detail: format!("{queue}: {}", refusal.detail), ..refusal }
-}
-
-/// Whether a refusal may be another one a little later: queues empty, keys come back. What is no message stays none.
-fn may_pass(refusal: &Refusal) -> bool {
-    refusal.reason != reason::MD_ERROR
 }
 
 fn not_buried(first: &Refusal, why: &Refusal) -> Refusal {
