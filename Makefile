@@ -1,4 +1,5 @@
 # run     build, and start a queue manager to try
+# islands two queue managers and a message each way, protected in four ways: what lies where
 # test    everything: unit and integration tests, then the four unmodified clients against the program
 # check   what to run before a commit: format, lints, unit tests
 # bench   the benchmarks of the crates
@@ -20,11 +21,16 @@ RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 
-.PHONY: run build test check bench lanes fuzz clients packages
+.PHONY: run islands build test check bench lanes fuzz clients packages
 .DELETE_ON_ERROR:
 
 run: build
 	$(BULLA) demo
+
+islands: build
+	for island in unprotected end-to-end one-side two-authorities; do \
+	    echo "== $$island"; samples/islands/run $$island || exit 1; \
+	done
 
 build: packages lanes
 	cargo build --release -p bulla
