@@ -2,7 +2,7 @@
 
 pub mod activity;
 mod adapter;
-mod channel;
+pub mod channel;
 pub mod cli;
 pub mod client;
 mod devices;

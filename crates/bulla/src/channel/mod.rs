@@ -7,14 +7,14 @@
 mod average;
 pub(crate) mod caller;
 pub(crate) mod delivery;
-pub(crate) mod note;
+pub mod note;
 pub(crate) mod ping;
-pub(crate) mod protocol;
+pub mod protocol;
 pub(crate) mod receiver;
 pub(crate) mod registry;
 pub(crate) mod sender;
 pub(crate) mod supervisor;
-pub(crate) mod transmission;
+pub mod transmission;
 
 use crate::reason::Refusal;
 use registry::InstanceId;

@@ -7,51 +7,51 @@ use bulla_queue::MessageId;
 /// The version that is written; another one is refused.
 const VERSION: u8 = 1;
 /// Most messages that may be in doubt at a time, so that a note stays well below the journal's limit.
-pub(crate) const IN_DOUBT_MAX: usize = 4_096;
+pub const IN_DOUBT_MAX: usize = 4_096;
 /// Longest encoding of a number in a note.
 const VARINT_BYTES_MAX: u32 = 10;
 
 /// The sending end's.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct SenderNote {
+pub struct SenderNote {
     /// The last number that the partner has confirmed, and whose message is gone here.
-    pub(crate) base: u64,
+    pub base: u64,
     /// Batches begun so far: the unit of work's number.
-    pub(crate) unit: u64,
+    pub unit: u64,
     /// RESET CHANNEL: the partner is to take `base` for its own at the next start.
-    pub(crate) reset: bool,
+    pub reset: bool,
     /// Messages numbered `base + 1` and up, in that order: sent, or about to be.
-    pub(crate) in_doubt: Vec<MessageId>,
+    pub in_doubt: Vec<MessageId>,
 }
 
 /// The receiving end's.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct ReceiverNote {
+pub struct ReceiverNote {
     /// Which store the messages came from; zeros after a RESET, when any will do.
-    pub(crate) store: [u8; 16],
+    pub store: [u8; 16],
     /// The last number that is on a queue here.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
 }
 
 /// The name of a sending end's note.
-pub(crate) fn sender_name(channel: &str) -> String {
+pub fn sender_name(channel: &str) -> String {
     format!("channel/send/{channel}")
 }
 
 /// The name of a receiving end's note, one for each partner.
-pub(crate) fn receiver_name(channel: &str, partner: &str) -> String {
+pub fn receiver_name(channel: &str, partner: &str) -> String {
     format!("{}{partner}", receiver_prefix(channel))
 }
 
 /// What all names of a receiving channel's notes begin with. Names may have a slash in them, but no `@`: so channel `A` with
 /// partner `B/C` is not `A/B` with `C`, and `A` can go without `A/B`.
-pub(crate) fn receiver_prefix(channel: &str) -> String {
+pub fn receiver_prefix(channel: &str) -> String {
     format!("channel/receive/{channel}@")
 }
 
 impl SenderNote {
     /// As bytes: version, flags, base, unit, count, then the ids, the first whole and the others as the step from the last.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + self.in_doubt.len() * 2);
         out.extend_from_slice(&[VERSION, u8::from(self.reset)]);
         out.extend_from_slice(&self.base.to_le_bytes());
@@ -68,7 +68,7 @@ impl SenderNote {
     }
 
     /// From bytes; none where they are not a note of this version.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (&[version, reset], rest) = bytes.split_first_chunk::<2>()?;
         let (base, rest) = rest.split_first_chunk::<8>()?;
         let (unit, mut rest) = rest.split_first_chunk::<8>()?;
@@ -91,7 +91,7 @@ impl SenderNote {
 
 impl ReceiverNote {
     /// As bytes: version, store, number.
-    pub(crate) fn encode(&self) -> [u8; 25] {
+    pub fn encode(&self) -> [u8; 25] {
         let mut out = [0; 25];
         out[0] = VERSION;
         out[1..17].copy_from_slice(&self.store);
@@ -100,7 +100,7 @@ impl ReceiverNote {
     }
 
     /// From bytes; none where they are not a note of this version.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; 25] = bytes.try_into().ok()?;
         let (&[version], rest) = bytes.split_first_chunk::<1>()?;
         let (store, sequence) = rest.split_first_chunk::<16>()?;

@@ -4,15 +4,15 @@
 use bulla_amqp::{Symbol, Value};
 
 /// In the offered capabilities of `open`: this is Bulla, and speaks the channel protocol of version 1.
-pub(crate) const CAPABILITY: &str = "bulla:channel";
+pub const CAPABILITY: &str = "bulla:channel";
 /// In the properties of a requester's `open`: the server channel that is to send.
-pub(crate) const REQUEST: &str = "bulla:request";
+pub const REQUEST: &str = "bulla:request";
 /// In the properties of `open`, by the standard.
-pub(crate) const PRODUCT: &str = "product";
+pub const PRODUCT: &str = "product";
 /// In the properties of `open`, by the standard.
-pub(crate) const VERSION: &str = "version";
+pub const VERSION: &str = "version";
 /// What `product` says here.
-pub(crate) const PRODUCT_NAME: &str = "Bulla";
+pub const PRODUCT_NAME: &str = "Bulla";
 
 const CHANNEL: &str = "bulla:channel";
 const MANAGER: &str = "bulla:manager";
@@ -27,52 +27,52 @@ const NON_PERSISTENT_FAST: &str = "bulla:non-persistent-fast";
 
 /// What the sending end says in its attach.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct SenderGreeting {
+pub struct SenderGreeting {
     /// The channel's name, the same at both ends.
-    pub(crate) channel: String,
+    pub channel: String,
     /// The sending queue manager.
-    pub(crate) manager: String,
+    pub manager: String,
     /// Its store's identity.
-    pub(crate) store: [u8; 16],
+    pub store: [u8; 16],
     /// The last number confirmed.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
     /// Messages in doubt: numbers above.
-    pub(crate) in_doubt: u32,
+    pub in_doubt: u32,
     /// The receiver is to take `sequence` for its own, whatever it has.
-    pub(crate) reset: bool,
+    pub reset: bool,
     /// SEQWRAP; both ends' must be the same.
-    pub(crate) sequence_wrap: u32,
+    pub sequence_wrap: u32,
     /// BATCHSZ.
-    pub(crate) batch_size: u32,
+    pub batch_size: u32,
     /// MAXMSGL in bytes.
-    pub(crate) message_bytes_max: u64,
+    pub message_bytes_max: u64,
     /// NPMSPEED(FAST).
-    pub(crate) non_persistent_fast: bool,
+    pub non_persistent_fast: bool,
 }
 
 /// What the receiving end answers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct ReceiverGreeting {
+pub struct ReceiverGreeting {
     /// The receiving queue manager.
-    pub(crate) manager: String,
+    pub manager: String,
     /// The store that the last number belongs to; zeros when none was ever committed, or after a RESET.
-    pub(crate) store: [u8; 16],
+    pub store: [u8; 16],
     /// The last number committed, synced.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
     /// SEQWRAP.
-    pub(crate) sequence_wrap: u32,
+    pub sequence_wrap: u32,
     /// BATCHSZ: the lower of both is in force.
-    pub(crate) batch_size: u32,
+    pub batch_size: u32,
     /// MAXMSGL in bytes: the lower of both is in force.
-    pub(crate) message_bytes_max: u64,
+    pub message_bytes_max: u64,
 }
 
 /// Properties of a link or of `open`, as the engine has them.
-pub(crate) type Properties = Vec<(Symbol, Value)>;
+pub type Properties = Vec<(Symbol, Value)>;
 
 impl SenderGreeting {
     /// As link properties.
-    pub(crate) fn to_properties(&self) -> Properties {
+    pub fn to_properties(&self) -> Properties {
         vec![
             property(CHANNEL, Value::from(self.channel.as_str())),
             property(MANAGER, Value::from(self.manager.as_str())),
@@ -88,7 +88,7 @@ impl SenderGreeting {
     }
 
     /// From link properties; none where the link is no channel's, or one is missing or of another type.
-    pub(crate) fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
+    pub fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
         Some(Self {
             channel: text(properties, CHANNEL)?,
             manager: text(properties, MANAGER)?,
@@ -106,7 +106,7 @@ impl SenderGreeting {
 
 impl ReceiverGreeting {
     /// As link properties.
-    pub(crate) fn to_properties(&self) -> Properties {
+    pub fn to_properties(&self) -> Properties {
         vec![
             property(MANAGER, Value::from(self.manager.as_str())),
             property(STORE, Value::Uuid(self.store)),
@@ -118,7 +118,7 @@ impl ReceiverGreeting {
     }
 
     /// From link properties; none where one is missing or of another type.
-    pub(crate) fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
+    pub fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
         Some(Self {
             manager: text(properties, MANAGER)?,
             store: uuid(properties, STORE)?,
@@ -131,12 +131,12 @@ impl ReceiverGreeting {
 }
 
 /// A property by its name.
-pub(crate) fn property(name: &'static str, value: Value) -> (Symbol, Value) {
+pub fn property(name: &'static str, value: Value) -> (Symbol, Value) {
     (Symbol::from_static(name), value)
 }
 
 /// A property that is a string.
-pub(crate) fn text(properties: &[(Symbol, Value)], name: &str) -> Option<String> {
+pub fn text(properties: &[(Symbol, Value)], name: &str) -> Option<String> {
     find(properties, name)?.as_str().map(str::to_owned)
 }
 
@@ -173,7 +173,7 @@ fn find<'a>(properties: &'a [(Symbol, Value)], name: &str) -> Option<&'a Value> 
 }
 
 /// A sequence number as MQ shows it: 1 follows SEQWRAP.
-pub(crate) fn shown(sequence: u64, wrap: u32) -> u64 {
+pub fn shown(sequence: u64, wrap: u32) -> u64 {
     if sequence == 0 { 0 } else { (sequence - 1) % u64::from(wrap.max(1)) + 1 }
 }
 

@@ -14,20 +14,20 @@ const DESTINATION: &str = "x-opt-bulla-destination";
 /// Descriptor of the delivery annotations (AMQP part 3, section 3.2.2).
 const DELIVERY_ANNOTATIONS: u8 = 0x71;
 /// Longest destination in bytes that is taken from a partner: two names of MQ's length would be 97.
-pub(crate) const DESTINATION_BYTES_MAX: usize = 511;
+pub const DESTINATION_BYTES_MAX: usize = 511;
 
 /// A queue at a queue manager.
 #[derive(Clone, Debug, Eq, PartialEq, Hash)]
-pub(crate) struct Destination {
+pub struct Destination {
     /// RNAME
-    pub(crate) queue: String,
+    pub queue: String,
     /// RQMNAME
-    pub(crate) manager: String,
+    pub manager: String,
 }
 
 impl Destination {
     /// From `QUEUE@QMGR`; none where either is missing.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (queue, manager) = text.rsplit_once('@').filter(|_| text.len() <= DESTINATION_BYTES_MAX)?;
         (!queue.is_empty() && !manager.is_empty()).then(|| Self { queue: queue.into(), manager: manager.into() })
     }
@@ -41,15 +41,15 @@ impl std::fmt::Display for Destination {
 
 /// The header of all messages on one route, encoded once.
 #[derive(Clone, Debug)]
-pub(crate) struct TransmissionHeader {
+pub struct TransmissionHeader {
     /// Where they go.
-    pub(crate) destination: Destination,
+    pub destination: Destination,
     section: Bytes,
 }
 
 impl TransmissionHeader {
     /// The header for that destination.
-    pub(crate) fn new(destination: Destination) -> Self {
+    pub fn new(destination: Destination) -> Self {
         let mut section = Vec::new();
         let key = Value::from(Symbol::from_static(DESTINATION));
         encode_map_section(DELIVERY_ANNOTATIONS, &[(key, Value::from(destination.to_string().as_str()))], &mut section);
@@ -58,7 +58,7 @@ impl TransmissionHeader {
 
     /// The message as it lies on the transmission queue. One scan; no byte of it is copied but of the header section,
     /// which is made where there is none, because the partner's defaults are not this queue manager's.
-    pub(crate) fn put_on(&self, message: Message) -> Message {
+    pub fn put_on(&self, message: Message) -> Message {
         let payload = crate::envelope::payload_of(&message.body);
         let Ok(sections) = Sections::scan(&payload) else { return message };
         let head = match &sections.header {
@@ -71,7 +71,7 @@ impl TransmissionHeader {
     }
 
     /// A payload that was opened, with the header again.
-    pub(crate) fn put_before(&self, payload: &Payload) -> Payload {
+    pub fn put_before(&self, payload: &Payload) -> Payload {
         let Ok(sections) = Sections::scan(payload) else { return payload.clone() };
         let mut chunks: Vec<Bytes> = Vec::with_capacity(4);
         if let Some(range) = &sections.header {
@@ -83,14 +83,14 @@ impl TransmissionHeader {
     }
 
     /// Bytes that the header adds to a message, at most.
-    pub(crate) fn overhead(&self) -> usize {
+    pub fn overhead(&self) -> usize {
         const HEADER_SECTION_BYTES_MAX: usize = 32;
         self.section.len() + HEADER_SECTION_BYTES_MAX
     }
 }
 
 /// Where a message wants to go; none where it does not say so in a way that is understood.
-pub(crate) fn destination(payload: &Payload, sections: &Sections) -> Option<Destination> {
+pub fn destination(payload: &Payload, sections: &Sections) -> Option<Destination> {
     let annotations = Sections::decode_map(payload, Some(sections.delivery_annotations.as_ref()?)).ok()?;
     let (_, value) = annotations.iter().find(|(key, _)| key.as_str() == Some(DESTINATION))?;
     Destination::parse(value.as_str()?)
@@ -98,7 +98,7 @@ pub(crate) fn destination(payload: &Payload, sections: &Sections) -> Option<Dest
 
 /// The message without its delivery annotations, and where its sections are then: as it goes on a queue at its
 /// destination. No byte is copied.
-pub(crate) fn taken_off(payload: &Payload, sections: &Sections) -> (Payload, Sections) {
+pub fn taken_off(payload: &Payload, sections: &Sections) -> (Payload, Sections) {
     let Some(annotations) = &sections.delivery_annotations else { return (payload.clone(), sections.clone()) };
     let less = annotations.len();
     let mut chunks = match &sections.header {
