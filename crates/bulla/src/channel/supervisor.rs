@@ -13,6 +13,7 @@ use crate::reason::{self, Refusal};
 use crate::tls;
 use bulla_queue::QueueId;
 use hashbrown::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// After a restart: what was in doubt is locked again, so that nobody but its channel takes it.
@@ -233,6 +234,8 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, why: Opti
     instance.place = None;
     instance.wanted = Wanted::Nothing;
     instance.status.substate = "";
+    let stopping = local.manager.stopping.load(Ordering::Acquire);
+    let why = why.filter(|_| !stopping);
     if let Some(why) = &why {
         crate::warning!("channel {}: {why}", id.channel);
         instance.status.reason = why.to_string();
