@@ -38,6 +38,11 @@ pub fn sender_name(channel: &str) -> String {
     format!("channel/send/{channel}")
 }
 
+/// The name of the note that is there while a channel is stopped. Its value is empty.
+pub(crate) fn stopped_name(channel: &str) -> String {
+    format!("channel/stopped/{channel}")
+}
+
 /// The name of a receiving end's note, one for each partner.
 pub fn receiver_name(channel: &str, partner: &str) -> String {
     format!("{}{partner}", receiver_prefix(channel))

@@ -628,28 +628,32 @@ impl Sending {
         let batch = std::mem::take(&mut self.batch);
         (self.batch_bytes, self.batch_since) = (0, None);
         let mut messages = VecDeque::with_capacity(batch.len());
+        let units = self.units.len();
+        let (mut count, mut bytes) = (0, 0);
         for mut message in batch {
             let id = message.id;
             self.numbered.push_back(Numbered { id, sent_at: None, confirmed: false, given_back: false });
             message.number = self.note.base + self.numbered.len() as u64;
+            (count, bytes) = (count + 1, bytes + message.payload.len() as u64);
+            if count == self.batch_size || (limit > 0 && bytes >= limit) {
+                self.units.push_back((message.number, count));
+                (count, bytes) = (0, 0);
+            }
             messages.push_back(message);
         }
-        for first in (0..messages.len()).step_by(self.batch_size) {
-            let last = (first + self.batch_size).min(messages.len());
-            if let Some(message) = messages.get(last - 1) {
-                self.units.push_back((message.number, last - first));
-            }
-            self.note.unit += 1;
+        if count > 0 {
+            self.units.push_back((self.note.base + self.numbered.len() as u64, count));
         }
+        self.note.unit += (self.units.len() - units) as u64;
         let ticket = match &self.way {
             Way::Plain { .. } => Ticket::NOW,
             Way::Numbered { .. } => match self.write_note(state) {
                 Ok(ticket) => ticket,
                 Err(refusal) => {
                     // Nothing of it was sent: it is not in doubt.
+                    self.units.truncate(units);
                     for message in messages {
                         self.numbered.pop_back();
-                        self.units.pop_back();
                         state.store.release(message.id, false);
                     }
                     self.failure.get_or_insert(refusal);
@@ -891,6 +895,13 @@ pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &State) {
         sending.stage = Stage::Ending;
         peer.engine.close(None);
         local.touch(peer.key);
+    }
+}
+
+/// A call failed that had come to a link already.
+pub(crate) fn failed(peer: &mut Peer, refusal: Refusal) {
+    if let Some(sending) = peer.sending.as_deref_mut() {
+        sending.failure.get_or_insert(refusal);
     }
 }
 

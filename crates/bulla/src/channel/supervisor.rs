@@ -42,12 +42,30 @@ pub(crate) fn recover(state: &mut State) {
             Err(refusal) => crate::alarm!("{refusal}"),
         }
     }
+    let prefix = note::stopped_name("");
+    let stopped: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name[prefix.len()..].to_owned()).collect();
+    for channel in stopped.into_iter().filter(|channel| state.definitions.channels.contains_key(channel)) {
+        let status = &mut state.channels.entry(InstanceId::of(&channel)).status;
+        (status.state, status.stop_requested) = (ChannelState::Stopped, true);
+    }
+}
+
+/// Keeps in the journal that a channel was stopped, or no longer is: a restart starts nothing that somebody has stopped.
+fn keep_stopped(state: &mut State, channel: &str, stopped: bool) {
+    let name = note::stopped_name(channel);
+    if state.store.note(&name).is_some() == stopped {
+        return;
+    }
+    if let Err(error) = state.store.commit(Vec::new(), &[], &[(&name, stopped.then_some(&[]))]) {
+        crate::alarm!("channel {channel}: after a restart it is not known whether it was stopped: {error}");
+    }
 }
 
 /// START CHANNEL, a trigger, or a retry that is due: the channel calls, or a receiving one may be called again.
 pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), Refusal> {
     let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
     let definition = state.definitions.channels.get(channel).cloned().ok_or_else(unknown)?;
+    keep_stopped(state, channel, false);
     for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         if !instance.is_active() {
             instance.status.stop_requested = false;
@@ -108,6 +126,7 @@ pub(crate) fn bring(manager: &Manager, index: usize, letter: Letter) {
 /// STOP CHANNEL, for every instance.
 pub(crate) fn stop(manager: &Manager, state: &mut State, channel: &str, force: bool, inactive: bool) {
     let end = if inactive { ChannelState::Inactive } else { ChannelState::Stopped };
+    keep_stopped(state, channel, !inactive);
     state.channels.entry(InstanceId::of(channel));
     for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         instance.status.stop_requested = true;
@@ -191,7 +210,8 @@ pub(crate) fn delete(state: &mut State, channel: &str) -> Result<(), Refusal> {
     }
     let prefix = note::receiver_prefix(channel);
     let mut names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();
-    names.extend(Some(note::sender_name(channel)).filter(|name| state.store.note(name).is_some()));
+    let others = [note::sender_name(channel), note::stopped_name(channel)];
+    names.extend(others.into_iter().filter(|name| state.store.note(name).is_some()));
     let notes: Vec<(&str, Option<&[u8]>)> = names.iter().map(|name| (name.as_str(), None)).collect();
     if !notes.is_empty() {
         state.store.commit(Vec::new(), &[], &notes).map_err(|error| crate::dispatcher::store_refusal(&error))?;

@@ -926,13 +926,21 @@ impl Local {
             self.forget(peer, state, link);
         }
         let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
-        sender::over(peer, self, state, why.clone());
-        if let Some(calling) = peer.calling.take() {
-            let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));
-            let told = state.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
-            let Calling { id, failure, .. } = *calling;
-            let refusal = (!told).then(|| failure.unwrap_or_else(broken));
-            supervisor::ended(self, state, &id, refusal);
+        match peer.calling.take() {
+            Some(calling) if peer.sending.is_none() => {
+                let broken = || Refusal::new(reason::CONNECTION_BROKEN, why.unwrap_or_else(|| "the call ended".into()));
+                let told = state.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
+                let Calling { id, failure, .. } = *calling;
+                let refusal = (!told).then(|| failure.unwrap_or_else(broken));
+                supervisor::ended(self, state, &id, refusal);
+            }
+            // A channel that has not come to run yet ends once, for the reason that the call has.
+            calling => {
+                if let Some(refusal) = calling.and_then(|calling| calling.failure) {
+                    sender::failed(peer, refusal);
+                }
+                sender::over(peer, self, state, why);
+            }
         }
     }
 

@@ -262,6 +262,7 @@ impl Administered for Administrator<'_> {
             return Err(AdminError::ChannelNotActive { name: name.to_owned() });
         }
         supervisor::stop(self.manager, &mut self.state, name, how.force, how.inactive);
+        self.channel_done(name, Ok(()))?;
         crate::note!("channel {name} is to stop");
         Ok(())
     }
