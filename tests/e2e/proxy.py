@@ -16,7 +16,8 @@ PIECE_BYTES = 16384
 
 
 class Proxy:
-    """`port` is where it listens, `target` a function that says to which port it connects: that changes with a restart."""
+    """`port` is where it listens, `target` a function that says to which port it connects: that changes with a restart, and is
+    none while there is nothing to connect to."""
 
     def __init__(self, target):
         self.target = target
@@ -113,9 +114,10 @@ class Proxy:
             except OSError:
                 return
             try:
-                if self.refusing:
+                port = self.target()
+                if self.refusing or port is None:
                     raise ConnectionRefusedError
-                far = socket.create_connection(("127.0.0.1", self.target()), DEADLINE)
+                far = socket.create_connection(("127.0.0.1", port), DEADLINE)
                 far.settimeout(None)
             except OSError:
                 _reset(near)
