@@ -48,6 +48,7 @@ impl CpuDevice {
             (Work::RsaWrap { padding, content_key }, _) => rsa_wrap(job.key.public(), *padding, content_key),
             (Work::EcdhEphemeral, _) => ecdh_ephemeral(job.key.public()),
             (Work::RsaSign { scheme, digest, hash }, Some(key)) => self.rsa_sign(key, *scheme, *digest, hash),
+            (Work::RsaPrivate { block }, Some(key)) => self.rsa_private(key, block),
             (Work::EcdsaSign { hash }, Some(key)) => self.ecdsa_sign(key, hash),
             (Work::RsaUnwrap { padding, wrapped, expected_len }, Some(key)) => {
                 self.rsa_unwrap(key, *padding, wrapped, *expected_len)
@@ -74,6 +75,15 @@ impl CpuDevice {
         verifier.verify_init()?;
         set_rsa_scheme(&mut verifier, scheme, digest)?;
         self.checked(verified(verifier.verify(hash, &signature)), signature)
+    }
+
+    fn rsa_private(&self, key: &PrivateKey, block: &[u8]) -> Result<Output, DeviceError> {
+        let rsa = key.rsa().ok_or(IN_ANOTHER_DEVICE)?;
+        let mut result = vec![0; rsa.size() as usize];
+        rsa.private_encrypt(block, &mut result, Padding::NONE)?;
+        let mut again = vec![0; result.len()];
+        rsa.public_decrypt(&result, &mut again, Padding::NONE)?;
+        self.checked(again == block, result)
     }
 
     fn ecdsa_sign(&self, key: &PrivateKey, hash: &[u8]) -> Result<Output, DeviceError> {

@@ -138,6 +138,15 @@ pub struct Hash {
 impl Hash {
     /// Bytes of the longest hash.
     pub const LEN_MAX: usize = 64;
+
+    /// A hash that somebody else computed; nothing where it has not the length of one of the digests.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Hash> {
+        let len = bytes.len();
+        Digest::ALL.iter().find(|digest| digest.hash_len() == len)?;
+        let mut hash = Hash { bytes: [0; Hash::LEN_MAX], len };
+        hash.bytes[..len].copy_from_slice(bytes);
+        Some(hash)
+    }
 }
 
 impl std::ops::Deref for Hash {

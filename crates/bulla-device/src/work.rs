@@ -11,7 +11,7 @@ use crate::device::DeviceError;
 use crate::digest::{Digest, Hash};
 use crate::key::{Key, KeyKind};
 
-/// One operation with a key. The first four need a private key, the others a public one.
+/// One operation with a key. The first five need a private key, the others a public one.
 #[derive(Debug, Clone)]
 pub enum Work {
     /// An RSA signature over a finished hash (RFC 8017, 8.1 and 8.2).
@@ -22,6 +22,12 @@ pub enum Work {
         digest: Digest,
         /// What is signed.
         hash: Hash,
+    },
+    /// RSA's private operation on a block that is padded already (RSASP1, RFC 8017, 5.2.1): for those who have a padding
+    /// of their own, as a TLS handshake has.
+    RsaPrivate {
+        /// As long as the modulus, and smaller.
+        block: Vec<u8>,
     },
     /// An ECDSA signature over a finished hash; the output is the DER of `ECDSA-Sig-Value`.
     EcdsaSign {
@@ -85,7 +91,11 @@ impl Work {
     /// Whether only the private half of a key can do it.
     pub fn needs_private_key(&self) -> bool {
         match self {
-            Work::RsaSign { .. } | Work::EcdsaSign { .. } | Work::RsaUnwrap { .. } | Work::EcdhDerive { .. } => true,
+            Work::RsaSign { .. }
+            | Work::RsaPrivate { .. }
+            | Work::EcdsaSign { .. }
+            | Work::RsaUnwrap { .. }
+            | Work::EcdhDerive { .. } => true,
             Work::RsaVerify { .. } | Work::EcdsaVerify { .. } | Work::RsaWrap { .. } | Work::EcdhEphemeral => false,
         }
     }
@@ -93,7 +103,8 @@ impl Work {
     /// Which operation it is.
     pub fn operation(&self) -> Operation {
         match self {
-            Work::RsaSign { .. } => Operation::RsaSign,
+            // What it is for is a signature, and so it is counted.
+            Work::RsaSign { .. } | Work::RsaPrivate { .. } => Operation::RsaSign,
             Work::EcdsaSign { .. } => Operation::EcdsaSign,
             Work::RsaUnwrap { .. } => Operation::RsaUnwrap,
             Work::EcdhDerive { .. } => Operation::EcdhDerive,
@@ -256,8 +267,13 @@ impl Job {
     /// What decides how long it takes and what it can share a call with.
     pub fn shape(&self) -> Shape {
         let form = match &*self.work {
-            Work::RsaSign { .. } | Work::RsaUnwrap { .. } if self.key.has_primes() => Form::RsaCrt,
-            Work::RsaSign { .. } | Work::RsaUnwrap { .. } => Form::RsaMePrivate,
+            Work::RsaSign { .. } | Work::RsaPrivate { .. } | Work::RsaUnwrap { .. } => {
+                if self.key.has_primes() {
+                    Form::RsaCrt
+                } else {
+                    Form::RsaMePrivate
+                }
+            }
             Work::RsaVerify { .. } | Work::RsaWrap { .. } => Form::RsaMe,
             Work::EcdsaSign { .. } => Form::EcdsaSign,
             Work::EcdsaVerify { .. } => Form::EcdsaVerify,
@@ -282,7 +298,7 @@ impl Job {
     pub fn check_key(&self) -> Result<(), DeviceError> {
         let wrong = |why| Err(DeviceError::WrongKey { why });
         match (&*self.work, self.key.kind()) {
-            (Work::RsaSign { .. } | Work::RsaVerify { .. }, KeyKind::Ec(_)) => {
+            (Work::RsaSign { .. } | Work::RsaPrivate { .. } | Work::RsaVerify { .. }, KeyKind::Ec(_)) => {
                 wrong("an RSA signature needs an RSA key")
             }
             (Work::RsaUnwrap { .. } | Work::RsaWrap { .. }, KeyKind::Ec(_)) => wrong("an unwrap needs an RSA key"),

@@ -30,6 +30,8 @@ pub(crate) enum Letter {
     Ready(QueueId),
     /// A queue got room that it has waiting producers for.
     Freed(QueueId),
+    /// Devices are done with the private keys of handshakes.
+    Signed(Vec<bulla_device::scheduler::Answer>),
     /// Something about a channel on one of its connections.
     Channel(ChannelLetter),
 }

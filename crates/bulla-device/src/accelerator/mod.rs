@@ -351,6 +351,13 @@ impl LaneEngine {
                 encode::for_signature(input, &public.rsa, *scheme, *digest, hash)?;
                 Ok(Input::Ready(place))
             }
+            Work::RsaPrivate { block } => {
+                if !public.is_input(block) {
+                    return Err(DeviceError::WrongKey { why: "the block is not smaller than the modulus" });
+                }
+                input.copy_from_slice(block);
+                Ok(Input::Ready(place))
+            }
             Work::RsaUnwrap { wrapped, expected_len, .. } => {
                 // Public facts about the wrapped key; anyone can see them, so leaving early tells nothing.
                 if !public.is_input(wrapped) {

@@ -152,6 +152,7 @@ impl Engine {
             }
             Work::RsaUnwrap { padding, wrapped, expected_len } => self.unwrap(key, *padding, wrapped, *expected_len),
             Work::EcdhDerive { peer } => self.derive(key, peer),
+            Work::RsaPrivate { .. } => Err(DeviceError::WrongKey { why: "a token pads by itself" }.into()),
             _ => Err(DeviceError::WrongKey { why: "a token does no public operations" }.into()),
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod peer;
 pub(crate) mod put;
 mod sasl;
 pub(crate) mod sealing;
+mod signatures;
 mod socket;
 pub mod tls_socket;
 pub use socket::Moved;
@@ -24,6 +25,7 @@ use crate::manager::{Manager, State, wall_ms};
 use crate::reason::{self, Refusal};
 use crate::tls::Tls;
 use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
+use bulla_device::scheduler::Answer;
 use bulla_queue::{PutError, QueueId, Ticket};
 use bulla_seal::ring::{Ring, RingError};
 use get::Served;
@@ -33,6 +35,7 @@ use mio::{Events, Interest, Poll, Token};
 pub(crate) use peer::Identity;
 use peer::{Link, Peer};
 use put::{Producer, Receipt};
+use signatures::Signatures;
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
 use std::collections::VecDeque;
@@ -71,6 +74,7 @@ pub(crate) struct Dispatcher {
     active: Vec<usize>,
     local: Local,
     letters: Vec<Letter>,
+    signatures: Signatures,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
@@ -184,6 +188,7 @@ impl Dispatcher {
             poll.registry().register(listener, LISTEN_TLS, Interest::READABLE)?;
         }
         let now = Instant::now();
+        let signatures = Signatures::new(mailbox.clone());
         Ok(Self {
             poll,
             clear,
@@ -219,6 +224,7 @@ impl Dispatcher {
                 departed: HashMap::new(),
             },
             letters: Vec::new(),
+            signatures,
             accept_again: false,
             next_tick: now,
             stop_by: None,
@@ -285,7 +291,22 @@ impl Dispatcher {
         for &key in &self.active {
             if let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) {
                 peer.read(&self.local);
+                self.signatures.ask(peer);
             }
+        }
+        for answer in self.signatures.place(&self.local.manager) {
+            self.signed(answer);
+        }
+    }
+
+    /// A handshake goes on, where its connection is still there.
+    fn signed(&mut self, answer: Answer) {
+        let (key, generation) = signatures::asker(answer.id);
+        let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
+        if let Some(socket) = peer.socket.tls_socket_mut() {
+            socket.answer(answer.result);
+            peer.readable = true;
+            list(&mut self.peers, &mut self.active, key);
         }
     }
 
@@ -465,6 +486,7 @@ impl Dispatcher {
             Letter::Adopt(stream, tls) => self.adopt(stream, tls.as_deref()),
             Letter::Ready(queue) => self.local.serve(queue),
             Letter::Freed(queue) => self.local.freed.push(queue),
+            Letter::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),
             Letter::Channel(letter) => self.channel_letter(letter, state),
             Letter::Finished(finished) => {
                 let Finished { asker, outcome } = *finished;

@@ -33,9 +33,12 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// A TLS socket whose handshake is yet to come; the session knows which side it is.
+    /// A TLS socket whose handshake is yet to come; the session knows which side it is. Its private-key operation is asked
+    /// for by [`TlsSocket::question`].
     pub(crate) fn tls(stream: TcpStream, ssl: Ssl) -> io::Result<Self> {
-        Ok(Self::Tls(Box::new(TlsSocket::new(stream, ssl)?)))
+        let mut socket = TlsSocket::new(stream, ssl)?;
+        socket.use_devices();
+        Ok(Self::Tls(Box::new(socket)))
     }
 
     /// The TCP socket, for registration.

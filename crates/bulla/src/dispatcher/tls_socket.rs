@@ -7,7 +7,8 @@
 
 use super::socket::Moved;
 use crate::tls::{self, TlsRefusal};
-use bulla_device::tls as device;
+use bulla_device::tls::{self as device, Aside};
+use bulla_device::{DeviceError, Job, Output};
 use mio::net::TcpStream;
 use openssl::hash::MessageDigest;
 use openssl::ssl::{ErrorCode, Ssl, SslRef, SslStream};
@@ -33,6 +34,8 @@ const PEER_RESET_EVERY: Duration = Duration::from_millis(100);
 /// A TLS session over a socket.
 pub struct TlsSocket {
     stream: SslStream<Wire>,
+    /// Until the handshake is complete, where devices work with its key.
+    aside: Option<Aside>,
     established: bool,
     is_tls13: bool,
     /// Plaintext gathered for the next record, where it lies in several pieces.
@@ -107,6 +110,7 @@ impl TlsSocket {
         let peer = PeerLimit { seen: 0, left: PEER_RESETS_BURST, grew_at: Instant::now(), grew_bytes: 0 };
         Ok(Self {
             stream,
+            aside: None,
             established: false,
             is_tls13: false,
             gathered: Vec::new(),
@@ -147,15 +151,43 @@ impl TlsSocket {
         if self.established {
             return Ok(Moved::Bytes(0));
         }
-        match self.stream.do_handshake() {
+        let stream = &mut self.stream;
+        let step = match &self.aside {
+            Some(aside) if aside.is_waiting() => return Ok(Moved::Blocked),
+            Some(aside) => aside.drive(|| stream.do_handshake()),
+            None => stream.do_handshake(),
+        };
+        match step {
             Ok(()) => {
                 self.established = true;
+                if let Some(aside) = self.aside.take() {
+                    aside.end(self.stream.ssl());
+                }
                 self.is_tls13 = self.stream.ssl().version_str() == "TLSv1.3";
                 self.resets.certificate = fingerprint(self.stream.ssl())?;
                 self.resets.peer.seen = self.resets_by_peer();
                 Ok(Moved::Bytes(0))
             }
+            Err(error) if Aside::is_set_aside(error.code()) => Ok(Moved::Blocked),
             Err(error) => self.outcome(error),
+        }
+    }
+
+    /// Lets devices do the handshake's private-key operation; to be called before it begins. Whoever calls this gives each
+    /// [`question`](Self::question) its answer.
+    pub fn use_devices(&mut self) {
+        self.aside = Aside::begin(self.stream.ssl());
+    }
+
+    /// What a handshake that is blocked waits for; given out once.
+    pub fn question(&self) -> Option<Job> {
+        self.aside.as_ref().and_then(Aside::take_question)
+    }
+
+    /// The answer; the handshake is to be driven again.
+    pub fn answer(&mut self, result: Result<Output, DeviceError>) {
+        if let Some(aside) = &self.aside {
+            aside.answer(result);
         }
     }
 
@@ -392,6 +424,19 @@ impl TlsSocket {
             ErrorCode::ZERO_RETURN => Ok(Moved::End),
             ErrorCode::SSL => Err(io::Error::other(tls::of_failure(self.stream.ssl(), &error))),
             _ => Err(error.into_io_error().unwrap_or_else(io::Error::other)),
+        }
+    }
+}
+
+impl Drop for TlsSocket {
+    /// A handshake that stands still in the middle of a call is told that nothing comes any more, so that the call ends.
+    fn drop(&mut self) {
+        let Self { aside, stream, .. } = self;
+        if let Some(aside) = aside
+            && aside.is_paused()
+        {
+            aside.answer(Err(DeviceError::Cancelled));
+            let _: Result<(), _> = aside.drive(|| stream.do_handshake());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tls::tests::Pair;
+use bulla_device::{Inline, Kind, Scheduler};
 use mio::{Events, Interest, Poll, Token};
 
 /// Most bytes offered to one write, and read at once.
@@ -274,4 +275,68 @@ fn the_limit_grows_with_time_and_with_bytes() {
     assert!(limit.take(start + PEER_RESET_EVERY, KEY_RESET_BYTES_MIN));
     let later = start + 1_000 * PEER_RESET_EVERY;
     assert_eq!((0..100).filter(|_| limit.take(later, KEY_RESET_BYTES_MIN)).count(), PEER_RESETS_BURST as usize);
+}
+
+/// What the ends of these runs ask devices for, computed here; how many there were.
+fn sign(runs: &mut [Run]) -> usize {
+    let scheduler = Scheduler::new(Kind::Cpu, 1);
+    let mut inline = Inline::new();
+    let mut asked = 0;
+    for end in runs.iter_mut().flat_map(|run| &mut run.ends) {
+        if let Some(job) = end.socket.question() {
+            inline.push_here(job);
+            end.socket.answer(inline.run(&scheduler).remove(0).result);
+            end.readable = true;
+            asked += 1;
+        }
+    }
+    scheduler.shut_down();
+    asked
+}
+
+#[test]
+fn handshakes_wait_for_their_signatures_side_by_side() {
+    for spec in ["ANY_TLS12", "ANY_TLS13", "ECDHE_ECDSA_AES_128_CBC_SHA256"] {
+        let mut runs: Vec<Run> = (0..8).map(|_| Run::new(spec, [100, 100])).collect();
+        runs.iter_mut().flat_map(|run| &mut run.ends).for_each(|end| end.socket.use_devices());
+        let mut asked = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while runs.iter().flat_map(|run| &run.ends).any(|end| end.socket.established().is_none()) {
+            assert!(Instant::now() < deadline, "{spec}: {asked:?}");
+            for run in &mut runs {
+                for end in &mut run.ends {
+                    end.readable = true;
+                    end.turn().unwrap();
+                }
+            }
+            asked.push(sign(&mut runs));
+        }
+        asked.retain(|count| *count > 0);
+        assert_eq!(asked, [8, 8], "{spec}: all servers at once, then all clients");
+        for mut run in runs {
+            run.go();
+            run.assert_whole();
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_ends_while_its_signature_is_made_leaves_nothing_behind() {
+    for spec in ["ANY_TLS12", "ANY_TLS13"] {
+        let mut run = Run::new(spec, [1, 1]);
+        run.ends[1].socket.use_devices();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let question = loop {
+            assert!(Instant::now() < deadline);
+            for end in &mut run.ends {
+                end.readable = true;
+                end.turn().unwrap();
+            }
+            if let Some(question) = run.ends[1].socket.question() {
+                break question;
+            }
+        };
+        drop(run);
+        assert!(question.key.private().is_some());
+    }
 }

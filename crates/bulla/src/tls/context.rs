@@ -4,7 +4,8 @@ use super::cipher_spec::{CipherSpec, listener_lists};
 use super::files::{self, Authorities, Believed, OWN_LABEL, Shown};
 use super::refusal::{self, TlsRefusal, name_text};
 use super::{TlsSettings, server_name, staple};
-use bulla_device::tls::client_hello_server_name;
+use bulla_device::PrivateKey;
+use bulla_device::tls::{client_hello_server_name, handshake_key};
 use openssl::error::ErrorStack;
 use openssl::ssl::{
     ClientHelloResponse, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslRef, SslSessionCacheMode,
@@ -69,6 +70,12 @@ pub(super) enum Side {
     Client,
 }
 
+impl Key {
+    fn spec(&self) -> Option<&'static CipherSpec> {
+        self.spec.and_then(super::cipher_spec::find)
+    }
+}
+
 impl Shared {
     pub(super) fn new(dir: PathBuf) -> Self {
         Self { dir, asked: RwLock::default(), cache: Mutex::default() }
@@ -117,7 +124,7 @@ impl Shared {
             _ => Some(files::shown(&self.dir, label)?),
         };
         if let Some(own) = &own {
-            show(&mut builder, own)?;
+            show(&mut builder, own, key.spec().is_some_and(|spec| spec.weak))?;
         }
         let which = if key.side == Side::Server { Authorities::Clients } else { Authorities::Partners };
         let believed = files::believed(&self.dir, which)?;
@@ -185,7 +192,7 @@ fn begin(key: &Key) -> Result<SslContextBuilder, TlsRefusal> {
     builder.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER | SslMode::RELEASE_BUFFERS);
     // One call of the system for several records, where it would be two for each.
     builder.set_read_ahead(true);
-    let spec: Option<&CipherSpec> = key.spec.and_then(super::cipher_spec::find);
+    let spec = key.spec();
     let (min, max) =
         spec.map_or((SslVersion::TLS1_2, SslVersion::TLS1_3), |spec| (spec.protocols.min(), spec.protocols.max()));
     builder.set_min_proto_version(Some(min))?;
@@ -198,12 +205,18 @@ fn begin(key: &Key) -> Result<SslContextBuilder, TlsRefusal> {
     Ok(builder)
 }
 
-fn show(builder: &mut SslContextBuilder, own: &Shown) -> Result<(), ErrorStack> {
+/// `decrypts` says that the key opens the partner's secret instead of signing (TLS_RSA): that stays with OpenSSL, which
+/// does it without telling by the clock what was in it.
+fn show(builder: &mut SslContextBuilder, own: &Shown, decrypts: bool) -> Result<(), ErrorStack> {
     builder.set_certificate(&own.certificate)?;
     for above in &own.chain {
         builder.add_extra_chain_cert(above.clone())?;
     }
-    builder.set_private_key(&own.key)
+    // A key outside the devices' profile (Ed25519, RSA of 8192 bits) is OpenSSL's alone.
+    match PrivateKey::clear(own.key.clone()) {
+        Ok(key) if !decrypts => builder.set_private_key(&*handshake_key(&key)?),
+        _ => builder.set_private_key(&own.key),
+    }
 }
 
 /// The side that is called: it chooses by the hello, staples its OCSP answer, and looks at the caller's certificate
