@@ -165,13 +165,7 @@ impl Peer {
                 return;
             }
             Ok(Moved::End) => return self.end("closed during the handshake"),
-            Err(error) => {
-                let refusal = TlsRefusal::of_io(&error).map(TlsRefusal::refusal);
-                if let (Some(refusal), Some(calling)) = (refusal, &mut self.calling) {
-                    calling.failure = Some(refusal);
-                }
-                return self.end(format_args!("tls handshake: {error}"));
-            }
+            Err(error) => return self.failed(&error),
         }
         self.read_input(local);
         self.count_key_resets();
@@ -202,7 +196,7 @@ impl Peer {
                     return;
                 }
                 Ok(Moved::End) => return self.end("closed by the peer"),
-                Err(error) => return self.end(error),
+                Err(error) => return self.failed(&error),
             }
         }
     }
@@ -210,13 +204,13 @@ impl Peer {
     /// Writes what the engine has, until it or the socket has enough. True when bytes went out.
     pub(crate) fn write(&mut self) -> bool {
         let mut wrote = false;
-        if self.is_shaking_hands() {
-            return false;
-        }
         match self.socket.send() {
             Ok(true) => {}
             Ok(false) => self.writable = false,
-            Err(error) => self.end(error),
+            Err(error) => self.failed(&error),
+        }
+        if self.is_shaking_hands() {
+            return false;
         }
         self.readable |= self.socket.read_goes_on();
         while self.writable && self.engine.output_len() > 0 {
@@ -234,7 +228,7 @@ impl Peer {
                     break;
                 }
                 Err(error) => {
-                    self.end(error);
+                    self.failed(&error);
                     break;
                 }
             };
@@ -272,6 +266,20 @@ impl Peer {
     pub(crate) fn is_over(&self) -> bool {
         let all_sent = self.engine.output_len() == 0 && !self.socket.wants_to_send();
         self.broken.is_some() || (self.engine.is_closed() && all_sent)
+    }
+
+    /// The socket failed. What TLS says of it is a channel's failure, or stands in the log: nobody else hears of it.
+    fn failed(&mut self, error: &io::Error) {
+        match (TlsRefusal::of_io(error), &mut self.calling) {
+            (Some(refusal), Some(calling)) => drop(calling.failure.get_or_insert(refusal.refusal())),
+            // Callers that are no TLS, or hang up, are not worth a line.
+            (Some(TlsRefusal::Library { .. }), None) | (None, _) => {}
+            (Some(refusal), None) => {
+                let address = address(&mut self.socket);
+                crate::warning!("{address}: {}", refusal.refusal());
+            }
+        }
+        self.end(error);
     }
 
     /// Gives the connection up.

@@ -8,9 +8,11 @@ use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{Certificate, Curve, KeySpec, KeyUse};
 use openssl::ssl::{ErrorCode, SslStream};
+use openssl::x509::X509;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
@@ -207,6 +209,45 @@ fn a_caller_that_names_no_channel_gets_what_the_listener_offers_and_is_refused_b
     );
     assert_eq!(check_channel(None, &strong).unwrap_err().cause(), "cipher-mismatch");
     assert_eq!(check_channel(None, &ChannelDefinition::new(ChannelKind::Sender)), Ok(None));
+}
+
+/// Has `openssl` make the OCSP answer about the called end's certificate, `V` for good or `R` for revoked, signed by that
+/// authority, and staples it.
+fn staple(pair: &Pair, status: char, signer: &str) {
+    let dir = pair.dir("called");
+    let at = |name: &str| dir.join(name).display().to_string();
+    let leaf = X509::from_pem(&fs::read(at("server.pem")).unwrap()).unwrap();
+    let serial = leaf.serial_number().to_bn().unwrap().to_hex_str().unwrap().to_string();
+    let revoked = if status == 'R' { "250101000000Z" } else { "" };
+    fs::write(at("index.txt"), format!("{status}\t401231235959Z\t{revoked}\t{serial}\tunknown\t/CN=QM2\n")).unwrap();
+    let root = pair.folder.path().join("authority/ca.pem").display().to_string();
+    fs::write(at("server.pem"), [leaf.to_pem().unwrap(), fs::read(&root).unwrap()].concat()).unwrap();
+    let signer = |ending: &str| pair.folder.path().join(signer).join(ending).display().to_string();
+    let run = |arguments: &[&str]| {
+        let done = Command::new("openssl").arg("ocsp").args(arguments).output().expect("the openssl command");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    run(&["-issuer", &root, "-cert", &at("server.pem"), "-no_nonce", "-reqout", &at("request.der")]);
+    let (certificate, key) = (signer("ca.pem"), signer("key.pem"));
+    let made = ["-CA", &root, "-rsigner", &certificate, "-rkey", &key, "-index", &at("index.txt"), "-ndays", "1"];
+    run(&[&made[..], &["-reqin", &at("request.der"), "-respout", &at("server.ocsp")]].concat());
+}
+
+#[test]
+fn a_stapled_answer_is_believed_where_the_authority_signed_it() {
+    for (status, signer, verdict) in [
+        ('V', "authority", None),
+        ('R', "authority", Some("certificate-revoked")),
+        ('V', "strange", Some("revocation-unknown")),
+    ] {
+        let pair = Pair::new();
+        found(&pair.folder.path().join("strange"), "CN=Root,O=Example");
+        staple(&pair, status, signer);
+        for spec in ["ANY_TLS12", "ANY_TLS13"] {
+            let [near, _] = pair.start(&sender(spec), &receiver(spec));
+            assert_eq!(near.err().map(|refusal| refusal.cause()), verdict, "{status} {signer} {spec}");
+        }
+    }
 }
 
 /// What the end whose partner is in the wrong says, for each protocol, and what the partner hears.
