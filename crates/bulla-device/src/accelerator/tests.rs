@@ -125,6 +125,22 @@ fn every_size_and_curve_signs_and_verifies_what_the_cpu_does_in_batches_of_one_t
 }
 
 #[test]
+fn a_padded_block_gives_what_the_cpu_gives_and_one_over_the_modulus_nothing() {
+    let Some(accelerator) = accelerator() else { return };
+    let mut engine = accelerator.engine().unwrap();
+    for key in [rsa(RSA_1024), rsa(RSA_2048), without_primes(&rsa(RSA_2048))] {
+        let len = key.public().size();
+        let job = |first: u8| {
+            let block = [vec![first], vec![7; len - 1]].concat();
+            Job::new(key.clone(), Work::RsaPrivate { block })
+        };
+        let [here, over] = [0, 0xff].map(|first| run_all(&mut engine, vec![job(first)]).remove(0));
+        assert_eq!(&*here.unwrap(), &*cpu(job(0)).unwrap());
+        assert!(over.is_err() && cpu(job(0xff)).is_err());
+    }
+}
+
+#[test]
 fn signatures_by_pkcs1_are_those_of_the_cpu_bit_for_bit() {
     let Some(accelerator) = accelerator() else { return };
     let mut engine = accelerator.engine().unwrap();
