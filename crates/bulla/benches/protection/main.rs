@@ -21,27 +21,21 @@
 //! … -- rr --key rsa1024,rsa2048,rsa4096,p256,p521
 //! ```
 
-mod cases;
-mod client;
-mod components;
-mod manager;
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "shared with other benchmarks, of which each uses a part")]
+mod common;
 mod paced;
-mod processor;
 mod request_reply;
 mod stream;
 mod table;
 
 use cases::{Case, Quality, Reuse};
 use clap::{Parser, ValueEnum};
-use manager::{Devices, Manager};
+use common::{Result, cases, client, components, flow, manager, pair, processor};
+use manager::{Devices, Manager, Settings};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// Whatever ends a run.
-pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
-/// What may end a run.
-pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
@@ -132,14 +126,30 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let cases = options.cases();
-    let manager = Manager::start(&options.start, &cases, options.devices)?;
+    let settings = Settings { name: "BENCH", options: &options.start, devices: options.devices, tls: false };
+    let manager = Manager::start(&settings, &cases)?;
     let report = table::Report::new(options.json.as_deref())?;
-    println!("{}", manager.circumstances());
+    println!(
+        "{}, {} cores for client and queue manager together; {} bytes of payload, not persistent, SCRAM over TCP on the loopback interface; devices: {}",
+        processor::model(),
+        processor::cores(),
+        client::PAYLOAD_BYTES,
+        manager.devices,
+    );
     match options.mode {
         Mode::Stream => stream::all(options, &manager, &cases, report),
         Mode::Paced => paced::all(options, &manager, &cases, report),
         Mode::Rr => request_reply::all(options, &manager, &cases, report),
-        Mode::Components => components::all(&manager, &cases, report),
+        Mode::Components => components_alone(&manager, &cases, &report),
     }?;
     manager.stop()
+}
+
+fn components_alone(manager: &Manager, cases: &[Case], report: &table::Report) -> Result<()> {
+    let mut components = components::Components::new(manager, 0.0)?;
+    for case in cases {
+        components.of(case)?;
+    }
+    report.print_components(&components);
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Whether a rate is held while the queue stays short.
 
 use crate::cases::Case;
+use crate::flow::{Pace, Place, Stream};
 use crate::manager::Manager;
-use crate::stream::{Pace, Stream};
 use crate::table::Report;
 use crate::{Options, Result};
 use serde_json::json;
@@ -29,21 +29,23 @@ fn one(options: &Options, manager: &Manager, case: &Case, report: &mut Report) -
     let (putter, getter) = case.users();
     // Room for a tenth of a second in flight, so that the schedule and not the window is what holds back.
     let window = options.window.max(options.rate / 10);
-    let stream = Stream::start(manager, &queue, (&putter, &getter), window, Pace::Rate(options.rate))?;
+    let (put_on, get_from) =
+        (Place { manager, queue: &queue, user: &putter }, Place { manager, queue: &queue, user: &getter });
+    let stream = Stream::start(put_on, get_from, window, Pace::Rate(options.rate))?;
     std::thread::sleep(options.warm_up());
     let seconds = options.round().as_secs().max(4);
     let mut windows = Vec::new();
     for _ in 0..seconds {
         if stream.flows() {
-            windows.push(stream.watch(manager, Duration::from_secs(1))?);
+            windows.push(stream.watch(Duration::from_secs(1))?);
         }
     }
     stream.stop()?;
-    let total = |of: &dyn Fn(&crate::stream::Window) -> f64| windows.iter().map(of).sum::<f64>();
+    let total = |of: &dyn Fn(&crate::flow::Window) -> f64| windows.iter().map(of).sum::<f64>();
     let time = total(&|window| window.time.as_secs_f64());
     let messages = total(&|window| window.messages as f64);
     let achieved = messages / time;
-    let least = windows.iter().map(crate::stream::Window::rate).fold(f64::INFINITY, f64::min);
+    let least = windows.iter().map(crate::flow::Window::rate).fold(f64::INFINITY, f64::min);
     let depths: Vec<f64> = windows.iter().map(|window| window.depth.1).collect();
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
     let quarter = depths.len() / 4;
@@ -52,7 +54,7 @@ fn one(options: &Options, manager: &Manager, case: &Case, report: &mut Report) -
     let grows = last - second > GROWTH_SHARE * options.rate as f64;
     let held = achieved >= HELD_SHARE * options.rate as f64 && !grows;
     let cpu =
-        |of: &dyn Fn(&crate::stream::Window) -> f64| total(&|window| of(window) * window.messages as f64) / messages;
+        |of: &dyn Fn(&crate::flow::Window) -> f64| total(&|window| of(window) * window.messages as f64) / messages;
     let (client, queue_manager) = (cpu(&|window| window.costs().0), cpu(&|window| window.costs().1));
     let elsewhere = total(&|window| window.elsewhere) / windows.len() as f64;
     let verdict = match (held, grows) {

@@ -3,8 +3,9 @@
 use crate::Result;
 use crate::cases::Case;
 use crate::components::{Components, Price};
+use crate::flow::Window;
 use crate::processor;
-use crate::stream::{Measured, Window};
+use crate::stream::Measured;
 use serde_json::{Value as Json, json};
 use std::fs::{File, OpenOptions};
 use std::io::Write;

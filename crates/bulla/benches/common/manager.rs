@@ -1,13 +1,14 @@
 //! A queue manager of the benchmark's own: its process, its data directory, and what is defined in it.
 
-use crate::cases::{Case, dn};
-use crate::{Failure, Result};
-use bulla::mqsc::reply::Outcome;
+use super::cases::{Case, dn};
+use super::{Failure, Result};
+use bulla::mqsc::reply::{Cell, Outcome, Row};
 use bulla::mqsc::{DeviceMeters, DeviceState, Snapshot, admin};
 use bulla_device::Kind;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::str::FromStr;
@@ -58,26 +59,47 @@ pub(crate) struct Manager {
     process: Child,
     /// Where AMQP is spoken.
     pub(crate) address: String,
+    /// Where it is spoken over TLS; empty for nowhere.
+    pub(crate) tls_address: String,
     /// Its devices.
     pub(crate) devices: Devices,
 }
 
+/// How a queue manager is started.
+pub(crate) struct Settings<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Further options of `bulla start`.
+    pub(crate) options: &'a [String],
+    /// Its devices.
+    pub(crate) devices: Devices,
+    /// Whether AMQP is spoken over TLS, too.
+    pub(crate) tls: bool,
+}
+
 impl Manager {
     /// Starts one with users and certificates for all cases.
-    pub(crate) fn start(options: &[String], cases: &[Case], devices: Devices) -> Result<Manager> {
+    pub(crate) fn start(settings: &Settings<'_>, cases: &[Case]) -> Result<Manager> {
         let program = std::env::var_os("BULLA").map_or_else(|| env!("CARGO_BIN_EXE_bulla").into(), PathBuf::from);
         let data = tempfile::tempdir()?;
         let mut command = Command::new(&program);
-        command.args(["start", "--name", "BENCH", "--amqp", "127.0.0.1:0", "--amqps", "none", "--data"]);
-        command.arg(data.path()).args(options);
+        let amqps = if settings.tls { "127.0.0.1:0" } else { "none" };
+        command.args(["start", "--name", settings.name, "--amqp", "127.0.0.1:0", "--amqps", amqps, "--data"]);
+        command.arg(data.path()).args(settings.options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let process = command.spawn().map_err(|error| format!("{}: {error}", program.display()))?;
-        let mut manager = Manager { program, data, process, address: String::new(), devices };
+        let (address, tls_address) = (String::new(), String::new());
+        let mut manager = Manager { program, data, process, address, tls_address, devices: settings.devices };
         let log = manager.process.stderr.take().ok_or("the queue manager has no log")?;
-        manager.address = address(log)?;
+        (manager.address, manager.tls_address) = addresses(log, settings.tls)?;
         manager.add_people(cases)?;
         manager.set_up_devices()?;
         Ok(manager)
+    }
+
+    /// Its data directory.
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
     }
 
     /// Its process.
@@ -93,19 +115,6 @@ impl Manager {
     /// The key ring of a user.
     pub(crate) fn ring(&self, user: &str) -> PathBuf {
         self.data.path().join("rings").join(user)
-    }
-
-    /// One line for the top of every report.
-    pub(crate) fn circumstances(&self) -> String {
-        let model = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
-        format!(
-            "{}, {} cores for client and queue manager together; {} bytes of payload, not persistent, SCRAM over TCP on the loopback interface; devices: {}",
-            model.trim_start_matches([' ', '\t', ':']),
-            crate::processor::cores(),
-            crate::client::PAYLOAD_BYTES,
-            self.devices,
-        )
     }
 
     /// A queue for the case, with its policy.
@@ -132,6 +141,20 @@ impl Manager {
             Some(failed) => Err(format!("{text}: {}", failed.diagnostics(None).join("; ")).into()),
             None => Ok(replies),
         }
+    }
+
+    /// Carries a DISPLAY command out: its rows.
+    pub(crate) fn rows(&self, text: &str) -> Result<Vec<Row>> {
+        match self.mqsc(text)?.into_iter().next().map(|reply| reply.outcome) {
+            Some(Outcome::Rows(rows)) => Ok(rows),
+            _ => Err(format!("{text} gave no rows").into()),
+        }
+    }
+
+    /// How many messages are on a queue.
+    pub(crate) fn depth(&self, queue: &str) -> Result<u64> {
+        let rows = self.rows(&format!("DISPLAY QSTATUS('{queue}')"))?;
+        rows.first().and_then(|row| number(row, "CURDEPTH")).ok_or_else(|| format!("{queue} has no depth").into())
     }
 
     /// What the devices did so far.
@@ -161,7 +184,8 @@ impl Manager {
         Err("the queue manager does not stop".into())
     }
 
-    fn bulla(&self, arguments: &[&str], input: &str) -> Result<()> {
+    /// Runs the program on its data directory.
+    pub(crate) fn bulla(&self, arguments: &[&str], input: &str) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--data").arg(self.data.path());
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -186,18 +210,18 @@ impl Manager {
                 continue;
             }
             let (putter, getter) = case.users();
-            for (user, other) in [(&putter, None), (&getter, Some(&putter))] {
+            for user in [&putter, &getter] {
                 self.bulla(&["user", "add", user], &format!("{PASSWORD}\n"))?;
-                if case.key.is_empty() {
-                    continue;
-                }
-                let dn = dn(user);
-                let mut arguments =
-                    vec!["cert", "create", "--ring", user, "--dn", &dn, "--key", &case.key, "--signer", "bench"];
-                if let Some(other) = other {
-                    arguments.extend(["--share", other]);
-                }
-                self.bulla(&arguments, "")?;
+                let mut folder = std::fs::DirBuilder::new();
+                folder.recursive(true).mode(0o700).create(self.ring(user))?;
+            }
+            if case.key.is_empty() {
+                continue;
+            }
+            for (user, other) in [(&putter, &getter), (&getter, &putter)] {
+                let (dn, key) = (dn(user), case.key.as_str());
+                let what = ["--key", key, "--signer", "bench", "--share", other];
+                self.bulla(&[&["cert", "create", "--ring", user, "--dn", &dn][..], &what].concat(), "")?;
             }
         }
         Ok(())
@@ -243,16 +267,32 @@ impl Drop for Manager {
     }
 }
 
-/// Waits for the line that says where AMQP is spoken, and goes on reading what follows.
-fn address(log: ChildStderr) -> Result<String> {
+/// A number in a row.
+pub(crate) fn number(row: &Row, keyword: &str) -> Option<u64> {
+    row.cells.iter().find(|(name, _)| name == keyword).and_then(|(_, cell)| match cell {
+        Cell::Number(number) | Cell::Pair(number, _) => Some(*number),
+        _ => None,
+    })
+}
+
+/// A word in a row.
+pub(crate) fn word<'a>(row: &'a Row, keyword: &str) -> Option<&'a str> {
+    row.cells.iter().find(|(name, _)| name == keyword).and_then(|(_, cell)| match cell {
+        Cell::Text(text) => Some(text.as_str()),
+        _ => None,
+    })
+}
+
+/// Waits for the lines that say where AMQP is spoken, in clear and over TLS, and goes on reading what follows.
+fn addresses(log: ChildStderr, tls: bool) -> Result<(String, String)> {
     let (send, receive) = mpsc::channel();
     std::thread::Builder::new().name("log".into()).spawn(move || {
         let mut log = BufReader::new(log);
         let mut lines = String::new();
         while log.read_line(&mut lines).is_ok_and(|bytes| bytes > 0) {
-            let line = lines.lines().last().unwrap_or_default();
-            if let Some((_, address)) = line.split_once("amqp on ") {
-                let _ = send.send(Ok(address.to_owned()));
+            let find = |word: &str| lines.lines().find_map(|line| Some(line.split_once(word)?.1.to_owned()));
+            if let (Some(clear), Some(tls)) = (find(" amqp on "), find(" amqps on ").or((!tls).then(String::new))) {
+                let _ = send.send(Ok((clear, tls)));
                 // What is said later is of no interest, but somebody must read it.
                 let _ = std::io::copy(&mut log.by_ref(), &mut std::io::sink());
                 return;

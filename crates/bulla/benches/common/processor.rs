@@ -1,6 +1,6 @@
 //! Processor time: of the threads of a process by their roles, of one thread, and of everybody else.
 
-use crate::Result;
+use super::Result;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,6 +10,18 @@ pub(crate) type Roles = BTreeMap<String, u64>;
 /// Cores that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// What the processor calls itself.
+pub(crate) fn model() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
+    model.trim_start_matches([' ', '\t', ':']).to_owned()
+}
+
+/// What all threads of a process have used so far, in nanoseconds.
+pub(crate) fn of_process(pid: u32) -> Result<u64> {
+    Ok(by_role(pid)?.values().sum())
 }
 
 /// What the threads of a process have used so far, those of one role together: `dispatcher-0` is a dispatcher.

@@ -6,11 +6,10 @@
 //!
 //! All are processor time. The bound of a rate is the cores divided by their sum.
 
-use crate::cases::{Case, Quality, Reuse};
-use crate::client::{PAYLOAD_BYTES, properties};
-use crate::manager::{Manager, load_ring};
-use crate::table::Report;
-use crate::{Result, processor};
+use super::cases::{Case, Quality, Reuse};
+use super::client::{PAYLOAD_BYTES, properties};
+use super::manager::{Manager, load_ring};
+use super::{Result, processor};
 use bulla_device::{Accelerator, CpuDevice, Device, Driver, Finished, Job, Operation, Output, SystemRandom};
 use bulla_seal::ring::Ring;
 use bulla_seal::{Bound, Content, Continuation, Expect, Opener, Packing, Policy, Sealer, Step};
@@ -354,14 +353,4 @@ pub(crate) fn lonely(engines: &mut [Engine], job: &Job) -> Result<(f64, String, 
         }
     }
     best.ok_or_else(|| "no device".into())
-}
-
-/// The components alone, for every case.
-pub(crate) fn all(manager: &Manager, cases: &[Case], report: Report) -> Result<()> {
-    let mut components = Components::new(manager, 0.0)?;
-    for case in cases {
-        components.of(case)?;
-    }
-    report.print_components(&components);
-    Ok(())
 }

@@ -1,19 +1,26 @@
 //! A client that costs little: the protocol engine driven directly over a blocking socket, many messages a system call.
 
-use crate::Result;
-use bulla_amqp::{AttachRequest, Config, Connection, Event, LinkId, Payload, SaslClient, SenderSettleMode, SessionId};
+use super::Result;
+use bulla_amqp::{
+    AttachRequest, Config, Connection, DeliveryState, Event, LinkId, Payload, SaslClient, SenderSettleMode, SessionId,
+};
 use bytes::{Bytes, BytesMut};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of a message's payload.
 pub(crate) const PAYLOAD_BYTES: usize = 2048;
 /// Messages that differ from each other, one after another.
 pub(crate) const MESSAGES: usize = 64;
+/// A header section that says durable and nothing else (part 3, section 3.2.1).
+const DURABLE: [u8; 7] = [0, 0x53, 0x70, 0xc0, 2, 1, 0x41];
 /// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
+/// Messages put by `fill` and not yet confirmed.
+const FILL_WINDOW: u64 = 1_000;
 /// How long a read waits before its caller looks around.
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// Silence after which a run is given up: the slowest key signs more than once in this time.
@@ -36,7 +43,7 @@ impl Client {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LOOK_AROUND))?;
-        let sasl = SaslClient::Scram { user: user.to_owned(), password: crate::manager::PASSWORD.to_owned() };
+        let sasl = SaslClient::Scram { user: user.to_owned(), password: super::manager::PASSWORD.to_owned() };
         let config = Config::new(format!("bench-{user}"));
         let now = Instant::now();
         let mut engine = Connection::client(config, sasl, Box::new(bulla::users::Crypto), now);
@@ -157,6 +164,28 @@ impl Client {
         self.heard = Instant::now();
     }
 
+    /// Puts so many messages, as fast as they are confirmed.
+    pub(crate) fn fill(&mut self, link: LinkId, messages: &Messages, count: u64) -> Result<()> {
+        let (mut sent, mut confirmed) = (0, 0);
+        while confirmed < count {
+            while sent < count && sent - confirmed < FILL_WINDOW && self.engine.can_send(link) {
+                self.engine.send(link, sent, messages.put(sent), false);
+                sent += 1;
+            }
+            self.flush()?;
+            self.read(None)?;
+            while let Some(event) = self.event()? {
+                match event {
+                    Event::Outcome { state: Some(DeliveryState::Accepted), .. } => confirmed += 1,
+                    Event::Outcome { state, .. } => return Err(format!("a put came to {state:?}").into()),
+                    _ => {}
+                }
+            }
+            self.check_alive()?;
+        }
+        Ok(())
+    }
+
     /// Ends the connection in order.
     pub(crate) fn close(mut self) -> Result<()> {
         self.engine.close(None);
@@ -171,24 +200,31 @@ impl Client {
 }
 
 /// The messages that are put, one after another: properties with a message id, and a data section.
+#[derive(Clone)]
 pub(crate) struct Messages {
-    whole: Vec<Payload>,
-    payloads: Vec<Bytes>,
+    whole: Arc<[Payload]>,
+    payloads: Arc<[Bytes]>,
+    bytes: usize,
 }
 
 impl Messages {
     /// Made once, shared by all puts: a put costs the client a reference count.
     pub(crate) fn new() -> Messages {
-        let payloads: Vec<Bytes> = (0..MESSAGES)
-            .map(|n| Bytes::from((0..PAYLOAD_BYTES).map(|at| (at * 7 + n) as u8).collect::<Vec<u8>>()))
-            .collect();
+        Messages::of(PAYLOAD_BYTES, false)
+    }
+
+    /// Messages of so many bytes of payload.
+    pub(crate) fn of(bytes: usize, persistent: bool) -> Messages {
+        let payloads: Vec<Bytes> =
+            (0..MESSAGES).map(|n| Bytes::from((0..bytes).map(|at| (at * 7 + n) as u8).collect::<Vec<u8>>())).collect();
         let whole = payloads.iter().enumerate().map(|(n, payload)| {
-            let mut message = properties(n as u64);
-            message.extend(bulla_amqp::message::data_section_head(PAYLOAD_BYTES));
+            let mut message = if persistent { DURABLE.to_vec() } else { Vec::new() };
+            message.extend(properties(n as u64));
+            message.extend(bulla_amqp::message::data_section_head(bytes));
             message.extend_from_slice(payload);
             Payload::from(Bytes::from(message))
         });
-        Messages { whole: whole.collect(), payloads }
+        Messages { whole: whole.collect(), payloads: payloads.into(), bytes }
     }
 
     /// The `number`th message.
@@ -202,7 +238,7 @@ impl Messages {
     pub(crate) fn is(&self, number: u64, message: &Payload) -> bool {
         let len = message.len();
         let payload = &self.payloads[(number % MESSAGES as u64) as usize];
-        len >= PAYLOAD_BYTES && *message.bytes_at(len - PAYLOAD_BYTES..len) == **payload
+        len >= self.bytes && *message.bytes_at(len - self.bytes..len) == **payload
     }
 }
 
