@@ -1,6 +1,7 @@
 //! What a device did: how often, how long, how full its lanes were, and how long jobs waited for it.
 
 use crate::histogram::Histogram;
+use crate::peaks::Peaks;
 use crate::work::{Operation, Shape};
 
 /// The longest waiting line that [`Meters::waiting`] tells from longer ones.
@@ -45,6 +46,8 @@ pub struct Meters {
     pub shapes: Vec<ShapeMeter>,
     /// How many jobs waited when another one came, the last place meaning that many or more: counts.
     pub waiting: Vec<u64>,
+    /// The longest execution times, nanoseconds, and when they ended.
+    pub longest: Peaks,
     /// Processor time of the device's threads, nanoseconds.
     pub cpu_ns: u64,
     /// Of it, what the real results of a modelled device cost, nanoseconds.
@@ -56,7 +59,7 @@ impl Meters {
     /// whether it failed by the device's fault. `busy_ns` is the whole call's.
     pub fn call(&mut self, shape: Shape, busy_ns: u64, jobs: impl ExactSizeIterator<Item = (Operation, u64, bool)>) {
         let lanes = jobs.len() as u64;
-        let share = busy_ns / lanes.max(1);
+        let share = share(busy_ns, jobs.len());
         for (operation, latency_ns, failed) in jobs {
             self.job(operation, shape, share, latency_ns, failed);
         }
@@ -68,6 +71,11 @@ impl Meters {
             meter.calls += 1;
             meter.lanes_filled += lanes;
         }
+    }
+
+    /// Notes that a call of so many jobs ended at that time, milliseconds since 1970, UTC.
+    pub fn ended(&mut self, at_ms: u64, busy_ns: u64, jobs: usize) {
+        self.longest.note(at_ms, share(busy_ns, jobs));
     }
 
     /// A handful of entries at most: a search from the front is quickest.
@@ -119,6 +127,11 @@ impl Meters {
     pub fn errors(&self) -> u64 {
         self.operations.iter().map(|meter| meter.errors).sum()
     }
+}
+
+/// A job's share of its call's time.
+fn share(busy_ns: u64, jobs: usize) -> u64 {
+    busy_ns / (jobs as u64).max(1)
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ fn try_open(dir: &Path, driver: Driver, limits: Limits) -> Result<(Store, Receiv
         first_segment_bytes: SEGMENT_BYTES,
         driver,
         waker: Arc::new(move || drop(woken.lock().map(|woken| woken.send(())))),
+        ..FileLogOptions::default()
     };
     let log = FileLog::open(DirStorage::new(dir.join("journal")), options)?;
     let spill = FileSpill::open(DirStorage::new(dir.join("scratch")), 1 << 30).map_err(OpenError::Spill)?;

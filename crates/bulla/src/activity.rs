@@ -184,7 +184,7 @@ impl Advice {
 }
 
 /// A ratio that is 0 where there is nothing to divide by.
-fn ratio(of: f64, to: f64) -> f64 {
+pub(crate) fn ratio(of: f64, to: f64) -> f64 {
     if to > 0.0 { of / to } else { 0.0 }
 }
 
@@ -230,9 +230,9 @@ impl Activity {
 
 /// A kept snapshot holds from when it was taken until work was done again: a snapshot is kept at each [`HISTORY_INTERVAL`] in which
 /// there was work. So what was kept last by `asked_ms` is as good as one taken an interval earlier than that.
-pub fn holds_until(snapshot: &mut Snapshot, asked_ms: u64) {
+pub fn held_until(taken_ms: u64, asked_ms: u64) -> u64 {
     let interval_ms = u64::try_from(HISTORY_INTERVAL.as_millis()).unwrap_or(u64::MAX);
-    snapshot.taken_ms = snapshot.taken_ms.max(asked_ms.saturating_sub(interval_ms));
+    taken_ms.max(asked_ms.saturating_sub(interval_ms))
 }
 
 impl DeviceActivity {
@@ -382,8 +382,13 @@ const COLUMNS: usize = 15;
 const WIDTHS: [usize; COLUMNS] = [5, 11, 10, 8, 7, 10, 10, 10, 12, 10, 10, 9, 7, 6, 8];
 
 fn line(width: usize, label: &str, cells: &[String; COLUMNS]) -> String {
+    table_line(width, label, cells, &WIDTHS)
+}
+
+/// A line of a table: a label on the left, and cells that end where their columns end.
+pub(crate) fn table_line(width: usize, label: &str, cells: &[String], widths: &[usize]) -> String {
     let mut line = format!("{label:width$}");
-    for (cell, column) in cells.iter().zip(WIDTHS) {
+    for (cell, column) in cells.iter().zip(widths) {
         let _ = write!(line, "{cell:>column$}");
     }
     line.truncate(line.trim_end_matches(' ').len());
@@ -490,7 +495,7 @@ impl DeviceActivity {
 }
 
 /// Two objects as one, the second's entries behind the first's.
-fn joined(first: Json, second: Json) -> Json {
+pub(crate) fn joined(first: Json, second: Json) -> Json {
     match (first, second) {
         (Json::Object(mut first), Json::Object(second)) => {
             first.extend(second);
@@ -523,7 +528,7 @@ fn work_json(work: &Work) -> Json {
 }
 
 /// `2026-11-22 06:30:00`
-fn utc(unix_ms: u64) -> String {
+pub(crate) fn utc(unix_ms: u64) -> String {
     crate::log::utc(unix_ms / 1000).replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
@@ -678,9 +683,9 @@ mod tests {
     #[test]
     fn what_was_kept_before_an_idle_time_holds_until_it_ends() {
         let mut kept = Snapshot { taken_ms: BEGIN_MS, ..Snapshot::default() };
-        holds_until(&mut kept, BEGIN_MS + 30_000);
+        kept.taken_ms = held_until(kept.taken_ms, BEGIN_MS + 30_000);
         assert_eq!(kept.taken_ms, BEGIN_MS);
-        holds_until(&mut kept, BEGIN_MS + 3_600_000);
+        kept.taken_ms = held_until(kept.taken_ms, BEGIN_MS + 3_600_000);
         assert_eq!(kept.taken_ms, BEGIN_MS + 3_600_000 - HISTORY_INTERVAL.as_millis() as u64);
     }
 

@@ -5,9 +5,10 @@
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
 use crate::mailbox::{Letter, Mailboxes};
+use crate::task::TaskMeter;
 use bulla_amqp::LinkId;
 use bulla_device::scheduler::{Answer, DeviceId, Sink};
-use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue};
+use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue, ticks};
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Verified};
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap};
@@ -140,6 +141,8 @@ struct Inbox {
     /// Tasks that were taken and are not done, by asker, and all together.
     under_way: HashMap<u64, usize>,
     under_way_total: usize,
+    /// How many adapters were busy at one moment, at most, since somebody asked.
+    busy_peak: usize,
     stopping: bool,
 }
 
@@ -163,6 +166,8 @@ struct Task {
     checking: bool,
     /// Nothing shows at once whether its job's answer is right: it is an unwrap or a derivation.
     unproved: bool,
+    /// Ticks that adapters spent on it; what a device took for its job is the device's.
+    spent: u64,
     /// What its job asks, where others may wait for the same.
     shared: Option<[u8; 32]>,
 }
@@ -244,11 +249,19 @@ impl Adapters {
         (inbox.present.len(), inbox.wanted)
     }
 
+    /// How many adapters were busy at one moment, at most, since this was called last.
+    pub(crate) fn busy_peak(&self) -> usize {
+        let mut inbox = self.lock();
+        let busy_now = inbox.present.len() - inbox.idle;
+        std::mem::replace(&mut inbox.busy_peak, busy_now).max(busy_now)
+    }
+
     /// An adapter's life: ends when it is surplus, or when the pool stops and nothing is left to do.
-    pub(crate) fn run(self: &Arc<Self>, index: usize, mailboxes: &Mailboxes) {
+    pub(crate) fn run(self: &Arc<Self>, index: usize, mailboxes: &Mailboxes, meter: &TaskMeter) {
         let sink: Arc<dyn Sink> = self.clone();
         let mut turn = Turn {
             adapters: self,
+            meter,
             sink,
             inline: Inline::new(),
             jobs: Vec::new(),
@@ -256,9 +269,11 @@ impl Adapters {
             done: Vec::new(),
         };
         while let Some(taken) = self.take(index) {
+            let begun = meter.begin_exactly();
             turn.carry_out(taken);
             turn.post(mailboxes);
             self.done(&mut turn.done);
+            meter.end(begun);
         }
     }
 
@@ -287,6 +302,7 @@ impl Adapters {
                 taken.tasks.push(task);
             }
             if !taken.is_empty() {
+                inbox.busy_peak = inbox.busy_peak.max(inbox.present.len() - inbox.idle);
                 if inbox.has_work() {
                     // More than one turn's worth: somebody else may help.
                     self.wake(inbox);
@@ -390,6 +406,7 @@ impl Taken {
 /// One adapter's turn.
 struct Turn<'a> {
     adapters: &'a Adapters,
+    meter: &'a TaskMeter,
     sink: Arc<dyn Sink>,
     inline: Inline,
     /// Jobs that this turn hands over, each with its task.
@@ -402,28 +419,34 @@ struct Turn<'a> {
 impl Turn<'_> {
     /// Hot path: answers first, because somebody has waited for them longest.
     fn carry_out(&mut self, taken: Taken) {
-        self.go_on(taken.answers);
+        self.go_on(taken.answers, 0);
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
         for New { asker, who, work } in taken.tasks {
             if who.is_gone() {
                 self.done.push(who.number());
                 continue;
             }
+            let begun = ticks();
             let stage = match work {
                 Work::Seal(start) => Stage::Seal(start()),
                 Work::Open(again) => Stage::Open(again(), again),
                 Work::GoOnOpening(step, again) => Stage::Open(Ok(step), again),
                 Work::Check(again) => Stage::Check(again(), again),
             };
-            self.advance(Standing { asker, who, deadline, devices: Vec::new(), checking: false }, stage);
+            let spent = ticks().saturating_sub(begun);
+            self.advance(Standing { asker, who, deadline, devices: Vec::new(), checking: false, spent }, stage);
         }
         while !self.jobs.is_empty() {
             self.place();
+            let begun = ticks();
             let answers = self.inline.run(&self.adapters.scheduler);
-            self.go_on(answers);
+            let each = ticks().saturating_sub(begun) / (answers.len() as u64).max(1);
+            self.go_on(answers, each);
         }
         if let Some(run) = taken.aside {
+            let begun = ticks();
             run();
+            self.meter.request(ticks().saturating_sub(begun));
         }
     }
 
@@ -454,7 +477,8 @@ impl Turn<'_> {
         self.adapters.scheduler.place(&mut placed, &self.sink, &mut self.inline);
     }
 
-    fn go_on(&mut self, answers: Vec<Answer>) {
+    /// Goes on with the tasks whose answers came; to compute one here took `each` ticks.
+    fn go_on(&mut self, answers: Vec<Answer>, each: u64) {
         if answers.is_empty() {
             return;
         }
@@ -469,7 +493,8 @@ impl Turn<'_> {
                 resumed.push((task, others, answer));
             }
         }
-        for (task, others, answer) in resumed {
+        for (mut task, others, answer) in resumed {
+            task.spent = task.spent.saturating_add(each);
             for (job, other) in others {
                 match &answer.result {
                     // The first one's asker has gone, or its time is up: the next one asks for all.
@@ -482,7 +507,8 @@ impl Turn<'_> {
     }
 
     fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId) {
-        let Task { asker, who, deadline, progress, mut devices, checking, unproved, .. } = task;
+        let Task { asker, who, deadline, progress, mut devices, checking, unproved, spent, .. } = task;
+        let begun = ticks();
         if unproved && device != DeviceId::CPU && !devices.contains(&device) {
             devices.push(device);
         }
@@ -491,7 +517,8 @@ impl Turn<'_> {
             Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
             Progress::Check(go_on, again) => Stage::Check(go_on(result), again),
         };
-        self.advance(Standing { asker, who, deadline, devices, checking }, stage);
+        let spent = spent.saturating_add(ticks().saturating_sub(begun));
+        self.advance(Standing { asker, who, deadline, devices, checking, spent }, stage);
     }
 
     /// Sets a task aside with its next job, or tells its outcome.
@@ -540,6 +567,7 @@ impl Turn<'_> {
     }
 
     fn tell(&mut self, standing: &Standing, outcome: Outcome) {
+        self.meter.request(standing.spent);
         self.outcomes.push(Finished { asker: standing.asker, outcome });
         self.done.push(standing.who.number());
     }
@@ -586,12 +614,13 @@ struct Standing {
     deadline: Instant,
     devices: Vec<DeviceId>,
     checking: bool,
+    spent: u64,
 }
 
 impl Standing {
     fn task(self, progress: Progress) -> Task {
-        let Self { asker, who, deadline, devices, checking } = self;
-        Task { asker, who, deadline, progress, devices, checking, unproved: false, shared: None }
+        let Self { asker, who, deadline, devices, checking, spent } = self;
+        Task { asker, who, deadline, progress, devices, checking, spent, unproved: false, shared: None }
     }
 
     /// Whether a verdict against the message came from a device that may be wrong.

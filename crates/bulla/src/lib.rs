@@ -16,5 +16,7 @@ pub mod mqsc;
 pub mod random;
 pub mod reason;
 pub mod serve;
+mod task;
+pub mod task_activity;
 pub mod tls;
 pub mod users;

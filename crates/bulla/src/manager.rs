@@ -12,9 +12,11 @@ pub use crate::mqsc::objects::ERROR_QUEUE;
 use crate::mqsc::objects::{
     Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
 };
+use crate::mqsc::tasks::TaskSnapshot;
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
+use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::users::Users;
 use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
@@ -48,6 +50,8 @@ pub struct Manager {
     pub(crate) devices: Devices,
     /// One mailbox a dispatcher.
     pub(crate) mailboxes: Arc<Mailboxes>,
+    /// What tasks do.
+    pub(crate) tasks: Arc<Tasks>,
     /// The threads of dispatchers and adapters.
     pub(crate) pools: Mutex<Pools>,
     /// Where partners and applications are listened for: `amqp://127.0.0.1:5672`. Set at the start.
@@ -186,6 +190,7 @@ impl Manager {
         store: Store,
         definitions: Definitions,
         mailboxes: Arc<Mailboxes>,
+        tasks: Arc<Tasks>,
         devices: Devices,
     ) -> Self {
         let tls = Arc::new(Tls::new(data.join(serve::TLS)));
@@ -201,6 +206,7 @@ impl Manager {
             adapters: Arc::new(Adapters::new(devices.scheduler().clone())),
             devices,
             mailboxes,
+            tasks,
             pools: Mutex::default(),
             listeners: OnceLock::new(),
             stopping: AtomicBool::new(false),
@@ -254,6 +260,11 @@ impl Manager {
                 mailbox.post(letter());
             }
         }
+    }
+
+    /// What all tasks did until now.
+    pub(crate) fn task_snapshot(&self) -> TaskSnapshot {
+        self.tasks.snapshot(self.adapters.busy_peak(), &self.devices.snapshot())
     }
 
     /// Wakes every dispatcher.

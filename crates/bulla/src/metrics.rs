@@ -1,9 +1,10 @@
-//! What the crypto devices counted, for Prometheus: the numbers of the activity report, in the text format 0.0.4, over HTTP/1.1.
+//! What crypto devices and tasks counted, for Prometheus: the numbers of `bulla report`, in the text format 0.0.4, over HTTP/1.1.
 //!
 //! `GET /metrics` is the one request there is. Requests are parsed by `httparse`; what it sees is at most [`REQUEST_BYTES_MAX`], and
 //! one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that a stranger costs little.
 
 use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
+use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::{Histogram, Kind, OperationMeter};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -43,7 +44,10 @@ pub struct Server {
 ///
 /// # Errors
 /// No thread could be started, or the listener has no address.
-pub fn serve(listener: TcpListener, source: impl Fn() -> Snapshot + Send + 'static) -> io::Result<Server> {
+pub fn serve(
+    listener: TcpListener,
+    source: impl Fn() -> (Snapshot, TaskSnapshot) + Send + 'static,
+) -> io::Result<Server> {
     let address = listener.local_addr()?;
     let stopping = Arc::new(AtomicBool::new(false));
     let stop = stopping.clone();
@@ -118,7 +122,7 @@ fn request(bytes: &[u8]) -> Request {
     }
 }
 
-fn answer(mut stream: TcpStream, deadline: Instant, source: &impl Fn() -> Snapshot) -> io::Result<()> {
+fn answer(mut stream: TcpStream, deadline: Instant, source: &impl Fn() -> (Snapshot, TaskSnapshot)) -> io::Result<()> {
     let mut bytes = vec![0; REQUEST_BYTES_MAX];
     let mut len = 0;
     let asked = loop {
@@ -134,7 +138,10 @@ fn answer(mut stream: TcpStream, deadline: Instant, source: &impl Fn() -> Snapsh
         }
     };
     let (status, kind, body, is_head) = match asked {
-        Request::Metrics { is_head } => ("200 OK", CONTENT_TYPE, text(&source()), is_head),
+        Request::Metrics { is_head } => {
+            let (devices, tasks) = source();
+            ("200 OK", CONTENT_TYPE, text(&devices) + &task_text(&tasks), is_head)
+        }
         Request::Refused(status) => (status, "text/plain", format!("{status}\n"), false),
         Request::Partial => return Ok(()),
     };
@@ -165,7 +172,41 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// The metrics as text. Families without a sample are left out.
+/// The tasks' metrics as text.
+pub fn task_text(snapshot: &TaskSnapshot) -> String {
+    let mut out = String::new();
+    let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
+    let labels = |task: &TaskMeters| format!("type=\"{}\",task=\"{}\"", task.kind, escaped(&task.name));
+    type Value = fn(&TaskMeters) -> u64;
+    family.begin("bulla_task_up", "gauge", "1 while the task is there.");
+    for task in &snapshot.tasks {
+        family.sample("", &labels(task), u64::from(task.is_running));
+    }
+    family.begin("bulla_task_connections", "gauge", "Connections of a dispatcher.");
+    for task in snapshot.tasks.iter().filter(|task| task.kind == TaskKind::Dispatcher) {
+        family.sample("", &labels(task), task.connections);
+    }
+    family.begin("bulla_task_requests_total", "counter", "Requests that ended.");
+    for task in &snapshot.tasks {
+        family.sample("", &labels(task), task.requests);
+    }
+    let times: [(&str, &str, Value); 3] = [
+        ("bulla_task_elapsed_seconds_total", "Time in requests.", |task| task.elapsed_ns),
+        ("bulla_task_cpu_seconds_total", "Processor time in requests.", |task| task.cpu_ns),
+        ("bulla_task_between_cpu_seconds_total", "Processor time of the task's thread between requests.", |task| {
+            task.between_ns
+        }),
+    ];
+    for (name, help, value) in times {
+        family.begin(name, "counter", help);
+        for task in &snapshot.tasks {
+            family.sample("", &labels(task), Seconds(value(task)));
+        }
+    }
+    out
+}
+
+/// The devices' metrics as text. Families without a sample are left out.
 pub fn text(snapshot: &Snapshot) -> String {
     let mut out = String::new();
     let devices = &snapshot.devices;
@@ -354,6 +395,42 @@ mod tests {
         Snapshot { taken_ms: 10_000, devices }
     }
 
+    fn tasks() -> TaskSnapshot {
+        let task = |kind, name: &str, requests| TaskMeters {
+            is_running: true,
+            connections: 2,
+            requests,
+            elapsed_ns: 1_500_000_000,
+            cpu_ns: 1_000_000_007,
+            between_ns: 3,
+            ..TaskMeters::new(kind, name.into(), 0)
+        };
+        let tasks = vec![task(TaskKind::Dispatcher, "dispatcher-0", 5), task(TaskKind::Device, "A/%.b_", 7)];
+        TaskSnapshot { tasks, ..TaskSnapshot::default() }
+    }
+
+    fn both() -> (Snapshot, TaskSnapshot) {
+        (snapshot(), tasks())
+    }
+
+    #[test]
+    fn the_tasks_text_is_well_formed_beside_the_devices() {
+        let samples = read(&(text(&snapshot()) + &task_text(&tasks()))).unwrap();
+        let value = |name: &str, task: &str| {
+            let of = |(known, labels, _): &&(String, Labels, f64)| {
+                known == name && labels.get("task").is_some_and(|known| known == task)
+            };
+            let found: Vec<f64> = samples.iter().filter(of).map(|(.., value)| *value).collect();
+            found.first().copied().filter(|_| found.len() == 1)
+        };
+        assert_eq!(value("bulla_task_requests_total", "dispatcher-0"), Some(5.0));
+        assert_eq!(value("bulla_task_requests_total", "A/%.b_"), Some(7.0));
+        assert_eq!(value("bulla_task_cpu_seconds_total", "A/%.b_"), Some(1.000_000_007));
+        assert_eq!(value("bulla_task_elapsed_seconds_total", "A/%.b_"), Some(1.5));
+        assert_eq!(value("bulla_task_connections", "dispatcher-0"), Some(2.0));
+        assert_eq!(value("bulla_task_connections", "A/%.b_"), None);
+    }
+
     type Labels = BTreeMap<String, String>;
 
     /// A strict reader of the text format 0.0.4: samples in order, or what is wrong in which line.
@@ -535,13 +612,13 @@ mod tests {
 
     #[test]
     fn one_page_is_served_and_everything_else_is_refused() {
-        let server = serve(TcpListener::bind("127.0.0.1:0").unwrap(), snapshot).unwrap();
+        let server = serve(TcpListener::bind("127.0.0.1:0").unwrap(), both).unwrap();
         let address = server.address();
         let whole = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n");
         let (head, body) = whole.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
         assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())) && head.ends_with("Connection: close"));
-        assert_eq!(body, text(&snapshot()));
+        assert_eq!(body, text(&snapshot()) + &task_text(&tasks()));
         let short = ask(address, b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n");
         assert_eq!(short, format!("{head}\r\n\r\n"));
         let status = |request: &[u8]| ask(address, request).lines().next().unwrap_or_default().to_owned();
@@ -566,7 +643,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        let error = answer(stream, Instant::now() + Duration::from_millis(20), &snapshot).unwrap_err();
+        let error = answer(stream, Instant::now() + Duration::from_millis(20), &both).unwrap_err();
         assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
     }
 }

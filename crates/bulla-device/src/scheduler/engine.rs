@@ -7,7 +7,7 @@ use super::managed::Managed;
 use super::{
     Answer, DeviceId, FairQueue, InService, Inner, Late, Scheduler, Sink, State, Waiting, deliver, locked, ns,
 };
-use crate::clock::thread_cpu_ns;
+use crate::clock::{thread_cpu_ns, wall_ms};
 use crate::cpu::CpuDevice;
 use crate::device::{Device, DeviceError, Driver};
 use crate::meter::Meters;
@@ -342,6 +342,7 @@ impl Engine {
         {
             let mut meters = locked(&meters);
             let call_ns = if service_ns > 0 { service_ns } else { call.call_ns };
+            meters.ended(wall_ms(), call_ns, counted.len());
             meters.call(call.shape, call_ns, counted.into_iter());
             meters.cpu_ns += call.cpu_ns;
             meters.modelled_cpu_ns += if call.modelled { call.cpu_ns } else { 0 };

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Answer, DeviceId, Scheduler, Waiting, locked, ns};
-use crate::clock::thread_cpu_ns;
+use crate::clock::{thread_cpu_ns, wall_ms};
 use crate::cpu::CpuDevice;
 use crate::work::Job;
 
@@ -59,6 +59,7 @@ impl Inline {
             let job = (waiting.job.work.operation(), ns(waiting.submitted.elapsed()), failed);
             let mut meters = locked(&scheduler.cpu.meters);
             meters.waited(count - place - 1);
+            meters.ended(wall_ms(), cpu_ns, 1);
             meters.call(waiting.shape, cpu_ns, [job].into_iter());
             meters.cpu_ns += cpu_ns;
             drop(meters);

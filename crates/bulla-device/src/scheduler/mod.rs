@@ -30,9 +30,9 @@ use crate::device::{DeviceError, Driver, Kind};
 use crate::meter::Meters;
 use crate::work::{Job, Output, Shape};
 
+pub use crate::history::{HISTORY_INTERVAL, HISTORY_SNAPSHOTS_MAX};
 pub use fair::FairQueue;
 pub use inline::Inline;
-pub use monitor::{HISTORY_INTERVAL, HISTORY_SNAPSHOTS_MAX};
 
 use estimate::Estimates;
 use managed::{InService, Managed};
@@ -209,7 +209,7 @@ struct Inner {
     /// Jobs that no running device can do: a token is away.
     stranded: Vec<Waiting>,
     cpu_utilisation: f64,
-    history: monitor::History,
+    history: monitor::Reports,
     /// When utilisations were computed last, and what each device had been busy until then.
     measured: Option<monitor::Measured>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -260,7 +260,7 @@ impl Scheduler {
                 backlog: FairQueue::default(),
                 stranded: Vec::new(),
                 cpu_utilisation: 0.0,
-                history: monitor::History::default(),
+                history: monitor::Reports::default(),
                 measured: None,
                 threads: Vec::new(),
                 alive: 0,
@@ -578,7 +578,7 @@ impl Scheduler {
     /// What [`report`](Self::report) said at the last look before `at`, and when that was; looks are
     /// [`HISTORY_INTERVAL`] apart.
     pub fn report_at(&self, at: SystemTime) -> Option<(SystemTime, Arc<[Report]>)> {
-        self.lock().history.at(at)
+        self.lock().history.at(at).cloned()
     }
 
     /// When the oldest report was taken that is kept.

@@ -2,9 +2,11 @@
 //! stopped answering; and the reports of the past.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
+
+use crate::History;
 
 use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled, Waiting, locked};
 
@@ -18,45 +20,13 @@ const RELAX_EVERY: Duration = Duration::from_secs(1);
 const RESCUED_MAX: usize = 64;
 /// How often utilisations are computed.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// How far apart the kept reports are.
-pub const HISTORY_INTERVAL: Duration = Duration::from_secs(60);
-/// Kept reports: a day of them, some ten kilobytes each. A minute in which nothing was done keeps none.
-pub const HISTORY_SNAPSHOTS_MAX: usize = 1440;
+/// Reports of the past, some ten kilobytes each.
+pub(super) type Reports = History<Arc<[Report]>>;
 
-/// Reports of the past.
-#[derive(Default)]
-pub(super) struct History {
-    kept: VecDeque<(SystemTime, Arc<[Report]>)>,
-    looked: Option<SystemTime>,
-}
-
-impl History {
-    /// The last one before that time.
-    pub(super) fn at(&self, at: SystemTime) -> Option<(SystemTime, Arc<[Report]>)> {
-        self.kept.iter().rev().find(|(taken, _)| *taken <= at).cloned()
-    }
-
-    pub(super) fn oldest(&self) -> Option<SystemTime> {
-        self.kept.front().map(|(taken, _)| *taken)
-    }
-
-    /// Whether it is time for another one. A clock that was set back makes it so.
-    fn is_due(&self, now: SystemTime) -> bool {
-        self.looked
-            .is_none_or(|looked| now.duration_since(looked).is_ok_and(|age| age >= HISTORY_INTERVAL) || now < looked)
-    }
-
-    fn keep(&mut self, now: SystemTime, report: Vec<Report>) {
-        self.looked = Some(now);
-        let work = |report: &[Report]| report.iter().map(|device| device.meters.count()).collect::<Vec<_>>();
-        if self.kept.back().is_some_and(|(_, last)| work(last) == work(&report)) {
-            return;
-        }
-        if self.kept.len() >= HISTORY_SNAPSHOTS_MAX {
-            self.kept.pop_front();
-        }
-        self.kept.push_back((now, report.into()));
-    }
+/// Whether nothing was done between two reports.
+fn says_the_same(old: &Arc<[Report]>, new: &Arc<[Report]>) -> bool {
+    let work = |report: &[Report]| report.iter().map(|device| device.meters.count()).collect::<Vec<_>>();
+    work(old) == work(new)
 }
 
 /// What each device had been busy, nanoseconds, at one moment.
@@ -141,7 +111,7 @@ impl Scheduler {
         let wall = SystemTime::now();
         if inner.history.is_due(wall) {
             let report = self.reports(&inner);
-            inner.history.keep(wall, report);
+            inner.history.keep(wall, report.into(), says_the_same);
         }
         let idle = inner.backlog.is_empty()
             && inner.stranded.is_empty()

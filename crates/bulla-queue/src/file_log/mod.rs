@@ -70,7 +70,12 @@ pub struct FileLogOptions {
     pub driver: Driver,
     /// Called from the journal's thread when there is something to poll. Must not block.
     pub waker: Arc<dyn Fn() + Send + Sync>,
+    /// Called on the journal's thread with each batch's work, which it must carry out, once: for whoever measures it.
+    pub around_batch: Around,
 }
+
+/// Something that carries out what it is given.
+pub type Around = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 impl Default for FileLogOptions {
     fn default() -> Self {
@@ -79,6 +84,7 @@ impl Default for FileLogOptions {
             first_segment_bytes: FIRST_SEGMENT_BYTES_DEFAULT,
             driver: Driver::Inline,
             waker: Arc::new(|| {}),
+            around_batch: Arc::new(|write| write()),
         }
     }
 }
@@ -103,6 +109,7 @@ struct Shared<S: Storage> {
     storage: S,
     segment_bytes: u64,
     waker: Arc<dyn Fn() + Send + Sync>,
+    around_batch: Around,
     /// Between the submitter and the journal's thread.
     desk: Mutex<Desk>,
     desk_changed: Condvar,
@@ -179,6 +186,7 @@ impl<S: Storage> FileLog<S> {
             storage,
             segment_bytes: options.segment_bytes,
             waker: options.waker.clone(),
+            around_batch: options.around_batch.clone(),
             desk: Mutex::default(),
             desk_changed: Condvar::new(),
             writer: Mutex::new(Writer { current: None, end: 0, epoch: 0 }),
@@ -464,7 +472,16 @@ impl<S: Storage> Shared<S> {
             if let Some(batch) = desk.waiting.pop_front() {
                 desk.writing = true;
                 drop(desk);
-                self.write(batch);
+                let mut batch = Some(batch);
+                (self.around_batch)(&mut || {
+                    if let Some(batch) = batch.take() {
+                        self.write(batch);
+                    }
+                });
+                // One that was not carried out would keep everybody waiting.
+                if let Some(batch) = batch.take() {
+                    self.write(batch);
+                }
                 (self.waker)();
                 desk = hold(&self.desk);
             }

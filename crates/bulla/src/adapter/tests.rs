@@ -165,7 +165,7 @@ impl Pool {
     fn resize(&mut self, count: usize) {
         for index in self.adapters.want(count) {
             let (adapters, mailboxes) = (self.adapters.clone(), self.mailboxes.clone());
-            self.threads.push(std::thread::spawn(move || adapters.run(index, &mailboxes)));
+            self.threads.push(std::thread::spawn(move || adapters.run(index, &mailboxes, &TaskMeter::default())));
         }
     }
 

@@ -1,10 +1,12 @@
 //! `bulla report`: what a capacity planner asks a running queue manager.
 
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_UNREACHABLE};
-use crate::activity::{Activity, holds_until};
-use crate::mqsc::meters::Snapshot;
-use crate::mqsc::reply::{EXIT_DONE, Outcome};
+use crate::activity::{Activity, held_until};
+use crate::mqsc::meters::{NotMeters, Snapshot};
+use crate::mqsc::reply::{Cell, EXIT_DONE, Outcome, Row};
+use crate::mqsc::tasks::TaskSnapshot;
 use crate::mqsc::{admin, run::moment_ms};
+use crate::task_activity::TaskActivity;
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,11 +29,23 @@ enum ReportCommand {
     /// Rates, execution times and utilisation of the crypto devices, and whether another one is due
     ///
     /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
-    Crypto(CryptoArgs),
+    Crypto(SpanArgs),
+    /// How busy dispatchers, adapters, TLS, the journal and devices are, and what a request costs them
+    ///
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    Chinit(SpanArgs),
+}
+
+impl ReportCommand {
+    fn args(&self) -> &SpanArgs {
+        match self {
+            Self::Crypto(args) | Self::Chinit(args) => args,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
-struct CryptoArgs {
+struct SpanArgs {
     /// Data directory of the queue manager
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
@@ -44,7 +58,7 @@ struct CryptoArgs {
     /// Until this time; now, if it is not given
     #[arg(long, value_name = "TIME", requires = "from", value_parser = moment)]
     to: Option<Moment>,
-    /// Everything since the devices count
+    /// Everything since it is counted
     #[arg(long, conflicts_with = "interval")]
     since_start: bool,
     /// Answer in JSON
@@ -83,52 +97,103 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The queue manager was not reached, or keeps nothing of the time asked for.
 pub fn run(args: &ReportArgs) -> Result<(), CliError> {
-    let ReportCommand::Crypto(args) = &args.command;
-    let activity = crypto(args)?;
-    let text = if args.json { format!("{:#}\n", activity.to_json()) } else { activity.table() };
+    let span = args.command.args();
+    let (json, table) = match &args.command {
+        ReportCommand::Crypto(args) => {
+            let activity = crypto(args)?;
+            (activity.to_json(), activity.table())
+        }
+        ReportCommand::Chinit(args) => {
+            let activity = chinit(args)?;
+            let name = queue_manager(&args.data)?;
+            (activity.to_json(&name), activity.table(&name))
+        }
+    };
+    let text = if span.json { format!("{json:#}\n") } else { table };
     // A reader that goes away (`| head`) is no failure.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
 
-fn crypto(args: &CryptoArgs) -> Result<Activity, CliError> {
-    if args.since_start {
-        return Ok(Activity::since_start(&snapshot(&args.data, None)?));
+fn crypto(args: &SpanArgs) -> Result<Activity, CliError> {
+    let take = |at: Option<&Moment>| snapshot(&args.data, "DISPLAY DEVSTATUS(*)", at, Snapshot::from_rows);
+    match ends(args, take, |snapshot, asked_ms| snapshot.taken_ms = held_until(snapshot.taken_ms, asked_ms))? {
+        (None, later) => Ok(Activity::since_start(&later)),
+        (Some(earlier), later) => Activity::between(&earlier, &later).ok_or_else(no_interval),
     }
-    let (earlier, later) = match &args.from {
-        Some(from) => {
-            let mut earlier = snapshot(&args.data, Some(from))?;
-            holds_until(&mut earlier, from.unix_ms);
-            let mut later = snapshot(&args.data, args.to.as_ref())?;
-            if let Some(to) = &args.to {
-                holds_until(&mut later, to.unix_ms);
-            }
-            (earlier, later)
-        }
-        None => {
-            let earlier = snapshot(&args.data, None)?;
-            std::thread::sleep(args.interval);
-            (earlier, snapshot(&args.data, None)?)
-        }
+}
+
+fn chinit(args: &SpanArgs) -> Result<TaskActivity, CliError> {
+    let take = |at: Option<&Moment>| snapshot(&args.data, "DISPLAY TASKSTATUS", at, TaskSnapshot::from_rows);
+    match ends(args, take, |snapshot, asked_ms| snapshot.taken_ms = held_until(snapshot.taken_ms, asked_ms))? {
+        (None, later) => Ok(TaskActivity::since_start(&later)),
+        (Some(earlier), later) => TaskActivity::between(&earlier, &later).ok_or_else(no_interval),
+    }
+}
+
+fn no_interval() -> CliError {
+    CliError::failed("the end of the report is not later than its beginning")
+}
+
+/// The snapshots at both ends of what is asked for; no first one where that is the start. What was kept `holds` until a time.
+fn ends<T>(
+    args: &SpanArgs,
+    take: impl Fn(Option<&Moment>) -> Result<T, CliError>,
+    holds: impl Fn(&mut T, u64),
+) -> Result<(Option<T>, T), CliError> {
+    if args.since_start {
+        return Ok((None, take(None)?));
+    }
+    let Some(from) = &args.from else {
+        let earlier = take(None)?;
+        std::thread::sleep(args.interval);
+        return Ok((Some(earlier), take(None)?));
     };
-    Activity::between(&earlier, &later)
-        .ok_or_else(|| CliError::failed("the end of the report is not later than its beginning"))
+    let mut earlier = take(Some(from))?;
+    holds(&mut earlier, from.unix_ms);
+    let mut later = take(args.to.as_ref())?;
+    if let Some(to) = &args.to {
+        holds(&mut later, to.unix_ms);
+    }
+    Ok((Some(earlier), later))
+}
+
+/// Asks the running queue manager for what it counted, now or at a time.
+fn snapshot<T>(
+    data: &Path,
+    command: &str,
+    at: Option<&Moment>,
+    read: fn(&[Row]) -> Result<T, NotMeters>,
+) -> Result<T, CliError> {
+    let at = at.map(|at| format!(" AT('{}')", at.text)).unwrap_or_default();
+    read(&rows(data, &format!("{command}{at} ALL"))?).map_err(|error| CliError::failed(error.to_string()))
+}
+
+/// The running queue manager's name.
+fn queue_manager(data: &Path) -> Result<String, CliError> {
+    let rows = rows(data, "DISPLAY QMGR DESCR")?;
+    let name = rows.first().and_then(|row| row.cells.iter().find(|(keyword, _)| keyword == "QMNAME"));
+    match name {
+        Some((_, Cell::Text(name))) => Ok(name.clone()),
+        _ => Err(other_version()),
+    }
 }
 
 /// Asks the running queue manager.
-fn snapshot(data: &Path, at: Option<&Moment>) -> Result<Snapshot, CliError> {
-    let at = at.map(|at| format!(" AT('{}')", at.text)).unwrap_or_default();
-    let replies = admin::request(data, &format!("DISPLAY DEVSTATUS(*){at} ALL"))
+fn rows(data: &Path, command: &str) -> Result<Vec<Row>, CliError> {
+    let replies = admin::request(data, command)
         .map_err(|error| CliError { hint: error.hint(), ..CliError::new(EXIT_UNREACHABLE, error.to_string()) })?;
-    match replies.first().map(|reply| (&reply.outcome, reply.exit_code())) {
-        Some((Outcome::Rows(rows), EXIT_DONE)) => {
-            Snapshot::from_rows(rows).map_err(|error| CliError::failed(error.to_string()))
-        }
-        Some((Outcome::Failed(failure), _)) => {
+    match replies.into_iter().next().map(|reply| (reply.exit_code(), reply.outcome)) {
+        Some((EXIT_DONE, Outcome::Rows(rows))) => Ok(rows),
+        Some((_, Outcome::Failed(failure))) => {
             Err(CliError { hint: failure.hint.clone(), ..CliError::new(EXIT_REFUSED, failure.to_string()) })
         }
-        _ => Err(CliError::failed("the queue manager's answer is of another version")),
+        _ => Err(other_version()),
     }
+}
+
+fn other_version() -> CliError {
+    CliError::failed("the queue manager's answer is of another version")
 }
 
 #[cfg(test)]
@@ -142,9 +207,9 @@ mod tests {
         report: ReportArgs,
     }
 
-    fn parse(arguments: &[&str]) -> Result<CryptoArgs, clap::Error> {
+    fn parse(arguments: &[&str]) -> Result<SpanArgs, clap::Error> {
         let line = Line::try_parse_from(["report", "crypto"].iter().chain(arguments))?;
-        let ReportCommand::Crypto(args) = line.report.command;
+        let ReportCommand::Crypto(args) = line.report.command else { panic!("crypto was asked for") };
         Ok(args)
     }
 
@@ -180,5 +245,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let args = parse(&["--since-start", "--data", directory.path().to_str().unwrap()]).unwrap();
         assert_eq!(crypto(&args).unwrap_err().code, EXIT_UNREACHABLE);
+        assert_eq!(chinit(&args).unwrap_err().code, EXIT_UNREACHABLE);
     }
 }

@@ -22,7 +22,9 @@ use crate::channel::caller::Calling;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
+use crate::mqsc::tasks::TaskKind;
 use crate::reason::{self, Refusal};
+use crate::task::TaskMeter;
 use crate::tls::Tls;
 use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
 use bulla_device::scheduler::Answer;
@@ -85,6 +87,9 @@ pub(crate) struct Dispatcher {
 pub(crate) struct Local {
     pub(crate) index: usize,
     pub(crate) manager: Arc<Manager>,
+    /// What this dispatcher does, and of it the TLS of its connections.
+    meter: Arc<TaskMeter>,
+    pub(crate) tls_meter: Arc<TaskMeter>,
     pub(crate) now: Instant,
     pub(crate) wall: SystemTime,
     pub(crate) wall_ms: u64,
@@ -197,6 +202,8 @@ impl Dispatcher {
             active: Vec::new(),
             local: Local {
                 index,
+                meter: manager.tasks.meter(TaskKind::Dispatcher, index),
+                tls_meter: manager.tasks.meter(TaskKind::Tls, index),
                 manager,
                 now,
                 wall: SystemTime::now(),
@@ -236,13 +243,17 @@ impl Dispatcher {
         let mut events = Events::with_capacity(256);
         loop {
             let wakes = self.local.wakes.iter().map(|(at, _)| *at).chain(self.local.wake_at);
-            let due = self.local.flush_by.into_iter().chain(wakes).fold(self.next_tick, Instant::min);
-            let timeout = if self.has_work() { Duration::ZERO } else { due.saturating_duration_since(Instant::now()) };
+            let work_due = self.local.flush_by.into_iter().chain(wakes).min();
+            let due = work_due.map_or(self.next_tick, |at| at.min(self.next_tick));
+            let had_work = self.has_work();
+            let timeout = if had_work { Duration::ZERO } else { due.saturating_duration_since(Instant::now()) };
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
+            let begun = self.local.meter.begin();
             self.local.look_at_the_clock();
+            let has_come_due = work_due.is_some_and(|at| at <= self.local.now);
             for event in &events {
                 match event.token() {
                     BELL => {}
@@ -252,6 +263,12 @@ impl Dispatcher {
                 }
             }
             self.turn();
+            // One that only looks after timers is no request.
+            if had_work || has_come_due || !events.is_empty() {
+                let took = self.local.meter.end(begun);
+                self.local.meter.request(took);
+                self.local.meter.set_connections(self.peers.len());
+            }
             if self.is_done() || self.may_leave() {
                 return Ok(Left { poll: self.poll, generation: self.local.generation });
             }
@@ -362,7 +379,7 @@ impl Dispatcher {
 
     fn write_to(&mut self, key: usize) {
         let Some(peer) = self.peers.get_mut(key) else { return };
-        if peer.write() && std::mem::take(&mut peer.output_full) {
+        if peer.write(&self.local.tls_meter) && std::mem::take(&mut peer.output_full) {
             for link in peer.links.values() {
                 if let Link::Consumer(consumer) = link {
                     self.local.serve(consumer.route.queue);

@@ -9,6 +9,7 @@ use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
 use crate::manager::wall_ms;
+use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
@@ -154,7 +155,7 @@ impl Peer {
     /// Reads what is there, within this turn's share, and feeds it to the engine.
     pub(crate) fn read(&mut self, local: &Local) {
         let shaking_hands = self.is_shaking_hands();
-        match self.socket.handshake() {
+        match local.tls_meter.time(shaking_hands, || self.socket.handshake()) {
             Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
                 // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
                 self.engine = sasl::engine(local, self.socket.verified_certificate());
@@ -179,7 +180,7 @@ impl Peer {
             let wanted = self.engine.wanted(self.input.waiting());
             let room = self.input.spare(wanted);
             let room_len = room.len();
-            match self.socket.read(room) {
+            match local.tls_meter.time(self.socket.is_tls(), || self.socket.read(room)) {
                 Ok(Moved::Bytes(n)) => {
                     self.traffic.buffers_received += 1;
                     self.traffic.bytes_received += n as u64;
@@ -202,9 +203,9 @@ impl Peer {
     }
 
     /// Writes what the engine has, until it or the socket has enough. True when bytes went out.
-    pub(crate) fn write(&mut self) -> bool {
+    pub(crate) fn write(&mut self, tls: &TaskMeter) -> bool {
         let mut wrote = false;
-        match self.socket.send() {
+        match tls.time(self.socket.wants_to_send(), || self.socket.send()) {
             Ok(true) => {}
             Ok(false) => self.writable = false,
             Err(error) => self.failed(&error),
@@ -216,7 +217,7 @@ impl Peer {
         while self.writable && self.engine.output_len() > 0 {
             let mut slices: Vec<IoSlice<'_>> = Vec::new();
             self.engine.output_slices(&mut slices);
-            let written = match self.socket.write(&slices) {
+            let written = match tls.time(self.socket.is_tls(), || self.socket.write(&slices)) {
                 Ok(Moved::Bytes(n)) => n,
                 Ok(Moved::Blocked) => {
                     self.writable = false;

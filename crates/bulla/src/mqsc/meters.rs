@@ -174,6 +174,7 @@ impl DeviceMeters {
                 operations: now.operations.iter().map(operation).collect(),
                 shapes: now.shapes.iter().map(shape).collect(),
                 waiting: waiting.collect(),
+                longest: now.longest.clone(),
                 cpu_ns: now.cpu_ns.saturating_sub(before.cpu_ns),
                 modelled_cpu_ns: now.modelled_cpu_ns.saturating_sub(before.modelled_cpu_ns),
             },
@@ -269,21 +270,21 @@ impl Snapshot {
 }
 
 /// Reads cells by the table's keywords.
-struct Reader<'a>(&'a Row);
+pub(super) struct Reader<'a>(pub(super) &'a Row);
 
 impl Reader<'_> {
     fn cell(&self, keyword: &str) -> Option<&Cell> {
         self.0.cells.iter().find(|(known, _)| known == keyword).map(|(_, cell)| cell)
     }
 
-    fn number(&self, attribute: &'static Attribute) -> Result<u64, NotMeters> {
+    pub(super) fn number(&self, attribute: &'static Attribute) -> Result<u64, NotMeters> {
         match self.cell(attribute.keyword) {
             Some(Cell::Number(number)) => Ok(*number),
             _ => Err(NotMeters { keyword: attribute.keyword }),
         }
     }
 
-    fn text(&self, keyword: &'static str) -> Result<String, NotMeters> {
+    pub(super) fn text(&self, keyword: &'static str) -> Result<String, NotMeters> {
         match self.cell(keyword) {
             Some(Cell::Text(text)) => Ok(text.clone()),
             _ => Err(NotMeters { keyword }),
@@ -291,7 +292,11 @@ impl Reader<'_> {
     }
 
     /// A word of a known list.
-    fn known<T>(&self, attribute: &'static Attribute, find: impl Fn(&str) -> Option<T>) -> Result<T, NotMeters> {
+    pub(super) fn known<T>(
+        &self,
+        attribute: &'static Attribute,
+        find: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, NotMeters> {
         let keyword = attribute.keyword;
         find(&self.text(keyword)?).ok_or(NotMeters { keyword })
     }

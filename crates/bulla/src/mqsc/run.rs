@@ -15,6 +15,7 @@ use super::objects::{
 use super::parse::{self, Filter, Operator, Statement, SyntaxError, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
+use super::tasks::TaskSnapshot;
 use super::{policy, reference};
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
@@ -69,6 +70,14 @@ pub trait Administered {
     /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
     fn device_meters(&self, _at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
         Ok(Snapshot::default())
+    }
+
+    /// What every task has done: until now, or as it was kept last by a moment, milliseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn task_meters(&self, _at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
+        Ok(TaskSnapshot::default())
     }
 
     /// Starts a defined channel, or, of a receiver that is STOPPED, lets partners in again. Returns once it is on its way:
@@ -497,6 +506,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         }
         Act::DisplayChannel => display_channels(statement, target).map(Outcome::Rows),
         Act::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
+        Act::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         _ => {
             let change = plan(statement, target.definitions())?;
@@ -699,6 +709,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayChannel
         | Act::DisplayChannelStatus
         | Act::DisplayInitiator
+        | Act::DisplayTaskStatus
         | Act::DisplayRemote
         | Act::Help
         | Act::StartDevice
@@ -1336,14 +1347,32 @@ fn device_status_cell(status: &DeviceStatus, key: Key) -> Option<Cell> {
     })
 }
 
+/// The moment that AT gives, milliseconds since 1970, UTC; none for now.
+fn at_ms(statement: &Statement) -> Result<Option<u64>, Failure> {
+    let Some(Value::Text(text)) = statement.value(Key::At) else { return Ok(None) };
+    let invalid = || invalid(format_args!("AT('{text}') is no time"), Some("write AT('YYYY-MM-DD HH:MM:SS'), UTC"));
+    moment_ms(text).ok_or_else(invalid).map(Some)
+}
+
+/// What to show of meters: lists for programs only to those that ask for them, or for everything.
+fn wanted_of_meters(statement: &Statement) -> Vec<&'static Attribute> {
+    let mut wanted = wanted(statement, false);
+    if statement.requested.is_empty() && !statement.says(Key::All, "ALL") {
+        wanted.retain(|attribute| !table::FOR_PROGRAMS.contains(&attribute.key));
+    }
+    wanted
+}
+
+fn display_task_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let snapshot = target.task_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
+    let tasks = snapshot.tasks.iter();
+    let candidates =
+        tasks.map(|task| -> Candidate<'_> { (&task.name, None, Box::new(|key| snapshot.cell(task, key))) }).collect();
+    rows(statement, "TASK", candidates, &wanted_of_meters(statement))
+}
+
 fn display_device_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
-    let at_ms = match statement.value(Key::At) {
-        Some(Value::Text(text)) => Some(moment_ms(text).ok_or_else(|| {
-            invalid(format_args!("AT('{text}') is no time"), Some("write AT('YYYY-MM-DD HH:MM:SS'), UTC"))
-        })?),
-        _ => None,
-    };
-    let snapshot = target.device_meters(at_ms).map_err(|error| failure(&error))?;
+    let snapshot = target.device_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for device in snapshot.devices.iter().filter(|device| statement.name.fits(&device.name)) {
         candidates.push((&device.name, None, Box::new(|key| device.cell(snapshot.taken_ms, key))));
@@ -1358,11 +1387,7 @@ fn display_device_status(statement: &Statement, target: &dyn Administered) -> Re
     if candidates.is_empty() && !statement.name.generic {
         return Err(unknown("device", &statement.name.stem));
     }
-    let mut wanted = wanted(statement, false);
-    if statement.requested.is_empty() && !statement.says(Key::All, "ALL") {
-        wanted.retain(|attribute| !table::FOR_PROGRAMS.contains(&attribute.key));
-    }
-    rows(statement, "DEVICE", candidates, &wanted)
+    rows(statement, "DEVICE", candidates, &wanted_of_meters(statement))
 }
 
 fn status_cell(status: &QueueStatus, key: Key) -> Option<Cell> {

@@ -129,6 +129,7 @@ pub enum Act {
     DisplayChannel,
     DisplayChannelStatus,
     DisplayInitiator,
+    DisplayTaskStatus,
     Help,
 }
 
@@ -273,6 +274,16 @@ pub enum Key {
     LanesFilled,
     ExecutionTimes,
     Latencies,
+    // Tasks as they run.
+    TaskType,
+    TaskState,
+    Connections,
+    Requests,
+    ElapsedTime,
+    RequestCpuTime,
+    BetweenCpuTime,
+    LongestRequests,
+    BusyAdapters,
     // Channels as defined.
     ChannelType,
     ConnectionName,
@@ -447,6 +458,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("CHANNEL", &["CHL"]),
     ("CHSTATUS", &["CHS"]),
     ("CHINIT", &["CHI"]),
+    ("TASKSTATUS", &["TASKS"]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -821,7 +833,7 @@ pub(super) static ERRORS: Attribute = shown(Key::Errors, "ERRORS", "Jobs that th
 pub(super) static TAKEN: Attribute =
     shown(Key::Taken, "TAKEN", "When the numbers were taken, in milliseconds since 1970, UTC.");
 pub(super) static SINCE: Attribute =
-    shown(Key::Since, "SINCE", "Since when the device counts, in milliseconds since 1970, UTC.");
+    shown(Key::Since, "SINCE", "Since when the device or the task counts, in milliseconds since 1970, UTC.");
 pub(super) static WAITHIST: Attribute = shown(
     Key::WaitingSeen,
     "WAITHIST",
@@ -833,6 +845,38 @@ pub(super) static MODELCPU: Attribute = shown(
     Key::ModelledCpuTime,
     "MODELCPU",
     "Processor time in nanoseconds that a modelled device's real results took; a real device would not take it.",
+);
+pub(super) static TASK_TYPE: Attribute = shown(
+    Key::TaskType,
+    "TASKTYPE",
+    "DISPATCHER, owns connections; ADAPTER, seals and opens; TLS, of a dispatcher's connections and on its thread; JOURNAL; DEVICE, for cryptography.",
+);
+pub(super) static TASK_STATE: Attribute =
+    shown(Key::TaskState, "STATUS", "RUNNING; ENDED, because fewer are wanted, or because the device does not run.");
+pub(super) static CONNS: Attribute = shown(Key::Connections, "CONNS", "Connections that a dispatcher has now.");
+pub(super) static REQUESTS: Attribute = shown(
+    Key::Requests,
+    "REQUESTS",
+    "Requests that ended. Of a dispatcher, turns with something to do; of an adapter, messages and passwords; of TLS, calls of OpenSSL; of the journal, batches; of a device, jobs.",
+);
+pub(super) static ELAPSED: Attribute =
+    shown(Key::ElapsedTime, "ELAPSED", "Time that the task spent in requests, in nanoseconds.");
+pub(super) static REQCPU: Attribute =
+    shown(Key::RequestCpuTime, "REQCPU", "Of it, processor time, in nanoseconds; the rest was waiting.");
+pub(super) static BETWCPU: Attribute = shown(
+    Key::BetweenCpuTime,
+    "BETWCPU",
+    "Processor time of the task's thread between requests, in nanoseconds: to look for work, to wake up and to go to sleep.",
+);
+pub(super) static LONGEST: Attribute = shown(
+    Key::LongestRequests,
+    "LONGEST",
+    "The longest requests as MILLISECONDS:NANOSECONDS, when each ended, UTC since 1970, and how long it took, for `bulla report chinit`. Shown with ALL or when asked for.",
+);
+pub(super) static ADAPBUSY: Attribute = shown(
+    Key::BusyAdapters,
+    "ADAPBUSY",
+    "How many adapters were busy at one moment as MILLISECONDS:NUMBER, for `bulla report chinit`. Shown with ALL or when asked for.",
 );
 pub(super) static FORM: Attribute = shown(
     Key::Form,
@@ -1553,6 +1597,34 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::DisplayTaskStatus,
+        verb: "DISPLAY",
+        noun: "TASKSTATUS",
+        name: NameUse::None,
+        object: "task",
+        summary: "Show what each task of the queue manager has done since it counts. `bulla report chinit` makes percentages and averages of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: &[
+            &TASK_TYPE,
+            &TASK_STATE,
+            &CONNS,
+            &TAKEN,
+            &SINCE,
+            &REQUESTS,
+            &ELAPSED,
+            &REQCPU,
+            &BETWCPU,
+            &LONGEST,
+            &ADAPBUSY,
+        ],
+        examples: &[
+            "DISPLAY TASKSTATUS",
+            "DIS TASKS AT('2026-11-22 06:30:00')",
+            "DIS TASKS REQUESTS ELAPSED WHERE(TASKTYPE EQ ADAPTER)",
+        ],
+        since: V1,
+    },
+    Command {
         act: Act::Help,
         verb: "HELP",
         noun: "",
@@ -1566,8 +1638,9 @@ pub static COMMANDS: &[Command] = &[
     },
 ];
 
-/// What DISPLAY DEVSTATUS shows to programs that ask for everything, and to nobody else.
-pub(super) const FOR_PROGRAMS: [Key; 3] = [Key::WaitingSeen, Key::ExecutionTimes, Key::Latencies];
+/// What DISPLAY DEVSTATUS and TASKSTATUS show to programs that ask for everything, and to nobody else.
+pub(super) const FOR_PROGRAMS: [Key; 5] =
+    [Key::WaitingSeen, Key::ExecutionTimes, Key::Latencies, Key::LongestRequests, Key::BusyAdapters];
 
 /// `QMNAME` heads what DISPLAY QMGR shows, as a queue's name heads its own.
 pub static NAME_OF_MANAGER: &Attribute = &QMNAME;

@@ -9,6 +9,7 @@ use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopCha
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
+use crate::mqsc::tasks::TaskSnapshot;
 use crate::reason::{self, Refusal};
 use bulla_queue::QueueId;
 use bulla_seal::Dn;
@@ -242,8 +243,12 @@ impl Administered for Administrator<'_> {
 
     fn device_meters(&self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
         let Some(at_ms) = at_ms else { return Ok(self.manager.devices.snapshot()) };
-        let not_kept = |oldest: Option<_>| AdminError::NotKept { at_ms, oldest_ms: oldest.map(wall_ms) };
-        self.manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept)
+        self.manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+    }
+
+    fn task_meters(&self, at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
+        let Some(at_ms) = at_ms else { return Ok(self.manager.task_snapshot()) };
+        self.manager.tasks.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
     }
 
     fn start_channel(&mut self, name: &str) -> Result<(), AdminError> {
@@ -355,6 +360,11 @@ impl Administered for Administrator<'_> {
             not_mine: usage.map_or(0, |usage| usage.not_mine),
         })
     }
+}
+
+/// Nothing of that moment is kept; what is begins with `oldest`.
+fn not_kept(at_ms: u64) -> impl FnOnce(Option<SystemTime>) -> AdminError {
+    move |oldest| AdminError::NotKept { at_ms, oldest_ms: oldest.map(wall_ms) }
 }
 
 fn failed(error: impl std::fmt::Display) -> AdminError {

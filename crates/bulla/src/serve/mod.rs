@@ -14,8 +14,10 @@ use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
 use crate::metrics;
 use crate::mqsc::device::{CPU, DeviceDefinition};
+use crate::mqsc::tasks::TaskKind;
 use crate::mqsc::{self, admin, objects::Definitions};
 use crate::random::Random;
+use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::users::Users;
 use administrator::Administrator;
@@ -32,6 +34,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// The journal's folder in the data directory.
@@ -103,6 +106,7 @@ fn lanes_beside_program() -> PathBuf {
 /// A queue manager that runs.
 pub struct Running {
     manager: Arc<Manager>,
+    statistics: Option<JoinHandle<()>>,
     admin: Option<admin::Server>,
     metrics: Option<metrics::Server>,
     /// Where AMQP is spoken in clear.
@@ -190,7 +194,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let mailboxes = Arc::new(Mailboxes::new());
 
     // The journal is claimed first: whoever has it owns the directory.
-    let store = open_store(settings, &mailboxes)?;
+    let tasks = Arc::new(Tasks::default());
+    let store = open_store(settings, &mailboxes, &tasks)?;
     let definitions = load_definitions(settings)?;
     let rings = Rings::new(data.join(RINGS));
     let passphrase = match &settings.passphrase {
@@ -217,7 +222,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let cpu = definitions.devices.get(CPU).map_or(bulla_device::Kind::Cpu, DeviceDefinition::kind);
     let devices = Devices::new(Scheduler::new(cpu, cores), settings.lanes.clone());
     devices.set_up(&definitions).map_err(|error| file(data, io::Error::other(error)))?;
-    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes, devices);
+    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes, tasks, devices);
     let manager = Arc::new(manager);
     let tls = tls.map(|listener| (listener, manager.tls.clone()));
     define_queues(&manager, data)?;
@@ -228,10 +233,11 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let pools = manager.make_pools(&definition, (settings.dispatchers, settings.adapters), (clear, tls));
     pools.map_err(|error| file(data, error))?;
     let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
+    let statistics = start_statistics(&manager).map_err(|error| file(data, error))?;
     let metrics = metrics.map(|listener| start_metrics(&manager, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
-    Ok(Running { manager, admin: Some(admin), metrics, amqp, amqps, metrics_address })
+    Ok(Running { manager, statistics: Some(statistics), admin: Some(admin), metrics, amqp, amqps, metrics_address })
 }
 
 impl Running {
@@ -269,15 +275,26 @@ impl Running {
         self.manager.adapters.stop();
         self.manager.devices.scheduler().shut_down();
         self.manager.join_adapters()?;
+        self.manager.tasks.stop();
+        if let Some(thread) = self.statistics.take() {
+            thread.join().map_err(|_| io::Error::other("the thread for statistics died"))?;
+        }
         self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other)
     }
 }
 
-fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>) -> Result<Store, StartError> {
+fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>, tasks: &Tasks) -> Result<Store, StartError> {
     let bells = mailboxes.clone();
+    let meter = tasks.meter(TaskKind::Journal, 0);
     let options = FileLogOptions {
         driver: Driver::Adaptive { bytes: settings.sync_inline_bytes_max },
         waker: Arc::new(move || bells.iter().for_each(|bell| bell.ring())),
+        around_batch: Arc::new(move |write| {
+            meter.begin_thread();
+            let begun = meter.begin_exactly();
+            write();
+            meter.request(meter.end(begun));
+        }),
         ..FileLogOptions::default()
     };
     let in_use = |error| match error {
@@ -339,9 +356,16 @@ fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server>
     })
 }
 
+fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
+    let manager = manager.clone();
+    std::thread::Builder::new().name("statistics".into()).spawn(move || {
+        manager.tasks.look_until_stopped(|| manager.adapters.busy_peak(), || manager.devices.snapshot());
+    })
+}
+
 fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
     let manager = manager.clone();
-    metrics::serve(listener, move || manager.devices.snapshot())
+    metrics::serve(listener, move || (manager.devices.snapshot(), manager.task_snapshot()))
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {

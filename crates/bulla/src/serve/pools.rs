@@ -5,6 +5,7 @@ use crate::dispatcher::{Dispatcher, Left};
 use crate::manager::Manager;
 use crate::mqsc::QueueManager;
 use crate::mqsc::channel::Tasks;
+use crate::mqsc::tasks::TaskKind;
 use crate::tls::Tls;
 use mio::net::TcpListener;
 use std::io;
@@ -83,7 +84,9 @@ impl Manager {
             let manager = self.clone();
             let thread = std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
                 let _ends = EndsTogether;
-                manager.adapters.run(index, &manager.mailboxes);
+                let meter = manager.tasks.meter(TaskKind::Adapter, index);
+                let _counted = meter.on_this_thread();
+                manager.adapters.run(index, &manager.mailboxes, &meter);
             });
             match thread {
                 Ok(thread) => pools.adapters.push(thread),
@@ -156,7 +159,10 @@ impl Manager {
         let manager = self.clone();
         let thread = std::thread::Builder::new().name(format!("dispatcher-{index}")).spawn(move || {
             let _ends = EndsTogether;
+            let meter = manager.tasks.meter(TaskKind::Dispatcher, index);
+            let counted = meter.on_this_thread();
             let result = dispatcher.run();
+            drop(counted);
             if result.is_err() && !manager.stopping.swap(true, Ordering::AcqRel) {
                 manager.ring_all();
             }
