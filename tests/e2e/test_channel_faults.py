@@ -188,13 +188,17 @@ def all_of(count=COUNT, first=0):
     return list(range(first, first + count))
 
 
-def test_a_sender_that_dies_before_anything_was_sent_sends_it_once_it_is_back(route):
+@pytest.mark.parametrize("late", [False, True], ids=["lost", "late"])
+def test_a_sender_that_dies_before_anything_arrived_sends_it_once_it_is_back(route, late):
+    """What it had sent is lost on the way, or comes when it is back already."""
     route = route(transmission="TRIGGER")
     route.wait_for_status("RUNNING")
     route.proxy.hold(OUT)
     route.put(all_of())
     route.proxy.wait_for_held_bytes(OUT)
     restart(route.near)
+    if not late:
+        route.proxy.cut()
     route.proxy.heal()
     route.wait_until_sent()
     assert route.arrived() == all_of()
@@ -238,6 +242,8 @@ def test_a_receiver_that_dies_after_its_sync_and_before_its_confirmation_takes_n
     route.put(all_of())
     route.wait_for_arrival(COUNT)
     restart(route.far)
+    # The confirmation that is held must not arrive after all.
+    route.proxy.cut()
     route.proxy.heal()
     route.wait_until_sent()
     assert route.arrived() == all_of()
