@@ -1,7 +1,7 @@
 //! How a channel gets its connection: a queue manager calls its partner, or is asked by a requester to send.
 
 use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REQUEST, VERSION};
-use super::registry::{InstanceId, Place};
+use super::registry::{InstanceId, Place, Wanted};
 use super::{sender, supervisor};
 use crate::dispatcher::Local;
 use crate::dispatcher::peer::{Link, Partner, Peer};
@@ -188,6 +188,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     }
     let id = InstanceId::of(channel);
     supervisor::check_tls(peer, state, &id, &definition)?;
+    supervisor::room(state)?;
     let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
     let instance = state.channels.entry(id.clone());
     if instance.is_active() {
@@ -197,6 +198,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
         return Err(Refusal::new(reason::CHANNEL_NOT_AVAILABLE, format!("{channel} is stopped")));
     }
     instance.place = Some(place);
+    instance.wanted = Wanted::Nothing;
     instance.status.connection = crate::dispatcher::peer::address(&mut peer.socket);
     let session = peer.engine.begin();
     let begun = sender::begin(peer, local, state, id.clone(), session);

@@ -2,12 +2,15 @@
 //!
 //! Little-endian; the first byte is the version. `docs/formats/channel.md` has the fields.
 
+use super::protocol::SEQUENCE_MAX;
 use bulla_queue::MessageId;
 
 /// The version that is written; another one is refused.
 const VERSION: u8 = 1;
 /// Most messages that may be in doubt at a time, so that a note stays well below the journal's limit.
 pub const IN_DOUBT_MAX: usize = 4_096;
+/// Longest name of a partner in a note, in bytes.
+pub const PARTNER_BYTES_MAX: usize = 255;
 /// Longest encoding of a number in a note.
 const VARINT_BYTES_MAX: u32 = 10;
 
@@ -18,6 +21,8 @@ pub struct SenderNote {
     pub base: u64,
     /// Batches begun so far: the unit of work's number.
     pub unit: u64,
+    /// With which queue manager messages are in doubt, at most [`PARTNER_BYTES_MAX`]; empty where none ever was.
+    pub partner: String,
     /// RESET CHANNEL: the partner is to take `base` for its own at the next start.
     pub reset: bool,
     /// Messages numbered `base + 1` and up, in that order: sent, or about to be.
@@ -55,12 +60,15 @@ pub fn receiver_prefix(channel: &str) -> String {
 }
 
 impl SenderNote {
-    /// As bytes: version, flags, base, unit, count, then the ids, the first whole and the others as the step from the last.
+    /// As bytes: version, flags, base, unit, partner, count, then the ids, the first whole and the others as the step from the last.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + self.in_doubt.len() * 2);
         out.extend_from_slice(&[VERSION, u8::from(self.reset)]);
         out.extend_from_slice(&self.base.to_le_bytes());
         out.extend_from_slice(&self.unit.to_le_bytes());
+        let partner = &self.partner.as_bytes()[..self.partner.floor_char_boundary(PARTNER_BYTES_MAX)];
+        put_varint(partner.len() as u64, &mut out);
+        out.extend_from_slice(partner);
         put_varint(self.in_doubt.len() as u64, &mut out);
         let mut last = 0u64;
         for id in &self.in_doubt {
@@ -77,6 +85,10 @@ impl SenderNote {
         let (&[version, reset], rest) = bytes.split_first_chunk::<2>()?;
         let (base, rest) = rest.split_first_chunk::<8>()?;
         let (unit, mut rest) = rest.split_first_chunk::<8>()?;
+        let length = usize::try_from(take_varint(&mut rest)?).ok().filter(|length| *length <= PARTNER_BYTES_MAX)?;
+        let (partner, after) = rest.split_at_checked(length)?;
+        let partner = std::str::from_utf8(partner).ok()?.to_owned();
+        rest = after;
         let count = usize::try_from(take_varint(&mut rest)?).ok()?;
         if version != VERSION || reset > 1 || count > IN_DOUBT_MAX {
             return None;
@@ -88,9 +100,9 @@ impl SenderNote {
             last = last.wrapping_add((zigzag >> 1) ^ 0u64.wrapping_sub(zigzag & 1));
             in_doubt.push(MessageId(last));
         }
-        let note =
-            Self { base: u64::from_le_bytes(*base), unit: u64::from_le_bytes(*unit), reset: reset == 1, in_doubt };
-        rest.is_empty().then_some(note)
+        let (base, unit) = (u64::from_le_bytes(*base), u64::from_le_bytes(*unit));
+        let note = Self { base, unit, partner, reset: reset == 1, in_doubt };
+        (rest.is_empty() && base <= SEQUENCE_MAX && unit <= SEQUENCE_MAX).then_some(note)
     }
 }
 
@@ -110,7 +122,7 @@ impl ReceiverNote {
         let (&[version], rest) = bytes.split_first_chunk::<1>()?;
         let (store, sequence) = rest.split_first_chunk::<16>()?;
         let sequence = u64::from_le_bytes(sequence.try_into().ok()?);
-        (version == VERSION).then_some(Self { store: *store, sequence })
+        (version == VERSION && sequence <= SEQUENCE_MAX).then_some(Self { store: *store, sequence })
     }
 }
 
@@ -143,7 +155,7 @@ mod tests {
     fn a_senders_note_reads_back() {
         for ids in [vec![], vec![1], vec![u64::MAX, 0, 7, 6], (1 << 40..(1 << 40) + 4_096).collect()] {
             let in_doubt: Vec<_> = ids.into_iter().map(MessageId).collect();
-            let note = SenderNote { base: 41, unit: 3, reset: in_doubt.is_empty(), in_doubt };
+            let note = SenderNote { base: 41, unit: 3, partner: "QM2".into(), reset: in_doubt.is_empty(), in_doubt };
             let bytes = note.encode();
             assert_eq!(SenderNote::decode(&bytes), Some(note));
             assert_eq!(SenderNote::decode(&bytes[..bytes.len() - 1]), None);

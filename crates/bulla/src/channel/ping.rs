@@ -24,6 +24,37 @@ const READ_BYTES: usize = 16 << 10;
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
+/// A socket whose reads and writes together end at the deadline, however slowly the partner feeds it.
+struct Hasty {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl Hasty {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Hasty {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Hasty {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// Calls the first of CONNAME's addresses that answers, as the channel would, and says what was seen, in one line.
 ///
 /// # Errors
@@ -46,8 +77,7 @@ fn ping_one(manager: &Manager, channel: &str, definition: &ChannelDefinition, na
     let address = name.to_socket_addrs().map_err(failed)?.next().ok_or_else(unknown).map_err(failed)?;
     let stream = TcpStream::connect_timeout(&address, PING_WITHIN).map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
-    stream.set_read_timeout(Some(PING_WITHIN)).map_err(failed)?;
-    stream.set_write_timeout(Some(PING_WITHIN)).map_err(failed)?;
+    let stream = Hasty { stream, deadline: began + PING_WITHIN };
     let target = Target { name: name.to_owned(), address };
     let mut engine = caller::pinging_engine(&manager.name, definition, &target, began)?;
     let (partner, security) = match &definition.cipher_spec {

@@ -14,6 +14,9 @@ pub const VERSION: &str = "version";
 /// What `product` says here.
 pub const PRODUCT_NAME: &str = "Bulla";
 
+/// The highest sequence number that is believed: far beyond what a channel can reach, and far below what can't be counted on from.
+pub const SEQUENCE_MAX: u64 = 1 << 62;
+
 const CHANNEL: &str = "bulla:channel";
 const MANAGER: &str = "bulla:manager";
 const STORE: &str = "bulla:store";
@@ -93,7 +96,7 @@ impl SenderGreeting {
             channel: text(properties, CHANNEL)?,
             manager: text(properties, MANAGER)?,
             store: uuid(properties, STORE)?,
-            sequence: ulong(properties, SEQUENCE)?,
+            sequence: ulong(properties, SEQUENCE).filter(|sequence| *sequence <= SEQUENCE_MAX)?,
             in_doubt: uint(properties, IN_DOUBT)?,
             reset: boolean(properties, RESET)?,
             sequence_wrap: uint(properties, SEQUENCE_WRAP)?,
@@ -122,7 +125,7 @@ impl ReceiverGreeting {
         Some(Self {
             manager: text(properties, MANAGER)?,
             store: uuid(properties, STORE)?,
-            sequence: ulong(properties, SEQUENCE)?,
+            sequence: ulong(properties, SEQUENCE).filter(|sequence| *sequence <= SEQUENCE_MAX)?,
             sequence_wrap: uint(properties, SEQUENCE_WRAP)?,
             batch_size: uint(properties, BATCH_SIZE)?,
             message_bytes_max: ulong(properties, MESSAGE_BYTES_MAX)?,
@@ -137,7 +140,12 @@ pub fn property(name: &'static str, value: Value) -> (Symbol, Value) {
 
 /// A property that is a string.
 pub fn text(properties: &[(Symbol, Value)], name: &str) -> Option<String> {
-    find(properties, name)?.as_str().map(str::to_owned)
+    find(properties, name)?.as_str().map(printable)
+}
+
+/// A partner's words as they may stand on a screen and in a log: without line ends and other controls.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 fn uuid(properties: &[(Symbol, Value)], name: &str) -> Option<[u8; 16]> {

@@ -9,7 +9,7 @@ use super::ChannelLetter;
 use super::delivery::{Delivery, Prepared, Way};
 use super::note::{ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
-use super::registry::{InstanceId, Place};
+use super::registry::{InstanceId, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
 use crate::adapter::{Asker, Held, Outcome};
 use crate::dispatcher::peer::{Link, Peer, Traffic};
@@ -57,6 +57,8 @@ const PARTNERS_MAX: usize = 1_000;
 const MEMORY_WAIT: Duration = Duration::from_millis(50);
 /// Longest name of a partner that is not ours, in bytes; the rest of its container's name is not shown.
 const PARTNER_BYTES_MAX: usize = 128;
+/// Connections of one container, a partner that is not ours, that may use a channel at the same time.
+const CONTAINER_CONNECTIONS_MAX: usize = 64;
 
 /// A link on which a channel receives.
 pub(crate) struct Receiving {
@@ -248,6 +250,7 @@ pub(crate) fn request(
     session: SessionId,
 ) -> Result<(), Refusal> {
     let tls = Tls::of(peer, &definition)?;
+    peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     let missing = |what: &str| {
         let detail = format!("{}: the partner is not Bulla, and the channel has no {what}", id.channel);
         Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail)
@@ -314,6 +317,7 @@ pub(crate) fn foreign(
 ) -> Result<(), Refusal> {
     let definition = definition(state, channel)?;
     let tls = Tls::of(peer, &definition)?;
+    peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     let (queue, manager) = match queue.split_once('@') {
         Some((queue, manager)) => (queue, manager),
         None => (queue, state.definitions.queue_manager.name.as_str()),
@@ -321,9 +325,19 @@ pub(crate) fn foreign(
     let target = Destination { queue: queue.to_owned(), manager: manager.to_owned() };
     let container = peer.opened.as_ref().map_or("", |open| &open.container_id);
     let end = container.floor_char_boundary(PARTNER_BYTES_MAX);
-    let instance = InstanceId::with(channel, &container[..end]);
     Way::find(state, &target)?;
     let place = place(peer, local);
+    // A container may have several connections: each is an instance of its own.
+    let named = |n: usize| match n {
+        1 => InstanceId::with(channel, &container[..end]),
+        n => InstanceId::with(channel, &format!("{} ({n})", &container[..end])),
+    };
+    let free =
+        |id: &InstanceId| state.channels.get(id).and_then(|found| found.place).is_none_or(|other| other == place);
+    let instance = (1..=CONTAINER_CONNECTIONS_MAX).map(named).find(free).ok_or_else(|| {
+        let detail = format!("{channel}: {CONTAINER_CONNECTIONS_MAX} connections of one container");
+        Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail)
+    })?;
     let status = ChannelStatus {
         batch_size: definition.batch_size,
         max_message_bytes: message_bytes_max(state, &definition),
@@ -479,6 +493,7 @@ fn begin(state: &mut State, id: &InstanceId, place: Place, status: ChannelStatus
         return;
     }
     instance.place = Some(place);
+    instance.wanted = Wanted::Nothing;
     instance.status = ChannelStatus { stop_requested: same && instance.status.stop_requested, ..status };
 }
 
@@ -488,7 +503,7 @@ fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDef
     let told = |name| opened.and_then(|open| protocol::text(&open.properties, name)).unwrap_or_default();
     ChannelStatus {
         state: ChannelState::Initializing,
-        remote_application: opened.map(|open| open.container_id.clone()).unwrap_or_default(),
+        remote_application: opened.map(|open| protocol::printable(&open.container_id)).unwrap_or_default(),
         remote_product: told(protocol::PRODUCT),
         remote_version: told(protocol::VERSION),
         connection: crate::dispatcher::peer::address(&mut peer.socket),
@@ -550,7 +565,9 @@ fn running(peer: &mut Peer, state: &mut State, link: LinkId) {
 pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: bulla_amqp::Delivery) {
     let link = delivery.link;
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
-    if !matches!(receiving.phase, Phase::Flowing) || delivery.beyond_credit && receiving.stop.is_none() {
+    if !matches!(receiving.phase, Phase::Flowing)
+        || delivery.beyond_credit && (receiving.stop.is_none() || receiving.line_bytes > CREDIT_BYTES)
+    {
         let detail = format!("{}: a message came beyond the credit granted", receiving.instance.channel);
         return end(peer, local, state, link, Refusal::new(reason::Q_FULL, detail));
     }
@@ -636,6 +653,9 @@ impl Receiving {
             self.prepare_again(local, state, link);
         }
         loop {
+            if self.line.front().is_some_and(|head| head.is_stale(state)) {
+                self.prepare(local, state, link, 0);
+            }
             let step = match self.line.front() {
                 None => Step::Wait,
                 Some(Waiting { stage: Stage::Away(_) | Stage::Answered, .. }) => Step::Wait,
@@ -721,6 +741,10 @@ impl Receiving {
         let mut before: Vec<(QueueId, usize)> = Vec::new();
         let mut refused = None;
         for waiting in self.line.iter().take_while(|waiting| waiting.id.is_some()) {
+            // Another definition holds by now: it is prepared again when it is the first.
+            if count > 0 && waiting.is_stale(state) {
+                break;
+            }
             if unit.len() >= UNIT_MESSAGES_MAX || bytes >= UNIT_BYTES_MAX {
                 break;
             }
@@ -938,6 +962,12 @@ impl Receiving {
 
 impl Waiting {
     /// It found no memory to be sealed in.
+    /// Whether definitions have changed since it was prepared: policy, queue or alias may be others.
+    fn is_stale(&self, state: &State) -> bool {
+        let other = |way: &Arc<Way>| way.route.generation != state.generation;
+        self.dead.is_none() && matches!(self.stage, Stage::Ready(_)) && self.way.as_ref().is_some_and(other)
+    }
+
     fn is_starved(&self) -> bool {
         matches!(&self.stage, Stage::Ready(Err(refusal)) if refusal.reason == reason::STORAGE_NOT_AVAILABLE)
     }

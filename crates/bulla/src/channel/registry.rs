@@ -52,6 +52,8 @@ pub(crate) struct Instance {
     pub(crate) next_address: usize,
     /// How many of them were tried since it last ran or waited.
     pub(crate) addresses_tried: usize,
+    /// It has run since it was called: what ends it now is a failure of its own, not an address that is dead.
+    pub(crate) ran: bool,
     /// The unit of work under way: its number.
     pub(crate) current_unit: u64,
     /// The last one confirmed.

@@ -11,7 +11,7 @@ mod plain;
 use super::average::Averages;
 use super::note::{self, IN_DOUBT_MAX, SenderNote};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
-use super::registry::InstanceId;
+use super::registry::{InstanceId, Place};
 use super::supervisor;
 use super::transmission::{self, TransmissionHeader};
 use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
@@ -313,6 +313,16 @@ fn agree(
         return Err(Refusal::sequence(detail));
     }
     let arrived = usize::try_from(greeting.sequence - base).unwrap_or(0);
+    if !sending.numbered.is_empty() && sending.note.partner != greeting.manager {
+        let detail = format!(
+            "{} messages are in doubt with {}, and this is {}: RESOLVE CHANNEL first",
+            sending.numbered.len(),
+            sending.note.partner,
+            greeting.manager
+        );
+        return Err(Refusal::sequence(detail));
+    }
+    sending.note.partner.clone_from(&greeting.manager);
     let numbered = std::mem::take(&mut sending.numbered);
     let there: Vec<MessageId> = numbered.iter().take(arrived).map(|message| message.id).collect();
     if let Err(refusal) = settle(sending, state, &there, greeting.sequence) {
@@ -379,6 +389,7 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let Some(sending) = sending.as_deref_mut() else { return };
     sending.retry_at = sending.retry_at.filter(|at| *at > local.now);
     sending.send_noted(engine, local, state);
+    sending.opened_ones(engine, local, state);
     let mut nothing_more = false;
     if sending.stage == Stage::Running {
         let mut taken = 0;
@@ -870,7 +881,7 @@ pub(crate) fn detached(
 
 /// An AMQP error in words.
 pub(crate) fn said(error: &bulla_amqp::Error) -> String {
-    error.description.clone().unwrap_or_else(|| error.condition.as_str().to_owned())
+    protocol::printable(error.description.as_deref().unwrap_or(error.condition.as_str()))
 }
 
 /// STOP CHANNEL. QUIESCE ends after what is under way, FORCE at once.
@@ -920,6 +931,12 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
             state.store.release(found.id, false);
         }
         for message in sending.numbered.drain(..).filter(|message| !message.given_back) {
+            if message.confirmed {
+                if let Err(error) = state.store.acknowledge(message.id) {
+                    crate::warning!("{}: {error}", sending.queue_name);
+                }
+                continue;
+            }
             state.store.release(message.id, false);
         }
     }
@@ -940,7 +957,8 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
         instance.status.in_doubt = in_doubt;
         instance.status.substate = "";
     }
-    supervisor::ended(local, state, &sending.id, why);
+    let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
+    supervisor::ended(local, state, &sending.id, Some(place), why);
 }
 
 /// Bytes of a message without its transmission header.

@@ -1,7 +1,7 @@
 //! What becomes of a channel that has no connection: started, triggered, tried again, stopped.
 
 use super::note::{self, ReceiverNote, SenderNote};
-use super::registry::{Instance, InstanceId, Wanted};
+use super::registry::{Instance, InstanceId, Place, Wanted};
 use super::{ChannelLetter, sender};
 use crate::dispatcher::Local;
 use crate::dispatcher::peer::Peer;
@@ -92,14 +92,27 @@ pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Resu
     {
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active already")));
     }
-    let active = state.channels.all().filter(|(_, instance)| instance.is_active()).count();
-    let limit = state.definitions.queue_manager.active_channels_max as usize;
-    if active >= limit {
-        return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{active} channels are active")));
-    }
+    room(state)?;
     let instance = state.channels.entry(id.clone());
     refill_retries(instance, &definition);
+    instance.ran = false;
     call(manager, instance, id);
+    Ok(())
+}
+
+/// ACTCHL and MAXCHL: whether one more channel may run.
+pub(crate) fn room(state: &State) -> Result<(), Refusal> {
+    let manager = &state.definitions.queue_manager;
+    let active = state.channels.all().filter(|(_, instance)| instance.is_active()).count();
+    let current = state.channels.all().filter(|(_, found)| found.status.state != ChannelState::Inactive).count();
+    let full =
+        |what: &str, count| Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{count} channels are {what}"));
+    if active >= manager.active_channels_max as usize {
+        return Err(full("active", active));
+    }
+    if current >= manager.channels_max as usize {
+        return Err(full("not inactive", current));
+    }
     Ok(())
 }
 
@@ -245,12 +258,18 @@ pub(crate) fn refill_retries(instance: &mut Instance, definition: &ChannelDefini
     instance.status.short_retries_left = definition.short_retries;
     instance.status.long_retries_left = definition.long_retries;
     instance.addresses_tried = 0;
+    instance.ran = true;
 }
 
-/// A calling channel has lost its connection, or never got one.
-pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, why: Option<Refusal>) {
+/// A calling channel has lost its connection, the one at `place`, or never got one.
+pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Option<Place>, why: Option<Refusal>) {
     let definition = state.definitions.channels.get(&id.channel).cloned();
     let instance = state.channels.entry(id.clone());
+    if place.is_some() && instance.place.is_some() && instance.place != place {
+        // The channel has another connection by now.
+        return;
+    }
+    let ran = std::mem::take(&mut instance.ran);
     instance.place = None;
     instance.wanted = Wanted::Nothing;
     instance.status.substate = "";
@@ -274,7 +293,7 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, why: Opti
     }
     instance.addresses_tried += 1;
     instance.next_address = instance.next_address.wrapping_add(1);
-    if instance.addresses_tried < definition.connections.len() {
+    if !ran && instance.addresses_tried < definition.connections.len() {
         // The next address of CONNAME, at once.
         return call(&local.manager, instance, id.clone());
     }
@@ -300,7 +319,7 @@ pub(crate) fn tick(local: &Local, state: &mut State) {
     let due: Vec<InstanceId> = state
         .channels
         .all()
-        .filter(|(_, instance)| matches!(instance.wanted, Wanted::At(at) if at <= local.now))
+        .filter(|(_, instance)| !instance.is_active() && matches!(instance.wanted, Wanted::At(at) if at <= local.now))
         .map(|(id, _)| id.clone())
         .collect();
     for id in due {

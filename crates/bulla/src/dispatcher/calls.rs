@@ -19,14 +19,15 @@ impl Dispatcher {
     fn call(&mut self, id: InstanceId, state: &mut State) {
         let Some(definition) = state.definitions.channels.get(&id.channel) else { return };
         let instance = state.channels.entry(id.clone());
-        if instance.is_active() || self.stop_by.is_some() {
+        // A stop meanwhile wants nothing any more.
+        if instance.is_active() || instance.wanted != Wanted::Now || self.stop_by.is_some() {
             return;
         }
         instance.wanted = Wanted::Nothing;
         let names = &definition.connections;
         let Some(name) = names.get(instance.next_address % names.len().max(1)).cloned() else {
             let refusal = Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the channel has no CONNAME");
-            return supervisor::ended(&self.local, state, &id, Some(refusal));
+            return supervisor::ended(&self.local, state, &id, None, Some(refusal));
         };
         if let Ok(address) = name.parse() {
             return self.dial(id, &Target { name, address }, state);
@@ -41,12 +42,13 @@ impl Dispatcher {
         }));
         if !taken {
             let refusal = Refusal::new(reason::RESOURCE_PROBLEM, format!("{name}: too busy to look it up"));
-            supervisor::ended(&self.local, state, &id, Some(refusal));
+            supervisor::ended(&self.local, state, &id, None, Some(refusal));
         }
     }
 
     fn dial(&mut self, id: InstanceId, target: &Target, state: &mut State) {
-        if state.channels.entry(id.clone()).is_active() {
+        let instance = state.channels.entry(id.clone());
+        if instance.is_active() || instance.status.stop_requested {
             return;
         }
         let Some(definition) = state.definitions.channels.get(&id.channel).cloned() else { return };
@@ -58,7 +60,7 @@ impl Dispatcher {
                 instance.status.state = ChannelState::Binding;
                 instance.status.connection = target.address.to_string();
             }
-            Err(refusal) => supervisor::ended(&self.local, state, &id, Some(refusal)),
+            Err(refusal) => supervisor::ended(&self.local, state, &id, None, Some(refusal)),
         }
     }
 
@@ -88,7 +90,7 @@ impl Dispatcher {
                 other => {
                     let why = other.err().map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
                     let refusal = Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{name}: {why}"));
-                    supervisor::ended(&self.local, state, &id, Some(refusal));
+                    supervisor::ended(&self.local, state, &id, None, Some(refusal));
                 }
             },
             ChannelLetter::Stop { peer: key, generation, force } => {

@@ -19,6 +19,7 @@ pub use socket::Moved;
 
 use crate::adapter::Finished;
 use crate::channel::caller::Calling;
+use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
@@ -477,6 +478,7 @@ impl Dispatcher {
             broken: None,
             flush_by: None,
             closed_by: None,
+            renewal_since: None,
             calling: None,
             sending: None,
         });
@@ -573,7 +575,7 @@ impl Dispatcher {
                     local.forget(peer, state, link);
                     caller::detached(peer, local, error.as_ref());
                 }
-                Event::SessionEnded(session, _) => local.forget_session(peer, state, session),
+                Event::SessionEnded(session, error) => local.forget_session(peer, state, session, error.as_ref()),
                 Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
                 Event::SaslResponse(response) => sasl::response(peer, local, &response),
 
@@ -708,6 +710,7 @@ impl Dispatcher {
             if peer.calling.as_ref().is_some_and(|calling| calling.deadline.is_some_and(|at| at <= now)) {
                 peer.end("no answer to the call in time");
             }
+            peer.give_up_renewal(now);
             sender::tick(peer, &mut self.local, state);
         }
         // Room can come about in ways that nobody tells of: expiry, a cleared queue.
@@ -971,7 +974,8 @@ impl Local {
                 let told = state.channels.get(&calling.id).is_some_and(|instance| instance.status.stop_requested);
                 let Calling { id, failure, .. } = *calling;
                 let refusal = (!told).then(|| failure.unwrap_or_else(broken));
-                supervisor::ended(self, state, &id, refusal);
+                let place = Place { dispatcher: self.index, peer: peer.key, generation: peer.generation };
+                supervisor::ended(self, state, &id, Some(place), refusal);
             }
             // A channel that has not come to run yet ends once, for the reason that the call has.
             calling => {
@@ -983,12 +987,22 @@ impl Local {
         }
     }
 
-    fn forget_session(&mut self, peer: &mut Peer, state: &mut State, session: SessionId) {
+    fn forget_session(
+        &mut self,
+        peer: &mut Peer,
+        state: &mut State,
+        session: SessionId,
+        error: Option<&bulla_amqp::Error>,
+    ) {
         let links: Vec<LinkId> =
             peer.links.iter().filter(|(_, link)| link.session() == session).map(|(id, _)| *id).collect();
         for link in links {
+            if let Some(Link::Sending(_)) = peer.links.get(&link) {
+                sender::detached(peer, self, state, link, error);
+            }
             self.forget(peer, state, link);
         }
+        caller::detached(peer, self, error);
     }
 
     fn end_dynamic(&mut self, queue: Option<QueueId>, state: &mut State) {
@@ -1023,8 +1037,9 @@ impl Local {
 
     /// Has `queue` served then, whatever happens.
     pub(crate) fn serve_at(&mut self, at: Instant, queue: QueueId) {
-        if !self.wakes.iter().any(|(_, known)| *known == queue) {
-            self.wakes.push((at, queue));
+        match self.wakes.iter_mut().find(|(_, known)| *known == queue) {
+            Some((known, _)) => *known = at.min(*known),
+            None => self.wakes.push((at, queue)),
         }
     }
 

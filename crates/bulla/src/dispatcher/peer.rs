@@ -15,10 +15,15 @@ use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Reads of one connection in one turn: after that the others have theirs.
 const READS_PER_TURN: usize = 2;
+
+/// How long a partner may take for its part of a renewal of the keys (SSLRKEYC).
+const RENEWAL_WITHIN: Duration = Duration::from_secs(30);
+/// Bytes of output that may gather meanwhile before nothing more is read.
+const RENEWAL_OUTPUT_BYTES_MAX: usize = 8 << 20;
 
 /// Who is at the other end, and how that was proved.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +86,8 @@ pub(crate) struct Peer {
     pub(crate) links: HashMap<LinkId, Link>,
     /// What the other end said of itself.
     pub(crate) opened: Option<Box<Open>>,
+    /// Since when output waits for the partner's part of a renewal of the keys.
+    pub(crate) renewal_since: Option<Instant>,
     /// What went over the socket.
     pub(crate) traffic: Traffic,
     /// Which of the connections that had this place it is.
@@ -115,7 +122,7 @@ impl Partner {
     pub(crate) fn said(open: &Open) -> Self {
         let told = |name| protocol::text(&open.properties, name).unwrap_or_default();
         Self {
-            container: open.container_id.clone(),
+            container: protocol::printable(&open.container_id),
             product: told(protocol::PRODUCT),
             version: told(protocol::VERSION),
             is_bulla: open.offered_capabilities.iter().any(|known| known.as_str() == protocol::CAPABILITY),
@@ -144,7 +151,17 @@ impl Peer {
     /// Whether there may be input, and the engine takes it: one whose output waits takes none.
     pub(crate) fn wants_to_read(&self) -> bool {
         // A renegotiation that the output waits for is driven by reading.
-        self.readable && (self.engine.wants_input() || self.socket.write_waits_for_read())
+        let room = self.engine.output_len() < RENEWAL_OUTPUT_BYTES_MAX;
+        self.readable && (self.engine.wants_input() || (room && self.socket.write_waits_for_read()))
+    }
+
+    /// Ends a connection whose partner does not answer a renewal of the keys; asked at each tick.
+    pub(crate) fn give_up_renewal(&mut self, now: Instant) {
+        if !self.socket.write_waits_for_read() {
+            self.renewal_since = None;
+        } else if now >= *self.renewal_since.get_or_insert(now) + RENEWAL_WITHIN {
+            self.end("the partner does not answer the renewal of the keys");
+        }
     }
 
     /// Whether the socket may take bytes that there are.

@@ -141,21 +141,30 @@ pub(super) fn believed(dir: &Path, which: Authorities) -> Result<Believed, TlsRe
 fn revocation_lists(folder: &Path) -> Result<Vec<X509Crl>, TlsRefusal> {
     const BEGIN: &str = "-----BEGIN X509 CRL-----";
     let mut lists = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
+    let unreadable = |error: std::io::Error| TlsRefusal::File { path: folder.to_owned(), why: error.to_string() };
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(lists),
+        // A list that can't be read must not be missed: what it revokes would pass.
+        Err(error) => return Err(unreadable(error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(unreadable)?.path();
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        match ending {
-            "der" => lists.push(X509Crl::from_der(&read(&path)?).map_err(|error| wrong(&path, &error))?),
-            "pem" => {
-                let text = read(&path)?;
-                let text = String::from_utf8_lossy(&text);
-                // Each begins a list; what stands before the first is a remark.
-                for list in text.split(BEGIN).skip(1) {
-                    let pem = format!("{BEGIN}{list}");
-                    lists.push(X509Crl::from_pem(pem.as_bytes()).map_err(|error| wrong(&path, &error))?);
-                }
+        if !matches!(ending, "der" | "pem" | "crl") {
+            let why = "neither .pem, .der nor .crl: it is not read as a revocation list".to_owned();
+            return Err(TlsRefusal::File { path, why });
+        }
+        let bytes = read(&path)?;
+        let text = String::from_utf8_lossy(&bytes);
+        if text.contains(BEGIN) {
+            // Each begins a list; what stands before the first is a remark.
+            for list in text.split(BEGIN).skip(1) {
+                let pem = format!("{BEGIN}{list}");
+                lists.push(X509Crl::from_pem(pem.as_bytes()).map_err(|error| wrong(&path, &error))?);
             }
-            _ => {}
+        } else {
+            lists.push(X509Crl::from_der(&bytes).map_err(|error| wrong(&path, &error))?);
         }
         if lists.len() > LISTS_MAX {
             return Err(TlsRefusal::File { path, why: format!("more than {LISTS_MAX} revocation lists") });

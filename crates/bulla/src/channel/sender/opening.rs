@@ -16,6 +16,10 @@ use bulla_seal::policy::Quality;
 use bulla_seal::{OpenError, Outcome as Verdict, Policy};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a message waits for memory to be opened in.
+const MEMORY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 pub(super) struct Opening {
     pub(super) found: Found,
@@ -60,14 +64,15 @@ impl Sending {
         policy: &Arc<Policy>,
         key: usize,
         generation: u64,
-        local: &Local,
+        local: &mut Local,
         state: &mut State,
     ) {
         let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
+            // It goes back and comes again when others have given memory back.
             state.store.release(found.id, false);
-            self.failure
-                .get_or_insert_with(|| Refusal::new(reason::STORAGE_NOT_AVAILABLE, "no memory to open a message in"));
-            return;
+            let again = local.now + MEMORY_AGAIN_AFTER;
+            self.retry_at = Some(again);
+            return local.serve_at(again, self.queue);
         };
         let destinations = state.destinations_of(&header, policy);
         let stage = match self.start_opening(&found, link, destinations, &payload, policy, key, generation, local) {
@@ -109,7 +114,11 @@ impl Sending {
 
     /// Goes on with opened messages at the head of the line, in their order.
     pub(super) fn opened_ones(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State) {
-        while let Some(Opening { stage: OpeningStage::Ready(_), .. }) = self.opening.front() {
+        while let Some(Opening { stage: OpeningStage::Ready(ready), found, link, .. }) = self.opening.front() {
+            if ready.is_ok() && self.is_fast(found) && !engine.can_send(*link) {
+                // Those behind it wait, too.
+                return;
+            }
             let Some(Opening { found, link, header, stage: OpeningStage::Ready(ready), _held }) =
                 self.opening.pop_front()
             else {
