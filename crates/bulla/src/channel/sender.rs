@@ -487,6 +487,27 @@ impl Sending {
         !found.persistent && self.definition.non_persistent_fast
     }
 
+    /// The next message of the transmission queue, locked, with its bytes.
+    fn lock_next(&mut self, engine: &Connection, local: &Local, state: &mut State) -> Result<(Found, Payload), Taken> {
+        if !self.has_room(engine) {
+            return Err(Taken::Blocked);
+        }
+        let found = state.store.lock_next(self.queue, None, local.wall_ms).ok_or(Taken::Nothing)?;
+        if !self.is_fast(&found) && !self.may_doubt() {
+            state.store.release(found.id, false);
+            return Err(Taken::Blocked);
+        }
+        self.watch_queue_time(&found, local, state);
+        match state.store.body(found.id) {
+            Ok(body) => Ok((found, envelope::payload_of(&body))),
+            Err(error) => {
+                // Damaged on disk: it is reported and stays, locked, for `journal check`.
+                crate::alarm!("{}: {error}", self.queue_name);
+                Err(Taken::One)
+            }
+        }
+    }
+
     /// The next message of the transmission queue: sent, in the batch, or with the opener.
     fn take_next(
         &mut self,
@@ -497,29 +518,18 @@ impl Sending {
         local: &mut Local,
         state: &mut State,
     ) -> Taken {
-        if let Way::Plain { waiting, .. } = &mut self.way
-            && let Some((found, payload, address)) = waiting.take()
-        {
-            return self.go_on_plain(found, payload, address, engine, links, local, state);
-        }
-        if !self.has_room(engine) {
-            return Taken::Blocked;
-        }
-        let Some(found) = state.store.lock_next(self.queue, None, local.wall_ms) else { return Taken::Nothing };
-        if !self.is_fast(&found) && !self.may_doubt() {
-            state.store.release(found.id, false);
-            return Taken::Blocked;
-        }
-        self.watch_queue_time(&found, local, state);
-        let body = match state.store.body(found.id) {
-            Ok(body) => body,
-            Err(error) => {
-                // Damaged on disk: it is reported and stays, locked, for `journal check`.
-                crate::alarm!("{}: {error}", self.queue_name);
-                return Taken::One;
-            }
+        // One that waited for its link goes the whole way: it may have to be opened still.
+        let waited = match &mut self.way {
+            Way::Plain { waiting, .. } => waiting.take(),
+            Way::Numbered { .. } => None,
         };
-        let payload = envelope::payload_of(&body);
+        let (found, payload) = match waited {
+            Some((found, payload, _)) => (found, payload),
+            None => match self.lock_next(engine, local, state) {
+                Ok(locked) => locked,
+                Err(taken) => return taken,
+            },
+        };
         let policy = self.opening_policy(state);
         if let (Way::Numbered { link }, None) = (&self.way, &policy) {
             // The usual case: no byte of the message is looked at.
