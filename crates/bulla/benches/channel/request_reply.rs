@@ -12,8 +12,10 @@ use std::time::Duration;
 
 /// Bytes of payload of a request, and of its reply.
 const SIZES: [usize; 2] = [8 << 10, 32 << 10];
-/// Bytes after which keys are renewed, where they are.
+/// Bytes after which keys are renewed, where they are (SSLRKEYC).
 const RENEW_BYTES: u32 = 1 << 20;
+/// The fewest that count: a KeyUpdate costs so little that it takes many of them to be seen beside a round trip.
+const RENEW_BYTES_MIN: u32 = 32 << 10;
 /// Rounds of each kind, in turns, for each round of the options.
 const TURNS: usize = 5;
 
@@ -24,13 +26,14 @@ const SIGN_OF_LIFE: Duration = Duration::from_millis(1);
 struct Case {
     title: &'static str,
     cipher: Option<&'static str>,
-    renews: bool,
+    /// SSLRKEYC; 0 for never.
+    renew_bytes: u32,
     /// Whoever calls shows a certificate.
     mutual: bool,
 }
 
-const fn case(title: &'static str, cipher: &'static str, renews: bool, mutual: bool) -> Case {
-    Case { title, cipher: Some(cipher), renews, mutual }
+const fn case(title: &'static str, cipher: &'static str, renew_bytes: u32, mutual: bool) -> Case {
+    Case { title, cipher: Some(cipher), renew_bytes, mutual }
 }
 
 const CBC: &str = "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256";
@@ -38,16 +41,17 @@ const GCM: &str = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384";
 const TLS13: &str = "TLS_AES_256_GCM_SHA384";
 
 /// Those without a certificate of the caller are the last ones: it is taken away when the others run.
-const CASES: [Case; 9] = [
-    Case { title: "no TLS", cipher: None, renews: false, mutual: true },
-    case("TLS 1.2 AES-128-CBC-SHA256", CBC, false, true),
-    case("TLS 1.2 AES-256-GCM", GCM, false, true),
-    case("TLS 1.3 AES-256-GCM", TLS13, false, true),
-    case("TLS 1.2 AES-128-CBC-SHA256, renegotiation, both show certificates", CBC, true, true),
-    case("TLS 1.2 AES-256-GCM, renegotiation, both show certificates", GCM, true, true),
-    case("TLS 1.3 AES-256-GCM, KeyUpdate", TLS13, true, true),
-    case("TLS 1.2 AES-128-CBC-SHA256, renegotiation, one certificate", CBC, true, false),
-    case("TLS 1.2 AES-256-GCM, renegotiation, one certificate", GCM, true, false),
+const CASES: [Case; 10] = [
+    Case { title: "no TLS", cipher: None, renew_bytes: 0, mutual: true },
+    case("TLS 1.2 AES-128-CBC-SHA256", CBC, 0, true),
+    case("TLS 1.2 AES-256-GCM", GCM, 0, true),
+    case("TLS 1.3 AES-256-GCM", TLS13, 0, true),
+    case("TLS 1.2 AES-128-CBC-SHA256, renegotiation, both show certificates", CBC, RENEW_BYTES, true),
+    case("TLS 1.2 AES-256-GCM, renegotiation, both show certificates", GCM, RENEW_BYTES, true),
+    case("TLS 1.3 AES-256-GCM, KeyUpdate", TLS13, RENEW_BYTES, true),
+    case("TLS 1.3 AES-256-GCM, KeyUpdate after 32 KiB", TLS13, RENEW_BYTES_MIN, true),
+    case("TLS 1.2 AES-128-CBC-SHA256, renegotiation, one certificate", CBC, RENEW_BYTES, false),
+    case("TLS 1.2 AES-256-GCM, renegotiation, one certificate", GCM, RENEW_BYTES, false),
 ];
 
 /// A case of one size at work.
@@ -128,10 +132,10 @@ pub(crate) fn all(options: &Options, site: &Site, report: &mut Report) -> Result
         for run in runs.iter().filter(|run| run.bytes == bytes) {
             let us = time_of(bytes, run.number);
             let added = us - time_of(bytes, 0);
-            let still = CASES.iter().position(|case| case.cipher == run.case.cipher && !case.renews);
+            let still = CASES.iter().position(|case| case.cipher == run.case.cipher && case.renew_bytes == 0);
             let raw = raw_us(run.case, bytes)?;
             let reset_us = match still {
-                Some(still) if run.case.renews && run.resets > 0 => {
+                Some(still) if run.case.renew_bytes > 0 && run.resets > 0 => {
                     (us - time_of(bytes, still)) * run.transactions as f64 / run.resets as f64
                 }
                 _ => f64::NAN,
@@ -165,7 +169,7 @@ pub(crate) fn all(options: &Options, site: &Site, report: &mut Report) -> Result
     }
     report.print(
         &format!(
-            "Request and reply through two channels, one at a time; RSA 2048 certificates; keys renewed after {RENEW_BYTES} bytes where they are; busy cores elsewhere {elsewhere:.2}:"
+            "Request and reply through two channels, one at a time; RSA 2048 certificates; keys renewed after {RENEW_BYTES} bytes, where they are and nothing else is said; busy cores elsewhere {elsewhere:.2}:"
         ),
         &[
             "TLS of both channels",
@@ -187,14 +191,15 @@ pub(crate) fn all(options: &Options, site: &Site, report: &mut Report) -> Result
 fn start(site: &Site, case: &'static Case, number: usize, bytes: usize) -> Result<Run> {
     let stem = format!("{number}.{}K", bytes >> 10);
     let names = (format!("FORTH.{stem}"), format!("BACK.{stem}"));
-    let renew = format!("SSLRKEYC({})", if case.renews { RENEW_BYTES } else { 0 });
+    let renew = format!("SSLRKEYC({})", case.renew_bytes);
     let sender = if case.cipher.is_some() { renew.as_str() } else { "" };
+    // The end that is called lets the other begin a renegotiation only where it has SSLRKEYC, too.
     let receiver = match (case.cipher, case.mutual) {
-        (None, _) => "",
-        (Some(_), true) => "SSLCAUTH(REQUIRED)",
-        (Some(_), false) => "SSLCAUTH(OPTIONAL)",
+        (None, _) => String::new(),
+        (Some(_), true) => format!("SSLCAUTH(REQUIRED) {renew}"),
+        (Some(_), false) => format!("SSLCAUTH(OPTIONAL) {renew}"),
     };
-    let forth = Channel { name: &names.0, forth: true, cipher: case.cipher, sender, receiver };
+    let forth = Channel { name: &names.0, forth: true, cipher: case.cipher, sender, receiver: &receiver };
     let back = Channel { name: &names.1, forth: false, ..forth };
     let (asked, answered) = (format!("ASK.{stem}"), format!("ANSWER.{stem}"));
     for (channel, queue) in [(&forth, &asked), (&back, &answered)] {
