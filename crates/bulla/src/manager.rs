@@ -389,9 +389,10 @@ impl State {
     }
 
     /// A message was put on a transmission queue: where no other of that queue is watched, this one is.
-    pub(crate) fn probe_queue_time(&mut self, queue: QueueId, now: Instant) {
+    pub(crate) fn probe_queue_time(&mut self, queue: QueueId) {
         let newest = self.store.newest();
-        self.queue_time_probes.entry(queue).or_insert((newest, now));
+        // The clock of the turn would show nothing of what is sent in the same turn.
+        self.queue_time_probes.entry(queue).or_insert_with(|| (newest, Instant::now()));
     }
 
     /// The destinations that a message on a transmission queue may be bound to, for the channel that opens it.

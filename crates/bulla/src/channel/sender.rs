@@ -497,7 +497,7 @@ impl Sending {
             state.store.release(found.id, false);
             return Err(Taken::Blocked);
         }
-        self.watch_queue_time(&found, local, state);
+        self.watch_queue_time(&found, state);
         match state.store.body(found.id) {
             Ok(body) => Ok((found, envelope::payload_of(&body))),
             Err(error) => {
@@ -719,10 +719,10 @@ impl Sending {
     }
 
     /// How long the watched message lay on the transmission queue.
-    fn watch_queue_time(&mut self, found: &Found, local: &Local, state: &mut State) {
+    fn watch_queue_time(&mut self, found: &Found, state: &mut State) {
         let Some((id, since)) = state.queue_time_probes.get(&self.queue) else { return };
         if found.id == *id {
-            self.counts.queue_time.note(local.now.saturating_duration_since(*since).as_secs_f64() * 1e6);
+            self.counts.queue_time.note(since.elapsed().as_secs_f64() * 1e6);
         }
         if found.id >= *id {
             state.queue_time_probes.remove(&self.queue);

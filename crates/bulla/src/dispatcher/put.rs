@@ -368,7 +368,7 @@ impl Local {
         };
         let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
         if is_remote {
-            state.probe_queue_time(queue, self.now);
+            state.probe_queue_time(queue);
         }
         self.urgent |= ticket > state.store.synced();
         match engine {

@@ -723,7 +723,7 @@ pub struct ChannelStatus {
     pub last_key_reset_ms: Option<u64>,
     /// XQTIME: microseconds that messages spent on the transmission queue.
     pub queue_time_us: TwoAverages,
-    /// NETTIME: microseconds from a message sent to its confirmation, less the partner's own time where it tells that.
+    /// NETTIME: microseconds from a message sent to its confirmation, the partner's own time and its journal's included.
     pub net_time_us: TwoAverages,
     /// XBATCHSZ: messages in a batch.
     pub batch_messages: TwoAverages,

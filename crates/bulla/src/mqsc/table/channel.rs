@@ -367,7 +367,7 @@ status! {
     SSLKEYDA KeyResetDate "SSLKEYDA" "Date of the last renewal, UTC.";
     SSLKEYTI KeyResetTime "SSLKEYTI" "Time of the last renewal, UTC.";
     XQTIME QueueTime "XQTIME" "Microseconds that messages spent on the transmission queue: a short and a long average. WHERE compares the short one.";
-    NETTIME NetTime "NETTIME" "Microseconds from sending to confirmation, less the partner's own time where it tells that: a short and a long average. WHERE compares the short one.";
+    NETTIME NetTime "NETTIME" "Microseconds from sending to confirmation, the partner's own time and its journal's included: a short and a long average. WHERE compares the short one.";
     XBATCHSZ BatchMessages "XBATCHSZ" "Messages in a batch: a short and a long average. WHERE compares the short one.";
     XQMSGSA QueueMessages "XQMSGSA" "Messages that wait on the transmission queue.";
 }
