@@ -42,7 +42,7 @@ organizationName = optional
 [leaf]
 basicConstraints = critical,CA:FALSE
 keyUsage = critical,$ENV::USAGE
-extendedKeyUsage = emailProtection,clientAuth
+extendedKeyUsage = emailProtection,clientAuth,serverAuth
 subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid
 """
