@@ -28,6 +28,7 @@ enum Command {
     Error(cli::error::ErrorArgs),
     Seal(cli::seal::SealArgs),
     Report(cli::report::ReportArgs),
+    Perf(cli::perf::PerfArgs),
     Journal(cli::journal::JournalArgs),
     /// Loads a PKCS#11 module for the process that starts this one.
     #[command(hide = true)]
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Error(args) => cli::error::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
         Command::Report(args) => cli::report::run(&args),
+        Command::Perf(args) => cli::perf::run(&args),
         Command::Journal(args) => cli::journal::run(&args),
         Command::TokenHelper => cli::token_helper::run(),
     };

@@ -9,6 +9,7 @@ pub mod get;
 pub mod journal;
 pub mod mqsc;
 pub mod own_seal;
+pub mod perf;
 pub mod put;
 pub mod report;
 pub mod seal;
@@ -39,6 +40,8 @@ pub const EXIT_START: u8 = 5;
 pub const EXIT_UNREACHABLE: u8 = 6;
 /// Stored data is damaged.
 pub const EXIT_DAMAGED: u8 = 7;
+/// A measurement was carried out, and a goal that was stated was not held.
+pub const EXIT_MISSED: u8 = 8;
 /// The queue manager stopped: the journal failed, and nothing more could be promised.
 pub const EXIT_JOURNAL: i32 = 74;
 /// The queue manager stopped: a thread died, or the system has no randomness.

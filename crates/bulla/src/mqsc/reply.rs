@@ -348,13 +348,18 @@ impl Row {
     }
 
     fn to_json(&self) -> Json {
+        Json::Object(self.to_map())
+    }
+
+    /// Its values, by keyword.
+    pub fn to_map(&self) -> Map<String, Json> {
         let cell = |cell: &Cell| match cell {
             Cell::Number(number) => Json::from(*number),
             Cell::Text(text) => Json::from(text.clone()),
             Cell::Pair(short, long) => json!([short, long]),
             Cell::List(list) => Json::from(list.clone()),
         };
-        Json::Object(self.cells.iter().map(|(keyword, value)| (keyword.clone(), cell(value))).collect())
+        self.cells.iter().map(|(keyword, value)| (keyword.clone(), cell(value))).collect()
     }
 
     fn from_json(json: &Json) -> Option<Self> {

@@ -1,0 +1,209 @@
+//! What is measured or planned, in words that results, reports and the planner share.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a policy asks for.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quality {
+    /// No policy: the message travels as it is.
+    #[default]
+    None,
+    /// Signed.
+    Integrity,
+    /// Signed and encrypted, with a content key for each message.
+    Privacy,
+    /// Encrypted; a content key may be used again.
+    Confidentiality,
+}
+
+impl Quality {
+    /// All of them, in the order of reports.
+    pub const ALL: [Quality; 4] = [Quality::None, Quality::Integrity, Quality::Privacy, Quality::Confidentiality];
+
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Quality::None => "none",
+            Quality::Integrity => "integrity",
+            Quality::Privacy => "privacy",
+            Quality::Confidentiality => "confidentiality",
+        }
+    }
+}
+
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// KEYREUSE: how often a content key is used again.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Reuse {
+    /// This often; 0 is a key for each message.
+    Times(u32),
+    /// Until the link ends, or a limit is reached.
+    Unlimited,
+}
+
+impl Default for Reuse {
+    fn default() -> Self {
+        Reuse::Times(0)
+    }
+}
+
+impl Reuse {
+    /// The share of messages that need a new content key. The limits that end an unlimited one are far away.
+    #[must_use]
+    pub fn fresh_share(self) -> f64 {
+        match self {
+            Reuse::Times(times) => 1.0 / (f64::from(times) + 1.0),
+            Reuse::Unlimited => 0.0,
+        }
+    }
+}
+
+impl FromStr for Reuse {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "unlimited" | "*" => Ok(Reuse::Unlimited),
+            text => text.parse().map(Reuse::Times).map_err(|error| format!("a number, or unlimited: {error}")),
+        }
+    }
+}
+
+impl TryFrom<String> for Reuse {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Reuse> for String {
+    fn from(reuse: Reuse) -> String {
+        reuse.to_string()
+    }
+}
+
+impl fmt::Display for Reuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reuse::Times(times) => write!(f, "{times}"),
+            Reuse::Unlimited => f.write_str("unlimited"),
+        }
+    }
+}
+
+/// What one configuration is: each field that does not matter to a workload keeps its default and is left out of files.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Configuration {
+    /// What the policy asks for.
+    pub quality: Quality,
+    /// The key of signer and recipient, as `bulla cert create --key` takes it (rsa2048, p256); empty where none is needed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    /// How often a content key is used again.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reuse: Reuse,
+    /// Recipients of each message.
+    #[serde(skip_serializing_if = "is_one")]
+    pub recipients: u32,
+    /// Payload of a message, in bytes.
+    pub bytes: u64,
+    /// Whether messages are persistent.
+    #[serde(skip_serializing_if = "is_default")]
+    pub persistent: bool,
+    /// Pairs of a requester and a server, of a putter and a getter, or of channels.
+    #[serde(skip_serializing_if = "is_one")]
+    pub pairs: u32,
+    /// Messages of a pair that may be under way at once.
+    #[serde(skip_serializing_if = "is_one")]
+    pub in_flight: u32,
+    /// Messages a second that are to be held; 0 for as fast as it goes.
+    #[serde(skip_serializing_if = "is_default")]
+    pub target_rate: u64,
+    /// Crypto devices beside the processor: `cpu` for none, `software` for the processor without its instructions, or
+    /// `1a`, `2c`, `1a+1c`: so many accelerators (a) and coprocessors (c); with `modelled:` before, modelled ones.
+    pub devices: String,
+    /// CipherSpec of channels or clients; empty for no TLS.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cipher: String,
+    /// SSLRKEYC in bytes; 0 for never.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reset_bytes: u64,
+    /// CHIDISPS; 0 for the queue manager's default.
+    #[serde(skip_serializing_if = "is_default")]
+    pub dispatchers: u32,
+    /// CHIADAPS; 0 for the queue manager's default.
+    #[serde(skip_serializing_if = "is_default")]
+    pub adapters: u32,
+    /// Which islands, or which way a message goes: `local`, `channel`, `unprotected`, `end-to-end`, `one-side`, `two-authorities`.
+    pub topology: String,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self {
+            quality: Quality::None,
+            key: String::new(),
+            reuse: Reuse::default(),
+            recipients: 1,
+            bytes: 2048,
+            persistent: false,
+            pairs: 1,
+            in_flight: 1,
+            target_rate: 0,
+            devices: "cpu".to_owned(),
+            cipher: String::new(),
+            reset_bytes: 0,
+            dispatchers: 0,
+            adapters: 0,
+            topology: "local".to_owned(),
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_comes_back_from_its_own_text() {
+        let configuration = Configuration {
+            quality: Quality::Confidentiality,
+            key: "rsa2048".into(),
+            reuse: Reuse::Unlimited,
+            persistent: true,
+            ..Configuration::default()
+        };
+        let text = serde_json::to_string(&configuration).unwrap();
+        assert_eq!(serde_json::from_str::<Configuration>(&text).unwrap(), configuration, "{text}");
+        assert_eq!(serde_json::from_str::<Configuration>("{}").unwrap(), Configuration::default());
+    }
+
+    #[test]
+    fn every_message_has_a_key_of_its_own_unless_it_is_reused() {
+        assert_eq!("0".parse::<Reuse>().unwrap().fresh_share(), 1.0);
+        assert_eq!("32".parse::<Reuse>().unwrap().fresh_share(), 1.0 / 33.0);
+        assert_eq!("unlimited".parse::<Reuse>().unwrap().fresh_share(), 0.0);
+        assert!("-1".parse::<Reuse>().is_err());
+    }
+}
