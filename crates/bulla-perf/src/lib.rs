@@ -9,4 +9,5 @@ pub mod error;
 pub mod host;
 pub mod machine;
 pub mod perf;
+pub mod plan;
 pub mod result;

@@ -1,0 +1,824 @@
+//! A profile: what a system is made of, and what each part of its work takes.
+//!
+//! The page is `docs/formats/profile.md`. `bulla plan calibrate` writes one of this machine; one of any other system is
+//! written by hand. Times are in microseconds where a name ends in `us`, in nanoseconds where it ends in `ns`.
+
+use crate::configuration::{Quality, Reuse};
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The format that is read and written.
+pub const FORMAT: u32 = 1;
+/// Largest file that is read, in bytes.
+pub const PROFILE_BYTES_MAX: u64 = 1 << 20;
+/// Most cores, threads, engines or lanes that a profile may have of a kind.
+pub const COUNT_MAX: u32 = 1024;
+/// Longest time that a profile may hold, in its own unit: a thousand seconds in microseconds.
+pub const TIME_MAX: f64 = 1e9;
+
+/// A system.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Profile {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What it is called.
+    pub name: String,
+    /// Where the numbers come from: `bulla plan calibrate`, a publication, a guess.
+    pub source: String,
+    /// The machine in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
+    /// The cores, shared by all threads.
+    #[serde(default)]
+    pub cores: Cores,
+    /// How many threads of each kind there are where a configuration does not say.
+    #[serde(default)]
+    pub threads: Threads,
+    /// Processor time by role.
+    #[serde(default)]
+    pub costs: Costs,
+    /// Operations on a core, by key: `rsa2048`, `p256`; `alone` counts, and [`Cores::crowding`] beside it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cpu: BTreeMap<String, Operations>,
+    /// The same without the processor's instructions (`devices: software`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub software: BTreeMap<String, Operations>,
+    /// Devices that may be used, by name. One of each kind describes all of that kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub devices: BTreeMap<String, Device>,
+    /// The journal.
+    #[serde(default)]
+    pub journal: Journal,
+    /// What is between the application and the queue manager.
+    #[serde(default)]
+    pub network: Network,
+    /// A channel that carries one message at a time, if the system has those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<SerialChannel>,
+    /// Operations that others send to devices, whatever is planned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load: Vec<Load>,
+}
+
+/// The cores.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Cores {
+    /// How many.
+    pub count: u32,
+    /// Cores that others use all the time.
+    #[serde(default)]
+    pub background: f64,
+    /// By which part work takes longer while every core is busy than while one is: two threads of one core, shared
+    /// caches and clock. 0.12 is twelve percent.
+    #[serde(default)]
+    pub crowding: f64,
+    /// Until a sleeping thread runs on an idle core, after it was woken, microseconds.
+    #[serde(default)]
+    pub wake_up_us: f64,
+    /// Processor time that waking a sleeping thread takes the waker, microseconds.
+    #[serde(default)]
+    pub wake_us: f64,
+}
+
+impl Default for Cores {
+    fn default() -> Self {
+        Self { count: 1, background: 0.0, crowding: 0.0, wake_up_us: 0.0, wake_us: 0.0 }
+    }
+}
+
+/// How many threads there are.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Threads {
+    /// Dispatchers (CHIDISPS); each is one thread.
+    pub dispatchers: u32,
+    /// Adapters (CHIADAPS).
+    pub adapters: u32,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self { dispatchers: 1, adapters: 1 }
+    }
+}
+
+/// Processor time of a step that a thread takes for many messages at once.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Cost {
+    /// Once a turn, however many messages it has: the system calls, the wake-up's own work.
+    pub turn_us: f64,
+    /// Each message.
+    pub message_us: f64,
+    /// Each byte of payload.
+    pub byte_ns: f64,
+}
+
+impl Cost {
+    /// Of one message of that payload, microseconds; the turn is left out.
+    #[must_use]
+    pub fn message(&self, bytes: f64) -> f64 {
+        self.message_us + self.byte_ns * bytes / 1000.0
+    }
+}
+
+/// Processor time by role.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Costs {
+    /// The application, a thread that puts and one that gets.
+    pub application: PutGet,
+    /// The dispatcher: what it does for clients and queues.
+    pub queue_manager: PutGet,
+    /// What a dispatcher does beside that for a message that it hands to an adapter and gets back, microseconds: each seal, each open.
+    pub hand_over_us: f64,
+    /// Dispatchers' work for channels: what the sending and the receiving end do for a message.
+    pub channel_initiator: SendReceive,
+    /// TLS by CipherSpec, at each of the two ends of a connection.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tls: BTreeMap<String, Cost>,
+    /// Sealing and opening, without operations with keys.
+    pub protection: Protection,
+    /// The journal's thread.
+    pub journal: Cost,
+}
+
+/// A message in and out.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct PutGet {
+    /// It is put.
+    pub put: Cost,
+    /// It is got.
+    pub get: Cost,
+}
+
+/// The two ends of a channel.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct SendReceive {
+    /// The sending end.
+    pub send: Cost,
+    /// The receiving end.
+    pub receive: Cost,
+}
+
+/// Sealing and opening without their operations with keys.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Protection {
+    /// Once a turn of an adapter, microseconds.
+    pub turn_us: f64,
+    /// Each message that an adapter takes on and gives back, microseconds.
+    pub task_us: f64,
+    /// Each job that goes to another thread, and its answer, microseconds: what the adapter spends on the crossing.
+    pub job_us: f64,
+    /// Each job that the adapter computes itself, beyond the operation, microseconds.
+    pub inline_us: f64,
+    /// Signed.
+    pub integrity: SealOpen,
+    /// Signed and encrypted.
+    pub privacy: SealOpen,
+    /// Encrypted, with a new content key.
+    pub confidentiality: SealOpen,
+    /// Encrypted under a content key that is live: done where the message is, on the dispatcher.
+    pub live: SealOpen,
+}
+
+/// Sealing and opening a message.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct SealOpen {
+    /// Sealing, microseconds a message.
+    pub seal_us: f64,
+    /// Sealing, nanoseconds a byte.
+    pub seal_byte_ns: f64,
+    /// Opening, microseconds a message.
+    pub open_us: f64,
+    /// Opening, nanoseconds a byte.
+    pub open_byte_ns: f64,
+}
+
+impl SealOpen {
+    /// Sealing a message of that payload, microseconds.
+    #[must_use]
+    pub fn seal(&self, bytes: f64) -> f64 {
+        self.seal_us + self.seal_byte_ns * bytes / 1000.0
+    }
+
+    /// Opening it, microseconds.
+    #[must_use]
+    pub fn open(&self, bytes: f64) -> f64 {
+        self.open_us + self.open_byte_ns * bytes / 1000.0
+    }
+}
+
+impl Protection {
+    /// By quality; `live` where a content key is used again.
+    #[must_use]
+    pub fn of(&self, quality: Quality, live: bool) -> SealOpen {
+        match (quality, live) {
+            (Quality::None, _) => SealOpen::default(),
+            (Quality::Integrity, _) => self.integrity,
+            (Quality::Privacy, _) => self.privacy,
+            (Quality::Confidentiality, false) => self.confidentiality,
+            (Quality::Confidentiality, true) => self.live,
+        }
+    }
+}
+
+/// What an operation takes, microseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(from = "TimesText", into = "TimesText")]
+pub struct Times {
+    /// A call with one job.
+    pub alone: f64,
+    /// Each job of a call whose lanes are all filled.
+    pub full: f64,
+}
+
+impl From<f64> for Times {
+    fn from(us: f64) -> Self {
+        Self { alone: us, full: us }
+    }
+}
+
+impl Times {
+    /// A call with so many jobs of so many lanes, microseconds: a straight line between one job and full lanes.
+    #[must_use]
+    pub fn call(&self, jobs: u32, lanes: u32) -> f64 {
+        if lanes <= 1 {
+            return self.alone * f64::from(jobs);
+        }
+        let full = self.full * f64::from(lanes);
+        let filled = f64::from(jobs.clamp(1, lanes) - 1) / f64::from(lanes - 1);
+        self.alone + (full - self.alone) * filled
+    }
+}
+
+/// As it is written: one number where it makes no difference.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged, expecting = "microseconds, or { alone = …, full = … }")]
+enum TimesText {
+    Same(f64),
+    Both(Both),
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Both {
+    alone: f64,
+    full: f64,
+}
+
+impl From<TimesText> for Times {
+    fn from(text: TimesText) -> Self {
+        match text {
+            TimesText::Same(us) => us.into(),
+            TimesText::Both(Both { alone, full }) => Self { alone, full },
+        }
+    }
+}
+
+impl From<Times> for TimesText {
+    fn from(times: Times) -> Self {
+        #[allow(clippy::float_cmp, reason = "one number was copied, or two were given")]
+        match times.alone == times.full {
+            true => TimesText::Same(times.alone),
+            false => TimesText::Both(Both { alone: times.alone, full: times.full }),
+        }
+    }
+}
+
+/// An operation with a key, as messages need it.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// A signature.
+    Sign,
+    /// Its check.
+    Verify,
+    /// A content key for a recipient: an RSA wrap, or an agreement with a key pair made for it.
+    Wrap,
+    /// Its way back: an RSA unwrap, or the agreement with the recipient's own key.
+    Unwrap,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 4] = [Operation::Sign, Operation::Verify, Operation::Wrap, Operation::Unwrap];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Operation::Sign => "sign",
+            Operation::Verify => "verify",
+            Operation::Wrap => "wrap",
+            Operation::Unwrap => "unwrap",
+        }
+    }
+
+    /// The arithmetic of it with an RSA key: CRT with the private one, ME with the public one.
+    #[must_use]
+    pub const fn format(self) -> Format {
+        match self {
+            Operation::Sign | Operation::Unwrap => Format::Crt,
+            Operation::Verify | Operation::Wrap => Format::Me,
+        }
+    }
+}
+
+/// RSA's two formats of an operation, as reports on hardware tell them apart.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Modulus and exponent: the public key.
+    Me,
+    /// Chinese remainder: the private key.
+    Crt,
+}
+
+/// Operations with one kind of key. One that is missing can't be done there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Operations {
+    /// A signature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign: Option<Times>,
+    /// Its check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Times>,
+    /// A wrap, or an agreement with a new key pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wrap: Option<Times>,
+    /// An unwrap, or an agreement with the recipient's key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwrap: Option<Times>,
+}
+
+impl Operations {
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, operation: Operation) -> Option<Times> {
+        match operation {
+            Operation::Sign => self.sign,
+            Operation::Verify => self.verify,
+            Operation::Wrap => self.wrap,
+            Operation::Unwrap => self.unwrap,
+        }
+    }
+
+    /// Sets one of them.
+    pub fn set(&mut self, operation: Operation, times: Times) {
+        let place = match operation {
+            Operation::Sign => &mut self.sign,
+            Operation::Verify => &mut self.verify,
+            Operation::Wrap => &mut self.wrap,
+            Operation::Unwrap => &mut self.unwrap,
+        };
+        *place = Some(times);
+    }
+}
+
+/// A device beside the processor.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Device {
+    /// What it is: `a` and `c` of a configuration's `devices`.
+    pub kind: DeviceKind,
+    /// Whether it is a modelled one (`devices: modelled:…`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub modelled: bool,
+    /// Whether it computes on the machine's cores, or is a card of its own.
+    pub place: Place,
+    /// Calls that it carries out side by side.
+    #[serde(default = "one")]
+    pub engines: u32,
+    /// Jobs that one call takes.
+    #[serde(default = "one")]
+    pub lanes: u32,
+    /// Jobs that may wait for it, those in service not counted.
+    #[serde(default = "pending")]
+    pub pending: u32,
+    /// Processor time of its thread for each call, beyond the operations, microseconds.
+    #[serde(default)]
+    pub call_us: f64,
+    /// Processor time of its thread for each job, beyond the operation, microseconds.
+    #[serde(default)]
+    pub job_us: f64,
+    /// Operations by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub operations: BTreeMap<String, Operations>,
+    /// RSA operations with the public key by bits, microseconds, for keys that `operations` does not have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub me_us: BTreeMap<String, f64>,
+    /// RSA operations with the private key by bits, microseconds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub crt_us: BTreeMap<String, f64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn pending() -> u32 {
+    8
+}
+
+impl Device {
+    /// What an operation with that key takes; none where the device can't do it.
+    #[must_use]
+    pub fn times(&self, key: &str, operation: Operation) -> Option<Times> {
+        if let Some(times) = self.operations.get(key).and_then(|operations| operations.get(operation)) {
+            return Some(times);
+        }
+        self.format_us(operation.format(), key.strip_prefix("rsa")?).map(Times::from)
+    }
+
+    /// What an RSA operation of that format and of so many bits takes, microseconds.
+    #[must_use]
+    pub fn format_us(&self, format: Format, bits: &str) -> Option<f64> {
+        match format {
+            Format::Me => self.me_us.get(bits).copied(),
+            Format::Crt => self.crt_us.get(bits).copied(),
+        }
+    }
+}
+
+/// Sorts of devices.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// Clear keys, many at once.
+    Accelerator,
+    /// Keys that never leave it.
+    Coprocessor,
+}
+
+impl DeviceKind {
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DeviceKind::Accelerator => "accelerator",
+            DeviceKind::Coprocessor => "coprocessor",
+        }
+    }
+}
+
+/// Where a device computes.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// On the machine's cores, in a thread for each engine.
+    Cores,
+    /// On its own.
+    Card,
+}
+
+/// The journal.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Journal {
+    /// One write with its sync, microseconds.
+    pub sync_us: f64,
+    /// What the disk takes beyond that, bytes a second; 0 where that is no limit.
+    pub bytes_per_second: f64,
+    /// Whether all that waits is written with one sync.
+    pub group_commit: bool,
+}
+
+/// Between application and queue manager.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Network {
+    /// From one end to the other, microseconds.
+    pub one_way_us: f64,
+    /// In each direction, bytes a second; 0 where that is no limit.
+    pub bytes_per_second: f64,
+}
+
+/// A channel that carries one message at a time: sealed, sent, then the next.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct SerialChannel {
+    /// What a message takes beside the adapter, elapsed microseconds.
+    pub rest_us: f64,
+    /// What the adapter takes, where that is known as a whole. Where it is not, its operations one after the other count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adapter: Vec<AdapterTime>,
+}
+
+/// An adapter's elapsed time for a message.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AdapterTime {
+    /// What the policy asks for.
+    pub quality: Quality,
+    /// The key; empty for any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    /// How often a content key is used again; as text: `"32"`, `"unlimited"`.
+    #[serde(default)]
+    pub reuse: Reuse,
+    /// Elapsed microseconds.
+    pub elapsed_us: f64,
+}
+
+/// Operations that others send to a device.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Load {
+    /// The device's name in the profile.
+    pub device: String,
+    /// Which arithmetic.
+    pub format: Format,
+    /// Bits of the key.
+    pub bits: u32,
+    /// Operations a second.
+    pub rate: f64,
+}
+
+impl Profile {
+    /// One that takes no time for anything yet, for a caller that fills it in.
+    #[must_use]
+    pub fn empty(name: &str, source: &str) -> Profile {
+        Profile {
+            format: FORMAT,
+            name: name.to_owned(),
+            source: source.to_owned(),
+            machine: String::new(),
+            cores: Cores::default(),
+            threads: Threads::default(),
+            costs: Costs::default(),
+            cpu: BTreeMap::new(),
+            software: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            journal: Journal::default(),
+            network: Network::default(),
+            channel: None,
+            load: Vec::new(),
+        }
+    }
+
+    /// Where `bulla plan calibrate` leaves the profile of this machine, and where it is looked for: `BULLA_PROFILE`, or
+    /// `bulla/profile.toml` in the user's data directory (`XDG_DATA_HOME`, else `~/.local/share`). None where the
+    /// environment says neither.
+    #[must_use]
+    pub fn default_path() -> Option<PathBuf> {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        set("BULLA_PROFILE").or_else(|| {
+            let data = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")))?;
+            Some(data.join("bulla/profile.toml"))
+        })
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error::File`]; [`Error::Content`] with the line of a field that is unknown, missing or of another type, and
+    /// with the name of a number that can't be.
+    pub fn read(path: &Path) -> Result<Profile> {
+        let file_error = |error| Error::file(path, error);
+        if fs::metadata(path).map_err(file_error)?.len() > PROFILE_BYTES_MAX {
+            let wrong = format!("more than {PROFILE_BYTES_MAX} bytes");
+            return Err(Error::Content { path: path.to_owned(), line: 0, wrong });
+        }
+        Self::parse(&fs::read_to_string(path).map_err(file_error)?, path)
+    }
+
+    /// Reads a text that came from that file.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parse(text: &str, path: &Path) -> Result<Profile> {
+        let content = |line, wrong| Error::Content { path: path.to_owned(), line, wrong };
+        let profile: Profile = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| line_of(text, span.start));
+            content(line, error.message().replace('\n', " "))
+        })?;
+        profile.check().map_err(|wrong| content(0, wrong))?;
+        Ok(profile)
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: a number is none (NaN).
+    pub fn to_toml(&self) -> Result<String> {
+        self.check().map_err(Error::Usage)?;
+        toml::to_string(self).map_err(|error| Error::Usage(error.to_string()))
+    }
+
+    /// Writes a file; its directory is made where it is missing.
+    ///
+    /// # Errors
+    /// [`Error::File`], and as [`to_toml`](Self::to_toml).
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = self.to_toml()?;
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            fs::create_dir_all(directory).map_err(|error| Error::file(directory, error))?;
+        }
+        // Written aside, then renamed: a reader sees the old one or the new one.
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".new");
+        let aside = PathBuf::from(aside);
+        fs::write(&aside, text).map_err(|error| Error::file(&aside, error))?;
+        fs::rename(&aside, path).map_err(|error| Error::file(path, error))
+    }
+
+    /// The device that stands for that kind; none where the profile has none.
+    #[must_use]
+    pub fn device(&self, kind: DeviceKind, modelled: bool) -> Option<(&str, &Device)> {
+        let mut devices = self.devices.iter();
+        let found = devices.find(|(_, device)| device.kind == kind && device.modelled == modelled);
+        found.map(|(name, device)| (name.as_str(), device))
+    }
+
+    /// What is wrong with the numbers.
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.format != FORMAT {
+            return Err(format!("a profile of format {}; this version reads {FORMAT}", self.format));
+        }
+        for (count, what, least) in [
+            (self.cores.count, "cores.count", 1),
+            (self.threads.dispatchers, "threads.dispatchers", 1),
+            (self.threads.adapters, "threads.adapters", 1),
+        ] {
+            count_in_range(count, what, least)?;
+        }
+        for (name, device) in &self.devices {
+            count_in_range(device.engines, &format!("devices.{name}.engines"), 1)?;
+            count_in_range(device.lanes, &format!("devices.{name}.lanes"), 1)?;
+            count_in_range(device.pending, &format!("devices.{name}.pending"), 1)?;
+        }
+        if self.cores.background >= f64::from(self.cores.count) {
+            return Err("cores.background leaves no core".to_owned());
+        }
+        if let Some(load) = self.load.iter().find(|load| !self.devices.contains_key(&load.device)) {
+            return Err(format!("load on device {}, which the profile does not have", load.device));
+        }
+        let value = toml::Value::try_from(self).map_err(|error| error.to_string())?;
+        numbers_in_range(&value, "")
+    }
+}
+
+fn count_in_range(count: u32, what: &str, least: u32) -> std::result::Result<(), String> {
+    match (least..=COUNT_MAX).contains(&count) {
+        true => Ok(()),
+        false => Err(format!("{what} is {count}: {least} to {COUNT_MAX}")),
+    }
+}
+
+/// Bytes a second may be larger than any time.
+const RATE_MAX: f64 = 1e15;
+
+/// No number may be negative, none, or beyond reason.
+fn numbers_in_range(value: &toml::Value, name: &str) -> std::result::Result<(), String> {
+    match value {
+        toml::Value::Float(number) => {
+            let most = if name.ends_with("per-second") { RATE_MAX } else { TIME_MAX };
+            match (0.0..=most).contains(number) {
+                true => Ok(()),
+                false => Err(format!("{name} is {number}: 0 to {most}")),
+            }
+        }
+        toml::Value::Array(values) => values.iter().try_for_each(|value| numbers_in_range(value, name)),
+        toml::Value::Table(values) => values.iter().try_for_each(|(key, value)| {
+            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            numbers_in_range(value, &name)
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The line, from 1, in which that byte is.
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "format = 1\nname = 'small'\nsource = 'a test'\n\n[cores]\ncount = 2\n";
+
+    fn parse(text: &str) -> Result<Profile> {
+        Profile::parse(text, Path::new("profile.toml"))
+    }
+
+    #[test]
+    fn a_profile_comes_back_from_its_own_text() {
+        let mut profile = Profile::empty("all", "a test");
+        profile.cores = Cores { count: 2, background: 0.1, crowding: 0.12, wake_up_us: 25.0, wake_us: 2.0 };
+        let mut operations = Operations::default();
+        for operation in Operation::ALL {
+            operations.set(operation, Times { alone: 440.0, full: 108.5 });
+        }
+        operations.set(Operation::Verify, 20.25.into());
+        profile.cpu.insert("rsa2048".into(), operations);
+        let device = Device {
+            kind: DeviceKind::Accelerator,
+            modelled: true,
+            place: Place::Card,
+            engines: 2,
+            lanes: 8,
+            pending: 8,
+            call_us: 1.0,
+            job_us: 0.5,
+            operations: BTreeMap::from([("p256".into(), operations)]),
+            me_us: BTreeMap::from([("2048".into(), 46.0)]),
+            crt_us: BTreeMap::from([("2048".into(), 507.0)]),
+        };
+        profile.devices.insert("A".into(), device);
+        profile.costs.tls.insert("TLS_AES_256_GCM_SHA384".into(), Cost { turn_us: 1.0, message_us: 2.0, byte_ns: 0.3 });
+        profile.journal = Journal { sync_us: 70.0, bytes_per_second: 9.7e8, group_commit: true };
+        let row = AdapterTime {
+            quality: Quality::Confidentiality,
+            key: String::new(),
+            reuse: Reuse::Times(32),
+            elapsed_us: 17.0,
+        };
+        profile.channel = Some(SerialChannel { rest_us: 33.0, adapter: vec![row] });
+        profile.load.push(Load { device: "A".into(), format: Format::Me, bits: 2048, rate: 2706.0 });
+        let text = profile.to_toml().unwrap();
+        assert_eq!(parse(&text).unwrap(), profile, "{text}");
+    }
+
+    #[test]
+    fn a_written_file_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/profile.toml");
+        let profile = Profile::empty("here", "a test");
+        profile.write(&path).unwrap();
+        assert_eq!(Profile::read(&path).unwrap(), profile);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        assert!(parse(SMALL).is_ok());
+        for (text, says) in [
+            (format!("{SMALL}speed = 3\n"), "profile.toml:7: unknown field `speed`"),
+            (
+                format!("{SMALL}[costs.queue-manager.put]\nmesage-us = 3.0\n"),
+                "profile.toml:8: unknown field `mesage-us`",
+            ),
+            (format!("{SMALL}[cpu.rsa2048]\nsing = 3.0\n"), "profile.toml:8: unknown field `sing`"),
+            (format!("{SMALL}[cpu.rsa2048]\nsign = 'fast'\n"), "profile.toml:8: microseconds, or"),
+            (SMALL.replace("count = 2", "count = 'two'"), "profile.toml:6: invalid type"),
+            (SMALL.replace("count = 2", "count = 0"), "profile.toml: cores.count is 0"),
+            (SMALL.replace("format = 1", "format = 9"), "profile.toml: a profile of format 9"),
+            (format!("{SMALL}crowding = -0.5\n"), "profile.toml: cores.crowding is -0.5"),
+            (format!("{SMALL}crowding = nan\n"), "profile.toml: cores.crowding is NaN"),
+            (format!("{SMALL}background = 2.0\n"), "profile.toml: cores.background leaves no core"),
+            (
+                format!("{SMALL}[[load]]\ndevice = 'X'\nformat = 'me'\nbits = 2048\nrate = 1.0\n"),
+                "profile.toml: load on device X",
+            ),
+        ] {
+            let said = parse(&text).unwrap_err().to_string();
+            assert!(said.starts_with(says), "{said:?} does not begin with {says:?}");
+        }
+    }
+
+    #[test]
+    fn the_profiles_of_the_documentation_can_be_read() {
+        let page = include_str!("../../../../docs/formats/profile.md");
+        let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        assert_eq!(parse(example).unwrap().cpu["rsa2048"].sign, Some(355.0.into()));
+        let channel = parse(include_str!("../../../../docs/operating/profiles/serial-channel-published.toml")).unwrap();
+        assert_eq!(channel.channel.unwrap().rest_us, 33.0);
+        let card = parse(include_str!("../../../../docs/operating/profiles/accelerator-published.toml")).unwrap();
+        assert_eq!(card.load.len(), 2);
+    }
+
+    #[test]
+    fn a_call_costs_more_with_each_lane_that_is_filled() {
+        let times = Times { alone: 440.0, full: 110.0 };
+        assert_eq!(times.call(1, 8), 440.0);
+        assert_eq!(times.call(8, 8), 880.0);
+        assert!((times.call(4, 8) - (440.0 + 440.0 * 3.0 / 7.0)).abs() < 1e-9);
+        assert_eq!(Times::from(500.0).call(3, 1), 1500.0, "without lanes, one after the other");
+    }
+
+    #[test]
+    fn a_card_is_described_by_formats_and_bits() {
+        let text = format!(
+            "{SMALL}[devices.A]\nkind = 'accelerator'\nplace = 'card'\nme-us = {{ 2048 = 46.0 }}\ncrt-us = {{ 2048 = 507.0 }}\n"
+        );
+        let profile = parse(&text).unwrap();
+        let (name, card) = profile.device(DeviceKind::Accelerator, false).unwrap();
+        assert_eq!((name, card.pending, card.lanes), ("A", 8, 1));
+        assert_eq!(card.times("rsa2048", Operation::Verify).unwrap().alone, 46.0);
+        assert_eq!(card.times("rsa2048", Operation::Unwrap).unwrap().alone, 507.0);
+        assert_eq!(card.times("rsa4096", Operation::Sign), None);
+        assert_eq!(card.times("p256", Operation::Sign), None);
+    }
+}
