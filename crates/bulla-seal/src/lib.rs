@@ -8,6 +8,7 @@
 pub mod certificate;
 mod cms;
 pub mod dn;
+mod effort;
 mod error;
 mod inspect;
 mod message;
@@ -21,6 +22,7 @@ mod symmetric;
 
 pub use cms::looks_sealed;
 pub use dn::Dn;
+pub use effort::{Effort, Tally};
 pub use error::{MQRC_MSG_TOO_BIG_FOR_Q, MQRC_SECURITY_ERROR, OpenError, Outcome, SealError};
 pub use inspect::{Inspection, inspect};
 pub use message::{

@@ -16,6 +16,7 @@ use crate::cms::enveloped::{Enveloped, Recipient, Transport, derive_key, shared_
 use crate::cms::reader::Malformed;
 use crate::cms::signed::{SignedData, SignerInfo};
 use crate::cms::{self, Container, Name};
+use crate::effort::Tally;
 use crate::error::{OpenError, other_quality};
 use crate::message::{Content, Expect, Opened, Packing, SealInfo, Verified};
 use crate::policy::{KeyTransport, Policy, Quality, Toleration};
@@ -80,6 +81,24 @@ impl Opener {
         put_at: SystemTime,
         now: SystemTime,
     ) -> Result<Opening, OpenError> {
+        self.open_counting(policy, ring, der, expect, put_at, now, Tally::default())
+    }
+
+    /// Like [`Opener::open`], and counts in `tally` what it takes, also where it fails.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn open_counting(
+        &self,
+        policy: &Arc<Policy>,
+        ring: &Arc<Ring>,
+        der: Bytes,
+        expect: Expect,
+        put_at: SystemTime,
+        now: SystemTime,
+        tally: Tally,
+    ) -> Result<Opening, OpenError> {
         let question = Question {
             cache: Arc::clone(&self.cache),
             policy: Arc::clone(policy),
@@ -88,6 +107,7 @@ impl Opener {
             expect,
             put_at,
             now,
+            tally,
         };
         question.open()
     }
@@ -108,6 +128,22 @@ impl Opener {
         expect: &Expect,
         now: SystemTime,
     ) -> Result<Step<(), OpenError>, OpenError> {
+        self.check_arrived_counting(policy, ring, der, expect, now, Tally::default())
+    }
+
+    /// Like [`Opener::check_arrived`], and counts in `tally` what it takes, also where it fails.
+    ///
+    /// # Errors
+    /// As [`Opener::open`]; the put is refused.
+    pub fn check_arrived_counting(
+        &self,
+        policy: &Arc<Policy>,
+        ring: &Arc<Ring>,
+        der: &Bytes,
+        expect: &Expect,
+        now: SystemTime,
+        tally: Tally,
+    ) -> Result<Step<(), OpenError>, OpenError> {
         let question = Question {
             cache: Arc::clone(&self.cache),
             policy: Arc::clone(policy),
@@ -116,6 +152,7 @@ impl Opener {
             expect: expect.clone(),
             put_at: now,
             now,
+            tally,
         };
         question.check_arrived()
     }
@@ -140,6 +177,7 @@ impl Opener {
             expect: expect.clone(),
             put_at: now,
             now,
+            tally: Tally::default(),
         };
         question.check_form()
     }
@@ -178,6 +216,7 @@ struct Question {
     expect: Expect,
     put_at: SystemTime,
     now: SystemTime,
+    tally: Tally,
 }
 
 impl Question {
@@ -191,6 +230,7 @@ impl Question {
 
     /// Parses, and compares the quality with the policy's as far as the container shows it.
     fn read<'a>(&self, der: &'a [u8]) -> Result<Container<'a>, OpenError> {
+        self.tally.bytes_in(der.len());
         if der.len() > CONTENT_BYTES_MAX {
             return Err(Malformed("longer than 1 GiB").into());
         }
@@ -227,6 +267,7 @@ impl Question {
             let plaintext = letter.decrypt(&mut key.context)?;
             if plaintext.is_some() || self.proves_keys(&letter) {
                 self.cache.give_back(&place, key);
+                self.tally.cache_hit();
                 return self.open_plaintext(letter, plaintext, None);
             }
             // Nothing ever proved this key, so it may be what is wrong.
@@ -234,13 +275,14 @@ impl Question {
         }
         let job = Job::new(own.key.clone(), unwrap_work(envelope, &recipient, own)?);
         let way = KeyWay::of(&recipient);
+        let tally = self.tally.clone();
         let finish = move |result: Result<Output, DeviceError>| {
             let secret = result.map_err(OpenError::Key)?;
             let key = way.content_key(&secret, letter.cipher().key_len())?;
             let plaintext = letter.decrypt(&mut symmetric::decryptor(letter.cipher(), &key)?)?;
             self.open_plaintext(letter, plaintext, Some(key))
         };
-        Ok(Step::Device(job, Box::new(finish)))
+        Ok(tally.ask(job, finish))
     }
 
     /// Whether what opens with a key proves the key: by a tag or by a signature.
@@ -332,6 +374,7 @@ impl Question {
             bound: authenticated && ours.any(),
             recipients: letter.names,
         };
+        self.tally.bytes_out(content.bytes.len());
         Ok(Verified::new(Opened { content, seal }))
     }
 

@@ -15,6 +15,7 @@ use crate::cms::attributes::{
 use crate::cms::enveloped::{EnvelopeLayout, recipient_set};
 use crate::cms::signed::SignedLayout;
 use crate::cms::writer::{SET, Writer, element_len};
+use crate::effort::Tally;
 use crate::error::SealError;
 use crate::message::{
     Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, MESSAGE_ID_BYTES_MAX, SEALED_BY_BYTES_MAX, Sealed,
@@ -157,6 +158,22 @@ impl Sealer {
         now: SystemTime,
         rng: &mut dyn Random,
     ) -> Result<Step<Sealed, SealError>, SealError> {
+        self.seal_counting(content, bound, now, rng, &Tally::default())
+    }
+
+    /// Like [`Sealer::seal`], and counts in `tally` what it takes, also where it fails.
+    ///
+    /// # Errors
+    /// As [`Sealer::seal`].
+    pub fn seal_counting(
+        &mut self,
+        content: Content,
+        bound: &Bound,
+        now: SystemTime,
+        rng: &mut dyn Random,
+        tally: &Tally,
+    ) -> Result<Step<Sealed, SealError>, SealError> {
+        tally.bytes_in(content.bytes.len());
         check_limits(&content, bound)?;
         if !self.parties.are_fresh(now) {
             self.pool.renew();
@@ -164,23 +181,24 @@ impl Sealer {
         }
         match (self.parties.signer.clone(), self.policy.encrypt) {
             (None, None) => Err(SealError::NothingToSeal),
-            (None, Some(cipher)) => self.seal_confidential(cipher, content, bound, now, rng),
+            (None, Some(cipher)) => self.seal_confidential(cipher, content, bound, now, rng, tally),
             (Some(signer), None) => {
                 let mut set = AttributeWriter::new();
                 attributes::write_content_type(&mut set);
                 attributes::write_binding(&mut set, Quality::Integrity, bound, self.sealed_by.as_deref());
                 attributes::write_content(&mut set, &content);
-                signer.sign(set, content.bytes, now, |message| {
+                signer.sign(set, content.bytes, now, tally, |message| {
                     let mut out = Writer::with_capacity(message.len());
                     message.write(&mut out);
                     Ok(Sealed { der: Bytes::from(out.finish()), smime_type: "signed-data" })
                 })
             }
-            (Some(signer), Some(cipher)) => self.seal_private(signer, cipher, content, bound, now, rng),
+            (Some(signer), Some(cipher)) => self.seal_private(signer, cipher, content, bound, now, rng, tally),
         }
     }
 
     /// Hot path with a reused key: then no job.
+    #[allow(clippy::too_many_arguments, reason = "a message and how it is sealed")]
     fn seal_confidential(
         &self,
         cipher: ContentCipher,
@@ -188,6 +206,7 @@ impl Sealer {
         bound: &Bound,
         now: SystemTime,
         rng: &mut dyn Random,
+        tally: &Tally,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let len = content.bytes.len() as u64;
         let mut set = AttributeWriter::new();
@@ -196,12 +215,14 @@ impl Sealer {
             attributes::write_binding(&mut set, Quality::Confidentiality, bound, self.sealed_by.as_deref());
         }
         attributes::write_content(&mut set, &content);
+        let counted = tally.clone();
         let seal = move |mut key: ContentKey, iv: &Iv, pool: &Pool| {
             let mut set = set;
             if cipher.is_authenticated() {
                 attributes::write_recipients(&mut set, key.recipients_digest());
             }
             let sealed = key.envelope(iv, &set.sorted(), &content.bytes)?;
+            counted.bytes_out(sealed.der.len());
             key.count(len);
             pool.give_back(key);
             Ok(Step::Done(sealed))
@@ -212,11 +233,12 @@ impl Sealer {
         }
         let iv = Iv::first(cipher, rng)?;
         let pool = self.pool.clone();
-        self.fresh_key(cipher, self.policy.key_reuse, now, rng, move |key| seal(key, &iv, &pool))
+        self.fresh_key(cipher, self.policy.key_reuse, now, rng, tally, move |key| seal(key, &iv, &pool))
     }
 
     /// The content key is wrapped before the signature is made, because the signature covers the set
     /// of recipients; it is used after, because the envelope covers the signature.
+    #[allow(clippy::too_many_arguments, reason = "a message, who seals it and how")]
     fn seal_private(
         &self,
         signer: Arc<Signer>,
@@ -225,6 +247,7 @@ impl Sealer {
         bound: &Bound,
         now: SystemTime,
         rng: &mut dyn Random,
+        tally: &Tally,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let iv = Iv::first(cipher, rng)?;
         // The same statements outside and inside; the signer adds its own.
@@ -232,10 +255,11 @@ impl Sealer {
         attributes::write_content_type(&mut set);
         attributes::write_binding(&mut set, Quality::Privacy, bound, self.sealed_by.as_deref());
         attributes::write_content(&mut set, &content);
-        self.fresh_key(cipher, KeyReuse::Never, now, rng, move |mut key| {
+        let counted = tally.clone();
+        self.fresh_key(cipher, KeyReuse::Never, now, rng, tally, move |mut key| {
             attributes::write_recipients(&mut set, key.recipients_digest());
             let outer = if cipher.is_authenticated() { set.sorted() } else { Vec::new() };
-            signer.sign(set, content.bytes, now, move |message| key.envelope(&iv, &outer, message))
+            signer.sign(set, content.bytes, now, &counted, move |message| key.envelope(&iv, &outer, message))
         })
     }
 
@@ -246,14 +270,16 @@ impl Sealer {
         reuse: KeyReuse,
         now: SystemTime,
         rng: &mut dyn Random,
+        tally: &Tally,
         then: impl FnOnce(ContentKey) -> Result<Step<Sealed, SealError>, SealError> + Send + 'static,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let mut key = Zeroizing::new(vec![0; cipher.key_len()]);
         rng.fill(&mut key)?;
+        tally.content_key();
         let agreement = self.parties.agreement;
         let terms = Terms { cipher, reuse, agreement, born: now, epoch: self.pool.epoch() };
         let key = Output::new(std::mem::take(&mut *key));
-        Wrapping::start(key, Arc::clone(&self.parties.recipients), move |key, recipients| {
+        Wrapping::start(key, Arc::clone(&self.parties.recipients), tally.clone(), move |key, recipients| {
             then(ContentKey::new(key, recipients, terms)?)
         })
     }
@@ -427,6 +453,7 @@ impl Signer {
         mut set: AttributeWriter,
         payload: Bytes,
         now: SystemTime,
+        tally: &Tally,
         then: impl FnOnce(&Signed<'_>) -> Result<Sealed, SealError> + Send + 'static,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         attributes::write_message_digest(&mut set, &self.digest.hash(&payload));
@@ -443,13 +470,16 @@ impl Signer {
         };
         let job = Job::new(self.key.clone(), work);
         let signer = Arc::clone(self);
+        let counted = tally.clone();
         let finish = move |result: Result<Output, _>| {
             let signature = result.map_err(SealError::Key)?;
             let layout = signer.layout(attributes.len(), signature.len(), payload.len());
             let message = Signed { layout, payload: &payload, attributes: &attributes, signature: &signature };
-            then(&message).map(Step::Done)
+            let sealed = then(&message)?;
+            counted.bytes_out(sealed.der.len());
+            Ok(Step::Done(sealed))
         };
-        Ok(Step::Device(job, Box::new(finish)))
+        Ok(tally.ask(job, finish))
     }
 }
 

@@ -100,14 +100,16 @@ impl Proof {
             None => self.finish().map(Step::Done),
             Some(Err(error)) => self.refuse(error),
             Some(Ok((Verification::Device(key, work), claim))) => {
+                let tally = self.question.tally.clone();
                 let conclude = move |result| {
                     let good = is_good(result)?;
                     self.conclude(claim, good)
                 };
-                Ok(Step::Device(Job::new(key, work), Box::new(conclude)))
+                Ok(tally.ask(Job::new(key, work), conclude))
             }
             Some(Ok((Verification::Here(foreign), claim))) => {
                 let good = foreign.is_good(&claim.known.certificate)?;
+                self.question.tally.verify();
                 self.conclude(claim, good)
             }
         }
@@ -165,6 +167,7 @@ impl Proof {
         if let Some((place, key)) = self.fresh_key {
             self.question.remember_key(place, key);
         }
+        self.question.tally.bytes_out(opened.content.bytes.len());
         Ok(Verified::new(opened))
     }
 
@@ -298,7 +301,7 @@ impl Question {
             Ok(_) => Err(OpenError::CannotDecrypt),
             Err(error) => Err(error),
         };
-        Ok(Step::Device(Job::new(key, work), Box::new(refuse)))
+        Ok(self.tally.ask(Job::new(key, work), refuse))
     }
 }
 

@@ -8,6 +8,7 @@ use openssl::x509::X509KeyUsage;
 use crate::certificate::{Certificate, KeyKind};
 use crate::cms::algorithm::{aes_wrap_identifier, agreement_identifier, rsa_wrap_identifier};
 use crate::cms::enveloped::{agreement_info, derive_key, recipient_set, shared_info, transport_info};
+use crate::effort::Tally;
 use crate::error::SealError;
 use crate::message::Sealed;
 use crate::policy::{ContentCipher, KeyTransport};
@@ -123,6 +124,7 @@ pub(super) struct Wrapping {
     recipients: Arc<[Recipient]>,
     /// Of the first recipients, those whose jobs are done.
     infos: Vec<Vec<u8>>,
+    tally: Tally,
 }
 
 impl Wrapping {
@@ -130,13 +132,14 @@ impl Wrapping {
     pub(super) fn start<F>(
         key: Output,
         recipients: Arc<[Recipient]>,
+        tally: Tally,
         then: F,
     ) -> Result<Step<Sealed, SealError>, SealError>
     where
         F: FnOnce(&[u8], Vec<u8>) -> Result<Step<Sealed, SealError>, SealError> + Send + 'static,
     {
         let infos = Vec::with_capacity(recipients.len());
-        Wrapping { key, recipients, infos }.go_on(then)
+        Wrapping { key, recipients, infos, tally }.go_on(then)
     }
 
     fn go_on<F>(mut self, then: F) -> Result<Step<Sealed, SealError>, SealError>
@@ -147,6 +150,7 @@ impl Wrapping {
             return then(&self.key, recipient_set(self.infos));
         };
         let job = recipient.job(&self.key);
+        let tally = self.tally.clone();
         let next = move |answer: Result<Output, _>| {
             let answer = answer.map_err(SealError::Key)?;
             if let Some(recipient) = self.recipients.get(self.infos.len()) {
@@ -154,6 +158,6 @@ impl Wrapping {
             }
             self.go_on(then)
         };
-        Ok(Step::Device(job, Box::new(next)))
+        Ok(tally.ask(job, next))
     }
 }
