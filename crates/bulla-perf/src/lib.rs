@@ -10,4 +10,5 @@ pub mod host;
 pub mod machine;
 pub mod perf;
 pub mod plan;
+pub mod report;
 pub mod result;
