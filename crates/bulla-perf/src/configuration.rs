@@ -109,6 +109,7 @@ pub struct Configuration {
     /// What the policy asks for.
     pub quality: Quality,
     /// The key of signer and recipient, as `bulla cert create --key` takes it (rsa2048, p256); empty where none is needed.
+    /// Where nothing is sealed and TLS is spoken, the key of its certificates.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
     /// How often a content key is used again.
@@ -137,6 +138,9 @@ pub struct Configuration {
     /// CipherSpec of channels or clients; empty for no TLS.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cipher: String,
+    /// Whoever begins a TLS connection shows a certificate.
+    #[serde(skip_serializing_if = "is_default")]
+    pub client_certificates: bool,
     /// SSLRKEYC in bytes; 0 for never.
     #[serde(skip_serializing_if = "is_default")]
     pub reset_bytes: u64,
@@ -164,6 +168,7 @@ impl Default for Configuration {
             target_rate: 0,
             devices: "cpu".to_owned(),
             cipher: String::new(),
+            client_certificates: false,
             reset_bytes: 0,
             dispatchers: 0,
             adapters: 0,
