@@ -7,8 +7,12 @@
 pub mod configuration;
 pub mod error;
 pub mod host;
+pub mod load;
 pub mod machine;
 pub mod perf;
 pub mod plan;
 pub mod report;
 pub mod result;
+pub mod run;
+pub mod site;
+pub mod workload;

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::result::Machine;
+use crate::workload::{devices, key_reuse, key_size, request_reply, stream};
 use clap::{Args, Subcommand};
 use std::io::Write;
 
@@ -15,6 +16,11 @@ pub struct PerfArgs {
 
 #[derive(Subcommand, Debug)]
 enum PerfCommand {
+    RequestReply(Box<request_reply::RequestReplyArgs>),
+    Stream(Box<stream::StreamArgs>),
+    KeySize(Box<key_size::KeySizeArgs>),
+    KeyReuse(Box<key_reuse::KeyReuseArgs>),
+    Devices(Box<devices::DevicesArgs>),
     /// Describe this machine as results do, in JSON
     Machine,
 }
@@ -23,8 +29,13 @@ enum PerfCommand {
 ///
 /// # Errors
 /// [`Error`], each kind.
-pub fn run(args: &PerfArgs, _host: &dyn Host) -> Result<Verdict> {
+pub fn run(args: &PerfArgs, host: &dyn Host) -> Result<Verdict> {
     match &args.command {
+        PerfCommand::RequestReply(args) => return request_reply::run(args, host),
+        PerfCommand::Stream(args) => return stream::run(args, host),
+        PerfCommand::KeySize(args) => return key_size::run(args, host),
+        PerfCommand::KeyReuse(args) => return key_reuse::run(args, host),
+        PerfCommand::Devices(args) => return devices::run(args, host),
         PerfCommand::Machine => {
             let text =
                 serde_json::to_string_pretty(&Machine::this_one()).map_err(|error| Error::System(error.into()))?;

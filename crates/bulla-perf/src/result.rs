@@ -45,6 +45,19 @@ pub struct Run {
     pub target: String,
     /// The machine that measured.
     pub machine: Machine,
+    /// What was asked for and can't be had here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A configuration that was asked for and not measured.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct LeftOut {
+    /// Which one.
+    pub configuration: Configuration,
+    /// Why it can't be had here; one lower-case line.
+    pub why: String,
 }
 
 /// A machine.

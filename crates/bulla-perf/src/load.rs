@@ -1,0 +1,128 @@
+//! The load: a client that costs little, and what it does all day.
+//!
+//! Threads that play the application are named [`APPLICATION`]…, and their processor time is the role `application`;
+//! whatever else this process does, looking at meters for one thing, is nobody's cost.
+
+pub mod client;
+pub mod flow;
+pub mod messages;
+pub mod pair;
+
+use crate::error::Result;
+use bulla_device::Histogram;
+use client::Broker;
+use std::collections::BTreeMap;
+
+/// How the names of all threads begin that play the application.
+pub const APPLICATION: &str = "app-";
+
+/// What a load has counted since it started.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Transactions that were done.
+    pub transactions: u64,
+    /// Messages that arrived.
+    pub messages: u64,
+    /// Puts that were refused because the queue was full (2053), and done again.
+    pub refused: u64,
+    /// Messages on queues or on their way from them, as the client sees it; none where nothing queues.
+    pub depth: Option<u64>,
+}
+
+/// Something that goes on by itself, in threads of its own, and is looked at from outside.
+pub trait Load: Send {
+    /// What it has counted so far. Asked many times a second: some loads of atomics.
+    fn counts(&self) -> Counts;
+
+    /// How long transactions took so far; empty where that is not watched.
+    fn latencies(&self) -> Histogram {
+        Histogram::new()
+    }
+
+    /// All of its threads are at work. When it is not, [`stop`](Self::stop) says why.
+    fn goes_on(&self) -> bool;
+
+    /// XQTIME of its channel at this moment, microseconds; asked once a second.
+    fn xqtime_us(&mut self) -> Option<f64> {
+        None
+    }
+
+    /// What else it found in the sample that ends now, for [`Sample::found`](crate::result::Sample::found). Asked at the
+    /// begin of a sample, too, so that it can count from there.
+    fn found(&mut self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+
+    /// Ends it in order: every message that was put has then been got.
+    ///
+    /// # Errors
+    /// What went wrong in any of its threads.
+    fn stop(self: Box<Self>) -> Result<()>;
+}
+
+/// Where somebody puts, gets, or both.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// The broker, and as whom to sign in.
+    pub broker: Broker,
+    /// The queue to put on.
+    pub puts: String,
+    /// The queue to get from.
+    pub gets: String,
+}
+
+impl Seat {
+    /// One who only puts, or only gets.
+    #[must_use]
+    pub fn at(broker: &Broker, queue: &str) -> Seat {
+        Seat { broker: broker.clone(), puts: queue.to_owned(), gets: queue.to_owned() }
+    }
+}
+
+/// Several of a kind that count together.
+#[derive(Debug)]
+pub struct Loads<L>(pub Vec<L>);
+
+impl<L: Load> Load for Loads<L> {
+    fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for counts in self.0.iter().map(Load::counts) {
+            sum.transactions += counts.transactions;
+            sum.messages += counts.messages;
+            sum.refused += counts.refused;
+            sum.depth = counts.depth.map(|depth| depth + sum.depth.unwrap_or(0)).or(sum.depth);
+        }
+        sum
+    }
+
+    fn latencies(&self) -> Histogram {
+        let mut sum = Histogram::new();
+        for load in &self.0 {
+            sum.merge(&load.latencies());
+        }
+        sum
+    }
+
+    fn goes_on(&self) -> bool {
+        self.0.iter().all(Load::goes_on)
+    }
+
+    fn xqtime_us(&mut self) -> Option<f64> {
+        let times: Vec<f64> = self.0.iter_mut().filter_map(Load::xqtime_us).collect();
+        (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
+    }
+
+    fn found(&mut self) -> BTreeMap<String, f64> {
+        let mut sum = BTreeMap::new();
+        for (name, value) in self.0.iter_mut().flat_map(Load::found) {
+            *sum.entry(name).or_default() += value;
+        }
+        sum
+    }
+
+    fn stop(self: Box<Self>) -> Result<()> {
+        // All of them are ended, whatever became of the first.
+        let ends: Vec<Result<()>> = self.0.into_iter().map(|load| Box::new(load).stop()).collect();
+        ends.into_iter().collect()
+    }
+}

@@ -1,0 +1,390 @@
+//! Messages from a thread that puts, through one queue manager or two, to a thread that gets.
+
+use crate::error::{Error, Result};
+use crate::load::client::{Client, not_taken};
+use crate::load::messages::{MESSAGES, Messages};
+use crate::load::{APPLICATION, Counts, Load, Seat};
+use bulla_amqp::{DeliveryState, Event, LinkId, Value};
+use bulla_device::Histogram;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Messages on the queue beyond which a putter without a rate waits for the getter, in windows.
+const BACKLOG_WINDOWS: u64 = 4;
+/// How long the putter sleeps when it is ahead of its schedule or of the getter.
+const NAP: Duration = Duration::from_millis(1);
+/// Part of the window that must be free before the putter fills it up again: so many messages share a write.
+const REFILL_PART: u64 = 8;
+/// How long a putter waits before it puts a message again that found the queue full (2053).
+const RETRY_AFTER: Duration = Duration::from_millis(5);
+/// The reason code of a full queue.
+const Q_FULL: i64 = 2053;
+/// Of so many messages one has its time taken.
+const TIMED_EVERY: u64 = 8;
+/// So many of them may be under way and have their time known.
+const TIMED_MAX: usize = 8192;
+
+/// How fast to put.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As fast as it goes.
+    Flat,
+    /// So many a second, whatever becomes of them.
+    Rate(f64),
+}
+
+/// What flows, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// Payload of a message, bytes.
+    pub bytes: usize,
+    /// Whether messages are persistent.
+    pub persistent: bool,
+    /// How fast.
+    pub pace: Pace,
+    /// Messages put and not yet confirmed, and the credit of the getter; 1 at least.
+    pub window: u32,
+}
+
+/// What both threads and their observer see.
+struct Gauge {
+    sent: AtomicU64,
+    confirmed: AtomicU64,
+    refused: AtomicU64,
+    got: AtomicU64,
+    /// No more is put; what is there is got.
+    stop: AtomicBool,
+    /// Everything put is confirmed.
+    done: AtomicBool,
+    /// One of the two has failed, so the other need not wait for it.
+    failed: AtomicBool,
+    begun: Instant,
+    /// When every [`TIMED_EVERY`]th message was put, nanoseconds since `begun`, in turns.
+    put_at: Box<[AtomicU64]>,
+    latencies: Mutex<Histogram>,
+}
+
+/// A stream that flows.
+#[derive(Debug)]
+pub struct Stream {
+    gauge: Arc<Gauge>,
+    threads: Vec<JoinHandle<Result<()>>>,
+}
+
+impl std::fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gauge").field("sent", &self.sent).field("got", &self.got).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Connects both, and starts their threads; `number` tells streams apart.
+    ///
+    /// # Errors
+    /// [`Error::Broker`]: one of them was not let in.
+    pub fn start(putter: &Seat, getter: &Seat, flow: Flow, number: usize) -> Result<Stream> {
+        let gauge = Arc::new(Gauge {
+            sent: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            got: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            begun: Instant::now(),
+            put_at: (0..TIMED_MAX).map(|_| AtomicU64::new(0)).collect(),
+            latencies: Mutex::new(Histogram::new()),
+        });
+        let window = flow.window.max(1);
+        let messages = Messages::of(flow.bytes, flow.persistent);
+        let mut gets = Client::connect(&getter.broker, &format!("get-{number}"))?;
+        let from = gets.receiver(&getter.gets, window, false)?.id;
+        let mut puts = Client::connect(&putter.broker, &format!("put-{number}"))?;
+        let to = puts.sender(&putter.puts, false)?.id;
+        let mut stream = Stream { gauge: Arc::clone(&gauge), threads: Vec::new() };
+        let (shared, expected) = (Arc::clone(&gauge), messages.clone());
+        stream.spawn(format!("{APPLICATION}get-{number}"), move || {
+            let got = get(gets, from, window, &expected, &shared);
+            shared.failed.fetch_or(got.is_err(), Ordering::AcqRel);
+            got
+        })?;
+        stream.spawn(format!("{APPLICATION}put-{number}"), move || {
+            let put = Putter::new(puts, to, messages, u64::from(window), flow.pace, &gauge).run();
+            gauge.failed.fetch_or(put.is_err(), Ordering::AcqRel);
+            put
+        })?;
+        Ok(stream)
+    }
+
+    fn spawn(&mut self, name: String, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        self.threads.push(std::thread::Builder::new().name(name).spawn(work)?);
+        Ok(())
+    }
+}
+
+impl Load for Stream {
+    fn counts(&self) -> Counts {
+        // In this order, so that what is confirmed between the two counts as depth.
+        let got = self.gauge.got.load(Ordering::Acquire);
+        let depth = self.gauge.confirmed.load(Ordering::Acquire).saturating_sub(got);
+        let refused = self.gauge.refused.load(Ordering::Relaxed);
+        Counts { transactions: got, messages: got, refused, depth: Some(depth) }
+    }
+
+    fn latencies(&self) -> Histogram {
+        self.gauge.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    fn stop(self: Box<Self>) -> Result<()> {
+        self.gauge.stop.store(true, Ordering::Release);
+        let joined = |thread: JoinHandle<Result<()>>| {
+            thread.join().unwrap_or_else(|_| Err(Error::Wrong("a thread of the load panicked".to_owned())))
+        };
+        let ends: Vec<Result<()>> = self.threads.into_iter().map(joined).collect();
+        ends.into_iter().collect()
+    }
+}
+
+/// The thread that puts. A message costs it a reference count, a frame head and its part of a write and of a read.
+struct Putter<'a> {
+    client: Client,
+    link: LinkId,
+    messages: Messages,
+    window: u64,
+    pace: Pace,
+    gauge: &'a Gauge,
+    /// Messages put for the first time; their numbers.
+    sent: u64,
+    confirmed: u64,
+    /// Numbers of messages that found the queue full, to be put again.
+    again: VecDeque<u64>,
+    /// Not before this time.
+    again_at: Instant,
+}
+
+impl<'a> Putter<'a> {
+    fn new(client: Client, link: LinkId, messages: Messages, window: u64, pace: Pace, gauge: &'a Gauge) -> Self {
+        let (again, again_at) = (VecDeque::new(), gauge.begun);
+        Putter { client, link, messages, window, pace, gauge, sent: 0, confirmed: 0, again, again_at }
+    }
+
+    fn run(mut self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let stop = self.gauge.stop.load(Ordering::Acquire);
+            if (stop && self.sent == self.confirmed) || self.gauge.failed.load(Ordering::Acquire) {
+                break;
+            }
+            let idle = if self.again.is_empty() { stop || !self.put_what_is_due(begun) } else { !self.put_again() };
+            self.client.flush()?;
+            // Whoever waits for a schedule, for the getter or for room hears nothing from the socket.
+            let outstanding = self.sent - self.confirmed - self.again.len() as u64;
+            let nap = matches!(self.pace, Pace::Rate(_)) || (idle && outstanding == 0);
+            self.client.read(nap.then(|| Instant::now() + NAP))?;
+            self.settle()?;
+            if self.sent == self.confirmed || outstanding == 0 {
+                self.client.nothing_owed();
+            }
+            self.client.check_alive()?;
+        }
+        self.gauge.done.store(true, Ordering::Release);
+        self.client.close()
+    }
+
+    /// Puts what the schedule or the getter leaves room for; whether there was any.
+    fn put_what_is_due(&mut self, begun: Instant) -> bool {
+        let free = self.window - (self.sent - self.confirmed);
+        let (refill, due) = match self.pace {
+            Pace::Flat => {
+                let ahead = self.sent - self.gauge.got.load(Ordering::Acquire);
+                (free >= self.window.div_ceil(REFILL_PART), (BACKLOG_WINDOWS * self.window).saturating_sub(ahead))
+            }
+            Pace::Rate(rate) => (true, ((begun.elapsed().as_secs_f64() * rate) as u64).saturating_sub(self.sent)),
+        };
+        let mut count = if refill { free.min(due) } else { 0 };
+        while count > 0 && self.client.engine.can_send(self.link) {
+            if self.sent.is_multiple_of(TIMED_EVERY) {
+                let place = (self.sent / TIMED_EVERY) as usize % TIMED_MAX;
+                self.gauge.put_at[place].store(self.gauge.begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            }
+            self.client.engine.send(self.link, self.sent, self.messages.put(self.sent), false);
+            (self.sent, count) = (self.sent + 1, count - 1);
+        }
+        self.gauge.sent.store(self.sent, Ordering::Release);
+        due > 0
+    }
+
+    /// Puts messages again that found the queue full, once it is time; whether there were any.
+    fn put_again(&mut self) -> bool {
+        if Instant::now() < self.again_at {
+            return false;
+        }
+        let mut any = false;
+        while let Some(number) = self.again.front().copied()
+            && self.client.engine.can_send(self.link)
+        {
+            self.client.engine.send(self.link, number, self.messages.put(number), false);
+            self.again.pop_front();
+            any = true;
+        }
+        any
+    }
+
+    /// Takes note of what became of messages.
+    fn settle(&mut self) -> Result<()> {
+        while let Some(event) = self.client.event()? {
+            match event {
+                Event::Outcome { state: Some(DeliveryState::Accepted), .. } => self.confirmed += 1,
+                Event::Outcome { state, token, .. } => {
+                    if !found_the_queue_full(&state) {
+                        return Err(not_taken(token, &state));
+                    }
+                    self.gauge.refused.fetch_add(1, Ordering::AcqRel);
+                    self.again.push_back(token);
+                    self.again_at = Instant::now() + RETRY_AFTER;
+                }
+                _ => {}
+            }
+        }
+        self.gauge.confirmed.store(self.confirmed, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Whether a put came to 2053: from Bulla with the number, from another broker by the condition of AMQP alone.
+fn found_the_queue_full(state: &Option<DeliveryState>) -> bool {
+    let Some(DeliveryState::Rejected(Some(error))) = state else { return false };
+    let reason = error.info.iter().find(|(key, _)| key.as_str() == "reason").map(|(_, value)| value);
+    match reason {
+        Some(Value::Uint(code)) => i64::from(*code) == Q_FULL,
+        Some(Value::Int(code)) => i64::from(*code) == Q_FULL,
+        _ => error.condition.as_str() == "amqp:resource-limit-exceeded",
+    }
+}
+
+/// The thread that gets: compares each message with the one that was put, and accepts it.
+fn get(mut client: Client, link: LinkId, credit: u32, messages: &Messages, gauge: &Gauge) -> Result<()> {
+    let (mut got, mut check) = (0u64, Order::default());
+    loop {
+        client.read(None)?;
+        while let Some(event) = client.event()? {
+            if let Event::Delivery(delivery) = event {
+                if !check.takes(messages, &delivery.payload) {
+                    return Err(Error::Wrong(format!("message {got} is not the one that was put")));
+                }
+                if got.is_multiple_of(TIMED_EVERY) && check.strict() {
+                    take_time(gauge, got);
+                }
+                client.engine.dispose(link, delivery.id, DeliveryState::Accepted);
+                got += 1;
+            }
+        }
+        gauge.got.store(got, Ordering::Release);
+        if client.engine.credit(link) <= credit / 2 {
+            client.engine.set_credit(link, credit);
+        }
+        client.flush()?;
+        let done = gauge.done.load(Ordering::Acquire);
+        if got == gauge.sent.load(Ordering::Acquire) {
+            client.nothing_owed();
+            if done {
+                check.settle(got, gauge.refused.load(Ordering::Acquire))?;
+                return client.close();
+            }
+        }
+        if gauge.failed.load(Ordering::Acquire) {
+            return client.close();
+        }
+        client.check_alive()?;
+    }
+}
+
+/// How long the message was under way that came as number `got`. One that waited for so long that its place was taken by a
+/// later one is left out.
+fn take_time(gauge: &Gauge, got: u64) {
+    if gauge.sent.load(Ordering::Acquire).saturating_sub(got) >= TIMED_EVERY * (TIMED_MAX as u64 - 1) {
+        return;
+    }
+    let put_at = gauge.put_at[(got / TIMED_EVERY) as usize % TIMED_MAX].load(Ordering::Relaxed);
+    let now = gauge.begun.elapsed().as_nanos() as u64;
+    let mut latencies = gauge.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+    latencies.record(now.saturating_sub(put_at));
+}
+
+/// Whether each message comes once, whole, and in its turn. What found the queue full and was put again comes later than
+/// its turn: then each kind of message must have come as often as it was put.
+#[derive(Debug, Default)]
+struct Order {
+    count: u64,
+    out_of_turn: u64,
+    /// By kind of message: how many more came than their turn said.
+    surplus: BTreeMap<u64, i64>,
+}
+
+impl Order {
+    fn takes(&mut self, messages: &Messages, payload: &bulla_amqp::Payload) -> bool {
+        let turn = self.count;
+        self.count += 1;
+        if messages.is(turn, payload) {
+            return true;
+        }
+        let Some(which) = messages.which(payload) else { return false };
+        self.out_of_turn += 1;
+        *self.surplus.entry(which).or_default() += 1;
+        *self.surplus.entry(turn % MESSAGES as u64).or_default() -= 1;
+        true
+    }
+
+    fn strict(&self) -> bool {
+        self.out_of_turn == 0
+    }
+
+    /// The end: nothing is owed any more.
+    fn settle(&self, got: u64, refused: u64) -> Result<()> {
+        if self.out_of_turn > 0 && refused == 0 {
+            return Err(Error::Wrong(format!("{} of {got} messages came out of their turn", self.out_of_turn)));
+        }
+        if self.surplus.values().any(|surplus| *surplus != 0) {
+            return Err(Error::Wrong(format!("of {got} messages some came twice, and others never")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(numbers: &[u64]) -> (Order, bool) {
+        let messages = Messages::of(100, false);
+        let mut order = Order::default();
+        let taken = numbers.iter().all(|number| order.takes(&messages, &messages.put(*number)));
+        (order, taken)
+    }
+
+    #[test]
+    fn messages_out_of_their_turn_are_forgiven_only_where_one_was_put_again() {
+        let (good, taken) = order(&[0, 1, 2, 3]);
+        assert!(taken && good.strict() && good.settle(4, 0).is_ok());
+        let (swapped, taken) = order(&[0, 2, 3, 1]);
+        assert!(taken && !swapped.strict());
+        assert!(swapped.settle(4, 0).is_err());
+        assert!(swapped.settle(4, 1).is_ok());
+    }
+
+    #[test]
+    fn a_message_that_comes_twice_for_another_is_found() {
+        let (twice, _) = order(&[0, 1, 1, 3]);
+        assert!(twice.settle(4, 1).is_err());
+        let messages = Messages::of(100, false);
+        let stranger = Messages::of(100, true).put(0).slice(0..50);
+        assert!(!Order::default().takes(&messages, &stranger));
+    }
+}

@@ -1,0 +1,245 @@
+//! A run: configurations that take turns, a sample of each in each round, results as lines, and a table at the end.
+
+pub mod measure;
+pub mod meters;
+pub mod options;
+pub mod processor;
+mod progress;
+pub mod schedule;
+pub mod statistics;
+pub mod steady;
+mod table;
+
+use crate::configuration::Configuration;
+use crate::error::{Error, Result, Verdict};
+use crate::host::Host;
+use crate::result::{FORMAT, Goal, LeftOut, Line, Machine, Results, Run, Sample};
+use measure::{Running, Timing};
+use options::Common;
+use progress::Progress;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+/// What a subcommand brings: how to set a configuration up, and what to load it with.
+pub trait Workload {
+    /// The subcommand.
+    fn name(&self) -> &'static str;
+
+    /// What its transactions are, in the plural: `round trips`.
+    fn transactions(&self) -> &'static str;
+
+    /// Sets up what the configuration needs, before anything is measured; called once for each, in their order.
+    /// [`Error::Device`] says that it can't be had here: the configuration is then left out, and named with the reason.
+    ///
+    /// # Errors
+    /// What ends the whole run.
+    fn prepare(&mut self, configuration: &Configuration) -> Result<()>;
+
+    /// Starts its load; called for each sample.
+    ///
+    /// # Errors
+    /// What ends the whole run.
+    fn start(&mut self, configuration: &Configuration) -> Result<Running>;
+
+    /// What the sample was to hold, where the workload has goals of its own; `--hold` goes before.
+    fn goal(&self, _sample: &Sample) -> Option<Goal> {
+        None
+    }
+
+    /// Further columns of the table at the end: a heading and a text for each sample of a configuration.
+    fn columns(&self, _samples: &[&Sample]) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Ends what it has started.
+    ///
+    /// # Errors
+    /// [`Error::Manager`]: it did not end well.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Carries a run out: the configurations are prepared, measured in turns, written and shown.
+///
+/// # Errors
+/// What ended it early. What was measured until then is written.
+pub fn carry_out(
+    host: &dyn Host,
+    common: &Common,
+    configurations: Vec<Configuration>,
+    workload: &mut dyn Workload,
+) -> Result<Verdict> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The second one ends it at once.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let started = SystemTime::now();
+    let mut results = common.out.as_deref().map(Results::append_to).transpose()?;
+    let timing = common.timing();
+    let mut progress = Progress::new(common.quiet);
+    progress.announce(&configurations, common, workload.name());
+    let (ready, left_out) = prepare(configurations, workload, &stop, &mut progress)?;
+    let machine = Machine::this_one();
+    let run = Run {
+        format: FORMAT,
+        run: format!("{}-{}", statistics::utc(started).replace([' ', ':'], "-"), std::process::id()),
+        started: statistics::utc(started),
+        workload: workload.name().to_owned(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        target: common.target(),
+        machine,
+        left_out,
+    };
+    let mut lines = Lines { results: &mut results, json: common.json };
+    lines.add(Line::Run(Box::new(run.clone())))?;
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ready.len()];
+    let turns = schedule::turns(ready.len(), common.repeats);
+    for (number, turn) in turns.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let Some(configuration) = ready.get(turn.configuration) else { continue };
+        let sample = one(host, &run.run, configuration, turn.repeat, timing, workload, common, &mut |live| {
+            progress.live(number, turns.len(), configuration, &live);
+            !stop.load(Ordering::Relaxed)
+        })?;
+        if stop.load(Ordering::Relaxed) && sample.seconds < timing.measured.as_secs_f64() {
+            progress.say("interrupted: the last sample was too short, and is left out");
+            break;
+        }
+        progress.sampled(number, turns.len(), &sample);
+        lines.add(Line::Sample(Box::new(sample.clone())))?;
+        samples[turn.configuration].push(sample);
+    }
+    workload.finish()?;
+    progress.end();
+    if !common.json {
+        table::print(&run, &samples, workload);
+    }
+    Ok(verdict(&samples))
+}
+
+/// Those that can be measured here, and the others with the reasons.
+fn prepare(
+    configurations: Vec<Configuration>,
+    workload: &mut dyn Workload,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) -> Result<(Vec<Configuration>, Vec<LeftOut>)> {
+    let (mut ready, mut left_out) = (Vec::new(), Vec::new());
+    let count = configurations.len();
+    for (number, configuration) in configurations.into_iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        progress.preparing(number, count, &configuration);
+        match workload.prepare(&configuration) {
+            Ok(()) => ready.push(configuration),
+            Err(Error::Device(why)) => {
+                progress.say(&format!("left out: {}: {why}", options::describe(&configuration)));
+                left_out.push(LeftOut { configuration, why });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((ready, left_out))
+}
+
+#[allow(clippy::too_many_arguments, reason = "one caller, above")]
+fn one(
+    host: &dyn Host,
+    run: &str,
+    configuration: &Configuration,
+    repeat: u32,
+    timing: Timing,
+    workload: &mut dyn Workload,
+    common: &Common,
+    tell: &mut dyn FnMut(measure::Live) -> bool,
+) -> Result<Sample> {
+    let running = workload.start(configuration)?;
+    let mut sample = measure::measure(host, running, configuration, timing, tell)?;
+    sample.run = run.to_owned();
+    sample.workload = workload.name().to_owned();
+    sample.repeat = repeat;
+    sample.goal = match common.hold {
+        Some(rate) => Some(held(rate, &sample, workload.transactions())),
+        None => workload.goal(&sample),
+    };
+    Ok(sample)
+}
+
+/// Whether a sample held a rate: nearly all of it was reached, and nothing piled up.
+#[must_use]
+pub fn held(rate: f64, sample: &Sample, transactions: &str) -> Goal {
+    let grew = steady::backlog(&sample.course).is_some();
+    Goal {
+        what: format!("{rate:.0} {transactions} a second"),
+        wanted: rate,
+        reached: sample.rate,
+        held: sample.rate >= steady::HELD_SHARE * rate && !grew,
+    }
+}
+
+/// A configuration holds its goal when more than half of its samples do.
+fn verdict(samples: &[Vec<Sample>]) -> Verdict {
+    let missed = |samples: &Vec<Sample>| {
+        let goals: Vec<bool> = samples.iter().filter_map(|sample| sample.goal.as_ref().map(|goal| goal.held)).collect();
+        !goals.is_empty() && goals.iter().filter(|held| **held).count() * 2 <= goals.len()
+    };
+    if samples.iter().any(missed) { Verdict::Missed } else { Verdict::Done }
+}
+
+/// Where lines go: the file, and standard output where it was asked for.
+struct Lines<'a> {
+    results: &'a mut Option<Results>,
+    json: bool,
+}
+
+impl Lines<'_> {
+    fn add(&mut self, line: Line) -> Result<()> {
+        use std::io::Write;
+        if self.json
+            && let Ok(text) = serde_json::to_string(&line)
+        {
+            // A reader that goes away (`| head`) is no failure.
+            let _ = writeln!(std::io::stdout().lock(), "{text}");
+        }
+        self.results.as_mut().map_or(Ok(()), |results| results.add(&line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Moment;
+
+    fn sample(rate: f64, goal: Option<bool>) -> Sample {
+        let goal = goal.map(|held| Goal { held, ..Goal::default() });
+        Sample { rate, goal, ..Sample::default() }
+    }
+
+    #[test]
+    fn a_rate_is_held_when_it_is_reached_and_nothing_piles_up() {
+        assert!(held(1000.0, &sample(995.0, None), "messages").held);
+        assert!(!held(1000.0, &sample(994.0, None), "messages").held);
+        let moment = |depth| Moment { rate: 1000.0, depth: Some(depth), ..Moment::default() };
+        let course = [0.0, 100.0, 200.0, 300.0].map(moment).to_vec();
+        let grows = Sample { course, ..sample(1000.0, None) };
+        assert!(!held(1000.0, &grows, "messages").held);
+    }
+
+    #[test]
+    fn a_goal_is_missed_when_no_majority_of_the_repeats_holds_it() {
+        let of = |goals: &[Option<bool>]| verdict(&[goals.iter().map(|goal| sample(1.0, *goal)).collect()]);
+        assert_eq!(of(&[None, None]), Verdict::Done);
+        assert_eq!(of(&[]), Verdict::Done);
+        assert_eq!(of(&[Some(true), Some(false), Some(true)]), Verdict::Done);
+        assert_eq!(of(&[Some(true), Some(false)]), Verdict::Missed);
+        assert_eq!(of(&[Some(false)]), Verdict::Missed);
+    }
+}

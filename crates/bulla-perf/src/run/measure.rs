@@ -1,0 +1,208 @@
+//! One sample: warm-up, then counters before and after, and a look every second between.
+
+use super::meters::{Look, Watched, busiest};
+use super::processor::Everybody;
+use super::{statistics, steady};
+use crate::configuration::Configuration;
+use crate::error::{Error, Result};
+use crate::host::{Host, Row};
+use crate::load::Load;
+use crate::result::{Moment, ROLES, Sample};
+use std::time::{Duration, Instant};
+
+/// How often counts are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How far the moments of a course are apart.
+const MOMENT: Duration = Duration::from_secs(1);
+/// A last moment shorter than this belongs to the one before.
+const MOMENT_MIN: Duration = Duration::from_millis(500);
+
+/// A load at work, and what it is that it loads.
+pub struct Running {
+    /// The load.
+    pub load: Box<dyn Load>,
+    /// The queue managers that it uses.
+    pub watched: Vec<Watched>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("watched", &self.watched).finish_non_exhaustive()
+    }
+}
+
+/// How long.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Before the sample.
+    pub warm_up: Duration,
+    /// The sample itself.
+    pub measured: Duration,
+}
+
+/// What is told while a sample is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    /// Of warm-up and sample, how much is over: 0 to 1.
+    pub done: f64,
+    /// Transactions a second, of the last moment.
+    pub rate: f64,
+    /// Messages on queues.
+    pub depth: Option<u64>,
+}
+
+/// Takes one sample of a load and ends the load. `tell` is called about once a second, and ends the sample early by `false`.
+/// The sample says nothing yet of its run, its workload and its repeat.
+///
+/// # Errors
+/// What ended the load before its time, or a message that was not the one that was put.
+pub fn measure(
+    host: &dyn Host,
+    mut running: Running,
+    configuration: &Configuration,
+    timing: Timing,
+    tell: &mut dyn FnMut(Live) -> bool,
+) -> Result<Sample> {
+    let sample = watch(host, &mut running, configuration, timing, tell);
+    // What ended a thread says more than that it ended.
+    running.load.stop()?;
+    sample
+}
+
+fn watch(
+    host: &dyn Host,
+    running: &mut Running,
+    configuration: &Configuration,
+    timing: Timing,
+    tell: &mut dyn FnMut(Live) -> bool,
+) -> Result<Sample> {
+    let whole = (timing.warm_up + timing.measured).as_secs_f64();
+    let mut goes_on = tell(Live { done: 0.0, rate: 0.0, depth: None });
+    let begun = Instant::now();
+    while goes_on && begun.elapsed() < timing.warm_up {
+        let left = timing.warm_up.saturating_sub(begun.elapsed());
+        std::thread::sleep(left.min(LOOK_EVERY));
+        alive(running)?;
+        goes_on = tell(Live { done: begun.elapsed().as_secs_f64() / whole, rate: 0.0, depth: None });
+    }
+    let _ = running.load.found();
+    let before = Look::take(host, &running.watched);
+    let (counts, latencies) = (running.load.counts(), running.load.latencies());
+    let begin = Instant::now();
+    let end = begin + timing.measured;
+    let mut course = Course::begin(host, running, begin);
+    while goes_on && Instant::now() < end {
+        std::thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
+        alive(running)?;
+        let (rate, depth) = course.look(running, end);
+        let done = (timing.warm_up + begin.elapsed()).as_secs_f64() / whole;
+        goes_on = tell(Live { done: done.min(1.0), rate, depth });
+    }
+    let (counts_after, latencies_after) = (running.load.counts(), running.load.latencies());
+    let seconds = begin.elapsed().as_secs_f64();
+    let used = Look::take(host, &running.watched).since(&before);
+    let transactions = counts_after.transactions - counts.transactions;
+    let each = |ns: u64| ns as f64 / 1e3 / transactions.max(1) as f64;
+    let mut found = running.load.found();
+    let refused = counts_after.refused - counts.refused;
+    if refused > 0 {
+        found.insert("refused-2053".to_owned(), refused as f64);
+    }
+    let mut cpu_us: std::collections::BTreeMap<String, f64> =
+        used.roles.iter().map(|(role, ns)| (role.clone(), each(*ns))).collect();
+    if !running.watched.is_empty() {
+        for role in ROLES {
+            cpu_us.entry(role.to_owned()).or_default();
+        }
+    }
+    let course = course.moments;
+    Ok(Sample {
+        configuration: configuration.clone(),
+        seconds,
+        messages: counts_after.messages - counts.messages,
+        transactions,
+        rate: transactions as f64 / seconds,
+        latency_us: statistics::latency(&latencies_after.since(&latencies)),
+        cpu_us,
+        process_cpu_us: each(used.process),
+        devices: used.devices,
+        tasks: used.tasks,
+        cores_busy: used.cores_busy,
+        cores_elsewhere: used.cores_elsewhere,
+        cores_stolen: used.cores_stolen,
+        unsteady: steady::unsteady(&course, used.cores_elsewhere, used.cores_stolen),
+        course,
+        found,
+        ..Sample::default()
+    })
+}
+
+/// An error that `stop` explains.
+fn alive(running: &Running) -> Result<()> {
+    if running.load.goes_on() { Ok(()) } else { Err(Error::Broker("the load ended before its time".to_owned())) }
+}
+
+/// The moments of a sample.
+struct Course<'a> {
+    host: &'a dyn Host,
+    begin: Instant,
+    moments: Vec<Moment>,
+    /// The last moment: when, transactions, processors, devices of each queue manager.
+    at: Instant,
+    transactions: u64,
+    everybody: Everybody,
+    devices: Vec<Vec<Row>>,
+    /// Depths since then: sum and number.
+    depths: (f64, u32),
+}
+
+impl<'a> Course<'a> {
+    fn begin(host: &'a dyn Host, running: &Running, begin: Instant) -> Self {
+        let transactions = running.load.counts().transactions;
+        let devices = running.watched.iter().map(|watched| devices(host, watched)).collect();
+        let everybody = Everybody::now();
+        Course { host, begin, moments: Vec::new(), at: begin, transactions, everybody, devices, depths: (0.0, 0) }
+    }
+
+    /// Counts, and makes a moment of it when a second is over. The rate and the depth as they are.
+    fn look(&mut self, running: &mut Running, end: Instant) -> (f64, Option<u64>) {
+        let now = Instant::now();
+        let counts = running.load.counts();
+        if let Some(depth) = counts.depth {
+            self.depths = (self.depths.0 + depth as f64, self.depths.1 + 1);
+        }
+        let time = now.duration_since(self.at);
+        let rate = (counts.transactions - self.transactions) as f64 / time.as_secs_f64();
+        let is_last = now >= end;
+        if (time >= MOMENT && end.saturating_duration_since(now) >= MOMENT_MIN) || (is_last && time >= MOMENT_MIN) {
+            self.moment(running, now, rate, counts.transactions);
+            return (rate, counts.depth);
+        }
+        // Of a second that has only begun there is no rate worth telling.
+        let known = self.moments.last().map(|moment| moment.rate).filter(|_| time < MOMENT_MIN);
+        (known.unwrap_or(rate), counts.depth)
+    }
+
+    fn moment(&mut self, running: &mut Running, now: Instant, rate: f64, transactions: u64) {
+        let time = now.duration_since(self.at);
+        let everybody = Everybody::now();
+        let devices: Vec<Vec<Row>> = running.watched.iter().map(|watched| devices(self.host, watched)).collect();
+        let busy =
+            devices.iter().zip(&self.devices).filter_map(|(now, before)| busiest(now, before, time.as_secs_f64()));
+        self.moments.push(Moment {
+            at: now.duration_since(self.begin).as_secs_f64(),
+            rate,
+            depth: (self.depths.1 > 0).then(|| self.depths.0 / f64::from(self.depths.1)),
+            xqtime_us: running.load.xqtime_us(),
+            cores_busy: Some(everybody.busy.saturating_sub(self.everybody.busy) as f64 / time.as_nanos().max(1) as f64),
+            device_busy_percent: busy.max_by(f64::total_cmp),
+        });
+        (self.at, self.transactions, self.everybody) = (now, transactions, everybody);
+        (self.devices, self.depths) = (devices, (0.0, 0));
+    }
+}
+
+fn devices(host: &dyn Host, watched: &Watched) -> Vec<Row> {
+    let rows = watched.data.as_ref().and_then(|data| host.display(data, "DISPLAY DEVSTATUS(*) ALL").ok());
+    rows.unwrap_or_default()
+}

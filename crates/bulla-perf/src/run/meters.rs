@@ -1,0 +1,277 @@
+//! What queue managers count: looked at before and after a sample, and subtracted.
+
+use super::processor::{self, Everybody, Roles};
+use crate::host::{Host, Row};
+use crate::result::{DeviceUse, OperationUse, TaskUse};
+use bulla_device::Histogram;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// A queue manager, or another broker, that a sample looks at.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Watched {
+    /// Its name, to tell it from another.
+    pub name: String,
+    /// Its process, where it runs on this machine.
+    pub pid: Option<u32>,
+    /// Its data directory, where it is a Bulla of this machine's; its meters are read there.
+    pub data: Option<PathBuf>,
+}
+
+/// All counters at one moment.
+#[derive(Debug)]
+pub struct Look {
+    at: Instant,
+    everybody: Everybody,
+    /// This process: the application, and everything.
+    own: (u64, u64),
+    managers: Vec<ManagerLook>,
+}
+
+/// A queue manager's counters.
+#[derive(Debug, Default)]
+struct ManagerLook {
+    name: String,
+    /// By role, and the process's own count.
+    cpu: (Roles, u64),
+    devices: Vec<Row>,
+    tasks: Vec<Row>,
+}
+
+/// What happened between two looks.
+#[derive(Clone, Debug, Default)]
+pub struct Used {
+    /// How long it was, seconds.
+    pub seconds: f64,
+    /// By role, the application among them, nanoseconds.
+    pub roles: Roles,
+    /// The processes' own count, nanoseconds.
+    pub process: u64,
+    /// Devices, those of a second queue manager with its name before.
+    pub devices: Vec<DeviceUse>,
+    /// Tasks, likewise.
+    pub tasks: Vec<TaskUse>,
+    /// Cores that were busy, with whatever.
+    pub cores_busy: f64,
+    /// Of them, those that were none of ours.
+    pub cores_elsewhere: f64,
+    /// Cores that the hypervisor took.
+    pub cores_stolen: f64,
+}
+
+impl Look {
+    /// Looks at everything. A broker that does not tell has no numbers.
+    #[must_use]
+    pub fn take(host: &dyn Host, watched: &[Watched]) -> Look {
+        let managers = watched.iter().map(|watched| ManagerLook::take(host, watched)).collect();
+        Look { managers, everybody: Everybody::now(), own: processor::of_this_process(), at: Instant::now() }
+    }
+
+    /// What happened since an earlier look at the same.
+    #[must_use]
+    pub fn since(&self, earlier: &Look) -> Used {
+        let time = self.at.duration_since(earlier.at);
+        let cores = |ns: u64| ns as f64 / time.as_nanos().max(1) as f64;
+        let mut used = Used { seconds: time.as_secs_f64(), ..Used::default() };
+        let several = self.managers.len() > 1;
+        for (now, before) in self.managers.iter().zip(&earlier.managers) {
+            let prefix = if several { format!("{} ", now.name) } else { String::new() };
+            let mut known = 0;
+            for (role, ns) in &now.cpu.0 {
+                let ns = ns.saturating_sub(before.cpu.0.get(role).copied().unwrap_or(0));
+                *used.roles.entry(role.clone()).or_default() += ns;
+                known += ns;
+            }
+            let process = now.cpu.1.saturating_sub(before.cpu.1);
+            *used.roles.entry("unattributed".to_owned()).or_default() += process.saturating_sub(known);
+            used.process += process.max(known);
+            used.devices.extend(devices(&now.devices, &before.devices, used.seconds, &prefix));
+            used.tasks.extend(tasks(&now.tasks, &before.tasks, used.seconds, &prefix));
+        }
+        let managers = used.process;
+        let application = self.own.0.saturating_sub(earlier.own.0);
+        used.roles.insert("application".to_owned(), application);
+        used.process += application;
+        let busy = self.everybody.busy.saturating_sub(earlier.everybody.busy);
+        let ours = managers + self.own.1.saturating_sub(earlier.own.1);
+        used.cores_busy = cores(busy);
+        used.cores_elsewhere = cores(busy.saturating_sub(ours));
+        used.cores_stolen = cores(self.everybody.stolen.saturating_sub(earlier.everybody.stolen));
+        used
+    }
+}
+
+impl ManagerLook {
+    fn take(host: &dyn Host, watched: &Watched) -> ManagerLook {
+        let rows = |command: &str| -> Vec<Row> {
+            watched.data.as_ref().and_then(|data| host.display(data, command).ok()).unwrap_or_default()
+        };
+        let (devices, tasks) = (rows("DISPLAY DEVSTATUS(*) ALL"), rows("DISPLAY TASKSTATUS"));
+        let told = by_role(&rows("DISPLAY COSTSTATUS(*)"));
+        let helpers = watched.pid.map_or(0, processor::of_helpers);
+        let cpu = match told {
+            Some((mut roles, process)) => {
+                *roles.entry("devices".to_owned()).or_default() += helpers;
+                (roles, process + helpers)
+            }
+            None => {
+                let roles = watched.pid.map(processor::of_process).unwrap_or_default();
+                let process = roles.values().sum();
+                (roles, process)
+            }
+        };
+        ManagerLook { name: watched.name.clone(), cpu, devices, tasks }
+    }
+}
+
+/// Processor time by role, and the process's own, out of DISPLAY COSTSTATUS(*); none where the queue manager has not that.
+fn by_role(rows: &[Row]) -> Option<(Roles, u64)> {
+    let mut roles = Roles::new();
+    let mut process = None;
+    for row in rows {
+        let (role, ns) = (text(row, "COSTSTATUS"), number(row, "CPUTIME"));
+        if role == "process" {
+            process = Some(ns);
+        } else if role != "unattributed" {
+            roles.insert(role.to_owned(), ns);
+        }
+    }
+    process.map(|process| (roles, process))
+}
+
+/// The share of the time that the busiest device was busy between two answers to DISPLAY DEVSTATUS(*) ALL, percent.
+#[must_use]
+pub fn busiest(now: &[Row], before: &[Row], seconds: f64) -> Option<f64> {
+    devices(now, before, seconds, "").iter().map(|device| device.busy_percent).max_by(f64::total_cmp)
+}
+
+fn devices(now: &[Row], before: &[Row], seconds: f64, prefix: &str) -> Vec<DeviceUse> {
+    let mut found: Vec<DeviceUse> = Vec::new();
+    let mut engines = 1.0;
+    for row in now {
+        let Some(form) = row.get("FORM").and_then(|form| form.as_str()) else {
+            engines = number(row, "ENGINES").max(1) as f64;
+            if text(row, "STATUS") == "RUNNING" || number(row, "JOBS") > 0 {
+                let (name, kind) = (format!("{prefix}{}", text(row, "DEVICE")), text(row, "TYPE").to_owned());
+                found.push(DeviceUse { name, kind, ..DeviceUse::default() });
+            }
+            continue;
+        };
+        let keywords = ["DEVICE", "FORM", "BITS", "OPERATION"];
+        let same = |old: &&Row| keywords.iter().all(|keyword| old.get(*keyword) == row.get(*keyword));
+        let old = before.iter().find(same);
+        let since = |keyword: &str| number(row, keyword).saturating_sub(old.map_or(0, |old| number(old, keyword)));
+        let (count, busy) = (since("JOBS"), since("BUSYTIME"));
+        let name = format!("{prefix}{}", text(row, "DEVICE"));
+        let Some(device) = found.last_mut().filter(|device| count > 0 && device.name == name) else { continue };
+        let histogram = |row: &Row| Histogram::from_text(text(row, "LATHIST")).unwrap_or_default();
+        let latency = histogram(row).since(&old.map(histogram).unwrap_or_default());
+        device.busy_percent += busy as f64 / 1e7 / seconds / engines;
+        device.operations.push(OperationUse {
+            operation: text(row, "OPERATION").to_lowercase(),
+            format: form.to_owned(),
+            bits: u32::try_from(number(row, "BITS")).unwrap_or(0),
+            count,
+            execution_us: busy as f64 / 1e3 / count as f64,
+            latency_us: latency.mean() / 1e3,
+        });
+    }
+    for device in &mut found {
+        device.busy_percent = device.busy_percent.min(100.0);
+    }
+    found
+}
+
+fn tasks(now: &[Row], before: &[Row], seconds: f64, prefix: &str) -> Vec<TaskUse> {
+    let task = |row: &Row| -> Option<TaskUse> {
+        let same =
+            |old: &&Row| text(old, "TASK") == text(row, "TASK") && text(old, "TASKTYPE") == text(row, "TASKTYPE");
+        let old = before.iter().find(same);
+        let since = |keyword: &str| number(row, keyword).saturating_sub(old.map_or(0, |old| number(old, keyword)));
+        let requests = since("REQUESTS");
+        let each = |ns: u64| ns as f64 / 1e3 / requests as f64;
+        let (cpu_us, elapsed_us) = (each(since("REQCPU")), each(since("ELAPSED")));
+        (requests > 0).then(|| TaskUse {
+            kind: text(row, "TASKTYPE").to_owned(),
+            name: format!("{prefix}{}", text(row, "TASK")),
+            requests,
+            busy_percent: (since("ELAPSED") as f64 / 1e7 / seconds).min(100.0),
+            cpu_us,
+            elapsed_us,
+            wait_us: (elapsed_us - cpu_us).max(0.0),
+        })
+    };
+    now.iter().filter_map(task).collect()
+}
+
+/// A number in a row; 0 where there is none.
+#[must_use]
+pub fn number(row: &Row, keyword: &str) -> u64 {
+    row.get(keyword).and_then(serde_json::Value::as_u64).unwrap_or(0)
+}
+
+/// A word in a row; empty where there is none.
+#[must_use]
+pub fn text<'a>(row: &'a Row, keyword: &str) -> &'a str {
+    row.get(keyword).and_then(serde_json::Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rows(json: serde_json::Value) -> Vec<Row> {
+        json.as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect()
+    }
+
+    #[test]
+    fn roles_come_from_the_queue_manager_where_it_tells_them() {
+        let told = rows(json!([
+            {"COSTSTATUS": "queue-manager", "CPUTIME": 700},
+            {"COSTSTATUS": "protection", "CPUTIME": 250},
+            {"COSTSTATUS": "unattributed", "CPUTIME": 50},
+            {"COSTSTATUS": "process", "CPUTIME": 1000, "PUTS": 3},
+        ]));
+        let (roles, process) = by_role(&told).unwrap();
+        assert_eq!((roles["queue-manager"], roles["protection"], process), (700, 250, 1000));
+        // What is left over is found anew from the difference of two looks.
+        assert!(!roles.contains_key("unattributed"));
+        assert!(by_role(&[]).is_none());
+    }
+
+    #[test]
+    fn a_device_did_what_lies_between_two_looks() {
+        let look = |jobs: u64, busy: u64, latencies: &[u64]| {
+            let mut histogram = Histogram::new();
+            latencies.iter().for_each(|ns| histogram.record(*ns));
+            rows(json!([
+                {"DEVICE": "ACCEL1", "TYPE": "ACCELERATOR", "STATUS": "RUNNING", "ENGINES": 2, "JOBS": jobs},
+                {"DEVICE": "ACCEL1", "FORM": "CRT", "BITS": 2048, "OPERATION": "RSA-SIGN", "JOBS": jobs, "BUSYTIME": busy,
+                 "LATHIST": histogram.to_text()},
+            ]))
+        };
+        let (before, now) = (look(10, 1_000_000, &[5]), look(110, 401_000_000, &[5, 2_000, 4_000]));
+        let found = devices(&now, &before, 1.0, "QM1 ");
+        assert_eq!((found.len(), found[0].name.as_str(), found[0].busy_percent), (1, "QM1 ACCEL1", 20.0));
+        let sign = &found[0].operations[0];
+        assert_eq!((sign.operation.as_str(), sign.count, sign.execution_us), ("rsa-sign", 100, 4000.0));
+        assert_eq!(sign.latency_us, 3.0);
+        assert_eq!(busiest(&now, &before, 1.0), Some(20.0));
+    }
+
+    #[test]
+    fn a_task_waits_when_it_is_neither_done_nor_on_the_processor() {
+        let look = |requests: u64, elapsed: u64, cpu: u64| {
+            rows(
+                json!([{"TASK": "adapter-0", "TASKTYPE": "ADAPTER", "REQUESTS": requests, "ELAPSED": elapsed, "REQCPU": cpu}]),
+            )
+        };
+        let found = tasks(&look(110, 600_000_000, 200_000_000), &look(10, 100_000_000, 100_000_000), 1.0, "");
+        assert_eq!(found.len(), 1);
+        let task = &found[0];
+        assert_eq!((task.requests, task.busy_percent), (100, 50.0));
+        assert_eq!((task.elapsed_us, task.cpu_us, task.wait_us), (5000.0, 1000.0, 4000.0));
+        assert!(tasks(&look(10, 5, 5), &look(10, 5, 5), 1.0, "").is_empty());
+    }
+}

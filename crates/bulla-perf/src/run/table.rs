@@ -1,0 +1,139 @@
+//! The table at the end of a run, and the machine that it was measured on.
+
+use super::Workload;
+use super::options::describe;
+use super::statistics::Spread;
+use crate::result::{ROLES, Run, Sample};
+use std::io::Write;
+
+/// Roles below this many microseconds a transaction are not named.
+const ROLE_US_MIN: f64 = 0.05;
+
+/// Prints it. A reader that goes away is no failure.
+pub(super) fn print(run: &Run, samples: &[Vec<Sample>], workload: &dyn Workload) {
+    let _ = std::io::stdout().lock().write_all(text(run, samples, workload).as_bytes());
+}
+
+fn text(run: &Run, samples: &[Vec<Sample>], workload: &dyn Workload) -> String {
+    let machine = &run.machine;
+    let mut text = format!(
+        "{}: {} cores{}, {}, {}, {}\n",
+        machine.processor,
+        machine.cores,
+        if machine.is_virtual { " of a virtual machine" } else { "" },
+        machine.system,
+        machine.openssl,
+        if run.target == "self" { "client and queue manager share the cores" } else { "the client is on this machine" },
+    );
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
+    let mut headings: Vec<String> = Vec::new();
+    for samples in samples.iter().filter(|samples| !samples.is_empty()) {
+        let (heading, row) = row(samples, workload);
+        headings = heading;
+        rows.push(row);
+        notes.extend(notes_of(samples));
+    }
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&aligned(&headings, &rows));
+    }
+    if samples.iter().flatten().any(|sample| sample.configuration.devices.starts_with("modelled")) {
+        notes.push("modelled: no such card is here; its real results were computed by this processor and given out when the profile says".to_owned());
+    }
+    for left_out in &run.left_out {
+        notes.push(format!("not measured: {}: {}", describe(&left_out.configuration), left_out.why));
+    }
+    if !notes.is_empty() {
+        text.push('\n');
+        for note in notes {
+            text.push_str(&note);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// A configuration's line, with the headings that go with it.
+fn row(samples: &[Sample], workload: &dyn Workload) -> (Vec<String>, Vec<String>) {
+    let spread = |of: &dyn Fn(&Sample) -> f64| Spread::of(samples.iter().map(of));
+    let middle = |of: &dyn Fn(&Sample) -> f64| spread(of).map_or(f64::NAN, |spread| spread.median);
+    let mut columns: Vec<(String, String)> = Vec::new();
+    let mut column = |heading: &str, text: String| columns.push((heading.to_owned(), text));
+    column("configuration", samples.first().map(|sample| describe(&sample.configuration)).unwrap_or_default());
+    let rates = spread(&|sample| sample.rate);
+    column(
+        &format!("{}/s", workload.transactions()),
+        rates.map_or(String::new(), |rates| format!("{:.0}", rates.median)),
+    );
+    column("least–most", rates.map_or(String::new(), |rates| format!("{:.0}–{:.0}", rates.least, rates.most)));
+    if samples.iter().any(|sample| sample.latency_us.is_some()) {
+        let us = |of: &dyn Fn(&crate::result::Latency) -> f64| {
+            middle(&|sample| sample.latency_us.as_ref().map_or(f64::NAN, of))
+        };
+        column("p50 µs", format!("{:.0}", us(&|latency| latency.p50)));
+        column("p99 µs", format!("{:.0}", us(&|latency| latency.p99)));
+    }
+    column("CPU µs", format!("{:.1}", middle(&|sample| sample.process_cpu_us)));
+    let roles: Vec<String> = ROLES
+        .iter()
+        .map(|role| (role, middle(&|sample| sample.cpu_us.get(*role).copied().unwrap_or(0.0))))
+        .filter(|(_, us)| *us >= ROLE_US_MIN)
+        .map(|(role, us)| format!("{role} {us:.1}"))
+        .collect();
+    column("cores busy", format!("{:.2}", middle(&|sample| sample.cores_busy)));
+    for (heading, text) in workload.columns(&samples.iter().collect::<Vec<_>>()) {
+        column(heading, text);
+    }
+    if samples.iter().any(|sample| sample.goal.is_some()) {
+        let held = samples.iter().filter(|sample| sample.goal.as_ref().is_some_and(|goal| goal.held)).count();
+        column("held", if held * 2 > samples.len() { "yes".to_owned() } else { "no".to_owned() });
+    }
+    column("by role", roles.join(", "));
+    columns.into_iter().unzip()
+}
+
+/// What a reader must know about a configuration's samples.
+fn notes_of(samples: &[Sample]) -> Vec<String> {
+    let unsteady: Vec<&Sample> = samples.iter().filter(|sample| !sample.unsteady.is_empty()).collect();
+    let Some(worst) = unsteady.first() else { return Vec::new() };
+    vec![format!(
+        "not steady: {}, {} of {} samples: {}",
+        describe(&worst.configuration),
+        unsteady.len(),
+        samples.len(),
+        worst.unsteady.join("; ")
+    )]
+}
+
+/// Columns under each other: the first and the last to the left, numbers to the right.
+fn aligned(headings: &[String], rows: &[Vec<String>]) -> String {
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).chain(headings.get(at));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let mut text = String::new();
+    for row in [headings].into_iter().chain(rows.iter().map(Vec::as_slice)) {
+        let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
+            0 => format!("{cell:<width$}"),
+            at if at + 1 == row.len() => cell.clone(),
+            _ => format!("{cell:>width$}"),
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_each_other() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let text = aligned(&row(["what", "µs", "by"]), &[row(["a", "10", "x"]), row(["longer", "7", ""])]);
+        assert_eq!(text, "what    µs  by\na       10  x\nlonger   7\n");
+    }
+}

@@ -1,0 +1,194 @@
+//! Queue managers of our own, in scratch directories: started by the program that this belongs to, with users,
+//! certificates, queues, policies and devices as a configuration asks for, and gone at the end.
+
+mod devices;
+mod manager;
+
+pub use devices::{Card, Devices};
+pub use manager::{Manager, PASSWORD, Settings};
+
+use crate::configuration::{Configuration, Quality};
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::load::Seat;
+use crate::load::client::Broker;
+use crate::run::meters::Watched;
+use std::fmt::Write;
+
+/// A putter, a getter, and the queue between them.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The queue.
+    pub queue: String,
+    /// As whom to put.
+    pub putter: Broker,
+    /// As whom to get.
+    pub getter: Broker,
+    /// The queue manager, for the meters.
+    pub watched: Watched,
+}
+
+impl Place {
+    /// Where the putter sits.
+    #[must_use]
+    pub fn putting(&self) -> Seat {
+        Seat::at(&self.putter, &self.queue)
+    }
+
+    /// Where the getter sits.
+    #[must_use]
+    pub fn getting(&self) -> Seat {
+        Seat::at(&self.getter, &self.queue)
+    }
+}
+
+/// A queue manager for each setup that configurations ask for, started when it is first asked for. An idle one costs some
+/// microseconds a second, so that configurations with different devices can take turns.
+pub struct Site<'h> {
+    host: &'h dyn Host,
+    /// What holds for all of them; name and devices are each one's own.
+    settings: Settings,
+    managers: Vec<(Setup, Manager<'h>)>,
+}
+
+/// What can't be changed while messages flow.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Setup {
+    devices: Devices,
+    dispatchers: u32,
+    adapters: u32,
+}
+
+impl<'h> Site<'h> {
+    /// Nothing is started yet. Of the settings, what a configuration says is passed over.
+    #[must_use]
+    pub fn new(host: &'h dyn Host, settings: Settings) -> Site<'h> {
+        Site { host, settings, managers: Vec::new() }
+    }
+
+    /// The queue manager for a configuration.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: devices that are none; [`Error::Device`]: this machine has no such device;
+    /// [`Error::Manager`]: it did not start.
+    pub fn manager(&mut self, configuration: &Configuration) -> Result<&mut Manager<'h>> {
+        let setup = Setup {
+            devices: configuration.devices.parse().map_err(Error::Usage)?,
+            dispatchers: configuration.dispatchers,
+            adapters: configuration.adapters,
+        };
+        let at = match self.managers.iter().position(|(known, _)| *known == setup) {
+            Some(at) => at,
+            None => {
+                let settings = Settings {
+                    name: format!("{}{}", self.settings.name, self.managers.len() + 1),
+                    devices: setup.devices.clone(),
+                    dispatchers: setup.dispatchers,
+                    adapters: setup.adapters,
+                    ..self.settings.clone()
+                };
+                let manager = Manager::start(self.host, &settings)?;
+                self.managers.push((setup, manager));
+                self.managers.len() - 1
+            }
+        };
+        Ok(&mut self.managers[at].1)
+    }
+
+    /// A queue for the configuration on its queue manager, with users, certificates and policy; `number` tells queues of one
+    /// configuration apart.
+    ///
+    /// # Errors
+    /// As [`manager`](Self::manager), and what [`Manager::define`] refuses.
+    pub fn define(&mut self, configuration: &Configuration, number: u32) -> Result<Place> {
+        self.manager(configuration)?.define(configuration, number)
+    }
+
+    /// Ends all of them in order.
+    ///
+    /// # Errors
+    /// [`Error::Manager`]: one did not end well.
+    pub fn stop(self) -> Result<()> {
+        let ends: Vec<Result<()>> = self.managers.into_iter().map(|(_, manager)| manager.stop()).collect();
+        ends.into_iter().collect()
+    }
+}
+
+impl std::fmt::Debug for Site<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").field("managers", &self.managers.len()).finish_non_exhaustive()
+    }
+}
+
+/// The name of a configuration's queue: what tells its policy from others.
+#[must_use]
+pub fn queue_name(configuration: &Configuration, number: u32) -> String {
+    let key = if configuration.key.is_empty() { "ANY" } else { &configuration.key };
+    // 48 characters at most: the longest is CONFIDENTIALITY.RSA4096.UNLIMITED.R99.9999.
+    let mut name = format!("{}.{key}.{}", configuration.quality, configuration.reuse);
+    if configuration.recipients != 1 {
+        let _ = write!(name, ".R{}", configuration.recipients);
+    }
+    let _ = write!(name, ".{number}");
+    name.to_uppercase()
+}
+
+/// The policy of a queue on which `putter` puts for the `recipients`, as MQSC; none for an unprotected one.
+#[must_use]
+pub fn policy(configuration: &Configuration, queue: &str, putter: &str, recipients: &[String]) -> Option<String> {
+    let sign = format!("SIGNALG(SHA256) SIGNER('{}')", dn(putter));
+    let names: Vec<String> = recipients.iter().map(|user| format!("'{}'", dn(user))).collect();
+    let encrypt = format!("ENCALG(AES256) RECIP({})", names.join(", "));
+    let reuse = match configuration.reuse.to_string().as_str() {
+        "0" => String::new(),
+        times => format!(" KEYREUSE({})", times.to_uppercase()),
+    };
+    match configuration.quality {
+        Quality::None => None,
+        Quality::Integrity => Some(format!("SET POLICY('{queue}') {sign}")),
+        Quality::Privacy => Some(format!("SET POLICY('{queue}') {sign} {encrypt}")),
+        Quality::Confidentiality => Some(format!("SET POLICY('{queue}') {encrypt}{reuse}")),
+    }
+}
+
+/// A user's name in certificates.
+#[must_use]
+pub fn dn(user: &str) -> String {
+    format!("CN={user},O=Perf")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Reuse;
+
+    #[test]
+    fn each_quality_has_its_policy() {
+        let configuration = |quality, reuse| Configuration { quality, reuse, ..Configuration::default() };
+        let of = |quality, reuse| policy(&configuration(quality, reuse), "Q", "a", &["b".to_owned(), "c".to_owned()]);
+        assert_eq!(of(Quality::None, Reuse::default()), None);
+        assert_eq!(
+            of(Quality::Integrity, Reuse::Times(3)).unwrap(),
+            "SET POLICY('Q') SIGNALG(SHA256) SIGNER('CN=a,O=Perf')"
+        );
+        assert_eq!(
+            of(Quality::Confidentiality, Reuse::Unlimited).unwrap(),
+            "SET POLICY('Q') ENCALG(AES256) RECIP('CN=b,O=Perf', 'CN=c,O=Perf') KEYREUSE(UNLIMITED)"
+        );
+        assert!(of(Quality::Privacy, Reuse::default()).unwrap().contains("SIGNALG(SHA256)"));
+    }
+
+    #[test]
+    fn a_queue_is_named_for_what_tells_it_from_others() {
+        let configuration = Configuration {
+            quality: Quality::Confidentiality,
+            key: "rsa4096".into(),
+            reuse: Reuse::Unlimited,
+            recipients: 99,
+            ..Configuration::default()
+        };
+        let name = queue_name(&configuration, 9999);
+        assert_eq!(name, "CONFIDENTIALITY.RSA4096.UNLIMITED.R99.9999");
+        assert!(name.len() <= 48);
+    }
+}

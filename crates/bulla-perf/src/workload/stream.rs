@@ -1,0 +1,208 @@
+//! `bulla perf stream`: messages one way, at a rate or as fast as it goes.
+
+use crate::configuration::{Configuration, Quality, Reuse};
+use crate::error::{Result, Verdict};
+use crate::host::Host;
+use crate::load::flow::{Flow, Pace, Stream};
+use crate::load::{Loads, Seat};
+use crate::result::{Goal, Sample};
+use crate::run::measure::Running;
+use crate::run::options::{Common, Defaults, Protection, STREAM_WINDOW};
+use crate::run::{Workload, carry_out, held};
+use crate::site::{Place, Settings, Site};
+use clap::Args;
+
+/// Messages a second of the published shape.
+const RATE: u64 = 10_000;
+/// Bytes that messages may have together that are put and not yet confirmed.
+const WINDOW_BYTES: u64 = 64 << 20;
+
+/// Messages one way, at a rate or as fast as it goes: what is reached, what it costs, how much piles up
+#[derive(Args, Debug)]
+pub struct StreamArgs {
+    /// Messages a second of all pairs together, comma separated; max for as fast as it goes. What is given here is a goal: the exit code is 8 where it is not held
+    #[arg(long, value_delimiter = ',', value_parser = target, default_values_t = [Rate(RATE)], hide_default_value = false, help_heading = "Configurations")]
+    rate: Vec<Rate>,
+    /// Messages put and not yet confirmed, and the credit of the getter
+    #[arg(long, default_value_t = STREAM_WINDOW, value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Configurations")]
+    window: u32,
+    /// With --self, messages a queue holds; the putter waits and puts again what is refused beyond (2053)
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=999_999_999), help_heading = "Configurations")]
+    max_depth: u32,
+    #[command(flatten)]
+    protection: Protection,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Messages a second; 0 for as fast as it goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Rate(u64);
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => f.write_str("max"),
+            rate => rate.fmt(f),
+        }
+    }
+}
+
+fn target(text: &str) -> std::result::Result<Rate, String> {
+    match text {
+        "max" => Ok(Rate(0)),
+        text => {
+            let rate = text.parse().ok().filter(|rate| (1..=100_000_000).contains(rate));
+            rate.map(Rate).ok_or_else(|| "expected messages a second, or max".to_owned())
+        }
+    }
+}
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// As [`carry_out`].
+pub fn run(args: &StreamArgs, host: &dyn Host) -> Result<Verdict> {
+    let defaults = Defaults {
+        quality: &Quality::ALL,
+        key: &["rsa2048"],
+        reuse: &[Reuse::Times(32)],
+        size: &[2048],
+        pairs: &[1],
+        devices: &["cpu"],
+    };
+    let mut configurations = Vec::new();
+    let products = if args.common.is_self()? {
+        args.protection.product(&defaults)?
+    } else {
+        // What the queue's policy asks for is the broker's affair; here it is only said.
+        args.protection.product(&Defaults { quality: &[Quality::None], ..defaults })?
+    };
+    for configuration in products {
+        for rate in &args.rate {
+            configurations.push(Configuration { target_rate: rate.0, in_flight: args.window, ..configuration.clone() });
+        }
+    }
+    let settings = Settings { depth_max: args.max_depth, ..settings(&args.common) };
+    let mut streams = Streams::new("stream", host, &args.common, settings);
+    carry_out(host, &args.common, configurations, &mut streams)
+}
+
+/// How the queue managers of a run are started.
+pub(super) fn settings(common: &Common) -> Settings {
+    Settings { tls: common.tls, options: common.start.clone(), ..Settings::default() }
+}
+
+/// Streams through one queue manager, a queue and two threads for each pair; what several subcommands are made of.
+pub(super) struct Streams<'h> {
+    name: &'static str,
+    common: &'h Common,
+    site: Option<Site<'h>>,
+}
+
+impl<'h> Streams<'h> {
+    pub(super) fn new(name: &'static str, host: &'h dyn Host, common: &'h Common, settings: Settings) -> Streams<'h> {
+        Streams { name, common, site: common.own.then(|| Site::new(host, settings)) }
+    }
+
+    /// Where each pair puts and gets.
+    fn seats(&mut self, configuration: &Configuration) -> Result<Vec<(Seat, Seat)>> {
+        match &mut self.site {
+            Some(site) => {
+                let places = (0..configuration.pairs).map(|number| site.define(configuration, number));
+                let places: Vec<Place> = places.collect::<Result<_>>()?;
+                Ok(places.iter().map(|place| (place.putting(), place.getting())).collect())
+            }
+            None => {
+                let target = &self.common.target;
+                let (putter, getter) = target.brokers()?;
+                let queues = target.queues(configuration.pairs as usize)?;
+                Ok(queues.iter().map(|queue| (Seat::at(&putter, queue), Seat::at(&getter, queue))).collect())
+            }
+        }
+    }
+}
+
+impl Workload for Streams<'_> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn transactions(&self) -> &'static str {
+        "messages"
+    }
+
+    fn prepare(&mut self, configuration: &Configuration) -> Result<()> {
+        self.seats(configuration).map(drop)
+    }
+
+    fn start(&mut self, configuration: &Configuration) -> Result<Running> {
+        let seats = self.seats(configuration)?;
+        let pace = match configuration.target_rate {
+            0 => Pace::Flat,
+            rate => Pace::Rate(rate as f64 / f64::from(configuration.pairs)),
+        };
+        let flow = Flow {
+            bytes: configuration.bytes as usize,
+            persistent: configuration.persistent,
+            pace,
+            window: window(configuration),
+        };
+        let mut streams = Loads(Vec::new());
+        for (number, (putter, getter)) in seats.iter().enumerate() {
+            streams.0.push(Stream::start(putter, getter, flow, number)?);
+        }
+        let watched = match &mut self.site {
+            Some(site) => vec![site.manager(configuration)?.watched()],
+            None => self.common.target.watched(),
+        };
+        Ok(Running { load: Box::new(streams), watched })
+    }
+
+    fn goal(&self, sample: &Sample) -> Option<Goal> {
+        let rate = sample.configuration.target_rate;
+        (rate != 0).then(|| held(rate as f64, sample, self.transactions()))
+    }
+
+    fn columns(&self, samples: &[&Sample]) -> Vec<(&'static str, String)> {
+        let depths = samples.iter().flat_map(|sample| &sample.course).filter_map(|moment| moment.depth);
+        let most = depths.max_by(f64::total_cmp);
+        most.map(|most| ("most queued", format!("{most:.0}"))).into_iter().collect()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.site.take().map_or(Ok(()), Site::stop)
+    }
+}
+
+/// Messages under way: as the configuration says, and no more than fit into memory.
+fn window(configuration: &Configuration) -> u32 {
+    let fit = (WINDOW_BYTES / configuration.bytes.max(1)).clamp(2, u64::from(u32::MAX));
+    // A rate must be held back by its schedule: room for a tenth of a second in flight.
+    let of_rate = configuration.target_rate / u64::from(configuration.pairs.max(1)) / 10;
+    u64::from(configuration.in_flight).max(of_rate).min(fit).max(1) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_room_for_the_schedule_and_fits_into_memory() {
+        let of = |bytes, target_rate, in_flight| {
+            window(&Configuration { bytes, target_rate, in_flight, ..Configuration::default() })
+        };
+        assert_eq!(of(2048, 0, 512), 512);
+        assert_eq!(of(2048, 10_000, 512), 1000);
+        assert_eq!(of(4 << 20, 10_000, 512), 16);
+        assert_eq!(of(96 << 20, 0, 1), 1);
+    }
+
+    #[test]
+    fn a_rate_is_a_number_or_max() {
+        assert_eq!((target("max"), target("10000")), (Ok(Rate(0)), Ok(Rate(10_000))));
+        for text in ["0", "-1", "", "fast", "1e9"] {
+            assert!(target(text).is_err(), "{text}");
+        }
+    }
+}
