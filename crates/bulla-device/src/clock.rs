@@ -10,6 +10,21 @@ pub fn thread_cpu_ns() -> u64 {
     nanoseconds(now.tv_sec, now.tv_nsec)
 }
 
+/// Nanoseconds that all threads of this process have spent on a processor, those that have ended included. A system call.
+pub(crate) fn process_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    nanoseconds(now.tv_sec, now.tv_nsec)
+}
+
+/// What lies between two readings of the thread's clock, one right after the other: the least of a few.
+pub fn thread_clock_cost_ns() -> u64 {
+    let cost = || {
+        let before = thread_cpu_ns();
+        thread_cpu_ns().saturating_sub(before)
+    };
+    (0..32).map(|_| cost()).min().unwrap_or(0)
+}
+
 /// Where the processor's cycle counter stands: of use for differences alone, which a [`TickScale`] makes times of. Some 10 ns.
 #[inline]
 pub fn ticks() -> u64 {

@@ -58,5 +58,5 @@ pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, DefineError, IDENTITY_BYTES,
     JournalError, LOG_BYTES_MIN_DEFAULT, Limits, MEMORY_BYTES_MAX_DEFAULT, NOTES_MAX, OpenError, PutError,
-    RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Store, StoreStatus,
+    RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Store, StoreStatus, Totals,
 };

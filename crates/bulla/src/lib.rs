@@ -5,6 +5,7 @@ mod adapter;
 pub mod channel;
 pub mod cli;
 pub mod client;
+pub mod cost_activity;
 mod devices;
 pub mod dispatcher;
 mod envelope;

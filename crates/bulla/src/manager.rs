@@ -8,6 +8,7 @@ use crate::devices::Devices;
 use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailboxes};
 use crate::mqsc::channel::ChannelDefinition;
+use crate::mqsc::costs::CostSnapshot;
 pub use crate::mqsc::objects::ERROR_QUEUE;
 use crate::mqsc::objects::{
     Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
@@ -265,6 +266,11 @@ impl Manager {
     /// What all tasks did until now.
     pub(crate) fn task_snapshot(&self) -> TaskSnapshot {
         self.tasks.snapshot(self.adapters.busy_peak(), &self.devices.snapshot())
+    }
+
+    /// What all roles have cost until now.
+    pub(crate) fn cost_snapshot(&self) -> CostSnapshot {
+        CostSnapshot::now(self.lock().store.totals())
     }
 
     /// Wakes every dispatcher.

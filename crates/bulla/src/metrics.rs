@@ -3,8 +3,10 @@
 //! `GET /metrics` is the one request there is. Requests are parsed by `httparse`; what it sees is at most [`REQUEST_BYTES_MAX`], and
 //! one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that a stranger costs little.
 
+use crate::mqsc::costs::{CostSnapshot, PROCESS};
 use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
 use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
+use bulla_device::role::{self, Role};
 use bulla_device::{Histogram, Kind, OperationMeter};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -40,18 +42,34 @@ pub struct Server {
     thread: JoinHandle<()>,
 }
 
+/// What is shown.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// What the devices counted.
+    pub devices: Snapshot,
+    /// What the tasks counted.
+    pub tasks: TaskSnapshot,
+    /// What the roles cost.
+    pub costs: CostSnapshot,
+}
+
+impl Counts {
+    /// All metrics as text.
+    pub fn text(&self) -> String {
+        text(&self.devices) + &task_text(&self.tasks) + &cost_text(&self.costs)
+    }
+}
+
 /// Answers requests on a thread named `metrics` until [`Server::stop`]; `source` says what to show.
 ///
 /// # Errors
 /// No thread could be started, or the listener has no address.
-pub fn serve(
-    listener: TcpListener,
-    source: impl Fn() -> (Snapshot, TaskSnapshot) + Send + 'static,
-) -> io::Result<Server> {
+pub fn serve(listener: TcpListener, source: impl Fn() -> Counts + Send + 'static) -> io::Result<Server> {
     let address = listener.local_addr()?;
     let stopping = Arc::new(AtomicBool::new(false));
     let stop = stopping.clone();
     let thread = thread::Builder::new().name("metrics".into()).spawn(move || {
+        role::begin(Role::Administration);
         for stream in listener.incoming() {
             if stop.load(Ordering::Acquire) {
                 break;
@@ -122,7 +140,7 @@ fn request(bytes: &[u8]) -> Request {
     }
 }
 
-fn answer(mut stream: TcpStream, deadline: Instant, source: &impl Fn() -> (Snapshot, TaskSnapshot)) -> io::Result<()> {
+fn answer(mut stream: TcpStream, deadline: Instant, source: &impl Fn() -> Counts) -> io::Result<()> {
     let mut bytes = vec![0; REQUEST_BYTES_MAX];
     let mut len = 0;
     let asked = loop {
@@ -138,10 +156,7 @@ fn answer(mut stream: TcpStream, deadline: Instant, source: &impl Fn() -> (Snaps
         }
     };
     let (status, kind, body, is_head) = match asked {
-        Request::Metrics { is_head } => {
-            let (devices, tasks) = source();
-            ("200 OK", CONTENT_TYPE, text(&devices) + &task_text(&tasks), is_head)
-        }
+        Request::Metrics { is_head } => ("200 OK", CONTENT_TYPE, source().text(), is_head),
         Request::Refused(status) => (status, "text/plain", format!("{status}\n"), false),
         Request::Partial => return Ok(()),
     };
@@ -203,6 +218,27 @@ pub fn task_text(snapshot: &TaskSnapshot) -> String {
             family.sample("", &labels(task), Seconds(value(task)));
         }
     }
+    out
+}
+
+/// The roles' metrics as text.
+pub fn cost_text(snapshot: &CostSnapshot) -> String {
+    let mut out = String::new();
+    let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
+    family.begin(
+        "bulla_cpu_seconds_total",
+        "counter",
+        "Processor time by role. With what is unattributed it adds up to process_cpu_seconds_total.",
+    );
+    for (role, ns) in snapshot.rows().filter(|(role, _)| *role != PROCESS) {
+        family.sample("", &format!("role=\"{role}\""), Seconds(ns));
+    }
+    family.begin("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.");
+    family.sample("", "", Seconds(snapshot.costs.process_ns));
+    family.begin("bulla_messages_put_total", "counter", "Messages put on all queues together.");
+    family.sample("", "", snapshot.puts);
+    family.begin("bulla_messages_got_total", "counter", "Messages got from all queues together.");
+    family.sample("", "", snapshot.gets);
     out
 }
 
@@ -336,7 +372,11 @@ impl Family<'_> {
             let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
             self.is_begun = true;
         }
-        let _ = writeln!(self.out, "{name}{suffix}{{{labels}}} {value}");
+        let _ = if labels.is_empty() {
+            writeln!(self.out, "{name}{suffix} {value}")
+        } else {
+            writeln!(self.out, "{name}{suffix}{{{labels}}} {value}")
+        };
     }
 
     fn histogram(&mut self, labels: &str, histogram: &Histogram) {
@@ -359,7 +399,7 @@ impl Family<'_> {
 mod tests {
     use super::*;
     use crate::activity::Activity;
-    use bulla_device::{Form, Meters, Operation, Shape};
+    use bulla_device::{Costs, Form, Meters, Operation, Shape};
     use std::collections::{BTreeMap, BTreeSet};
 
     const RSA: Shape = Shape { form: Form::RsaCrt, bits: 2048 };
@@ -409,8 +449,26 @@ mod tests {
         TaskSnapshot { tasks, ..TaskSnapshot::default() }
     }
 
-    fn both() -> (Snapshot, TaskSnapshot) {
-        (snapshot(), tasks())
+    fn costs() -> CostSnapshot {
+        let costs = Costs { roles_ns: [700, 60, 50, 400, 300, 20, 10], process_ns: 1_500_001_600 };
+        CostSnapshot { costs, puts: 12, gets: 11, ..CostSnapshot::default() }
+    }
+
+    fn counts() -> Counts {
+        Counts { devices: snapshot(), tasks: tasks(), costs: costs() }
+    }
+
+    #[test]
+    fn the_roles_of_the_metrics_add_up_to_the_process() {
+        let samples = read(&counts().text()).unwrap();
+        let of = |wanted: &str| -> Vec<f64> {
+            samples.iter().filter(|(name, ..)| name == wanted).map(|(.., value)| *value).collect()
+        };
+        let roles = of("bulla_cpu_seconds_total");
+        assert_eq!(roles.len(), Role::ALL.len() + 1);
+        let process = of("process_cpu_seconds_total");
+        assert!(process.len() == 1 && (roles.iter().sum::<f64>() - process[0]).abs() < 1e-9, "{roles:?} {process:?}");
+        assert_eq!((of("bulla_messages_put_total"), of("bulla_messages_got_total")), (vec![12.0], vec![11.0]));
     }
 
     #[test]
@@ -493,8 +551,16 @@ mod tests {
                     return wrong("a counter ends in _total, and nothing else does");
                 }
             } else {
-                let (name, rest) = line.split_once('{').ok_or_else(|| format!("no labels: {line}"))?;
-                let (labels, value) = labels(rest).map_err(|why| format!("{why}: {line}"))?;
+                let (name, labels, value) = match line.split_once('{') {
+                    Some((name, rest)) => {
+                        let (labels, value) = labels(rest).map_err(|why| format!("{why}: {line}"))?;
+                        (name, labels, value)
+                    }
+                    None => {
+                        let at = line.find(' ').ok_or_else(|| format!("no value: {line}"))?;
+                        (&line[..at], Labels::new(), &line[at..])
+                    }
+                };
                 let suffixes: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
                 if !name.strip_prefix(family).is_some_and(|suffix| suffixes.contains(&suffix)) {
                     return wrong("not of the family");
@@ -612,13 +678,13 @@ mod tests {
 
     #[test]
     fn one_page_is_served_and_everything_else_is_refused() {
-        let server = serve(TcpListener::bind("127.0.0.1:0").unwrap(), both).unwrap();
+        let server = serve(TcpListener::bind("127.0.0.1:0").unwrap(), counts).unwrap();
         let address = server.address();
         let whole = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n");
         let (head, body) = whole.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
         assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())) && head.ends_with("Connection: close"));
-        assert_eq!(body, text(&snapshot()) + &task_text(&tasks()));
+        assert_eq!(body, counts().text());
         let short = ask(address, b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n");
         assert_eq!(short, format!("{head}\r\n\r\n"));
         let status = |request: &[u8]| ask(address, request).lines().next().unwrap_or_default().to_owned();
@@ -643,7 +709,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        let error = answer(stream, Instant::now() + Duration::from_millis(20), &both).unwrap_err();
+        let error = answer(stream, Instant::now() + Duration::from_millis(20), &counts).unwrap_err();
         assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
     }
 }

@@ -4,9 +4,11 @@
 //! connections). Its thread counts with plain stores in a [`TaskMeter`] and measures with the processor's cycle counter; [`Tasks`]
 //! looks at all meters once a second, makes times of cycles, and keeps how it stood, minute for minute, for a day.
 
+use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::Snapshot;
 use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
-use bulla_device::{History, Peaks, ThreadClock, TickScale, thread_cpu_ns, ticks};
+use bulla_device::{History, Peaks, ThreadClock, TickScale, role, thread_clock_cost_ns, thread_cpu_ns, ticks};
+use bulla_queue::Totals;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -75,6 +77,7 @@ impl TaskMeter {
 
     /// Something begins that is long enough for the thread's clock to be read each time. 0.2 µs.
     pub(crate) fn begin_exactly(&self) -> Begun {
+        role::begin_sample();
         let cpu_ns = Some(thread_cpu_ns());
         Begun { at: ticks(), cpu_ns }
     }
@@ -85,8 +88,10 @@ impl TaskMeter {
         add(&self.elapsed, took);
         add(&self.turns, 1);
         if let Some(before_ns) = begun.cpu_ns {
+            let cpu_ns = thread_cpu_ns().saturating_sub(before_ns);
             add(&self.sampled, 1);
-            add(&self.sampled_cpu_ns, thread_cpu_ns().saturating_sub(before_ns));
+            add(&self.sampled_cpu_ns, cpu_ns);
+            role::end_sample(took, cpu_ns);
         }
         took
     }
@@ -179,6 +184,8 @@ struct Inside {
     /// How many adapters were busy at one moment, at most.
     busy_adapters: Peaks,
     history: History<TaskSnapshot>,
+    /// What roles had cost, minute for minute.
+    costs: History<CostSnapshot>,
     stopping: bool,
 }
 
@@ -204,11 +211,16 @@ struct Counters {
 
 impl Default for Tasks {
     fn default() -> Self {
-        let inside =
-            Inside { tasks: Vec::new(), busy_adapters: Peaks::default(), history: History::default(), stopping: false };
+        let inside = Inside {
+            tasks: Vec::new(),
+            busy_adapters: Peaks::default(),
+            history: History::default(),
+            costs: History::default(),
+            stopping: false,
+        };
         Self {
             scale: TickScale::begin(),
-            clock_cost_ns: clock_cost_ns(),
+            clock_cost_ns: thread_clock_cost_ns(),
             inside: Mutex::new(inside),
             bell: Condvar::new(),
         }
@@ -260,8 +272,22 @@ impl Tasks {
         Ok(snapshot)
     }
 
-    /// Looks once a second until told to stop; `busy_adapters` and `devices` are asked for what they counted.
-    pub(crate) fn look_until_stopped(&self, busy_adapters: impl Fn() -> usize, devices: impl Fn() -> Snapshot) {
+    /// What all roles had cost, as it was kept last before `at`.
+    ///
+    /// # Errors
+    /// When the oldest that is kept was taken, if any is.
+    pub(crate) fn costs_at(&self, at: SystemTime) -> Result<CostSnapshot, Option<SystemTime>> {
+        let inside = locked(&self.inside);
+        inside.costs.at(at).map(|(_, kept)| kept.clone()).ok_or(inside.costs.oldest())
+    }
+
+    /// Looks once a second until told to stop; `busy_adapters`, `devices` and `messages` are asked for what they counted.
+    pub(crate) fn look_until_stopped(
+        &self,
+        busy_adapters: impl Fn() -> usize,
+        devices: impl Fn() -> Snapshot,
+        messages: impl Fn() -> Totals,
+    ) {
         loop {
             let inside = locked(&self.inside);
             let waited = self.bell.wait_timeout_while(inside, LOOK_EVERY, |inside| !inside.stopping);
@@ -273,10 +299,13 @@ impl Tasks {
             let is_due = inside.history.is_due(now);
             drop(inside);
             let (busy_adapters, devices) = (busy_adapters(), is_due.then(&devices));
+            // Also where nothing is kept of it: what a tick is worth is found once a second.
+            let costs = CostSnapshot::now(if is_due { messages() } else { Totals::default() });
             let mut inside = locked(&self.inside);
             self.look(&mut inside, now, busy_adapters);
             if let Some(devices) = devices {
                 inside.keep(now, &devices);
+                inside.costs.keep(now, costs, |_, _| false);
             }
         }
     }
@@ -381,15 +410,6 @@ impl Inside {
         let requests = |kept: &TaskSnapshot| kept.tasks.iter().map(|task| task.requests).collect::<Vec<_>>();
         self.history.keep(now, snapshot, |old, new| requests(old) == requests(new));
     }
-}
-
-/// What lies between two readings of the thread's clock, one right after the other: the least of a few.
-fn clock_cost_ns() -> u64 {
-    let cost = || {
-        let before = thread_cpu_ns();
-        thread_cpu_ns().saturating_sub(before)
-    };
-    (0..32).map(|_| cost()).min().unwrap_or(0)
 }
 
 fn unix_ms(time: SystemTime) -> u64 {

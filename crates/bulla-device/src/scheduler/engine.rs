@@ -11,6 +11,7 @@ use crate::clock::{thread_cpu_ns, wall_ms};
 use crate::cpu::CpuDevice;
 use crate::device::{Device, DeviceError, Driver};
 use crate::meter::Meters;
+use crate::role::{self, Role};
 use crate::work::{Finished, Job, Operation, Shape};
 
 /// After a failed start, and after too many failures, an engine waits so long, and then twice as long
@@ -87,6 +88,7 @@ impl Engine {
         inner.threads.retain(|thread| !thread.is_finished());
         let (engine, scheduler) = (self.clone(), scheduler.clone());
         let spawned = std::thread::Builder::new().name(thread_name(&self.name)).spawn(move || {
+            role::begin(Role::Devices);
             let ending = Ending(scheduler);
             run(&engine, &ending.0);
         });

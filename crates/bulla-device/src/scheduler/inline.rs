@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::{Answer, DeviceId, Scheduler, Waiting, locked, ns};
 use crate::clock::{thread_cpu_ns, wall_ms};
 use crate::cpu::CpuDevice;
+use crate::role::{self, Role};
 use crate::work::Job;
 
 /// The processor as one thread has it: the jobs that are to be computed right here.
@@ -50,9 +51,11 @@ impl Inline {
                 answers.push(waiting.answer(Err(error), DeviceId::CPU));
                 continue;
             }
+            let apart = role::apart();
             let before = thread_cpu_ns();
             let result = self.cpu.compute(&waiting.job);
             let cpu_ns = thread_cpu_ns().saturating_sub(before);
+            apart.took(Role::Devices, cpu_ns);
             scheduler.unload(&mut waiting);
             locked(&scheduler.cpu.estimates).took(waiting.shape, cpu_ns);
             let failed = result.as_ref().is_err_and(|error| error.is_the_devices());

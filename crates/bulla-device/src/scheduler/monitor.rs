@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::History;
+use crate::role::{self, Role};
 
 use super::{DeviceId, Inner, Late, Managed, Report, Scheduler, Settled, Waiting, locked};
 
@@ -45,6 +46,7 @@ pub(super) fn start(scheduler: &Arc<Scheduler>) {
 }
 
 fn run(scheduler: &Weak<Scheduler>) {
+    role::begin(Role::Administration);
     let mut relaxed = Instant::now();
     while let Some(scheduler) = scheduler.upgrade() {
         if !scheduler.look(&mut relaxed) {

@@ -72,6 +72,10 @@ pub struct FileLogOptions {
     pub waker: Arc<dyn Fn() + Send + Sync>,
     /// Called on the journal's thread with each batch's work, which it must carry out, once: for whoever measures it.
     pub around_batch: Around,
+    /// The same for a batch that the submitting thread writes itself.
+    pub around_inline: Around,
+    /// Called at the beginning of each thread of the log, on that thread.
+    pub thread_begins: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Something that carries out what it is given.
@@ -85,6 +89,8 @@ impl Default for FileLogOptions {
             driver: Driver::Inline,
             waker: Arc::new(|| {}),
             around_batch: Arc::new(|write| write()),
+            around_inline: Arc::new(|write| write()),
+            thread_begins: Arc::new(|| {}),
         }
     }
 }
@@ -110,6 +116,7 @@ struct Shared<S: Storage> {
     segment_bytes: u64,
     waker: Arc<dyn Fn() + Send + Sync>,
     around_batch: Around,
+    around_inline: Around,
     /// Between the submitter and the journal's thread.
     desk: Mutex<Desk>,
     desk_changed: Condvar,
@@ -187,6 +194,7 @@ impl<S: Storage> FileLog<S> {
             segment_bytes: options.segment_bytes,
             waker: options.waker.clone(),
             around_batch: options.around_batch.clone(),
+            around_inline: options.around_inline.clone(),
             desk: Mutex::default(),
             desk_changed: Condvar::new(),
             writer: Mutex::new(Writer { current: None, end: 0, epoch: 0 }),
@@ -248,13 +256,16 @@ impl<S: Storage> FileLog<S> {
         if self.options.driver == Driver::Inline {
             return Ok(());
         }
-        let shared = self.shared.clone();
-        self.threads
-            .push(std::thread::Builder::new().name("journal".into()).spawn(move || shared.write_until_stopped())?);
-        let shared = self.shared.clone();
-        let keeper = std::thread::Builder::new().name("journal-space".into());
-        self.threads.push(keeper.spawn(move || shared.keep_space_until_stopped())?);
-        Ok(())
+        let mut start = |name: &str, run: fn(&Shared<S>)| {
+            let (shared, begins) = (self.shared.clone(), self.options.thread_begins.clone());
+            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+                begins();
+                run(&shared);
+            });
+            thread.map(|thread| self.threads.push(thread))
+        };
+        start("journal", Shared::write_until_stopped)?;
+        start("journal-space", Shared::keep_space_until_stopped)
     }
 
     fn is_inline(&self, bytes: u64, desk: &Desk) -> bool {
@@ -335,7 +346,7 @@ impl<S: Storage> Log for FileLog<S> {
         }
         desk.writing = true;
         drop(desk);
-        self.shared.write(batch);
+        self.shared.write_within(&self.shared.around_inline, batch);
         if self.options.driver == Driver::Inline {
             self.shared.keep_space();
         }
@@ -472,19 +483,23 @@ impl<S: Storage> Shared<S> {
             if let Some(batch) = desk.waiting.pop_front() {
                 desk.writing = true;
                 drop(desk);
-                let mut batch = Some(batch);
-                (self.around_batch)(&mut || {
-                    if let Some(batch) = batch.take() {
-                        self.write(batch);
-                    }
-                });
-                // One that was not carried out would keep everybody waiting.
-                if let Some(batch) = batch.take() {
-                    self.write(batch);
-                }
+                self.write_within(&self.around_batch, batch);
                 (self.waker)();
                 desk = hold(&self.desk);
             }
+        }
+    }
+
+    fn write_within(&self, around: &Around, batch: Batch) {
+        let mut batch = Some(batch);
+        around(&mut || {
+            if let Some(batch) = batch.take() {
+                self.write(batch);
+            }
+        });
+        // One that was not carried out would keep everybody waiting.
+        if let Some(batch) = batch.take() {
+            self.write(batch);
         }
     }
 

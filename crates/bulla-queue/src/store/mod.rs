@@ -397,6 +397,16 @@ pub struct Store {
     freed: Vec<QueueId>,
     /// `room` said 0 for the backlog's sake, so somebody waits.
     backlogged: AtomicBool,
+    totals: Totals,
+}
+
+/// What went through all queues together since the start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// Messages put.
+    pub puts: u64,
+    /// Messages removed by those who had locked them: got, or moved on.
+    pub gets: u64,
 }
 
 impl fmt::Debug for Store {
@@ -528,6 +538,12 @@ impl Store {
     #[must_use]
     pub fn attributes(&self, queue: QueueId) -> Option<&QueueAttributes> {
         self.queues.get(&queue).map(|queue| &queue.attributes)
+    }
+
+    /// What went through all queues together, those that are gone included.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// A queue at a glance. Looks at the front of ten lanes.
@@ -1028,6 +1044,7 @@ impl Store {
         self.messages[slot].index = found.lanes[usize::from(lane)].push(id, slot, !held);
         found.grew(bytes, message.put_at_ms);
         found.status.puts += 1;
+        self.totals.puts += 1;
         if expires_at_ms != u64::MAX {
             self.expiring += 1;
             self.expiries.push(Reverse((expires_at_ms, id)));
@@ -1079,6 +1096,7 @@ impl Store {
                 State::Locked => {
                     queue.status.locked -= 1;
                     queue.status.gets += 1;
+                    self.totals.gets += 1;
                 }
                 State::Pending => queue.status.unsynced -= 1,
                 State::Available => {}

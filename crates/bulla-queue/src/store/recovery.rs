@@ -107,6 +107,7 @@ pub(super) fn open(
         ready,
         freed: Vec::new(),
         backlogged: false.into(),
+        totals: super::Totals::default(),
     })
 }
 

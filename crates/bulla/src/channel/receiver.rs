@@ -233,6 +233,7 @@ pub(crate) fn greeted(
         ..receiving(peer, local, state, attach.session, instance, definition, None, phase)
     };
     let receiving = Receiving { numbers: Some(numbers), ..receiving };
+    peer.is_channel = true;
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, attach.link));
     let confirmed = Confirmed::Channel { key: peer.key, generation: peer.generation, link: attach.link, through: 0 };
@@ -274,6 +275,7 @@ pub(crate) fn request(
     };
     let link = peer.engine.attach(session, request);
     let receiving = receiving(peer, local, state, session, id.clone(), definition, Some(target), Phase::Flowing);
+    peer.is_channel = true;
     peer.links.insert(link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, link));
     running(peer, state, link);
@@ -349,6 +351,7 @@ pub(crate) fn foreign(
     let most = message_bytes_max(state, &definition);
     let receiving = receiving(peer, local, state, attach.session, instance, definition, Some(target), Phase::Flowing);
     peer.engine.accept_link(attach.link, reply(attach, Vec::new(), most));
+    peer.is_channel = true;
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, attach.link));
     running(peer, state, attach.link);

@@ -2,6 +2,8 @@
 
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_UNREACHABLE};
 use crate::activity::{Activity, held_until};
+use crate::cost_activity::CostActivity;
+use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::{NotMeters, Snapshot};
 use crate::mqsc::reply::{Cell, EXIT_DONE, Outcome, Row};
 use crate::mqsc::tasks::TaskSnapshot;
@@ -34,12 +36,16 @@ enum ReportCommand {
     ///
     /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
     Chinit(SpanArgs),
+    /// Processor time of each role of the queue manager, what a message costs by role, and how far it adds up to the process
+    ///
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    Costs(SpanArgs),
 }
 
 impl ReportCommand {
     fn args(&self) -> &SpanArgs {
         match self {
-            Self::Crypto(args) | Self::Chinit(args) => args,
+            Self::Crypto(args) | Self::Chinit(args) | Self::Costs(args) => args,
         }
     }
 }
@@ -108,6 +114,11 @@ pub fn run(args: &ReportArgs) -> Result<(), CliError> {
             let name = queue_manager(&args.data)?;
             (activity.to_json(&name), activity.table(&name))
         }
+        ReportCommand::Costs(args) => {
+            let activity = costs(args)?;
+            let name = queue_manager(&args.data)?;
+            (activity.to_json(&name), activity.table(&name))
+        }
     };
     let text = if span.json { format!("{json:#}\n") } else { table };
     // A reader that goes away (`| head`) is no failure.
@@ -128,6 +139,14 @@ fn chinit(args: &SpanArgs) -> Result<TaskActivity, CliError> {
     match ends(args, take, |snapshot, asked_ms| snapshot.taken_ms = held_until(snapshot.taken_ms, asked_ms))? {
         (None, later) => Ok(TaskActivity::since_start(&later)),
         (Some(earlier), later) => TaskActivity::between(&earlier, &later).ok_or_else(no_interval),
+    }
+}
+
+fn costs(args: &SpanArgs) -> Result<CostActivity, CliError> {
+    let take = |at: Option<&Moment>| snapshot(&args.data, "DISPLAY COSTSTATUS(*)", at, CostSnapshot::from_rows);
+    match ends(args, take, |snapshot, asked_ms| snapshot.taken_ms = held_until(snapshot.taken_ms, asked_ms))? {
+        (None, later) => Ok(CostActivity::since_start(&later)),
+        (Some(earlier), later) => CostActivity::between(&earlier, &later).ok_or_else(no_interval),
     }
 }
 
@@ -246,5 +265,6 @@ mod tests {
         let args = parse(&["--since-start", "--data", directory.path().to_str().unwrap()]).unwrap();
         assert_eq!(crypto(&args).unwrap_err().code, EXIT_UNREACHABLE);
         assert_eq!(chinit(&args).unwrap_err().code, EXIT_UNREACHABLE);
+        assert_eq!(costs(&args).unwrap_err().code, EXIT_UNREACHABLE);
     }
 }

@@ -4,6 +4,7 @@ use super::{CliError, EXIT_START};
 use crate::mqsc::device::CPU;
 use crate::mqsc::objects::Definitions;
 use crate::serve::{self, Settings, StartError};
+use bulla_device::role::{self, Role};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
@@ -125,6 +126,7 @@ pub(crate) fn serve_until_signalled(
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
+            role::begin(Role::Administration);
             if signals.forever().next().is_some() {
                 crate::note!("stopping");
                 manager.stop();

@@ -8,6 +8,7 @@ use crate::envelope::{self, Arrival, Label, Readable};
 use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck, from_wall_ms};
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
+use bulla_device::role::{self, Role};
 use bulla_queue::{Found, MessageId, Place, PutError, QueueId, RemoveError};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Verified};
@@ -257,6 +258,7 @@ fn open(
     locked: &Found,
     payload: &Payload,
 ) -> Stage {
+    let _protection = role::enter(Role::Protection);
     let Some(policy) = &consumer.route.policy else {
         return Stage::Ready(Err(Fault::Later {
             cause: "internal",
@@ -353,6 +355,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
     let place = usize::try_from(asker.slot.wrapping_sub(consumer.first_slot)).unwrap_or(usize::MAX);
     let Some(opening) = consumer.opening.get_mut(place) else { return };
     let Stage::Away(arrival) = &opening.stage else { return };
+    let protection = role::enter(Role::Protection);
     opening.stage = match outcome {
         Done::Opened(Ok(opened)) => opened_stage(local, arrival, opened),
         Done::Opened(Err(error)) => Stage::Ready(Err(fault(local, &error))),
@@ -360,6 +363,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
             Stage::Ready(Err(Fault::Later { cause: "internal", detail: "an adapter answered another question".into() }))
         }
     };
+    drop(protection);
     deliver_opened(peer, local, state, asker.link);
 }
 

@@ -28,6 +28,7 @@ use crate::reason::{self, Refusal};
 use crate::task::TaskMeter;
 use crate::tls::Tls;
 use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
+use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
 use bulla_queue::{PutError, QueueId, Ticket};
 use bulla_seal::ring::{Ring, RingError};
@@ -308,6 +309,7 @@ impl Dispatcher {
     fn read(&mut self) {
         for &key in &self.active {
             if let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) {
+                let _role = role::enter(peer.role());
                 peer.read(&self.local);
                 self.signatures.ask(peer);
             }
@@ -356,6 +358,7 @@ impl Dispatcher {
     /// What the partners of channels have confirmed leaves the transmission queues.
     fn channel_turns(&mut self, state: &mut State) {
         for key in std::mem::take(&mut self.local.channels) {
+            let _role = role::enter(Role::ChannelInitiator);
             if let Some(peer) = self.peers.get_mut(key) {
                 sender::confirm(peer, &mut self.local, state);
             }
@@ -380,6 +383,7 @@ impl Dispatcher {
 
     fn write_to(&mut self, key: usize) {
         let Some(peer) = self.peers.get_mut(key) else { return };
+        let _role = role::enter(peer.role());
         if peer.write(&self.local.tls_meter) && std::mem::take(&mut peer.output_full) {
             for link in peer.links.values() {
                 if let Link::Consumer(consumer) = link {
@@ -481,6 +485,7 @@ impl Dispatcher {
             renewal_since: None,
             calling: None,
             sending: None,
+            is_channel: false,
         });
         list(&mut self.peers, &mut self.active, key);
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
@@ -506,13 +511,17 @@ impl Dispatcher {
             Letter::Ready(queue) => self.local.serve(queue),
             Letter::Freed(queue) => self.local.freed.push(queue),
             Letter::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),
-            Letter::Channel(letter) => self.channel_letter(letter, state),
+            Letter::Channel(letter) => {
+                let _role = role::enter(Role::ChannelInitiator);
+                self.channel_letter(letter, state);
+            }
             Letter::Finished(finished) => {
                 let Finished { asker, outcome } = *finished;
                 let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
                 let Some(peer) = peer.filter(|peer| peer.links.contains_key(&asker.link)) else {
                     return put::finished_late(&mut self.local, state, asker, outcome);
                 };
+                let _role = role::enter(peer.role());
                 match peer.links.get(&asker.link) {
                     Some(Link::Producer(_)) => put::finished(peer, &mut self.local, state, asker, outcome),
                     Some(Link::Consumer(_)) => get::finished(peer, &mut self.local, state, asker, outcome),
@@ -538,6 +547,7 @@ impl Dispatcher {
             }
         }
         for (key, link) in std::mem::take(&mut local.receiving) {
+            let _role = role::enter(Role::ChannelInitiator);
             if let Some(peer) = peers.get_mut(key) {
                 receiver::turn(peer, local, state, link);
                 local.touched.push(key);
@@ -549,6 +559,8 @@ impl Dispatcher {
     fn events_of(&mut self, key: usize, state: &mut State) {
         let Self { peers, local, .. } = self;
         let Some(peer) = peers.get_mut(key) else { return };
+        // One that becomes a channel in this turn is one from the next turn on.
+        let _role = role::enter(peer.role());
         while let Some(event) = peer.engine.poll_event() {
             match event {
                 Event::Delivery(delivery) => match peer.links.get(&delivery.link) {
@@ -609,6 +621,7 @@ impl Dispatcher {
                 Confirmed::Put(receipt) => peer.engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted),
                 Confirmed::Removal(removal) => peer.engine.settle(removal.link, removal.token, DeliveryState::Accepted),
                 Confirmed::Channel { link, through, .. } => {
+                    let _role = role::enter(Role::ChannelInitiator);
                     receiver::confirmed(peer, &mut self.local, state, link, through);
                 }
                 Confirmed::Noted { .. } => {
@@ -649,6 +662,7 @@ impl Dispatcher {
         if let Some(key) = local.senders.get(&queue).copied()
             && let Some(peer) = peers.get_mut(key)
         {
+            let _role = role::enter(Role::ChannelInitiator);
             sender::serve(peer, local, state);
             local.touched.push(key);
         }
@@ -732,6 +746,7 @@ impl Dispatcher {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
             self.local.tell_of_dropped();
+            let _role = role::enter(Role::ChannelInitiator);
             supervisor::tick(&self.local, state);
         }
         if self.local.manager.stopping.load(Ordering::Acquire) && self.stop_by.is_none() {

@@ -13,6 +13,7 @@ use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
+use bulla_device::Role;
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
@@ -110,6 +111,8 @@ pub(crate) struct Peer {
     pub(crate) calling: Option<Box<Calling>>,
     /// The sending end of a channel.
     pub(crate) sending: Option<Box<Sending>>,
+    /// A channel, or a partner that is not ours, has sent on it.
+    pub(crate) is_channel: bool,
 }
 
 impl Partner {
@@ -143,6 +146,11 @@ impl Link {
 }
 
 impl Peer {
+    /// Whose processor time its turns are.
+    pub(crate) fn role(&self) -> Role {
+        if self.is_channel || self.calling.is_some() { Role::ChannelInitiator } else { Role::QueueManager }
+    }
+
     /// Whether a TLS handshake is under way.
     pub(crate) fn is_shaking_hands(&self) -> bool {
         self.socket.is_tls() && self.socket.established().is_none()

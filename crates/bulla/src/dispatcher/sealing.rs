@@ -7,6 +7,7 @@ use crate::envelope::{Arrival, Envelope};
 use crate::manager::Route;
 use crate::reason::{self, Refusal};
 use bulla_device::SystemRandom;
+use bulla_device::role::{self, Role};
 use bulla_queue::Message;
 use bulla_seal::policy::Quality;
 use bulla_seal::ring::Ring;
@@ -64,6 +65,7 @@ impl Sealing {
         if let Some(sealing) = slot.as_ref().filter(valid) {
             return Ok(sealing.sealer.clone());
         }
+        let _protection = role::enter(Role::Protection);
         let sealer = Sealer::new(policy.clone(), ring.clone(), Some(sealed_by.to_owned()), local.wall);
         let sealer = Arc::new(Mutex::new(sealer.map_err(|error| seal_refusal(&error))?));
         *slot = Some(Self { policy: policy.clone(), ring, sealer: sealer.clone() });
@@ -80,6 +82,7 @@ impl Task<'_> {
         destinations: Vec<String>,
         arrival: Arrival,
     ) -> Result<Stage, Refusal> {
+        let _protection = role::enter(Role::Protection);
         let expect = arrival.expect(destinations);
         let der = arrival.sealed_body()?;
         let (manager, policy, now) = (local.manager.clone(), self.policy.clone(), local.wall);
@@ -99,6 +102,7 @@ impl Task<'_> {
         destination: String,
         arrival: Arrival,
     ) -> Result<Stage, Refusal> {
+        let _protection = role::enter(Role::Protection);
         let (envelope, content, bound) =
             arrival.into_envelope(self.route.defaults, destination, &mut local.random, self.user)?;
         let room = self.route.message_bytes_max.saturating_sub(envelope.overhead());
@@ -147,6 +151,7 @@ impl Task<'_> {
 impl Stage {
     /// Writes down what an adapter made of a message that was away.
     pub(crate) fn answer(&mut self, local: &Local, outcome: Outcome) {
+        let _protection = role::enter(Role::Protection);
         let away = match std::mem::replace(self, Self::Answered) {
             Self::Away(away) => away,
             other => return *self = other,

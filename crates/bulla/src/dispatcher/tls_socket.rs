@@ -7,6 +7,7 @@
 
 use super::socket::Moved;
 use crate::tls::{self, TlsRefusal};
+use bulla_device::role::{self, Role};
 use bulla_device::tls::{self as device, Aside};
 use bulla_device::{DeviceError, Job, Output};
 use mio::net::TcpStream;
@@ -151,6 +152,7 @@ impl TlsSocket {
         if self.established {
             return Ok(Moved::Bytes(0));
         }
+        let _tls = self.enter_tls();
         let stream = &mut self.stream;
         let step = match &self.aside {
             Some(aside) if aside.is_waiting() => return Ok(Moved::Blocked),
@@ -204,6 +206,7 @@ impl TlsSocket {
             self.read_waits = true;
             return Ok(Moved::Blocked);
         }
+        let _tls = self.enter_tls();
         let mut read = 0;
         while read < into.len() {
             self.begin_reset()?;
@@ -237,6 +240,7 @@ impl TlsSocket {
     /// # Errors
     /// A [`TlsRefusal`] inside, or the socket's error.
     pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
+        let _tls = self.enter_tls();
         if !self.stream.get_mut().send()? {
             return Ok(Moved::Blocked);
         }
@@ -287,7 +291,15 @@ impl TlsSocket {
     /// # Errors
     /// The socket's.
     pub fn send(&mut self) -> io::Result<bool> {
-        self.stream.get_mut().send()
+        let wire = self.stream.get_mut();
+        wire.system = role::current();
+        wire.send()
+    }
+
+    /// What follows is the library's work, but for the system calls under it.
+    fn enter_tls(&mut self) -> role::Span {
+        self.stream.get_mut().system = role::current();
+        role::enter(Role::Tls)
     }
 
     /// Whether reading is what a write waits for: a renegotiation is due or under way.
@@ -503,11 +515,13 @@ struct Wire {
     sent: usize,
     /// Records are kept until [`send`](Self::send): several go in one call.
     hold: bool,
+    /// Whose the system calls are.
+    system: Role,
 }
 
 impl Wire {
     fn new(tcp: TcpStream) -> Self {
-        Self { tcp, out: Vec::new(), sent: 0, hold: false }
+        Self { tcp, out: Vec::new(), sent: 0, hold: false, system: Role::QueueManager }
     }
 
     fn waiting(&self) -> usize {
@@ -517,6 +531,7 @@ impl Wire {
     /// Sends what waits; false where the socket does not take it all.
     fn send(&mut self) -> io::Result<bool> {
         while self.sent < self.out.len() {
+            let _system = role::enter(self.system);
             match self.tcp.write(&self.out[self.sent..]) {
                 Ok(n) => self.sent += n,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -535,6 +550,7 @@ impl Wire {
 
 impl Read for Wire {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let _system = role::enter(self.system);
         self.tcp.read(into)
     }
 }
@@ -543,6 +559,7 @@ impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut left = bytes;
         while !self.hold && self.out.is_empty() && !left.is_empty() {
+            let _system = role::enter(self.system);
             match self.tcp.write(left) {
                 Ok(n) => left = &left[n..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

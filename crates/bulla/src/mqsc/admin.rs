@@ -14,6 +14,7 @@
 
 use super::parse::TEXT_BYTES_MAX;
 use super::reply::Reply;
+use bulla_device::role::{self, Role};
 use serde_json::Value as Json;
 use std::fmt::{self, Display};
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -75,6 +76,7 @@ pub fn serve(
     let stopping = Arc::new(AtomicBool::new(false));
     let stop = stopping.clone();
     let thread = thread::Builder::new().name("admin".into()).spawn(move || {
+        role::begin(Role::Administration);
         for stream in listener.incoming() {
             if stop.load(Ordering::Acquire) {
                 break;

@@ -3,11 +3,12 @@
 //! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out
 //! on whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`]
 //! takes both over the Unix socket. [`device`], [`channel`] and [`policy`] know what the attributes of one object mean
-//! together, and [`meters`] what devices count, [`tasks`] what tasks do. [`objects`] holds what the commands define, and keeps it as MQSC text that
+//! together, and [`meters`] what devices count, [`tasks`] what tasks do, [`costs`] what roles cost. [`objects`] holds what the commands define, and keeps it as MQSC text that
 //! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 
 pub mod admin;
 pub mod channel;
+pub mod costs;
 pub mod device;
 pub mod meters;
 pub mod objects;

@@ -6,13 +6,14 @@
 use super::channel::{
     self, CHANNELS_MAX, ChannelDefinition, ChannelState, ChannelStatus, InitiatorStatus, StopChannel,
 };
+use super::costs::{self, CostSnapshot};
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
 use super::meters::{DeviceState, DeviceStatus, Snapshot};
 use super::objects::{
     AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
     SYSTEM_PREFIX, Usage,
 };
-use super::parse::{self, Filter, Operator, Statement, SyntaxError, Value};
+use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
@@ -78,6 +79,14 @@ pub trait Administered {
     /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
     fn task_meters(&self, _at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
         Ok(TaskSnapshot::default())
+    }
+
+    /// What every role has cost: until now, or as it was kept last by a moment, milliseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn cost_meters(&self, _at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
+        Ok(CostSnapshot::default())
     }
 
     /// Starts a defined channel, or, of a receiver that is STOPPED, lets partners in again. Returns once it is on its way:
@@ -507,6 +516,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayChannel => display_channels(statement, target).map(Outcome::Rows),
         Act::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
         Act::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
+        Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         _ => {
             let change = plan(statement, target.definitions())?;
@@ -710,6 +720,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayChannelStatus
         | Act::DisplayInitiator
         | Act::DisplayTaskStatus
+        | Act::DisplayCostStatus
         | Act::DisplayRemote
         | Act::Help
         | Act::StartDevice
@@ -1369,6 +1380,21 @@ fn display_task_status(statement: &Statement, target: &dyn Administered) -> Resu
     let candidates =
         tasks.map(|task| -> Candidate<'_> { (&task.name, None, Box::new(|key| snapshot.cell(task, key))) }).collect();
     rows(statement, "TASK", candidates, &wanted_of_meters(statement))
+}
+
+fn display_cost_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let snapshot = target.cost_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
+    // Shown in lower case, and found in either.
+    let pattern = Pattern { stem: statement.name.stem.to_lowercase(), ..statement.name.clone() };
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for (name, cpu_ns) in snapshot.rows().filter(|(name, _)| pattern.fits(name)) {
+        let snapshot = &snapshot;
+        candidates.push((name, None, Box::new(move |key| snapshot.cell(name, cpu_ns, key))));
+    }
+    if candidates.is_empty() && !pattern.generic {
+        return Err(unknown("role", &statement.name.stem));
+    }
+    rows(statement, costs::HEAD, candidates, &wanted_of_meters(statement))
 }
 
 fn display_device_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {

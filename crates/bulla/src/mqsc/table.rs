@@ -130,6 +130,7 @@ pub enum Act {
     DisplayChannelStatus,
     DisplayInitiator,
     DisplayTaskStatus,
+    DisplayCostStatus,
     Help,
 }
 
@@ -274,6 +275,8 @@ pub enum Key {
     LanesFilled,
     ExecutionTimes,
     Latencies,
+    // What roles cost.
+    RoleCpuTime,
     // Tasks as they run.
     TaskType,
     TaskState,
@@ -459,6 +462,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("CHSTATUS", &["CHS"]),
     ("CHINIT", &["CHI"]),
     ("TASKSTATUS", &["TASKS"]),
+    ("COSTSTATUS", &["COSTS"]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -606,8 +610,8 @@ static LPUTTIME: Attribute = shown(Key::LastPutTime, "LPUTTIME", "Time of the la
 static LGETDATE: Attribute = shown(Key::LastGetDate, "LGETDATE", "Date of the last get since the start, UTC.");
 static LGETTIME: Attribute = shown(Key::LastGetTime, "LGETTIME", "Time of the last get since the start, UTC.");
 static BYTES: Attribute = shown(Key::Bytes, "BYTES", "Bytes of all messages on the queue, as stored.");
-static PUTS: Attribute = shown(Key::Puts, "PUTS", "Messages put since the start.");
-static GETS: Attribute = shown(Key::Gets, "GETS", "Messages got since the start.");
+pub(super) static PUTS: Attribute = shown(Key::Puts, "PUTS", "Messages put since the start.");
+pub(super) static GETS: Attribute = shown(Key::Gets, "GETS", "Messages got since the start.");
 static EXPIRED: Attribute = shown(Key::Expired, "EXPIRED", "Messages that expired since the start.");
 static NOTMINE: Attribute = shown(
     Key::NotMine,
@@ -833,7 +837,7 @@ pub(super) static ERRORS: Attribute = shown(Key::Errors, "ERRORS", "Jobs that th
 pub(super) static TAKEN: Attribute =
     shown(Key::Taken, "TAKEN", "When the numbers were taken, in milliseconds since 1970, UTC.");
 pub(super) static SINCE: Attribute =
-    shown(Key::Since, "SINCE", "Since when the device or the task counts, in milliseconds since 1970, UTC.");
+    shown(Key::Since, "SINCE", "Since when the device, the task or the role counts, in milliseconds since 1970, UTC.");
 pub(super) static WAITHIST: Attribute = shown(
     Key::WaitingSeen,
     "WAITHIST",
@@ -845,6 +849,11 @@ pub(super) static MODELCPU: Attribute = shown(
     Key::ModelledCpuTime,
     "MODELCPU",
     "Processor time in nanoseconds that a modelled device's real results took; a real device would not take it.",
+);
+pub(super) static ROLE_CPUTIME: Attribute = shown(
+    Key::RoleCpuTime,
+    "CPUTIME",
+    "Processor time of the role in nanoseconds, by the clocks of the threads that play it; of the process, by its own clock.",
 );
 pub(super) static TASK_TYPE: Attribute = shown(
     Key::TaskType,
@@ -1621,6 +1630,22 @@ pub static COMMANDS: &[Command] = &[
             "DISPLAY TASKSTATUS",
             "DIS TASKS AT('2026-11-22 06:30:00')",
             "DIS TASKS REQUESTS ELAPSED WHERE(TASKTYPE EQ ADAPTER)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayCostStatus,
+        verb: "DISPLAY",
+        noun: "COSTSTATUS",
+        name: NameUse::Generic,
+        object: "role",
+        summary: "Show the processor time that each role of the queue manager has cost, what no role owns (`unattributed`), and the process's own with the messages put and got. `bulla report costs` makes microseconds a message of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: &[&ROLE_CPUTIME, &PUTS, &GETS, &TAKEN, &SINCE],
+        examples: &[
+            "DISPLAY COSTSTATUS(*)",
+            "DIS COSTS(*) AT('2026-11-22 06:30:00')",
+            "DIS COSTS(PROCESS) CPUTIME PUTS GETS",
         ],
         since: V1,
     },

@@ -6,6 +6,7 @@ use crate::channel::{ping, supervisor};
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
+use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
@@ -249,6 +250,11 @@ impl Administered for Administrator<'_> {
     fn task_meters(&self, at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
         let Some(at_ms) = at_ms else { return Ok(self.manager.task_snapshot()) };
         self.manager.tasks.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+    }
+
+    fn cost_meters(&self, at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
+        let Some(at_ms) = at_ms else { return Ok(CostSnapshot::now(self.state.store.totals())) };
+        self.manager.tasks.costs_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
     }
 
     fn start_channel(&mut self, name: &str) -> Result<(), AdminError> {

@@ -22,6 +22,7 @@ use crate::tls::Tls;
 use crate::users::Users;
 use administrator::Administrator;
 use bulla_device::Scheduler;
+use bulla_device::role::{self, Role};
 use bulla_queue::log::LogError;
 use bulla_queue::{
     DirStorage, Driver, FileLog, FileLogOptions, FileSpill, JournalError, Limits, SPILL_BYTES_MAX_DEFAULT, Store,
@@ -189,6 +190,7 @@ impl std::error::Error for StartError {}
 /// # Errors
 /// [`StartError`]; nothing runs then.
 pub fn start(settings: &Settings) -> Result<Running, StartError> {
+    role::begin(Role::Administration);
     let data = &settings.data;
     first_start::make_directories(data)?;
     let mailboxes = Arc::new(Mailboxes::new());
@@ -295,6 +297,8 @@ fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>, tasks: &Tasks) ->
             write();
             meter.request(meter.end(begun));
         }),
+        around_inline: Arc::new(|write| role::exactly(Role::Journal, write)),
+        thread_begins: Arc::new(|| role::begin(Role::Journal)),
         ..FileLogOptions::default()
     };
     let in_use = |error| match error {
@@ -359,13 +363,19 @@ fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server>
 fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
     let manager = manager.clone();
     std::thread::Builder::new().name("statistics".into()).spawn(move || {
-        manager.tasks.look_until_stopped(|| manager.adapters.busy_peak(), || manager.devices.snapshot());
+        role::begin(Role::Administration);
+        let messages = || manager.lock().store.totals();
+        manager.tasks.look_until_stopped(|| manager.adapters.busy_peak(), || manager.devices.snapshot(), messages);
     })
 }
 
 fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
     let manager = manager.clone();
-    metrics::serve(listener, move || (manager.devices.snapshot(), manager.task_snapshot()))
+    metrics::serve(listener, move || metrics::Counts {
+        devices: manager.devices.snapshot(),
+        tasks: manager.task_snapshot(),
+        costs: manager.cost_snapshot(),
+    })
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -7,6 +7,7 @@ use crate::mqsc::QueueManager;
 use crate::mqsc::channel::Tasks;
 use crate::mqsc::tasks::TaskKind;
 use crate::tls::Tls;
+use bulla_device::role::{self, Role};
 use mio::net::TcpListener;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -84,6 +85,7 @@ impl Manager {
             let manager = self.clone();
             let thread = std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
                 let _ends = EndsTogether;
+                role::begin(Role::Protection);
                 let meter = manager.tasks.meter(TaskKind::Adapter, index);
                 let _counted = meter.on_this_thread();
                 manager.adapters.run(index, &manager.mailboxes, &meter);
@@ -159,6 +161,7 @@ impl Manager {
         let manager = self.clone();
         let thread = std::thread::Builder::new().name(format!("dispatcher-{index}")).spawn(move || {
             let _ends = EndsTogether;
+            role::begin(Role::QueueManager);
             let meter = manager.tasks.meter(TaskKind::Dispatcher, index);
             let counted = meter.on_this_thread();
             let result = dispatcher.run();

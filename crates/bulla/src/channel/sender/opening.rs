@@ -11,6 +11,7 @@ use crate::manager::{State, from_wall_ms};
 use crate::mqsc::channel::Protection;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, LinkId, Payload};
+use bulla_device::role::{self, Role};
 use bulla_queue::Found;
 use bulla_seal::policy::Quality;
 use bulla_seal::{OpenError, Outcome as Verdict, Policy};
@@ -94,6 +95,7 @@ impl Sending {
         generation: u64,
         local: &Local,
     ) -> Result<Arrival, Fault> {
+        let _protection = role::enter(Role::Protection);
         let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
         let arrival = Arrival::read(payload, local.wall_ms).map_err(malformed)?;
         let der = arrival.sealed_body().map_err(malformed)?;
@@ -154,6 +156,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
     let place = usize::try_from(asker.slot.wrapping_sub(sending.first_slot)).unwrap_or(usize::MAX);
     let Some(opening) = sending.opening.get_mut(place) else { return };
     let OpeningStage::Away(arrival) = &opening.stage else { return };
+    let protection = role::enter(Role::Protection);
     opening.stage = OpeningStage::Ready(match outcome {
         Outcome::Opened(Ok(opened)) => {
             local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
@@ -163,6 +166,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
         Outcome::Opened(Err(error)) => Err(fault(&error)),
         _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
     });
+    drop(protection);
     sending.opened_ones(engine, local, state);
     local.serve(sending.queue);
 }

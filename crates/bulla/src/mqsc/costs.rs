@@ -1,0 +1,194 @@
+//! What each role has cost: the numbers that DISPLAY COSTSTATUS, `bulla report costs` and the metrics show.
+//!
+//! All counters are cumulative; two snapshots are subtracted to see what happened between them. A snapshot goes over the admin
+//! socket as the rows of DISPLAY COSTSTATUS with ALL, and is read back from them.
+
+use super::meters::{NotMeters, Reader};
+use super::reply::{Cell, Row};
+use super::table::{self, Key};
+use bulla_device::role::{self, Costs, Role};
+use bulla_queue::Totals;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The row of what no role owns.
+pub const UNATTRIBUTED: &str = "unattributed";
+/// The row of the process.
+pub const PROCESS: &str = "process";
+
+/// What every role has cost, at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CostSnapshot {
+    /// Milliseconds since 1970, UTC.
+    pub taken_ms: u64,
+    /// Where the counters begin: milliseconds since 1970, UTC.
+    pub since_ms: u64,
+    /// Processor time of each role, and of the process by its own clock.
+    pub costs: Costs,
+    /// Messages put.
+    pub puts: u64,
+    /// Messages got.
+    pub gets: u64,
+}
+
+impl CostSnapshot {
+    /// How it stands now, with what went through the queues.
+    pub(crate) fn now(messages: Totals) -> CostSnapshot {
+        let unix_ms = |time: SystemTime| {
+            time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        };
+        let costs = role::costs();
+        let Totals { puts, gets } = messages;
+        CostSnapshot { taken_ms: unix_ms(SystemTime::now()), since_ms: unix_ms(role::since()), costs, puts, gets }
+    }
+
+    /// What happened after `earlier`, an older snapshot. Where the counters began anew, all of it did.
+    #[must_use]
+    pub fn since(&self, earlier: &CostSnapshot) -> CostSnapshot {
+        if earlier.since_ms != self.since_ms {
+            return self.clone();
+        }
+        let mut costs = self.costs;
+        for (ns, before_ns) in costs.roles_ns.iter_mut().zip(earlier.costs.roles_ns) {
+            *ns = ns.saturating_sub(before_ns);
+        }
+        costs.process_ns = costs.process_ns.saturating_sub(earlier.costs.process_ns);
+        CostSnapshot {
+            costs,
+            puts: self.puts.saturating_sub(earlier.puts),
+            gets: self.gets.saturating_sub(earlier.gets),
+            ..self.clone()
+        }
+    }
+
+    /// Names and processor times of all rows, nanoseconds: the roles, what none of them owns, the process.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let roles = Role::ALL.into_iter().map(|role| (role.as_str(), self.costs.of(role)));
+        roles.chain([(UNATTRIBUTED, self.costs.unattributed_ns()), (PROCESS, self.costs.process_ns)])
+    }
+
+    /// A cell of the row of that name.
+    pub(super) fn cell(&self, name: &str, cpu_ns: u64, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::RoleCpuTime => Cell::Number(cpu_ns),
+            Key::Puts if name == PROCESS => Cell::Number(self.puts),
+            Key::Gets if name == PROCESS => Cell::Number(self.gets),
+            Key::Taken => Cell::Number(self.taken_ms),
+            Key::Since => Cell::Number(self.since_ms),
+            _ => return None,
+        })
+    }
+
+    /// Out of the rows of DISPLAY COSTSTATUS(*) with ALL. Of roles that this version does not know nothing is read: they are
+    /// unattributed.
+    ///
+    /// # Errors
+    /// They are something else.
+    pub fn from_rows(rows: &[Row]) -> Result<CostSnapshot, NotMeters> {
+        let mut snapshot = CostSnapshot::default();
+        let mut has_process = false;
+        for row in rows {
+            let row = Reader(row);
+            let name = row.text(HEAD)?;
+            let cpu_ns = row.number(&table::ROLE_CPUTIME)?;
+            if let Some(role) = Role::ALL.into_iter().find(|role| role.as_str() == name) {
+                snapshot.costs.roles_ns[role as usize] = cpu_ns;
+            } else if name == PROCESS {
+                has_process = true;
+                snapshot.costs.process_ns = cpu_ns;
+                snapshot.taken_ms = row.number(&table::TAKEN)?;
+                snapshot.since_ms = row.number(&table::SINCE)?;
+                snapshot.puts = row.number(&table::PUTS)?;
+                snapshot.gets = row.number(&table::GETS)?;
+            }
+        }
+        if has_process { Ok(snapshot) } else { Err(NotMeters { keyword: HEAD }) }
+    }
+}
+
+/// The keyword that heads each row.
+pub(super) const HEAD: &str = "COSTSTATUS";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqsc::objects::Definitions;
+    use crate::mqsc::reply::{Outcome, Reply};
+    use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
+
+    /// Has costs and nothing else.
+    struct Busy(Definitions, CostSnapshot);
+
+    impl Administered for Busy {
+        fn definitions(&self) -> &Definitions {
+            &self.0
+        }
+
+        fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
+            self.0.apply(&change);
+            Ok(Applied::default())
+        }
+
+        fn replay(&mut self, _: &Replay) -> Result<Replayed, AdminError> {
+            Ok(Replayed::default())
+        }
+
+        fn queue_status(&self, _: &str) -> Option<QueueStatus> {
+            None
+        }
+
+        fn cost_meters(&self, _: Option<u64>) -> Result<CostSnapshot, AdminError> {
+            Ok(self.1.clone())
+        }
+    }
+
+    fn snapshot() -> CostSnapshot {
+        let costs = Costs { roles_ns: [700, 60, 50, 400, 300, 20, 10], process_ns: 1_600 };
+        CostSnapshot { taken_ms: 9_000, since_ms: 500, costs, puts: 12, gets: 11 }
+    }
+
+    fn rows(text: &str) -> Vec<Row> {
+        let replies = execute(text, &mut Busy(Definitions::initial("Q"), snapshot()));
+        let over_the_socket = replies.first().and_then(|reply| Reply::from_json(&reply.to_json()));
+        match over_the_socket.map(|reply| reply.outcome) {
+            Some(Outcome::Rows(rows)) => rows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_read_back_from_the_rows_that_show_it() {
+        let all = rows("DISPLAY COSTSTATUS(*) ALL");
+        assert_eq!(all.len(), Role::ALL.len() + 2);
+        assert_eq!(CostSnapshot::from_rows(&all), Ok(snapshot()));
+        assert!(CostSnapshot::from_rows(&all[..Role::ALL.len()]).is_err(), "without the process's row");
+    }
+
+    #[test]
+    fn rows_are_found_by_name_in_either_case() {
+        for text in ["DIS COSTS(PROCESS)", "DIS COSTS('process')", "DIS COSTSTATUS(proc*)"] {
+            assert_eq!(rows(text).len(), 1, "{text}");
+        }
+        let replies = execute("DIS COSTS(ORDERS)", &mut Busy(Definitions::initial("Q"), snapshot()));
+        assert!(matches!(replies[0].outcome, Outcome::Failed(_)));
+    }
+
+    #[test]
+    fn what_no_role_owns_has_a_row_of_its_own() {
+        let found = snapshot().rows().find(|(name, _)| *name == UNATTRIBUTED);
+        assert_eq!(found, Some((UNATTRIBUTED, 60)));
+    }
+
+    #[test]
+    fn the_difference_of_two_snapshots_is_what_happened_between_them() {
+        let mut later = snapshot();
+        later.costs.roles_ns[Role::Tls as usize] += 5;
+        later.costs.process_ns += 8;
+        later.puts += 2;
+        let between = later.since(&snapshot());
+        let mut costs = Costs { process_ns: 8, ..Costs::default() };
+        costs.roles_ns[Role::Tls as usize] = 5;
+        assert_eq!((between.costs, between.puts, between.gets), (costs, 2, 0));
+        let anew = CostSnapshot { since_ms: 600, ..later };
+        assert_eq!(anew.since(&snapshot()), anew);
+    }
+}

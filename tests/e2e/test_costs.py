@@ -1,0 +1,280 @@
+"""Processor time by role: that it adds up to the process's own, and that nobody is charged for what it did not do."""
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from manager import wait_until
+from people import People
+from sites import INTEGRITY, PRIVACY, Site, clear
+
+# A load's messages come from so many clients at once.
+CLIENTS = 4
+CLEAR_MESSAGES = 3000
+SEALED_MESSAGES = 400
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+PROTECTION = ("protection", "devices")
+
+
+@pytest.fixture(scope="module")
+def site(managers, authority):
+    qm = managers(name="costly", options=["--metrics", "127.0.0.1:0"])
+    people = People(qm, authority)
+    for name in ("orders", "billing"):
+        people.add(name)
+    site = Site(qm, people)
+    yield site
+    for client in site.clients.values():
+        client.close()
+    assert qm.stop() == 0
+
+
+def costs(qm):
+    """DISPLAY COSTSTATUS: seconds by role, and the process's row."""
+    answer = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY COSTSTATUS(*) ALL").stdout
+    rows = {row["COSTSTATUS"]: row for row in json.loads(answer)[0]["objects"]}
+    process = rows.pop("process")
+    return {role: row["CPUTIME"] / 1e9 for role, row in rows.items()}, process
+
+
+def of_the_system(qm):
+    """User and system time of the process as the system counts it, in seconds: to a clock tick or two."""
+    with open(f"/proc/{qm.process.pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK
+
+
+def threads(qm):
+    """Seconds of each thread by the scheduler, which counts nanoseconds."""
+    found = {}
+    for task in os.listdir(f"/proc/{qm.process.pid}/task"):
+        with open(f"/proc/{qm.process.pid}/task/{task}/schedstat") as file:
+            found[task] = int(file.read().split()[0]) / 1e9
+    return found
+
+
+class Spent:
+    """What was spent between two looks."""
+
+    def __init__(self, qm):
+        self.qm = qm
+
+    def __enter__(self):
+        self.system = of_the_system(self.qm)
+        self.threads = threads(self.qm)
+        self.roles, self.row = costs(self.qm)
+        return self
+
+    def __exit__(self, *_):
+        roles, row = costs(self.qm)
+        now = threads(self.qm)
+        assert now.keys() == self.threads.keys(), "no thread comes or goes"
+        self.scheduler = sum(now.values()) - sum(self.threads.values())
+        self.system = of_the_system(self.qm) - self.system
+        self.process = (row["CPUTIME"] - self.row["CPUTIME"]) / 1e9
+        self.puts, self.gets = row["PUTS"] - self.row["PUTS"], row["GETS"] - self.row["GETS"]
+        self.roles = {role: seconds - self.roles[role] for role, seconds in roles.items()}
+        self.unattributed = self.roles.pop("unattributed")
+        self.sum = sum(self.roles.values())
+
+    def adds_up(self):
+        """Roles against the process's clock, the scheduler's count and the system's."""
+        assert self.sum == pytest.approx(self.process, rel=0.02), self.roles
+        assert self.sum + self.unattributed == pytest.approx(self.process, abs=1e-6)
+        # What is asked for costs a little, too, before and after the two looks.
+        assert self.sum == pytest.approx(self.scheduler, rel=0.02, abs=0.01), self.roles
+        assert self.sum == pytest.approx(self.system, rel=0.02, abs=0.01 + 4 * TICK), self.roles
+
+    def of(self, *roles):
+        return sum(self.roles[role] for role in roles)
+
+
+def put_many(site, tmp_path, queue, count, *options):
+    """Puts so many messages from each of some clients at once."""
+    body = tmp_path / "m"
+    body.write_bytes(b"two tons of barley; " * 100)
+    sign_in = site.qm.cli("orders")
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        put = lambda _: site.qm.run("put", queue, *[body] * count, "--no-persistent", *options, *sign_in)
+        for _ in pool.map(put, range(CLIENTS)):
+            pass
+
+
+def get_many(site, queue, count, user="billing"):
+    """Takes all of them off the queue."""
+    site.qm.run("get", queue, "--count", count, "--wait", 30, *site.qm.cli(user))
+
+
+def test_an_unprotected_load_is_the_queue_manager_s_and_adds_up(site, tmp_path):
+    queue = site.queue(attributes="MAXDEPTH(100000)")
+    # Passwords are checked and threads warmed up before.
+    put_many(site, tmp_path, queue, 1)
+    count = CLIENTS * CLEAR_MESSAGES
+    with Spent(site.qm) as spent:
+        put_many(site, tmp_path, queue, CLEAR_MESSAGES)
+        get_many(site, queue, count)
+    spent.adds_up()
+    assert spent.puts == count and spent.gets == count
+    assert spent.of("queue-manager") > 0.9 * spent.process, spent.roles
+    assert spent.of(*PROTECTION) < 0.02 * spent.process, spent.roles
+    assert spent.of("tls", "channel-initiator") < 0.01 * spent.process, spent.roles
+
+
+@pytest.mark.parametrize("policy", [INTEGRITY, PRIVACY], ids=["integrity", "privacy"])
+def test_a_protected_load_is_protection_s_and_the_devices_and_adds_up(site, tmp_path, policy):
+    queue = site.queue(policy)
+    put_many(site, tmp_path, queue, 1)
+    count = CLIENTS * SEALED_MESSAGES
+    with Spent(site.qm) as spent:
+        put_many(site, tmp_path, queue, SEALED_MESSAGES)
+        get_many(site, queue, count)
+    spent.adds_up()
+    assert spent.puts == count and spent.gets == count
+    # RSA 2048 is most of what such a message costs.
+    assert spent.of(*PROTECTION) > 0.5 * spent.process, spent.roles
+    assert spent.of("devices") > spent.of("protection") > 0, spent.roles
+
+
+def test_what_is_sealed_on_the_dispatcher_is_protection_s(site, tmp_path):
+    queue = site.queue("ENCALG(AES256) RECIP('{billing}') KEYREUSE(UNLIMITED)", "MAXDEPTH(100000)")
+    put_many(site, tmp_path, queue, 1)
+    with Spent(site.qm) as spent:
+        put_many(site, tmp_path, queue, CLEAR_MESSAGES)
+    spent.adds_up()
+    assert 0.02 * spent.process < spent.of("protection") < 0.9 * spent.process, spent.roles
+
+
+def test_persistent_messages_cost_the_journal(site, tmp_path):
+    queue = site.queue(attributes="MAXDEPTH(100000)")
+    body = tmp_path / "m"
+    body.write_bytes(b"two tons of barley; " * 100)
+    with Spent(site.qm) as spent:
+        site.qm.run("put", queue, *[body] * 2000, "--persistent", *site.qm.cli("orders"))
+    spent.adds_up()
+    assert 0.02 * spent.process < spent.of("journal") < 0.95 * spent.process, spent.roles
+
+
+def test_tls_is_openssl_s_work_and_adds_up(site):
+    queue = site.queue()
+    # Users sign in over TLS.
+    sender = site.orders.sender(queue)
+    with Spent(site.qm) as spent:
+        for _ in range(40):
+            site.orders.put(queue, clear(bytes(1 << 20)), sender)
+            site.orders.get(queue)
+    spent.adds_up()
+    assert spent.of("tls") > 0.05 * spent.process, spent.roles
+    assert spent.of(*PROTECTION) < 0.02 * spent.process + 0.002, spent.roles
+
+
+def elapsed(seconds):
+    end = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > end, f"{seconds} s have passed")
+
+
+def test_a_process_that_is_stopped_or_has_nothing_to_do_charges_nobody(site):
+    with Spent(site.qm) as idle:
+        elapsed(1.5)
+    idle.adds_up()
+    # Two dispatchers' timers, the statistics and the devices' monitor: some hundred microseconds a second.
+    assert idle.sum < 0.1, idle.roles
+    with Spent(site.qm) as stopped:
+        os.kill(site.qm.process.pid, signal.SIGSTOP)
+        try:
+            elapsed(1.5)
+        finally:
+            os.kill(site.qm.process.pid, signal.SIGCONT)
+    stopped.adds_up()
+    assert stopped.sum < 0.1, stopped.roles
+
+
+def burn(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def test_what_others_take_of_the_cores_is_charged_to_nobody(site, tmp_path):
+    queue = site.queue(attributes="MAXDEPTH(100000)")
+    put_many(site, tmp_path, queue, 1)
+
+    def measured():
+        with Spent(site.qm) as spent:
+            put_many(site, tmp_path, queue, CLEAR_MESSAGES)
+            get_many(site, queue, CLIENTS * CLEAR_MESSAGES)
+        spent.adds_up()
+        return spent
+
+    get_many(site, queue, CLIENTS)
+    alone = measured()
+    # Twice as many as there are cores, for no longer than this.
+    crowd = [multiprocessing.Process(target=burn, args=(60,), daemon=True) for _ in range(2 * os.cpu_count())]
+    try:
+        for process in crowd:
+            process.start()
+        begin = time.monotonic()
+        crowded = measured()
+        took = time.monotonic() - begin
+    finally:
+        for process in crowd:
+            process.kill()
+            process.join()
+    # Caches that others have used cost something; being kept from the core does not.
+    assert crowded.sum < 2 * alone.sum, (alone.roles, crowded.roles)
+    assert crowded.sum < 0.8 * took
+    assert crowded.of("queue-manager") > 0.9 * crowded.process, crowded.roles
+    assert crowded.of(*PROTECTION) < 0.02 * crowded.process, crowded.roles
+
+
+def report(qm, *options):
+    return json.loads(qm.run("report", "costs", "--data", qm.data, "--json", *options).stdout)
+
+
+def test_the_report_the_table_and_the_metrics_say_the_same(site):
+    shown = report(site.qm, "--since-start")
+    roles = {row["name"]: row["cpu_seconds"] for row in shown["roles"]}
+    assert sum(roles.values()) == pytest.approx(shown["sum"]["cpu_seconds"])
+    assert sum(roles.values()) == pytest.approx(shown["process"]["cpu_seconds"], rel=0.02)
+    assert abs(shown["difference_percent"]) <= 2
+    assert sum(row["cpu_seconds"] for row in shown["buckets"]) == pytest.approx(sum(roles.values()))
+    for row in shown["roles"]:
+        assert row["put_us"] == pytest.approx(1e6 * row["cpu_seconds"] / shown["puts"])
+        assert row["get_us"] == pytest.approx(1e6 * row["cpu_seconds"] / shown["gets"])
+    table = site.qm.run("report", "costs", "--data", site.qm.data, "--since-start").stdout.decode()
+    assert table.startswith("COSTS OF QUEUE MANAGER costly   ")
+    for name in [*roles, "process", "sum of the roles", "queue manager", "channel initiator"]:
+        assert re.search(rf"^{name} +[0-9.]+ ", table, re.M), name
+    found = wait_until(lambda: re.search(r"metrics on (\S+)", "".join(site.qm.log)), "the metrics are announced")
+    with urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    counted = dict(re.findall(r'^bulla_cpu_seconds_total\{role="([^"]+)"\} (\S+)$', text, re.M))
+    assert counted.keys() == roles.keys() | {"unattributed"}
+    process = float(re.search(r"^process_cpu_seconds_total (\S+)$", text, re.M)[1])
+    assert sum(map(float, counted.values())) == pytest.approx(process, abs=1e-6)
+    for role, seconds in roles.items():
+        assert float(counted[role]) >= seconds, role
+
+
+def test_an_interval_has_only_its_own_costs(site):
+    shown = report(site.qm, "--interval", "1s")
+    assert shown["interval_seconds"] >= 1 and shown["puts"] == 0
+    assert shown["process"]["cpu_seconds"] < 0.1
+    assert all(row["put_us"] is None for row in shown["roles"])
+
+
+def test_a_role_is_found_by_its_name_and_an_unknown_one_is_refused(site):
+    shown = site.qm.mqsc("DISPLAY COSTSTATUS(PROCESS) CPUTIME PUTS GETS")
+    assert "COSTSTATUS(process)" in shown and "PUTS(" in shown
+    assert "does not exist" in site.qm.mqsc("DISPLAY COSTSTATUS(POSTMAN)", code=4)
+
+
+def test_a_time_of_which_nothing_is_kept_is_refused(site):
+    refused = site.qm.run("report", "costs", "--data", site.qm.data, "--from", "2000-01-01 00:00:00", code=4)
+    assert b"3200 MQRCCF_NONE_FOUND" in refused.stderr
