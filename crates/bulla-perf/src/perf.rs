@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
+use crate::report::{self, ReportArgs};
 use crate::result::Machine;
 use crate::workload::{devices, key_reuse, key_size, request_reply, stream};
 use clap::{Args, Subcommand};
@@ -23,6 +24,7 @@ enum PerfCommand {
     Devices(Box<devices::DevicesArgs>),
     /// Describe this machine as results do, in JSON
     Machine,
+    Report(ReportArgs),
 }
 
 /// Does what the arguments say.
@@ -42,6 +44,7 @@ pub fn run(args: &PerfArgs, host: &dyn Host) -> Result<Verdict> {
             // A reader that goes away (`| head`) is no failure.
             let _ = writeln!(std::io::stdout().lock(), "{text}");
         }
+        PerfCommand::Report(args) => return report::run(args),
     }
     Ok(Verdict::Done)
 }

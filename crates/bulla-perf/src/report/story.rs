@@ -1,0 +1,222 @@
+//! The report on results: which sections and figures there are, and in which order.
+
+use super::compare;
+use super::costs;
+use super::course;
+use super::document::{Document, Section};
+use super::field::common;
+use super::group::{Group, Measured, Setting};
+use super::number::number;
+use super::rates;
+use super::table::{Cell, Table};
+use super::workload::Workload;
+
+/// The report on what was measured, against an earlier run where there is one.
+#[must_use]
+pub fn document(measured: &Measured, earlier: Option<&Measured>) -> Document {
+    let mut document =
+        Document { title: "What protection costs".to_owned(), lead: lead(measured), ..Document::default() };
+    if let Some(earlier) = earlier {
+        document.sections.push(compare::section(measured, earlier));
+    }
+    for (workload, groups) in measured.workloads() {
+        document.sections.push(section(&Workload(workload), &groups));
+    }
+    document.sections.push(circumstances(measured));
+    document.foot = vec![
+        "A bar or point is the median of the samples; the thin line is from the least to the most. A sample that was not taken in a steady state is shown and said to be so.".to_owned(),
+        "Modelled devices give real results no earlier than a profile says: they stand for cards that the machine has not.".to_owned(),
+        "Colours: Masataka Okabe and Kei Ito, Color Universal Design.".to_owned(),
+    ];
+    document
+}
+
+fn lead(measured: &Measured) -> Vec<String> {
+    let samples: usize = measured.groups.iter().map(|group| group.samples.len()).sum();
+    if samples == 0 {
+        return vec!["There are no samples in these results.".to_owned()];
+    }
+    let unsteady =
+        measured.groups.iter().flat_map(|group| &group.samples).filter(|sample| !sample.unsteady.is_empty()).count();
+    let steadiness = match unsteady {
+        0 => "all of them in a steady state".to_owned(),
+        1 => "1 of them not in a steady state".to_owned(),
+        some => format!("{some} of them not in a steady state"),
+    };
+    let mut started: Vec<&str> =
+        measured.runs.iter().map(|run| run.started.as_str()).filter(|started| !started.is_empty()).collect();
+    started.sort_unstable();
+    let when = match (started.first(), started.last()) {
+        (Some(first), Some(last)) if first == last => format!(" Measured {first} UTC."),
+        (Some(first), Some(last)) => format!(" Measured from {first} to {last} UTC."),
+        _ => String::new(),
+    };
+    let mut lead = vec![format!(
+        "{} configurations, {} samples, {steadiness}.{when}",
+        number(measured.groups.len() as f64),
+        number(samples as f64)
+    )];
+    let modelled = measured.groups.iter().filter(|group| group.is_modelled()).count();
+    if modelled > 0 {
+        lead.push(format!(
+            "{modelled} of the configurations have modelled devices, and say so wherever they are shown."
+        ));
+    }
+    let missed = measured.groups.iter().flat_map(|group| &group.samples).filter_map(|sample| sample.goal.as_ref());
+    let (held, all) = missed.fold((0, 0), |(held, all), goal| (held + usize::from(goal.held), all + 1));
+    if all > 0 {
+        lead.push(format!("Goals: {held} of {all} samples that had one held it."));
+    }
+    lead
+}
+
+fn section(workload: &Workload, groups: &[&Group]) -> Section {
+    let mut section = Section { title: workload.title(), ..Section::default() };
+    let common = common(groups);
+    section.words.push(match (groups.len(), common.is_empty()) {
+        (_, true) => String::new(),
+        (1, false) => format!("Measured: {common}."),
+        (_, false) => format!("The same in all configurations: {common}."),
+    });
+    section.words.retain(|words| !words.is_empty());
+    section.figures.extend(rates::targets(workload, groups));
+    section.figures.extend(rates::rates(workload, groups));
+    section.figures.extend(rates::round_trips(workload, groups));
+    section.figures.extend(costs::by_role(workload, groups));
+    section.figures.extend(costs::by_adapter(workload, groups));
+    section.figures.extend(costs::by_device(workload, groups));
+    section.figures.extend(course::courses(workload, groups));
+    section.tables.push(rates::results(workload, groups));
+    section.tables.extend(costs::found(groups));
+    section
+}
+
+/// Where and how it was measured.
+fn circumstances(measured: &Measured) -> Section {
+    let mut section = Section { title: "How it was measured".to_owned(), ..Section::default() };
+    let several = measured.settings.len() > 1;
+    section
+        .tables
+        .extend(measured.settings.iter().enumerate().map(|(at, setting)| machine(several.then_some(at), setting)));
+    let run = |run: &crate::result::Run| {
+        vec![Cell::text(run.workload.as_str()), Cell::text(run.started.as_str()), Cell::text(run.command.as_str())]
+    };
+    if !measured.runs.is_empty() {
+        section.tables.push(Table {
+            caption: "Runs".to_owned(),
+            columns: ["workload", "started, UTC", "command"].map(str::to_owned).to_vec(),
+            rows: measured.runs.iter().map(run).collect(),
+        });
+    }
+    section
+}
+
+fn machine(nth: Option<usize>, setting: &Setting) -> Table {
+    let machine = &setting.machine;
+    let known = |text: &str| Cell::text(if text.is_empty() { "not known" } else { text });
+    let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
+    let rows = vec![
+        vec![Cell::text("processor"), known(&machine.processor)],
+        vec![Cell::text("cores"), if machine.cores == 0 { known("") } else { Cell::Number(f64::from(machine.cores)) }],
+        vec![
+            Cell::text("memory"),
+            if machine.memory_bytes == 0 { known("") } else { Cell::text(format!("{gib:.1} GiB")) },
+        ],
+        vec![Cell::text("system"), known(&machine.system)],
+        vec![Cell::text("virtual machine"), Cell::text(if machine.is_virtual { "yes" } else { "no, or not told" })],
+        vec![Cell::text("instructions"), known(&machine.instructions.join(" "))],
+        vec![Cell::text("OpenSSL"), known(&machine.openssl)],
+        vec![Cell::text("Bulla"), known(&setting.version)],
+        vec![Cell::text("target"), known(&setting.target)],
+    ];
+    let caption = nth.map_or("Machine and setting".to_owned(), |nth| format!("Setting {}", nth + 1));
+    Table { caption, columns: vec!["what".to_owned(), "measured with".to_owned()], rows }
+}
+
+/// All groups as one table, a column for each part of a configuration and each value: what a spreadsheet wants.
+#[must_use]
+pub fn flat(measured: &Measured) -> Table {
+    let groups: Vec<&Group> = measured.groups.iter().collect();
+    let roles = names(&groups, |sample| sample.cpu_us.keys().cloned().collect());
+    let founds = names(&groups, |sample| sample.found.keys().cloned().collect());
+    let mut columns: Vec<String> = ["workload"].map(str::to_owned).to_vec();
+    columns.extend(PARTS.iter().map(|(name, _)| (*name).to_owned()));
+    columns.extend(["samples", "steady", "modelled", "rate a second", "cpu us"].map(str::to_owned));
+    columns.extend(roles.iter().map(|role| format!("cpu us {role}")));
+    columns.extend(
+        ["p50 us", "p99 us", "cores busy", "cores elsewhere", "cores stolen", "goal held", "remarks"]
+            .map(str::to_owned),
+    );
+    columns.extend(founds.iter().cloned());
+    let row = |group: &&Group| {
+        let yes = |yes: bool| Cell::text(if yes { "yes" } else { "no" });
+        let value = |of: &dyn Fn(&crate::result::Sample) -> Option<f64>| Cell::value(group.value(of));
+        let mut cells = vec![Cell::text(group.workload.as_str())];
+        cells.extend(PARTS.iter().map(|(_, of)| of(group)));
+        cells.extend([
+            Cell::Number(group.samples.len() as f64),
+            yes(group.is_steady()),
+            yes(group.is_modelled()),
+            Cell::value(group.rate()),
+            Cell::value(group.processor_us()),
+        ]);
+        cells.extend(roles.iter().map(|role| value(&|sample| sample.cpu_us.get(role).copied())));
+        let goals: Vec<bool> = group.samples.iter().filter_map(|sample| Some(sample.goal.as_ref()?.held)).collect();
+        cells.extend([
+            value(&|sample| sample.latency_us.map(|latency| latency.p50)),
+            value(&|sample| sample.latency_us.map(|latency| latency.p99)),
+            value(&|sample| Some(sample.cores_busy)),
+            value(&|sample| Some(sample.cores_elsewhere)),
+            value(&|sample| Some(sample.cores_stolen)),
+            if goals.is_empty() { Cell::Empty } else { yes(goals.iter().all(|held| *held)) },
+            Cell::text(group.remarks().join("; ")),
+        ]);
+        cells.extend(founds.iter().map(|name| value(&|sample| sample.found.get(name).copied())));
+        cells
+    };
+    Table { caption: String::new(), columns, rows: groups.iter().map(row).collect() }
+}
+
+/// The parts of a configuration, by the names of the format.
+type Part = (&'static str, fn(&Group) -> Cell);
+const PARTS: [Part; 17] = [
+    ("setting", |group| Cell::Number(group.setting as f64 + 1.0)),
+    ("quality", |group| Cell::text(group.configuration.quality.as_str())),
+    ("key", |group| Cell::text(group.configuration.key.as_str())),
+    ("reuse", |group| Cell::text(group.configuration.reuse.to_string())),
+    ("recipients", |group| Cell::Number(f64::from(group.configuration.recipients))),
+    ("bytes", |group| Cell::Number(group.configuration.bytes as f64)),
+    ("persistent", |group| Cell::text(if group.configuration.persistent { "yes" } else { "no" })),
+    ("pairs", |group| Cell::Number(f64::from(group.configuration.pairs))),
+    ("in-flight", |group| Cell::Number(f64::from(group.configuration.in_flight))),
+    ("target-rate", |group| Cell::Number(group.configuration.target_rate as f64)),
+    ("devices", |group| Cell::text(group.configuration.devices.as_str())),
+    ("cipher", |group| Cell::text(group.configuration.cipher.as_str())),
+    ("client-certificates", |group| Cell::text(if group.configuration.client_certificates { "yes" } else { "no" })),
+    ("reset-bytes", |group| Cell::Number(group.configuration.reset_bytes as f64)),
+    ("dispatchers", |group| Cell::Number(f64::from(group.configuration.dispatchers))),
+    ("adapters", |group| Cell::Number(f64::from(group.configuration.adapters))),
+    ("topology", |group| Cell::text(group.configuration.topology.as_str())),
+];
+
+fn names(groups: &[&Group], of: impl Fn(&crate::result::Sample) -> Vec<String>) -> Vec<String> {
+    let mut names: Vec<String> = groups.iter().flat_map(|group| &group.samples).flat_map(of).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The tables by the names under which a document that is written by hand asks for them: `key-size/results`, `key-size/cost`, `machine`.
+#[must_use]
+pub fn named_tables(measured: &Measured) -> Vec<(String, Table)> {
+    let mut tables: Vec<(String, Table)> = Vec::new();
+    for (name, groups) in measured.workloads() {
+        let workload = Workload(name);
+        let section = section(&workload, &groups);
+        tables.push((workload.figure("results"), rates::results(&workload, &groups)));
+        tables.extend(costs::found(&groups).map(|table| (workload.figure("found"), table)));
+        tables.extend(section.figures.into_iter().map(|figure| (figure.name, figure.table)));
+    }
+    tables.extend(circumstances(measured).tables.into_iter().map(|table| ("circumstances".to_owned(), table)));
+    tables
+}

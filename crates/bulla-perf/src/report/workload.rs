@@ -1,0 +1,40 @@
+//! Workloads, as a report calls them.
+
+/// A workload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workload<'a>(pub(super) &'a str);
+
+impl Workload<'_> {
+    /// The heading over its results.
+    pub(super) fn title(&self) -> String {
+        let title = match self.0 {
+            "request-reply" => "Request and reply",
+            "stream" => "Streams",
+            "channel" => "Round trips over channels",
+            "handshake" => "TLS starts",
+            "key-size" => "Key sizes",
+            "key-reuse" => "Key reuse",
+            "tasks" => "Dispatchers and adapters",
+            "islands" => "Islands",
+            "devices" => "Crypto devices",
+            "" => "Unnamed workload",
+            other => other,
+        };
+        title.to_owned()
+    }
+
+    /// What it counts.
+    pub(super) fn measure(&self) -> &'static str {
+        match self.0 {
+            "stream" | "islands" => "messages a second",
+            "handshake" => "starts a second",
+            "request-reply" | "channel" | "key-size" | "key-reuse" | "tasks" => "round trips a second",
+            _ => "transactions a second",
+        }
+    }
+
+    /// The name of one of its figures.
+    pub(super) fn figure(&self, kind: &str) -> String {
+        format!("{}/{kind}", if self.0.is_empty() { "unnamed" } else { self.0 })
+    }
+}
