@@ -1,5 +1,23 @@
 //! `bulla plan`: what a system would do, computed from what its parts take.
+//!
+//! A [`profile`] says what the parts take, a [`Configuration`](crate::configuration::Configuration) what is planned;
+//! [`operations`] makes of both what a message needs. Closed systems that have an exact solution are solved by [`mva`], open
+//! ones by [`queueing`]'s formulas, threads that share cores and devices with lanes by [`simulation`]. [`predict()`] chooses.
 
+pub mod command;
+pub mod hardware;
+pub mod mva;
+pub mod operations;
+pub mod page;
+pub mod predict;
 pub mod profile;
+pub mod queueing;
+pub mod random;
+pub mod simulation;
+pub mod target;
+pub mod text;
+pub mod what_if;
 
+pub use command::{PlanArgs, run};
+pub use predict::{Prediction, Workload, predict, predict_workload};
 pub use profile::Profile;

@@ -81,6 +81,12 @@ pub struct Cores {
     /// Until a sleeping thread runs on an idle core, after it was woken, microseconds.
     #[serde(default)]
     pub wake_up_us: f64,
+    /// The same after it slept for `deep-after-us` or longer, when the core and its caches had time to fall asleep too.
+    #[serde(default)]
+    pub deep_wake_up_us: f64,
+    /// From which sleep on `deep-wake-up-us` counts, microseconds; 0 is never.
+    #[serde(default)]
+    pub deep_after_us: f64,
     /// Processor time that waking a sleeping thread takes the waker, microseconds.
     #[serde(default)]
     pub wake_us: f64,
@@ -88,7 +94,15 @@ pub struct Cores {
 
 impl Default for Cores {
     fn default() -> Self {
-        Self { count: 1, background: 0.0, crowding: 0.0, wake_up_us: 0.0, wake_us: 0.0 }
+        Self {
+            count: 1,
+            background: 0.0,
+            crowding: 0.0,
+            wake_up_us: 0.0,
+            deep_wake_up_us: 0.0,
+            deep_after_us: 0.0,
+            wake_us: 0.0,
+        }
     }
 }
 
@@ -717,7 +731,15 @@ mod tests {
     #[test]
     fn a_profile_comes_back_from_its_own_text() {
         let mut profile = Profile::empty("all", "a test");
-        profile.cores = Cores { count: 2, background: 0.1, crowding: 0.12, wake_up_us: 25.0, wake_us: 2.0 };
+        profile.cores = Cores {
+            count: 2,
+            background: 0.1,
+            crowding: 0.12,
+            wake_up_us: 25.0,
+            deep_wake_up_us: 60.0,
+            deep_after_us: 200.0,
+            wake_us: 2.0,
+        };
         let mut operations = Operations::default();
         for operation in Operation::ALL {
             operations.set(operation, Times { alone: 440.0, full: 108.5 });

@@ -1,0 +1,546 @@
+//! The way of a message: application, dispatchers, adapters, journal.
+
+use super::devices::Job;
+use super::{
+    ADAPTER_TASKS_MAX, AHEAD_WINDOWS, Bill, Emission, Event, Item, KeyState, Kind, Message, NAP_US, POOLED_KEYS_MAX,
+    Pace, REFILL_PART, Role, Shape, Side, Simulation, Stage, State, TASKS_OF_ASKER_MAX, TURN_ITEMS_MAX, Task,
+};
+
+impl Simulation<'_> {
+    /// What an application's or a dispatcher's thread does with what is in its line; false where nothing is.
+    pub(super) fn flow_turn(&mut self, thread: usize, bill: &mut Bill) -> bool {
+        let most = if self.settings.turns { TURN_ITEMS_MAX } else { 1 };
+        let (mut any, mut puts, mut gets) = (false, false, false);
+        for _ in 0..most {
+            let Some(item) = self.threads[thread].items.pop_front() else { break };
+            any = true;
+            match self.threads[thread].kind {
+                Kind::First(pair) => self.first(thread, pair, item, bill, &mut puts, &mut gets),
+                Kind::Second(pair) => self.second(thread, pair, item, bill, &mut puts, &mut gets),
+                _ => self.dispatch(thread, item, bill, &mut puts, &mut gets),
+            }
+        }
+        let class = &self.system.class;
+        let (put, get, role) = match self.threads[thread].kind {
+            Kind::Dispatcher => (class.qm_put.turn, class.qm_get.turn, Role::QueueManager),
+            _ => (class.app_put.turn, class.app_get.turn, Role::Application),
+        };
+        if puts {
+            bill.add(role, put);
+        }
+        if gets {
+            bill.add(role, get);
+        }
+        any
+    }
+
+    fn emit(&mut self, thread: usize, emission: Emission) {
+        self.threads[thread].emissions.push(emission);
+    }
+
+    fn new_message(&mut self, link: usize, began: f64) -> usize {
+        let message = Message { link, began, turn: 0, key: 0 };
+        match self.free_messages.pop() {
+            Some(place) => {
+                self.messages[place] = message;
+                place
+            }
+            None => {
+                self.messages.push(message);
+                self.messages.len() - 1
+            }
+        }
+    }
+
+    /// Puts a message; one that belongs to no transaction yet begins one when it leaves.
+    fn put(&mut self, thread: usize, link: usize, began: Option<f64>, bill: &mut Bill) {
+        let class = &self.system.class;
+        bill.add(Role::Application, class.app_put.message + class.tls_client);
+        let message = self.new_message(link, began.unwrap_or(self.now));
+        let to = self.links[link].arrives;
+        self.emit(
+            thread,
+            if began.is_some() { Emission::Over(to, Item::Arrive(message)) } else { Emission::Begin(to, message) },
+        );
+    }
+
+    /// The end that puts, or asks.
+    fn first(&mut self, thread: usize, pair: usize, item: Item, bill: &mut Bill, puts: &mut bool, gets: &mut bool) {
+        let link = self.link_of(pair);
+        let asks = self.system.shape == Shape::RequestReply;
+        match item {
+            Item::Confirmed => self.sources[pair].confirmed += 1,
+            Item::Go if !asks => self.sources[pair].naps = false,
+            Item::Due(count) => self.sources[pair].due += count,
+            Item::Get(reply) => {
+                let class = &self.system.class;
+                bill.add(Role::Application, class.app_get.message + class.tls_client);
+                *gets = true;
+                let done = self.messages[reply];
+                self.free_messages.push(reply);
+                self.sources[pair].got += 1;
+                self.emit(thread, Emission::Done(done.began));
+                self.emit(thread, Emission::Got(done.link));
+                if self.system.pace == Pace::Closed {
+                    *puts = true;
+                    self.put(thread, link, None, bill);
+                }
+            }
+            Item::Go if asks => {
+                *puts = true;
+                self.put(thread, link, None, bill);
+            }
+            _ => {}
+        }
+        if asks && self.system.pace == Pace::Closed {
+            return;
+        }
+        // Once a turn would do; to look costs nothing.
+        let window = u64::from(self.system.window.max(1));
+        let source = &mut self.sources[pair];
+        let answered = if asks { source.got } else { source.confirmed };
+        let free = window - (source.sent - answered).min(window);
+        let count = match self.system.pace {
+            Pace::Closed => {
+                let room = (AHEAD_WINDOWS * window).saturating_sub(source.sent - source.got);
+                let refill = !self.settings.turns || free >= window.div_ceil(REFILL_PART);
+                if refill { free.min(room) } else { 0 }
+            }
+            _ => free.min(source.due),
+        };
+        source.sent += count;
+        source.due -= count.min(source.due);
+        for _ in 0..count {
+            *puts = true;
+            self.put(thread, link, None, bill);
+        }
+    }
+
+    /// The end that gets, or answers.
+    fn second(&mut self, thread: usize, pair: usize, item: Item, bill: &mut Bill, puts: &mut bool, gets: &mut bool) {
+        let Item::Get(message) = item else { return };
+        let class = &self.system.class;
+        bill.add(Role::Application, class.app_get.message + class.tls_client);
+        *gets = true;
+        let got = self.messages[message];
+        self.free_messages.push(message);
+        self.emit(thread, Emission::Got(got.link));
+        match self.system.shape {
+            Shape::Stream => {
+                self.sources[pair].got += 1;
+                self.emit(thread, Emission::Done(got.began));
+            }
+            Shape::RequestReply => {
+                *puts = true;
+                self.put(thread, got.link + 1, Some(got.began), bill);
+            }
+        }
+    }
+
+    /// A message was got: there is credit, and maybe the putter may go on.
+    pub(super) fn got(&mut self, link: usize) {
+        self.links[link].credit += 1;
+        if !self.links[link].waiting.is_empty() {
+            let to = self.links[link].delivers;
+            self.give(to, Item::Serve(link));
+        }
+        if self.system.shape != Shape::Stream {
+            return;
+        }
+        let pair = self.links[link].pair;
+        let window = u64::from(self.system.window.max(1));
+        let first = self.first_of(pair);
+        let source = &mut self.sources[pair];
+        let held_back = source.sent - source.got + window >= AHEAD_WINDOWS * window;
+        if held_back && !source.naps {
+            source.naps = true;
+            self.at(self.now + NAP_US, Event::Deliver(first, Item::Go));
+        }
+    }
+
+    fn dispatch(&mut self, thread: usize, item: Item, bill: &mut Bill, puts: &mut bool, gets: &mut bool) {
+        match item {
+            Item::Arrive(message) => {
+                *puts = true;
+                let class = &self.system.class;
+                bill.add(Role::QueueManager, class.qm_put.message);
+                bill.add(Role::Tls, class.tls_client);
+                if self.system.channel {
+                    bill.add(Role::ChannelInitiator, class.send.message + class.send.turn);
+                    bill.add(Role::Tls, class.tls_channel);
+                    self.confirm(thread, message);
+                    let to = self.links[self.messages[message].link].seals;
+                    self.emit(thread, Emission::Over(to, Item::Forward(message)));
+                } else {
+                    self.seal(thread, message, bill);
+                }
+            }
+            Item::Forward(message) => {
+                let class = &self.system.class;
+                bill.add(Role::ChannelInitiator, class.receive.message + class.receive.turn);
+                bill.add(Role::Tls, class.tls_channel);
+                self.seal(thread, message, bill);
+            }
+            Item::Sealed(message) => self.sealed(thread, message, bill, gets),
+            Item::Synced(message) => self.stored(thread, message, bill, gets),
+            Item::Deliver(message) => self.deliver(thread, message, bill, gets),
+            Item::Opened(message) => self.opened(thread, message, bill, gets),
+            Item::Serve(link) => self.serve(thread, link, bill, gets),
+            _ => {}
+        }
+        // What needs no adapter goes on at once.
+        while let Some(message) = self.sealed_here.pop_front() {
+            self.sealed(thread, message, bill, gets);
+        }
+    }
+
+    fn confirm(&mut self, thread: usize, message: usize) {
+        if self.system.shape == Shape::Stream {
+            let pair = self.links[self.messages[message].link].pair;
+            let first = self.first_of(pair);
+            self.emit(thread, Emission::Over(first, Item::Confirmed));
+        }
+    }
+
+    fn seal(&mut self, thread: usize, message: usize, bill: &mut Bill) {
+        let class = &self.system.class;
+        let link = &mut self.links[self.messages[message].link];
+        self.messages[message].turn = link.seal_next;
+        link.seal_next += 1;
+        if !class.is_protected() {
+            self.sealed_here.push_back(message);
+        } else if class.live_on_dispatcher && !link.live.is_empty() {
+            self.messages[message].key = use_live_key(&mut link.live);
+            bill.add(Role::Protection, class.seal_live);
+            self.sealed_here.push_back(message);
+        } else {
+            bill.add(Role::QueueManager, class.hand_over);
+            self.emit(thread, Emission::Task(Task { message, side: Side::Seal, step: 0, shared_key: false }));
+        }
+    }
+
+    /// In the order in which they arrived.
+    fn sealed(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+        let at = self.messages[message].link;
+        let turn = self.messages[message].turn;
+        self.links[at].seal_ready.insert(turn, message);
+        loop {
+            let link = &mut self.links[at];
+            let Some(message) = link.seal_ready.remove(&link.seal_turn) else { break };
+            link.seal_turn += 1;
+            if !self.system.class.persistent {
+                self.stored(thread, message, bill, gets);
+            } else {
+                self.write(thread, message);
+            }
+        }
+    }
+
+    /// A persistent message goes to the journal's thread, unless it is alone: then the dispatcher writes it.
+    fn write(&mut self, thread: usize, message: usize) {
+        let Some(journal) = self.journal else { return };
+        let quiet = self.threads[journal].state == State::Idle && self.threads[journal].items.is_empty();
+        let alone = self.threads[thread].items.is_empty() && self.threads[thread].sync.is_none();
+        if quiet && alone && self.settings.turns && self.system.class.bytes <= 65536.0 {
+            self.threads[thread].sync = Some(message);
+        } else {
+            self.emit(thread, Emission::To(journal, Item::Write(message)));
+        }
+    }
+
+    fn stored(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+        if !self.system.channel {
+            self.confirm(thread, message);
+        }
+        let delivers = self.links[self.messages[message].link].delivers;
+        if delivers == thread {
+            self.deliver(thread, message, bill, gets);
+        } else {
+            self.emit(thread, Emission::To(delivers, Item::Deliver(message)));
+        }
+    }
+
+    fn deliver(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+        let at = self.messages[message].link;
+        self.links[at].waiting.push_back(message);
+        self.serve(thread, at, bill, gets);
+    }
+
+    fn serve(&mut self, thread: usize, at: usize, bill: &mut Bill, gets: &mut bool) {
+        while self.links[at].credit > 0 {
+            let Some(message) = self.links[at].waiting.pop_front() else { break };
+            let class = &self.system.class;
+            let link = &mut self.links[at];
+            link.credit -= 1;
+            self.messages[message].turn = link.open_next;
+            link.open_next += 1;
+            let key = self.messages[message].key;
+            let known = class.key_uses > 1 && link.keys.get(key) == Some(&KeyState::Known);
+            if !class.is_protected() {
+                self.opened(thread, message, bill, gets);
+            } else if known && class.live_on_dispatcher {
+                bill.add(Role::Protection, class.open_live);
+                self.opened(thread, message, bill, gets);
+            } else {
+                bill.add(Role::QueueManager, class.hand_over);
+                self.emit(thread, Emission::Task(Task { message, side: Side::Open, step: 0, shared_key: false }));
+            }
+        }
+    }
+
+    fn opened(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+        let at = self.messages[message].link;
+        let turn = self.messages[message].turn;
+        self.links[at].open_ready.insert(turn, message);
+        loop {
+            let link = &mut self.links[at];
+            let Some(message) = link.open_ready.remove(&link.open_turn) else { break };
+            link.open_turn += 1;
+            *gets = true;
+            let class = &self.system.class;
+            bill.add(Role::QueueManager, class.qm_get.message);
+            bill.add(Role::Tls, class.tls_client);
+            let getter = link.getter;
+            self.emit(thread, Emission::Over(getter, Item::Get(message)));
+        }
+    }
+
+    /// The journal's thread takes what waits.
+    pub(super) fn journal_turn(&mut self, thread: usize, bill: &mut Bill) -> bool {
+        let most = if self.system.journal.group_commit { usize::MAX } else { 1 };
+        let count = self.threads[thread].items.len().min(most);
+        if count == 0 {
+            return false;
+        }
+        let class = &self.system.class;
+        bill.add(Role::Journal, class.journal.turn + count as f64 * class.journal.message);
+        let written: Vec<Item> = self.threads[thread].items.drain(..count).collect();
+        for item in written {
+            let Item::Write(message) = item else { continue };
+            let link = &self.links[self.messages[message].link];
+            let to = link.seals;
+            self.emit(thread, Emission::To(to, Item::Synced(message)));
+        }
+        true
+    }
+
+    /// The journal's thread has copied a batch: it writes and syncs.
+    pub(super) fn writes(&mut self, thread: usize) -> bool {
+        let count = self.threads[thread].emissions.len();
+        if count == 0 {
+            return false;
+        }
+        let time = self.sync_us(count);
+        self.disk_busy += time;
+        self.threads[thread].state = State::Blocked;
+        self.at(self.now + time, Event::Synced(thread));
+        true
+    }
+
+    pub(super) fn sync_us(&self, messages: usize) -> f64 {
+        let journal = &self.system.journal;
+        let bytes = messages as f64 * self.system.class.bytes;
+        journal.sync_us + if journal.bytes_per_second > 0.0 { bytes / journal.bytes_per_second * 1e6 } else { 0.0 }
+    }
+
+    /// A disk has answered.
+    pub(super) fn synced(&mut self, thread: usize) {
+        self.waker = Some(thread);
+        self.say(thread);
+        self.begin(thread);
+        self.waker = None;
+    }
+
+    /// A task for the adapters.
+    pub(super) fn submit(&mut self, task: Task) {
+        let asker = asker(self.messages[task.message].link, task.side);
+        self.pool.tasks[asker].push_back(task);
+        self.wake_adapter();
+    }
+
+    /// Wakes an adapter that sleeps.
+    pub(super) fn wake_adapter(&mut self) {
+        let sleeping = self.adapters.iter().find(|adapter| self.threads[**adapter].state == State::Idle);
+        if let Some(adapter) = sleeping.copied() {
+            self.wake(adapter);
+        }
+    }
+
+    /// The next task whose asker has not too many under way; askers have their turns.
+    fn next_task(&mut self) -> Option<Task> {
+        let askers = self.pool.tasks.len();
+        for step in 0..askers {
+            let asker = (self.pool.next_asker + step) % askers;
+            if self.pool.under_way[asker] >= TASKS_OF_ASKER_MAX {
+                continue;
+            }
+            if let Some(task) = self.pool.tasks[asker].pop_front() {
+                self.pool.next_asker = asker + 1;
+                self.pool.under_way[asker] += 1;
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// An adapter takes answers and tasks; false where there are none.
+    pub(super) fn adapter_turn(&mut self, thread: usize, bill: &mut Bill) -> bool {
+        let answers: Vec<Job> = self.pool.answers.drain(..).collect();
+        let most = if self.settings.turns { ADAPTER_TASKS_MAX } else { 1 };
+        let mut tasks = Vec::new();
+        while tasks.len() < most {
+            let Some(task) = self.next_task() else { break };
+            tasks.push(task);
+        }
+        if answers.is_empty() && tasks.is_empty() {
+            return false;
+        }
+        if self.pool.tasks.iter().any(|tasks| !tasks.is_empty()) {
+            self.wake_adapter();
+        }
+        let mut stage = Stage::default();
+        bill.add(Role::Protection, self.system.class.adapter_turn);
+        for job in answers {
+            bill.add(Role::Protection, self.system.class.job);
+            self.advance(job.task, &mut stage);
+        }
+        for task in tasks {
+            bill.add(Role::Protection, self.system.class.task);
+            self.start(task, &mut stage, bill);
+        }
+        self.threads[thread].stage = stage;
+        true
+    }
+
+    /// An adapter starts a task.
+    fn start(&mut self, mut task: Task, stage: &mut Stage, bill: &mut Bill) {
+        let class = &self.system.class;
+        let message = &mut self.messages[task.message];
+        let link = &mut self.links[message.link];
+        let reused = class.key_uses > 1;
+        match task.side {
+            Side::Seal if reused && !link.live.is_empty() => {
+                message.key = use_live_key(&mut link.live);
+                bill.add(Role::Protection, class.seal_live);
+                stage.done.push(task);
+                return;
+            }
+            Side::Seal => {
+                bill.add(Role::Protection, class.seal);
+                if reused {
+                    message.key = link.keys.len();
+                    link.keys.push(KeyState::Unknown);
+                    task.shared_key = true;
+                }
+            }
+            Side::Open if reused => {
+                let key = message.key;
+                match link.keys[key] {
+                    KeyState::Known => {
+                        bill.add(Role::Protection, class.open_live);
+                        stage.done.push(task);
+                        return;
+                    }
+                    KeyState::Asked => {
+                        bill.add(Role::Protection, class.open);
+                        link.waiting_for_key.entry(key).or_default().push(task);
+                        return;
+                    }
+                    KeyState::Unknown => {
+                        bill.add(Role::Protection, class.open);
+                        link.keys[key] = KeyState::Asked;
+                        task.shared_key = true;
+                    }
+                }
+            }
+            Side::Open => bill.add(Role::Protection, class.open),
+        }
+        self.ask(task, stage);
+    }
+
+    /// The next operation of a task, or its end.
+    fn ask(&mut self, task: Task, stage: &mut Stage) {
+        let class = &self.system.class;
+        let steps = if task.side == Side::Seal { &class.seal_steps } else { &class.open_steps };
+        match steps.get(task.step) {
+            Some(operation) => stage.jobs.push(Job { task, operation: *operation, load: 0.0, submitted: self.now }),
+            None => {
+                stage.done.push(task);
+                if task.shared_key {
+                    self.key_is_there(task, stage);
+                }
+            }
+        }
+    }
+
+    /// An operation of a task is done.
+    fn advance(&mut self, mut task: Task, stage: &mut Stage) {
+        task.step += 1;
+        self.ask(task, stage);
+    }
+
+    /// A content key was made, or found: others use it.
+    fn key_is_there(&mut self, task: Task, stage: &mut Stage) {
+        let Message { link, key, .. } = self.messages[task.message];
+        let link = &mut self.links[link];
+        match task.side {
+            Side::Seal if link.live.len() < POOLED_KEYS_MAX => {
+                link.live.push_back((key, self.system.class.key_uses - 1));
+            }
+            Side::Seal => {}
+            Side::Open => {
+                link.keys[key] = KeyState::Known;
+                stage.done.extend(link.waiting_for_key.remove(&key).unwrap_or_default());
+            }
+        }
+    }
+
+    /// A stage of an adapter's turn is over; false where the turn is.
+    pub(super) fn stage_ends(&mut self, thread: usize) -> bool {
+        let mut stage = std::mem::take(&mut self.threads[thread].stage);
+        let mut bill = Bill::default();
+        for job in std::mem::take(&mut stage.inline) {
+            self.load -= job.load;
+            self.inline_jobs += 1;
+            self.advance(job.task, &mut stage);
+        }
+        for job in std::mem::take(&mut stage.jobs) {
+            self.place(job, &mut stage.inline);
+        }
+        if !stage.inline.is_empty() {
+            let class = &self.system.class;
+            for job in &stage.inline {
+                bill.add(Role::Devices, class.cpu_us(job.operation).unwrap_or(0.0));
+                bill.add(Role::Protection, class.inline);
+            }
+            self.threads[thread].stage = stage;
+            self.work(thread, bill);
+            return true;
+        }
+        for task in stage.done {
+            let at = self.messages[task.message].link;
+            self.pool.under_way[asker(at, task.side)] -= 1;
+            let emission = match task.side {
+                Side::Seal => Emission::To(self.links[at].seals, Item::Sealed(task.message)),
+                Side::Open => Emission::To(self.links[at].delivers, Item::Opened(task.message)),
+            };
+            self.emit(thread, emission);
+        }
+        false
+    }
+}
+
+/// Who asks: a link's two ends are two connections.
+fn asker(link: usize, side: Side) -> usize {
+    2 * link + usize::from(side == Side::Open)
+}
+
+fn use_live_key(live: &mut std::collections::VecDeque<(usize, u64)>) -> usize {
+    let Some((key, uses)) = live.front_mut() else { return 0 };
+    let key = *key;
+    *uses -= 1;
+    if *uses == 0 {
+        live.pop_front();
+    }
+    key
+}

@@ -1,0 +1,269 @@
+//! The simulation beside formulas that are exact, and its own rules.
+
+use super::*;
+use crate::configuration::Quality;
+use crate::plan::mva::{self, Station};
+use crate::plan::operations::Step;
+use crate::plan::profile::{Cores as Machine, Device as Card, DeviceKind, Journal, Operation, Operations, Place};
+use crate::plan::queueing;
+
+/// Nothing takes any time.
+fn free() -> System {
+    System {
+        cores: Machine { count: 64, ..Machine::default() },
+        dispatchers: 1,
+        adapters: 64,
+        class: Class { key: "rsa2048".into(), bytes: 2048.0, key_uses: 1, cpu: [Some(0.0); 4], ..Class::default() },
+        devices: Vec::new(),
+        journal: Journal::default(),
+        network_us: 0.0,
+        channel: false,
+        shape: Shape::Stream,
+        pairs: 1,
+        window: 1_000_000,
+        pace: Pace::Closed,
+    }
+}
+
+/// Signatures are made by a card of so many engines, and nothing else takes time.
+fn card(engines: u32, sign_us: f64) -> System {
+    let mut system = free();
+    let device = Card {
+        kind: DeviceKind::Accelerator,
+        modelled: false,
+        place: Place::Card,
+        engines,
+        lanes: 1,
+        pending: 8,
+        call_us: 0.0,
+        job_us: 0.0,
+        operations: BTreeMap::from([(
+            "rsa2048".into(),
+            Operations { sign: Some(sign_us.into()), ..Operations::default() },
+        )]),
+        me_us: BTreeMap::new(),
+        crt_us: BTreeMap::new(),
+    };
+    system.devices.push(("card".into(), device));
+    system.class.quality = Quality::Integrity;
+    system.class.seal_steps = vec![Operation::Sign];
+    system.class.open_steps = vec![Operation::Verify];
+    system.class.cpu[Operation::Sign as usize] = None;
+    system
+}
+
+fn settings(exponential: bool) -> Settings {
+    Settings { seed: 5, warm_up: 20_000, measured: 200_000, turns: false, exponential }
+}
+
+/// Within its own confidence interval, widened by half, or a percent.
+fn agrees(found: f64, within: f64, wanted: f64) {
+    let allowed = (1.5 * within).max(0.01 * wanted);
+    assert!((found - wanted).abs() <= allowed, "{found} ± {within} instead of {wanted}");
+    assert!(within < 0.1 * wanted, "{found} ± {within} says nothing");
+}
+
+#[test]
+fn random_arrivals_at_cards_wait_as_long_as_in_m_m_c() {
+    for (engines, rate, service) in [(1, 700.0, 1000.0), (2, 1700.0, 1000.0), (5, 4000.0, 1000.0)] {
+        let system = System { pace: Pace::Poisson(rate), ..card(engines, service) };
+        let outcome = run(&system, settings(true));
+        assert!(outcome.complete);
+        let exact = queueing::m_m_c(rate, service / 1e6, engines);
+        // With one engine messages leave in their order by themselves; with more they wait for those before them.
+        if engines == 1 {
+            agrees(outcome.response, outcome.response_within, exact.response * 1e6);
+        }
+        let found = outcome.devices[0].response_us / 1e6;
+        agrees(found, outcome.response_within / 1e6, exact.response);
+        assert!((outcome.devices[0].utilisation - exact.utilisation).abs() < 0.02, "{:?}", outcome.devices);
+        agrees(outcome.rate, outcome.rate_within, rate);
+    }
+}
+
+#[test]
+fn random_arrivals_at_a_card_of_constant_speed_wait_as_long_as_in_m_d_1() {
+    let system = System { pace: Pace::Poisson(800.0), ..card(1, 1000.0) };
+    let outcome = run(&system, settings(false));
+    agrees(outcome.response, outcome.response_within, queueing::m_d_1(800.0, 0.001).response * 1e6);
+}
+
+#[test]
+fn a_closed_system_of_threads_and_cards_is_as_mean_value_analysis_has_it() {
+    // Of one pair with many messages under way, the application's threads are stations; of many pairs with one message
+    // each, every thread has its own work and nobody waits for it.
+    for (pairs, window, engines) in [(1, 1, 1), (1, 3, 1), (1, 20, 1), (4, 1, 2), (30, 1, 2)] {
+        let mut system = System { shape: Shape::RequestReply, pairs, window, ..card(engines, 100.0) };
+        let class = &mut system.class;
+        class.app_put = Step { turn: 0.0, message: 20.0 };
+        class.app_get = Step { turn: 0.0, message: 10.0 };
+        let outcome = run(&system, settings(true));
+        // A transaction puts two messages and gets two; a get comes with the next put in one piece of work.
+        let ends = |name: &str| if pairs == 1 { Station::queue(name, 1, 30.0) } else { Station::delay(name, 30.0) };
+        let stations = [ends("requester"), ends("server"), Station::queue("card", engines, 200.0)];
+        let exact = mva::solve(&stations, pairs * window).pop().unwrap();
+        agrees(outcome.rate, outcome.rate_within, exact.rate * 1e6);
+        agrees(outcome.response, outcome.response_within, exact.response);
+        agrees(outcome.devices[0].utilisation, 0.0, exact.utilisation[2]);
+    }
+}
+
+#[test]
+fn threads_that_share_cores_are_as_a_station_with_so_many_servers() {
+    for (pairs, cores) in [(1, 2), (4, 2), (10, 2), (10, 4)] {
+        let mut system = System { shape: Shape::RequestReply, window: 1, pairs, ..card(64, 200.0) };
+        system.cores.count = cores;
+        system.class.app_put = Step { turn: 0.0, message: 60.0 };
+        system.class.app_get = Step { turn: 0.0, message: 40.0 };
+        let outcome = run(&system, settings(true));
+        let stations = [Station::queue("cores", cores, 200.0), Station::delay("cards", 400.0)];
+        let exact = mva::solve(&stations, pairs).pop().unwrap();
+        agrees(outcome.rate, outcome.rate_within, exact.rate * 1e6);
+        agrees(outcome.cores_busy, 0.0, exact.utilisation[0] * f64::from(cores));
+    }
+}
+
+#[test]
+fn one_message_at_a_time_takes_the_sum_of_its_parts() {
+    let mut system = System { shape: Shape::RequestReply, window: 1, ..free() };
+    system.cores = Machine { count: 2, wake_up_us: 5.0, ..Machine::default() };
+    system.class.app_put = Step { turn: 3.0, message: 1.0 };
+    system.class.app_get = Step { turn: 2.0, message: 1.0 };
+    system.class.qm_put = Step { turn: 4.0, message: 0.5 };
+    system.class.qm_get = Step { turn: 4.0, message: 0.5 };
+    let outcome = run(&system, Settings::for_window(1, 1));
+    // Four times a thread is woken; each message is put and got once, with a turn's cost each time.
+    let sum = 2.0 * (3.0 + 1.0 + 4.0 + 0.5 + 4.0 + 0.5 + 2.0 + 1.0) + 4.0 * 5.0;
+    assert!(
+        (outcome.response - sum + 7.0).abs() < 1e-6 || (outcome.response - sum).abs() < 1e-6,
+        "{}",
+        outcome.response
+    );
+    assert!((outcome.rate - 1e6 / sum).abs() < 1.0, "{} instead of {}", outcome.rate, 1e6 / sum);
+    assert!((outcome.cpu_us["queue-manager"] - 18.0).abs() < 1e-3, "{:?}", outcome.cpu_us);
+    assert!((outcome.cpu_us["application"] - 14.0).abs() < 1e-3, "{:?}", outcome.cpu_us);
+}
+
+#[test]
+fn many_messages_share_the_cost_of_a_turn() {
+    let mut system = System { window: 512, ..free() };
+    system.cores.count = 4;
+    system.class.qm_put = Step { turn: 10.0, message: 1.0 };
+    system.class.app_get = Step { turn: 0.0, message: 0.1 };
+    let outcome = run(&system, Settings::for_window(1, 512));
+    // 128 messages a turn at most, 64 at least, because a putter waits for an eighth of its window.
+    let (most, least) = (1e6 / (1.0 + 10.0 / 128.0), 1e6 / (1.0 + 10.0 / 64.0));
+    assert!((least..=most * 1.001).contains(&outcome.rate), "{} not in {least} to {most}", outcome.rate);
+    assert_eq!(outcome.stations[1].name, "dispatcher");
+    assert!(outcome.stations[1].utilisation > 0.99, "{:?}", outcome.stations);
+}
+
+#[test]
+fn lanes_are_filled_while_jobs_wait() {
+    let mut system = System { window: 512, ..card(1, 100.0) };
+    let times = profile::Times { alone: 400.0, full: 100.0 };
+    if let Some((_, device)) = system.devices.first_mut() {
+        (device.place, device.lanes) = (Place::Cores, 8);
+        device.operations.insert("rsa2048".into(), Operations { sign: Some(times), ..Operations::default() });
+    }
+    let outcome = run(&system, Settings::for_window(1, 512));
+    assert!((outcome.rate - 10_000.0).abs() < 100.0, "{}", outcome.rate);
+    assert!(outcome.devices[0].lanes_filled > 7.9, "{:?}", outcome.devices);
+    assert!((outcome.cpu_us["devices"] - 100.0).abs() < 1.0, "{:?}", outcome.cpu_us);
+    // One at a time has a call of its own.
+    system.window = 1;
+    let outcome = run(&system, Settings::for_window(1, 1));
+    assert!((outcome.devices[0].lanes_filled - 1.0).abs() < 1e-9);
+    assert!((outcome.rate - 2500.0).abs() < 5.0, "{}", outcome.rate);
+}
+
+#[test]
+fn a_lonely_job_is_done_on_the_spot_and_many_go_to_the_device() {
+    let mut system = System { window: 1, ..card(1, 0.0) };
+    let times = profile::Times { alone: 800.0, full: 110.0 };
+    system.class.cpu[Operation::Sign as usize] = Some(350.0);
+    if let Some((_, device)) = system.devices.first_mut() {
+        (device.place, device.lanes) = (Place::Cores, 8);
+        device.operations.insert("rsa2048".into(), Operations { sign: Some(times), ..Operations::default() });
+    }
+    (system.cores.count, system.adapters) = (2, 2);
+    let lonely = run(&system, Settings::for_window(1, 1));
+    assert!((lonely.inline_jobs - 2.0).abs() < 1e-9, "signature and check: {}", lonely.inline_jobs);
+    assert!((lonely.rate - 1e6 / 350.0).abs() < 5.0, "{}", lonely.rate);
+    system.window = 512;
+    let many = run(&system, Settings::for_window(1, 512));
+    assert!(many.devices[0].jobs > 0.7, "{:?}", many.devices);
+    assert!(many.rate > 9000.0, "{}", many.rate);
+}
+
+#[test]
+fn a_content_key_that_is_used_again_is_made_once() {
+    let mut system = System { window: 64, ..card(1, 0.0) };
+    system.cores.count = 2;
+    let class = &mut system.class;
+    class.quality = Quality::Confidentiality;
+    class.seal_steps = vec![Operation::Wrap];
+    class.open_steps = vec![Operation::Unwrap];
+    class.cpu = [Some(1.0), Some(1.0), Some(20.0), Some(350.0)];
+    class.live_on_dispatcher = true;
+    (class.seal_live, class.open_live, class.key_uses) = (2.0, 2.0, 33);
+    system.devices.clear();
+    let outcome = run(&system, Settings::for_window(1, 64).for_key_uses(33));
+    let operations = outcome.cpu_us["devices"];
+    assert!((operations - 370.0 / 33.0).abs() < 0.05 * 11.2, "{operations}");
+    assert!((outcome.inline_jobs - 2.0 / 33.0).abs() < 0.05 * 0.06, "{}", outcome.inline_jobs);
+    system.class.key_uses = 1;
+    let outcome = run(&system, Settings::for_window(1, 64));
+    assert!((outcome.cpu_us["devices"] - 370.0).abs() < 1.0, "{:?}", outcome.cpu_us);
+}
+
+#[test]
+fn a_sync_is_shared_by_all_that_wait() {
+    let mut system = System { window: 1, ..free() };
+    system.cores.count = 4;
+    system.class.persistent = true;
+    system.journal = Journal { sync_us: 100.0, bytes_per_second: 0.0, group_commit: true };
+    let lonely = run(&system, Settings::for_window(1, 1));
+    assert!((lonely.rate - 10_000.0).abs() < 10.0, "{}", lonely.rate);
+    system.window = 512;
+    let many = run(&system, Settings::for_window(1, 512));
+    assert!(many.rate > 500_000.0, "{}", many.rate);
+    system.journal.group_commit = false;
+    let each = run(&system, Settings::for_window(1, 512));
+    assert!((each.rate - 10_000.0).abs() < 100.0, "{}", each.rate);
+}
+
+#[test]
+fn a_rate_is_held_while_it_can_be() {
+    let mut system = System { window: 512, pace: Pace::Bursts(5000.0), ..card(1, 100.0) };
+    system.cores.count = 2;
+    let held = run(&system, Settings::for_window(1, 512));
+    assert!((held.rate - 5000.0).abs() < 30.0, "{}", held.rate);
+    assert!((held.devices[0].utilisation - 0.5).abs() < 0.02, "{:?}", held.devices);
+    system.pace = Pace::Bursts(20_000.0);
+    let over = run(&system, Settings::for_window(1, 512));
+    assert!((over.rate - 10_000.0).abs() < 100.0, "{}", over.rate);
+}
+
+#[test]
+fn a_seed_runs_again_as_it_ran() {
+    let system = System { pace: Pace::Poisson(700.0), ..card(1, 1000.0) };
+    let few = Settings { measured: 2000, warm_up: 100, ..settings(true) };
+    let (first, again) = (run(&system, few), run(&system, few));
+    assert_eq!(first.responses, again.responses);
+    let other = run(&system, Settings { seed: 6, ..few });
+    assert_ne!(first.responses, other.responses);
+}
+
+#[test]
+fn two_queue_managers_are_two_dispatchers() {
+    let mut system = System { window: 512, ..free() };
+    system.cores.count = 8;
+    system.class.qm_put = Step { turn: 0.0, message: 1.0 };
+    system.class.qm_get = Step { turn: 0.0, message: 1.0 };
+    let one = run(&system, Settings::for_window(1, 512));
+    assert!((one.rate - 500_000.0).abs() < 5000.0, "{}", one.rate);
+    system.channel = true;
+    let two = run(&system, Settings::for_window(1, 512));
+    assert!((two.rate - 1_000_000.0).abs() < 20_000.0, "{}", two.rate);
+}
