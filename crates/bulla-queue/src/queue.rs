@@ -100,6 +100,18 @@ pub struct QueueStatus {
     pub gets: u64,
     /// Messages that expired.
     pub expired: u64,
+    /// Of the messages put, the persistent ones.
+    pub persistent_puts: u64,
+    /// Of the messages acknowledged, the persistent ones.
+    pub persistent_gets: u64,
+    /// Bytes of the bodies put.
+    pub bytes_put: u64,
+    /// Bytes of the bodies acknowledged.
+    pub bytes_got: u64,
+    /// Bytes of the shortest body put. `None` before the first.
+    pub shortest_bytes: Option<u32>,
+    /// Bytes of the longest body put.
+    pub longest_bytes: u32,
 }
 
 #[derive(Debug)]
@@ -158,6 +170,23 @@ impl Queue {
         if status.depth >= self.attributes.max_depth / 2 {
             self.peak = self.peak.max(status.depth);
         }
+    }
+
+    /// A message was put by somebody, not read back at the start. Two adds and two compares.
+    pub(crate) fn count_put(&mut self, bytes: u32, persistent: bool) {
+        let status = &mut self.status;
+        status.puts += 1;
+        status.persistent_puts += u64::from(persistent);
+        status.bytes_put += u64::from(bytes);
+        status.shortest_bytes = Some(status.shortest_bytes.map_or(bytes, |shortest| shortest.min(bytes)));
+        status.longest_bytes = status.longest_bytes.max(bytes);
+    }
+
+    /// A locked message was removed.
+    pub(crate) fn count_get(&mut self, bytes: u32, persistent: bool) {
+        self.status.gets += 1;
+        self.status.persistent_gets += u64::from(persistent);
+        self.status.bytes_got += u64::from(bytes);
     }
 
     /// Returns whether senders that were kept waiting may go on.

@@ -554,3 +554,32 @@ fn a_queue_says_beforehand_what_it_would_take() {
     assert_eq!(store.admits(QueueId(99), &message(1), 0), Err(PutError::Unknown));
     assert_eq!(store.status(queue).unwrap().depth, 1, "and takes nothing by it");
 }
+
+#[test]
+fn puts_and_gets_are_counted_with_their_bytes_and_what_is_read_back_is_not() {
+    let engine = SimEngine::default();
+    let mut store = store_on(&engine, Limits::default());
+    let queue = queue(&mut store);
+    assert_eq!(store.status(queue).unwrap().shortest_bytes, None);
+    for (bytes, is_persistent) in [(100, false), (7, true), (50, true)] {
+        let body = vec![0; bytes].into();
+        store.put(queue, Message { persistent: is_persistent, body, ..message(0) }).unwrap();
+    }
+    sync(&mut store);
+    let status = store.status(queue).unwrap();
+    assert_eq!((status.puts, status.persistent_puts, status.bytes_put), (3, 2, 157));
+    assert_eq!((status.shortest_bytes, status.longest_bytes), (Some(7), 100));
+    for _ in 0..2 {
+        let found = store.lock_next(queue, None, 0).unwrap();
+        assert_eq!(store.put_at_ms(found.id), Some(found.put_at_ms));
+        store.acknowledge(found.id).unwrap();
+        assert_eq!(store.put_at_ms(found.id), None);
+    }
+    sync(&mut store);
+    let status = store.status(queue).unwrap();
+    assert_eq!((status.gets, status.persistent_gets, status.bytes_got), (2, 1, 107));
+    drop(store);
+    let store = store_on(&engine, Limits::default());
+    let status = store.status(store.queue("ORDERS").unwrap()).unwrap();
+    assert_eq!((status.depth, status.puts, status.bytes_put, status.shortest_bytes), (1, 0, 0, None));
+}

@@ -679,6 +679,12 @@ impl Store {
         Some((entry.queue, entry.found()))
     }
 
+    /// When a message was put, in milliseconds since 1970, wherever it stands; `None` where it is gone. One look-up.
+    #[must_use]
+    pub fn put_at_ms(&self, id: MessageId) -> Option<u64> {
+        Some(self.messages[self.messages.slot(id)?].put_at_ms)
+    }
+
     /// Removes a locked message. Persistent: its removal is to be confirmed once synced past the ticket.
     ///
     /// # Errors
@@ -1043,7 +1049,7 @@ impl Store {
         });
         self.messages[slot].index = found.lanes[usize::from(lane)].push(id, slot, !held);
         found.grew(bytes, message.put_at_ms);
-        found.status.puts += 1;
+        found.count_put(bytes, placed.kept == Kept::Journal);
         self.totals.puts += 1;
         if expires_at_ms != u64::MAX {
             self.expiring += 1;
@@ -1095,7 +1101,7 @@ impl Store {
             match entry.state {
                 State::Locked => {
                     queue.status.locked -= 1;
-                    queue.status.gets += 1;
+                    queue.count_get(entry.body_bytes, entry.kept == Kept::Journal);
                     self.totals.gets += 1;
                 }
                 State::Pending => queue.status.unsynced -= 1,
