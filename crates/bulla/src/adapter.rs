@@ -4,13 +4,15 @@
 //! A task whose job is away is set aside; whichever adapter takes the answer goes on with it. Results go
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
+use crate::accounting::Cost;
 use crate::mailbox::{Letter, Mailboxes};
+use crate::mqsc::protection::DeviceWait;
 use crate::task::TaskMeter;
 use bulla_amqp::LinkId;
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::{Answer, DeviceId, Sink};
 use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue, ticks};
-use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Verified};
+use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,6 +83,8 @@ pub(crate) struct Finished {
     pub(crate) asker: Asker,
     /// What came of it.
     pub(crate) outcome: Outcome,
+    /// What it took, by the tally that it was submitted with.
+    pub(crate) cost: Cost,
 }
 
 impl std::fmt::Debug for Finished {
@@ -152,6 +156,7 @@ struct New {
     asker: Asker,
     who: bulla_device::Asker,
     work: Work,
+    tally: Tally,
 }
 
 /// A task that was started.
@@ -171,6 +176,11 @@ struct Task {
     spent: u64,
     /// What its job asks, where others may wait for the same.
     shared: Option<[u8; 32]>,
+    /// What its steps count in.
+    tally: Tally,
+    /// When its job was handed over, and how long earlier ones took.
+    placed_at: Instant,
+    wait: DeviceWait,
 }
 
 /// How a task goes on when its job is done, and how it is started again.
@@ -209,10 +219,10 @@ impl Adapters {
         Ok(held)
     }
 
-    /// Hands a task over. Once `who` has left nothing is done for it any more.
-    pub(crate) fn submit(&self, asker: Asker, who: &bulla_device::Asker, work: Work) {
+    /// Hands a task over, whose steps count in `tally`. Once `who` has left nothing is done for it any more.
+    pub(crate) fn submit(&self, asker: Asker, who: &bulla_device::Asker, work: Work, tally: Tally) {
         let mut inbox = self.lock();
-        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work });
+        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work, tally });
         self.wake(inbox);
     }
 
@@ -422,7 +432,7 @@ impl Turn<'_> {
     fn carry_out(&mut self, taken: Taken) {
         self.go_on(taken.answers, 0);
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
-        for New { asker, who, work } in taken.tasks {
+        for New { asker, who, work, tally } in taken.tasks {
             if who.is_gone() {
                 self.done.push(who.number());
                 continue;
@@ -435,7 +445,8 @@ impl Turn<'_> {
                 Work::Check(again) => Stage::Check(again(), again),
             };
             let spent = ticks().saturating_sub(begun);
-            self.advance(Standing { asker, who, deadline, devices: Vec::new(), checking: false, spent }, stage);
+            let (devices, wait) = (Vec::new(), DeviceWait::default());
+            self.advance(Standing { asker, who, deadline, devices, checking: false, spent, tally, wait }, stage);
         }
         while !self.jobs.is_empty() {
             self.place();
@@ -455,11 +466,13 @@ impl Turn<'_> {
     /// Sets the tasks aside and hands their jobs to the scheduler.
     fn place(&mut self) {
         let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
+        let now = Instant::now();
         {
             let mut away = self.adapters.away();
             for (mut job, mut task) in self.jobs.drain(..) {
                 job.asker = task.who.clone();
                 job.deadline = Some(task.deadline);
+                task.placed_at = now;
                 task.unproved =
                     matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. } | bulla_device::Work::EcdhDerive { .. });
                 task.shared = if task.checking { None } else { question(&job) };
@@ -495,21 +508,30 @@ impl Turn<'_> {
                 resumed.push((task, others, answer));
             }
         }
+        let now = Instant::now();
+        let waited = |task: &mut Task| {
+            let waited = now.saturating_duration_since(task.placed_at).as_nanos();
+            task.wait.note(u64::try_from(waited).unwrap_or(u64::MAX));
+        };
         for (mut task, others, answer) in resumed {
             task.spent = task.spent.saturating_add(each);
-            for (job, other) in others {
+            waited(&mut task);
+            for (job, mut other) in others {
+                waited(&mut other);
                 match &answer.result {
                     // The first one's asker has gone, or its time is up: the next one asks for all.
                     Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
-                    result => self.resume(other, result.clone(), answer.device),
+                    result => self.resume(other, result.clone(), answer.device, true),
                 }
             }
-            self.resume(task, answer.result, answer.device);
+            self.resume(task, answer.result, answer.device, false);
         }
     }
 
-    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId) {
-        let Task { asker, who, deadline, progress, mut devices, checking, unproved, spent, .. } = task;
+    /// `is_shared`: the answer was another task's, which asked the same.
+    fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId, is_shared: bool) {
+        let Task { asker, who, deadline, progress, mut devices, checking, unproved, spent, tally, wait, .. } = task;
+        let is_shared = is_shared && result.is_ok();
         let begun = ticks();
         if unproved && device != DeviceId::CPU && !devices.contains(&device) {
             devices.push(device);
@@ -519,8 +541,11 @@ impl Turn<'_> {
             Progress::Open(go_on, again) => Stage::Open(go_on(result), again),
             Progress::Check(go_on, again) => Stage::Check(go_on(result), again),
         };
+        if is_shared {
+            tally.unwrap_was_shared();
+        }
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
-        self.advance(Standing { asker, who, deadline, devices, checking, spent }, stage);
+        self.advance(Standing { asker, who, deadline, devices, checking, spent, tally, wait }, stage);
     }
 
     /// Sets a task aside with its next job, or tells its outcome.
@@ -570,7 +595,8 @@ impl Turn<'_> {
 
     fn tell(&mut self, standing: &Standing, outcome: Outcome) {
         self.meter.request(standing.spent);
-        self.outcomes.push(Finished { asker: standing.asker, outcome });
+        let cost = Cost { effort: standing.tally.effort(), wait: standing.wait };
+        self.outcomes.push(Finished { asker: standing.asker, outcome, cost });
         self.done.push(standing.who.number());
     }
 
@@ -617,12 +643,15 @@ struct Standing {
     devices: Vec<DeviceId>,
     checking: bool,
     spent: u64,
+    tally: Tally,
+    wait: DeviceWait,
 }
 
 impl Standing {
     fn task(self, progress: Progress) -> Task {
-        let Self { asker, who, deadline, devices, checking, spent } = self;
-        Task { asker, who, deadline, progress, devices, checking, spent, unproved: false, shared: None }
+        let Self { asker, who, deadline, devices, checking, spent, tally, wait } = self;
+        let (unproved, shared, placed_at) = (false, None, deadline);
+        Task { asker, who, deadline, progress, devices, checking, spent, unproved, shared, tally, placed_at, wait }
     }
 
     /// Whether a verdict against the message came from a device that may be wrong.

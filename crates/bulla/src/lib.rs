@@ -1,5 +1,6 @@
 //! The queue manager as a library: the program is a thin `main` over it, and tests start it in-process.
 
+mod accounting;
 pub mod activity;
 mod adapter;
 pub mod channel;
@@ -20,4 +21,5 @@ pub mod serve;
 mod task;
 pub mod task_activity;
 pub mod tls;
+pub mod traffic_activity;
 pub mod users;

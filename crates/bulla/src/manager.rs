@@ -1,5 +1,6 @@
 //! What every thread of a queue manager shares: queues, definitions, rings, users and the pools.
 
+use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
 use crate::channel::registry::Channels;
 use crate::channel::supervisor::Triggers;
@@ -61,8 +62,12 @@ pub struct Manager {
     pub tls: Arc<Tls>,
     /// Set to end the dispatchers after they have drained.
     pub(crate) stopping: AtomicBool,
-    /// What has been protected and refused since the start.
-    pub counters: Counters,
+    /// What protection did since the start, by policy.
+    pub(crate) accounts: Accounts,
+    /// When the counts of queues and policies began: milliseconds since 1970, UTC.
+    pub(crate) since_ms: u64,
+    /// Messages refused that their sender had settled, since the operator was last told of them.
+    pub(crate) dropped: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -106,6 +111,8 @@ pub(crate) struct Use {
     pub(crate) arrivals: u64,
     /// Sealed messages passed over for a reader who is not a recipient.
     pub(crate) not_mine: u64,
+    /// What went on there, beside what the store counts.
+    pub(crate) traffic: Traffic,
 }
 
 /// A locked message with which something could not be done yet.
@@ -120,25 +127,6 @@ pub(crate) enum Stays {
     Remove,
     /// Move it to this queue, by the name that is resolved at each try, with this label.
     Move { to: String, label: Label },
-}
-
-/// Counts since the start.
-#[derive(Default, Debug)]
-pub struct Counters {
-    /// Messages sealed here.
-    pub sealed: AtomicU64,
-    /// Messages opened here.
-    pub opened: AtomicU64,
-    /// Messages refused at put because of their seal or policy.
-    pub refused: AtomicU64,
-    /// Messages refused that their sender had settled, since the operator was last told of them.
-    pub dropped: AtomicU64,
-    /// Messages moved to the error queue.
-    pub quarantined: AtomicU64,
-    /// Messages skipped for a reader who is not a recipient (NOTMINE).
-    pub not_mine: AtomicU64,
-    /// Clear messages let through under TOLERATE.
-    pub tolerated: AtomicU64,
 }
 
 /// Where a name that a client opens leads.
@@ -211,7 +199,9 @@ impl Manager {
             pools: Mutex::default(),
             listeners: OnceLock::new(),
             stopping: AtomicBool::new(false),
-            counters: Counters::default(),
+            accounts: Accounts::default(),
+            since_ms: wall_ms(SystemTime::now()),
+            dropped: AtomicU64::new(0),
             state: Mutex::new(State {
                 store,
                 definitions,
@@ -290,6 +280,33 @@ impl Manager {
 impl State {
     pub(crate) fn use_of(&mut self, queue: QueueId) -> &mut Use {
         self.uses.entry(queue).or_default()
+    }
+
+    /// A handle is opened that puts.
+    pub(crate) fn opened_to_put(&mut self, queue: QueueId) {
+        let usage = self.use_of(queue);
+        usage.putters += 1;
+        usage.traffic.opens_to_put += 1;
+    }
+
+    /// A handle is opened that gets or browses.
+    pub(crate) fn opened_to_get(&mut self, queue: QueueId) {
+        let usage = self.use_of(queue);
+        usage.getters += 1;
+        usage.traffic.opens_to_get += 1;
+    }
+
+    /// The message that was put last is on that queue. Two look-ups; a clock's reading where no message of it is watched.
+    pub(crate) fn note_put(&mut self, queue: QueueId) {
+        let (newest, store) = (self.store.newest(), &self.store);
+        let usage = self.uses.entry(queue).or_default();
+        usage.traffic.put(newest, |watched| store.put_at_ms(watched).is_some());
+    }
+
+    /// A message is about to be removed because somebody got it.
+    pub(crate) fn note_got(&mut self, queue: QueueId, id: MessageId, wall_ms: u64) {
+        let Some(put_at) = self.store.put_at_ms(id) else { return };
+        self.use_of(queue).traffic.got(id, wall_ms.saturating_sub(put_at));
     }
 
     /// Messages that may still be promised for a queue.

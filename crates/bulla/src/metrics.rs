@@ -1,7 +1,10 @@
-//! What crypto devices and tasks counted, for Prometheus: the numbers of `bulla report`, in the text format 0.0.4, over HTTP/1.1.
+//! What queues, policies, channels, crypto devices and tasks counted, for Prometheus: the numbers of `bulla report`, in the text
+//! format 0.0.4, over HTTP/1.1.
 //!
 //! `GET /metrics` is the one request there is. Requests are parsed by `httparse`; what it sees is at most [`REQUEST_BYTES_MAX`], and
 //! one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that a stranger costs little.
+
+mod traffic;
 
 use crate::mqsc::costs::{CostSnapshot, PROCESS};
 use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
@@ -15,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+pub use traffic::{OBJECTS_LABELLED_MAX, OTHERS, TrafficSnapshot, traffic_text};
 
 /// Most bytes of a request: its line and its headers. A longer one is refused with 431.
 pub const REQUEST_BYTES_MAX: usize = 8 << 10;
@@ -51,12 +55,14 @@ pub struct Counts {
     pub tasks: TaskSnapshot,
     /// What the roles cost.
     pub costs: CostSnapshot,
+    /// What queues, policies and channels counted.
+    pub traffic: TrafficSnapshot,
 }
 
 impl Counts {
     /// All metrics as text.
     pub fn text(&self) -> String {
-        text(&self.devices) + &task_text(&self.tasks) + &cost_text(&self.costs)
+        text(&self.devices) + &task_text(&self.tasks) + &cost_text(&self.costs) + &traffic_text(&self.traffic)
     }
 }
 
@@ -455,7 +461,7 @@ mod tests {
     }
 
     fn counts() -> Counts {
-        Counts { devices: snapshot(), tasks: tasks(), costs: costs() }
+        Counts { devices: snapshot(), tasks: tasks(), costs: costs(), traffic: traffic::tests::busy() }
     }
 
     #[test]
@@ -469,6 +475,40 @@ mod tests {
         let process = of("process_cpu_seconds_total");
         assert!(process.len() == 1 && (roles.iter().sum::<f64>() - process[0]).abs() < 1e-9, "{roles:?} {process:?}");
         assert_eq!((of("bulla_messages_put_total"), of("bulla_messages_got_total")), (vec![12.0], vec![11.0]));
+    }
+
+    /// Metrics in a text: `bulla_` and what belongs to a name.
+    fn names(text: &str) -> BTreeSet<&str> {
+        let belongs = |character: char| character.is_ascii_lowercase() || character == '_';
+        let words = text.split(|character: char| !belongs(character));
+        words.filter(|word| word.starts_with("bulla_")).collect()
+    }
+
+    #[test]
+    fn the_page_and_the_dashboard_name_the_series_that_there_are() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating");
+        let given = counts().text();
+        let families: BTreeSet<&str> =
+            given.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        let families: BTreeSet<&str> = families.into_iter().filter(|name| name.starts_with("bulla_")).collect();
+        let page = std::fs::read_to_string(docs.join("metrics.md")).unwrap();
+        assert_eq!(names(&page), families, "docs/operating/metrics.md");
+        let dashboard = std::fs::read_to_string(docs.join("grafana-bulla.json")).unwrap();
+        let dashboard: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+        let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+        assert!(expressions.len() > 20, "{expressions:?}");
+        for expression in expressions {
+            let used = names(expression);
+            assert!(!used.is_empty() && used.is_subset(&families), "{expression}");
+        }
+        // Chosen when it is imported, and nobody's own.
+        let inputs: Vec<_> = dashboard["__inputs"].as_array().unwrap().iter().map(|input| &input["type"]).collect();
+        assert_eq!(inputs, ["datasource"]);
+        let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+        let queries = variables.filter_map(|variable| variable["definition"].as_str());
+        assert!(queries.clone().count() == 4 && queries.clone().all(|query| names(query).is_subset(&families)));
     }
 
     #[test]
@@ -489,10 +529,10 @@ mod tests {
         assert_eq!(value("bulla_task_connections", "A/%.b_"), None);
     }
 
-    type Labels = BTreeMap<String, String>;
+    pub(super) type Labels = BTreeMap<String, String>;
 
     /// A strict reader of the text format 0.0.4: samples in order, or what is wrong in which line.
-    fn read(text: &str) -> Result<Vec<(String, Labels, f64)>, String> {
+    pub(super) fn read(text: &str) -> Result<Vec<(String, Labels, f64)>, String> {
         fn is_name(name: &str, more: &str) -> bool {
             let fits = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || more.as_bytes().contains(&byte);
             name.bytes().next().is_some_and(fits) && name.bytes().all(|byte| fits(byte) || byte.is_ascii_digit())

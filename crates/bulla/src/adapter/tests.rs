@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::mailbox::Mailbox;
+use crate::mqsc::protection::{self, ProtectionMeters};
 use bulla_amqp::{AttachRequest, Config, Connection, SaslClient};
 use bulla_device::scheduler::{CPU_NAME, State};
 use bulla_device::{CpuDevice, Device, Driver, Finished as Ended, Kind, Shape, SystemRandom};
@@ -133,6 +134,8 @@ struct Pool {
     link: LinkId,
     mailboxes: Arc<Mailboxes>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    /// What all outcomes took.
+    meters: ProtectionMeters,
 }
 
 impl Pool {
@@ -153,7 +156,16 @@ impl Pool {
         let mailboxes = Arc::new(Mailboxes::new());
         assert!(mailboxes.add(mailbox.clone()));
         let adapters = Arc::new(Adapters::new(scheduler));
-        Pool { adapters, card, mailbox, bell, link: link(), mailboxes, threads: Vec::new() }
+        Pool {
+            adapters,
+            card,
+            mailbox,
+            bell,
+            link: link(),
+            mailboxes,
+            threads: Vec::new(),
+            meters: ProtectionMeters::default(),
+        }
     }
 
     /// From now on tasks are carried out.
@@ -171,7 +183,8 @@ impl Pool {
 
     fn open(&self, slot: u64, who: &bulla_device::Asker, message: &Message) {
         let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: self.link, slot };
-        self.adapters.submit(asker, who, Work::Open(message.opening()));
+        let tally = Tally::new();
+        self.adapters.submit(asker, who, Work::Open(message.opening(&tally)), tally);
     }
 
     /// What came of so many messages, in the order of their slots.
@@ -184,6 +197,7 @@ impl Pool {
             for letter in letters.drain(..) {
                 let Letter::Finished(finished) = letter else { panic!("another letter") };
                 let Outcome::Opened(result) = finished.outcome else { panic!("another outcome") };
+                self.meters.note(protection::Deed::Opened, &finished.cost.effort, &finished.cost.wait);
                 all.push((finished.asker.slot, result.map(Verified::into_inner)));
             }
             if all.len() >= count {
@@ -300,7 +314,8 @@ impl World {
 }
 
 impl Message {
-    fn opening(&self) -> Again<Verified<Opened>, OpenError> {
+    fn opening(&self, tally: &Tally) -> Again<Verified<Opened>, OpenError> {
+        let tally = tally.clone();
         let (opener, policy, ring) = (self.opener.clone(), self.policy.clone(), self.ring.clone());
         let (der, now) = (self.der.clone(), self.now);
         Arc::new(move || {
@@ -310,7 +325,7 @@ impl Message {
                 properties: Bytes::new(),
                 application_properties: Bytes::new(),
             };
-            opener.open(&policy, &ring, der.clone(), expect, now, now)
+            opener.open_counting(&policy, &ring, der.clone(), expect, now, now, tally.clone())
         })
     }
 
@@ -338,6 +353,7 @@ fn a_device_that_gives_a_wrong_content_key_condemns_no_message_and_is_not_used_a
     assert!(is_open(&outcomes[0], 0), "{outcomes:?}");
     assert!(matches!(pool.state(), State::Failed { .. }), "{:?}", pool.state());
     assert_eq!(pool.seen(), [1], "what it said is checked by another");
+    assert_eq!((pool.meters.opening.unwraps, pool.meters.wait.jobs), (2, 2), "it was done twice");
 }
 
 #[test]
@@ -371,6 +387,10 @@ fn one_unwrap_serves_all_messages_that_come_together_under_one_content_key() {
     assert!(outcomes.iter().enumerate().all(|(number, outcome)| is_open(outcome, number)), "{outcomes:?}");
     assert_eq!(pool.seen().len(), 1, "unwraps");
     assert_eq!(pool.state(), State::Running);
+    let (effort, wait) = (pool.meters.opening, pool.meters.wait);
+    assert_eq!((effort.unwraps, effort.cache_hits), (1, 11), "one did it, the others had it done");
+    assert_eq!(wait.jobs, 12, "all of them waited");
+    assert!(wait.longest_ns > 0 && wait.ns >= wait.longest_ns && wait.ns <= 12 * wait.longest_ns);
 }
 
 #[test]

@@ -24,6 +24,12 @@ impl Averages {
         self.long += (sample - self.long) * LONG_WEIGHT.max(even);
     }
 
+    /// How many samples it took.
+    #[cfg(test)]
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples
+    }
+
     /// As whole numbers.
     pub(crate) fn shown(&self) -> TwoAverages {
         TwoAverages { short: self.short.round() as u64, long: self.long.round() as u64 }

@@ -8,6 +8,7 @@ use crate::envelope::{Arrival, chunks_of, payload_of};
 use crate::manager::{Defaults, Route, State, not_resolved};
 use crate::mqsc::channel::Protection;
 use crate::mqsc::objects::{self, SYSTEM_PREFIX, Transmission};
+use crate::mqsc::protection::ProtectionMeters;
 use crate::reason::{self, Refusal};
 use bulla_amqp::Payload;
 use bulla_queue::{Message, User};
@@ -83,6 +84,8 @@ pub(crate) struct Delivery {
     sealings: Vec<Option<Sealing>>,
     /// As whom it asks for devices.
     who: bulla_device::Asker,
+    /// What protection did here since the status was last written.
+    pub(crate) meters: ProtectionMeters,
 }
 
 /// A message on its way to a queue.
@@ -108,7 +111,8 @@ impl Delivery {
         who: bulla_device::Asker,
     ) -> Self {
         let (ways, sealings) = (HashMap::new(), Vec::new());
-        Self { protection, user: user.into(), target, ways, last: None, sealings, who }
+        let meters = ProtectionMeters::default();
+        Self { protection, user: user.into(), target, ways, last: None, sealings, who, meters }
     }
 
     /// Nothing more is asked of devices.
@@ -194,8 +198,8 @@ impl Delivery {
                 let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
                 let user = self.user.clone();
                 let ring = self.ring(local)?;
-                let task =
-                    Task { asker, who: &self.who, route: &way.route, policy: &policy, user: Some(user.as_str()) };
+                let (user, also) = (Some(user.as_str()), Some(&mut self.meters));
+                let task = Task { asker, who: &self.who, route: &way.route, policy: &policy, user, also };
                 Ok((task.check(local, Some(ring), way.destinations(state, &policy), arrival)?, Some(held)))
             }
             Treatment::Seal(policy) => self.seal(local, state, asker, way, &policy, arrival),
@@ -234,7 +238,8 @@ impl Delivery {
         let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
         let sealer = self.sealer(local, state, policy)?;
         let user = Some(self.user.as_str());
-        let task = Task { asker, who: &self.who, route: &way.route, policy, user };
+        let also = Some(&mut self.meters);
+        let task = Task { asker, who: &self.who, route: &way.route, policy, user, also };
         Ok((task.seal(local, sealer, way.destination.to_string(), arrival)?, Some(held)))
     }
 

@@ -4,7 +4,7 @@
 //! each other beside the messages, [`note`] what each keeps in its journal, [`transmission`] what a message carries on its
 //! way. `docs/formats/channel.md` is the page.
 
-mod average;
+pub(crate) mod average;
 pub(crate) mod caller;
 pub(crate) mod delivery;
 pub mod note;

@@ -11,7 +11,7 @@ use super::note::{ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::{InstanceId, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
-use crate::adapter::{Asker, Held, Outcome};
+use crate::adapter::{Asker, Finished, Held, Outcome};
 use crate::dispatcher::peer::{Link, Peer, Traffic};
 use crate::dispatcher::sealing::Stage;
 use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
@@ -30,7 +30,6 @@ use bulla_queue::{Message, QueueId, Ticket};
 use bulla_seal::Outcome as Verdict;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Messages that a link has room for, in batches: what is confirmed, on its way, being committed, and spare.
@@ -601,12 +600,13 @@ fn look_at(receiving: &mut Receiving, local: &mut Local, link: LinkId) {
 }
 
 /// An adapter is done with a message of this link.
-pub(crate) fn finished(peer: &mut Peer, local: &mut Local, asker: Asker, outcome: Outcome) {
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, done: Finished) {
+    let Finished { asker, outcome, cost } = done;
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&asker.link) else { return };
     let place = usize::try_from(asker.slot.wrapping_sub(receiving.first_slot)).unwrap_or(usize::MAX);
     let Some(waiting) = receiving.line.get_mut(place) else { return };
     waiting.defective = matches!(&outcome, Outcome::Checked(Err(error)) if error.outcome() == Verdict::Defective);
-    waiting.stage.answer(local, outcome);
+    waiting.stage.answer(local, outcome, &cost, Some(&mut receiving.delivery.meters));
     look_at(receiving, local, asker.link);
 }
 
@@ -715,6 +715,7 @@ impl Receiving {
                 .store
                 .put(queue, message)
                 .map(|ticket| {
+                    state.note_put(queue);
                     if ticket > state.store.synced() {
                         local.flush_soon();
                     }
@@ -780,8 +781,12 @@ impl Receiving {
             (numbers.note_name.as_str(), note.encode())
         });
         let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));
+        let last = unit.last().map(|(queue, _)| *queue);
         match state.store.commit(unit, &[], note.as_slice()) {
             Ok(ticket) => {
+                if let Some(queue) = last {
+                    state.note_put(queue);
+                }
                 if let Some(numbers) = &mut self.numbers {
                     numbers.committed += count;
                 }
@@ -851,11 +856,15 @@ impl Receiving {
             None if head.may_pass(&refusal) && self.tries < self.definition.message_retries => {
                 return self.pause(local);
             }
-            None => match self.bury(local, state, link, &refusal) {
-                Ok(()) => return Step::On,
-                Err(None) => refusal,
-                Err(Some(why)) => not_buried(&refusal, &why),
-            },
+            None => {
+                let way = head.way.clone();
+                self.count_refused(way.as_deref(), &refusal, local, state);
+                match self.bury(local, state, link, &refusal) {
+                    Ok(()) => return Step::On,
+                    Err(None) => refusal,
+                    Err(Some(why)) => not_buried(&refusal, &why),
+                }
+            }
             Some(first) => not_buried(first, &refusal),
         };
         let Some(head) = self.line.front_mut() else { return Step::Wait };
@@ -865,11 +874,22 @@ impl Receiving {
             None => self.counts.discarded += 1,
         }
         head.dead = None;
-        local.manager.counters.refused.fetch_add(1, Ordering::Relaxed);
         self.pop();
         self.counts.messages -= 1;
         self.counts.why = Some(refusal);
         Step::On
+    }
+
+    /// A message can't be put where it was to go: by its reason with the queue, by its cause with policy and channel.
+    fn count_refused(&mut self, way: Option<&Way>, refusal: &Refusal, local: &Local, state: &mut State) {
+        if let Some(way) = way {
+            state.use_of(way.route.queue).traffic.reject(refusal.reason.code);
+        }
+        let Some(cause) = refusal.cause else { return };
+        self.delivery.meters.fail(cause);
+        if let Some(policy) = way.and_then(|way| way.route.policy.as_ref()) {
+            local.manager.accounts.fail(&policy.name, cause);
+        }
     }
 
     /// Sends the head of the line to the dead-letter queue. `None` where there is none to use.
@@ -933,6 +953,7 @@ impl Receiving {
         status.last_key_reset_ms = traffic.last_key_reset_ms;
         status.messages += std::mem::take(&mut self.counts.messages);
         status.batches += std::mem::take(&mut self.counts.units);
+        status.protection.add(&std::mem::take(&mut self.delivery.meters));
         if std::mem::take(&mut self.counts.last_message) {
             status.last_message_ms = Some(local.wall_ms);
         }

@@ -19,6 +19,7 @@ use crate::dispatcher::{Local, store_refusal};
 use crate::envelope;
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelState};
+use crate::mqsc::protection::ProtectionMeters;
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{AttachRequest, Connection, DeliveryState, Header, LinkId, LinkOpened, Payload, Sections, SessionId};
@@ -135,6 +136,7 @@ struct Counts {
     queue_time: Averages,
     net_time: Averages,
     batch_messages: Averages,
+    protection: ProtectionMeters,
 }
 
 enum Taken {
@@ -196,7 +198,7 @@ pub(crate) fn begin(
         Way::Plain { links: HashMap::new(), waiting: None }
     };
     state.use_of(queue).sender = Some(local.index);
-    state.use_of(queue).getters += 1;
+    state.opened_to_get(queue);
     state.use_of(queue).consumers_on |= 1 << local.index;
     local.senders.insert(queue, peer.key);
     let numbered = note
@@ -569,6 +571,7 @@ impl Sending {
         if is_clear && policy.as_ref().is_some_and(|policy| policy.toleration == Toleration::Enforce) {
             // On a protected queue it can only be a forgery, here as for any reader.
             let refusal = Refusal::security("unsigned", "a clear message on a protected queue");
+            self.fail(&refusal, local);
             self.quarantine(&found, &refusal, local, state);
             return Taken::One;
         }
@@ -611,6 +614,7 @@ impl Sending {
                 state.store.release(found.id, false);
                 return Taken::Blocked;
             }
+            state.note_got(self.queue, found.id, local.wall_ms);
             if let Err(error) = state.store.acknowledge(found.id) {
                 crate::warning!("{}: {error}", self.queue_name);
             }
@@ -751,6 +755,7 @@ impl Sending {
         status.queue_time_us = self.counts.queue_time.shown();
         status.net_time_us = self.counts.net_time.shown();
         status.batch_messages = self.counts.batch_messages.shown();
+        status.protection.clone_from(&self.counts.protection);
         status.substate = match (self.stage, self.numbered.is_empty(), self.noted.is_empty()) {
             (Stage::Running, true, _) => "MQGET",
             (Stage::Running | Stage::Quiescing, false, false) => "JOURNAL",
@@ -830,6 +835,9 @@ pub(crate) fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
         let done: Vec<Numbered> = sending.numbered.drain(..count).collect();
         let ids: Vec<MessageId> = done.iter().map(|message| message.id).collect();
         let base = sending.note.base + count as u64;
+        for message in done.iter().filter(|message| !message.given_back) {
+            state.note_got(sending.queue, message.id, local.wall_ms);
+        }
         match sending.way {
             Way::Plain { .. } => {
                 sending.note.base = base;

@@ -7,8 +7,10 @@ use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::{NotMeters, Snapshot};
 use crate::mqsc::reply::{Cell, EXIT_DONE, Outcome, Row};
 use crate::mqsc::tasks::TaskSnapshot;
+use crate::mqsc::traffic::{PolicySnapshot, QueueSnapshot};
 use crate::mqsc::{admin, run::moment_ms};
 use crate::task_activity::TaskActivity;
+use crate::traffic_activity::{PolicyActivity, QueueActivity};
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,13 +42,52 @@ enum ReportCommand {
     ///
     /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
     Costs(SpanArgs),
+    /// Rates, depths and times of the local queues, and puts that were refused
+    ///
+    /// Over the next ten seconds, unless another interval or everything since the start is asked for. Nothing of the past is kept.
+    Queues(LiveArgs),
+    /// What protection does: rates, operations a message, hits of the key cache, time with devices, failures by cause
+    ///
+    /// Over the next ten seconds, unless another interval or everything since the start is asked for. Nothing of the past is kept.
+    Policies(LiveArgs),
 }
 
 impl ReportCommand {
-    fn args(&self) -> &SpanArgs {
+    fn is_json(&self) -> bool {
         match self {
-            Self::Crypto(args) | Self::Chinit(args) | Self::Costs(args) => args,
+            Self::Crypto(args) | Self::Chinit(args) | Self::Costs(args) => args.json,
+            Self::Queues(args) | Self::Policies(args) => args.json,
         }
+    }
+}
+
+/// Of what no past is kept: a thousand queues would take hundreds of megabytes a day.
+#[derive(Args, Debug)]
+struct LiveArgs {
+    /// Data directory of the queue manager
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
+    data: PathBuf,
+    /// Wait so long between two looks: 10s, 5m, 1h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
+    interval: Duration,
+    /// Everything since the queue manager's start
+    #[arg(long, conflicts_with = "interval")]
+    since_start: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl LiveArgs {
+    /// What was counted between two looks: nothing before the second where that is the start.
+    fn look<T>(&self, command: &str, read: fn(&[Row]) -> Result<T, NotMeters>) -> Result<(Option<T>, T), CliError> {
+        let take = || snapshot(&self.data, command, None, read);
+        if self.since_start {
+            return Ok((None, take()?));
+        }
+        let earlier = take()?;
+        std::thread::sleep(self.interval);
+        Ok((Some(earlier), take()?))
     }
 }
 
@@ -103,7 +144,6 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// The queue manager was not reached, or keeps nothing of the time asked for.
 pub fn run(args: &ReportArgs) -> Result<(), CliError> {
-    let span = args.command.args();
     let (json, table) = match &args.command {
         ReportCommand::Crypto(args) => {
             let activity = crypto(args)?;
@@ -119,8 +159,18 @@ pub fn run(args: &ReportArgs) -> Result<(), CliError> {
             let name = queue_manager(&args.data)?;
             (activity.to_json(&name), activity.table(&name))
         }
+        ReportCommand::Queues(args) => {
+            let activity = queues(args)?;
+            let name = queue_manager(&args.data)?;
+            (activity.to_json(&name), activity.table(&name))
+        }
+        ReportCommand::Policies(args) => {
+            let activity = policies(args)?;
+            let name = queue_manager(&args.data)?;
+            (activity.to_json(&name), activity.table(&name))
+        }
     };
-    let text = if span.json { format!("{json:#}\n") } else { table };
+    let text = if args.command.is_json() { format!("{json:#}\n") } else { table };
     // A reader that goes away (`| head`) is no failure.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())
@@ -147,6 +197,27 @@ fn costs(args: &SpanArgs) -> Result<CostActivity, CliError> {
     match ends(args, take, |snapshot, asked_ms| snapshot.taken_ms = held_until(snapshot.taken_ms, asked_ms))? {
         (None, later) => Ok(CostActivity::since_start(&later)),
         (Some(earlier), later) => CostActivity::between(&earlier, &later).ok_or_else(no_interval),
+    }
+}
+
+fn queues(args: &LiveArgs) -> Result<QueueActivity, CliError> {
+    match args.look("DISPLAY QSTATUS(*)", QueueSnapshot::from_rows)? {
+        (None, later) => Ok(QueueActivity::since_start(&later)),
+        (Some(earlier), later) => QueueActivity::between(&earlier, &later).ok_or_else(no_interval),
+    }
+}
+
+fn policies(args: &LiveArgs) -> Result<PolicyActivity, CliError> {
+    let (earlier, later) = args.look("DISPLAY POLSTATUS(*)", PolicySnapshot::from_rows)?;
+    if later.policies.is_empty() {
+        let hint = Some("SET POLICY gives a queue one".to_owned());
+        return Err(CliError { hint, ..CliError::failed("there is no policy") });
+    }
+    match earlier {
+        None => Ok(PolicyActivity::since_start(&later)),
+        // The first policy was set in between.
+        Some(earlier) if earlier.policies.is_empty() => Ok(PolicyActivity::since_start(&later)),
+        Some(earlier) => PolicyActivity::between(&earlier, &later).ok_or_else(no_interval),
     }
 }
 
@@ -266,5 +337,19 @@ mod tests {
         assert_eq!(crypto(&args).unwrap_err().code, EXIT_UNREACHABLE);
         assert_eq!(chinit(&args).unwrap_err().code, EXIT_UNREACHABLE);
         assert_eq!(costs(&args).unwrap_err().code, EXIT_UNREACHABLE);
+        let line = |what| ["report", what, "--since-start", "--data", directory.path().to_str().unwrap()];
+        for what in ["queues", "policies"] {
+            let report = Line::try_parse_from(line(what)).unwrap().report;
+            assert_eq!(run(&report).unwrap_err().code, EXIT_UNREACHABLE, "{what}");
+        }
+    }
+
+    #[test]
+    fn of_queues_and_policies_no_past_can_be_asked_for() {
+        for what in ["queues", "policies"] {
+            assert!(Line::try_parse_from(["report", what, "--interval", "1s", "--json"]).is_ok());
+            assert!(Line::try_parse_from(["report", what, "--from", "2026-11-22 06:30:00"]).is_err());
+            assert!(Line::try_parse_from(["report", what, "--since-start", "--interval", "1s"]).is_err());
+        }
     }
 }

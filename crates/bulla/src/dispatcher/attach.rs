@@ -78,7 +78,7 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
             let detail = format!("{name}: the policy asks the application to seal");
             return Err(Refusal::security("sealed-at-client", detail));
         }
-        state.use_of(route.queue).putters += 1;
+        state.opened_to_put(route.queue);
         producer.route = Some(Arc::new(route));
         if let Err(refusal) = put::prepare(&mut producer, local, state, &peer.identity) {
             put::forget(&producer, state);
@@ -121,7 +121,7 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
     // Filters are echoed only where they are honoured: none is.
     source.filter.clear();
     let (queue, properties) = (route.queue, seal_properties(state, &route));
-    state.use_of(queue).getters += 1;
+    state.opened_to_get(queue);
     let consumer = Consumer {
         session: attach.session,
         route: Arc::new(route),

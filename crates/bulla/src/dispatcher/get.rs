@@ -3,19 +3,20 @@
 
 use super::peer::{Identity, Link, Peer};
 use super::{Confirmation, Confirmed, Local, Removal};
-use crate::adapter::{Asker, Held, Outcome as Done, Work};
+use crate::accounting::Cost;
+use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
 use crate::envelope::{self, Arrival, Label, Readable};
 use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck, from_wall_ms};
+use crate::mqsc::protection::Deed;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_device::role::{self, Role};
 use bulla_queue::{Found, MessageId, Place, PutError, QueueId, RemoveError};
 use bulla_seal::policy::{OnDefect, Quality};
-use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Verified};
+use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use hashbrown::HashSet;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Messages of one link that may be with the adapters at once.
@@ -73,7 +74,8 @@ pub(crate) struct Opening {
 }
 
 enum Stage {
-    Away(Box<Arrival>),
+    /// With an adapter, under this policy.
+    Away(Box<Arrival>, Arc<Policy>),
     Ready(Result<Readable, Fault>),
 }
 
@@ -233,11 +235,13 @@ fn send(
     let (settled, queue) = (consumer.presettled, consumer.route.queue);
     let sent = engine.send(link, locked.id.0, payload, settled);
     if consumer.browse {
+        state.use_of(queue).traffic.browses += u64::from(sent);
     } else if !sent {
         // The client took its credit back while the message was being opened.
         state.store.release(locked.id, false);
     } else if settled {
         // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
+        state.note_got(queue, locked.id, local.wall_ms);
         if let Err(error) = state.store.acknowledge(locked.id) {
             crate::warning!("{}: {error}", consumer.route.queue_name);
         }
@@ -285,7 +289,7 @@ fn open(
 fn clear(policy: &Policy, arrival: &Arrival, local: &Local) -> Result<Readable, Fault> {
     match Opener::tolerate(policy, arrival.clear_content()) {
         Ok(verified) => {
-            local.manager.counters.tolerated.fetch_add(1, Ordering::Relaxed);
+            local.manager.accounts.note(&policy.name, Deed::Tolerated, &Cost::default());
             Ok(arrival.tolerated(verified))
         }
         Err(OpenError::NotSealed) => Err(Fault::defective("unsigned", "a clear message on a protected queue")),
@@ -313,31 +317,37 @@ fn open_sealed(
     let (put_at, now, bytes) = (from_wall_ms(locked.put_at_ms), local.wall, der.len());
     let at_once = bytes <= OPEN_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality;
     let (manager, policy) = (local.manager.clone(), policy.clone());
-    let open = move || manager.opener.open(&policy, &ring, der.clone(), expect.clone(), put_at, now);
+    let tally = Tally::new();
+    let (counted, under) = (tally.clone(), policy.clone());
+    let open =
+        move || manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), put_at, now, counted.clone());
     let work = if at_once {
         match open() {
-            Ok(Step::Done(opened)) => return Ok(opened_stage(local, &arrival, opened)),
-            Err(error) => return Ok(Stage::Ready(Err(fault(local, &error)))),
+            Ok(Step::Done(opened)) => {
+                return Ok(opened_stage(local, &under, &arrival, opened, &tally.effort().into()));
+            }
+            Err(error) => return Ok(Stage::Ready(Err(fault(local, &under, &error, &tally.effort().into())))),
             Ok(step) => Work::GoOnOpening(step, Arc::new(open)),
         }
     } else {
         Work::Open(Arc::new(open))
     };
-    local.manager.adapters.submit(asker, &consumer.who, work);
-    Ok(Stage::Away(Box::new(arrival)))
+    local.manager.adapters.submit(asker, &consumer.who, work, tally);
+    Ok(Stage::Away(Box::new(arrival), under))
 }
 
-fn opened_stage(local: &Local, arrival: &Arrival, opened: Verified<Opened>) -> Stage {
-    local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
+fn opened_stage(local: &Local, policy: &Policy, arrival: &Arrival, opened: Verified<Opened>, cost: &Cost) -> Stage {
+    local.manager.accounts.note(&policy.name, Deed::Opened, cost);
     Stage::Ready(arrival.opened(opened).map_err(|refusal| Fault::defective("malformed", refusal.detail)))
 }
 
-fn fault(local: &Local, error: &OpenError) -> Fault {
-    match error.outcome() {
-        Outcome::NotMine => {
-            local.manager.counters.not_mine.fetch_add(1, Ordering::Relaxed);
-            Fault::NotMine
-        }
+/// Counts what it took to find out; what is wrong is counted when the message has its turn.
+fn fault(local: &Local, policy: &Policy, error: &OpenError, cost: &Cost) -> Fault {
+    let outcome = error.outcome();
+    let deed = if outcome == Outcome::NotMine { Deed::NotMine } else { Deed::FailedToOpen };
+    local.manager.accounts.note(&policy.name, deed, cost);
+    match outcome {
+        Outcome::NotMine => Fault::NotMine,
         Outcome::Defective => Fault::defective(error.cause(), error.to_string()),
         Outcome::Retry => Fault::Later { cause: error.cause(), detail: error.to_string() },
     }
@@ -350,15 +360,16 @@ impl Fault {
 }
 
 /// An adapter is done with a message of this link.
-pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Done) {
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
+    let Finished { asker, outcome, cost } = done;
     let Some(Link::Consumer(consumer)) = peer.links.get_mut(&asker.link) else { return };
     let place = usize::try_from(asker.slot.wrapping_sub(consumer.first_slot)).unwrap_or(usize::MAX);
     let Some(opening) = consumer.opening.get_mut(place) else { return };
-    let Stage::Away(arrival) = &opening.stage else { return };
+    let Stage::Away(arrival, policy) = &opening.stage else { return };
     let protection = role::enter(Role::Protection);
     opening.stage = match outcome {
-        Done::Opened(Ok(opened)) => opened_stage(local, arrival, opened),
-        Done::Opened(Err(error)) => Stage::Ready(Err(fault(local, &error))),
+        Done::Opened(Ok(opened)) => opened_stage(local, policy, arrival, opened, &cost),
+        Done::Opened(Err(error)) => Stage::Ready(Err(fault(local, policy, &error, &cost))),
         _ => {
             Stage::Ready(Err(Fault::Later { cause: "internal", detail: "an adapter answered another question".into() }))
         }
@@ -379,6 +390,9 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         consumer.first_slot += 1;
         let queue = consumer.route.queue;
         local.serve(queue);
+        if let Err(Fault::Later { cause, .. } | Fault::Defective { cause, .. }) = &ready {
+            fail(consumer, local, cause);
+        }
         match ready {
             Ok(readable) => send(consumer, engine, link, local, state, &locked, readable.into_payload()),
             Err(Fault::NotMine) => {
@@ -419,6 +433,13 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
     }
 }
 
+/// Counts why a message does not go to its reader.
+fn fail(consumer: &Consumer, local: &Local, cause: &'static str) {
+    if let Some(policy) = &consumer.route.policy {
+        local.manager.accounts.fail(&policy.name, cause);
+    }
+}
+
 /// Moves a locked message, with a label, in one unit of work; where that fails it stays locked and is tried again.
 /// False where it lies on that very queue: there it stays, and is given back.
 fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: Label) -> bool {
@@ -436,7 +457,9 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
 
 /// Moves a message whose seal is defective to the error queue (inventory B2.15).
 fn quarantine(from: &Route, local: &Local, state: &mut State, id: MessageId, cause: &str, detail: &str) -> bool {
-    local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+    if let Some(policy) = &from.policy {
+        local.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
+    }
     crate::warning!("{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}", from.queue_name);
     let label = Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, local.wall_ms);
     move_away(ERROR_QUEUE, from, state, id, label)
@@ -490,14 +513,17 @@ pub(crate) fn settled(
     let mut ticket = None;
     if consumer.outstanding.remove(&id) {
         match &outcome {
-            Some(DeliveryState::Accepted) => match state.store.acknowledge(id) {
-                Ok(synced_at) => ticket = Some(synced_at),
-                Err(error) => {
-                    crate::alarm!("{}: {error}; the removal is not confirmed and tried again", consumer.opened);
-                    state.stuck.push(Stuck { id, what: Stays::Remove });
-                    return;
+            Some(DeliveryState::Accepted) => {
+                state.note_got(queue, id, local.wall_ms);
+                match state.store.acknowledge(id) {
+                    Ok(synced_at) => ticket = Some(synced_at),
+                    Err(error) => {
+                        crate::alarm!("{}: {error}; the removal is not confirmed and tried again", consumer.opened);
+                        state.stuck.push(Stuck { id, what: Stays::Remove });
+                        return;
+                    }
                 }
-            },
+            }
             Some(DeliveryState::Rejected(error)) => reject(consumer, local, state, id, error.as_ref()),
             Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
                 if *undeliverable_here {
@@ -531,6 +557,7 @@ fn reject(consumer: &mut Consumer, local: &Local, state: &mut State, id: Message
     let from = consumer.route.clone();
     let detail = error.and_then(|error| error.description.as_deref()).unwrap_or_default();
     let moved = if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
+        fail(consumer, local, "reported-by-client");
         quarantine(&from, local, state, id, "reported-by-client", detail)
     } else if let Some(to) = state.definitions.queue_manager.dead_letter_queue.clone() {
         let label = Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms);

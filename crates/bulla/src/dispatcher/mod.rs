@@ -17,7 +17,6 @@ mod socket;
 pub mod tls_socket;
 pub use socket::Moved;
 
-use crate::adapter::Finished;
 use crate::channel::caller::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
@@ -516,17 +515,18 @@ impl Dispatcher {
                 self.channel_letter(letter, state);
             }
             Letter::Finished(finished) => {
-                let Finished { asker, outcome } = *finished;
+                let done = *finished;
+                let asker = done.asker;
                 let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
                 let Some(peer) = peer.filter(|peer| peer.links.contains_key(&asker.link)) else {
-                    return put::finished_late(&mut self.local, state, asker, outcome);
+                    return put::finished_late(&mut self.local, state, done);
                 };
                 let _role = role::enter(peer.role());
                 match peer.links.get(&asker.link) {
-                    Some(Link::Producer(_)) => put::finished(peer, &mut self.local, state, asker, outcome),
-                    Some(Link::Consumer(_)) => get::finished(peer, &mut self.local, state, asker, outcome),
-                    Some(Link::Receiving(_)) => receiver::finished(peer, &mut self.local, asker, outcome),
-                    Some(Link::Sending(_)) => sender::finished(peer, &mut self.local, state, asker, outcome),
+                    Some(Link::Producer(_)) => put::finished(peer, &mut self.local, state, done),
+                    Some(Link::Consumer(_)) => get::finished(peer, &mut self.local, state, done),
+                    Some(Link::Receiving(_)) => receiver::finished(peer, &mut self.local, done),
+                    Some(Link::Sending(_)) => sender::finished(peer, &mut self.local, state, done),
                     None => {}
                 }
                 self.local.touched.push(asker.peer);
@@ -800,7 +800,7 @@ impl Local {
 
     /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a message.
     fn tell_of_dropped(&self) {
-        let dropped = self.manager.counters.dropped.swap(0, Ordering::Relaxed);
+        let dropped = self.manager.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             crate::warning!("{dropped} refused messages were settled by their senders: they are gone");
         }

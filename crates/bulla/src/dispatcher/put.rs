@@ -4,7 +4,7 @@
 use super::peer::{Identity, Link, Peer};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::{Confirmation, Confirmed, Local};
-use crate::adapter::{Asker, Held, Outcome};
+use crate::adapter::{Asker, Finished, Held};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::manager::{Route, State};
@@ -45,6 +45,7 @@ pub(crate) struct Producer {
 pub(crate) struct Pending {
     receipt: Receipt,
     queue: QueueId,
+    policy: Option<Arc<Policy>>,
     /// Where it goes from there, from a transmission queue.
     transmission: Option<Arc<TransmissionHeader>>,
     stage: Stage,
@@ -61,6 +62,8 @@ pub(crate) struct Receipt {
     pub(crate) id: DeliveryId,
     /// The client has settled already: nothing is answered.
     pub(crate) settled: bool,
+    /// It came on a link to no queue in particular.
+    pub(crate) is_single: bool,
 }
 
 /// What is to be done with an arrived message.
@@ -101,14 +104,25 @@ impl Producer {
 pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
     let Peer { key, engine, links, identity, generation, .. } = peer;
     let Some(Link::Producer(producer)) = links.get_mut(&delivery.link) else { return };
-    let receipt =
-        Receipt { key: *key, generation: *generation, link: delivery.link, id: delivery.id, settled: delivery.settled };
-    if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery) {
+    let receipt = Receipt {
+        key: *key,
+        generation: *generation,
+        link: delivery.link,
+        id: delivery.id,
+        settled: delivery.settled,
+        is_single: producer.opened.is_none(),
+    };
+    let mut found = None;
+    if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery, &mut found) {
+        if let Some(route) = found {
+            count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
+        }
         refuse(Some(engine), local, receipt, &refusal);
     }
     replenish(peer, local, state, receipt.link);
 }
 
+#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the engine")]
 fn put(
     producer: &mut Producer,
     engine: &mut Connection,
@@ -117,16 +131,18 @@ fn put(
     local: &mut Local,
     state: &mut State,
     delivery: Delivery,
+    found: &mut Option<Arc<Route>>,
 ) -> Result<(), Refusal> {
     if !delivery.beyond_credit {
         take_grant(producer, state);
     }
     let arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
-    let route = route(producer, &arrival, state)?;
+    let route = &*found.insert(route(producer, &arrival, state)?);
+    let route = &**writable(route)?;
     if delivery.beyond_credit {
         return Err(Refusal::new(reason::Q_FULL, format!("{}: sent beyond the credit granted", route.queue_name)));
     }
-    let treatment = treatment(producer, &route, &arrival)?;
+    let treatment = treatment(producer, route, &arrival)?;
     if let (Treatment::AsIs, true) = (&treatment, producer.pending.is_empty()) {
         let message = arrival.into_message(route.defaults, identity.user.as_deref());
         return local.put(Some(engine), receipt, route.queue, route.transmission.as_deref(), message, state);
@@ -135,8 +151,8 @@ fn put(
     let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
     let stage = match treatment {
         Treatment::AsIs => Stage::Ready(Ok(arrival.into_message(route.defaults, identity.user.as_deref()))),
-        Treatment::Check(policy) => check(producer, receipt, local, state, identity, &route, &policy, arrival)?,
-        Treatment::Seal(policy) => seal(producer, receipt, local, state, identity, &route, &policy, arrival)?,
+        Treatment::Check(policy) => check(producer, receipt, local, state, identity, route, &policy, arrival)?,
+        Treatment::Seal(policy) => seal(producer, receipt, local, state, identity, route, &policy, arrival)?,
     };
     match stage {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
@@ -144,23 +160,31 @@ fn put(
         }
         stage => {
             state.use_of(route.queue).granted += 1;
-            let transmission = route.transmission.clone();
-            producer.pending.push_back(Pending { receipt, queue: route.queue, transmission, stage, _held: held });
+            let (transmission, policy) = (route.transmission.clone(), route.policy.clone());
+            let queue = route.queue;
+            producer.pending.push_back(Pending { receipt, queue, policy, transmission, stage, _held: held });
             Ok(())
         }
     }
 }
 
 fn refuse(engine: Option<&mut Connection>, local: &Local, receipt: Receipt, refusal: &Refusal) {
-    local.manager.counters.refused.fetch_add(1, Ordering::Relaxed);
     match engine {
         Some(engine) if !receipt.settled => {
             engine.dispose(receipt.link, receipt.id, DeliveryState::Rejected(Some(refusal.to_amqp())));
         }
         // At most once, as the client asked: nobody hears of it but the operator, at the next tick.
         _ => {
-            local.manager.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            local.manager.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// A put is refused: by its reason with the queue, by its cause with the policy.
+fn count_refused(local: &Local, state: &mut State, queue: QueueId, policy: Option<&Policy>, refusal: &Refusal) {
+    state.use_of(queue).traffic.reject(refusal.reason.code);
+    if let (Some(policy), Some(cause)) = (policy, refusal.cause) {
+        local.manager.accounts.fail(&policy.name, cause);
     }
 }
 
@@ -178,7 +202,7 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
 
 /// The queue that a message goes to: the link's, looked up again after a change of definitions.
 fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State) -> Result<Arc<Route>, Refusal> {
-    let Some(opened) = &producer.opened else { return writable(relay_route(arrival, state).map(Arc::new)?) };
+    let Some(opened) = &producer.opened else { return relay_route(arrival, state).map(Arc::new) };
     let old = match &producer.route {
         Some(route) if route.generation == state.generation => return Ok(route.clone()),
         old => old.as_ref().map(|route| route.queue),
@@ -193,10 +217,10 @@ fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State) -> Resul
         }
     }
     producer.route = Some(route.clone());
-    writable(route)
+    Ok(route)
 }
 
-fn writable(route: Arc<Route>) -> Result<Arc<Route>, Refusal> {
+fn writable(route: &Arc<Route>) -> Result<&Arc<Route>, Refusal> {
     if route.put_enabled {
         return Ok(route);
     }
@@ -250,7 +274,7 @@ fn check(
         true => local.ring_without_keys(identity)?,
         false => Some(local.ring(identity)?),
     };
-    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref() };
+    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref(), also: None };
     task.check(local, ring, state.destinations(route, policy, None), arrival)
 }
 
@@ -267,7 +291,7 @@ fn seal(
 ) -> Result<Stage, Refusal> {
     let asker = producer.asker(receipt, local);
     let sealer = sealer(producer, local, state, identity, policy)?;
-    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref() };
+    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref(), also: None };
     task.seal(local, sealer, state.bound_to(route), arrival)
 }
 
@@ -298,18 +322,20 @@ pub(crate) fn prepare(
 }
 
 /// An adapter is done with a message of this link.
-pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
+    let asker = done.asker;
     let Some(Link::Producer(producer)) = peer.links.get_mut(&asker.link) else { return };
-    note(producer, local, asker, outcome);
+    note(producer, local, done);
     put_ready(producer, Some(&mut peer.engine), local, state);
     replenish(peer, local, state, asker.link);
 }
 
 /// An adapter is done with a message of a link that is gone: it is put where its sender had settled it.
-pub(crate) fn finished_late(local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
+pub(crate) fn finished_late(local: &mut Local, state: &mut State, done: Finished) {
+    let asker = done.asker;
     let id = (asker.peer, asker.generation, asker.link);
     let Some(mut producer) = local.departed.remove(&id) else { return };
-    note(&mut producer, local, asker, outcome);
+    note(&mut producer, local, done);
     put_ready(&mut producer, None, local, state);
     if producer.has_presettled() {
         local.departed.insert(id, producer);
@@ -317,16 +343,17 @@ pub(crate) fn finished_late(local: &mut Local, state: &mut State, asker: Asker, 
 }
 
 /// Writes down what an adapter made of a pending message.
-fn note(producer: &mut Producer, local: &Local, asker: Asker, outcome: Outcome) {
+fn note(producer: &mut Producer, local: &Local, done: Finished) {
+    let Finished { asker, outcome, cost } = done;
     let place = usize::try_from(asker.slot.wrapping_sub(producer.first_slot)).unwrap_or(usize::MAX);
     let Some(pending) = producer.pending.get_mut(place) else { return };
-    pending.stage.answer(local, outcome);
+    pending.stage.answer(local, outcome, &cost, None);
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
 fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local: &mut Local, state: &mut State) {
     while let Some(Pending { stage: Stage::Ready(_), .. }) = producer.pending.front() {
-        let Some(Pending { receipt, queue, transmission, stage: Stage::Ready(ready), _held }) =
+        let Some(Pending { receipt, queue, policy, transmission, stage: Stage::Ready(ready), _held }) =
             producer.pending.pop_front()
         else {
             return;
@@ -344,6 +371,7 @@ fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local
             local.put(engine.as_deref_mut(), receipt, queue, transmission.as_deref(), message, state)
         });
         if let Err(refusal) = put {
+            count_refused(local, state, queue, policy.as_deref(), &refusal);
             refuse(engine.as_deref_mut(), local, receipt, &refusal);
         }
     }
@@ -369,6 +397,10 @@ impl Local {
         let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
         if is_remote {
             state.probe_queue_time(queue);
+        }
+        state.note_put(queue);
+        if receipt.is_single {
+            state.use_of(queue).traffic.single_puts += 1;
         }
         self.urgent |= ticket > state.store.synced();
         match engine {

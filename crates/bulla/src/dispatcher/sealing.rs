@@ -2,17 +2,18 @@
 //! the adapters at the same time; the link keeps them in their order.
 
 use super::Local;
+use crate::accounting::Cost;
 use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
 use crate::envelope::{Arrival, Envelope};
 use crate::manager::Route;
+use crate::mqsc::protection::{Deed, ProtectionMeters};
 use crate::reason::{self, Refusal};
 use bulla_device::SystemRandom;
 use bulla_device::role::{self, Role};
 use bulla_queue::Message;
 use bulla_seal::policy::Quality;
 use bulla_seal::ring::Ring;
-use bulla_seal::{Bound, Content, Policy, SealError, Sealer, Step};
-use std::sync::atomic::Ordering;
+use bulla_seal::{Bound, Content, Policy, SealError, Sealer, Step, Tally};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
@@ -38,8 +39,8 @@ pub(crate) enum Stage {
 
 /// What an adapter does to a message.
 pub(crate) enum Away {
-    Sealing(Box<Envelope>),
-    Checking(Box<Message>),
+    Sealing(Box<Envelope>, Arc<Policy>),
+    Checking(Box<Message>, Arc<Policy>),
 }
 
 /// One message for the adapters: whose it is, as whom devices are asked, and where it goes.
@@ -50,6 +51,8 @@ pub(crate) struct Task<'a> {
     pub(crate) policy: &'a Arc<Policy>,
     /// Whose name the message is put in.
     pub(crate) user: Option<&'a str>,
+    /// Where it is counted beside its policy: at the channel that brought it.
+    pub(crate) also: Option<&'a mut ProtectionMeters>,
 }
 
 impl Sealing {
@@ -86,12 +89,15 @@ impl Task<'_> {
         let expect = arrival.expect(destinations);
         let der = arrival.sealed_body()?;
         let (manager, policy, now) = (local.manager.clone(), self.policy.clone(), local.wall);
+        let tally = Tally::new();
+        let counted = tally.clone();
         let work = Work::Check(Arc::new(move || match &ring {
-            Some(ring) => manager.opener.check_arrived(&policy, ring, &der, &expect, now),
+            Some(ring) => manager.opener.check_arrived_counting(&policy, ring, &der, &expect, now, counted.clone()),
             None => manager.opener.check_form(&policy, &der, &expect, now).map(Step::Done),
         }));
-        local.manager.adapters.submit(self.asker, self.who, work);
-        Ok(Stage::Away(Away::Checking(Box::new(arrival.into_message(self.route.defaults, self.user)))))
+        local.manager.adapters.submit(self.asker, self.who, work, tally);
+        let message = Box::new(arrival.into_message(self.route.defaults, self.user));
+        Ok(Stage::Away(Away::Checking(message, self.policy.clone())))
     }
 
     /// Has a clear message sealed for `destination`, or seals it here where that takes no device.
@@ -115,13 +121,15 @@ impl Task<'_> {
                 return self.seal_here(&mut free, room, local, envelope, content, &bound);
             }
         }
+        let tally = Tally::new();
+        let counted = tally.clone();
         let work = Work::Seal(Box::new(move || {
             let mut sealer = sealer.lock().unwrap_or_else(PoisonError::into_inner);
             sealer.check_len(&content, &bound, room)?;
-            sealer.seal(content, &bound, now, &mut SystemRandom)
+            sealer.seal_counting(content, &bound, now, &mut SystemRandom, &counted)
         }));
-        local.manager.adapters.submit(self.asker, self.who, work);
-        Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+        local.manager.adapters.submit(self.asker, self.who, work, tally);
+        Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone())))
     }
 
     /// With a live content key sealing is a cipher's work alone.
@@ -135,39 +143,58 @@ impl Task<'_> {
         bound: &Bound,
     ) -> Result<Stage, Refusal> {
         sealer.check_len(&content, bound, room).map_err(|error| seal_refusal(&error))?;
-        match sealer.seal(content, bound, local.wall, &mut SystemRandom).map_err(|error| seal_refusal(&error))? {
-            Step::Done(sealed) => {
-                local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
+        let tally = Tally::new();
+        match sealer.seal_counting(content, bound, local.wall, &mut SystemRandom, &tally) {
+            Ok(Step::Done(sealed)) => {
+                let cost = tally.effort().into();
+                note(local, self.policy, self.also, Deed::Sealed, &cost);
                 Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
             }
-            step @ Step::Device(..) => {
-                local.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))));
-                Ok(Stage::Away(Away::Sealing(Box::new(envelope))))
+            Ok(step @ Step::Device(..)) => {
+                local.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))), tally);
+                Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone())))
+            }
+            Err(error) => {
+                let cost = tally.effort().into();
+                note(local, self.policy, self.also, Deed::FailedToSeal, &cost);
+                Err(seal_refusal(&error))
             }
         }
     }
 }
 
 impl Stage {
-    /// Writes down what an adapter made of a message that was away.
-    pub(crate) fn answer(&mut self, local: &Local, outcome: Outcome) {
+    /// Writes down what an adapter made of a message that was away, and counts what it took: with the policy, and in `also`.
+    pub(crate) fn answer(&mut self, local: &Local, outcome: Outcome, cost: &Cost, also: Option<&mut ProtectionMeters>) {
         let _protection = role::enter(Role::Protection);
         let away = match std::mem::replace(self, Self::Answered) {
             Self::Away(away) => away,
             other => return *self = other,
         };
+        let (deed, policy) = match (&away, &outcome) {
+            (Away::Sealing(_, policy), Outcome::Sealed(Ok(_))) => (Deed::Sealed, policy),
+            (Away::Sealing(_, policy), _) => (Deed::FailedToSeal, policy),
+            (Away::Checking(_, policy), Outcome::Checked(Ok(()))) => (Deed::Checked, policy),
+            (Away::Checking(_, policy), _) => (Deed::FailedToOpen, policy),
+        };
+        note(local, policy, also, deed, cost);
         *self = Self::Ready(match (away, outcome) {
-            (Away::Sealing(envelope), Outcome::Sealed(Ok(sealed))) => {
-                local.manager.counters.sealed.fetch_add(1, Ordering::Relaxed);
-                Ok(envelope.sealed(sealed))
-            }
-            (Away::Sealing(_), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
-            (Away::Checking(message), Outcome::Checked(Ok(()))) => Ok(*message),
-            (Away::Checking(_), Outcome::Checked(Err(error))) => {
+            (Away::Sealing(envelope, _), Outcome::Sealed(Ok(sealed))) => Ok(envelope.sealed(sealed)),
+            (Away::Sealing(..), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
+            (Away::Checking(message, _), Outcome::Checked(Ok(()))) => Ok(*message),
+            (Away::Checking(..), Outcome::Checked(Err(error))) => {
                 Err(Refusal::security(error.cause(), error.to_string()))
             }
             _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
         });
+    }
+}
+
+/// Counts what a message took, with its policy and at its channel.
+fn note(local: &Local, policy: &Policy, also: Option<&mut ProtectionMeters>, deed: Deed, cost: &Cost) {
+    local.manager.accounts.note(&policy.name, deed, cost);
+    if let Some(meters) = also {
+        meters.note(deed, &cost.effort, &cost.wait);
     }
 }
 

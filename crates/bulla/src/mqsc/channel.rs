@@ -2,6 +2,7 @@
 
 use super::objects::{blank, clamped, number_of, number_or, unless_blank};
 use super::parse::{Statement, Value};
+use super::protection::ProtectionMeters;
 use super::reply::Cell;
 use super::run::{date, time};
 use super::table::Key;
@@ -729,6 +730,8 @@ pub struct ChannelStatus {
     pub batch_messages: TwoAverages,
     /// XQMSGSA: messages that wait on the transmission queue.
     pub queue_messages: u64,
+    /// What SPLPROT did, from the start of the instance.
+    pub protection: ProtectionMeters,
 }
 
 impl ChannelStatus {
@@ -801,7 +804,7 @@ impl ChannelStatus {
             Key::NetTime if channel.kind.sends() => pair(self.net_time_us),
             Key::BatchMessages => pair(self.batch_messages),
             Key::QueueMessages if channel.kind.sends() => Cell::Number(self.queue_messages),
-            _ => return None,
+            key => return self.protection.cell(key),
         })
     }
 }

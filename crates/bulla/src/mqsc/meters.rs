@@ -291,6 +291,13 @@ impl Reader<'_> {
         }
     }
 
+    pub(super) fn list(&self, attribute: &'static Attribute) -> Result<&[String], NotMeters> {
+        match self.cell(attribute.keyword) {
+            Some(Cell::List(list)) => Ok(list),
+            _ => Err(NotMeters { keyword: attribute.keyword }),
+        }
+    }
+
     /// A word of a known list.
     pub(super) fn known<T>(
         &self,

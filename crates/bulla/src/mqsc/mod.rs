@@ -3,7 +3,8 @@
 //! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out
 //! on whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`]
 //! takes both over the Unix socket. [`device`], [`channel`] and [`policy`] know what the attributes of one object mean
-//! together, and [`meters`] what devices count, [`tasks`] what tasks do, [`costs`] what roles cost. [`objects`] holds what the commands define, and keeps it as MQSC text that
+//! together, and [`meters`] what devices count, [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads
+//! queues' and policies' rows back. [`objects`] holds what the commands define, and keeps it as MQSC text that
 //! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 
 pub mod admin;
@@ -14,11 +15,13 @@ pub mod meters;
 pub mod objects;
 pub mod parse;
 pub mod policy;
+pub mod protection;
 pub mod reference;
 pub mod reply;
 pub mod run;
 pub mod table;
 pub mod tasks;
+pub mod traffic;
 
 #[cfg(test)]
 mod transcripts;

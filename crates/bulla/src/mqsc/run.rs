@@ -4,7 +4,7 @@
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
 use super::channel::{
-    self, CHANNELS_MAX, ChannelDefinition, ChannelState, ChannelStatus, InitiatorStatus, StopChannel,
+    self, CHANNELS_MAX, ChannelDefinition, ChannelState, ChannelStatus, InitiatorStatus, StopChannel, TwoAverages,
 };
 use super::costs::{self, CostSnapshot};
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
@@ -14,6 +14,7 @@ use super::objects::{
     SYSTEM_PREFIX, Usage,
 };
 use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
+use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
@@ -41,6 +42,11 @@ pub trait Administered {
 
     /// What goes on at a local queue; none when there is no such queue.
     fn queue_status(&self, name: &str) -> Option<QueueStatus>;
+
+    /// What was done under a policy. Whatever protects nothing has done nothing.
+    fn policy_status(&self, _name: &str) -> PolicyStatus {
+        PolicyStatus::default()
+    }
 
     /// Starts a defined device, as it is defined now. Returns once it is on its way: [`device_status`](Self::device_status) tells
     /// how far it came. One that runs already stays as it is. Whatever runs no devices refuses.
@@ -445,6 +451,57 @@ pub struct QueueStatus {
     pub expired: u64,
     /// Sealed messages passed over because they are addressed to somebody else.
     pub not_mine: u64,
+    /// When the counters began, milliseconds since 1970, UTC.
+    pub since_ms: u64,
+    /// When they were read, milliseconds since 1970, UTC.
+    pub taken_ms: u64,
+    /// Times that it was opened to put.
+    pub output_opens: u64,
+    /// Times that it was opened to get or browse.
+    pub input_opens: u64,
+    /// Messages that came on a link to no queue in particular.
+    pub single_puts: u64,
+    /// Persistent messages put.
+    pub persistent_puts: u64,
+    /// Persistent messages got.
+    pub persistent_gets: u64,
+    /// Messages sent to links that browse.
+    pub browses: u64,
+    /// Bytes of the messages put.
+    pub bytes_put: u64,
+    /// Bytes of the messages got.
+    pub bytes_got: u64,
+    /// Bytes of the shortest message put; none before the first.
+    pub shortest_bytes: Option<u64>,
+    /// Bytes of the longest message put; none before the first.
+    pub longest_bytes: Option<u64>,
+    /// Microseconds between put and get.
+    pub time_us: TwoAverages,
+    /// The longest such time, microseconds.
+    pub longest_time_us: u64,
+    /// Refused puts by reason code.
+    pub rejects: Vec<(u16, u64)>,
+}
+
+/// What was done under a policy.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PolicyStatus {
+    /// When the counters began, milliseconds since 1970, UTC.
+    pub since_ms: u64,
+    /// When they were read, milliseconds since 1970, UTC.
+    pub taken_ms: u64,
+    /// The counters.
+    pub meters: ProtectionMeters,
+}
+
+impl PolicyStatus {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        match key {
+            Key::Since => Some(Cell::Number(self.since_ms)),
+            Key::Taken => Some(Cell::Number(self.taken_ms)),
+            key => self.meters.cell(key),
+        }
+    }
 }
 
 /// Carries out every command in `text`, in order. A failed one does not stop the next.
@@ -485,7 +542,8 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         | Act::DisplayRemote
         | Act::DisplayQueue
         | Act::DisplayQueueStatus
-        | Act::DisplayPolicy => display(statement, target).map(Outcome::Rows),
+        | Act::DisplayPolicy
+        | Act::DisplayPolicyStatus => display(statement, target).map(Outcome::Rows),
         Act::ReplayLocal => {
             let from = statement.name.stem.clone();
             local(&from, target.definitions())?;
@@ -733,7 +791,8 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayQueue
         | Act::DisplayQueueStatus
         | Act::DisplayManager
-        | Act::DisplayPolicy => Err(invalid(format_args!("{} defines nothing", statement.command), None)),
+        | Act::DisplayPolicy
+        | Act::DisplayPolicyStatus => Err(invalid(format_args!("{} defines nothing", statement.command), None)),
     }
 }
 
@@ -1221,11 +1280,17 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
                 .map(|(name, policy)| -> Candidate<'_> { (name, None, Box::new(|key| policy::cell(policy, key))) }),
         );
     }
+    if act == Act::DisplayPolicyStatus {
+        candidates.extend(definitions.policies.keys().map(|name| -> Candidate<'_> {
+            let status = std::cell::OnceCell::new();
+            (name, None, Box::new(move |key| status.get_or_init(|| target.policy_status(name)).cell(key)))
+        }));
+    }
     candidates.retain(|(name, ..)| statement.name.fits(name));
     if candidates.is_empty() && !statement.name.generic {
         let name = &statement.name.stem;
         return Err(match act {
-            Act::DisplayPolicy => unknown("policy", name),
+            Act::DisplayPolicy | Act::DisplayPolicyStatus => unknown("policy", name),
             Act::DisplayQueue => unknown("queue", name),
             _ => none_such(name, definitions),
         });
@@ -1233,7 +1298,7 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
     candidates.sort_by_key(|(name, ..)| *name);
 
     let brief = matches!(act, Act::DisplayLocal | Act::DisplayAlias | Act::DisplayRemote | Act::DisplayQueue);
-    let head = if act == Act::DisplayPolicy { "POLICY" } else { "QUEUE" };
+    let head = if matches!(act, Act::DisplayPolicy | Act::DisplayPolicyStatus) { "POLICY" } else { "QUEUE" };
     rows(statement, head, candidates, &wanted(statement, brief))
 }
 
@@ -1433,6 +1498,24 @@ fn status_cell(status: &QueueStatus, key: Key) -> Option<Cell> {
         Key::Gets => Cell::Number(status.gets),
         Key::Expired => Cell::Number(status.expired),
         Key::NotMine => Cell::Number(status.not_mine),
+        Key::Since => Cell::Number(status.since_ms),
+        Key::Taken => Cell::Number(status.taken_ms),
+        Key::OutputOpens => Cell::Number(status.output_opens),
+        Key::InputOpens => Cell::Number(status.input_opens),
+        Key::SinglePuts => Cell::Number(status.single_puts),
+        Key::PersistentPuts => Cell::Number(status.persistent_puts),
+        Key::PersistentGets => Cell::Number(status.persistent_gets),
+        Key::Browses => Cell::Number(status.browses),
+        Key::BytesPut => Cell::Number(status.bytes_put),
+        Key::BytesGot => Cell::Number(status.bytes_got),
+        Key::ShortestMessage => optional(status.shortest_bytes),
+        Key::LongestMessage => optional(status.longest_bytes),
+        Key::TimeOnQueue => Cell::Pair(status.time_us.short, status.time_us.long),
+        Key::LongestTimeOnQueue => Cell::Number(status.longest_time_us),
+        Key::Rejects => Cell::Number(status.rejects.iter().map(|(_, count)| count).sum()),
+        Key::RejectsByReason => {
+            Cell::List(status.rejects.iter().map(|(reason, count)| format!("{reason}={count}")).collect())
+        }
         _ => return None,
     })
 }

@@ -4,8 +4,10 @@
 //! only when something honours it.
 
 mod channel;
+mod protection;
 
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
+pub(super) use protection::*;
 use std::fmt::{self, Display};
 
 /// Longest object name in characters, as MQ has it.
@@ -111,6 +113,7 @@ pub enum Act {
     SetPolicy,
     DeletePolicy,
     DisplayPolicy,
+    DisplayPolicyStatus,
     DefineDevice,
     AlterDevice,
     DeleteDevice,
@@ -218,6 +221,20 @@ pub enum Key {
     Gets,
     Expired,
     NotMine,
+    OutputOpens,
+    InputOpens,
+    SinglePuts,
+    PersistentPuts,
+    PersistentGets,
+    Browses,
+    BytesPut,
+    BytesGot,
+    ShortestMessage,
+    LongestMessage,
+    TimeOnQueue,
+    LongestTimeOnQueue,
+    Rejects,
+    RejectsByReason,
     // The queue manager's.
     ManagerName,
     DeadLetterQueue,
@@ -244,6 +261,27 @@ pub enum Key {
     SignaturePadding,
     KeyWrap,
     Quality,
+    // What protection did.
+    Sealed,
+    Opened,
+    Checked,
+    Tolerated,
+    Quarantined,
+    ContentKeys,
+    Wraps,
+    Unwraps,
+    Signs,
+    Verifies,
+    KeyCacheHits,
+    ClearBytesIn,
+    SealedBytesOut,
+    SealedBytesIn,
+    ClearBytesOut,
+    DeviceJobs,
+    DeviceWait,
+    DeviceWaitMax,
+    Failures,
+    FailuresByCause,
     // Devices.
     DeviceType,
     Engines,
@@ -456,6 +494,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("QSTATUS", &["QS"]),
     ("QMGR", &[]),
     ("POLICY", &[]),
+    ("POLSTATUS", &["POLS"]),
     ("DEVICE", &["DEV"]),
     ("DEVSTATUS", &["DEVS"]),
     ("CHANNEL", &["CHL"]),
@@ -597,27 +636,65 @@ static TARGET: Attribute = Attribute {
 };
 
 static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL, QALIAS or QREMOTE.");
-static CURDEPTH: Attribute =
+pub(super) static CURDEPTH: Attribute =
     shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
-static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
-static OPPROCS: Attribute = shown(Key::OpenOutput, "OPPROCS", "Links that put on the queue.");
-static UNCOM: Attribute =
+pub(super) static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
+pub(super) static OPPROCS: Attribute = shown(Key::OpenOutput, "OPPROCS", "Links that put on the queue.");
+pub(super) static UNCOM: Attribute =
     shown(Key::Uncommitted, "UNCOM", "Messages put or got and not yet settled: under delivery, or not yet synced.");
-static MSGAGE: Attribute =
+pub(super) static MSGAGE: Attribute =
     shown(Key::MessageAge, "MSGAGE", "Age of the oldest message in seconds; blank on an empty queue.");
 static LPUTDATE: Attribute = shown(Key::LastPutDate, "LPUTDATE", "Date of the last put since the start, UTC.");
 static LPUTTIME: Attribute = shown(Key::LastPutTime, "LPUTTIME", "Time of the last put since the start, UTC.");
 static LGETDATE: Attribute = shown(Key::LastGetDate, "LGETDATE", "Date of the last get since the start, UTC.");
 static LGETTIME: Attribute = shown(Key::LastGetTime, "LGETTIME", "Time of the last get since the start, UTC.");
-static BYTES: Attribute = shown(Key::Bytes, "BYTES", "Bytes of all messages on the queue, as stored.");
+pub(super) static BYTES: Attribute = shown(Key::Bytes, "BYTES", "Bytes of all messages on the queue, as stored.");
 pub(super) static PUTS: Attribute = shown(Key::Puts, "PUTS", "Messages put since the start.");
 pub(super) static GETS: Attribute = shown(Key::Gets, "GETS", "Messages got since the start.");
-static EXPIRED: Attribute = shown(Key::Expired, "EXPIRED", "Messages that expired since the start.");
-static NOTMINE: Attribute = shown(
+pub(super) static EXPIRED: Attribute = shown(Key::Expired, "EXPIRED", "Messages that expired since the start.");
+pub(super) static NOTMINE: Attribute = shown(
     Key::NotMine,
     "NOTMINE",
     "Times that a sealed message was passed over since the start, because it is addressed to somebody else.",
 );
+pub(super) static OPOPENS: Attribute = shown(
+    Key::OutputOpens,
+    "OPOPENS",
+    "Times that the queue was opened to put since the start; less OPPROCS, times that it was closed.",
+);
+pub(super) static IPOPENS: Attribute = shown(
+    Key::InputOpens,
+    "IPOPENS",
+    "Times that it was opened to get or browse since the start, by channels too; less IPPROCS, times that it was closed.",
+);
+pub(super) static PUT1S: Attribute = shown(
+    Key::SinglePuts,
+    "PUT1S",
+    "Of PUTS, messages that came on a link to no queue in particular (the anonymous terminus, MQPUT1).",
+);
+pub(super) static PPUTS: Attribute = shown(Key::PersistentPuts, "PPUTS", "Of PUTS, persistent messages.");
+pub(super) static PGETS: Attribute = shown(Key::PersistentGets, "PGETS", "Of GETS, persistent messages.");
+pub(super) static BROWSES: Attribute = shown(Key::Browses, "BROWSES", "Messages sent to links that browse.");
+pub(super) static PUTBYTES: Attribute = shown(Key::BytesPut, "PUTBYTES", "Bytes of the messages put, as stored.");
+pub(super) static GETBYTES: Attribute = shown(Key::BytesGot, "GETBYTES", "Bytes of the messages got, as stored.");
+pub(super) static MINMSG: Attribute =
+    shown(Key::ShortestMessage, "MINMSG", "Bytes of the shortest message put since the start; blank before the first.");
+pub(super) static MAXMSG: Attribute =
+    shown(Key::LongestMessage, "MAXMSG", "Bytes of the longest message put since the start; blank before the first.");
+pub(super) static QTIME: Attribute = shown(
+    Key::TimeOnQueue,
+    "QTIME",
+    "Microseconds between put and removal by a get: a short and a long average over messages that are watched, one at a time. WHERE compares the short one.",
+);
+pub(super) static QTIMEMAX: Attribute = shown(
+    Key::LongestTimeOnQueue,
+    "QTIMEMAX",
+    "The longest time between put and removal by a get since the start, over all messages, in microseconds, exact to a millisecond.",
+);
+pub(super) static REJECTS: Attribute =
+    shown(Key::Rejects, "REJECTS", "Puts that were refused since the start, those that channels brought included.");
+pub(super) static REJBY: Attribute =
+    shown(Key::RejectsByReason, "REJBY", "The same as REASON=NUMBER, by MQ's reason codes.");
 
 static QMNAME: Attribute = shown(Key::ManagerName, "QMNAME", "Name of the queue manager.");
 static VERSION: Attribute = shown(Key::Version, "VERSION", "Version of the program that answers.");
@@ -837,7 +914,7 @@ pub(super) static ERRORS: Attribute = shown(Key::Errors, "ERRORS", "Jobs that th
 pub(super) static TAKEN: Attribute =
     shown(Key::Taken, "TAKEN", "When the numbers were taken, in milliseconds since 1970, UTC.");
 pub(super) static SINCE: Attribute =
-    shown(Key::Since, "SINCE", "Since when the device, the task or the role counts, in milliseconds since 1970, UTC.");
+    shown(Key::Since, "SINCE", "Since when it is counted, in milliseconds since 1970, UTC.");
 pub(super) static WAITHIST: Attribute = shown(
     Key::WaitingSeen,
     "WAITHIST",
@@ -1231,9 +1308,26 @@ pub static COMMANDS: &[Command] = &[
         options: &[&WHERE, &ALL],
         attributes: &[
             &CURDEPTH, &IPPROCS, &OPPROCS, &UNCOM, &MSGAGE, &LPUTDATE, &LPUTTIME, &LGETDATE, &LGETTIME, &BYTES, &PUTS,
-            &GETS, &EXPIRED, &NOTMINE,
+            &GETS, &EXPIRED, &NOTMINE, &SINCE, &TAKEN, &OPOPENS, &IPOPENS, &PUT1S, &PPUTS, &PGETS, &BROWSES, &PUTBYTES,
+            &GETBYTES, &MINMSG, &MAXMSG, &QTIME, &QTIMEMAX, &REJECTS, &REJBY,
         ],
-        examples: &["DISPLAY QSTATUS(ORDERS)", "DIS QS(*) CURDEPTH MSGAGE WHERE(IPPROCS EQ 0)"],
+        examples: &[
+            "DISPLAY QSTATUS(ORDERS)",
+            "DIS QS(*) CURDEPTH MSGAGE WHERE(IPPROCS EQ 0)",
+            "DIS QS(*) PUTS GETS QTIME REJBY WHERE(REJECTS GT 0)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayPolicyStatus,
+        verb: "DISPLAY",
+        noun: "POLSTATUS",
+        name: NameUse::Generic,
+        object: "policy",
+        summary: "Show what the queue manager did under policies since it started: messages, keys, operations, bytes, time with devices, failures. `bulla report policies` makes rates of it.",
+        options: &[&WHERE, &ALL],
+        attributes: protection::POLICY_STATUS,
+        examples: &["DISPLAY POLSTATUS(ORDERS)", "DIS POLS(*) SEALED OPENED FAILBY WHERE(FAILURES GT 0)"],
         since: V1,
     },
     Command {

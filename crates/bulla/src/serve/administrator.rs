@@ -1,15 +1,17 @@
 //! What the admin language does to a running queue manager.
 
 use super::RINGS;
+use crate::accounting::Traffic;
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
+use crate::metrics::TrafficSnapshot;
 use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
-use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed};
+use crate::mqsc::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed};
 use crate::mqsc::tasks::TaskSnapshot;
 use crate::reason::{self, Refusal};
 use bulla_queue::QueueId;
@@ -52,6 +54,15 @@ impl<'a> Administrator<'a> {
 
     fn queue(&self, name: &str) -> Result<QueueId, AdminError> {
         self.state.store.queue(name).ok_or_else(|| AdminError::Unknown { name: name.to_owned() })
+    }
+
+    /// An instance's status, with what waits for it.
+    fn shown(&self, instance: &Instance) -> ChannelStatus {
+        let mut status = instance.shown();
+        let queue = self.state.store.queue(&status.transmission_queue);
+        let waiting = queue.and_then(|queue| self.state.store.status(queue));
+        status.queue_messages = waiting.map_or(0, |queue| u64::from(queue.available));
+        status
     }
 
     /// Refuses while links are open.
@@ -176,6 +187,9 @@ impl Administered for Administrator<'_> {
         let mut warnings = self.unknown_names(&change);
         self.manager.tls.follow(&after);
         self.state.definitions = after;
+        if let Change::DeletePolicy { name } = &change {
+            self.manager.accounts.forget(name);
+        }
         self.state.generation += 1;
         crate::note!("{change}");
         if let Change::AlterManager(definition) = &change
@@ -314,14 +328,7 @@ impl Administered for Administrator<'_> {
         // What waits for a partner, or called it, is shown only while there is none.
         let has_partner = found.iter().any(|(id, instance)| !id.partner.is_empty() && instance.is_active());
         found.retain(|(id, _)| !id.partner.is_empty() || !has_partner);
-        let shown = |(_, instance): (&InstanceId, &Instance)| {
-            let mut status = instance.shown();
-            let queue = self.state.store.queue(&status.transmission_queue);
-            let waiting = queue.and_then(|queue| self.state.store.status(queue));
-            status.queue_messages = waiting.map_or(0, |queue| u64::from(queue.available));
-            status
-        };
-        found.into_iter().map(shown).collect()
+        found.into_iter().map(|(_, instance)| self.shown(instance)).collect()
     }
 
     fn initiator_status(&self) -> InitiatorStatus {
@@ -347,10 +354,20 @@ impl Administered for Administrator<'_> {
         }
     }
 
+    fn policy_status(&self, name: &str) -> PolicyStatus {
+        PolicyStatus {
+            since_ms: self.manager.since_ms,
+            taken_ms: wall_ms(SystemTime::now()),
+            meters: self.manager.accounts.of(name),
+        }
+    }
+
     fn queue_status(&self, name: &str) -> Option<QueueStatus> {
         let queue = self.state.store.queue(name)?;
         let status = self.state.store.status(queue)?;
         let usage = self.state.uses.get(&queue);
+        let traffic = usage.map(|usage| &usage.traffic);
+        let count = |of: fn(&Traffic) -> u64| traffic.map_or(0, of);
         Some(QueueStatus {
             depth: u64::from(status.depth),
             open_input: u64::from(usage.map_or(0, |usage| usage.getters)),
@@ -364,7 +381,40 @@ impl Administered for Administrator<'_> {
             gets: status.gets,
             expired: status.expired,
             not_mine: usage.map_or(0, |usage| usage.not_mine),
+            since_ms: self.manager.since_ms,
+            taken_ms: wall_ms(SystemTime::now()),
+            output_opens: count(|traffic| traffic.opens_to_put),
+            input_opens: count(|traffic| traffic.opens_to_get),
+            single_puts: count(|traffic| traffic.single_puts),
+            persistent_puts: status.persistent_puts,
+            persistent_gets: status.persistent_gets,
+            browses: count(|traffic| traffic.browses),
+            bytes_put: status.bytes_put,
+            bytes_got: status.bytes_got,
+            shortest_bytes: status.shortest_bytes.map(u64::from),
+            longest_bytes: status.shortest_bytes.map(|_| u64::from(status.longest_bytes)),
+            time_us: traffic.map(|traffic| traffic.time.shown()).unwrap_or_default(),
+            longest_time_us: count(|traffic| traffic.longest_ms.saturating_mul(1000)),
+            rejects: traffic.map(Traffic::rejects).unwrap_or_default(),
         })
+    }
+}
+
+/// What queues, policies and channels have counted, for the metrics. Holds the queues' lock for a copy of each one's numbers.
+pub(super) fn traffic(manager: &Arc<Manager>) -> TrafficSnapshot {
+    let administrator = Administrator::new(manager);
+    let definitions = administrator.definitions();
+    let queue = |name: &String| Some((name.clone(), administrator.queue_status(name)?));
+    let policy = |name: &String| (name.clone(), manager.accounts.of(name));
+    let started = administrator.state.channels.all().filter(|(_, instance)| instance.status.started_ms.is_some());
+    let mut channels: Vec<_> = started
+        .map(|(id, instance)| ((id.channel.clone(), id.partner.clone()), administrator.shown(instance)))
+        .collect();
+    channels.sort_by(|(a, _), (b, _)| a.cmp(b));
+    TrafficSnapshot {
+        queues: definitions.queues.keys().filter_map(queue).collect(),
+        policies: definitions.policies.keys().map(policy).collect(),
+        channels,
     }
 }
 

@@ -375,6 +375,7 @@ fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io:
         devices: manager.devices.snapshot(),
         tasks: manager.task_snapshot(),
         costs: manager.cost_snapshot(),
+        traffic: administrator::traffic(&manager),
     })
 }
 

@@ -3,16 +3,17 @@
 
 use super::Sending;
 use super::opening::is_sealed;
+use crate::accounting::Cost;
 use crate::channel::transmission;
 use crate::dispatcher::Local;
 use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
 use crate::mqsc::objects::SYSTEM_PREFIX;
+use crate::mqsc::protection::Deed;
 use crate::reason::Refusal;
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Found, QueueId};
 use bulla_seal::policy::{Quality, Toleration};
-use std::sync::atomic::Ordering;
 
 impl Sending {
     /// A message that can't be sent: to the dead-letter queue with the reason (inventory B6.7, C1.20). Where that fails, too,
@@ -87,8 +88,8 @@ impl Sending {
     }
 
     /// A message whose seal is defective goes to the error queue; where that fails it stays locked and is tried again.
-    pub(super) fn quarantine(&self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
-        local.manager.counters.quarantined.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn quarantine(&mut self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
+        self.note(Deed::Quarantined, &Cost::default(), local);
         crate::warning!("channel {}: a message goes to {ERROR_QUEUE}: {refusal}", self.id.channel);
         let body = state.store.body(found.id).map_err(|error| error.to_string());
         let moved = body.and_then(|body| {

@@ -2,21 +2,22 @@
 //! the same time, and go out in their order.
 
 use super::{Sending, Way, still_to_live};
-use crate::adapter::{Asker, Held, Outcome, Work};
+use crate::accounting::Cost;
+use crate::adapter::{Asker, Finished, Held, Outcome, Work};
 use crate::channel::transmission::TransmissionHeader;
 use crate::dispatcher::Local;
 use crate::dispatcher::peer::Peer;
 use crate::envelope::{self, Arrival};
 use crate::manager::{State, from_wall_ms};
 use crate::mqsc::channel::Protection;
+use crate::mqsc::protection::Deed;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, LinkId, Payload};
 use bulla_device::role::{self, Role};
 use bulla_queue::Found;
 use bulla_seal::policy::Quality;
-use bulla_seal::{OpenError, Outcome as Verdict, Policy};
+use bulla_seal::{OpenError, Outcome as Verdict, Policy, Tally};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a message waits for memory to be opened in.
@@ -107,11 +108,28 @@ impl Sending {
         let expect = arrival.expect(destinations);
         let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall);
         let (manager, policy) = (local.manager.clone(), policy.clone());
-        let open = move || manager.opener.open(&policy, &ring, der.clone(), expect.clone(), put_at, now);
+        let tally = Tally::new();
+        let counted = tally.clone();
+        let open = move || {
+            manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), put_at, now, counted.clone())
+        };
         let slot = self.first_slot + self.opening.len() as u64;
         let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
-        local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)));
+        local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)), tally);
         Ok(arrival)
+    }
+
+    /// Counts what was done with a message, at the channel and with the transmission queue's policy.
+    pub(super) fn note(&mut self, deed: Deed, cost: &Cost, local: &Local) {
+        self.counts.protection.note(deed, &cost.effort, &cost.wait);
+        local.manager.accounts.note(&self.queue_name, deed, cost);
+    }
+
+    /// Counts why a message could not be opened, likewise.
+    pub(super) fn fail(&mut self, refusal: &Refusal, local: &Local) {
+        let Some(cause) = refusal.cause else { return };
+        self.counts.protection.fail(cause);
+        local.manager.accounts.fail(&self.queue_name, cause);
     }
 
     /// Goes on with opened messages at the head of the line, in their order.
@@ -127,6 +145,9 @@ impl Sending {
                 return;
             };
             self.first_slot += 1;
+            if let Err(Fault::Defective(refusal) | Fault::Undeliverable(refusal) | Fault::Later(refusal)) = &ready {
+                self.fail(refusal, local);
+            }
             match ready {
                 Ok(payload) => {
                     let payload = match &self.way {
@@ -150,16 +171,17 @@ impl Sending {
 }
 
 /// An adapter is done with a message of this channel.
-pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, asker: Asker, outcome: Outcome) {
+pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
+    let Finished { asker, outcome, cost } = done;
     let Peer { engine, sending, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     let place = usize::try_from(asker.slot.wrapping_sub(sending.first_slot)).unwrap_or(usize::MAX);
     let Some(opening) = sending.opening.get_mut(place) else { return };
     let OpeningStage::Away(arrival) = &opening.stage else { return };
+    let is_open = matches!(outcome, Outcome::Opened(Ok(_)));
     let protection = role::enter(Role::Protection);
     opening.stage = OpeningStage::Ready(match outcome {
         Outcome::Opened(Ok(opened)) => {
-            local.manager.counters.opened.fetch_add(1, Ordering::Relaxed);
             let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
             arrival.opened(opened).map(envelope::Readable::into_payload).map_err(malformed)
         }
@@ -167,6 +189,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, as
         _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
     });
     drop(protection);
+    sending.note(if is_open { Deed::Opened } else { Deed::FailedToOpen }, &cost, local);
     sending.opened_ones(engine, local, state);
     local.serve(sending.queue);
 }

@@ -1,5 +1,6 @@
 //! The table's attributes of channels: as they are defined, as they run, and as they are commanded.
 
+use super::protection;
 use super::{Attribute, DEVICE_TEXT_CHARS_MAX, Key, Kind, MESSAGE_BYTES_MAX, V1, attribute, shown, words};
 
 /// Highest BATCHSZ in messages, as MQ has it.
@@ -323,7 +324,26 @@ macro_rules! status {
             &XMITQ_SHOWN,
             &RQMNAME_SHOWN,
             &REASON_SHOWN,
-            $(&$name),*
+            $(&$name),*,
+            &protection::SEALED,
+            &protection::OPENED,
+            &protection::CHECKED,
+            &protection::QUARANT,
+            &protection::KEYGENS,
+            &protection::WRAPS,
+            &protection::UNWRAPS,
+            &protection::SIGNS,
+            &protection::VERIFIES,
+            &protection::KEYHITS,
+            &protection::CLEARIN,
+            &protection::SEALOUT,
+            &protection::SEALIN,
+            &protection::CLEAROUT,
+            &protection::DEVJOBS,
+            &protection::DEVWAIT,
+            &protection::DEVWMAX,
+            &protection::FAILURES,
+            &protection::FAILBY,
         ];
     };
 }

@@ -1,0 +1,349 @@
+//! What queues, policies and channels counted, for Prometheus.
+
+use super::{Family, Seconds, escaped};
+use crate::mqsc::channel::{ChannelState, ChannelStatus};
+use crate::mqsc::protection::ProtectionMeters;
+use crate::mqsc::run::QueueStatus;
+
+/// Queues that have series of their own, the first ones by name; so many policies, and so many instances of channels. What is
+/// beyond is summed up under [`OTHERS`], because every series costs whoever collects them.
+pub const OBJECTS_LABELLED_MAX: usize = 500;
+/// The label of those that have none of their own. No object can have that name.
+pub const OTHERS: &str = "(others)";
+
+const NS_PER_US: u64 = 1000;
+
+/// Queues, policies and channels at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct TrafficSnapshot {
+    /// Local queues by name.
+    pub queues: Vec<(String, QueueStatus)>,
+    /// Policies by name.
+    pub policies: Vec<(String, ProtectionMeters)>,
+    /// Instances of channels, by channel and partner.
+    pub channels: Vec<((String, String), ChannelStatus)>,
+}
+
+/// Their metrics as text. Families without a sample are left out.
+pub fn traffic_text(snapshot: &TrafficSnapshot) -> String {
+    let mut out = String::new();
+    let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
+    queues(&mut family, &few(&snapshot.queues, OTHERS.to_owned(), add_queue));
+    policies(&mut family, &few(&snapshot.policies, OTHERS.to_owned(), ProtectionMeters::add));
+    channels(&mut family, &few(&snapshot.channels, (OTHERS.to_owned(), String::new()), add_channel));
+    family.begin(
+        "bulla_objects_without_series",
+        "gauge",
+        "Objects beyond the limit on series, which are summed up under the label (others).",
+    );
+    let counts =
+        [("queue", snapshot.queues.len()), ("policy", snapshot.policies.len()), ("channel", snapshot.channels.len())];
+    for (object, count) in counts {
+        family.sample("", &format!("object=\"{object}\""), count.saturating_sub(OBJECTS_LABELLED_MAX));
+    }
+    out
+}
+
+/// The first ones, and one more for all the others.
+fn few<N: Clone, T: Clone + Default>(all: &[(N, T)], others: N, add: fn(&mut T, &T)) -> Vec<(N, T)> {
+    let (labelled, beyond) = all.split_at(all.len().min(OBJECTS_LABELLED_MAX));
+    let mut few = labelled.to_vec();
+    if !beyond.is_empty() {
+        let mut sum = T::default();
+        beyond.iter().for_each(|(_, of)| add(&mut sum, of));
+        few.push((others, sum));
+    }
+    few
+}
+
+/// Adds what can be added; of ages and averages the largest is kept.
+fn add_queue(sum: &mut QueueStatus, queue: &QueueStatus) {
+    sum.depth += queue.depth;
+    sum.bytes += queue.bytes;
+    sum.uncommitted += queue.uncommitted;
+    sum.oldest_seconds = sum.oldest_seconds.max(queue.oldest_seconds);
+    sum.open_input += queue.open_input;
+    sum.open_output += queue.open_output;
+    sum.puts += queue.puts;
+    sum.persistent_puts += queue.persistent_puts;
+    sum.gets += queue.gets;
+    sum.persistent_gets += queue.persistent_gets;
+    sum.browses += queue.browses;
+    sum.bytes_put += queue.bytes_put;
+    sum.bytes_got += queue.bytes_got;
+    sum.expired += queue.expired;
+    sum.not_mine += queue.not_mine;
+    sum.time_us.short = sum.time_us.short.max(queue.time_us.short);
+    for (reason, count) in &queue.rejects {
+        match sum.rejects.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, sum)) => *sum += count,
+            None => sum.rejects.push((*reason, *count)),
+        }
+    }
+}
+
+fn add_channel(sum: &mut ChannelStatus, channel: &ChannelStatus) {
+    if channel.state == ChannelState::Running {
+        sum.state = ChannelState::Running;
+    }
+    sum.messages += channel.messages;
+    sum.batches += channel.batches;
+    sum.bytes_sent += channel.bytes_sent;
+    sum.bytes_received += channel.bytes_received;
+    sum.key_resets += channel.key_resets;
+    sum.current_messages += channel.current_messages;
+    sum.queue_messages += channel.queue_messages;
+    sum.queue_time_us.short = sum.queue_time_us.short.max(channel.queue_time_us.short);
+    sum.net_time_us.short = sum.net_time_us.short.max(channel.net_time_us.short);
+    sum.protection.add(&channel.protection);
+}
+
+fn microseconds(us: u64) -> Seconds {
+    Seconds(us.saturating_mul(NS_PER_US))
+}
+
+fn queues(family: &mut Family<'_>, queues: &[(String, QueueStatus)]) {
+    let label = |name: &str| format!("queue=\"{}\"", escaped(name));
+    type Value = fn(&QueueStatus) -> u64;
+    let gauges: [(&str, &str, Value); 3] = [
+        ("bulla_queue_depth", "Messages on the queue, those under delivery included.", |queue| queue.depth),
+        ("bulla_queue_uncommitted", "Messages under delivery, or not yet synced.", |queue| queue.uncommitted),
+        ("bulla_queue_bytes", "Bytes of all messages on the queue, as stored.", |queue| queue.bytes),
+    ];
+    for (name, help, value) in gauges {
+        family.begin(name, "gauge", help);
+        queues.iter().for_each(|(queue, of)| family.sample("", &label(queue), value(of)));
+    }
+    family.begin("bulla_queue_oldest_message_seconds", "gauge", "Age of the oldest message; 0 on an empty queue.");
+    for (queue, of) in queues {
+        family.sample("", &label(queue), of.oldest_seconds.unwrap_or(0));
+    }
+    family.begin("bulla_queue_time_seconds", "gauge", "Time between put and get, the short average of QTIME.");
+    for (queue, of) in queues {
+        family.sample("", &label(queue), microseconds(of.time_us.short));
+    }
+    family.begin("bulla_queue_links", "gauge", "Links that put on the queue, and that get from it.");
+    for (queue, of) in queues {
+        family.sample("", &format!("{},direction=\"put\"", label(queue)), of.open_output);
+        family.sample("", &format!("{},direction=\"get\"", label(queue)), of.open_input);
+    }
+    let counters: [(&str, &str, Value); 9] = [
+        ("bulla_queue_puts_total", "Messages put.", |queue| queue.puts),
+        ("bulla_queue_persistent_puts_total", "Of them, persistent ones.", |queue| queue.persistent_puts),
+        ("bulla_queue_gets_total", "Messages got.", |queue| queue.gets),
+        ("bulla_queue_persistent_gets_total", "Of them, persistent ones.", |queue| queue.persistent_gets),
+        ("bulla_queue_browses_total", "Messages sent to links that browse.", |queue| queue.browses),
+        ("bulla_queue_put_bytes_total", "Bytes of the messages put, as stored.", |queue| queue.bytes_put),
+        ("bulla_queue_got_bytes_total", "Bytes of the messages got, as stored.", |queue| queue.bytes_got),
+        ("bulla_queue_expired_total", "Messages that expired.", |queue| queue.expired),
+        (
+            "bulla_queue_not_mine_total",
+            "Times that a message was passed over for a reader who is not a recipient.",
+            |queue| queue.not_mine,
+        ),
+    ];
+    for (name, help, value) in counters {
+        family.begin(name, "counter", help);
+        queues.iter().for_each(|(queue, of)| family.sample("", &label(queue), value(of)));
+    }
+    family.begin("bulla_queue_rejects_total", "counter", "Puts that were refused, by MQ's reason code.");
+    for (queue, of) in queues {
+        for (reason, count) in &of.rejects {
+            family.sample("", &format!("{},reason=\"{reason}\"", label(queue)), count);
+        }
+    }
+}
+
+fn policies(family: &mut Family<'_>, policies: &[(String, ProtectionMeters)]) {
+    let label = |name: &str| format!("policy=\"{}\"", escaped(name));
+    type Value = fn(&ProtectionMeters) -> u64;
+    let counters: [(&str, &str, Value); 17] = [
+        ("bulla_policy_sealed_total", "Messages sealed.", |of| of.sealed),
+        ("bulla_policy_opened_total", "Messages opened for readers.", |of| of.opened),
+        ("bulla_policy_checked_total", "Messages that arrived sealed and were found good.", |of| of.checked),
+        ("bulla_policy_tolerated_total", "Clear messages let through to readers.", |of| of.tolerated),
+        (
+            "bulla_policy_not_mine_total",
+            "Times that a message was passed over for a reader who is not a recipient.",
+            |of| of.not_mine,
+        ),
+        ("bulla_policy_quarantined_total", "Messages moved to the error queue.", |of| of.quarantined),
+        ("bulla_policy_content_keys_total", "Content keys made.", |of| of.sealing.content_keys),
+        ("bulla_policy_wraps_total", "Content keys wrapped, once for each recipient.", |of| of.sealing.wraps),
+        ("bulla_policy_unwraps_total", "Content keys unwrapped.", |of| of.opening.unwraps),
+        ("bulla_policy_signs_total", "Signatures made.", |of| of.sealing.signs),
+        ("bulla_policy_verifies_total", "Signatures verified.", |of| of.opening.verifies),
+        ("bulla_policy_key_cache_hits_total", "Messages opened without an unwrap of their own.", |of| {
+            of.opening.cache_hits
+        }),
+        ("bulla_policy_clear_in_bytes_total", "Bytes of payload given to be sealed.", |of| of.sealing.bytes_in),
+        ("bulla_policy_sealed_out_bytes_total", "Bytes of sealed messages made of it.", |of| of.sealing.bytes_out),
+        ("bulla_policy_sealed_in_bytes_total", "Bytes of sealed messages given to be opened or checked.", |of| {
+            of.opening.bytes_in
+        }),
+        ("bulla_policy_clear_out_bytes_total", "Bytes of payload found in them.", |of| of.opening.bytes_out),
+        ("bulla_policy_device_jobs_total", "Times that a message was set aside for an operation with a key.", |of| {
+            of.wait.jobs
+        }),
+    ];
+    for (name, help, value) in counters {
+        family.begin(name, "counter", help);
+        policies.iter().for_each(|(policy, of)| family.sample("", &label(policy), value(of)));
+    }
+    family.begin(
+        "bulla_policy_device_wait_seconds_total",
+        "counter",
+        "Time of these messages from the submission of a job to its answer.",
+    );
+    for (policy, of) in policies {
+        family.sample("", &label(policy), Seconds(of.wait.ns));
+    }
+    family.begin("bulla_policy_failures_total", "counter", "Messages refused, set aside or not opened, by cause.");
+    for (policy, of) in policies {
+        for (cause, count) in &of.failures {
+            family.sample("", &format!("{},cause=\"{}\"", label(policy), escaped(cause)), count);
+        }
+    }
+}
+
+fn channels(family: &mut Family<'_>, channels: &[((String, String), ChannelStatus)]) {
+    let label = |(channel, partner): &(String, String)| {
+        format!("channel=\"{}\",partner=\"{}\"", escaped(channel), escaped(partner))
+    };
+    type Value = fn(&ChannelStatus) -> u64;
+    let gauges: [(&str, &str, Value); 3] = [
+        ("bulla_channel_running", "1 while the instance runs.", |of| u64::from(of.state == ChannelState::Running)),
+        ("bulla_channel_unconfirmed_messages", "Messages sent or received and not confirmed.", |of| {
+            of.current_messages
+        }),
+        ("bulla_channel_waiting_messages", "Messages that wait on the transmission queue.", |of| of.queue_messages),
+    ];
+    for (name, help, value) in gauges {
+        family.begin(name, "gauge", help);
+        channels.iter().for_each(|(id, of)| family.sample("", &label(id), value(of)));
+    }
+    family.begin(
+        "bulla_channel_queue_time_seconds",
+        "gauge",
+        "Time on the transmission queue, the short average of XQTIME.",
+    );
+    for (id, of) in channels {
+        family.sample("", &label(id), microseconds(of.queue_time_us.short));
+    }
+    family.begin(
+        "bulla_channel_net_time_seconds",
+        "gauge",
+        "From sending to confirmation, the short average of NETTIME.",
+    );
+    for (id, of) in channels {
+        family.sample("", &label(id), microseconds(of.net_time_us.short));
+    }
+    let counters: [(&str, &str, Value); 8] = [
+        ("bulla_channel_messages_total", "Messages sent or received, since the start of the instance.", |of| {
+            of.messages
+        }),
+        ("bulla_channel_batches_total", "Batches completed.", |of| of.batches),
+        ("bulla_channel_sent_bytes_total", "Bytes sent.", |of| of.bytes_sent),
+        ("bulla_channel_received_bytes_total", "Bytes received.", |of| of.bytes_received),
+        ("bulla_channel_key_resets_total", "Times that the keys of TLS were renewed.", |of| of.key_resets),
+        ("bulla_channel_sealed_total", "Messages sealed on their way in (SPLPROT).", |of| of.protection.sealed),
+        ("bulla_channel_opened_total", "Messages opened on their way out (SPLPROT).", |of| of.protection.opened),
+        ("bulla_channel_checked_total", "Messages that came in sealed and were found good.", |of| {
+            of.protection.checked
+        }),
+    ];
+    for (name, help, value) in counters {
+        family.begin(name, "counter", help);
+        channels.iter().for_each(|(id, of)| family.sample("", &label(id), value(of)));
+    }
+    family.begin(
+        "bulla_channel_failures_total",
+        "counter",
+        "Messages that SPLPROT could not seal, open or check, by cause.",
+    );
+    for (id, of) in channels {
+        for (cause, count) in &of.protection.failures {
+            family.sample("", &format!("{},cause=\"{}\"", label(id), escaped(cause)), count);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::tests::{Labels, read};
+    use super::*;
+    use crate::mqsc::protection::{Deed, DeviceWait};
+    use bulla_seal::Effort;
+
+    fn queue(puts: u64) -> QueueStatus {
+        QueueStatus {
+            depth: 2,
+            puts,
+            oldest_seconds: Some(puts),
+            rejects: vec![(2030, 1), (2053, puts)],
+            ..QueueStatus::default()
+        }
+    }
+
+    fn meters() -> ProtectionMeters {
+        let mut meters = ProtectionMeters::default();
+        let effort = Effort { signs: 3, bytes_out: 7, ..Effort::default() };
+        meters.note(Deed::Sealed, &effort, &DeviceWait { jobs: 1, ns: 1_500_000_001, longest_ns: 1 });
+        meters.fail("tampered");
+        meters
+    }
+
+    /// Something of everything.
+    pub(crate) fn busy() -> TrafficSnapshot {
+        let channel = ChannelStatus {
+            state: ChannelState::Running,
+            messages: 9,
+            protection: meters(),
+            ..ChannelStatus::default()
+        };
+        TrafficSnapshot {
+            queues: vec![("A/%.b_".into(), queue(5)), ("B".into(), QueueStatus::default())],
+            policies: vec![("B".into(), meters())],
+            channels: vec![(("C".into(), "a \"container\"".into()), channel)],
+        }
+    }
+
+    fn value(samples: &[(String, Labels, f64)], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let wanted: Labels = labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        samples.iter().find(|(known, labels, _)| known == name && *labels == wanted).map(|(.., value)| *value)
+    }
+
+    #[test]
+    fn the_text_is_well_formed_and_says_what_was_counted() {
+        let samples = read(&traffic_text(&busy())).unwrap();
+        for (name, labels, wanted) in [
+            ("bulla_queue_puts_total", &[("queue", "A/%.b_")][..], 5.0),
+            ("bulla_queue_depth", &[("queue", "B")], 0.0),
+            ("bulla_queue_rejects_total", &[("queue", "A/%.b_"), ("reason", "2053")], 5.0),
+            ("bulla_policy_signs_total", &[("policy", "B")], 3.0),
+            ("bulla_policy_device_wait_seconds_total", &[("policy", "B")], 1.500_000_001),
+            ("bulla_policy_failures_total", &[("policy", "B"), ("cause", "tampered")], 1.0),
+            ("bulla_channel_messages_total", &[("channel", "C"), ("partner", "a \"container\"")], 9.0),
+            ("bulla_objects_without_series", &[("object", "queue")], 0.0),
+        ] {
+            assert_eq!(value(&samples, name, labels), Some(wanted), "{name}");
+        }
+    }
+
+    #[test]
+    fn beyond_the_limit_objects_share_one_series_and_their_number_is_said() {
+        let beyond = 3;
+        let names = (0..OBJECTS_LABELLED_MAX + beyond).map(|number| format!("Q{number:04}"));
+        let queues = names.zip(0..).map(|(name, number)| (name, queue(number))).collect();
+        let samples = read(&traffic_text(&TrafficSnapshot { queues, ..TrafficSnapshot::default() })).unwrap();
+        let of = |name: &str, queue: &str| value(&samples, name, &[("queue", queue)]);
+        let puts = samples.iter().filter(|(name, ..)| name == "bulla_queue_puts_total");
+        assert_eq!(puts.count(), OBJECTS_LABELLED_MAX + 1);
+        assert_eq!(of("bulla_queue_puts_total", "Q0499"), Some(499.0));
+        assert_eq!((of("bulla_queue_puts_total", "Q0500"), of("bulla_queue_puts_total", OTHERS)), (None, Some(1503.0)));
+        assert_eq!(of("bulla_queue_oldest_message_seconds", OTHERS), Some(502.0), "the oldest of them");
+        let rejects = [("queue", OTHERS), ("reason", "2030")];
+        assert_eq!(value(&samples, "bulla_queue_rejects_total", &rejects), Some(3.0));
+        assert_eq!(value(&samples, "bulla_objects_without_series", &[("object", "queue")]), Some(3.0));
+    }
+}
