@@ -83,6 +83,9 @@ pub fn carry_out(
     let mut progress = Progress::new(common.quiet);
     progress.announce(&configurations, common, workload.name());
     let (ready, left_out) = prepare(configurations, workload, &stop, &mut progress)?;
+    if ready.is_empty() && !left_out.is_empty() {
+        return Err(Error::Device("nothing of what was asked for can be had here".to_owned()));
+    }
     let machine = Machine::this_one();
     let run = Run {
         format: FORMAT,

@@ -57,6 +57,8 @@ struct Setup {
     devices: Devices,
     dispatchers: u32,
     adapters: u32,
+    /// Keys on curves, with which accelerators of the published kind can do nothing.
+    curves: bool,
 }
 
 impl<'h> Site<'h> {
@@ -76,7 +78,10 @@ impl<'h> Site<'h> {
             devices: configuration.devices.parse().map_err(Error::Usage)?,
             dispatchers: configuration.dispatchers,
             adapters: configuration.adapters,
+            curves: configuration.key.starts_with('p'),
         };
+        // Only then does it matter which keys there are.
+        let setup = Setup { curves: setup.curves && setup.devices.modelled && setup.devices.accelerators > 0, ..setup };
         let at = match self.managers.iter().position(|(known, _)| *known == setup) {
             Some(at) => at,
             None => {
@@ -85,6 +90,7 @@ impl<'h> Site<'h> {
                     devices: setup.devices.clone(),
                     dispatchers: setup.dispatchers,
                     adapters: setup.adapters,
+                    curves: setup.curves,
                     ..self.settings.clone()
                 };
                 let manager = Manager::start(self.host, &settings)?;

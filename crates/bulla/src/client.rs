@@ -98,12 +98,10 @@ pub struct Attached {
     pub properties: Vec<(Symbol, Value)>,
 }
 
-impl Attached {
-    /// A property that is a string.
-    #[must_use]
-    pub fn property(&self, name: &str) -> Option<&str> {
-        self.properties.iter().find(|(key, _)| key.as_str() == name).and_then(|(_, value)| value.as_str())
-    }
+/// Of a link's properties, one that is a string.
+#[must_use]
+pub fn property<'a>(properties: &'a [(Symbol, Value)], name: &str) -> Option<&'a str> {
+    properties.iter().find(|(key, _)| key.as_str() == name).and_then(|(_, value)| value.as_str())
 }
 
 impl Client {

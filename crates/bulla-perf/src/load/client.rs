@@ -1,10 +1,11 @@
 //! A client that costs little: the protocol engine driven directly over a blocking socket, many messages a system call.
 
 use crate::error::{Error, Result};
+use crate::host::{ClientSeal, Sealing};
 use crate::load::messages::Messages;
 use bulla_amqp::{
-    AttachRequest, Config, Connection, DeliveryState, Event, LinkId, SaslClient, ScramCrypto, SenderSettleMode,
-    SessionId, Symbol, Value,
+    AttachRequest, Config, Connection, DeliveryState, Event, LinkId, Payload, SaslClient, ScramCrypto,
+    SenderSettleMode, SessionId, Symbol,
 };
 use bytes::BytesMut;
 use openssl::hash::MessageDigest;
@@ -17,6 +18,7 @@ use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Silence after which a run is given up: the slowest key signs more than once in this time.
@@ -43,13 +45,16 @@ pub struct Broker {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The SASL mechanism and its secrets.
     pub sasl: SaslClient,
+    /// Where this client seals and opens for itself, with what.
+    pub sealing: Option<Arc<dyn Sealing>>,
 }
 
 impl Broker {
     /// Somebody whom that broker lets in without a name.
     #[must_use]
     pub fn anonymous(address: &str) -> Broker {
-        Broker { address: address.to_owned(), authorities: None, certificate: None, sasl: SaslClient::Anonymous }
+        let sasl = SaslClient::Anonymous;
+        Broker { address: address.to_owned(), authorities: None, certificate: None, sasl, sealing: None }
     }
 }
 
@@ -62,6 +67,7 @@ pub struct Client {
     input: BytesMut,
     room: Box<[u8]>,
     heard: Instant,
+    sealing: Option<Arc<dyn Sealing>>,
 }
 
 enum Stream {
@@ -77,12 +83,43 @@ impl fmt::Debug for Client {
 }
 
 /// A link that the broker has opened.
-#[derive(Clone, Debug)]
 pub struct Link {
     /// The link.
     pub id: LinkId,
-    /// What the broker says about it.
-    pub properties: Vec<(Symbol, Value)>,
+    /// What the client seals or opens with; none where that is the broker's affair, or nobody's.
+    seal: Option<Box<dyn ClientSeal>>,
+}
+
+impl Link {
+    /// The message as it goes over the link. Costs nothing where the client does not seal.
+    ///
+    /// # Errors
+    /// [`Error::Wrong`].
+    #[inline]
+    pub fn out(&mut self, message: Payload) -> Result<Payload> {
+        match &mut self.seal {
+            None => Ok(message),
+            Some(seal) => seal.seal(&message),
+        }
+    }
+
+    /// Passes the message as the application reads it to `check`. Costs nothing where the client does not open.
+    ///
+    /// # Errors
+    /// [`Error::Wrong`]: the seal is not good.
+    #[inline]
+    pub fn opened<T>(&mut self, message: &Payload, check: impl FnOnce(&Payload) -> T) -> Result<T> {
+        match &mut self.seal {
+            None => Ok(check(message)),
+            Some(seal) => Ok(check(&seal.open(message)?)),
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("id", &self.id).field("seals", &self.seal.is_some()).finish()
+    }
 }
 
 impl Client {
@@ -106,7 +143,8 @@ impl Client {
         let mut engine = Connection::client(config, broker.sasl.clone(), Box::new(Crypto), now);
         let session = engine.begin();
         let room = vec![0; READ_BYTES].into_boxed_slice();
-        let mut client = Client { stream, engine, session, input: BytesMut::new(), room, heard: now };
+        let sealing = broker.sealing.clone();
+        let mut client = Client { stream, engine, session, input: BytesMut::new(), room, heard: now, sealing };
         client.wait_for(|event| matches!(event, Event::Opened(_)).then_some(()))?;
         Ok(client)
     }
@@ -115,13 +153,13 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Broker`]: its refusal.
-    pub fn sender(&mut self, queue: &str, sealed: bool) -> Result<Link> {
+    pub fn sender(&mut self, queue: &str) -> Result<Link> {
         let request = AttachRequest {
             snd_settle_mode: SenderSettleMode::Unsettled,
-            desired_capabilities: sealed_capability(sealed),
+            desired_capabilities: sealed_capability(self.sealing.is_some()),
             ..AttachRequest::sender(format!("put-{queue}"), queue)
         };
-        let link = self.attach(request)?;
+        let link = self.attach(queue, request)?;
         while !self.engine.can_send(link.id) {
             self.wait_for(|event| matches!(event, Event::Credit { .. }).then_some(()))?;
         }
@@ -132,27 +170,29 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Broker`]: its refusal.
-    pub fn receiver(&mut self, queue: &str, credit: u32, sealed: bool) -> Result<Link> {
+    pub fn receiver(&mut self, queue: &str, credit: u32) -> Result<Link> {
         let request = AttachRequest {
             snd_settle_mode: SenderSettleMode::Unsettled,
-            desired_capabilities: sealed_capability(sealed),
+            desired_capabilities: sealed_capability(self.sealing.is_some()),
             ..AttachRequest::receiver(format!("get-{queue}"), queue)
         };
-        let link = self.attach(request)?;
+        let link = self.attach(queue, request)?;
         self.engine.set_credit(link.id, credit);
         self.flush()?;
         Ok(link)
     }
 
-    fn attach(&mut self, request: AttachRequest) -> Result<Link> {
+    fn attach(&mut self, queue: &str, request: AttachRequest) -> Result<Link> {
         let id = self.engine.attach(self.session, request);
         // A refusal comes as an answer without terminus and then a detach with the error, which `event` makes one of.
-        self.wait_for(|event| match event {
+        let properties = self.wait_for(|event| match event {
             Event::LinkOpened(opened) if opened.link == id && opened.source.is_some() && opened.target.is_some() => {
-                Some(Link { id, properties: opened.properties.clone() })
+                Some(opened.properties.clone())
             }
             _ => None,
-        })
+        })?;
+        let seal = self.sealing.as_ref().map(|sealing| sealing.link(queue, &properties)).transpose()?;
+        Ok(Link { id, seal })
     }
 
     /// Passes events over until the one that is wanted.
@@ -275,20 +315,21 @@ impl Client {
     /// Puts so many messages, as fast as they are confirmed.
     ///
     /// # Errors
-    /// [`Error::Broker`]: one was not taken, or the connection broke.
-    pub fn fill(&mut self, link: LinkId, messages: &Messages, count: u64) -> Result<()> {
+    /// [`Error::Broker`]: one was not taken, or the connection broke; [`Error::Wrong`]: it can't be sealed.
+    pub fn fill(&mut self, link: &mut Link, messages: &Messages, count: u64) -> Result<()> {
         let (mut sent, mut confirmed) = (0, 0);
         while confirmed < count {
-            while sent < count && sent - confirmed < FILL_WINDOW && self.engine.can_send(link) {
-                self.engine.send(link, sent, messages.put(sent), false);
+            while sent < count && sent - confirmed < FILL_WINDOW && self.engine.can_send(link.id) {
+                let message = link.out(messages.put(sent))?;
+                self.engine.send(link.id, sent, message, false);
                 sent += 1;
             }
             self.flush()?;
             self.read(None)?;
             while let Some(event) = self.event()? {
-                if let Event::Outcome { state, .. } = event {
+                if let Event::Outcome { state, token, .. } = event {
                     if !matches!(state, Some(DeliveryState::Accepted)) {
-                        return Err(not_taken(sent, &state));
+                        return Err(not_taken(token, &state));
                     }
                     confirmed += 1;
                 }

@@ -1,10 +1,10 @@
 //! Messages from a thread that puts, through one queue manager or two, to a thread that gets.
 
 use crate::error::{Error, Result};
-use crate::load::client::{Client, not_taken};
+use crate::load::client::{Client, Link, not_taken};
 use crate::load::messages::{MESSAGES, Messages};
 use crate::load::{APPLICATION, Counts, Load, Seat};
-use bulla_amqp::{DeliveryState, Event, LinkId, Value};
+use bulla_amqp::{DeliveryState, Event, Value};
 use bulla_device::Histogram;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,9 +101,9 @@ impl Stream {
         let window = flow.window.max(1);
         let messages = Messages::of(flow.bytes, flow.persistent);
         let mut gets = Client::connect(&getter.broker, &format!("get-{number}"))?;
-        let from = gets.receiver(&getter.gets, window, false)?.id;
+        let from = gets.receiver(&getter.gets, window)?;
         let mut puts = Client::connect(&putter.broker, &format!("put-{number}"))?;
-        let to = puts.sender(&putter.puts, false)?.id;
+        let to = puts.sender(&putter.puts)?;
         let mut stream = Stream { gauge: Arc::clone(&gauge), threads: Vec::new() };
         let (shared, expected) = (Arc::clone(&gauge), messages.clone());
         stream.spawn(format!("{APPLICATION}get-{number}"), move || {
@@ -155,7 +155,7 @@ impl Load for Stream {
 /// The thread that puts. A message costs it a reference count, a frame head and its part of a write and of a read.
 struct Putter<'a> {
     client: Client,
-    link: LinkId,
+    link: Link,
     messages: Messages,
     window: u64,
     pace: Pace,
@@ -170,7 +170,7 @@ struct Putter<'a> {
 }
 
 impl<'a> Putter<'a> {
-    fn new(client: Client, link: LinkId, messages: Messages, window: u64, pace: Pace, gauge: &'a Gauge) -> Self {
+    fn new(client: Client, link: Link, messages: Messages, window: u64, pace: Pace, gauge: &'a Gauge) -> Self {
         let (again, again_at) = (VecDeque::new(), gauge.begun);
         Putter { client, link, messages, window, pace, gauge, sent: 0, confirmed: 0, again, again_at }
     }
@@ -182,7 +182,7 @@ impl<'a> Putter<'a> {
             if (stop && self.sent == self.confirmed) || self.gauge.failed.load(Ordering::Acquire) {
                 break;
             }
-            let idle = if self.again.is_empty() { stop || !self.put_what_is_due(begun) } else { !self.put_again() };
+            let idle = if self.again.is_empty() { stop || !self.put_what_is_due(begun)? } else { !self.put_again()? };
             self.client.flush()?;
             // Whoever waits for a schedule, for the getter or for room hears nothing from the socket.
             let outstanding = self.sent - self.confirmed - self.again.len() as u64;
@@ -199,7 +199,7 @@ impl<'a> Putter<'a> {
     }
 
     /// Puts what the schedule or the getter leaves room for; whether there was any.
-    fn put_what_is_due(&mut self, begun: Instant) -> bool {
+    fn put_what_is_due(&mut self, begun: Instant) -> Result<bool> {
         let free = self.window - (self.sent - self.confirmed);
         let (refill, due) = match self.pace {
             Pace::Flat => {
@@ -209,32 +209,34 @@ impl<'a> Putter<'a> {
             Pace::Rate(rate) => (true, ((begun.elapsed().as_secs_f64() * rate) as u64).saturating_sub(self.sent)),
         };
         let mut count = if refill { free.min(due) } else { 0 };
-        while count > 0 && self.client.engine.can_send(self.link) {
+        while count > 0 && self.client.engine.can_send(self.link.id) {
             if self.sent.is_multiple_of(TIMED_EVERY) {
                 let place = (self.sent / TIMED_EVERY) as usize % TIMED_MAX;
                 self.gauge.put_at[place].store(self.gauge.begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
             }
-            self.client.engine.send(self.link, self.sent, self.messages.put(self.sent), false);
+            let message = self.link.out(self.messages.put(self.sent))?;
+            self.client.engine.send(self.link.id, self.sent, message, false);
             (self.sent, count) = (self.sent + 1, count - 1);
         }
         self.gauge.sent.store(self.sent, Ordering::Release);
-        due > 0
+        Ok(due > 0)
     }
 
     /// Puts messages again that found the queue full, once it is time; whether there were any.
-    fn put_again(&mut self) -> bool {
+    fn put_again(&mut self) -> Result<bool> {
         if Instant::now() < self.again_at {
-            return false;
+            return Ok(false);
         }
         let mut any = false;
         while let Some(number) = self.again.front().copied()
-            && self.client.engine.can_send(self.link)
+            && self.client.engine.can_send(self.link.id)
         {
-            self.client.engine.send(self.link, number, self.messages.put(number), false);
+            let message = self.link.out(self.messages.put(number))?;
+            self.client.engine.send(self.link.id, number, message, false);
             self.again.pop_front();
             any = true;
         }
-        any
+        Ok(any)
     }
 
     /// Takes note of what became of messages.
@@ -270,25 +272,25 @@ fn found_the_queue_full(state: &Option<DeliveryState>) -> bool {
 }
 
 /// The thread that gets: compares each message with the one that was put, and accepts it.
-fn get(mut client: Client, link: LinkId, credit: u32, messages: &Messages, gauge: &Gauge) -> Result<()> {
+fn get(mut client: Client, mut link: Link, credit: u32, messages: &Messages, gauge: &Gauge) -> Result<()> {
     let (mut got, mut check) = (0u64, Order::default());
     loop {
         client.read(None)?;
         while let Some(event) = client.event()? {
             if let Event::Delivery(delivery) = event {
-                if !check.takes(messages, &delivery.payload) {
+                if !link.opened(&delivery.payload, |message| check.takes(messages, message))? {
                     return Err(Error::Wrong(format!("message {got} is not the one that was put")));
                 }
                 if got.is_multiple_of(TIMED_EVERY) && check.strict() {
                     take_time(gauge, got);
                 }
-                client.engine.dispose(link, delivery.id, DeliveryState::Accepted);
+                client.engine.dispose(link.id, delivery.id, DeliveryState::Accepted);
                 got += 1;
             }
         }
         gauge.got.store(got, Ordering::Release);
-        if client.engine.credit(link) <= credit / 2 {
-            client.engine.set_credit(link, credit);
+        if client.engine.credit(link.id) <= credit / 2 {
+            client.engine.set_credit(link.id, credit);
         }
         client.flush()?;
         let done = gauge.done.load(Ordering::Acquire);

@@ -46,9 +46,21 @@ impl Messages {
     #[inline]
     #[must_use]
     pub fn is(&self, number: u64, message: &Payload) -> bool {
-        let len = message.len();
-        let payload = &self.payloads[(number % MESSAGES as u64) as usize];
-        len >= self.bytes && *message.bytes_at(len - self.bytes..len) == **payload
+        let Some(mut before) = message.len().checked_sub(self.bytes) else { return false };
+        let mut left: &[u8] = &self.payloads[(number % MESSAGES as u64) as usize];
+        // A long message comes in many chunks, which are compared where they lie.
+        for chunk in message.chunks() {
+            let skipped = before.min(chunk.len());
+            before -= skipped;
+            let (Some(part), Some(expected)) = (chunk.get(skipped..), left.get(..chunk.len() - skipped)) else {
+                return false;
+            };
+            if part != expected {
+                return false;
+            }
+            left = left.get(part.len()..).unwrap_or_default();
+        }
+        left.is_empty()
     }
 
     /// Which of the [`MESSAGES`] one is that came out of its turn; none where it is none of them.
@@ -87,5 +99,10 @@ mod tests {
             assert!(!messages.is(7, &damaged) && messages.which(&damaged).is_none(), "byte {damage}");
         }
         assert_eq!(messages.which(&Payload::from(Bytes::from_static(b"short"))), None);
+        // However it is cut into chunks.
+        for cut in [1, whole.len() - 301, whole.len() - 300, whole.len() - 299, whole.len() - 1] {
+            let chunks = |whole: &Bytes| Payload::from(vec![whole.slice(..cut), whole.slice(cut..)]);
+            assert!(messages.is(7, &chunks(&whole)) && !messages.is(8, &chunks(&whole)), "cut at {cut}");
+        }
     }
 }

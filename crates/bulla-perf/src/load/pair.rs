@@ -1,7 +1,7 @@
 //! A request and its reply: one who asks and one who answers, through one queue manager or two.
 
 use crate::error::{Error, Result};
-use crate::load::client::{Client, not_taken};
+use crate::load::client::{Client, Link, not_taken};
 use crate::load::messages::Messages;
 use crate::load::{APPLICATION, Counts, Load, Seat};
 use bulla_amqp::{DeliveryState, Event, LinkId};
@@ -54,11 +54,11 @@ impl Pair {
         let messages = Messages::of(exchange.bytes, exchange.persistent);
         let gauge = Arc::new(Gauge::default());
         let mut server = Client::connect(&answers.broker, &format!("answer-{number}"))?;
-        let from = server.receiver(&answers.gets, CREDIT, false)?.id;
-        let to = server.sender(&answers.puts, false)?.id;
+        let from = server.receiver(&answers.gets, CREDIT)?;
+        let to = server.sender(&answers.puts)?;
         let mut requester = Client::connect(&asks.broker, &format!("ask-{number}"))?;
-        let replies = requester.receiver(&asks.gets, CREDIT.max(exchange.in_flight), false)?.id;
-        let requests = requester.sender(&asks.puts, false)?.id;
+        let replies = requester.receiver(&asks.gets, CREDIT.max(exchange.in_flight))?;
+        let requests = requester.sender(&asks.puts)?;
         let (shared, sent) = (Arc::clone(&gauge), messages.clone());
         let server = std::thread::Builder::new()
             .name(format!("{APPLICATION}answer-{number}"))
@@ -99,7 +99,14 @@ impl Load for Pair {
 }
 
 /// The thread that asks. Its requests are answered in their order.
-fn ask(mut client: Client, to: LinkId, from: LinkId, messages: &Messages, in_flight: u32, gauge: &Gauge) -> Result<()> {
+fn ask(
+    mut client: Client,
+    mut to: Link,
+    mut from: Link,
+    messages: &Messages,
+    in_flight: u32,
+    gauge: &Gauge,
+) -> Result<()> {
     let mut under_way: VecDeque<Instant> = VecDeque::with_capacity(in_flight as usize);
     let (mut sent, mut answered) = (0u64, 0u64);
     loop {
@@ -110,9 +117,10 @@ fn ask(mut client: Client, to: LinkId, from: LinkId, messages: &Messages, in_fli
         if under_way.is_empty() {
             client.nothing_owed();
         }
-        while !stop && under_way.len() < in_flight as usize && client.engine.can_send(to) {
+        while !stop && under_way.len() < in_flight as usize && client.engine.can_send(to.id) {
             under_way.push_back(Instant::now());
-            client.engine.send(to, sent, messages.put(sent), false);
+            let message = to.out(messages.put(sent))?;
+            client.engine.send(to.id, sent, message, false);
             sent += 1;
         }
         client.flush()?;
@@ -122,12 +130,13 @@ fn ask(mut client: Client, to: LinkId, from: LinkId, messages: &Messages, in_fli
             match event {
                 Event::Delivery(delivery) => {
                     let asked_at = under_way.pop_front();
-                    let Some(asked_at) = asked_at.filter(|_| messages.is(answered, &delivery.payload)) else {
+                    let right = from.opened(&delivery.payload, |message| messages.is(answered, message))?;
+                    let Some(asked_at) = asked_at.filter(|_| right) else {
                         return Err(Error::Wrong(format!("reply {answered} is not its request")));
                     };
                     let took = asked_at.elapsed().as_nanos() as u64;
                     gauge.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(took);
-                    client.engine.dispose(from, delivery.id, DeliveryState::Accepted);
+                    client.engine.dispose(from.id, delivery.id, DeliveryState::Accepted);
                     answered += 1;
                     gauge.answered.store(answered, Ordering::Release);
                 }
@@ -136,7 +145,7 @@ fn ask(mut client: Client, to: LinkId, from: LinkId, messages: &Messages, in_fli
                 _ => {}
             }
         }
-        top_up(&mut client, from, CREDIT.max(in_flight));
+        top_up(&mut client, from.id, CREDIT.max(in_flight));
     }
 }
 
@@ -147,18 +156,19 @@ fn top_up(client: &mut Client, link: LinkId, credit: u32) {
 }
 
 /// The thread that answers each request with the same payload.
-fn answer(mut client: Client, from: LinkId, to: LinkId, messages: &Messages, gauge: &Gauge) -> Result<()> {
+fn answer(mut client: Client, mut from: Link, mut to: Link, messages: &Messages, gauge: &Gauge) -> Result<()> {
     let mut count = 0u64;
     while !gauge.stop_answering.load(Ordering::Acquire) {
         client.read(None)?;
         while let Some(event) = client.event()? {
             match event {
                 Event::Delivery(delivery) => {
-                    if !messages.is(count, &delivery.payload) {
+                    if !from.opened(&delivery.payload, |message| messages.is(count, message))? {
                         return Err(Error::Wrong(format!("request {count} is not the one that was put")));
                     }
-                    client.engine.send(to, count, messages.put(count), false);
-                    client.engine.dispose(from, delivery.id, DeliveryState::Accepted);
+                    let message = to.out(messages.put(count))?;
+                    client.engine.send(to.id, count, message, false);
+                    client.engine.dispose(from.id, delivery.id, DeliveryState::Accepted);
                     count += 1;
                 }
                 Event::Outcome { state: Some(DeliveryState::Accepted), .. } => {}
@@ -167,7 +177,7 @@ fn answer(mut client: Client, from: LinkId, to: LinkId, messages: &Messages, gau
             }
         }
         gauge.asked.store(count, Ordering::Release);
-        top_up(&mut client, from, CREDIT);
+        top_up(&mut client, from.id, CREDIT);
         client.flush()?;
     }
     client.close()

@@ -98,9 +98,10 @@ fn watch(
         let done = (timing.warm_up + begin.elapsed()).as_secs_f64() / whole;
         goes_on = tell(Live { done: done.min(1.0), rate, depth });
     }
+    // In the order of the beginning: a look takes its time, and both spans are then of one length.
+    let used = Look::take(host, &running.watched).since(&before);
     let (counts_after, latencies_after) = (running.load.counts(), running.load.latencies());
     let seconds = begin.elapsed().as_secs_f64();
-    let used = Look::take(host, &running.watched).since(&before);
     let transactions = counts_after.transactions - counts.transactions;
     let each = |ns: u64| ns as f64 / 1e3 / transactions.max(1) as f64;
     let mut found = running.load.found();
@@ -115,7 +116,16 @@ fn watch(
             cpu_us.entry(role.to_owned()).or_default();
         }
     }
+    if used.modelled > 0 {
+        found.insert("modelled-cpu-us".to_owned(), each(used.modelled));
+    }
     let course = course.moments;
+    let mut unsteady = steady::unsteady(&course, used.cores_elsewhere, used.cores_stolen);
+    if transactions == 0 {
+        // There is nothing that the processor time could be divided by.
+        unsteady.push("nothing arrived".to_owned());
+        cpu_us.values_mut().for_each(|us| *us = 0.0);
+    }
     Ok(Sample {
         configuration: configuration.clone(),
         seconds,
@@ -124,13 +134,13 @@ fn watch(
         rate: transactions as f64 / seconds,
         latency_us: statistics::latency(&latencies_after.since(&latencies)),
         cpu_us,
-        process_cpu_us: each(used.process),
+        process_cpu_us: if transactions == 0 { 0.0 } else { each(used.process) },
         devices: used.devices,
         tasks: used.tasks,
         cores_busy: used.cores_busy,
         cores_elsewhere: used.cores_elsewhere,
         cores_stolen: used.cores_stolen,
-        unsteady: steady::unsteady(&course, used.cores_elsewhere, used.cores_stolen),
+        unsteady,
         course,
         found,
         ..Sample::default()

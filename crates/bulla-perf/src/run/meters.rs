@@ -51,6 +51,8 @@ pub struct Used {
     pub devices: Vec<DeviceUse>,
     /// Tasks, likewise.
     pub tasks: Vec<TaskUse>,
+    /// Of them, what modelled devices took of this processor for their real results, which a card would not; nanoseconds.
+    pub modelled: u64,
     /// Cores that were busy, with whatever.
     pub cores_busy: f64,
     /// Of them, those that were none of ours.
@@ -85,6 +87,7 @@ impl Look {
             let process = now.cpu.1.saturating_sub(before.cpu.1);
             *used.roles.entry("unattributed".to_owned()).or_default() += process.saturating_sub(known);
             used.process += process.max(known);
+            used.modelled += modelled(&now.devices).saturating_sub(modelled(&before.devices));
             used.devices.extend(devices(&now.devices, &before.devices, used.seconds, &prefix));
             used.tasks.extend(tasks(&now.tasks, &before.tasks, used.seconds, &prefix));
         }
@@ -137,6 +140,11 @@ fn by_role(rows: &[Row]) -> Option<(Roles, u64)> {
         }
     }
     process.map(|process| (roles, process))
+}
+
+/// Processor time of modelled devices' results, nanoseconds.
+fn modelled(rows: &[Row]) -> u64 {
+    rows.iter().map(|row| number(row, "MODELCPU")).sum()
 }
 
 /// The share of the time that the busiest device was busy between two answers to DISPLAY DEVSTATUS(*) ALL, percent.

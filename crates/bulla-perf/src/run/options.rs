@@ -3,6 +3,7 @@
 use super::measure::Timing;
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result};
+use crate::host::Host;
 use crate::load::client::Broker;
 use crate::run::meters::Watched;
 use bulla_amqp::SaslClient;
@@ -13,7 +14,7 @@ use std::time::Duration;
 /// Shortest and longest sample, in seconds.
 const SECONDS_MIN: f64 = 0.1;
 const SECONDS_MAX: f64 = 86_400.0;
-/// The window of a stream that is not worth telling.
+/// Messages under way in a stream that nothing slows down.
 pub const STREAM_WINDOW: u32 = 512;
 /// Most repeats.
 const REPEATS_MAX: u32 = 1_000;
@@ -48,6 +49,9 @@ pub struct Common {
     /// With --self, clients speak TLS
     #[arg(long, requires = "own", help_heading = "What to measure")]
     pub tls: bool,
+    /// With --self, clients seal and open for themselves, with the policy that the queue manager serves; it sees no payload
+    #[arg(long, requires = "own", help_heading = "What to measure")]
+    pub client_seal: bool,
     /// With --self, a further option of `bulla start`, as in --start=--memory=4096
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true, requires = "own", help_heading = "What to measure")]
     pub start: Vec<String>,
@@ -95,6 +99,12 @@ pub struct Target {
     /// How to sign in; by itself SCRAM with a user, EXTERNAL with a certificate, else ANONYMOUS
     #[arg(long, value_enum, requires = "amqp", help_heading = "What to measure")]
     pub sasl: Option<Sasl>,
+    /// Seal here with this key ring (a folder), by the policy that the queue manager serves
+    #[arg(long, value_name = "DIR", requires = "amqp", help_heading = "What to measure")]
+    pub ring: Option<PathBuf>,
+    /// Open here with this key ring, where that is another than --ring
+    #[arg(long, value_name = "DIR", requires = "ring", help_heading = "What to measure")]
+    pub getter_ring: Option<PathBuf>,
     /// Data directory of the queue manager, where it is a Bulla on this machine: its meters are read there
     #[arg(long, value_name = "DIR", requires = "amqp", help_heading = "What to measure")]
     pub data: Option<PathBuf>,
@@ -168,8 +178,9 @@ impl Target {
     /// How whoever puts or asks connects, and whoever gets or answers.
     ///
     /// # Errors
-    /// [`Error::Usage`]: credentials that don't go together; [`Error::File`]: a password that can't be read.
-    pub fn brokers(&self) -> Result<(Broker, Broker)> {
+    /// [`Error::Usage`]: credentials that don't go together; [`Error::File`]: a password that can't be read; what
+    /// [`Host::sealing`] refuses.
+    pub fn brokers(&self, host: &dyn Host) -> Result<(Broker, Broker)> {
         let address = self.amqp.clone().unwrap_or_default();
         let address =
             address.trim_start_matches("amqps://").trim_start_matches("amqp://").trim_end_matches('/').to_owned();
@@ -177,15 +188,16 @@ impl Target {
         let getter = credentials(self.getter.as_ref(), self.getter_password_file.as_deref())?.or_else(|| user.clone());
         let certificate =
             self.cert.as_ref().map(|cert| (cert.clone(), self.cert_key.clone().unwrap_or_else(|| cert.clone())));
-        let broker = |who| -> Result<Broker> {
+        let broker = |who, ring: Option<&PathBuf>| -> Result<Broker> {
             Ok(Broker {
                 address: address.clone(),
                 authorities: self.ca.clone(),
                 certificate: certificate.clone(),
                 sasl: self.sasl(who)?,
+                sealing: ring.map(|ring| host.sealing(ring)).transpose()?,
             })
         };
-        Ok((broker(user)?, broker(getter)?))
+        Ok((broker(user, self.ring.as_ref())?, broker(getter, self.getter_ring.as_ref().or(self.ring.as_ref()))?))
     }
 
     fn sasl(&self, who: Option<(String, String)>) -> Result<SaslClient> {
@@ -357,7 +369,8 @@ pub fn describe(configuration: &Configuration) -> String {
     if configuration.pairs != 1 {
         words.push(format!("{} pairs", configuration.pairs));
     }
-    if !matches!(configuration.in_flight, 1 | STREAM_WINDOW) {
+    // The windows that streams have by themselves are not worth telling.
+    if !matches!(configuration.in_flight, 1 | 64 | 128 | STREAM_WINDOW) {
         words.push(format!("{} in flight", configuration.in_flight));
     }
     if configuration.target_rate != 0 {

@@ -11,8 +11,8 @@ const DEVICES_MAX: u32 = 8;
 pub struct Devices {
     /// The processor without its instructions for cryptography.
     pub software: bool,
-    /// The others are cards that this machine has not. The processor then does no private key's work, unless an
-    /// accelerator can't do it either.
+    /// The others are cards that this machine has not. The processor then leaves the keys' work to them, unless they are
+    /// accelerators and the keys are on curves.
     pub modelled: bool,
     /// Accelerators.
     pub accelerators: u32,

@@ -49,6 +49,11 @@ pub struct Settings {
     pub adapters: u32,
     /// Whether places are reached over TLS.
     pub tls: bool,
+    /// Whether clients seal and open for themselves.
+    pub client_seal: bool,
+    /// Whether keys on curves are to be used beside modelled accelerators, which can do nothing with them: the processor then
+    /// goes on with private keys' work, and with RSA's, too.
+    pub curves: bool,
     /// Messages a queue holds.
     pub depth_max: u32,
     /// Further options of `bulla start`.
@@ -63,6 +68,8 @@ impl Default for Settings {
             dispatchers: 0,
             adapters: 0,
             tls: false,
+            client_seal: false,
+            curves: false,
             depth_max: DEPTH_MAX,
             options: Vec::new(),
         }
@@ -79,7 +86,9 @@ pub struct Manager<'h> {
     pub address: String,
     /// Where it is spoken over TLS.
     pub tls_address: String,
-    /// Who has signed up.
+    /// Who may connect.
+    signed_up: BTreeSet<String>,
+    /// Of them, those who have all that they need.
     users: BTreeSet<String>,
     /// What has been defined.
     queues: BTreeSet<String>,
@@ -105,9 +114,10 @@ impl<'h> Manager<'h> {
         let data = tempfile::Builder::new().prefix("bulla-perf-").tempdir()?;
         let tokens = if settings.devices.keeps_keys() { Some(make_tokens(data.path(), settings)?) } else { None };
         let (process, address, tls_address) = launch(host, data.path(), settings, tokens.as_deref())?;
-        let (users, queues) = (BTreeSet::new(), BTreeSet::new());
+        let (signed_up, users, queues) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let settings = settings.clone();
-        let mut manager = Manager { host, process, data, settings, address, tls_address, users, queues, tokens };
+        let mut manager =
+            Manager { host, process, data, settings, address, tls_address, signed_up, users, queues, tokens };
         manager.bulla(&["cert", "create", "--ca", "perf", "--dn", "CN=Authority,O=Perf", "--key", "p256"], "")?;
         manager.set_up_devices()?;
         Ok(manager)
@@ -155,7 +165,17 @@ impl<'h> Manager<'h> {
             }
             false => (self.address.clone(), None),
         };
-        Broker { address, authorities, certificate: None, sasl }
+        Broker { address, authorities, certificate: None, sasl, sealing: None }
+    }
+
+    /// As [`broker`](Self::broker), with the user's own ring where clients seal for themselves.
+    ///
+    /// # Errors
+    /// What [`Host::sealing`] refuses.
+    pub fn seat(&self, user: &str) -> Result<Broker> {
+        let ring = self.settings.client_seal.then(|| self.ring(user));
+        let sealing = ring.map(|ring| self.host.sealing(&ring)).transpose()?;
+        Ok(Broker { sealing, ..self.broker(user) })
     }
 
     /// Carries commands out, one a line.
@@ -187,12 +207,15 @@ impl<'h> Manager<'h> {
     /// A user of that name with a password, an empty ring, and a certificate where a key is asked for; once for each name.
     ///
     /// # Errors
-    /// [`Error::Manager`]: the key is none that certificates are made for.
+    /// [`Error::Device`]: the key is none that certificates are made for, or that the token makes.
     pub fn add_user(&mut self, user: &str, key: &str) -> Result<()> {
         if self.users.contains(user) {
             return Ok(());
         }
-        self.bulla(&["user", "add", user], &format!("{PASSWORD}\n"))?;
+        if !self.signed_up.contains(user) {
+            self.bulla(&["user", "add", user], &format!("{PASSWORD}\n"))?;
+            self.signed_up.insert(user.to_owned());
+        }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.ring(user))?;
         if !key.is_empty() {
             let dn = dn(user);
@@ -200,7 +223,11 @@ impl<'h> Manager<'h> {
             if self.settings.devices.keeps_keys() {
                 arguments.extend(["--device", "COPROC1"]);
             }
-            self.bulla(&arguments, "")?;
+            // A key that no certificate is made for can't be had here, whatever else can.
+            self.bulla(&arguments, "").map_err(|error| match error {
+                Error::Manager(why) => Error::Device(format!("{key}: {why}")),
+                error => error,
+            })?;
         }
         self.users.insert(user.to_owned());
         Ok(())
@@ -269,7 +296,12 @@ impl<'h> Manager<'h> {
         let (putter, recipients) = self.people(key, configuration.recipients.max(1))?;
         self.define_queue(configuration, &queue, &putter, &recipients)?;
         let getter = recipients.first().ok_or_else(|| Error::Usage("a message without a recipient".to_owned()))?;
-        Ok(Place { queue, putter: self.broker(&putter), getter: self.broker(getter), watched: self.watched() })
+        let seat = |user: &str| match configuration.quality {
+            Quality::None => Ok(self.broker(user)),
+            _ => self.seat(user),
+        };
+        let (putter, getter) = (seat(&putter)?, seat(getter)?);
+        Ok(Place { queue, putter, getter, watched: self.watched() })
     }
 
     /// A queue of this name on which `putter` puts for the recipients under the configuration's policy.
@@ -370,8 +402,9 @@ impl<'h> Manager<'h> {
             self.mqsc(&commands)?;
         }
         self.wait_for_devices(&devices)?;
-        if devices.modelled && devices.coprocessors > 0 {
-            // What the card could do, the processor would do sooner: it is kept away, as one keeps keys on a card.
+        if devices.modelled && (devices.coprocessors > 0 || !self.settings.curves) {
+            // What the cards could do, the processor would do sooner: it is kept away, because the processor that cards spare is
+            // what is asked for.
             self.mqsc("STOP DEVICE(CPU)")?;
         }
         Ok(())

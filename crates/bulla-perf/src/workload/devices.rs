@@ -1,11 +1,11 @@
 //! `bulla perf devices`: what crypto devices are worth.
 
-use super::stream::{Streams, settings};
-use crate::configuration::{Configuration, Quality, Reuse};
+use super::stream::{Streams, settings, streamed};
+use crate::configuration::{Quality, Reuse};
 use crate::error::{Result, Verdict};
 use crate::host::Host;
 use crate::run::carry_out;
-use crate::run::options::{Common, Defaults, Protection, STREAM_WINDOW};
+use crate::run::options::{Common, Defaults, Protection};
 use clap::Args;
 
 /// What crypto devices are worth: the processor with and without its instructions, accelerators, coprocessors, and modelled cards
@@ -31,12 +31,6 @@ pub fn run(args: &DevicesArgs, host: &dyn Host) -> Result<Verdict> {
         pairs: &[1],
         devices: &["software", "cpu", "1a", "2a", "1c", "modelled:1a", "modelled:1c", "modelled:2a", "modelled:2c"],
     })?;
-    let configurations =
-        configurations.into_iter().map(|one| Configuration { in_flight: STREAM_WINDOW, ..one }).collect();
-    carry_out(
-        host,
-        &args.common,
-        configurations,
-        &mut Streams::new("devices", host, &args.common, settings(&args.common)),
-    )
+    let mut streams = Streams::new("devices", host, &args.common, settings(&args.common));
+    carry_out(host, &args.common, streamed(&args.common, configurations), &mut streams)
 }

@@ -1,11 +1,11 @@
 //! `bulla perf key-reuse`: what it is worth to use a content key again.
 
-use super::stream::{Streams, settings};
-use crate::configuration::{Configuration, Quality, Reuse};
+use super::stream::{Streams, settings, streamed};
+use crate::configuration::{Quality, Reuse};
 use crate::error::{Result, Verdict};
 use crate::host::Host;
 use crate::run::carry_out;
-use crate::run::options::{Common, Defaults, Protection, STREAM_WINDOW};
+use crate::run::options::{Common, Defaults, Protection};
 use clap::Args;
 
 /// What it is worth to use a content key again: confidentiality with each reuse, through 1 to 21 queues at once
@@ -44,12 +44,6 @@ pub fn run(args: &KeyReuseArgs, host: &dyn Host) -> Result<Verdict> {
         pairs: &[1, 5, 21],
         devices: &["cpu"],
     })?;
-    let configurations =
-        configurations.into_iter().map(|one| Configuration { in_flight: STREAM_WINDOW, ..one }).collect();
-    carry_out(
-        host,
-        &args.common,
-        configurations,
-        &mut Streams::new("key-reuse", host, &args.common, settings(&args.common)),
-    )
+    let mut streams = Streams::new("key-reuse", host, &args.common, settings(&args.common));
+    carry_out(host, &args.common, streamed(&args.common, configurations), &mut streams)
 }

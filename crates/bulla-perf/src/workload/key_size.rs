@@ -1,11 +1,11 @@
 //! `bulla perf key-size`: what longer keys cost.
 
-use super::stream::{Streams, settings};
-use crate::configuration::{Configuration, Quality, Reuse};
+use super::stream::{Streams, settings, streamed};
+use crate::configuration::{Quality, Reuse};
 use crate::error::{Result, Verdict};
 use crate::host::Host;
 use crate::run::carry_out;
-use crate::run::options::{Common, Defaults, Protection, STREAM_WINDOW};
+use crate::run::options::{Common, Defaults, Protection};
 use clap::Args;
 
 /// What longer keys cost: RSA and NIST curves by quality of protection, key reuse and size, as fast as it goes
@@ -31,12 +31,6 @@ pub fn run(args: &KeySizeArgs, host: &dyn Host) -> Result<Verdict> {
         pairs: &[1],
         devices: &["cpu"],
     })?;
-    let configurations =
-        configurations.into_iter().map(|one| Configuration { in_flight: STREAM_WINDOW, ..one }).collect();
-    carry_out(
-        host,
-        &args.common,
-        configurations,
-        &mut Streams::new("key-size", host, &args.common, settings(&args.common)),
-    )
+    let mut streams = Streams::new("key-size", host, &args.common, settings(&args.common));
+    carry_out(host, &args.common, streamed(&args.common, configurations), &mut streams)
 }

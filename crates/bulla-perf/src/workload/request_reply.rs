@@ -1,6 +1,6 @@
 //! `bulla perf request-reply`: a request and its reply, one at a time for each pair.
 
-use super::stream::settings;
+use super::stream::{placed, settings};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Result, Verdict};
 use crate::host::Host;
@@ -45,12 +45,14 @@ pub fn run(args: &RequestReplyArgs, host: &dyn Host) -> Result<Verdict> {
             configurations.push(Configuration { in_flight: *in_flight, ..configuration.clone() });
         }
     }
+    let configurations = placed(&args.common, configurations);
     let site = own.then(|| Site::new(host, settings(&args.common)));
-    carry_out(host, &args.common, configurations, &mut RequestReply { common: &args.common, site })
+    carry_out(host, &args.common, configurations, &mut RequestReply { common: &args.common, host, site })
 }
 
 struct RequestReply<'h> {
     common: &'h Common,
+    host: &'h dyn Host,
     site: Option<Site<'h>>,
 }
 
@@ -63,7 +65,7 @@ impl RequestReply<'_> {
             gets: gets.to_owned(),
         };
         let Some(site) = &mut self.site else {
-            let (asks, answers) = self.common.target.brokers()?;
+            let (asks, answers) = self.common.target.brokers(self.host)?;
             let queues = self.common.target.queues(2 * configuration.pairs as usize)?;
             let pairs = queues.chunks_exact(2).map(|pair| {
                 let (requests, replies) = (&pair[0], &pair[1]);
@@ -82,7 +84,10 @@ impl RequestReply<'_> {
             // A reply is for one reader whatever a request is for.
             let server = servers.first().map_or("", String::as_str);
             manager.define_queue(configuration, &replies, server, std::slice::from_ref(&requester))?;
-            let (asks, answers) = (manager.broker(&requester), manager.broker(server));
+            let (asks, answers) = match configuration.quality {
+                Quality::None => (manager.broker(&requester), manager.broker(server)),
+                _ => (manager.seat(&requester)?, manager.seat(server)?),
+            };
             seats.push((seat(&asks, &requests, &replies), seat(&answers, &replies, &requests)));
         }
         Ok(seats)

@@ -20,12 +20,12 @@ const WINDOW_BYTES: u64 = 64 << 20;
 /// Messages one way, at a rate or as fast as it goes: what is reached, what it costs, how much piles up
 #[derive(Args, Debug)]
 pub struct StreamArgs {
-    /// Messages a second of all pairs together, comma separated; max for as fast as it goes. What is given here is a goal: the exit code is 8 where it is not held
-    #[arg(long, value_delimiter = ',', value_parser = target, default_values_t = [Rate(RATE)], hide_default_value = false, help_heading = "Configurations")]
+    /// Messages a second of all pairs together, comma separated; max for as fast as it goes. A rate is a goal: the exit code is 8 where it is not held
+    #[arg(long, value_delimiter = ',', value_parser = target, default_values_t = [Rate(RATE)], help_heading = "Configurations")]
     rate: Vec<Rate>,
     /// Messages put and not yet confirmed, and the credit of the getter
-    #[arg(long, default_value_t = STREAM_WINDOW, value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Configurations")]
-    window: u32,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Configurations")]
+    window: Option<u32>,
     /// With --self, messages a queue holds; the putter waits and puts again what is refused beyond (2053)
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=999_999_999), help_heading = "Configurations")]
     max_depth: u32,
@@ -80,29 +80,35 @@ pub fn run(args: &StreamArgs, host: &dyn Host) -> Result<Verdict> {
     };
     for configuration in products {
         for rate in &args.rate {
-            configurations.push(Configuration { target_rate: rate.0, in_flight: args.window, ..configuration.clone() });
+            configurations.push(Configuration {
+                target_rate: rate.0,
+                in_flight: args.window.unwrap_or_else(|| in_flight(&configuration)),
+                ..configuration.clone()
+            });
         }
     }
     let settings = Settings { depth_max: args.max_depth, ..settings(&args.common) };
+    let configurations = placed(&args.common, configurations);
     let mut streams = Streams::new("stream", host, &args.common, settings);
     carry_out(host, &args.common, configurations, &mut streams)
 }
 
 /// How the queue managers of a run are started.
 pub(super) fn settings(common: &Common) -> Settings {
-    Settings { tls: common.tls, options: common.start.clone(), ..Settings::default() }
+    Settings { tls: common.tls, client_seal: common.client_seal, options: common.start.clone(), ..Settings::default() }
 }
 
 /// Streams through one queue manager, a queue and two threads for each pair; what several subcommands are made of.
 pub(super) struct Streams<'h> {
     name: &'static str,
     common: &'h Common,
+    host: &'h dyn Host,
     site: Option<Site<'h>>,
 }
 
 impl<'h> Streams<'h> {
     pub(super) fn new(name: &'static str, host: &'h dyn Host, common: &'h Common, settings: Settings) -> Streams<'h> {
-        Streams { name, common, site: common.own.then(|| Site::new(host, settings)) }
+        Streams { name, common, host, site: common.own.then(|| Site::new(host, settings)) }
     }
 
     /// Where each pair puts and gets.
@@ -115,7 +121,7 @@ impl<'h> Streams<'h> {
             }
             None => {
                 let target = &self.common.target;
-                let (putter, getter) = target.brokers()?;
+                let (putter, getter) = target.brokers(self.host)?;
                 let queues = target.queues(configuration.pairs as usize)?;
                 Ok(queues.iter().map(|queue| (Seat::at(&putter, queue), Seat::at(&getter, queue))).collect())
             }
@@ -173,6 +179,32 @@ impl Workload for Streams<'_> {
     fn finish(&mut self) -> Result<()> {
         self.site.take().map_or(Ok(()), Site::stop)
     }
+}
+
+/// Messages under way where the command line says nothing: enough to keep every device's lanes full, and so few that a
+/// slow key's are soon through.
+pub(super) fn in_flight(configuration: &Configuration) -> u32 {
+    match (configuration.quality, configuration.key.as_str()) {
+        (Quality::None | Quality::Confidentiality, _) => STREAM_WINDOW,
+        (_, "rsa1024" | "rsa2048" | "p256") => 128,
+        _ => 64,
+    }
+}
+
+/// The configurations with that many messages under way.
+pub(super) fn streamed(common: &Common, configurations: Vec<Configuration>) -> Vec<Configuration> {
+    let one = |configuration| Configuration { in_flight: in_flight(&configuration), ..configuration };
+    placed(common, configurations.into_iter().map(one).collect())
+}
+
+/// The configurations with where their messages are sealed. One that is not sealed is the same either way.
+pub(super) fn placed(common: &Common, configurations: Vec<Configuration>) -> Vec<Configuration> {
+    let seals = common.client_seal || common.target.ring.is_some();
+    let topology = |one: &Configuration| match seals && one.quality != Quality::None {
+        true => "end-to-end".to_owned(),
+        false => one.topology.clone(),
+    };
+    configurations.into_iter().map(|one| Configuration { topology: topology(&one), ..one }).collect()
 }
 
 /// Messages under way: as the configuration says, and no more than fit into memory.

@@ -44,7 +44,7 @@ pub struct GetArgs {
 pub fn run(args: &GetArgs) -> Result<(), CliError> {
     let mut client = Client::connect(&args.connection.endpoint()?)?;
     let attached = client.receiver(&args.queue, args.browse, args.own_seal.ring.is_some())?;
-    let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached)?;
+    let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached.properties)?;
     let wanted = args.count.unwrap_or(if args.browse || args.out.is_some() { u64::MAX } else { 1 });
     let wait = args.wait.map(|seconds| if seconds == 0 { WAIT_MAX } else { Duration::from_secs(seconds) });
     if let Some(out) = &args.out {

@@ -5,14 +5,13 @@
 //! user asks for it by name.
 
 use super::CliError;
-use crate::client::Attached;
 use crate::envelope::{Arrival, Readable, payload_of};
 use crate::manager::{Defaults, wall_ms};
 use crate::mqsc;
 use crate::random::Random;
 use crate::reason::Refusal;
 use crate::serve::RINGS;
-use bulla_amqp::Payload;
+use bulla_amqp::{Payload, Symbol, Value};
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Ring;
@@ -58,16 +57,16 @@ impl OwnSeal {
     ///
     /// # Errors
     /// The ring or the policy: missing, unreadable, or other than what the queue manager serves.
-    pub fn open(args: &OwnSealArgs, queue: &str, attached: &Attached) -> Result<Option<Self>, CliError> {
+    pub fn open(args: &OwnSealArgs, queue: &str, properties: &[(Symbol, Value)]) -> Result<Option<Self>, CliError> {
+        let property = |name: &str| crate::client::property(properties, name);
         let Some(user) = &args.ring else { return Ok(None) };
         let folder = if user.contains('/') { PathBuf::from(user) } else { args.data.join(RINGS).join(user) };
         let passphrase = args.passphrase_file.as_deref().map(passphrase).transpose()?;
         let ring = Ring::load(&folder, passphrase.as_ref()).map_err(|error| CliError::failed(error.to_string()))?;
-        let served = attached.property("bulla:policy").map(|text| one_policy(text, queue)).transpose()?;
+        let served = property("bulla:policy").map(|text| one_policy(text, queue)).transpose()?;
         let own = own_policy(&folder, queue)?;
         let policy = settle(queue, own, served, args.served_policy.as_deref() == Some(queue))?;
-        let destination = attached
-            .property("bulla:destination")
+        let destination = property("bulla:destination")
             .ok_or_else(|| CliError::failed(format!("{queue}: the other side does not say which queue it is")))?
             .to_owned();
         let trusted = args.served_policy.as_deref() == Some(queue);

@@ -1,12 +1,15 @@
 //! `bulla perf`, from the side of the program: what the measuring crate needs of it.
 
+use super::own_seal::{OwnSeal, OwnSealArgs};
 use super::{CliError, EXIT_MISSED};
 use crate::mqsc::reply::{Outcome, Row as Shown};
 use crate::mqsc::{Reply, admin};
+use bulla_amqp::{Payload, Symbol, Value};
 use bulla_perf::error::{Error, Verdict};
-use bulla_perf::host::{Host, Row};
+use bulla_perf::host::{ClientSeal, Host, Row, Sealing};
 pub use bulla_perf::perf::PerfArgs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// This program.
 struct Program(PathBuf);
@@ -25,6 +28,44 @@ impl Host for Program {
 
     fn command(&self, data: &Path, commands: &str) -> Result<(), Error> {
         carry_out(data, commands).map(drop)
+    }
+
+    fn sealing(&self, ring: &Path) -> Result<Arc<dyn Sealing>, Error> {
+        Ok(Arc::new(OwnRing(ring.to_owned())))
+    }
+}
+
+/// A key ring of the one who measures.
+struct OwnRing(PathBuf);
+
+impl Sealing for OwnRing {
+    fn link(&self, queue: &str, properties: &[(Symbol, Value)]) -> Result<Box<dyn ClientSeal>, Error> {
+        // A slash tells a folder from a user's name.
+        let ring = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
+        let args = OwnSealArgs {
+            ring: Some(ring.display().to_string()),
+            data: PathBuf::new(),
+            passphrase_file: None,
+            served_policy: Some(queue.to_owned()),
+        };
+        let seal = OwnSeal::open(&args, queue, properties);
+        match seal.map_err(|error| Error::Broker(error.to_string()))? {
+            Some(seal) => Ok(Box::new(LinkSeal(seal))),
+            None => Err(Error::Broker(format!("{queue}: no key ring"))),
+        }
+    }
+}
+
+/// What one link's messages are sealed and opened with.
+struct LinkSeal(OwnSeal);
+
+impl ClientSeal for LinkSeal {
+    fn seal(&mut self, message: &Payload) -> Result<Payload, Error> {
+        self.0.seal(message).map_err(|error| Error::Wrong(error.to_string()))
+    }
+
+    fn open(&mut self, message: &Payload) -> Result<Payload, Error> {
+        self.0.open_message(message).map_err(|unopened| Error::Wrong(unopened.error.to_string()))
     }
 }
 

@@ -55,7 +55,7 @@ pub fn run(args: &PutArgs) -> Result<(), CliError> {
     let mut client = Client::connect(&args.connection.endpoint()?)?;
     let seals = args.own_seal.ring.is_some();
     let attached = client.sender(&args.queue, seals)?;
-    let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached)?;
+    let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached.properties)?;
     let stdin = [PathBuf::from("-")];
     let files = if args.files.is_empty() { &stdin[..] } else { &args.files };
     for path in files {
