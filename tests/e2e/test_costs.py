@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from channels import Route
 from manager import wait_until
 from people import People
 from sites import INTEGRITY, PRIVACY, Site, clear
@@ -172,6 +173,42 @@ def test_tls_is_openssl_s_work_and_adds_up(site):
     spent.adds_up()
     assert spent.of("tls") > 0.05 * spent.process, spent.roles
     assert spent.of(*PROTECTION) < 0.02 * spent.process + 0.002, spent.roles
+
+
+def test_what_a_channel_does_is_the_channel_initiator_s_at_both_ends(managers, tmp_path):
+    near, far = (managers(name=name, folder=name) for name in ("QM1", "QM2"))
+    route = Route(near, far, start=False)
+    body = tmp_path / "m"
+    body.write_bytes(b"two tons of barley; " * 100)
+
+    def put(count):
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            to = ["--no-persistent", "--amqp", near.clear_address]
+            list(pool.map(lambda _: near.run("put", route.remote, *[body] * count, *to), range(CLIENTS)))
+
+    put(1)
+    route.start()
+    route.wait_for_arrival(CLIENTS)
+    route.stop()
+    route.wait_for_status("STOPPED")
+    with Spent(near) as spent:
+        put(CLEAR_MESSAGES)
+    spent.adds_up()
+    assert spent.of("channel-initiator") < 0.05 * spent.process, "until the channel runs, it is the queue manager's"
+    with Spent(near) as at_near, Spent(far) as at_far:
+        route.start()
+        route.wait_for_arrival(CLIENTS + CLIENTS * CLEAR_MESSAGES)
+        route.wait_until_sent()
+    for spent in (at_near, at_far):
+        spent.adds_up()
+        # Waking up and going to sleep are the queue manager's.
+        assert spent.of("channel-initiator") > 0.3 * spent.process, spent.roles
+        assert spent.of("channel-initiator", "queue-manager", "journal") > 0.8 * spent.process, spent.roles
+    assert at_near.gets == at_far.puts == CLIENTS * CLEAR_MESSAGES
+    route.proxy.close()
+    route.stop("FORCE")
+    for manager in (near, far):
+        assert manager.stop() == 0
 
 
 def elapsed(seconds):

@@ -62,6 +62,8 @@ impl Role {
 
 /// How many roles there are.
 const ROLES: usize = Role::ALL.len();
+/// A turn of more ticks than that, some 50 µs, is long: two readings of the thread's clock are less than a hundredth of it.
+const LONG_TURN_TICKS: u64 = 1 << 17;
 /// Of the sampled turns, what one look leaves to the next: some four looks decide what a tick is worth.
 const SAMPLES_KEPT: f64 = 0.75;
 
@@ -94,8 +96,7 @@ struct Meter {
     ticks: [AtomicU64; ROLES],
     /// Nanoseconds that the thread's clock said of each role.
     exact_ns: [AtomicU64; ROLES],
-    /// Of turns at whose ends the thread's clock was read: how many, their ticks, and what the clock said.
-    samples: AtomicU64,
+    /// Of turns at whose ends the thread's clock was read: their ticks, and what the clock said.
     sampled_ticks: AtomicU64,
     sampled_ns: AtomicU64,
     life: Mutex<Life>,
@@ -114,7 +115,6 @@ impl Meter {
             main,
             ticks: Default::default(),
             exact_ns: Default::default(),
-            samples: AtomicU64::new(0),
             sampled_ticks: AtomicU64::new(0),
             sampled_ns: AtomicU64::new(0),
             life: Mutex::new(Life::Runs(clock)),
@@ -125,7 +125,6 @@ impl Meter {
         Counters {
             ticks: std::array::from_fn(|role| self.ticks[role].load(Relaxed)),
             exact_ns: std::array::from_fn(|role| self.exact_ns[role].load(Relaxed)),
-            samples: self.samples.load(Relaxed),
             sampled_ticks: self.sampled_ticks.load(Relaxed),
             sampled_ns: self.sampled_ns.load(Relaxed),
         }
@@ -137,7 +136,6 @@ impl Meter {
 struct Counters {
     ticks: [u64; ROLES],
     exact_ns: [u64; ROLES],
-    samples: u64,
     sampled_ticks: u64,
     sampled_ns: u64,
 }
@@ -155,6 +153,11 @@ struct Own {
     apart_ns: Cell<u64>,
     sample_ticks: Cell<u64>,
     sample_ns: Cell<u64>,
+    /// In a sampled turn: the ticks of its roles, which its own end makes times of.
+    is_sampled: Cell<bool>,
+    turn_ticks: [Cell<u64>; ROLES],
+    /// The last turn was a long one.
+    was_long: Cell<bool>,
 }
 
 impl Own {
@@ -170,6 +173,9 @@ impl Own {
             apart_ns: zero(),
             sample_ticks: zero(),
             sample_ns: zero(),
+            is_sampled: Cell::new(false),
+            turn_ticks: std::array::from_fn(|_| zero()),
+            was_long: Cell::new(false),
         }
     }
 
@@ -183,7 +189,13 @@ impl Own {
     fn charge(&self, now: u64) {
         let role = self.role.get();
         if role != self.meter.main {
-            add(&self.meter.ticks[role as usize], now.saturating_sub(self.since.get()));
+            let ticks = now.saturating_sub(self.since.get());
+            if self.is_sampled.get() {
+                let of_turn = &self.turn_ticks[role as usize];
+                of_turn.set(of_turn.get().wrapping_add(ticks));
+            } else {
+                add(&self.meter.ticks[role as usize], ticks);
+            }
         }
         self.since.set(now);
     }
@@ -208,14 +220,31 @@ impl Own {
     fn begin_sample(&self) {
         self.sample_ticks.set(self.apart_ticks.get());
         self.sample_ns.set(self.apart_ns.get());
+        if self.is_sampled.replace(true) {
+            // The last one had nothing to do and was not ended: it is as any other turn.
+            for (role, ticks) in self.turn_ticks.iter().enumerate() {
+                add(&self.meter.ticks[role], ticks.take());
+            }
+        }
     }
 
-    fn end_sample(&self, took: u64, ns: u64) {
+    /// `ns` is what the thread's clock said, `clock_cost_ns` of it for asking.
+    fn end_sample(&self, took: u64, ns: u64, clock_cost_ns: u64) {
         let apart_ticks = self.apart_ticks.get().wrapping_sub(self.sample_ticks.get());
         let apart_ns = self.apart_ns.get().wrapping_sub(self.sample_ns.get());
-        add(&self.meter.samples, 1);
-        add(&self.meter.sampled_ticks, took.saturating_sub(apart_ticks));
-        add(&self.meter.sampled_ns, ns.saturating_sub(apart_ns));
+        let took = took.saturating_sub(apart_ticks);
+        let ns = ns.saturating_sub(apart_ns).saturating_sub(clock_cost_ns);
+        add(&self.meter.sampled_ticks, took);
+        add(&self.meter.sampled_ns, ns);
+        self.is_sampled.set(false);
+        for (role, ticks) in self.turn_ticks.iter().enumerate() {
+            let ticks = ticks.take();
+            if ticks > 0 {
+                // The turn's own share of the processor is known.
+                let of_role = ns as f64 * (ticks as f64 / took.max(1) as f64).min(1.0);
+                add(&self.meter.exact_ns[role], of_role as u64);
+            }
+        }
     }
 }
 
@@ -318,6 +347,15 @@ pub fn apart() -> Apart {
     Apart { was_apart: was_apart.unwrap_or(false), _here: std::marker::PhantomData }
 }
 
+/// Waits for something that other threads have: not a tick of it counts, so that time on the processor is not taken for less than
+/// it is. 20 ns.
+pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let apart = apart();
+    let result = wait();
+    apart.took(current(), 0);
+    result
+}
+
 impl Apart {
     /// It is over, and took so many nanoseconds of the thread's own clock.
     #[inline]
@@ -333,10 +371,30 @@ pub fn begin_sample() {
     own(Own::begin_sample);
 }
 
-/// It ends; so many ticks it took, and so many nanoseconds by the thread's clock, one reading of it included.
+/// A turn begins for which nobody else reads the thread's clock: gives what it says where the last turn was long, so that reading it
+/// costs little of this one. Under heavy load there are few turns, and each counts.
 #[inline]
-pub fn end_sample(took: u64, ns: u64) {
-    own(|own| own.end_sample(took, ns));
+pub fn begin_turn() -> Option<u64> {
+    let was_long = own(|own| {
+        let was_long = own.was_long.get();
+        if was_long {
+            own.begin_sample();
+        }
+        was_long
+    });
+    (was_long == Some(true)).then(thread_cpu_ns)
+}
+
+/// A turn ends; so many ticks it took, and, where it was sampled, so many nanoseconds by the thread's clock, one reading of it
+/// included.
+#[inline]
+pub fn end_turn(took: u64, ns: Option<u64>) {
+    own(|own| {
+        own.was_long.set(took > LONG_TURN_TICKS);
+        if let Some(ns) = ns {
+            own.end_sample(took, ns, process().clock_cost_ns);
+        }
+    });
 }
 
 /// What every role has cost since the process began. Some microseconds: the clock of every thread is read.
@@ -370,19 +428,12 @@ fn process() -> &'static Process {
 
 impl Process {
     fn look(&self) -> Costs {
-        let scale = Scale { ns_per_tick: self.scale.ns_per_tick(), clock_cost_ns: self.clock_cost_ns };
+        let ns_per_tick = self.scale.ns_per_tick();
         let mut threads = locked(&self.inside);
-        let roles_ns = threads.look(scale, |clock| clock.and_then(ThreadClock::ns));
+        let roles_ns = threads.look(ns_per_tick, |clock| clock.and_then(ThreadClock::ns));
         // Last: it is never behind what the threads' clocks said.
         Costs { roles_ns, process_ns: process_cpu_ns() }
     }
-}
-
-/// What ticks are worth, and clocks cost.
-#[derive(Clone, Copy)]
-struct Scale {
-    ns_per_tick: f64,
-    clock_cost_ns: u64,
 }
 
 #[derive(Default)]
@@ -399,7 +450,7 @@ struct Thread {
 
 impl Threads {
     /// Brings every thread's account up to date; `clock` reads a thread's clock.
-    fn look(&mut self, scale: Scale, clock: impl Fn(Option<ThreadClock>) -> Option<u64>) -> [u64; ROLES] {
+    fn look(&mut self, ns_per_tick: f64, clock: impl Fn(Option<ThreadClock>) -> Option<u64>) -> [u64; ROLES] {
         let mut sum_ns = self.ended_ns;
         let ended_ns = &mut self.ended_ns;
         self.threads.retain_mut(|Thread { meter, account }| {
@@ -410,7 +461,7 @@ impl Threads {
                 Life::Runs(thread) => clock(thread).unwrap_or(account.seen_ns),
                 Life::Ended(ns) => ns,
             };
-            account.look(meter.main, &counters, cpu_ns, scale);
+            account.look(meter.main, &counters, cpu_ns, ns_per_tick);
             let has_ended = matches!(life, Life::Ended(_));
             for (role, ns) in account.roles_ns.iter().enumerate() {
                 sum_ns[role] += ns;
@@ -437,7 +488,7 @@ struct Account {
 
 impl Account {
     /// Shares out what the thread's clock has gone on.
-    fn look(&mut self, main: Role, now: &Counters, cpu_ns: u64, scale: Scale) {
+    fn look(&mut self, main: Role, now: &Counters, cpu_ns: u64, ns_per_tick: f64) {
         let mut left_ns = cpu_ns.saturating_sub(self.seen_ns);
         self.seen_ns = self.seen_ns.max(cpu_ns);
         // What the clock itself has said comes first.
@@ -449,7 +500,7 @@ impl Account {
             left_ns -= paid_ns;
         }
         let ticks: [u64; ROLES] = std::array::from_fn(|role| now.ticks[role].saturating_sub(self.seen.ticks[role]));
-        let ns_per_tick = self.worth(now, scale);
+        let ns_per_tick = self.worth(now, ns_per_tick);
         let wanted_ns = ticks.iter().sum::<u64>() as f64 * ns_per_tick;
         // Never more than there is.
         let share = if wanted_ns > left_ns as f64 { left_ns as f64 / wanted_ns } else { 1.0 };
@@ -464,17 +515,15 @@ impl Account {
     }
 
     /// What a tick of this thread is worth: less than a tick's time by as much as the thread was kept from the processor.
-    fn worth(&mut self, now: &Counters, scale: Scale) -> f64 {
-        let samples = now.samples.saturating_sub(self.seen.samples);
-        let said_ns = now.sampled_ns.saturating_sub(self.seen.sampled_ns);
-        let sampled_ns = said_ns.saturating_sub(samples.saturating_mul(scale.clock_cost_ns));
+    fn worth(&mut self, now: &Counters, ns_per_tick: f64) -> f64 {
+        let sampled_ns = now.sampled_ns.saturating_sub(self.seen.sampled_ns);
         let sampled_ticks = now.sampled_ticks.saturating_sub(self.seen.sampled_ticks);
         self.sampled_ticks = SAMPLES_KEPT * self.sampled_ticks + sampled_ticks as f64;
         self.sampled_ns = SAMPLES_KEPT * self.sampled_ns + sampled_ns as f64;
         if self.sampled_ticks < 1.0 {
-            return scale.ns_per_tick;
+            return ns_per_tick;
         }
-        (self.sampled_ns / self.sampled_ticks).min(scale.ns_per_tick)
+        (self.sampled_ns / self.sampled_ticks).min(ns_per_tick)
     }
 }
 
@@ -493,7 +542,7 @@ mod tests {
     use super::*;
 
     /// Two ticks a nanosecond.
-    const SCALE: Scale = Scale { ns_per_tick: 0.5, clock_cost_ns: 0 };
+    const NS_PER_TICK: f64 = 0.5;
 
     /// A thread whose clocks are the test's.
     struct Hands {
@@ -532,7 +581,7 @@ mod tests {
         /// What the roles have, which is the clock, whatever happened.
         fn look(&mut self) -> Vec<(Role, u64)> {
             let cpu_ns = self.cpu_ns;
-            let roles_ns = self.threads.look(SCALE, |_| Some(cpu_ns));
+            let roles_ns = self.threads.look(NS_PER_TICK, |_| Some(cpu_ns));
             assert_eq!(roles_ns.iter().sum::<u64>(), cpu_ns);
             Role::ALL.into_iter().map(|role| (role, roles_ns[role as usize])).filter(|(_, ns)| *ns > 0).collect()
         }
@@ -584,9 +633,42 @@ mod tests {
             thread.works(300);
             thread.waits(300);
             thread.own.switch(Role::QueueManager, thread.now);
-            thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns);
+            thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns, 0);
         }
         assert_eq!(thread.look(), [(Role::QueueManager, 50_070), (Role::Protection, 30_000)]);
+    }
+
+    #[test]
+    fn a_turn_that_was_not_sampled_is_taken_to_be_as_those_that_were() {
+        let mut thread = Hands::new(Role::QueueManager);
+        for is_sampled in [true, false, false, true] {
+            let (begin, cpu_ns) = (thread.now, thread.cpu_ns);
+            if is_sampled {
+                thread.own.begin_sample();
+            }
+            thread.works(600);
+            thread.waits(1_800);
+            thread.own.switch(Role::Protection, thread.now);
+            thread.works(300);
+            thread.waits(900);
+            thread.own.switch(Role::QueueManager, thread.now);
+            if is_sampled {
+                thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns, 0);
+            }
+        }
+        assert_eq!(thread.look(), [(Role::QueueManager, 2_470), (Role::Protection, 1_200)]);
+    }
+
+    #[test]
+    fn a_sampled_turn_that_did_not_end_is_charged_as_any_other() {
+        let mut thread = Hands::new(Role::QueueManager);
+        thread.own.begin_sample();
+        thread.as_role(Role::Tls, 200);
+        let (begin, cpu_ns) = (thread.now, thread.cpu_ns);
+        thread.own.begin_sample();
+        thread.as_role(Role::Tls, 100);
+        thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns + 30, 30);
+        assert_eq!(thread.look(), [(Role::QueueManager, 70), (Role::Tls, 300)]);
     }
 
     #[test]
@@ -613,8 +695,22 @@ mod tests {
         thread.own.end_apart(Role::Journal, 25, false, thread.now);
         thread.works(60);
         thread.own.switch(Role::QueueManager, thread.now);
-        thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns);
+        thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns, 0);
         assert_eq!(thread.look(), [(Role::QueueManager, 170), (Role::Tls, 100), (Role::Journal, 25)]);
+    }
+
+    #[test]
+    fn a_wait_for_a_lock_does_not_make_a_tick_worth_less() {
+        let mut thread = Hands::new(Role::QueueManager);
+        let (begin, cpu_ns) = (thread.now, thread.cpu_ns);
+        thread.own.begin_sample();
+        thread.works(100);
+        thread.own.begin_apart(thread.now);
+        thread.waits(5_000);
+        thread.own.end_apart(Role::QueueManager, 0, false, thread.now);
+        thread.as_role(Role::Protection, 400);
+        thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns, 0);
+        assert_eq!(thread.look(), [(Role::QueueManager, 170), (Role::Protection, 400)]);
     }
 
     #[test]
@@ -679,7 +775,7 @@ mod tests {
                 exactly(Role::Protection, || burn(NS));
             });
             let now = costs();
-            for role in [Role::ChannelInitiator, Role::Tls, Role::Journal] {
+            for role in [Role::Tls, Role::Journal, Role::Protection] {
                 assert!(now.of(role) > 0, "{role:?}");
             }
         });

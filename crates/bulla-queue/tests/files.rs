@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bulla_queue::log::LogError;
 use bulla_queue::{
-    DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, OpenError, QueueAttributes, Store, Ticket,
-    User,
+    Around, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, OpenError, QueueAttributes, Store,
+    Ticket, User,
 };
 
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -114,6 +114,51 @@ fn what_is_confirmed_is_there_after_a_restart_with_every_driver() {
             store.close(Instant::now()).unwrap();
         }
     }
+}
+
+#[test]
+fn whoever_measures_sees_each_batch_where_it_is_written() {
+    let dir = directory();
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    let say = Arc::new(move |what: &'static str| {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        let _ = tell.lock().map(|tell| tell.send((what, name)));
+    });
+    let around = |what: &'static str, say: &Arc<dyn Fn(&'static str) + Send + Sync>| -> Around {
+        let say = say.clone();
+        Arc::new(move |write| {
+            say(what);
+            write();
+        })
+    };
+    let say: Arc<dyn Fn(&'static str) + Send + Sync> = say;
+    let begins = say.clone();
+    let options = FileLogOptions {
+        segment_bytes: SEGMENT_BYTES,
+        first_segment_bytes: SEGMENT_BYTES,
+        driver: Driver::Adaptive { bytes: 4096 },
+        around_batch: around("batch", &say),
+        around_inline: around("inline", &say),
+        thread_begins: Arc::new(move || begins("begins")),
+        ..FileLogOptions::default()
+    };
+    let log = FileLog::open(DirStorage::new(dir.path().join("journal")), options).unwrap();
+    let spill = FileSpill::open(DirStorage::new(dir.path().join("scratch")), 1 << 30).unwrap();
+    let mut store = Store::open(Box::new(log), Box::new(spill), limits(), Instant::now()).unwrap();
+    let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
+    store.sync(Instant::now()).unwrap();
+    for bytes in [100, 100_000] {
+        store.put(queue, message(1, bytes)).unwrap();
+        store.sync(Instant::now()).unwrap();
+    }
+    store.shut_down(Instant::now()).unwrap();
+    drop(store);
+    let said: Vec<(&str, String)> = told.try_iter().collect();
+    let on = |what: &str, thread: &str| said.iter().any(|(said, name)| *said == what && name == thread);
+    let here = std::thread::current().name().unwrap_or_default().to_owned();
+    assert!(on("begins", "journal") && on("begins", "journal-space") && on("batch", "journal"), "{said:?}");
+    assert!(on("inline", &here) && !on("batch", &here) && !on("inline", "journal"), "{said:?}");
 }
 
 #[test]

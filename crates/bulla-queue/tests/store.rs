@@ -7,7 +7,7 @@ use std::time::Instant;
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
     DefineError, DeliverySequence, FileSpill, Limits, MESSAGE_BYTES_MAX, Message, MessageId, NOTE_NAME_BYTES_MAX,
-    NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError, Store, Ticket, User,
+    NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError, Store, Ticket, Totals, User,
 };
 
 fn store_on(engine: &SimEngine, limits: Limits) -> Store {
@@ -73,6 +73,22 @@ fn messages_come_by_priority_and_by_order_of_put_within_it() {
         store.put(queue, Message { priority, ..message(number) }).unwrap();
     }
     assert_eq!(lock_all(&mut store, queue), [1, 4, 5, 0, 2, 3]);
+}
+
+#[test]
+fn totals_are_of_all_queues_those_that_are_gone_included() {
+    let mut store = store();
+    let first = queue(&mut store);
+    let second = store.define("REPLIES", QueueAttributes::default()).unwrap();
+    for (queue, number) in [(first, 1), (first, 2), (second, 3)] {
+        store.put(queue, message(number)).unwrap();
+    }
+    let (id, _) = lock(&mut store, second).unwrap();
+    store.acknowledge(id).unwrap();
+    let (id, _) = lock(&mut store, first).unwrap();
+    store.release(id, false);
+    store.delete(second, false).unwrap();
+    assert_eq!(store.totals(), Totals { puts: 3, gets: 1 });
 }
 
 #[test]

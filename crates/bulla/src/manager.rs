@@ -21,6 +21,7 @@ use crate::serve::{self, Pools};
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::users::Users;
+use bulla_device::role;
 use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
@@ -218,7 +219,10 @@ impl Manager {
 
     /// The state. A panic while it was held leaves queues that can't be trusted, so it ends the process.
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned: PoisonError<_>| {
+        if let Ok(free) = self.state.try_lock() {
+            return free;
+        }
+        role::waiting(|| self.state.lock()).unwrap_or_else(|poisoned: PoisonError<_>| {
             crate::alarm!("a thread died while it held the queues; stopping");
             drop(poisoned);
             std::process::exit(crate::cli::EXIT_INTERNAL)

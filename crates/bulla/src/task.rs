@@ -57,18 +57,21 @@ struct ThreadTime {
 pub(crate) struct Begun {
     at: u64,
     cpu_ns: Option<u64>,
+    /// The thread's clock where it is read for the roles alone: after a long turn, so that it says nothing of turns as such.
+    role_cpu_ns: Option<u64>,
 }
 
 /// While it lives, the calling thread is the task's.
 pub(crate) struct OnThread<'a>(&'a TaskMeter);
 
 impl TaskMeter {
-    /// Something begins. 10 ns, and now and then 0.2 µs.
+    /// Something begins. 10 ns, and now and then, or after a long turn, 0.2 µs.
     pub(crate) fn begin(&self) -> Begun {
         let left = self.until_sample.load(Relaxed);
         if left > 0 {
             self.until_sample.store(left - 1, Relaxed);
-            return Begun { at: ticks(), cpu_ns: None };
+            let role_cpu_ns = role::begin_turn();
+            return Begun { at: ticks(), cpu_ns: None, role_cpu_ns };
         }
         // The last bits of the counter are as good as drawn.
         self.until_sample.store(ticks() & SAMPLE_MASK, Relaxed);
@@ -79,7 +82,7 @@ impl TaskMeter {
     pub(crate) fn begin_exactly(&self) -> Begun {
         role::begin_sample();
         let cpu_ns = Some(thread_cpu_ns());
-        Begun { at: ticks(), cpu_ns }
+        Begun { at: ticks(), cpu_ns, role_cpu_ns: None }
     }
 
     /// It ends; so many ticks it took.
@@ -91,7 +94,10 @@ impl TaskMeter {
             let cpu_ns = thread_cpu_ns().saturating_sub(before_ns);
             add(&self.sampled, 1);
             add(&self.sampled_cpu_ns, cpu_ns);
-            role::end_sample(took, cpu_ns);
+            role::end_turn(took, Some(cpu_ns));
+        } else {
+            let cpu_ns = begun.role_cpu_ns.map(|before_ns| thread_cpu_ns().saturating_sub(before_ns));
+            role::end_turn(took, cpu_ns);
         }
         took
     }
@@ -485,6 +491,20 @@ mod tests {
         let share = dispatcher.cpu_ns as f64 / dispatcher.elapsed_ns as f64;
         let of_tls = tls.cpu_ns as f64 / tls.elapsed_ns as f64;
         assert!((share - of_tls).abs() < 1e-3, "{share} {of_tls}");
+    }
+
+    #[test]
+    fn what_roles_had_cost_is_kept_minute_for_minute() {
+        let tasks = Tasks::default();
+        let minute = |minute: u64| SystemTime::now() + Duration::from_secs(60 * minute);
+        assert_eq!(tasks.costs_at(minute(1)), Err(None));
+        let snapshot = |puts| CostSnapshot { puts, ..CostSnapshot::default() };
+        for at in [1, 2] {
+            locked(&tasks.inside).costs.keep(minute(at), snapshot(at), |_, _| false);
+        }
+        assert!(tasks.costs_at(minute(0)).is_err_and(|oldest| oldest.is_some()));
+        assert_eq!(tasks.costs_at(minute(1) + Duration::from_secs(30)), Ok(snapshot(1)));
+        assert_eq!(tasks.costs_at(minute(9)), Ok(snapshot(2)));
     }
 
     #[test]
