@@ -3,6 +3,7 @@
 # test    everything: unit and integration tests, then the four unmodified clients against the program
 # check   what to run before a commit: format, lints, unit tests
 # bench   the benchmarks of the crates
+# measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
 # fuzz    each fuzz target for FUZZ_SECONDS
 #
@@ -21,7 +22,7 @@ RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 
-.PHONY: run islands build test check bench lanes fuzz clients packages
+.PHONY: run islands build test check bench measure lanes fuzz clients packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -46,6 +47,9 @@ test: packages build clients
 
 bench: packages lanes
 	cargo bench --workspace --bench '*'
+
+measure: build
+	tools/measure.sh $(BULLA)
 
 lanes: packages
 	@tools/lanes.sh $(TARGET)/release/libbulla_lanes.so

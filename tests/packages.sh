@@ -24,7 +24,7 @@ need golang go version
 need default-jdk-headless javac -version
 need maven mvn --version
 
-# Tests with a PKCS#11 token want these; without them they say what they skipped, and the rest passes.
+# Tests with a PKCS#11 token and of pages in a browser want these; without them they say what they skipped, and the rest passes.
 wanted=()
 want() { # PACKAGE COMMAND…: as need, but nothing fails without it
     local package=$1
@@ -33,12 +33,13 @@ want() { # PACKAGE COMMAND…: as need, but nothing fails without it
 }
 want softhsm2 softhsm2-util --version
 want libp11-kit-dev pkg-config --exists p11-kit-1
+want chromium chromium --version
 if [ ${#wanted[@]} -ne 0 ]; then
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
         { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${wanted[@]}"; } \
-            >/dev/null 2>&1 || echo "not installed, so tests with a token are skipped: ${wanted[*]}" >&2
+            >/dev/null 2>&1 || echo "not installed, so tests that need them are skipped: ${wanted[*]}" >&2
     else
-        echo "tests with a token are skipped without: ${wanted[*]}" >&2
+        echo "tests are skipped without: ${wanted[*]}" >&2
     fi
 fi
 

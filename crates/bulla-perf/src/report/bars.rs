@@ -45,7 +45,7 @@ impl Bars {
         svg.raw(&palette::definitions(id, self.series.len()));
 
         let mut entries: Vec<(Sign, String)> = Vec::new();
-        if self.series.len() > 1 {
+        if self.series.len() > 1 || self.series.iter().any(|series| series.name != self.measure) {
             entries
                 .extend(self.series.iter().enumerate().map(|(slot, series)| (Sign::Area(slot), series.name.clone())));
         }
@@ -57,7 +57,7 @@ impl Bars {
         let rows: Vec<Row<'_>> = (0..self.categories.len()).map(|category| self.row(category)).collect();
         let labels = self.categories.iter().map(|name| width(name)).fold(0.0, f64::max);
         let beside = size == Width::Wide && labels <= pixels * 0.42;
-        let left = if beside { labels + MARGIN + 8.0 } else { MARGIN + 4.0 };
+        let left = if beside { labels + MARGIN + 8.0 } else { MARGIN };
         let remarks = rows.iter().flat_map(|row| &row.bars).map(|bar| width(&bar.text)).fold(0.0, f64::max);
         let right = pixels - MARGIN - (remarks + 8.0).max(24.0);
         let scale = Scale::new(Spacing::Linear, rows.iter().flat_map(Row::extremes), left, right.max(left + 60.0));
@@ -74,16 +74,16 @@ impl Bars {
             .collect();
         let bottom = y + GAP;
         let below = axis::below(&mut svg, &scale, start, bottom, &self.measure, pixels);
+        svg.path(&format!("M{x:.1} {start:.1}V{bottom:.1}", x = scale.at(0.0)), "axis");
         for ((name, row), top) in self.categories.iter().zip(&rows).zip(tops) {
             if beside {
                 let middle = top + row.bars.len() as f64 * BAR / 2.0 + 4.0;
                 svg.text(left - 8.0, middle, Anchor::End, "", &fitted(name, left - 8.0));
             } else {
-                svg.text(MARGIN, top - 4.0, Anchor::Start, "", &fitted(name, pixels - 2.0 * MARGIN));
+                svg.text(MARGIN + 5.0, top - 4.0, Anchor::Start, "", &fitted(name, pixels - 2.0 * MARGIN - 5.0));
             }
             row.draw(&mut svg, id, &scale, name, top);
         }
-        svg.path(&format!("M{x:.1} {start:.1}V{bottom:.1}", x = scale.at(0.0)), "axis");
         Drawing { elements: svg.finish(), height: below + 4.0 }
     }
 

@@ -145,6 +145,7 @@ fn sheet(workload: &Workload, groups: &[&Group], pairs: &[(&Group, Option<&Group
         series: Change::ALL.map(|kind| kind.as_str().to_owned()).to_vec(),
         // In one line: a row has one of them.
         stacked: true,
+        only_beside: true,
         beside: ["earlier", "now", "difference", "judged"].map(str::to_owned).to_vec(),
         rows: pairs.iter().filter_map(row).collect(),
     }

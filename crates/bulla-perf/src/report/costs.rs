@@ -37,6 +37,7 @@ pub(super) fn by_role(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         rows_are: "configuration".to_owned(),
         series: roles.clone(),
         stacked: true,
+        only_beside: false,
         beside: vec!["the processes' own count".to_owned()],
         rows: groups.iter().map(row).collect(),
     };
@@ -70,6 +71,7 @@ pub(super) fn by_adapter(workload: &Workload, groups: &[&Group]) -> Vec<Figure> 
         rows_are: "configuration".to_owned(),
         series: vec!["on the processor".to_owned(), "waiting".to_owned()],
         stacked: true,
+        only_beside: false,
         beside: ["elapsed", "busiest adapter %", "adapters used"].map(str::to_owned).to_vec(),
         rows: groups.iter().map(row).collect(),
     };
@@ -121,6 +123,7 @@ pub(super) fn by_device(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         rows_are: "configuration".to_owned(),
         series: series.clone(),
         stacked: true,
+        only_beside: false,
         beside: vec!["busiest device %".to_owned()],
         rows: groups.iter().map(row).collect(),
     };

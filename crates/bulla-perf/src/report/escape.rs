@@ -24,7 +24,7 @@ pub fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '\n' | '\t' => out.push(' '),
+            '\n' | '\t' | '\u{a0}' => out.push(' '),
             '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' | '!' => {
                 out.push('\\');
                 out.push(character);
@@ -42,7 +42,11 @@ pub fn markdown(text: &str) -> String {
 #[must_use]
 pub fn csv(text: &str) -> String {
     let formula = text.trim_start().starts_with(['=', '+', '-', '@', '|', '%']) || text.starts_with(['\t', '\r', '\n']);
-    let text: String = formula.then_some('\'').into_iter().chain(text.chars().map(shown)).collect();
+    let text: String = formula
+        .then_some('\'')
+        .into_iter()
+        .chain(text.chars().map(|letter| if letter == '\u{a0}' { ' ' } else { shown(letter) }))
+        .collect();
     if text.contains(['"', ',', '\n', '\'']) || text.trim() != text {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -216,7 +216,8 @@ pub fn common(groups: &[&Group]) -> String {
 /// A group in the words of those fields.
 #[must_use]
 pub fn words(fields: &[Field], group: &Group) -> String {
-    let texts = fields.iter().map(|field| field.text(group)).filter(|text| !text.is_empty());
+    // The words of one field stay in one line.
+    let texts = fields.iter().map(|field| field.text(group).replace(' ', "\u{a0}")).filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join(" · ")
 }
 
@@ -271,7 +272,7 @@ mod tests {
         let other = group(Configuration { quality: Quality::Privacy, key: "p256".into(), ..Configuration::default() });
         let groups = [&one, &other];
         assert_eq!(differing(&groups), [Field::Quality, Field::Key]);
-        assert_eq!(words(&differing(&groups), &one), "integrity · RSA 2048");
+        assert_eq!(words(&differing(&groups), &one), "integrity · RSA\u{a0}2048");
         assert_eq!(common(&groups), "local, 2 KB, not persistent, 1 pair, 1 in flight, processor");
     }
 

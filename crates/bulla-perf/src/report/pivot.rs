@@ -101,7 +101,7 @@ mod tests {
         let groups: Vec<&Group> = groups.iter().collect();
         let pivots = pivot(&groups, Field::Key, &[Field::Quality]);
         let [small, large] = pivots.as_slice() else { panic!("{pivots:?}") };
-        assert_eq!((small.facet.as_str(), large.facet.as_str()), ("2 KB", "64 KB"));
+        assert_eq!((small.facet.as_str(), large.facet.as_str()), ("2\u{a0}KB", "64\u{a0}KB"));
         assert_eq!(small.names, ["RSA 1024", "RSA 4096"]);
         assert_eq!(small.rows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["integrity", "privacy"]);
         assert_eq!(large.names, ["RSA 1024", "P-256"]);

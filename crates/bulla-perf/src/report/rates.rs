@@ -13,6 +13,9 @@ use super::table::{Cell, Table};
 use super::workload::Workload;
 use std::ptr;
 
+/// A curve over key reuse has so many points at least; fewer are rows of other charts.
+const REUSES_MIN: usize = 3;
+
 /// What charts of one kind have in common.
 struct Kind<'a> {
     name: &'a str,
@@ -44,7 +47,11 @@ pub(super) fn rates(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         let keyed: Vec<&Group> = groups.iter().copied().filter(|group| !group.configuration.key.is_empty()).collect();
         add(pivot(&keyed, Field::Key, &[Field::Quality, Field::Reuse]), &kind, false);
     }
-    if fields.contains(&Field::Reuse) {
+    let mut reuses: Vec<_> =
+        groups.iter().map(|group| Field::Reuse.text(group)).filter(|text| !text.is_empty()).collect();
+    reuses.sort();
+    reuses.dedup();
+    if reuses.len() >= REUSES_MIN {
         let kind = Kind {
             name: "rate-by-reuse",
             title: "Rate by key reuse",
@@ -82,6 +89,9 @@ pub(super) fn rates(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         };
         add(pivot(groups, Field::Dispatchers, &but(&[Field::Dispatchers, Field::Bytes])), &kind, true);
     }
+    // A round trip by cipher has a chart of its own.
+    let timed: Vec<&Group> = by_cipher(workload, groups).iter().flat_map(Pivot::groups).collect();
+    shown.extend(timed);
     let rest: Vec<&Group> =
         groups.iter().copied().filter(|group| !shown.iter().any(|other| ptr::eq(*other, *group))).collect();
     figures.extend(listed(workload, &rest, &fields));
@@ -151,19 +161,23 @@ pub(super) fn targets(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
 
 /// How long a round trip took by cipher and key reset.
 pub(super) fn round_trips(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
-    if !differing(groups).contains(&Field::Cipher) {
-        return Vec::new();
-    }
     let kind = Kind {
         name: "round-trip",
         title: "Round trip by cipher and key reset",
         description: "What encryption on the way adds to a message and its answer. Shorter bars are better.",
         measure: "µs a round trip",
     };
-    let pivots = pivot(groups, Field::Cipher, &[Field::Certificates, Field::Reset]);
+    let pivots = by_cipher(workload, groups);
     let several = pivots.len() > 1;
     let figures = pivots.iter().enumerate().flat_map(|(at, pivot)| bars(workload, &kind, pivot, (several, at), took));
     figures.collect()
+}
+
+fn by_cipher<'a>(workload: &Workload<'_>, groups: &[&'a Group]) -> Vec<Pivot<'a>> {
+    if !workload.counts_round_trips() {
+        return Vec::new();
+    }
+    pivot(groups, Field::Cipher, &[Field::Certificates, Field::Reset])
 }
 
 /// How long a transaction took: at the median, or on average as the rate says.

@@ -24,6 +24,8 @@ pub(super) struct Sheet {
     /// The names of a row's values.
     pub(super) series: Vec<String>,
     pub(super) stacked: bool,
+    /// Whether the table has only what is beside the values.
+    pub(super) only_beside: bool,
     /// The names of what the table has beside the values.
     pub(super) beside: Vec<String>,
     pub(super) rows: Vec<Row>,
@@ -86,9 +88,11 @@ impl Sheet {
     }
 
     fn table(&self, rows: &[Row], has_targets: bool) -> Table {
-        let with_sum = self.stacked && self.series.len() > 1;
+        let with_sum = self.stacked && self.series.len() > 1 && !self.only_beside;
         let mut columns = vec![self.rows_are.clone()];
-        columns.extend(self.series.iter().cloned());
+        if !self.only_beside {
+            columns.extend(self.series.iter().cloned());
+        }
         if with_sum {
             columns.push("together".to_owned());
         }
@@ -98,7 +102,9 @@ impl Sheet {
         columns.extend(self.beside.iter().cloned());
         let row = |row: &Row| {
             let mut cells = vec![Cell::text(row.label.as_str())];
-            cells.extend(row.values.iter().map(|value| Cell::value(*value)));
+            if !self.only_beside {
+                cells.extend(row.values.iter().map(|value| Cell::value(*value)));
+            }
             if with_sum {
                 cells.push(Cell::Number(row.values.iter().flatten().map(|value| value.middle).sum()));
             }

@@ -220,3 +220,110 @@ pub fn named_tables(measured: &Measured) -> Vec<(String, Table)> {
     tables.extend(circumstances(measured).tables.into_iter().map(|table| ("circumstances".to_owned(), table)));
     tables
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::page;
+    use crate::result::{Line, Sample};
+
+    const HOSTILE: &str = "</td></svg><script>alert(1)</script><img src=x onerror=y>\" onload=\"z|=cmd()\u{202e}";
+
+    /// What a file might hold that was written to harm; invented.
+    fn hostile() -> Measured {
+        let text = |number: usize| format!("{HOSTILE}{number}");
+        let json = serde_json::json!({
+            "run": text(1), "workload": text(2), "rate": 1e308, "process-cpu-us": -5.0, "transactions": 1, "cores-busy": 1e300,
+            "configuration": {"quality": "privacy", "key": text(3), "devices": text(4), "cipher": text(5), "topology": text(6), "bytes": u64::MAX},
+            "cpu-us": {text(7): 1.0, "protection": 1e307}, "unsteady": [text(8)],
+            "devices": [{"name": text(9), "kind": "MODELLED", "operations": [{"format": text(10), "count": u64::MAX, "execution-us": 1e300}]}],
+            "tasks": [{"kind": "ADAPTER", "name": text(11), "requests": u64::MAX, "cpu-us": 1e300}],
+            "course": [{"at": -1.0, "rate": 1e300, "depth": -4.0}, {"at": 1e300, "rate": 0.0, "depth": 1e16}],
+            "goal": {"what": text(12), "wanted": 1.0, "reached": 0.0}, "found": {text(13): 1e300, "=1+1": 2.0},
+        });
+        let run = serde_json::json!({"run": text(1), "started": text(14), "command": text(15), "machine": {"processor": text(16), "instructions": [text(17)]}});
+        let sample: Sample = serde_json::from_value(json).unwrap();
+        let other = Sample {
+            repeat: 2,
+            rate: 3.0,
+            configuration: crate::configuration::Configuration::default(),
+            ..sample.clone()
+        };
+        let mut measured = Measured::default();
+        measured.add(vec![
+            Line::Run(Box::new(serde_json::from_value(run).unwrap())),
+            Line::Sample(Box::new(sample)),
+            Line::Sample(Box::new(other)),
+        ]);
+        measured
+    }
+
+    #[test]
+    fn a_hostile_file_becomes_text_in_every_format() {
+        let measured = hostile();
+        let document = document(&measured, Some(&hostile()));
+        let page = page::html(&document);
+        for markup in ["<script", "<img", "\" onload", "\u{202e}"] {
+            assert!(!page.contains(markup), "{markup}");
+        }
+        assert!(page.contains("&lt;script&gt;"), "it is shown");
+        for figure in document.figures() {
+            let file = figure.chart.file(&figure.title, &figure.description, &figure.remarks);
+            assert!(!file.contains("<script") && !file.contains("NaN"), "{file}");
+        }
+        let markdown = crate::report::markdown::markdown(&document);
+        assert!(!markdown.contains("<script") && !markdown.contains("z|="), "{markdown}");
+        let csv = flat(&measured).csv();
+        assert!(csv.contains("'=1+1"), "{csv}");
+    }
+
+    #[test]
+    fn the_page_needs_nothing_from_outside() {
+        let page = page::html(&document(&hostile(), None));
+        for word in ["<link", "<script", "@import", "url(http", "<img", "<iframe", "<object", "@font-face"] {
+            assert!(!page.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn results_without_samples_are_said_to_have_none() {
+        let page = page::html(&document(&Measured::default(), None));
+        assert!(page.contains("There are no samples in these results."), "{page}");
+    }
+
+    #[test]
+    fn what_is_not_steady_or_modelled_is_said_in_every_table_and_chart_that_shows_it() {
+        let mut measured = Measured::default();
+        let sample: Sample = serde_json::from_value(serde_json::json!({
+            "workload": "devices", "rate": 100.0, "transactions": 100, "process-cpu-us": 10.0, "configuration": {"devices": "modelled:1c"},
+            "cpu-us": {"protection": 10.0}, "unsteady": ["the backlog grew"],
+            "devices": [{"name": "CARD", "kind": "MODELLED", "operations": [{"format": "CRT", "count": 5, "execution-us": 600.0}]}],
+            "tasks": [{"kind": "ADAPTER", "name": "adapter-0", "requests": 10, "cpu-us": 5.0, "elapsed-us": 9.0, "wait-us": 4.0}],
+            "course": [{"at": 1.0, "rate": 99.0, "depth": 1.0}, {"at": 2.0, "rate": 101.0, "depth": 5.0}],
+        }))
+        .unwrap();
+        measured.add(vec![Line::Sample(Box::new(sample))]);
+        let document = document(&measured, None);
+        assert!(document.figures().count() >= 6, "{document:?}");
+        for figure in document.figures() {
+            let drawing = figure.chart.file(&figure.title, &figure.description, &[]);
+            let table = figure.table.markdown();
+            for word in ["modelled", "not steady"] {
+                assert!(drawing.contains(word) && table.contains(word), "{}: {word}: {table}", figure.name);
+            }
+            assert!(figure.remarks.iter().any(|remark| remark.contains("the backlog grew")), "{}", figure.name);
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_formats_page_is_read() {
+        let page = include_str!("../../../../docs/formats/results.md");
+        let example = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let lines: Vec<Line> = example.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut measured = Measured::default();
+        measured.add(lines);
+        assert_eq!(measured.settings[0].machine.memory_bytes, 24 << 30);
+        assert_eq!(measured.groups[0].samples[0].devices[0].operations[0].count, 910);
+        assert!(measured.groups[0].samples[0].goal.as_ref().unwrap().held);
+    }
+}

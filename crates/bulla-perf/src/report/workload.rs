@@ -1,5 +1,7 @@
 //! Workloads, as a report calls them.
 
+const ROUND_TRIPS: &str = "round trips a second";
+
 /// A workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workload<'a>(pub(super) &'a str);
@@ -26,11 +28,16 @@ impl Workload<'_> {
     /// What it counts.
     pub(super) fn measure(&self) -> &'static str {
         match self.0 {
-            "stream" | "islands" => "messages a second",
+            "stream" | "key-size" | "key-reuse" | "devices" => "messages a second",
             "handshake" => "starts a second",
-            "request-reply" | "channel" | "key-size" | "key-reuse" | "tasks" => "round trips a second",
+            "request-reply" | "channel" | "tasks" | "islands" => ROUND_TRIPS,
             _ => "transactions a second",
         }
+    }
+
+    /// Whether a transaction is a message and its answer.
+    pub(super) fn counts_round_trips(&self) -> bool {
+        self.measure() == ROUND_TRIPS
     }
 
     /// The name of one of its figures.

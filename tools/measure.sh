@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Measures what protection costs, one workload after another, each with queue managers of its own, and makes the measured parts
+# of docs/measurements.md and of docs/measurements/*.md, and the page docs/measurements/report.html, anew.
+#
+#   tools/measure.sh BULLA             the standard subset
+#   FULL=1 tools/measure.sh BULLA      every combination
+#   ONLY="stream islands" …            these workloads alone; what the others left stays
+#
+# The queue managers listen on the loopback interface and end with their workload. A goal that is not held is a result, not a failure.
+set -euo pipefail
+
+bulla=$(realpath "$1")
+results=docs/measurements
+# The command stands in the results: without the machine's own path.
+PATH=$(dirname "$bulla"):$PATH
+goal_missed=8
+
+mkdir -p "$results"
+began=$SECONDS
+
+measure() { # WORKLOAD OPTIONS…: its samples replace those of the last time, once they are complete
+    local workload=$1 status=0
+    shift
+    case " ${ONLY:-$workload} " in *" $workload "*) ;; *) return 0 ;; esac
+    local file=$results/$workload.jsonl
+    echo "== $workload" >&2
+    rm -f "$file.new"
+    bulla perf "$workload" --self --out "$file.new" "$@" >&2 || status=$?
+    if [ "$status" -ne 0 ] && [ "$status" -ne "$goal_missed" ]; then
+        rm -f "$file.new"
+        echo "error: bulla perf $workload ended with $status; its last results stay" >&2
+        exit 1
+    fi
+    mv "$file.new" "$file"
+}
+
+if [ "${FULL:-0}" = 1 ]; then
+    time=(--seconds 5 --warm-up 1 --repeats 3)
+    measure request-reply "${time[@]}" --size 2k,64k,4m --key rsa1024,rsa2048,rsa4096,p256,p521 --reuse 0,32
+    measure key-size "${time[@]}" --size 2k,64k --reuse 0,1,32,64,unlimited
+    measure key-reuse "${time[@]}" --pairs 1,2,5,10,21
+    measure stream --seconds 60 --warm-up 2 --repeats 1 --key rsa1024,rsa2048,p256,p521 --reuse 0,1,32,64,unlimited --devices cpu,1a,2a
+    measure channel "${time[@]}"
+    measure handshake "${time[@]}"
+    measure tasks "${time[@]}" --dispatchers 1,2,3,4,5,6,7,8,9,10 --adapters 1,2,3,4,5,6,7,8,9,10
+    measure islands "${time[@]}" --quality integrity,privacy,confidentiality
+    measure devices "${time[@]}" --reuse 0,32
+else
+    time=(--seconds 2 --warm-up 0.5 --repeats 3)
+    measure request-reply "${time[@]}" --size 2k,64k,4m
+    measure key-size "${time[@]}"
+    measure key-reuse --seconds 1.5 --warm-up 0.5 --repeats 2
+    measure stream --seconds 15 --warm-up 2 --repeats 1 --key rsa1024 --reuse 0,1,32,64,unlimited --devices 2a
+    measure channel --seconds 1.5 --warm-up 0.5 --repeats 3 --client-certificate true
+    measure handshake --seconds 2 --warm-up 0.5 --repeats 2 --key rsa2048
+    measure tasks --seconds 1.5 --warm-up 0.5 --repeats 2 --dispatchers 1,2,4 --adapters 1,2,4,10
+    measure islands --seconds 2 --warm-up 0.5 --repeats 2 --quality confidentiality
+    measure devices --seconds 1.5 --warm-up 0.5 --repeats 2 --quality integrity,privacy
+fi
+
+files=("$results"/*.jsonl)
+pages=()
+for page in docs/measurements.md "$results"/*.md; do
+    pages+=(--into "$page")
+done
+bulla perf report "${files[@]}" -o "$results/report.html" "${pages[@]}"
+echo "measured in $((SECONDS - began)) s; the page is $results/report.html" >&2
