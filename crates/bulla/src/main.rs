@@ -29,6 +29,7 @@ enum Command {
     Seal(cli::seal::SealArgs),
     Report(cli::report::ReportArgs),
     Perf(cli::perf::PerfArgs),
+    Plan(cli::perf::PlanArgs),
     Journal(cli::journal::JournalArgs),
     /// Loads a PKCS#11 module for the process that starts this one.
     #[command(hide = true)]
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Seal(args) => cli::seal::run(&args),
         Command::Report(args) => cli::report::run(&args),
         Command::Perf(args) => cli::perf::run(&args),
+        Command::Plan(args) => cli::perf::plan(&args),
         Command::Journal(args) => cli::journal::run(&args),
         Command::TokenHelper => cli::token_helper::run(),
     };

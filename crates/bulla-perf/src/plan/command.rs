@@ -11,7 +11,7 @@ use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report;
-use crate::run::options::{STREAM_WINDOW, bytes};
+use crate::run::options::{STREAM_WINDOW, bytes, rate};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::fs;
@@ -101,7 +101,7 @@ pub struct PredictArgs {
     )]
     what_if: Vec<String>,
     /// The cheapest setup that holds so many transactions a second: 10000/s
-    #[arg(long, value_name = "RATE", value_parser = crate::run::options::rate, help_heading = "Questions")]
+    #[arg(long, value_name = "RATE", value_parser = target_rate, help_heading = "Questions")]
     target: Option<f64>,
     /// Where the simulation's random numbers come from
     #[arg(long, default_value_t = SEED, help_heading = "Output")]
@@ -141,6 +141,11 @@ impl PredictArgs {
         };
         (configuration, workload)
     }
+}
+
+/// Transactions a second, with or without the unit.
+fn target_rate(text: &str) -> std::result::Result<f64, String> {
+    rate(text.strip_suffix("/s").unwrap_or(text))
 }
 
 /// All that was asked, as `--json` prints it.

@@ -561,7 +561,9 @@ fn serial_channel(
         Some(closed) => (Solver::MeanValueAnalysis, closed_rate, closed.response),
         None => (Solver::MeanValueAnalysis, 0.0, 0.0),
     };
-    let approximate = |part| queueing::exponential_percentile(mean, part);
+    // A closed line whose head takes the same time each time: everybody waits for all others, and nobody longer.
+    let open = solver == Solver::Formula;
+    let at = |part| if open { queueing::exponential_percentile(mean, part) } else { mean };
     let stations = vec![StationUse { name: "channel".to_owned(), servers: channels, utilisation: rate / bound }];
     let held = held(rate * channels, configuration);
     Ok(Prediction {
@@ -575,13 +577,13 @@ fn serial_channel(
         held,
         latency_us: Latency {
             mean,
-            p50: approximate(0.5),
-            p90: approximate(0.9),
-            p99: approximate(0.99),
-            p999: approximate(0.999),
-            max: 0.0,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: if open { 0.0 } else { mean },
         },
-        latency_approximate: true,
+        latency_approximate: open,
         cores_busy: 0.0,
         bottleneck: bottleneck(&stations, held != Some(true)),
         stations,

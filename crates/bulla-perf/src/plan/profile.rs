@@ -418,8 +418,8 @@ pub struct Device {
     /// Jobs that one call takes.
     #[serde(default = "one")]
     pub lanes: u32,
-    /// Jobs that may wait for it, those in service not counted.
-    #[serde(default = "pending")]
+    /// Jobs that may wait for it, those in service not counted; 0 for what the program gives it, see [`Device::waiting_max`].
+    #[serde(default)]
     pub pending: u32,
     /// Processor time of its thread for each call, beyond the operations, microseconds.
     #[serde(default)]
@@ -442,11 +442,22 @@ fn one() -> u32 {
     1
 }
 
-fn pending() -> u32 {
-    8
-}
+/// Jobs that wait for an engine, where nothing else is said: what one port of a crypto card holds.
+const PENDING_PER_ENGINE: u32 = 8;
+/// Calls that wait for a device with lanes, where nothing else is said.
+const PENDING_CALLS: u32 = 2;
 
 impl Device {
+    /// Jobs that may wait for it: as it says, else two calls' worth of a device with lanes, else eight for each engine.
+    #[must_use]
+    pub fn waiting_max(&self) -> u32 {
+        match (self.pending, self.lanes) {
+            (0, 0..=1) => PENDING_PER_ENGINE * self.engines,
+            (0, lanes) => PENDING_CALLS * lanes,
+            (pending, _) => pending,
+        }
+    }
+
     /// What an operation with that key takes; none where the device can't do it.
     #[must_use]
     pub fn times(&self, key: &str, operation: Operation) -> Option<Times> {
@@ -628,7 +639,8 @@ impl Profile {
     /// [`Error::Usage`]: a number is none (NaN).
     pub fn to_toml(&self) -> Result<String> {
         self.check().map_err(Error::Usage)?;
-        toml::to_string(self).map_err(|error| Error::Usage(error.to_string()))
+        let whole = toml::to_string(self).map_err(|error| Error::Usage(error.to_string()))?;
+        Ok(without_zeros(&whole))
     }
 
     /// Writes a file; its directory is made where it is missing.
@@ -671,7 +683,7 @@ impl Profile {
         for (name, device) in &self.devices {
             count_in_range(device.engines, &format!("devices.{name}.engines"), 1)?;
             count_in_range(device.lanes, &format!("devices.{name}.lanes"), 1)?;
-            count_in_range(device.pending, &format!("devices.{name}.pending"), 1)?;
+            count_in_range(device.pending, &format!("devices.{name}.pending"), 0)?;
         }
         if self.cores.background >= f64::from(self.cores.count) {
             return Err("cores.background leaves no core".to_owned());
@@ -682,6 +694,33 @@ impl Profile {
         let value = toml::Value::try_from(self).map_err(|error| error.to_string())?;
         numbers_in_range(&value, "")
     }
+}
+
+/// Tables in which what is left out is zero.
+const ZEROS_LEFT_OUT: [&str; 4] = ["cores", "costs", "journal", "network"];
+
+/// A text of our own without what need not be said: zeros, and tables of which nothing is left.
+fn without_zeros(whole: &str) -> String {
+    let mut text = String::new();
+    // The last heading, until something stands below it.
+    let mut heading: Option<&str> = None;
+    let mut leaves_out = false;
+    for line in whole.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            let table = name.trim_start_matches('[').split(['.', ']']).next().unwrap_or_default();
+            leaves_out = ZEROS_LEFT_OUT.contains(&table);
+            heading = Some(line);
+        } else if !line.is_empty() && !(leaves_out && (line.ends_with("= 0.0") || line.ends_with("= false"))) {
+            if let Some(heading) = heading.take() {
+                text.push('\n');
+                text.push_str(heading);
+                text.push('\n');
+            }
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 fn count_in_range(count: u32, what: &str, least: u32) -> std::result::Result<(), String> {
@@ -772,6 +811,7 @@ mod tests {
         profile.load.push(Load { device: "A".into(), format: Format::Me, bits: 2048, rate: 2706.0 });
         let text = profile.to_toml().unwrap();
         assert_eq!(parse(&text).unwrap(), profile, "{text}");
+        assert!(text.starts_with("format = 1\nname = \"all\"\n") && !text.contains("turn-us = 0.0"), "{text}");
     }
 
     #[test]
@@ -837,7 +877,9 @@ mod tests {
         );
         let profile = parse(&text).unwrap();
         let (name, card) = profile.device(DeviceKind::Accelerator, false).unwrap();
-        assert_eq!((name, card.pending, card.lanes), ("A", 8, 1));
+        assert_eq!((name, card.waiting_max(), card.lanes), ("A", 8, 1));
+        let lanes = Device { lanes: 8, ..card.clone() };
+        assert_eq!((lanes.waiting_max(), Device { pending: 3, ..lanes }.waiting_max()), (16, 3));
         assert_eq!(card.times("rsa2048", Operation::Verify).unwrap().alone, 46.0);
         assert_eq!(card.times("rsa2048", Operation::Unwrap).unwrap().alone, 507.0);
         assert_eq!(card.times("rsa4096", Operation::Sign), None);

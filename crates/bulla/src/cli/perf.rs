@@ -1,4 +1,4 @@
-//! `bulla perf`, from the side of the program: what the measuring crate needs of it.
+//! `bulla perf` and `bulla plan`, from the side of the program: what the measuring crate needs of it.
 
 use super::own_seal::{OwnSeal, OwnSealArgs};
 use super::{CliError, EXIT_MISSED};
@@ -8,6 +8,7 @@ use bulla_amqp::{Payload, Symbol, Value};
 use bulla_perf::error::{Error, Verdict};
 use bulla_perf::host::{ClientSeal, Host, Row, Sealing};
 pub use bulla_perf::perf::PerfArgs;
+pub use bulla_perf::plan::PlanArgs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,6 +85,14 @@ fn carry_out(data: &Path, commands: &str) -> Result<Vec<Reply>, Error> {
 /// [`CliError`] with [`EXIT_MISSED`] where a goal was not held, and with its own code whatever ended the command.
 pub fn run(args: &PerfArgs) -> Result<(), CliError> {
     ended(bulla_perf::perf::run(args, &this_program()?))
+}
+
+/// The same of `bulla plan`; a goal is a target rate.
+///
+/// # Errors
+/// As [`run`].
+pub fn plan(args: &PlanArgs) -> Result<(), CliError> {
+    ended(bulla_perf::plan::run(args, &this_program()?))
 }
 
 fn this_program() -> Result<Program, CliError> {

@@ -69,7 +69,7 @@ impl Device {
     }
 
     fn has_room(&self) -> bool {
-        self.queue.len() < self.spec.pending as usize
+        self.queue.len() < self.spec.waiting_max() as usize
     }
 
     fn on_cores(&self) -> bool {
