@@ -7,6 +7,7 @@ pub mod client;
 pub mod flow;
 pub mod messages;
 pub mod pair;
+pub mod starts;
 
 use crate::error::Result;
 use bulla_device::Histogram;
@@ -41,6 +42,14 @@ pub trait Load: Send {
 
     /// All of its threads are at work. When it is not, [`stop`](Self::stop) says why.
     fn goes_on(&self) -> bool;
+
+    /// The sample begins: its counters have been looked at. For a load that waits for this moment.
+    fn begin(&mut self) {}
+
+    /// It has done all that it had to do: the sample ends here.
+    fn is_over(&self) -> bool {
+        false
+    }
 
     /// XQTIME of its channel at this moment, microseconds; asked once a second.
     fn xqtime_us(&mut self) -> Option<f64> {

@@ -4,7 +4,7 @@ use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report::{self, ReportArgs};
 use crate::result::Machine;
-use crate::workload::{devices, key_reuse, key_size, request_reply, stream};
+use crate::workload::{channel, devices, handshake, islands, key_reuse, key_size, request_reply, stream, tasks};
 use clap::{Args, Subcommand};
 use std::io::Write;
 
@@ -22,6 +22,10 @@ enum PerfCommand {
     KeySize(Box<key_size::KeySizeArgs>),
     KeyReuse(Box<key_reuse::KeyReuseArgs>),
     Devices(Box<devices::DevicesArgs>),
+    Channel(Box<channel::ChannelArgs>),
+    Handshake(Box<handshake::HandshakeArgs>),
+    Tasks(Box<tasks::TasksArgs>),
+    Islands(Box<islands::IslandsArgs>),
     /// Describe this machine as results do, in JSON
     Machine,
     Report(ReportArgs),
@@ -38,6 +42,10 @@ pub fn run(args: &PerfArgs, host: &dyn Host) -> Result<Verdict> {
         PerfCommand::KeySize(args) => return key_size::run(args, host),
         PerfCommand::KeyReuse(args) => return key_reuse::run(args, host),
         PerfCommand::Devices(args) => return devices::run(args, host),
+        PerfCommand::Channel(args) => return channel::run(args, host),
+        PerfCommand::Handshake(args) => return handshake::run(args, host),
+        PerfCommand::Tasks(args) => return tasks::run(args, host),
+        PerfCommand::Islands(args) => return islands::run(args, host),
         PerfCommand::Machine => {
             let text =
                 serde_json::to_string_pretty(&Machine::this_one()).map_err(|error| Error::System(error.into()))?;

@@ -1,66 +1,40 @@
-//! What TLS costs: starts, key resets and records, beside the library's own numbers in the same run.
+//! What key resets and records of TLS cost, beside the library's own numbers in the same run.
 //!
-//! `cargo bench -p bulla --bench tls`. Both ends are in this process, on one thread, over loopback: rates and CPU are
-//! those of the two together, except where a line says whose they are. Where the accelerator's library lies beside the
-//! program (`make lanes`), starts are also measured with the signatures of 64 handshakes at a time on its lanes.
+//! `cargo bench -p bulla --bench tls`. Both ends are in this process, on one thread, over loopback: times and CPU are
+//! those of the two together, with no queue manager around them. Whole channels and TLS starts are measured by
+//! `bulla perf channel` and `bulla perf handshake`.
 
 use bulla::dispatcher::Moved;
 use bulla::dispatcher::tls_socket::TlsSocket;
 use bulla::mqsc::channel::{ChannelDefinition, ChannelKind};
 use bulla::mqsc::objects::Definitions;
 use bulla::tls::{Tls, channel_client};
-use bulla_device::scheduler::{Answer, Sink, State};
-use bulla_device::{Accelerator, Driver, Inline, Job, Kind, LIBRARY_FILE, Scheduler};
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
 use mio::net::TcpStream;
-use openssl::pkey::{PKey, Private};
-use openssl::pkey_ctx::PkeyCtx;
-use openssl::rsa::Padding;
 use openssl::symm::{Cipher, Crypter, Mode};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io::IoSlice;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
 
 /// Measurements of each kind; the middle one is shown, and the smallest and largest.
 const ROUNDS: usize = 5;
-/// Starts and resets in one measurement.
-const STARTS: usize = 128;
+/// Resets in one measurement.
 const RESETS: usize = 200;
 /// Bytes moved in one measurement of records.
 const RECORD_BYTES_TOTAL: usize = 256 << 20;
-/// Handshakes under way at once where an accelerator signs.
-const SIDE_BY_SIDE: usize = 64;
 const CHANNEL: &str = "QM1.TO.QM2";
 
 fn main() {
     let site = Site::new();
     println!("== the library's own, this run");
-    let sign = own_signature(&site);
     let gcm = own_cipher("AES-256-GCM", Cipher::aes_256_gcm());
     own_cipher("AES-256-CBC (without its MAC)", Cipher::aes_256_cbc());
-
-    println!("\n== channel starts, RSA 2048, both ends on one core");
-    for (spec, mutual) in
-        [("TLS_AES_256_GCM_SHA384", false), ("TLS_AES_256_GCM_SHA384", true), (GCM12, false), (GCM12, true)]
-    {
-        starts(&site, spec, mutual, None, sign);
-    }
-    match lanes() {
-        Some(devices) => {
-            for mutual in [false, true] {
-                starts(&site, "TLS_AES_256_GCM_SHA384", mutual, Some(&devices), sign);
-            }
-            devices.shut_down();
-        }
-        None => println!("no accelerator: its library is not beside the program, or the processor lacks AVX-512 IFMA"),
-    }
 
     println!("\n== key resets, RSA 2048, both ends on one core");
     for (spec, mutual) in [(GCM12, false), (GCM12, true), ("TLS_AES_256_GCM_SHA384", true)] {
@@ -162,31 +136,6 @@ impl Ends {
     }
 }
 
-fn starts(site: &Site, spec: &str, mutual: bool, devices: Option<&Devices>, sign_us: f64) {
-    let ends = site.ends(spec, mutual);
-    drop(ends.connected());
-    let measured = rounds(|| match devices {
-        None => {
-            for _ in 0..STARTS {
-                drop(ends.connected());
-            }
-            STARTS
-        }
-        Some(devices) => devices.starts(&ends),
-    });
-    let signatures = 1 + usize::from(mutual);
-    let per_second = 1e6 / measured.elapsed;
-    let who = if mutual { "both show certificates" } else { "server certificate alone" };
-    let how = if devices.is_some() { "64 at a time on the lanes" } else { "one at a time in place" };
-    println!(
-        "{spec} ({who}; {how}): {per_second:.0} starts a second, {} µs of CPU of this thread a start [{:.0} to {:.0} µs elapsed]; {signatures} signatures alone are {:.0} µs",
-        measured.cpu.round(),
-        measured.min,
-        measured.max,
-        sign_us * signatures as f64,
-    );
-}
-
 fn resets(site: &Site, spec: &str, mutual: bool) {
     let ends = site.ends(spec, mutual);
     let [mut near, mut far] = ends.connected();
@@ -271,91 +220,6 @@ fn records(site: &Site, spec: &str, own_us: f64) {
         measured.min,
         measured.max,
     );
-}
-
-/// An accelerator, and the answers that its thread gives.
-struct Devices {
-    scheduler: Arc<Scheduler>,
-    answers: Arc<Answers>,
-    sink: Arc<dyn Sink>,
-}
-
-#[derive(Default)]
-struct Answers(Mutex<Vec<Answer>>);
-
-impl Sink for Answers {
-    fn finished(&self, mut answers: Vec<Answer>) {
-        self.0.lock().expect("a lock").append(&mut answers);
-    }
-}
-
-fn lanes() -> Option<Devices> {
-    let program = std::env::current_exe().ok()?;
-    let library =
-        program.ancestors().skip(1).take(3).map(|folder| folder.join(LIBRARY_FILE)).find(|path| path.exists())?;
-    let scheduler = Scheduler::new(Kind::Cpu, 1);
-    let open = move || Accelerator::open("ACCEL1", &library).map(|device| Arc::new(device) as Arc<dyn Driver>);
-    scheduler.define("ACCEL1", Kind::Accelerator, 64, Arc::new(open)).ok()?;
-    scheduler.start("ACCEL1").ok()?;
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let report = scheduler.report().into_iter().find(|report| report.name == "ACCEL1")?;
-        match report.state {
-            State::Running => break,
-            State::Starting if Instant::now() < deadline => std::thread::yield_now(),
-            _ => return None,
-        }
-    }
-    let answers = Arc::<Answers>::default();
-    Some(Devices { scheduler, sink: answers.clone(), answers })
-}
-
-impl Devices {
-    fn shut_down(&self) {
-        self.scheduler.shut_down();
-    }
-
-    /// Handshakes side by side, their signatures placed together as a dispatcher places them.
-    fn starts(&self, ends: &Ends) -> usize {
-        let mut inline = Inline::new();
-        for _ in 0..STARTS / SIDE_BY_SIDE {
-            let mut pairs: Vec<[TlsSocket; 2]> = (0..SIDE_BY_SIDE).map(|_| ends.connect()).collect();
-            pairs.iter_mut().flatten().for_each(TlsSocket::use_devices);
-            while pairs.iter().flatten().any(|end| end.established().is_none()) {
-                let mut jobs = Vec::new();
-                for (place, end) in pairs.iter_mut().flatten().enumerate() {
-                    end.handshake().expect("a handshake");
-                    jobs.extend(end.question().map(|job| Job { id: place as u64, ..job }));
-                }
-                self.scheduler.place(&mut jobs, &self.sink, &mut inline);
-                let mut answers = inline.run(&self.scheduler);
-                answers.append(&mut self.answers.0.lock().expect("a lock"));
-                for answer in answers {
-                    let place = answer.id as usize;
-                    pairs[place / 2][place % 2].answer(answer.result);
-                }
-            }
-        }
-        STARTS / SIDE_BY_SIDE * SIDE_BY_SIDE
-    }
-}
-
-/// Microseconds of one RSA 2048 signature as OpenSSL makes it.
-fn own_signature(site: &Site) -> f64 {
-    let pem = fs::read(site.dir("called").join("server.key")).expect("a key");
-    let key: PKey<Private> = PKey::private_key_from_pem(&pem).expect("a key");
-    let measured = rounds(|| {
-        let mut signer = PkeyCtx::new(&key).expect("a context");
-        signer.sign_init().expect("a context");
-        signer.set_rsa_padding(Padding::PKCS1).expect("a padding");
-        let mut signature = vec![0; key.size()];
-        for _ in 0..STARTS {
-            signer.sign(&[7; 32], Some(&mut signature)).expect("a signature");
-        }
-        STARTS
-    });
-    println!("RSA 2048 signature: {:.0} µs [{:.0} to {:.0}]", measured.elapsed, measured.min, measured.max);
-    measured.elapsed
 }
 
 /// Microseconds in which 16 KiB are sealed and opened, as `openssl speed -evp` counts one of the two.

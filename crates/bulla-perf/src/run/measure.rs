@@ -91,7 +91,8 @@ fn watch(
     let begin = Instant::now();
     let end = begin + timing.measured;
     let mut course = Course::begin(host, running, begin);
-    while goes_on && Instant::now() < end {
+    running.load.begin();
+    while goes_on && !running.load.is_over() && Instant::now() < end {
         std::thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
         alive(running)?;
         let (rate, depth) = course.look(running, end);

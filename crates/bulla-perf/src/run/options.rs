@@ -362,7 +362,9 @@ pub fn describe(configuration: &Configuration) -> String {
     if configuration.recipients != 1 {
         words.push(format!("{} recipients", configuration.recipients));
     }
-    words.push(size(configuration.bytes));
+    if configuration.bytes != 0 {
+        words.push(size(configuration.bytes));
+    }
     if configuration.persistent {
         words.push("persistent".to_owned());
     }
@@ -381,6 +383,9 @@ pub fn describe(configuration: &Configuration) -> String {
     }
     if !configuration.cipher.is_empty() {
         words.push(configuration.cipher.clone());
+    }
+    if configuration.client_certificates {
+        words.push("both show certificates".to_owned());
     }
     if configuration.reset_bytes != 0 {
         words.push(format!("reset {}", size(configuration.reset_bytes)));

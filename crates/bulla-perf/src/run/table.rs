@@ -28,8 +28,10 @@ fn text(run: &Run, samples: &[Vec<Sample>], workload: &dyn Workload) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut notes: Vec<String> = Vec::new();
     let mut headings: Vec<String> = Vec::new();
+    // Where some configurations are timed and others not, the columns stay the same.
+    let is_timed = samples.iter().flatten().any(|sample| sample.latency_us.is_some());
     for samples in samples.iter().filter(|samples| !samples.is_empty()) {
-        let (heading, row) = row(samples, workload);
+        let (heading, row) = row(samples, workload, is_timed);
         headings = heading;
         rows.push(row);
         notes.extend(notes_of(samples));
@@ -55,7 +57,7 @@ fn text(run: &Run, samples: &[Vec<Sample>], workload: &dyn Workload) -> String {
 }
 
 /// A configuration's line, with the headings that go with it.
-fn row(samples: &[Sample], workload: &dyn Workload) -> (Vec<String>, Vec<String>) {
+fn row(samples: &[Sample], workload: &dyn Workload, is_timed: bool) -> (Vec<String>, Vec<String>) {
     let spread = |of: &dyn Fn(&Sample) -> f64| Spread::of(samples.iter().map(of));
     let middle = |of: &dyn Fn(&Sample) -> f64| spread(of).map_or(f64::NAN, |spread| spread.median);
     let mut columns: Vec<(String, String)> = Vec::new();
@@ -67,12 +69,13 @@ fn row(samples: &[Sample], workload: &dyn Workload) -> (Vec<String>, Vec<String>
         rates.map_or(String::new(), |rates| format!("{:.0}", rates.median)),
     );
     column("least–most", rates.map_or(String::new(), |rates| format!("{:.0}–{:.0}", rates.least, rates.most)));
-    if samples.iter().any(|sample| sample.latency_us.is_some()) {
+    if is_timed {
         let us = |of: &dyn Fn(&crate::result::Latency) -> f64| {
             middle(&|sample| sample.latency_us.as_ref().map_or(f64::NAN, of))
         };
-        column("p50 µs", format!("{:.0}", us(&|latency| latency.p50)));
-        column("p99 µs", format!("{:.0}", us(&|latency| latency.p99)));
+        let told = |us: f64| if us.is_finite() { format!("{us:.0}") } else { "–".to_owned() };
+        column("p50 µs", told(us(&|latency| latency.p50)));
+        column("p99 µs", told(us(&|latency| latency.p99)));
     }
     column("CPU µs", format!("{:.1}", middle(&|sample| sample.process_cpu_us)));
     let roles: Vec<String> = ROLES

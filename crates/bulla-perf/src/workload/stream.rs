@@ -1,5 +1,7 @@
 //! `bulla perf stream`: messages one way, at a rate or as fast as it goes.
 
+use super::clerk::Clerk;
+use super::crossing::Crossings;
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Result, Verdict};
 use crate::host::Host;
@@ -10,7 +12,7 @@ use crate::run::measure::Running;
 use crate::run::options::{Common, Defaults, Protection, STREAM_WINDOW};
 use crate::run::{Workload, carry_out, held};
 use crate::site::{Place, Settings, Site};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// Messages a second of the published shape.
 const RATE: u64 = 10_000;
@@ -29,10 +31,22 @@ pub struct StreamArgs {
     /// With --self, messages a queue holds; the putter waits and puts again what is refused beyond (2053)
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=999_999_999), help_heading = "Configurations")]
     max_depth: u32,
+    /// Which way messages go: through one queue manager, or through a channel that seals what arrives at the other one
+    #[arg(long, value_enum, default_value = "local", help_heading = "Configurations")]
+    topology: Topology,
     #[command(flatten)]
     protection: Protection,
     #[command(flatten)]
     common: Common,
+}
+
+/// Which way messages go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Topology {
+    /// Put, sealed, opened and got at one queue manager
+    Local,
+    /// Put in clear at one queue manager, sealed by the channel at another (SPLPROT(ASPOLICY)), got there
+    Channel,
 }
 
 /// Messages a second; 0 for as fast as it goes.
@@ -88,6 +102,18 @@ pub fn run(args: &StreamArgs, host: &dyn Host) -> Result<Verdict> {
         }
     }
     let settings = Settings { depth_max: args.max_depth, ..settings(&args.common) };
+    if args.topology == Topology::Channel {
+        args.common.only_self()?;
+        for configuration in &mut configurations {
+            configuration.topology = "channel".to_owned();
+        }
+        let Protection { dispatchers, adapters, .. } = args.protection;
+        let settings = Settings { dispatchers, adapters, ..settings };
+        return Clerk::during(host, |clerk| {
+            let mut crossings = Crossings::new(host, clerk, settings);
+            carry_out(host, &args.common, configurations, &mut crossings)
+        });
+    }
     let configurations = placed(&args.common, configurations);
     let mut streams = Streams::new("stream", host, &args.common, settings);
     carry_out(host, &args.common, configurations, &mut streams)
@@ -144,16 +170,7 @@ impl Workload for Streams<'_> {
 
     fn start(&mut self, configuration: &Configuration) -> Result<Running> {
         let seats = self.seats(configuration)?;
-        let pace = match configuration.target_rate {
-            0 => Pace::Flat,
-            rate => Pace::Rate(rate as f64 / f64::from(configuration.pairs)),
-        };
-        let flow = Flow {
-            bytes: configuration.bytes as usize,
-            persistent: configuration.persistent,
-            pace,
-            window: window(configuration),
-        };
+        let flow = flow(configuration);
         let mut streams = Loads(Vec::new());
         for (number, (putter, getter)) in seats.iter().enumerate() {
             streams.0.push(Stream::start(putter, getter, flow, number)?);
@@ -205,6 +222,20 @@ pub(super) fn placed(common: &Common, configurations: Vec<Configuration>) -> Vec
         false => one.topology.clone(),
     };
     configurations.into_iter().map(|one| Configuration { topology: topology(&one), ..one }).collect()
+}
+
+/// What flows under a configuration, through each of its pairs.
+pub(super) fn flow(configuration: &Configuration) -> Flow {
+    let pace = match configuration.target_rate {
+        0 => Pace::Flat,
+        rate => Pace::Rate(rate as f64 / f64::from(configuration.pairs)),
+    };
+    Flow {
+        bytes: configuration.bytes as usize,
+        persistent: configuration.persistent,
+        pace,
+        window: window(configuration),
+    }
 }
 
 /// Messages under way: as the configuration says, and no more than fit into memory.
