@@ -127,6 +127,9 @@ pub struct Sample {
     /// What was to be held; none where nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
+    /// What the planner said before it was measured; none where it was not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Predicted>,
     /// What else the workload found, by name with its unit: `reset-us`, `raw-aead-us`, `bound`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub found: BTreeMap<String, f64>,
@@ -249,6 +252,18 @@ pub struct Goal {
     pub reached: f64,
     /// Whether that is enough.
     pub held: bool,
+}
+
+/// What the planner said of a sample before it was taken.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Predicted {
+    /// Transactions a second.
+    pub rate: f64,
+    /// What would hold it back.
+    pub bottleneck: String,
+    /// What did hold it back, as far as the sample shows: stations, fullest first.
+    pub found: Vec<String>,
 }
 
 /// A file of results that grows while a run goes on.

@@ -1,5 +1,7 @@
 //! `bulla plan`: its commands and their options.
 
+use super::calibrate::{self, CalibrateArgs};
+use super::check::{self, CheckArgs};
 use super::hardware;
 use super::page;
 use super::predict::{Prediction, SEED, Workload, predict_workload};
@@ -27,7 +29,9 @@ pub struct PlanArgs {
 
 #[derive(Subcommand, Debug)]
 enum PlanCommand {
+    Calibrate(CalibrateArgs),
     Predict(Box<PredictArgs>),
+    Check(CheckArgs),
     Show(ShowArgs),
 }
 
@@ -35,9 +39,11 @@ enum PlanCommand {
 ///
 /// # Errors
 /// [`Error`], each kind.
-pub fn run(args: &PlanArgs, _host: &dyn Host) -> Result<Verdict> {
+pub fn run(args: &PlanArgs, host: &dyn Host) -> Result<Verdict> {
     match &args.command {
+        PlanCommand::Calibrate(args) => calibrate::run(args, host),
         PlanCommand::Predict(args) => predict(args),
+        PlanCommand::Check(args) => check::run(args, host),
         PlanCommand::Show(args) => show(args),
     }
 }

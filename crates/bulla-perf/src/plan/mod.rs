@@ -4,7 +4,10 @@
 //! [`operations`] makes of both what a message needs. Closed systems that have an exact solution are solved by [`mva`], open
 //! ones by [`queueing`]'s formulas, threads that share cores and devices with lanes by [`simulation`]. [`predict()`] chooses.
 
+pub mod calibrate;
+pub mod check;
 pub mod command;
+mod fit;
 pub mod hardware;
 pub mod mva;
 pub mod operations;
@@ -13,9 +16,11 @@ pub mod predict;
 pub mod profile;
 pub mod queueing;
 pub mod random;
+mod service_times;
 pub mod simulation;
 pub mod target;
 pub mod text;
+mod trial;
 pub mod what_if;
 
 pub use command::{PlanArgs, run};

@@ -4,6 +4,7 @@ use super::stream::{placed, settings};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Result, Verdict};
 use crate::host::Host;
+use crate::load::client::Broker;
 use crate::load::pair::{Exchange, Pair};
 use crate::load::{Loads, Seat};
 use crate::run::measure::Running;
@@ -59,39 +60,65 @@ struct RequestReply<'h> {
 impl RequestReply<'_> {
     /// Where each pair asks and answers.
     fn seats(&mut self, configuration: &Configuration) -> Result<Vec<(Seat, Seat)>> {
-        let seat = |broker: &crate::load::client::Broker, puts: &str, gets: &str| Seat {
-            broker: broker.clone(),
-            puts: puts.to_owned(),
-            gets: gets.to_owned(),
-        };
-        let Some(site) = &mut self.site else {
-            let (asks, answers) = self.common.target.brokers(self.host)?;
-            let queues = self.common.target.queues(2 * configuration.pairs as usize)?;
-            let pairs = queues.chunks_exact(2).map(|pair| {
-                let (requests, replies) = (&pair[0], &pair[1]);
-                (seat(&asks, requests, replies), seat(&answers, replies, requests))
-            });
-            return Ok(pairs.collect());
-        };
-        let manager = site.manager(configuration)?;
-        let key = if configuration.quality == Quality::None { "" } else { &configuration.key };
-        let (requester, servers) = manager.people(key, configuration.recipients.max(1))?;
-        let mut seats = Vec::new();
-        for number in 0..configuration.pairs {
-            let name = queue_name(configuration, number);
-            let (requests, replies) = (format!("{name}.ASK"), format!("{name}.TELL"));
-            manager.define_queue(configuration, &requests, &requester, &servers)?;
-            // A reply is for one reader whatever a request is for.
-            let server = servers.first().map_or("", String::as_str);
-            manager.define_queue(configuration, &replies, server, std::slice::from_ref(&requester))?;
-            let (asks, answers) = match configuration.quality {
-                Quality::None => (manager.broker(&requester), manager.broker(server)),
-                _ => (manager.seat(&requester)?, manager.seat(server)?),
-            };
-            seats.push((seat(&asks, &requests, &replies), seat(&answers, &replies, &requests)));
+        if let Some(site) = &mut self.site {
+            return own_seats(site, configuration);
         }
-        Ok(seats)
+        let (asks, answers) = self.common.target.brokers(self.host)?;
+        let queues = self.common.target.queues(2 * configuration.pairs as usize)?;
+        let pairs = queues.chunks_exact(2).map(|pair| {
+            let (requests, replies) = (&pair[0], &pair[1]);
+            (seat(&asks, requests, replies), seat(&answers, replies, requests))
+        });
+        Ok(pairs.collect())
     }
+}
+
+fn seat(broker: &Broker, puts: &str, gets: &str) -> Seat {
+    Seat { broker: broker.clone(), puts: puts.to_owned(), gets: gets.to_owned() }
+}
+
+/// Where each pair asks and answers at a queue manager of our own.
+fn own_seats(site: &mut Site<'_>, configuration: &Configuration) -> Result<Vec<(Seat, Seat)>> {
+    let manager = site.manager(configuration)?;
+    let key = if configuration.quality == Quality::None { "" } else { &configuration.key };
+    let (requester, servers) = manager.people(key, configuration.recipients.max(1))?;
+    let mut seats = Vec::new();
+    for number in 0..configuration.pairs {
+        let name = queue_name(configuration, number);
+        let (requests, replies) = (format!("{name}.ASK"), format!("{name}.TELL"));
+        manager.define_queue(configuration, &requests, &requester, &servers)?;
+        // A reply is for one reader whatever a request is for.
+        let server = servers.first().map_or("", String::as_str);
+        manager.define_queue(configuration, &replies, server, std::slice::from_ref(&requester))?;
+        let (asks, answers) = match configuration.quality {
+            Quality::None => (manager.broker(&requester), manager.broker(server)),
+            _ => (manager.seat(&requester)?, manager.seat(server)?),
+        };
+        seats.push((seat(&asks, &requests, &replies), seat(&answers, &replies, &requests)));
+    }
+    Ok(seats)
+}
+
+/// Starts the pairs of a configuration at a queue manager of our own.
+///
+/// # Errors
+/// As [`Site::define`], and what the queue manager refuses.
+pub(crate) fn start(site: &mut Site<'_>, configuration: &Configuration) -> Result<Running> {
+    let pairs = pairs(&own_seats(site, configuration)?, configuration)?;
+    Ok(Running { load: Box::new(pairs), watched: vec![site.manager(configuration)?.watched()] })
+}
+
+fn pairs(seats: &[(Seat, Seat)], configuration: &Configuration) -> Result<Loads<Pair>> {
+    let exchange = Exchange {
+        bytes: configuration.bytes as usize,
+        persistent: configuration.persistent,
+        in_flight: configuration.in_flight,
+    };
+    let mut pairs = Loads(Vec::new());
+    for (number, (asks, answers)) in seats.iter().enumerate() {
+        pairs.0.push(Pair::start(asks, answers, exchange, number)?);
+    }
+    Ok(pairs)
 }
 
 impl Workload for RequestReply<'_> {
@@ -108,15 +135,7 @@ impl Workload for RequestReply<'_> {
     }
 
     fn start(&mut self, configuration: &Configuration) -> Result<Running> {
-        let exchange = Exchange {
-            bytes: configuration.bytes as usize,
-            persistent: configuration.persistent,
-            in_flight: configuration.in_flight,
-        };
-        let mut pairs = Loads(Vec::new());
-        for (number, (asks, answers)) in self.seats(configuration)?.iter().enumerate() {
-            pairs.0.push(Pair::start(asks, answers, exchange, number)?);
-        }
+        let pairs = pairs(&self.seats(configuration)?, configuration)?;
         let watched = match &mut self.site {
             Some(site) => vec![site.manager(configuration)?.watched()],
             None => self.common.target.watched(),

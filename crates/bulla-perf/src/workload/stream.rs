@@ -140,11 +140,7 @@ impl<'h> Streams<'h> {
     /// Where each pair puts and gets.
     fn seats(&mut self, configuration: &Configuration) -> Result<Vec<(Seat, Seat)>> {
         match &mut self.site {
-            Some(site) => {
-                let places = (0..configuration.pairs).map(|number| site.define(configuration, number));
-                let places: Vec<Place> = places.collect::<Result<_>>()?;
-                Ok(places.iter().map(|place| (place.putting(), place.getting())).collect())
-            }
+            Some(site) => own_seats(site, configuration),
             None => {
                 let target = &self.common.target;
                 let (putter, getter) = target.brokers(self.host)?;
@@ -169,12 +165,7 @@ impl Workload for Streams<'_> {
     }
 
     fn start(&mut self, configuration: &Configuration) -> Result<Running> {
-        let seats = self.seats(configuration)?;
-        let flow = flow(configuration);
-        let mut streams = Loads(Vec::new());
-        for (number, (putter, getter)) in seats.iter().enumerate() {
-            streams.0.push(Stream::start(putter, getter, flow, number)?);
-        }
+        let streams = streams(&self.seats(configuration)?, configuration)?;
         let watched = match &mut self.site {
             Some(site) => vec![site.manager(configuration)?.watched()],
             None => self.common.target.watched(),
@@ -200,7 +191,7 @@ impl Workload for Streams<'_> {
 
 /// Messages under way where the command line says nothing: enough to keep every device's lanes full, and so few that a
 /// slow key's are soon through.
-pub(super) fn in_flight(configuration: &Configuration) -> u32 {
+pub(crate) fn in_flight(configuration: &Configuration) -> u32 {
     match (configuration.quality, configuration.key.as_str()) {
         (Quality::None | Quality::Confidentiality, _) => STREAM_WINDOW,
         (_, "rsa1024" | "rsa2048" | "p256") => 128,
@@ -222,6 +213,31 @@ pub(super) fn placed(common: &Common, configurations: Vec<Configuration>) -> Vec
         false => one.topology.clone(),
     };
     configurations.into_iter().map(|one| Configuration { topology: topology(&one), ..one }).collect()
+}
+
+/// Where each pair puts and gets at a queue manager of our own.
+fn own_seats(site: &mut Site<'_>, configuration: &Configuration) -> Result<Vec<(Seat, Seat)>> {
+    let places = (0..configuration.pairs).map(|number| site.define(configuration, number));
+    let places: Vec<Place> = places.collect::<Result<_>>()?;
+    Ok(places.iter().map(|place| (place.putting(), place.getting())).collect())
+}
+
+/// Starts the streams of a configuration at a queue manager of our own.
+///
+/// # Errors
+/// As [`Site::define`], and what the queue manager refuses.
+pub(crate) fn start(site: &mut Site<'_>, configuration: &Configuration) -> Result<Running> {
+    let streams = streams(&own_seats(site, configuration)?, configuration)?;
+    Ok(Running { load: Box::new(streams), watched: vec![site.manager(configuration)?.watched()] })
+}
+
+fn streams(seats: &[(Seat, Seat)], configuration: &Configuration) -> Result<Loads<Stream>> {
+    let flow = flow(configuration);
+    let mut streams = Loads(Vec::new());
+    for (number, (putter, getter)) in seats.iter().enumerate() {
+        streams.0.push(Stream::start(putter, getter, flow, number)?);
+    }
+    Ok(streams)
 }
 
 /// What flows under a configuration, through each of its pairs.

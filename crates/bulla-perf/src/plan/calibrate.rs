@@ -1,0 +1,373 @@
+//! `bulla plan calibrate`: a profile of this machine, from what operations take and from short runs.
+
+use super::fit::{Unknown, fit};
+use super::predict::{SEED, Workload, predict_workload};
+use super::profile::{Cores, Device, DeviceKind, Journal, Place, Profile, Threads};
+use super::service_times;
+use super::trial::{Trial, measure_all, workload_of};
+use crate::configuration::{Configuration, Quality, Reuse};
+use crate::error::{Error, Result, Verdict};
+use crate::host::Host;
+use crate::result::{self, Line, Machine, Sample};
+use crate::run::measure::Timing;
+use crate::run::options::describe;
+use crate::run::statistics::utc;
+use crate::workload::stream::in_flight;
+use bulla_seal::certificate::KeySpec;
+use clap::Args;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Measure this machine and write a profile of it for `bulla plan predict`
+///
+/// Operations with each kind of key, alone and on the lanes of an accelerator; sealing and opening; and short runs through queue
+/// managers of its own, to which the rest of the costs is fitted.
+#[derive(Args, Debug)]
+pub struct CalibrateArgs {
+    /// Write the profile there
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Seconds of each short run
+    #[arg(long, default_value_t = 1.5, value_parser = seconds)]
+    seconds: f64,
+    /// Runs of each kind
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    repeats: u32,
+    /// Fit to results of `bulla perf` on this machine instead of short runs of its own
+    #[arg(long, value_name = "FILE")]
+    results: Vec<PathBuf>,
+    /// Say nothing while measuring
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(super) fn seconds(text: &str) -> std::result::Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.2..=60.0).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds, 0.2 to 60".to_owned())
+}
+
+/// What the accelerator is called in a profile.
+const ACCELERATOR: &str = "accelerator";
+/// How long each operation is measured.
+const EACH: Duration = Duration::from_millis(150);
+/// Before each short run.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// Weight of a rate beside that of a role's processor time, when costs are fitted.
+const RATE_WEIGHT: f64 = 2.0;
+/// A role that takes less than this part of a transaction's processor time is not fitted to.
+const SHARE_MIN: f64 = 0.03;
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// [`Error`], each kind.
+pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
+    let path = args.out.clone().or_else(Profile::default_path);
+    let path = path.ok_or_else(|| Error::Usage("where to write the profile? -o FILE says it".to_owned()))?;
+    let mut progress = |text: &str| {
+        if !args.quiet {
+            // Whoever reads standard error may be gone.
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        }
+    };
+    let timing = Timing { warm_up: WARM_UP, measured: Duration::from_secs_f64(args.seconds) };
+    let mut profile = this_machine(host, &mut progress)?;
+    let observed = match args.results.is_empty() {
+        true => short_runs(host, &profile, timing, args.repeats, &mut progress)?,
+        false => of_results(&args.results)?,
+    };
+    progress("fitting");
+    let (before, after) = fit_to(&mut profile, &observed)?;
+    profile.write(&path)?;
+    let mut out = std::io::stdout().lock();
+    for run in &observed {
+        let predicted = predict_workload(&profile, &run.configuration, run.workload, SEED)?.rate;
+        let _ = writeln!(
+            out,
+            "{:>9.0} a second measured, {predicted:>9.0} predicted, {:>+6.1} %: {} {}",
+            run.rate,
+            100.0 * (predicted / run.rate - 1.0),
+            run.workload.as_str(),
+            describe(&run.configuration),
+        );
+    }
+    let _ = writeln!(
+        out,
+        "{}: fitted to {} runs; rates and processor times by role were off by {:.0} % before and are by {:.1} % now (root mean square)",
+        path.display(),
+        observed.len(),
+        100.0 * before,
+        100.0 * after,
+    );
+    Ok(Verdict::Done)
+}
+
+/// Runs of our own.
+fn short_runs(
+    host: &dyn Host,
+    profile: &Profile,
+    timing: Timing,
+    repeats: u32,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Observed>> {
+    let trials = trials(!profile.devices.is_empty());
+    let samples = measure_all(host, &trials, timing, repeats, progress)?;
+    let middles = trials.iter().zip(samples).filter_map(|(trial, samples)| Some((trial, middle(samples)?)));
+    Ok(middles.filter_map(|(trial, sample)| Observed::of(trial, &sample)).collect())
+}
+
+/// Earlier ones, each configuration once; what can't be predicted is passed over.
+fn of_results(files: &[PathBuf]) -> Result<Vec<Observed>> {
+    let mut groups: Vec<(Trial, Vec<Sample>)> = Vec::new();
+    for file in files {
+        for line in result::read(file)? {
+            let Line::Sample(sample) = line else { continue };
+            let Some(workload) = workload_of(&sample.workload) else { continue };
+            let trial = Trial { workload, configuration: sample.configuration.clone() };
+            match groups.iter_mut().find(|(known, _)| *known == trial) {
+                Some((_, samples)) => samples.push(*sample),
+                None => groups.push((trial, vec![*sample])),
+            }
+        }
+    }
+    let middles = groups.into_iter().filter_map(|(trial, samples)| Some((trial, middle(samples)?)));
+    let observed: Vec<Observed> = middles.filter_map(|(trial, sample)| Observed::of(&trial, &sample)).collect();
+    match observed.is_empty() {
+        true => Err(Error::Usage("the results hold no streams and no round trips".to_owned())),
+        false => Ok(observed),
+    }
+}
+
+/// Finds the costs that fit, and says how far predictions were off before and are now.
+fn fit_to(profile: &mut Profile, observed: &[Observed]) -> Result<(f64, f64)> {
+    let unknowns = unknowns(profile, observed);
+    let residuals = |profile: &Profile| -> Result<Vec<f64>> {
+        let found: Vec<Vec<f64>> =
+            observed.iter().map(|observed| observed.residuals(profile)).collect::<Result<_>>()?;
+        Ok(found.concat())
+    };
+    fit(profile, &unknowns, &residuals)
+}
+
+/// What operations take, and the costs with which the fit begins.
+fn this_machine(host: &dyn Host, progress: &mut dyn FnMut(&str)) -> Result<Profile> {
+    let machine = Machine::this_one();
+    let lanes = lanes(host.program());
+    let times = service_times::measure(&KeySpec::ALL, lanes.as_deref(), EACH, progress)?;
+    progress("cores");
+    let cores = machine.cores.max(1);
+    let crowding = service_times::crowding(cores as usize, EACH)?;
+    let wake_up = service_times::wake_up();
+    let mut profile = Profile::empty("this-machine", &format!("bulla plan calibrate, {} UTC", utc(SystemTime::now())));
+    profile.machine = format!("{}, {} cores, {}", machine.processor, machine.cores, machine.system);
+    profile.cores = Cores {
+        count: cores,
+        background: 0.0,
+        crowding,
+        wake_up_us: wake_up.short,
+        deep_wake_up_us: wake_up.deep,
+        deep_after_us: service_times::DEEP.as_secs_f64() * 1e6,
+        wake_us: wake_up.cpu,
+    };
+    profile.threads = threads(host)?;
+    profile.cpu = times.cpu;
+    profile.costs.protection = times.protection;
+    if !times.lanes.is_empty() {
+        let device = Device {
+            kind: DeviceKind::Accelerator,
+            modelled: false,
+            place: Place::Cores,
+            engines: 1,
+            lanes: service_times::LANES,
+            // As the scheduler has it: two calls.
+            pending: 0,
+            call_us: 2.0,
+            job_us: 0.5,
+            operations: times.lanes,
+            me_us: BTreeMap::new(),
+            crt_us: BTreeMap::new(),
+        };
+        profile.devices.insert(ACCELERATOR.to_owned(), device);
+    }
+    profile.journal = Journal { sync_us: 70.0, bytes_per_second: 0.0, group_commit: true };
+    let costs = &mut profile.costs;
+    for step in [&mut costs.application.put, &mut costs.application.get] {
+        (step.turn_us, step.message_us, step.byte_ns) = (4.0, 0.4, 0.1);
+    }
+    for step in [&mut costs.queue_manager.put, &mut costs.queue_manager.get] {
+        (step.turn_us, step.message_us, step.byte_ns) = (3.0, 0.7, 0.1);
+    }
+    costs.hand_over_us = 2.0;
+    let protection = &mut costs.protection;
+    (protection.turn_us, protection.task_us, protection.job_us, protection.inline_us) = (1.0, 3.0, 3.0, 1.0);
+    (costs.journal.turn_us, costs.journal.message_us, costs.journal.byte_ns) = (8.0, 0.5, 0.3);
+    Ok(profile)
+}
+
+/// The library that accelerators open lies beside the program, where this processor can use it.
+fn lanes(program: &Path) -> Option<PathBuf> {
+    let path = program.with_file_name(bulla_device::LIBRARY_FILE);
+    bulla_device::Accelerator::open("ACCELERATOR", &path).is_ok().then_some(path)
+}
+
+/// The threads that a queue manager has by itself.
+fn threads(host: &dyn Host) -> Result<Threads> {
+    let manager = crate::site::Manager::start(host, &crate::site::Settings::default())?;
+    let rows = manager.rows("DISPLAY TASKSTATUS")?;
+    let count = |kind: &str| {
+        let running = rows.iter().filter(|row| crate::run::meters::text(row, "TASKTYPE") == kind).count();
+        u32::try_from(running).unwrap_or(u32::MAX).max(1)
+    };
+    let threads = Threads { dispatchers: count("DISPATCHER"), adapters: count("ADAPTER") };
+    manager.stop()?;
+    Ok(threads)
+}
+
+/// Short runs that show each cost at least once.
+pub(super) fn trials(has_accelerator: bool) -> Vec<Trial> {
+    let message = |quality, key: &str| Configuration { quality, key: key.to_owned(), ..Configuration::default() };
+    let stream = |configuration| Trial {
+        workload: Workload::Stream,
+        configuration: Configuration { in_flight: in_flight(&configuration), ..configuration },
+    };
+    let pair = |configuration| Trial { workload: Workload::RequestReply, configuration };
+    let none = || message(Quality::None, "");
+    let mut trials = vec![
+        stream(none()),
+        stream(Configuration { bytes: 64 << 10, ..none() }),
+        stream(Configuration { persistent: true, ..none() }),
+        pair(none()),
+        pair(Configuration { persistent: true, ..none() }),
+        stream(message(Quality::Integrity, "rsa2048")),
+        stream(message(Quality::Privacy, "rsa1024")),
+        pair(message(Quality::Integrity, "rsa2048")),
+        stream(Configuration { reuse: Reuse::Unlimited, ..message(Quality::Confidentiality, "rsa2048") }),
+        stream(Configuration { reuse: Reuse::Times(32), ..message(Quality::Confidentiality, "rsa2048") }),
+    ];
+    if has_accelerator {
+        let on_lanes = |configuration| Configuration { devices: "1a".to_owned(), ..configuration };
+        trials.extend([
+            stream(on_lanes(message(Quality::Integrity, "rsa1024"))),
+            stream(on_lanes(message(Quality::Privacy, "rsa2048"))),
+            stream(on_lanes(message(Quality::Confidentiality, "p256"))),
+            pair(on_lanes(message(Quality::Integrity, "rsa2048"))),
+        ]);
+    }
+    trials
+}
+
+/// The sample with the middle rate.
+fn middle(mut samples: Vec<Sample>) -> Option<Sample> {
+    samples.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    let at = samples.len() / 2;
+    (at < samples.len()).then(|| samples.swap_remove(at))
+}
+
+/// Roles that the fit looks at, each a sum of a sample's.
+const FITTED: [(&str, &[&str]); 4] = [
+    ("application", &["application"]),
+    ("queue-manager", &["queue-manager"]),
+    ("protection and devices", &["protection", "devices"]),
+    ("journal", &["journal"]),
+];
+
+/// What a short run came to.
+#[derive(Clone, Debug)]
+struct Observed {
+    workload: Workload,
+    configuration: Configuration,
+    rate: f64,
+    /// Processor time of a transaction, microseconds, in the order of [`FITTED`]; 0 for what is not looked at.
+    roles: [f64; FITTED.len()],
+}
+
+impl Observed {
+    /// None where nothing arrived.
+    fn of(trial: &Trial, sample: &Sample) -> Option<Observed> {
+        let all: f64 = sample.cpu_us.values().sum();
+        let roles = FITTED.map(|(_, of)| sum(&sample.cpu_us, of)).map(|us| if us < SHARE_MIN * all { 0.0 } else { us });
+        (sample.transactions > 0).then(|| Observed {
+            workload: trial.workload,
+            configuration: trial.configuration.clone(),
+            rate: sample.rate,
+            roles,
+        })
+    }
+
+    /// Logarithms of predicted ÷ measured: the rate, and each role.
+    fn residuals(&self, profile: &Profile) -> Result<Vec<f64>> {
+        let predicted = predict_workload(profile, &self.configuration, self.workload, SEED)?;
+        let ratio = |predicted: f64, measured: f64| (predicted.max(f64::MIN_POSITIVE) / measured).ln();
+        let mut found = vec![RATE_WEIGHT * ratio(predicted.rate, self.rate)];
+        let roles = FITTED.iter().zip(self.roles).filter(|(_, measured)| *measured > 0.0);
+        // A role that a prediction has nothing of is wrong, but not infinitely.
+        found.extend(roles.map(|((_, of), measured)| ratio(sum(&predicted.cpu_us, of), measured).clamp(-2.0, 2.0)));
+        Ok(found)
+    }
+}
+
+fn sum(cpu_us: &BTreeMap<String, f64>, roles: &[&str]) -> f64 {
+    roles.iter().filter_map(|role| cpu_us.get(*role)).sum()
+}
+
+/// A cost of both directions alike: a run tells how much they are together.
+macro_rules! unknown {
+    ($name:literal, $($first:ident).+ $(, $($more:ident).+)*) => {
+        Unknown {
+            name: $name,
+            get: |profile| profile.$($first).+,
+            set: |profile, value| {
+                profile.$($first).+ = value;
+                $(profile.$($more).+ = value;)*
+            },
+        }
+    };
+}
+
+/// What is fitted.
+fn unknowns(profile: &Profile, observed: &[Observed]) -> Vec<Unknown> {
+    let mut unknowns = vec![
+        unknown!("application, turn", costs.application.put.turn_us, costs.application.get.turn_us),
+        unknown!("application, message", costs.application.put.message_us, costs.application.get.message_us),
+        unknown!("application, byte", costs.application.put.byte_ns, costs.application.get.byte_ns),
+        unknown!("queue manager, turn", costs.queue_manager.put.turn_us, costs.queue_manager.get.turn_us),
+        unknown!("queue manager, message", costs.queue_manager.put.message_us, costs.queue_manager.get.message_us),
+        unknown!("queue manager, byte", costs.queue_manager.put.byte_ns, costs.queue_manager.get.byte_ns),
+        unknown!("hand-over", costs.hand_over_us),
+        unknown!("adapter, turn", costs.protection.turn_us),
+        unknown!("adapter, task", costs.protection.task_us),
+        unknown!("wake-up", cores.wake_up_us),
+        unknown!("deep wake-up", cores.deep_wake_up_us),
+        unknown!("waking", cores.wake_us),
+        unknown!("live seal", costs.protection.live.seal_us),
+        unknown!("live open", costs.protection.live.open_us),
+    ];
+    if observed.iter().any(|observed| observed.configuration.persistent) {
+        unknowns.extend([
+            unknown!("journal, turn", costs.journal.turn_us),
+            unknown!("journal, message", costs.journal.message_us),
+            unknown!("sync", journal.sync_us),
+        ]);
+    }
+    if profile.devices.contains_key(ACCELERATOR) {
+        unknowns.extend([
+            unknown!("adapter, job", costs.protection.job_us),
+            Unknown {
+                name: "accelerator, call",
+                get: |profile| profile.devices.get(ACCELERATOR).map_or(0.0, |device| device.call_us),
+                set: |profile, value| {
+                    if let Some(device) = profile.devices.get_mut(ACCELERATOR) {
+                        device.call_us = value;
+                    }
+                },
+            },
+        ]);
+    }
+    if profile.cores.crowding > 0.0 {
+        unknowns.push(unknown!("crowding", cores.crowding));
+    }
+    unknowns.retain(|unknown| (unknown.get)(profile) > 0.0);
+    unknowns
+}

@@ -1,0 +1,459 @@
+//! What operations with keys, and sealing and opening beside them, take on this machine.
+//!
+//! Everything is processor time of the measuring thread, the median of many calls, so that what other processes do meanwhile
+//! disturbs little: operations one at a time on the processor, one and eight at a time on the lanes of an accelerator, and
+//! [`bulla_seal`] with sixteen messages at a time, as an adapter does, without the operations that it hands out.
+
+use super::profile::{Operation, Operations, Protection, SealOpen, Times};
+use crate::error::{Error, Result};
+use bulla_device::{
+    Accelerator, CpuDevice, Device, Driver, Finished, Job, Operation as DeviceOperation, SystemRandom, thread_cpu_ns,
+};
+use bulla_seal::certificate::authority::{Authority, Request};
+use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
+use bulla_seal::policy::{ContentCipher, KeyReuse};
+use bulla_seal::ring::{self, Ring};
+use bulla_seal::{Bound, Content, Continuation, Dn, Expect, Opener, Packing, Policy, Sealer, Step};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Jobs in one call of an accelerator.
+pub(crate) const LANES: u32 = 8;
+/// Messages that are sealed or opened together, as an adapter does.
+const LOT: usize = 16;
+/// However long that takes, so often something is measured.
+const SAMPLES_MIN: usize = 5;
+/// The two payloads between which costs a byte are told, in bytes.
+const PAYLOADS: [usize; 2] = [2048, 65_536];
+/// How often two threads wake each other to tell how long that takes.
+const WAKE_UPS: usize = 2000;
+/// An authority lives longer than the certificates of a day that it issues.
+const AUTHORITY_DAYS: u32 = 2;
+/// A thread that slept for so long may have to wait for its core to wake up, too.
+pub(crate) const DEEP: Duration = Duration::from_micros(300);
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServiceTimes {
+    /// On the processor, by key.
+    pub(crate) cpu: BTreeMap<String, Operations>,
+    /// On the lanes, by key; none where there is no accelerator.
+    pub(crate) lanes: BTreeMap<String, Operations>,
+    /// Sealing and opening beside the operations; what threads do with each other is left out.
+    pub(crate) protection: Protection,
+}
+
+/// Measures for every key, each figure for at least so long.
+///
+/// # Errors
+/// [`Error::System`]: no scratch directory; [`Error::Device`]: a device or a key failed.
+pub(crate) fn measure(
+    keys: &[KeySpec],
+    lanes: Option<&Path>,
+    each: Duration,
+    progress: &mut dyn FnMut(&str),
+) -> Result<ServiceTimes> {
+    let mut accelerator = lanes.map(Lanes::open).transpose()?;
+    let mut cpu = CpuDevice::new("CPU");
+    let world = World::new()?;
+    let mut times = ServiceTimes::default();
+    for key in keys {
+        let name = key.to_string();
+        progress(&format!("operations with {name}"));
+        let person = Person::new(&world, *key)?;
+        for (operation, job) in person.jobs(&mut cpu)? {
+            let alone = job_us(&mut cpu, &job, 1, each)?;
+            times.cpu.entry(name.clone()).or_default().set(operation, alone.into());
+            if let Some(lanes) = accelerator.as_mut().filter(|lanes| lanes.driver.takes(&job)) {
+                let alone = job_us(lanes.engine.as_mut(), &job, 1, each)?;
+                let full = job_us(lanes.engine.as_mut(), &job, LANES as usize, each)?;
+                times.lanes.entry(name.clone()).or_default().set(operation, Times { alone, full });
+            }
+        }
+    }
+    // What is left of sealing hardly depends on the key: attributes, digests, ciphers.
+    progress("sealing and opening");
+    let person = Person::new(&world, KeySpec::Rsa(2048))?;
+    let mut of = |how: How| person.seal_open(how, &mut cpu, each);
+    times.protection.integrity = of(How::Integrity)?;
+    times.protection.privacy = of(How::Privacy)?;
+    times.protection.confidentiality = of(How::Confidentiality)?;
+    times.protection.live = of(How::Live)?;
+    Ok(times)
+}
+
+/// By which part an RSA 2048 signature takes longer while every core computes some, the median over all cores.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn crowding(cores: usize, each: Duration) -> Result<f64> {
+    let world = World::new()?;
+    let person = Person::new(&world, KeySpec::Rsa(2048))?;
+    let jobs = person.jobs(&mut CpuDevice::new("CPU"))?;
+    let job = jobs.get(&Operation::Sign).ok_or_else(|| Error::Device("nothing was signed".to_owned()))?;
+    let alone = job_us(&mut CpuDevice::new("CPU"), job, 1, each)?;
+    let begin = Barrier::new(cores);
+    let together = thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores)
+            .map(|_| {
+                scope.spawn(|| {
+                    begin.wait();
+                    job_us(&mut CpuDevice::new("CPU"), job, 1, each)
+                })
+            })
+            .collect();
+        let results = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Error::Device("a thread that measured ended early".to_owned())))
+        });
+        results.collect::<Result<Vec<f64>>>()
+    })?;
+    Ok((median(together) / alone - 1.0).max(0.0))
+}
+
+/// What waking threads takes, microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WakeUp {
+    /// Until a thread that has just gone to sleep runs.
+    pub(crate) short: f64,
+    /// Until one runs that has slept for [`DEEP`].
+    pub(crate) deep: f64,
+    /// Processor time of waking somebody and going to sleep.
+    pub(crate) cpu: f64,
+}
+
+/// Lets two threads wake each other, at once and after a while.
+pub(crate) fn wake_up() -> WakeUp {
+    let (short, cpu) = round_trip(Duration::ZERO);
+    let (slept, _) = round_trip(DEEP);
+    // There, a thread has slept for long; back, for as long as the way there took.
+    WakeUp { short: short / 2.0, deep: (slept - short / 2.0).max(short / 2.0), cpu }
+}
+
+/// A thread is woken and wakes the other, which has kept its core busy for so long before: elapsed, and processor time of the
+/// waker without that, microseconds.
+fn round_trip(busy: Duration) -> (f64, f64) {
+    let (there, arrived) = std::sync::mpsc::sync_channel::<()>(1);
+    let (back, returned) = std::sync::mpsc::sync_channel::<()>(1);
+    thread::scope(|scope| {
+        scope.spawn(move || while arrived.recv().is_ok() && back.send(()).is_ok() {});
+        let (mut waits, mut spent) = (Vec::with_capacity(WAKE_UPS), Vec::with_capacity(WAKE_UPS));
+        for _ in 0..WAKE_UPS {
+            let begun = Instant::now();
+            while begun.elapsed() < busy {
+                std::hint::spin_loop();
+            }
+            let (begun, cpu) = (Instant::now(), thread_cpu_ns());
+            if there.send(()).is_err() || returned.recv().is_err() {
+                break;
+            }
+            waits.push(begun.elapsed().as_nanos() as f64 / 1000.0);
+            spent.push(thread_cpu_ns().saturating_sub(cpu) as f64 / 1000.0);
+        }
+        drop(there);
+        (median(waits), median(spent))
+    })
+}
+
+/// An accelerator in this process.
+struct Lanes {
+    driver: Accelerator,
+    engine: Box<dyn Device>,
+}
+
+impl Lanes {
+    fn open(library: &Path) -> Result<Lanes> {
+        let driver = Accelerator::open("ACCELERATOR", library).map_err(device)?;
+        let engine = driver.start_engine().map_err(device)?;
+        Ok(Lanes { driver, engine })
+    }
+}
+
+/// Processor time of one job where so many go in a call, microseconds.
+fn job_us(engine: &mut dyn Device, job: &Job, count: usize, each: Duration) -> Result<f64> {
+    let mut spent = Vec::new();
+    let begun = Instant::now();
+    while spent.len() < SAMPLES_MIN || begun.elapsed() < each {
+        let mut jobs = vec![job.clone(); count];
+        let before = thread_cpu_ns();
+        let done = carry_out(engine, &mut jobs)?;
+        spent.push(thread_cpu_ns().saturating_sub(before) as f64 / 1000.0 / count as f64);
+        done.into_iter().try_for_each(|finished| finished.result.map(drop)).map_err(device)?;
+    }
+    Ok(median(spent))
+}
+
+/// Submits all jobs and waits for all results.
+fn carry_out(engine: &mut dyn Device, jobs: &mut Vec<Job>) -> Result<Vec<Finished>> {
+    let wanted = jobs.len();
+    let mut done = Vec::with_capacity(wanted);
+    while done.len() < wanted {
+        if !jobs.is_empty() {
+            engine.submit(jobs).map_err(device)?;
+        }
+        engine.poll(&mut done).map_err(device)?;
+    }
+    Ok(done)
+}
+
+/// An authority of one's own in a directory that goes with it.
+struct World {
+    directory: tempfile::TempDir,
+    authority: Authority,
+}
+
+impl World {
+    fn new() -> Result<World> {
+        let directory = tempfile::tempdir()?;
+        let authority = directory.path().join("ca");
+        let dn = dn("CN=Authority,O=Calibration")?;
+        let authority = Authority::create(&authority, &dn, KeySpec::Ec(Curve::P256), AUTHORITY_DAYS, SystemTime::now())
+            .map_err(device)?;
+        Ok(World { directory, authority })
+    }
+}
+
+/// Somebody who writes to himself.
+struct Person {
+    dn: Dn,
+    ring: Arc<Ring>,
+}
+
+/// What is measured of sealing.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Integrity,
+    Privacy,
+    Confidentiality,
+    /// Confidentiality under a content key that is live.
+    Live,
+}
+
+/// Time for sealing, for opening, and the jobs that were handed out.
+struct Lot {
+    seal_us: f64,
+    open_us: f64,
+    jobs: Vec<Job>,
+}
+
+impl Person {
+    fn new(world: &World, key: KeySpec) -> Result<Person> {
+        let dn = dn(&format!("CN={key},O=Calibration"))?;
+        let uses = match key {
+            KeySpec::Rsa(_) => vec![KeyUse::DocSign, KeyUse::DataEncrypt],
+            KeySpec::Ec(_) => vec![KeyUse::DocSign, KeyUse::KeyAgree],
+        };
+        let request = Request { dn: dn.clone(), key, uses, days: 1, alternative_names: Vec::new(), passphrase: None };
+        let (certificate, private) = world.authority.issue(&request, SystemTime::now()).map_err(device)?;
+        let directory = world.directory.path().join(format!("ring-{key}"));
+        ring::create(&directory).map_err(device)?;
+        let chain = world.authority.chain();
+        ring::install_own(&directory, "own", &certificate, &chain, &private).map_err(device)?;
+        ring::install_person(&directory, "self", &certificate, &chain).map_err(device)?;
+        ring::install_trust(&directory, "authority", world.authority.root()).map_err(device)?;
+        let ring = Arc::new(Ring::load(&directory, None).map_err(device)?);
+        Ok(Person { dn, ring })
+    }
+
+    fn policy(&self, how: How) -> Policy {
+        let signed = matches!(how, How::Integrity | How::Privacy);
+        let mut policy = Policy::new("CALIBRATION");
+        policy.sign = signed.then_some(bulla_device::Digest::Sha256);
+        policy.encrypt = (!matches!(how, How::Integrity)).then_some(ContentCipher::Aes256Gcm);
+        if signed {
+            policy.signers = vec![self.dn.clone()];
+        }
+        if policy.encrypt.is_some() {
+            policy.recipients = vec![self.dn.clone()];
+        }
+        if matches!(how, How::Live) {
+            policy.key_reuse = KeyReuse::Unlimited;
+        }
+        policy
+    }
+
+    /// One job of each operation: privacy has them all.
+    fn jobs(&self, cpu: &mut CpuDevice) -> Result<BTreeMap<Operation, Job>> {
+        let mut bench = Bench::new(self, How::Privacy, PAYLOADS[0])?;
+        let jobs = bench.lot(cpu)?.jobs;
+        Ok(jobs.into_iter().map(|job| (operation(job.work.operation()), job)).collect())
+    }
+
+    /// Sealing and opening, a message and a byte.
+    fn seal_open(&self, how: How, cpu: &mut CpuDevice, each: Duration) -> Result<SealOpen> {
+        let mut found = Vec::with_capacity(PAYLOADS.len());
+        for bytes in PAYLOADS {
+            let mut bench = Bench::new(self, how, bytes)?;
+            // The first lot finds the parties, makes a key that lives, and the like.
+            bench.lot(cpu)?;
+            let (mut seals, mut opens) = (Vec::new(), Vec::new());
+            let begun = Instant::now();
+            while seals.len() < SAMPLES_MIN || begun.elapsed() < each {
+                let lot = bench.lot(cpu)?;
+                seals.push(lot.seal_us);
+                opens.push(lot.open_us);
+            }
+            found.push((bytes as f64, median(seals), median(opens)));
+        }
+        let [(small, seal_small, open_small), (large, seal_large, open_large)] = found[..] else {
+            return Err(Error::Device("sealing was not measured".to_owned()));
+        };
+        let line = |at_small: f64, at_large: f64| {
+            let byte_us = ((at_large - at_small) / (large - small)).max(0.0);
+            ((at_small - byte_us * small).max(0.0), byte_us * 1000.0)
+        };
+        let ((seal_us, seal_byte_ns), (open_us, open_byte_ns)) =
+            (line(seal_small, seal_large), line(open_small, open_large));
+        Ok(SealOpen { seal_us, seal_byte_ns, open_us, open_byte_ns })
+    }
+}
+
+/// Seals and opens lots of messages.
+struct Bench {
+    policy: Arc<Policy>,
+    ring: Arc<Ring>,
+    sealer: Sealer,
+    opener: Opener,
+    content: Content,
+    bound: Bound,
+}
+
+impl Bench {
+    fn new(person: &Person, how: How, bytes: usize) -> Result<Bench> {
+        let policy = Arc::new(person.policy(how));
+        let ring = Arc::clone(&person.ring);
+        let sealer = Sealer::new(Arc::clone(&policy), Arc::clone(&ring), None, SystemTime::now()).map_err(device)?;
+        Ok(Bench {
+            policy,
+            ring,
+            sealer,
+            opener: Opener::new(),
+            content: Content { packing: Packing::Data, content_type: None, bytes: vec![7; bytes].into() },
+            bound: Bound {
+                destination: "CALIBRATION@HERE".to_owned(),
+                // A message-id of eight bytes (AMQP part 3, section 3.2.4), alone in its section.
+                message_id: Bytes::from_static(b"\x80\x00\x00\x00\x00\x00\x00\x00\x01"),
+                properties: Bytes::from_static(b"\x00\x53\x73\xc0\x0a\x01\x80\x00\x00\x00\x00\x00\x00\x00\x01"),
+                application_properties: Bytes::new(),
+            },
+        })
+    }
+
+    /// A lot sealed and opened again.
+    fn lot(&mut self, cpu: &mut CpuDevice) -> Result<Lot> {
+        let now = SystemTime::now();
+        let mut jobs = Vec::new();
+        let Self { policy, ring, sealer, opener, content, bound } = self;
+        let seal = || sealer.seal(content.clone(), bound, now, &mut SystemRandom);
+        let (sealed, seal_us) = work_off(seal, cpu, &mut jobs)?;
+        let mut sealed = sealed.into_iter().map(|sealed| sealed.der);
+        let open = || {
+            let expect = Expect {
+                destinations: vec![bound.destination.clone()],
+                message_id: bound.message_id.clone(),
+                properties: bound.properties.clone(),
+                application_properties: Bytes::new(),
+            };
+            opener.open(policy, ring, sealed.next().unwrap_or_default(), expect, now, now)
+        };
+        let (opened, open_us) = work_off(open, cpu, &mut jobs)?;
+        match opened.iter().all(|opened| opened.get().content.bytes == content.bytes) {
+            true => Ok(Lot { seal_us, open_us, jobs }),
+            false => Err(Error::Wrong("what was opened is not what was sealed".to_owned())),
+        }
+    }
+}
+
+/// A lot of messages, all to their ends. Returns the results, and the processor time of a message beside the jobs; copies of those
+/// are added to `handed_out`.
+fn work_off<T, E: Display>(
+    mut start: impl FnMut() -> std::result::Result<Step<T, E>, E>,
+    cpu: &mut CpuDevice,
+    handed_out: &mut Vec<Job>,
+) -> Result<(Vec<T>, f64)> {
+    let mut results = Vec::with_capacity(LOT);
+    let mut waiting: Vec<Option<Continuation<T, E>>> = Vec::with_capacity(LOT);
+    let mut jobs: Vec<Job> = Vec::with_capacity(LOT);
+    let mut take = |step: Step<T, E>, waiting: &mut Vec<Option<Continuation<T, E>>>, jobs: &mut Vec<Job>| match step {
+        Step::Done(result) => results.push(result),
+        Step::Device(mut job, go_on) => {
+            job.id = waiting.len() as u64;
+            jobs.push(job);
+            waiting.push(Some(go_on));
+        }
+    };
+    let begun = thread_cpu_ns();
+    for _ in 0..LOT {
+        take(start().map_err(device)?, &mut waiting, &mut jobs);
+    }
+    let mut time_ns = thread_cpu_ns().saturating_sub(begun);
+    while !jobs.is_empty() {
+        handed_out.extend_from_slice(&jobs);
+        let done = carry_out(cpu, &mut jobs)?;
+        let mut continuations = std::mem::take(&mut waiting);
+        let begun = thread_cpu_ns();
+        for Finished { id, result, .. } in done {
+            let go_on = usize::try_from(id).ok().and_then(|at| continuations.get_mut(at)).and_then(Option::take);
+            let go_on = go_on.ok_or_else(|| Error::Device("an answer to no question".to_owned()))?;
+            take(go_on(result).map_err(device)?, &mut waiting, &mut jobs);
+        }
+        time_ns += thread_cpu_ns().saturating_sub(begun);
+    }
+    Ok((results, time_ns as f64 / 1000.0 / LOT as f64))
+}
+
+/// What the planner calls it.
+fn operation(operation: DeviceOperation) -> Operation {
+    match operation {
+        DeviceOperation::RsaSign | DeviceOperation::EcdsaSign => Operation::Sign,
+        DeviceOperation::RsaVerify | DeviceOperation::EcdsaVerify => Operation::Verify,
+        DeviceOperation::RsaWrap | DeviceOperation::EcdhEphemeral => Operation::Wrap,
+        DeviceOperation::RsaUnwrap | DeviceOperation::EcdhDerive => Operation::Unwrap,
+    }
+}
+
+fn dn(text: &str) -> Result<Dn> {
+    text.parse().map_err(|error| Error::Usage(format!("{text}: {error}")))
+}
+
+fn device(error: impl Display) -> Error {
+    Error::Device(error.to_string())
+}
+
+/// The middle one; not a number where there is none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_of_a_key_is_measured_and_signing_takes_longer_than_verifying() {
+        let keys = [KeySpec::Rsa(2048), KeySpec::Ec(Curve::P256)];
+        let times = measure(&keys, None, Duration::ZERO, &mut |_| {}).unwrap();
+        assert_eq!(times.cpu.keys().collect::<Vec<_>>(), ["p256", "rsa2048"]);
+        for operations in times.cpu.values() {
+            assert!(Operation::ALL.iter().all(|operation| operations.get(*operation).is_some_and(|us| us.alone > 0.0)));
+        }
+        let rsa = times.cpu["rsa2048"];
+        assert!(rsa.sign.unwrap().alone > rsa.verify.unwrap().alone, "{rsa:?}");
+        assert!(times.lanes.is_empty());
+        let protection = times.protection;
+        for sealing in [protection.integrity, protection.privacy, protection.confidentiality, protection.live] {
+            assert!(sealing.seal(2048.0) > 0.0 && sealing.open(2048.0) > 0.0, "{sealing:?}");
+        }
+    }
+
+    #[test]
+    fn two_threads_wake_each_other() {
+        let found = wake_up();
+        assert!(found.short > 0.0 && found.deep >= found.short && found.cpu > 0.0, "{found:?}");
+    }
+}
