@@ -169,6 +169,21 @@ impl Opener {
         expect: &Expect,
         now: SystemTime,
     ) -> Result<(), OpenError> {
+        self.check_form_counting(policy, der, expect, now, Tally::default())
+    }
+
+    /// Like [`Opener::check_form`], and counts in `tally` what it takes: bytes alone.
+    ///
+    /// # Errors
+    /// As [`Opener::open`].
+    pub fn check_form_counting(
+        &self,
+        policy: &Arc<Policy>,
+        der: &Bytes,
+        expect: &Expect,
+        now: SystemTime,
+        tally: Tally,
+    ) -> Result<(), OpenError> {
         let question = Question {
             cache: Arc::clone(&self.cache),
             policy: Arc::clone(policy),
@@ -177,7 +192,7 @@ impl Opener {
             expect: expect.clone(),
             put_at: now,
             now,
-            tally: Tally::default(),
+            tally,
         };
         question.check_form()
     }

@@ -158,6 +158,9 @@ fn a_message_that_arrives_sealed_takes_one_verification() {
     drive(step, &mut CpuDevice::new("cpu")).unwrap();
     let effort = tally.effort();
     assert_eq!((effort.verifies, effort.bytes_in), (1, der.len() as u64));
+    let tally = Tally::new();
+    Opener::new().check_form_counting(&policy, &der, &expect(), now(), tally.clone()).unwrap();
+    assert_eq!(tally.effort(), Effort { bytes_in: der.len() as u64, ..Effort::default() });
 }
 
 #[test]

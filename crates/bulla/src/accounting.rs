@@ -10,12 +10,14 @@ use bulla_queue::MessageId;
 use bulla_seal::Effort;
 use hashbrown::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Reason codes of refused puts that a queue tells apart; later ones count with the last.
 const REJECT_REASONS_MAX: usize = 32;
 /// After so many puts the message whose time is watched may be gone some other way, and is looked for.
 const PUTS_PER_WATCH: u32 = 64;
+/// From the begin of one watch to that of the next, at least: a busy queue's messages would each cost two readings of the clock.
+const WATCH_EVERY: Duration = Duration::from_millis(1);
 
 /// What protecting one message took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,6 +94,7 @@ pub(crate) struct Traffic {
     pub(crate) longest_ms: u64,
     /// The message whose time is being watched, and when it was put.
     watched: Option<(MessageId, Instant)>,
+    watched_last: Option<Instant>,
     puts_since: u32,
 }
 
@@ -112,9 +115,9 @@ impl Traffic {
         rejects
     }
 
-    /// A message was put: its time on the queue is watched, unless another one's is. `is_there` says whether that one is still
-    /// on the queue; it is asked once in [`PUTS_PER_WATCH`].
-    pub(crate) fn put(&mut self, id: MessageId, is_there: impl FnOnce(MessageId) -> bool) {
+    /// A message was put, in a turn that began at `now`: its time on the queue is watched, unless another one's is or was a moment
+    /// ago. `is_there` says whether that one is still on the queue; it is asked once in [`PUTS_PER_WATCH`].
+    pub(crate) fn put(&mut self, id: MessageId, now: Instant, is_there: impl FnOnce(MessageId) -> bool) {
         if let Some((watched, _)) = self.watched {
             self.puts_since += 1;
             if self.puts_since < PUTS_PER_WATCH || is_there(watched) {
@@ -122,7 +125,11 @@ impl Traffic {
                 return;
             }
         }
-        (self.watched, self.puts_since) = (Some((id, Instant::now())), 0);
+        if self.watched_last.is_some_and(|last| now.saturating_duration_since(last) < WATCH_EVERY) {
+            return;
+        }
+        // The clock of the turn would show nothing of what is got in the same turn.
+        (self.watched, self.watched_last, self.puts_since) = (Some((id, Instant::now())), Some(now), 0);
     }
 
     /// A message was got that was put so many milliseconds ago.
@@ -160,17 +167,19 @@ mod tests {
 
     #[test]
     fn one_message_at_a_time_is_watched_until_it_is_got_or_gone() {
-        let mut traffic = Traffic::default();
-        traffic.put(MessageId(1), |_| unreachable!("none is watched"));
-        traffic.put(MessageId(2), |_| unreachable!("asked once in many"));
+        let (mut traffic, begin) = (Traffic::default(), Instant::now());
+        traffic.put(MessageId(1), begin, |_| unreachable!("none is watched"));
+        traffic.put(MessageId(2), begin + WATCH_EVERY, |_| unreachable!("asked once in many"));
         traffic.got(MessageId(2), 7);
         assert_eq!((traffic.time.samples(), traffic.longest_ms), (0, 7));
         traffic.got(MessageId(1), 3);
         assert_eq!((traffic.time.samples(), traffic.longest_ms), (1, 7));
-        traffic.put(MessageId(3), |_| unreachable!("none is watched"));
+        traffic.put(MessageId(3), begin + WATCH_EVERY / 2, |_| unreachable!("none is watched"));
+        assert_eq!(traffic.watched, None, "one was watched a moment ago");
+        traffic.put(MessageId(3), begin + WATCH_EVERY, |_| unreachable!("none is watched"));
         let mut asked = 0;
         for id in 4..4 + u64::from(PUTS_PER_WATCH) {
-            traffic.put(MessageId(id), |watched| {
+            traffic.put(MessageId(id), begin + 2 * WATCH_EVERY, |watched| {
                 asked += 1;
                 assert_eq!(watched, MessageId(3));
                 false

@@ -300,11 +300,12 @@ impl State {
         usage.traffic.opens_to_get += 1;
     }
 
-    /// The message that was put last is on that queue. Two look-ups; a clock's reading where no message of it is watched.
-    pub(crate) fn note_put(&mut self, queue: QueueId) {
+    /// The message that was put last, in a turn that began at `now`, is on that queue. One look-up; once a millisecond a reading of
+    /// the clock.
+    pub(crate) fn note_put(&mut self, queue: QueueId, now: Instant) {
         let (newest, store) = (self.store.newest(), &self.store);
         let usage = self.uses.entry(queue).or_default();
-        usage.traffic.put(newest, |watched| store.put_at_ms(watched).is_some());
+        usage.traffic.put(newest, now, |watched| store.put_at_ms(watched).is_some());
     }
 
     /// A message is about to be removed because somebody got it.

@@ -715,7 +715,7 @@ impl Receiving {
                 .store
                 .put(queue, message)
                 .map(|ticket| {
-                    state.note_put(queue);
+                    state.note_put(queue, local.now);
                     if ticket > state.store.synced() {
                         local.flush_soon();
                     }
@@ -785,7 +785,7 @@ impl Receiving {
         match state.store.commit(unit, &[], note.as_slice()) {
             Ok(ticket) => {
                 if let Some(queue) = last {
-                    state.note_put(queue);
+                    state.note_put(queue, local.now);
                 }
                 if let Some(numbers) = &mut self.numbers {
                     numbers.committed += count;

@@ -26,7 +26,7 @@ pub struct StartArgs {
     /// Where AMQP is spoken over TLS; `none` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5671", value_parser = address)]
     pub amqps: Address,
-    /// Where Prometheus gets what the crypto devices counted, as 127.0.0.1:9464; nowhere, unless it is given
+    /// Where Prometheus gets what the queue manager counts, as 127.0.0.1:9464; nowhere, unless it is given
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address)]
     pub metrics: Address,
     /// Threads that own sockets, unless CHIDISPS of ALTER QMGR says otherwise

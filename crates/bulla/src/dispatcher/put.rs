@@ -398,7 +398,7 @@ impl Local {
         if is_remote {
             state.probe_queue_time(queue);
         }
-        state.note_put(queue);
+        state.note_put(queue, self.now);
         if receipt.is_single {
             state.use_of(queue).traffic.single_puts += 1;
         }

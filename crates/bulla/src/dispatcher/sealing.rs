@@ -93,7 +93,7 @@ impl Task<'_> {
         let counted = tally.clone();
         let work = Work::Check(Arc::new(move || match &ring {
             Some(ring) => manager.opener.check_arrived_counting(&policy, ring, &der, &expect, now, counted.clone()),
-            None => manager.opener.check_form(&policy, &der, &expect, now).map(Step::Done),
+            None => manager.opener.check_form_counting(&policy, &der, &expect, now, counted.clone()).map(Step::Done),
         }));
         local.manager.adapters.submit(self.asker, self.who, work, tally);
         let message = Box::new(arrival.into_message(self.route.defaults, self.user));
