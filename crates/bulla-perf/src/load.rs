@@ -9,7 +9,7 @@ pub mod messages;
 pub mod pair;
 pub mod starts;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use bulla_device::Histogram;
 use client::Broker;
 use std::collections::BTreeMap;
@@ -130,8 +130,45 @@ impl<L: Load> Load for Loads<L> {
     }
 
     fn stop(self: Box<Self>) -> Result<()> {
-        // All of them are ended, whatever became of the first.
-        let ends: Vec<Result<()>> = self.0.into_iter().map(|load| Box::new(load).stop()).collect();
+        // All of them are ended, whatever became of the first, and side by side: each looks around for a moment before it
+        // sees that it is to end.
+        let ends: Vec<Result<()>> = std::thread::scope(|scope| {
+            let ends: Vec<_> = self.0.into_iter().map(|load| scope.spawn(move || Box::new(load).stop())).collect();
+            let panicked = |_| Err(Error::Wrong("a thread of the load panicked".to_owned()));
+            ends.into_iter().map(|end| end.join().unwrap_or_else(panicked)).collect()
+        });
         ends.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Barrier};
+
+    /// Ends when the others end, and not well where it is to fail.
+    struct Together(Arc<Barrier>, bool);
+
+    impl Load for Together {
+        fn counts(&self) -> Counts {
+            Counts { transactions: 1, ..Counts::default() }
+        }
+
+        fn goes_on(&self) -> bool {
+            true
+        }
+
+        fn stop(self: Box<Self>) -> Result<()> {
+            self.0.wait();
+            if self.1 { Err(Error::Wrong("one failed".to_owned())) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn loads_end_side_by_side_and_all_of_them() {
+        let barrier = Arc::new(Barrier::new(3));
+        let loads = Loads([true, false, false].map(|fails| Together(Arc::clone(&barrier), fails)).into());
+        assert_eq!(loads.counts().transactions, 3);
+        assert!(matches!(Box::new(loads).stop(), Err(Error::Wrong(_))));
     }
 }
