@@ -220,8 +220,13 @@ impl Own {
     fn begin_sample(&self) {
         self.sample_ticks.set(self.apart_ticks.get());
         self.sample_ns.set(self.apart_ns.get());
-        if self.is_sampled.replace(true) {
-            // The last one had nothing to do and was not ended: it is as any other turn.
+        self.drop_sample();
+        self.is_sampled.set(true);
+    }
+
+    /// A sampled turn that had nothing to do and was not ended is as any other turn, and those after it are no part of it.
+    fn drop_sample(&self) {
+        if self.is_sampled.replace(false) {
             for (role, ticks) in self.turn_ticks.iter().enumerate() {
                 add(&self.meter.ticks[role], ticks.take());
             }
@@ -379,6 +384,8 @@ pub fn begin_turn() -> Option<u64> {
         let was_long = own.was_long.get();
         if was_long {
             own.begin_sample();
+        } else {
+            own.drop_sample();
         }
         was_long
     });
@@ -669,6 +676,17 @@ mod tests {
         thread.as_role(Role::Tls, 100);
         thread.own.end_sample(thread.now - begin, thread.cpu_ns - cpu_ns + 30, 30);
         assert_eq!(thread.look(), [(Role::QueueManager, 70), (Role::Tls, 300)]);
+    }
+
+    #[test]
+    fn turns_after_a_sampled_one_that_did_not_end_are_charged_at_once() {
+        let mut thread = Hands::new(Role::QueueManager);
+        thread.own.begin_sample();
+        thread.as_role(Role::Tls, 200);
+        thread.own.drop_sample();
+        thread.as_role(Role::Tls, 100);
+        assert_eq!(thread.look(), [(Role::QueueManager, 70), (Role::Tls, 300)]);
+        assert!(thread.own.turn_ticks.iter().all(|ticks| ticks.get() == 0));
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub struct Sample {
     pub cores_busy: f64,
     /// Of them, those that neither the application nor the queue managers used.
     pub cores_elsewhere: f64,
-    /// Of them, what the hypervisor took for other guests.
+    /// Cores that the hypervisor took for other guests; not among the busy ones.
     pub cores_stolen: f64,
     /// Moments in the sample's course.
     #[serde(skip_serializing_if = "Vec::is_empty")]

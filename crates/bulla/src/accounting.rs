@@ -12,8 +12,10 @@ use hashbrown::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Reason codes of refused puts that a queue tells apart; later ones count with the last.
+/// Counts of refused puts that a queue keeps: of so many reason codes less one, and of all others together.
 const REJECT_REASONS_MAX: usize = 32;
+/// What the others are counted under: MQRC_NONE, which no refusal has.
+const OTHER_REASONS: u16 = 0;
 /// After so many puts the message whose time is watched may be gone some other way, and is looked for.
 const PUTS_PER_WATCH: u32 = 64;
 /// From the begin of one watch to that of the next, at least: a busy queue's messages would each cost two readings of the clock.
@@ -57,9 +59,10 @@ impl Accounts {
         self.lock().get(policy).cloned().unwrap_or_default()
     }
 
-    /// Forgets a policy that was deleted.
-    pub(crate) fn forget(&self, policy: &str) {
-        self.lock().remove(policy);
+    /// Forgets the policies that were deleted or are new, whose names `stays` does not know. What was under way when a policy was
+    /// deleted is counted under its name once more: no policy of that name begins with it.
+    pub(crate) fn keep(&self, stays: impl Fn(&str) -> bool) {
+        self.lock().retain(|policy, _| stays(policy));
     }
 
     fn with(&self, policy: &str, change: impl FnOnce(&mut ProtectionMeters)) {
@@ -101,14 +104,19 @@ pub(crate) struct Traffic {
 impl Traffic {
     /// A put was refused.
     pub(crate) fn reject(&mut self, reason: u16) {
-        match self.rejects.iter().position(|(known, _)| *known == reason) {
-            Some(place) => self.rejects[place].1 += 1,
-            None if self.rejects.len() < REJECT_REASONS_MAX => self.rejects.push((reason, 1)),
-            None => self.rejects[REJECT_REASONS_MAX - 1].1 += 1,
+        let place = |reason| self.rejects.iter().position(|(known, _)| *known == reason);
+        let found = match place(reason) {
+            None if self.rejects.len() + 1 < REJECT_REASONS_MAX => Err(reason),
+            None => place(OTHER_REASONS).ok_or(OTHER_REASONS),
+            Some(place) => Ok(place),
+        };
+        match found {
+            Ok(place) => self.rejects[place].1 += 1,
+            Err(reason) => self.rejects.push((reason, 1)),
         }
     }
 
-    /// Refused puts by reason code, in its order.
+    /// Refused puts by reason code, in its order; under 0 those of all reasons that came when there were enough.
     pub(crate) fn rejects(&self) -> Vec<(u16, u64)> {
         let mut rejects = self.rejects.clone();
         rejects.sort_unstable();
@@ -161,8 +169,8 @@ mod tests {
             [("tampered", 1)]
         );
         assert_eq!((accounts.of("B").not_mine, accounts.of("B").failures.len()), (1, 0));
-        accounts.forget("A");
-        assert_eq!(accounts.of("A"), ProtectionMeters::default());
+        accounts.keep(|policy| policy != "A");
+        assert_eq!((accounts.of("A"), accounts.of("B").not_mine), (ProtectionMeters::default(), 1));
     }
 
     #[test]
@@ -194,8 +202,11 @@ mod tests {
         let mut traffic = Traffic::default();
         [2053, 2030, 2053].into_iter().for_each(|reason| traffic.reject(reason));
         assert_eq!(traffic.rejects(), [(2030, 1), (2053, 2)]);
-        (0..100).for_each(|reason| traffic.reject(reason));
+        (1..=100).for_each(|reason| traffic.reject(reason));
         assert_eq!(traffic.rejects().len(), REJECT_REASONS_MAX);
+        // Two reasons were known, 29 more are; 71 came too late.
+        assert_eq!(traffic.rejects()[..2], [(OTHER_REASONS, 71), (1, 1)]);
+        assert!(traffic.rejects().ends_with(&[(29, 1), (2030, 1), (2053, 2)]));
         assert_eq!(traffic.rejects().iter().map(|(_, count)| count).sum::<u64>(), 103);
     }
 }

@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-pub use traffic::{OBJECTS_LABELLED_MAX, OTHERS, TrafficSnapshot, traffic_text};
+pub(crate) use traffic::labelled;
+pub use traffic::{OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, traffic_text};
 
 /// Most bytes of a request: its line and its headers. A longer one is refused with 431.
 pub const REQUEST_BYTES_MAX: usize = 8 << 10;

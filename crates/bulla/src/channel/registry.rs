@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use std::time::Instant;
 
 /// Which instance: of a channel, and for a receiving one of which partner.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct InstanceId {
     /// The channel's name.
     pub(crate) channel: String,

@@ -5,97 +5,56 @@ use crate::mqsc::channel::{ChannelState, ChannelStatus};
 use crate::mqsc::protection::ProtectionMeters;
 use crate::mqsc::run::QueueStatus;
 
-/// Queues that have series of their own, the first ones by name; so many policies, and so many instances of channels. What is
-/// beyond is summed up under [`OTHERS`], because every series costs whoever collects them.
+/// Queues that have series, the first ones by name; so many policies, and so many instances of channels. What is beyond has none,
+/// because every series costs whoever collects them, and no sum either: a queue that is defined or deleted would move others into it
+/// or out of it, and a counter that jumps or falls is none.
 pub const OBJECTS_LABELLED_MAX: usize = 500;
-/// The label of those that have none of their own. No object can have that name.
-pub const OTHERS: &str = "(others)";
 
 const NS_PER_US: u64 = 1000;
 
 /// Queues, policies and channels at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficSnapshot {
-    /// Local queues by name.
+    /// Local queues by name, [`OBJECTS_LABELLED_MAX`] at most; of policies and channels, too.
     pub queues: Vec<(String, QueueStatus)>,
     /// Policies by name.
     pub policies: Vec<(String, ProtectionMeters)>,
     /// Instances of channels, by channel and partner.
     pub channels: Vec<((String, String), ChannelStatus)>,
+    /// How many are beyond.
+    pub without_series: WithoutSeries,
+}
+
+/// How many objects have no series, because they are beyond [`OBJECTS_LABELLED_MAX`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct WithoutSeries {
+    /// Local queues.
+    pub queues: usize,
+    /// Policies.
+    pub policies: usize,
+    /// Instances of channels.
+    pub channels: usize,
+}
+
+/// Those that have series, of names in order, and how many are beyond them.
+pub(crate) fn labelled<N>(names: impl ExactSizeIterator<Item = N>) -> (Vec<N>, usize) {
+    let beyond = names.len().saturating_sub(OBJECTS_LABELLED_MAX);
+    (names.take(OBJECTS_LABELLED_MAX).collect(), beyond)
 }
 
 /// Their metrics as text. Families without a sample are left out.
 pub fn traffic_text(snapshot: &TrafficSnapshot) -> String {
     let mut out = String::new();
     let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
-    queues(&mut family, &few(&snapshot.queues, OTHERS.to_owned(), add_queue));
-    policies(&mut family, &few(&snapshot.policies, OTHERS.to_owned(), ProtectionMeters::add));
-    channels(&mut family, &few(&snapshot.channels, (OTHERS.to_owned(), String::new()), add_channel));
-    family.begin(
-        "bulla_objects_without_series",
-        "gauge",
-        "Objects beyond the limit on series, which are summed up under the label (others).",
-    );
-    let counts =
-        [("queue", snapshot.queues.len()), ("policy", snapshot.policies.len()), ("channel", snapshot.channels.len())];
-    for (object, count) in counts {
-        family.sample("", &format!("object=\"{object}\""), count.saturating_sub(OBJECTS_LABELLED_MAX));
+    queues(&mut family, &snapshot.queues);
+    policies(&mut family, &snapshot.policies);
+    channels(&mut family, &snapshot.channels);
+    family.begin("bulla_objects_without_series", "gauge", "Objects beyond the limit on series: they have none.");
+    let WithoutSeries { queues, policies, channels } = snapshot.without_series;
+    for (object, count) in [("queue", queues), ("policy", policies), ("channel", channels)] {
+        family.sample("", &format!("object=\"{object}\""), count);
     }
     out
-}
-
-/// The first ones, and one more for all the others.
-fn few<N: Clone, T: Clone + Default>(all: &[(N, T)], others: N, add: fn(&mut T, &T)) -> Vec<(N, T)> {
-    let (labelled, beyond) = all.split_at(all.len().min(OBJECTS_LABELLED_MAX));
-    let mut few = labelled.to_vec();
-    if !beyond.is_empty() {
-        let mut sum = T::default();
-        beyond.iter().for_each(|(_, of)| add(&mut sum, of));
-        few.push((others, sum));
-    }
-    few
-}
-
-/// Adds what can be added; of ages and averages the largest is kept.
-fn add_queue(sum: &mut QueueStatus, queue: &QueueStatus) {
-    sum.depth += queue.depth;
-    sum.bytes += queue.bytes;
-    sum.uncommitted += queue.uncommitted;
-    sum.oldest_seconds = sum.oldest_seconds.max(queue.oldest_seconds);
-    sum.open_input += queue.open_input;
-    sum.open_output += queue.open_output;
-    sum.puts += queue.puts;
-    sum.persistent_puts += queue.persistent_puts;
-    sum.gets += queue.gets;
-    sum.persistent_gets += queue.persistent_gets;
-    sum.browses += queue.browses;
-    sum.bytes_put += queue.bytes_put;
-    sum.bytes_got += queue.bytes_got;
-    sum.expired += queue.expired;
-    sum.not_mine += queue.not_mine;
-    sum.time_us.short = sum.time_us.short.max(queue.time_us.short);
-    for (reason, count) in &queue.rejects {
-        match sum.rejects.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, sum)) => *sum += count,
-            None => sum.rejects.push((*reason, *count)),
-        }
-    }
-}
-
-fn add_channel(sum: &mut ChannelStatus, channel: &ChannelStatus) {
-    if channel.state == ChannelState::Running {
-        sum.state = ChannelState::Running;
-    }
-    sum.messages += channel.messages;
-    sum.batches += channel.batches;
-    sum.bytes_sent += channel.bytes_sent;
-    sum.bytes_received += channel.bytes_received;
-    sum.key_resets += channel.key_resets;
-    sum.current_messages += channel.current_messages;
-    sum.queue_messages += channel.queue_messages;
-    sum.queue_time_us.short = sum.queue_time_us.short.max(channel.queue_time_us.short);
-    sum.net_time_us.short = sum.net_time_us.short.max(channel.net_time_us.short);
-    sum.protection.add(&channel.protection);
 }
 
 fn microseconds(us: u64) -> Seconds {
@@ -305,6 +264,7 @@ pub(super) mod tests {
             queues: vec![("A/%.b_".into(), queue(5)), ("B".into(), QueueStatus::default())],
             policies: vec![("B".into(), meters())],
             channels: vec![(("C".into(), "a \"container\"".into()), channel)],
+            without_series: WithoutSeries::default(),
         }
     }
 
@@ -331,19 +291,22 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_objects_share_one_series_and_their_number_is_said() {
-        let beyond = 3;
-        let names = (0..OBJECTS_LABELLED_MAX + beyond).map(|number| format!("Q{number:04}"));
-        let queues = names.zip(0..).map(|(name, number)| (name, queue(number))).collect();
-        let samples = read(&traffic_text(&TrafficSnapshot { queues, ..TrafficSnapshot::default() })).unwrap();
-        let of = |name: &str, queue: &str| value(&samples, name, &[("queue", queue)]);
+    fn beyond_the_limit_objects_have_no_series_and_their_number_is_said() {
+        let names = |count: usize| (0..count).map(|number| format!("Q{number:04}"));
+        assert_eq!(labelled(names(OBJECTS_LABELLED_MAX)), (names(OBJECTS_LABELLED_MAX).collect(), 0));
+        let (first, beyond) = labelled(names(OBJECTS_LABELLED_MAX + 3));
+        assert_eq!((first.last().map(String::as_str), beyond), (Some("Q0499"), 3));
+        let snapshot = TrafficSnapshot {
+            queues: first.into_iter().zip(0..).map(|(name, number)| (name, queue(number))).collect(),
+            without_series: WithoutSeries { queues: beyond, channels: 7, ..WithoutSeries::default() },
+            ..TrafficSnapshot::default()
+        };
+        let samples = read(&traffic_text(&snapshot)).unwrap();
         let puts = samples.iter().filter(|(name, ..)| name == "bulla_queue_puts_total");
-        assert_eq!(puts.count(), OBJECTS_LABELLED_MAX + 1);
-        assert_eq!(of("bulla_queue_puts_total", "Q0499"), Some(499.0));
-        assert_eq!((of("bulla_queue_puts_total", "Q0500"), of("bulla_queue_puts_total", OTHERS)), (None, Some(1503.0)));
-        assert_eq!(of("bulla_queue_oldest_message_seconds", OTHERS), Some(502.0), "the oldest of them");
-        let rejects = [("queue", OTHERS), ("reason", "2030")];
-        assert_eq!(value(&samples, "bulla_queue_rejects_total", &rejects), Some(3.0));
-        assert_eq!(value(&samples, "bulla_objects_without_series", &[("object", "queue")]), Some(3.0));
+        assert_eq!(puts.count(), OBJECTS_LABELLED_MAX);
+        assert_eq!(value(&samples, "bulla_queue_puts_total", &[("queue", "Q0499")]), Some(499.0));
+        for (object, count) in [("queue", 3.0), ("policy", 0.0), ("channel", 7.0)] {
+            assert_eq!(value(&samples, "bulla_objects_without_series", &[("object", object)]), Some(count));
+        }
     }
 }

@@ -693,8 +693,11 @@ pub(super) static QTIMEMAX: Attribute = shown(
 );
 pub(super) static REJECTS: Attribute =
     shown(Key::Rejects, "REJECTS", "Puts that were refused since the start, those that channels brought included.");
-pub(super) static REJBY: Attribute =
-    shown(Key::RejectsByReason, "REJBY", "The same as REASON=NUMBER, by MQ's reason codes.");
+pub(super) static REJBY: Attribute = shown(
+    Key::RejectsByReason,
+    "REJBY",
+    "The same as REASON=NUMBER, by MQ's reason codes; under 0 those beyond the first 31 reasons.",
+);
 
 static QMNAME: Attribute = shown(Key::ManagerName, "QMNAME", "Name of the queue manager.");
 static VERSION: Attribute = shown(Key::Version, "VERSION", "Version of the program that answers.");

@@ -6,7 +6,7 @@ use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
-use crate::metrics::TrafficSnapshot;
+use crate::metrics::{OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
@@ -186,9 +186,10 @@ impl Administered for Administrator<'_> {
         after.save(&self.manager.data).map_err(failed)?;
         let mut warnings = self.unknown_names(&change);
         self.manager.tls.follow(&after);
-        self.state.definitions = after;
-        if let Change::DeletePolicy { name } = &change {
-            self.manager.accounts.forget(name);
+        let before = std::mem::replace(&mut self.state.definitions, after);
+        if let Change::SetPolicy(_) | Change::DeletePolicy { .. } = &change {
+            let after = &self.state.definitions.policies;
+            self.manager.accounts.keep(|name| before.policies.contains_key(name) && after.contains_key(name));
         }
         self.state.generation += 1;
         crate::note!("{change}");
@@ -400,22 +401,46 @@ impl Administered for Administrator<'_> {
     }
 }
 
-/// What queues, policies and channels have counted, for the metrics. Holds the queues' lock for a copy of each one's numbers.
+/// What queues, policies and channels have counted, for the metrics. The queues' lock is held for [`COPIED_AT_ONCE`] of them at a time,
+/// so that a scrape holds up nobody however many there are; what is defined or deleted meanwhile may be missing.
 pub(super) fn traffic(manager: &Arc<Manager>) -> TrafficSnapshot {
     let administrator = Administrator::new(manager);
     let definitions = administrator.definitions();
-    let queue = |name: &String| Some((name.clone(), administrator.queue_status(name)?));
-    let policy = |name: &String| (name.clone(), manager.accounts.of(name));
+    let (queues, queues_beyond) = labelled(definitions.queues.keys());
+    let queues: Vec<String> = queues.into_iter().cloned().collect();
+    let (policies, policies_beyond) = labelled(definitions.policies.keys());
+    let policies: Vec<String> = policies.into_iter().cloned().collect();
     let started = administrator.state.channels.all().filter(|(_, instance)| instance.status.started_ms.is_some());
-    let mut channels: Vec<_> = started
-        .map(|(id, instance)| ((id.channel.clone(), id.partner.clone()), administrator.shown(instance)))
-        .collect();
-    channels.sort_by(|(a, _), (b, _)| a.cmp(b));
-    TrafficSnapshot {
-        queues: definitions.queues.keys().filter_map(queue).collect(),
-        policies: definitions.policies.keys().map(policy).collect(),
-        channels,
+    let mut instances: Vec<&InstanceId> = started.map(|(id, _)| id).collect();
+    if instances.len() > OBJECTS_LABELLED_MAX {
+        // The first ones to the front; sorting all of them would take longer.
+        instances.select_nth_unstable(OBJECTS_LABELLED_MAX);
     }
+    let (instances, channels_beyond) = labelled(instances.into_iter());
+    let mut instances: Vec<InstanceId> = instances.into_iter().cloned().collect();
+    drop(administrator);
+    instances.sort_unstable();
+    TrafficSnapshot {
+        queues: copied(manager, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?))),
+        policies: policies.into_iter().map(|name| (name.clone(), manager.accounts.of(&name))).collect(),
+        channels: copied(manager, &instances, |administrator, id| {
+            let instance = administrator.state.channels.get(id)?;
+            Some(((id.channel.clone(), id.partner.clone()), administrator.shown(instance)))
+        }),
+        without_series: WithoutSeries { queues: queues_beyond, policies: policies_beyond, channels: channels_beyond },
+    }
+}
+
+/// Queues, or instances of channels, whose numbers are copied while the queues' lock is held once: microseconds.
+const COPIED_AT_ONCE: usize = 64;
+
+fn copied<N, T>(manager: &Arc<Manager>, all: &[N], copy: impl Fn(&Administrator<'_>, &N) -> Option<T>) -> Vec<T> {
+    let mut copies = Vec::with_capacity(all.len());
+    for some in all.chunks(COPIED_AT_ONCE) {
+        let administrator = Administrator::new(manager);
+        copies.extend(some.iter().filter_map(|one| copy(&administrator, one)));
+    }
+    copies
 }
 
 /// Nothing of that moment is kept; what is begins with `oldest`.
