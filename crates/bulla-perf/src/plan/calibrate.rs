@@ -1,14 +1,14 @@
 //! `bulla plan calibrate`: a profile of this machine, from what operations take and from short runs.
 
 use super::fit::{Unknown, fit};
-use super::predict::{SEED, Workload, predict_workload};
-use super::profile::{Cores, Device, DeviceKind, Journal, Place, Profile, Threads};
+use super::predict::{Prediction, SEED, Workload, predict_workload};
+use super::profile::{Cores, Device, DeviceKind, Journal, Operation, Operations, Place, Profile, Threads, Times};
 use super::service_times;
 use super::trial::{Trial, measure_all, workload_of};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
-use crate::result::{self, Line, Machine, Sample};
+use crate::result::{self, FORMAT, Line, Machine, Results, Run, Sample};
 use crate::run::measure::Timing;
 use crate::run::options::describe;
 use crate::run::statistics::utc;
@@ -38,6 +38,9 @@ pub struct CalibrateArgs {
     /// Fit to results of `bulla perf` on this machine instead of short runs of its own
     #[arg(long, value_name = "FILE")]
     results: Vec<PathBuf>,
+    /// Add the short runs to this file, a line of JSON each
+    #[arg(long, value_name = "FILE", conflicts_with = "results")]
+    keep: Option<PathBuf>,
     /// Say nothing while measuring
     #[arg(long, short)]
     quiet: bool,
@@ -56,6 +59,8 @@ const EACH: Duration = Duration::from_millis(150);
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Weight of a rate beside that of a role's processor time, when costs are fitted.
 const RATE_WEIGHT: f64 = 2.0;
+/// Of the cores, others are taken to use this part at most.
+const BACKGROUND_MAX: f64 = 0.75;
 /// A role that takes less than this part of a transaction's processor time is not fitted to.
 const SHARE_MIN: f64 = 0.03;
 
@@ -75,7 +80,7 @@ pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
     let timing = Timing { warm_up: WARM_UP, measured: Duration::from_secs_f64(args.seconds) };
     let mut profile = this_machine(host, &mut progress)?;
     let observed = match args.results.is_empty() {
-        true => short_runs(host, &profile, timing, args.repeats, &mut progress)?,
+        true => short_runs(host, &profile, timing, args, &mut progress)?,
         false => of_results(&args.results)?,
     };
     progress("fitting");
@@ -83,14 +88,20 @@ pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
     profile.write(&path)?;
     let mut out = std::io::stdout().lock();
     for run in &observed {
-        let predicted = predict_workload(&profile, &run.configuration, run.workload, SEED)?.rate;
+        let predicted = run.predicted(&profile)?;
+        let roles = FITTED.iter().zip(run.roles).filter(|(_, measured)| *measured > 0.0);
+        let roles: Vec<String> = roles
+            .map(|((name, of), measured)| format!("{name} {measured:.1}, {:.1}", sum(&predicted.cpu_us, of)))
+            .collect();
         let _ = writeln!(
             out,
-            "{:>9.0} a second measured, {predicted:>9.0} predicted, {:>+6.1} %: {} {}",
+            "{:>9.0} a second measured, {:>9.0} predicted, {:>+6.1} %: {} {}; processor us measured, predicted: {}",
             run.rate,
-            100.0 * (predicted / run.rate - 1.0),
+            predicted.rate,
+            100.0 * (predicted.rate / run.rate - 1.0),
             run.workload.as_str(),
             describe(&run.configuration),
+            roles.join("; "),
         );
     }
     let _ = writeln!(
@@ -109,11 +120,16 @@ fn short_runs(
     host: &dyn Host,
     profile: &Profile,
     timing: Timing,
-    repeats: u32,
+    args: &CalibrateArgs,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Observed>> {
     let trials = trials(!profile.devices.is_empty());
-    let samples = measure_all(host, &trials, timing, repeats, progress)?;
+    let samples = measure_all(host, &trials, timing, args.repeats, progress)?;
+    if let Some(path) = &args.keep {
+        let mut kept = Results::append_to(path)?;
+        kept.add(&Line::Run(Box::new(Run { format: FORMAT, machine: Machine::this_one(), ..Run::default() })))?;
+        samples.iter().flatten().try_for_each(|sample| kept.add(&Line::Sample(Box::new(sample.clone()))))?;
+    }
     let middles = trials.iter().zip(samples).filter_map(|(trial, samples)| Some((trial, middle(samples)?)));
     Ok(middles.filter_map(|(trial, sample)| Observed::of(trial, &sample)).collect())
 }
@@ -279,6 +295,8 @@ struct Observed {
     workload: Workload,
     configuration: Configuration,
     rate: f64,
+    /// Cores that others used meanwhile, or the hypervisor took.
+    background: f64,
     /// Processor time of a transaction, microseconds, in the order of [`FITTED`]; 0 for what is not looked at.
     roles: [f64; FITTED.len()],
 }
@@ -287,18 +305,32 @@ impl Observed {
     /// None where nothing arrived.
     fn of(trial: &Trial, sample: &Sample) -> Option<Observed> {
         let all: f64 = sample.cpu_us.values().sum();
-        let roles = FITTED.map(|(_, of)| sum(&sample.cpu_us, of)).map(|us| if us < SHARE_MIN * all { 0.0 } else { us });
+        // Who waits for a disk wakes up a core that slept with it, and finds its caches cold: more than the same step costs
+        // otherwise, and a profile has one cost for both.
+        let cold = trial.workload == Workload::RequestReply && trial.configuration.persistent;
+        let roles = FITTED.map(|(name, of)| match sum(&sample.cpu_us, of) {
+            us if us < SHARE_MIN * all || (cold && name != "journal") => 0.0,
+            us => us,
+        });
         (sample.transactions > 0).then(|| Observed {
             workload: trial.workload,
             configuration: trial.configuration.clone(),
             rate: sample.rate,
+            background: sample.cores_elsewhere + sample.cores_stolen,
             roles,
         })
     }
 
+    /// What it would do on that system, with the cores that were there.
+    fn predicted(&self, profile: &Profile) -> Result<Prediction> {
+        let mut disturbed = profile.clone();
+        disturbed.cores.background = self.background.min(f64::from(profile.cores.count) * BACKGROUND_MAX);
+        predict_workload(&disturbed, &self.configuration, self.workload, SEED)
+    }
+
     /// Logarithms of predicted ÷ measured: the rate, and each role.
     fn residuals(&self, profile: &Profile) -> Result<Vec<f64>> {
-        let predicted = predict_workload(profile, &self.configuration, self.workload, SEED)?;
+        let predicted = self.predicted(profile)?;
         let ratio = |predicted: f64, measured: f64| (predicted.max(f64::MIN_POSITIVE) / measured).ln();
         let mut found = vec![RATE_WEIGHT * ratio(predicted.rate, self.rate)];
         let roles = FITTED.iter().zip(self.roles).filter(|(_, measured)| *measured > 0.0);
@@ -310,6 +342,24 @@ impl Observed {
 
 fn sum(cpu_us: &BTreeMap<String, f64>, roles: &[&str]) -> f64 {
     roles.iter().filter_map(|role| cpu_us.get(*role)).sum()
+}
+
+/// What stands for all operations: an RSA 2048 signature. Between the measurement of operations alone and the short runs the
+/// processor's clock may change, and among other work they find colder caches.
+fn operations_us(operations: &BTreeMap<String, Operations>) -> f64 {
+    operations.get("rsa2048").and_then(|operations| operations.sign).map_or(0.0, |sign| sign.full)
+}
+
+/// Makes them take that long, and all others as much longer.
+fn scale(operations: &mut BTreeMap<String, Operations>, us: f64) {
+    let factor = us / operations_us(operations);
+    for operations in operations.values_mut() {
+        for operation in Operation::ALL {
+            if let Some(times) = operations.get(operation) {
+                operations.set(operation, Times { alone: times.alone * factor, full: times.full * factor });
+            }
+        }
+    }
 }
 
 /// A cost of both directions alike: a run tells how much they are together.
@@ -363,8 +413,22 @@ fn unknowns(profile: &Profile, observed: &[Observed]) -> Vec<Unknown> {
                     }
                 },
             },
+            Unknown {
+                name: "operations on the lanes",
+                get: |profile| profile.devices.get(ACCELERATOR).map_or(0.0, |device| operations_us(&device.operations)),
+                set: |profile, value| {
+                    if let Some(device) = profile.devices.get_mut(ACCELERATOR) {
+                        scale(&mut device.operations, value);
+                    }
+                },
+            },
         ]);
     }
+    unknowns.push(Unknown {
+        name: "operations on the processor",
+        get: |profile| operations_us(&profile.cpu),
+        set: |profile, value| scale(&mut profile.cpu, value),
+    });
     if profile.cores.crowding > 0.0 {
         unknowns.push(unknown!("crowding", cores.crowding));
     }

@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::result::{FORMAT, Line, Machine, Predicted, Results, Run, Sample};
 use crate::run::measure::Timing;
 use crate::run::options::describe;
-use crate::run::statistics::utc;
+use crate::run::statistics::{Spread, utc};
 use crate::workload::stream::in_flight;
 use clap::Args;
 use std::io::Write;
@@ -140,10 +140,8 @@ impl Compared {
 
 /// The table and its summary, and whether that is near enough.
 fn show(compared: &[Compared]) -> Verdict {
-    let mut errors: Vec<f64> = compared.iter().map(|one| one.error().abs()).collect();
-    errors.sort_by(f64::total_cmp);
-    let median = errors.get(errors.len() / 2).copied().unwrap_or(f64::NAN);
-    let worst = errors.last().copied().unwrap_or(f64::NAN);
+    let errors = compared.iter().map(|one| one.error().abs());
+    let (median, worst) = Spread::of(errors).map_or((f64::NAN, f64::NAN), |spread| (spread.median, spread.most));
     let mut out = std::io::stdout().lock();
     // A reader that goes away (`| head`) is no failure.
     let _ = writeln!(out, "{:>10} {:>10} {:>8}  {:<28} what", "predicted", "measured", "error", "held back by");

@@ -1,7 +1,7 @@
 //! Predictions as a page with curves.
 
 use super::command::Answer;
-use super::predict::{Prediction, Workload, predict_workload};
+use super::predict::{IN_FLIGHT_MAX, Prediction, Workload, predict_workload};
 use super::profile::Profile;
 use super::text;
 use crate::configuration::Configuration;
@@ -205,7 +205,8 @@ fn curve(name: &str, points: &[(f64, f64)]) -> Curve {
 
 fn by_in_flight(profile: &Profile, configuration: &Configuration, workload: Workload, seed: u64) -> Result<Figure> {
     let mut rows = Vec::new();
-    for in_flight in IN_FLIGHT {
+    let most = IN_FLIGHT_MAX / configuration.pairs.max(1);
+    for in_flight in IN_FLIGHT.into_iter().filter(|in_flight| *in_flight <= most) {
         let one = Configuration { in_flight, target_rate: 0, ..configuration.clone() };
         rows.push((in_flight, predict_workload(profile, &one, workload, seed)?));
     }
@@ -252,7 +253,7 @@ fn by_in_flight(profile: &Profile, configuration: &Configuration, workload: Work
 }
 
 fn by_load(profile: &Profile, configuration: &Configuration, workload: Workload, seed: u64) -> Result<Figure> {
-    let wide = configuration.in_flight.max(512);
+    let wide = configuration.in_flight.max(512).min(IN_FLIGHT_MAX / configuration.pairs.max(1));
     let flat_out = Configuration { in_flight: wide, target_rate: 0, ..configuration.clone() };
     let most = predict_workload(profile, &flat_out, workload, seed)?.rate;
     let mut rows = Vec::new();

@@ -22,9 +22,12 @@ const CORES_FIRST: f64 = 0.03;
 pub const HELD_PART: f64 = 0.99;
 /// Most devices of a kind that a configuration may ask for.
 pub const DEVICES_MAX: u32 = 32;
+/// Most recipients of a message, and threads of a kind.
+const RECIPIENTS_MAX: u32 = 256;
+const THREADS_MAX: u32 = 1024;
 /// Most pairs and messages in flight that are simulated.
 const PAIRS_MAX: u32 = 1024;
-const IN_FLIGHT_MAX: u32 = 1 << 16;
+pub(super) const IN_FLIGHT_MAX: u32 = 1 << 16;
 
 /// What a transaction is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, ValueEnum)]
@@ -243,7 +246,8 @@ pub fn predict_workload(
             })
             .collect(),
         bound: demand.bound() * 1e6,
-        mean_value_rate: demand.mean_value_rate(system.pairs.saturating_mul(system.window)) * 1e6,
+        // With many cores the recursion loses its digits; no rate is beyond the bound.
+        mean_value_rate: demand.mean_value_rate(system.pairs.saturating_mul(system.window)).min(demand.bound()) * 1e6,
         remarks,
     })
 }
@@ -255,6 +259,15 @@ fn check(configuration: &Configuration) -> Result<()> {
     }
     if configuration.reset_bytes > 0 {
         return usage("key resets are not planned: leave SSLRKEYC out".to_owned());
+    }
+    for (count, what, most) in [
+        (configuration.recipients, "recipients", RECIPIENTS_MAX),
+        (configuration.dispatchers, "dispatchers", THREADS_MAX),
+        (configuration.adapters, "adapters", THREADS_MAX),
+    ] {
+        if count > most {
+            return usage(format!("at most {most} {what} are planned"));
+        }
     }
     if configuration.pairs > PAIRS_MAX || configuration.in_flight > IN_FLIGHT_MAX {
         return usage(format!("at most {PAIRS_MAX} pairs and {IN_FLIGHT_MAX} messages in flight are planned"));

@@ -55,6 +55,8 @@ pub struct Target {
     pub passed_over: usize,
     /// Setups that were computed.
     pub computed: usize,
+    /// Whether the search ended there, and dearer setups were not looked at.
+    pub cut_short: bool,
 }
 
 /// Looks for it, from the cheapest on.
@@ -69,7 +71,7 @@ pub fn cheapest(
     wanted: u64,
 ) -> Result<Target> {
     let mut configuration = Configuration { target_rate: wanted, ..configuration.clone() };
-    let mut target = Target { wanted, setup: None, prediction: None, passed_over: 0, computed: 0 };
+    let mut target = Target { wanted, setup: None, prediction: None, passed_over: 0, computed: 0, cut_short: false };
     if profile.channel.is_some() {
         // Nothing of what can be bought is part of it but another channel; that it holds the rate or not is all there is to say.
         let prediction = predict_workload(profile, &configuration, workload, seed)?;
@@ -100,6 +102,7 @@ pub fn cheapest(
             continue;
         }
         if target.computed == SIMULATED_MAX {
+            target.cut_short = true;
             break;
         }
         target.computed += 1;

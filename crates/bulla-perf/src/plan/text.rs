@@ -190,6 +190,11 @@ fn target(found: &Target) -> String {
             );
             line(&mut text, "", &value);
         }
+        _ if found.cut_short => {
+            let value =
+                format!("{wanted} a second: nothing of what was computed holds it; dearer setups were not looked at");
+            line(&mut text, "cheapest", &value);
+        }
         _ => line(&mut text, "cheapest", &format!("{wanted} a second: nothing that was looked at holds it")),
     }
     let value = format!(

@@ -231,17 +231,19 @@ impl Simulation<'_> {
             if !self.system.class.persistent {
                 self.stored(thread, message, bill, gets);
             } else {
-                self.write(thread, message);
+                self.write(thread, message, bill);
             }
         }
     }
 
     /// A persistent message goes to the journal's thread, unless it is alone: then the dispatcher writes it.
-    fn write(&mut self, thread: usize, message: usize) {
+    fn write(&mut self, thread: usize, message: usize, bill: &mut Bill) {
         let Some(journal) = self.journal else { return };
         let quiet = self.threads[journal].state == State::Idle && self.threads[journal].items.is_empty();
         let alone = self.threads[thread].items.is_empty() && self.threads[thread].sync.is_none();
         if quiet && alone && self.settings.turns && self.system.class.bytes <= 65536.0 {
+            let journal = self.system.class.journal;
+            bill.add(Role::Journal, journal.turn + journal.message);
             self.threads[thread].sync = Some(message);
         } else {
             self.emit(thread, Emission::To(journal, Item::Write(message)));
