@@ -21,6 +21,7 @@ pub mod number;
 pub mod page;
 pub mod palette;
 mod pivot;
+mod predictions;
 mod rates;
 pub mod scale;
 mod sheet;

@@ -7,6 +7,7 @@ use super::document::{Document, Section};
 use super::field::common;
 use super::group::{Group, Measured, Setting};
 use super::number::number;
+use super::predictions;
 use super::rates;
 use super::table::{Cell, Table};
 use super::workload::Workload;
@@ -86,6 +87,7 @@ fn section(workload: &Workload, groups: &[&Group]) -> Section {
     section.figures.extend(costs::by_adapter(workload, groups));
     section.figures.extend(costs::by_device(workload, groups));
     section.figures.extend(course::courses(workload, groups));
+    section.tables.extend(predictions::predicted(groups));
     section.tables.push(rates::results(workload, groups));
     section.tables.extend(costs::found(groups));
     section
@@ -214,6 +216,7 @@ pub fn named_tables(measured: &Measured) -> Vec<(String, Table)> {
         let workload = Workload(name);
         let section = section(&workload, &groups);
         tables.push((workload.figure("results"), rates::results(&workload, &groups)));
+        tables.extend(predictions::predicted(&groups).map(|table| (workload.figure("predicted"), table)));
         tables.extend(costs::found(&groups).map(|table| (workload.figure("found"), table)));
         tables.extend(section.figures.into_iter().map(|figure| (figure.name, figure.table)));
     }

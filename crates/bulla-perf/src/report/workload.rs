@@ -19,6 +19,7 @@ impl Workload<'_> {
             "tasks" => "Dispatchers and adapters",
             "islands" => "Islands",
             "devices" => "Crypto devices",
+            "plan-check" => "Predictions",
             "" => "Unnamed workload",
             other => other,
         };
