@@ -8,6 +8,7 @@
 #
 # The queue managers listen on the loopback interface and end with their workload. A goal that is not held is a result, not a failure.
 set -euo pipefail
+shopt -s nullglob
 
 bulla=$(realpath "$1")
 results=docs/measurements
@@ -16,6 +17,10 @@ PATH=$(dirname "$bulla"):$PATH
 goal_missed=8
 
 mkdir -p "$results"
+# Nothing half-done is left among the results, whatever ends this.
+aside=$(mktemp -d)
+trap 'rm -rf "$aside"' EXIT
+trap 'exit 130' INT TERM HUP
 began=$SECONDS
 
 measure() { # WORKLOAD OPTIONS…: its samples replace those of the last time, once they are complete
@@ -24,14 +29,13 @@ measure() { # WORKLOAD OPTIONS…: its samples replace those of the last time, o
     case " ${ONLY:-$workload} " in *" $workload "*) ;; *) return 0 ;; esac
     local file=$results/$workload.jsonl
     echo "== $workload" >&2
-    rm -f "$file.new"
-    bulla perf "$workload" --self --out "$file.new" "$@" >&2 || status=$?
+    local new=$aside/$workload.jsonl
+    bulla perf "$workload" --self --out "$new" "$@" >&2 || status=$?
     if [ "$status" -ne 0 ] && [ "$status" -ne "$goal_missed" ]; then
-        rm -f "$file.new"
         echo "error: bulla perf $workload ended with $status; its last results stay" >&2
         exit 1
     fi
-    mv "$file.new" "$file"
+    mv "$new" "$file"
 }
 
 if [ "${FULL:-0}" = 1 ]; then
@@ -59,6 +63,10 @@ else
 fi
 
 files=("$results"/*.jsonl)
+if [ "${#files[@]}" -eq 0 ]; then
+    echo "error: $results holds no results: what does ONLY name?" >&2
+    exit 1
+fi
 pages=()
 for page in docs/measurements.md "$results"/*.md; do
     pages+=(--into "$page")

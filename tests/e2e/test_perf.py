@@ -44,9 +44,11 @@ def lines(path):
 
 
 def check_costs(sample):
-    """Every role is there, and together they are what the processes used."""
+    """Every role is there, and what they own is what the processes used: their own count, which no role is part of."""
     assert set(sample["cpu-us"]) == ROLES
-    assert sum(sample["cpu-us"].values()) == pytest.approx(sample["process-cpu-us"], rel=0.02)
+    owned = sum(us for role, us in sample["cpu-us"].items() if role != "unattributed")
+    assert owned <= 1.02 * sample["process-cpu-us"]
+    assert owned + sample["cpu-us"]["unattributed"] == pytest.approx(sample["process-cpu-us"], rel=0.02)
     assert sample["cpu-us"]["application"] > 0 and sample["cpu-us"]["queue-manager"] > 0
 
 
@@ -169,7 +171,7 @@ def test_interrupted_it_ends_in_order_and_keeps_what_it_has(tmp_path, scratch):
         wait_until(lambda: out.exists() and out.read_text().count('"sample"') >= 2, "two samples are written")
         process.send_signal(signal.SIGINT)
         told, _ = process.communicate(timeout=DEADLINE)
-        assert process.returncode in (0, 8)
+        assert process.returncode == 130
     finally:
         process.kill()
         process.wait()

@@ -46,12 +46,17 @@ pub trait Load: Send {
     /// The sample begins: its counters have been looked at. For a load that waits for this moment.
     fn begin(&mut self) {}
 
+    /// How many transactions it counts at once. A load that counts more than one has samples of whole such lumps.
+    fn lump(&self) -> u64 {
+        1
+    }
+
     /// It has done all that it had to do: the sample ends here.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// XQTIME of its channel at this moment, microseconds; asked once a second.
+    /// XQTIME of its channel at this moment, microseconds; asked at every moment of a course.
     fn xqtime_us(&mut self) -> Option<f64> {
         None
     }

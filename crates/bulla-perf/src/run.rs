@@ -64,7 +64,7 @@ pub trait Workload {
 /// Carries a run out: the configurations are prepared, measured in turns, written and shown.
 ///
 /// # Errors
-/// What ended it early. What was measured until then is written.
+/// What ended it early, [`Error::Interrupted`] among it. What was measured until then is written.
 pub fn carry_out(
     host: &dyn Host,
     common: &Common,
@@ -82,8 +82,10 @@ pub fn carry_out(
     let timing = common.timing();
     let mut progress = Progress::new(common.quiet);
     progress.announce(&configurations, common, workload.name());
+    let asked_for = configurations.len();
     let (ready, left_out) = prepare(configurations, workload, &stop, &mut progress)?;
-    if ready.is_empty() && !left_out.is_empty() {
+    let all_are_prepared = ready.len() + left_out.len() == asked_for;
+    if all_are_prepared && ready.is_empty() && !left_out.is_empty() {
         return Err(Error::Device("nothing of what was asked for can be had here".to_owned()));
     }
     let machine = Machine::this_one();
@@ -102,6 +104,7 @@ pub fn carry_out(
     lines.add(Line::Run(Box::new(run.clone())))?;
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ready.len()];
     let turns = schedule::turns(ready.len(), common.repeats);
+    let mut taken = 0;
     for (number, turn) in turns.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -118,13 +121,15 @@ pub fn carry_out(
         progress.sampled(number, turns.len(), &sample);
         lines.add(Line::Sample(Box::new(sample.clone())))?;
         samples[turn.configuration].push(sample);
+        taken += 1;
     }
     workload.finish()?;
     progress.end();
     if !common.json {
         table::print(&run, &samples, workload);
     }
-    Ok(verdict(&samples))
+    // Part of a run is not the run, and no goal of it was held or missed.
+    if all_are_prepared && taken == turns.len() { Ok(verdict(&samples)) } else { Err(Error::Interrupted) }
 }
 
 /// Those that can be measured here, and the others with the reasons.

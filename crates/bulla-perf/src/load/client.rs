@@ -39,7 +39,7 @@ const KNOWN_KEYS_MAX: usize = 16;
 const LOOK_AROUND: Duration = Duration::from_millis(100);
 
 /// Where a client connects, and how it proves who it is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Broker {
     /// `HOST:PORT`.
     pub address: String,
@@ -51,6 +51,18 @@ pub struct Broker {
     pub sasl: SaslClient,
     /// Where this client seals and opens for itself, with what.
     pub sealing: Option<Arc<dyn Sealing>>,
+}
+
+impl fmt::Debug for Broker {
+    /// Without the secrets of SASL.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker")
+            .field("address", &self.address)
+            .field("authorities", &self.authorities)
+            .field("certificate", &self.certificate)
+            .field("seals", &self.sealing.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Broker {
@@ -497,6 +509,13 @@ impl ScramCrypto for Crypto {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broker_is_shown_without_its_password() {
+        let sasl = SaslClient::Plain { user: "orders".into(), password: "opensesame".into() };
+        let shown = format!("{:?}", Broker { sasl, ..Broker::anonymous("broker:5671") });
+        assert!(shown.contains("broker:5671") && !shown.contains("opensesame"), "{shown}");
+    }
 
     #[test]
     fn hmac_is_the_one_of_rfc_4231() {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::load::client::{Client, Link, not_taken};
-use crate::load::messages::{MESSAGES, Messages};
+use crate::load::messages::Messages;
 use crate::load::{APPLICATION, Counts, Load, Seat};
 use bulla_amqp::{DeliveryState, Event, Value};
 use bulla_device::Histogram;
@@ -25,7 +25,10 @@ const Q_FULL: i64 = 2053;
 /// Of so many messages one has its time taken.
 const TIMED_EVERY: u64 = 8;
 /// So many of them may be under way and have their time known.
-const TIMED_MAX: usize = 8192;
+const TIMED_MAX: usize = 16_384;
+/// A message that is put later than this after its schedule was held back, and its time counts from the schedule. Less is the
+/// putter's own naps.
+const LATE: Duration = Duration::from_millis(2);
 
 /// How fast to put.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +65,7 @@ struct Gauge {
     /// One of the two has failed, so the other need not wait for it.
     failed: AtomicBool,
     begun: Instant,
-    /// When every [`TIMED_EVERY`]th message was put, nanoseconds since `begun`, in turns.
+    /// When every [`TIMED_EVERY`]th message was put, or was due where it was held back; nanoseconds since `begun`, in turns.
     put_at: Box<[AtomicU64]>,
     latencies: Mutex<Histogram>,
 }
@@ -203,7 +206,8 @@ impl<'a> Putter<'a> {
         let free = self.window - (self.sent - self.confirmed);
         let (refill, due) = match self.pace {
             Pace::Flat => {
-                let ahead = self.sent - self.gauge.got.load(Ordering::Acquire);
+                // A broker may deliver more than was put: the getter says so.
+                let ahead = self.sent.saturating_sub(self.gauge.got.load(Ordering::Acquire));
                 (free >= self.window.div_ceil(REFILL_PART), (BACKLOG_WINDOWS * self.window).saturating_sub(ahead))
             }
             Pace::Rate(rate) => (true, ((begun.elapsed().as_secs_f64() * rate) as u64).saturating_sub(self.sent)),
@@ -212,7 +216,8 @@ impl<'a> Putter<'a> {
         while count > 0 && self.client.engine.can_send(self.link.id) {
             if self.sent.is_multiple_of(TIMED_EVERY) {
                 let place = (self.sent / TIMED_EVERY) as usize % TIMED_MAX;
-                self.gauge.put_at[place].store(self.gauge.begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                let put_at = counts_from(self.pace, self.sent, begun, Instant::now()).duration_since(self.gauge.begun);
+                self.gauge.put_at[place].store(put_at.as_nanos() as u64, Ordering::Relaxed);
             }
             let message = self.link.out(self.messages.put(self.sent))?;
             self.client.engine.send(self.link.id, self.sent, message, false);
@@ -260,6 +265,14 @@ impl<'a> Putter<'a> {
     }
 }
 
+/// From when a message's time counts that is put now: where the schedule had it due before, from then, however long it was
+/// held back. Else whoever waits for a slow system would see only the messages that it lets through.
+fn counts_from(pace: Pace, number: u64, begun: Instant, now: Instant) -> Instant {
+    let Pace::Rate(rate) = pace else { return now };
+    let due = begun + Duration::from_secs_f64((number + 1) as f64 / rate);
+    if now.saturating_duration_since(due) > LATE { due } else { now }
+}
+
 /// Whether a put came to 2053: from Bulla with the number, from another broker by the condition of AMQP alone.
 fn found_the_queue_full(state: &Option<DeliveryState>) -> bool {
     let Some(DeliveryState::Rejected(Some(error))) = state else { return false };
@@ -287,6 +300,9 @@ fn get(mut client: Client, mut link: Link, credit: u32, messages: &Messages, gau
                 client.engine.dispose(link.id, delivery.id, DeliveryState::Accepted);
                 got += 1;
             }
+        }
+        if got > gauge.sent.load(Ordering::Acquire) {
+            return Err(Error::Wrong(format!("{got} messages came, more than were put: the queue was not empty")));
         }
         gauge.got.store(got, Ordering::Release);
         if client.engine.credit(link.id) <= credit / 2 {
@@ -340,7 +356,7 @@ impl Order {
         let Some(which) = messages.which(payload) else { return false };
         self.out_of_turn += 1;
         *self.surplus.entry(which).or_default() += 1;
-        *self.surplus.entry(turn % MESSAGES as u64).or_default() -= 1;
+        *self.surplus.entry(turn % messages.kinds()).or_default() -= 1;
         true
     }
 
@@ -379,6 +395,16 @@ mod tests {
         assert!(taken && !swapped.strict());
         assert!(swapped.settle(4, 0).is_err());
         assert!(swapped.settle(4, 1).is_ok());
+    }
+
+    #[test]
+    fn a_message_that_was_held_back_counts_from_its_schedule() {
+        let begun = Instant::now();
+        let after = |ms: u64| begun + Duration::from_millis(ms);
+        // At 1000 a second message 9 is due after 10 ms.
+        let from = |ms| counts_from(Pace::Rate(1000.0), 9, begun, after(ms));
+        assert_eq!((from(10), from(11), from(500)), (after(10), after(11), after(10)));
+        assert_eq!(counts_from(Pace::Flat, 9, begun, after(500)), after(500));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One sample: warm-up, then counters before and after, and a look every second between.
+//! One sample: warm-up, then counters before and after, and looks between.
 
 use super::meters::{Look, Watched, busiest};
 use super::processor::Everybody;
@@ -12,10 +12,13 @@ use std::time::{Duration, Instant};
 
 /// How often counts are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How far the moments of a course are apart.
+/// How often it is looked whether a lump of transactions was counted, and how long.
+const LUMP_LOOK_EVERY: Duration = Duration::from_millis(1);
+const LUMP_WITHIN: Duration = Duration::from_secs(15);
+/// How far the moments of a course are apart at most.
 const MOMENT: Duration = Duration::from_secs(1);
-/// A last moment shorter than this belongs to the one before.
-const MOMENT_MIN: Duration = Duration::from_millis(500);
+/// A course has so many moments at least, however short the sample is: fewer say nothing about a steady state.
+const MOMENTS_MIN: u32 = 8;
 
 /// A load at work, and what it is that it loads.
 pub struct Running {
@@ -85,12 +88,15 @@ fn watch(
         alive(running)?;
         goes_on = tell(Live { done: begun.elapsed().as_secs_f64() / whole, rate: 0.0, depth: None });
     }
+    if goes_on {
+        wait_for_lump(running)?;
+    }
     let _ = running.load.found();
     let before = Look::take(host, &running.watched);
     let (counts, latencies) = (running.load.counts(), running.load.latencies());
     let begin = Instant::now();
     let end = begin + timing.measured;
-    let mut course = Course::begin(host, running, begin);
+    let mut course = Course::begin(host, running, begin, timing.measured);
     running.load.begin();
     while goes_on && !running.load.is_over() && Instant::now() < end {
         std::thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
@@ -99,14 +105,17 @@ fn watch(
         let done = (timing.warm_up + begin.elapsed()).as_secs_f64() / whole;
         goes_on = tell(Live { done: done.min(1.0), rate, depth });
     }
+    if goes_on {
+        wait_for_lump(running)?;
+    }
     // In the order of the beginning: a look takes its time, and both spans are then of one length.
     let used = Look::take(host, &running.watched).since(&before);
     let (counts_after, latencies_after) = (running.load.counts(), running.load.latencies());
     let seconds = begin.elapsed().as_secs_f64();
-    let transactions = counts_after.transactions - counts.transactions;
+    let transactions = counts_after.transactions.saturating_sub(counts.transactions);
     let each = |ns: u64| ns as f64 / 1e3 / transactions.max(1) as f64;
     let mut found = running.load.found();
-    let refused = counts_after.refused - counts.refused;
+    let refused = counts_after.refused.saturating_sub(counts.refused);
     if refused > 0 {
         found.insert("refused-2053".to_owned(), refused as f64);
     }
@@ -121,7 +130,8 @@ fn watch(
         found.insert("modelled-cpu-us".to_owned(), each(used.modelled));
     }
     let course = course.moments;
-    let mut unsteady = steady::unsteady(&course, used.cores_elsewhere, used.cores_stolen);
+    let mut unsteady = steady::unsteady(&course, running.load.lump(), used.cores_elsewhere, used.cores_stolen);
+    unsteady.extend(used.unread.iter().map(|name| format!("not all meters of {name} could be read")));
     if transactions == 0 {
         // There is nothing that the processor time could be divided by.
         unsteady.push("nothing arrived".to_owned());
@@ -130,7 +140,7 @@ fn watch(
     Ok(Sample {
         configuration: configuration.clone(),
         seconds,
-        messages: counts_after.messages - counts.messages,
+        messages: counts_after.messages.saturating_sub(counts.messages),
         transactions,
         rate: transactions as f64 / seconds,
         latency_us: statistics::latency(&latencies_after.since(&latencies)),
@@ -146,6 +156,17 @@ fn watch(
         found,
         ..Sample::default()
     })
+}
+
+/// Where transactions are counted many at a time, waits until the next of them are: a sample is then of whole lumps.
+fn wait_for_lump(running: &Running) -> Result<()> {
+    let counted = running.load.counts().transactions;
+    let deadline = Instant::now() + LUMP_WITHIN;
+    while running.load.lump() > 1 && running.load.counts().transactions == counted && Instant::now() < deadline {
+        std::thread::sleep(LUMP_LOOK_EVERY);
+        alive(running)?;
+    }
+    Ok(())
 }
 
 /// An error that `stop` explains.
@@ -165,17 +186,30 @@ struct Course<'a> {
     devices: Vec<Vec<Row>>,
     /// Depths since then: sum and number.
     depths: (f64, u32),
+    /// How far moments are apart. A last one shorter than half of it belongs to the one before.
+    every: Duration,
 }
 
 impl<'a> Course<'a> {
-    fn begin(host: &'a dyn Host, running: &Running, begin: Instant) -> Self {
+    fn begin(host: &'a dyn Host, running: &Running, begin: Instant, measured: Duration) -> Self {
+        let every = MOMENT.min(measured / MOMENTS_MIN);
         let transactions = running.load.counts().transactions;
         let devices = running.watched.iter().map(|watched| devices(host, watched)).collect();
         let everybody = Everybody::now();
-        Course { host, begin, moments: Vec::new(), at: begin, transactions, everybody, devices, depths: (0.0, 0) }
+        Course {
+            host,
+            begin,
+            moments: Vec::new(),
+            at: begin,
+            transactions,
+            everybody,
+            devices,
+            depths: (0.0, 0),
+            every,
+        }
     }
 
-    /// Counts, and makes a moment of it when a second is over. The rate and the depth as they are.
+    /// Counts, and makes a moment of it when it is time. The rate and the depth as they are.
     fn look(&mut self, running: &mut Running, end: Instant) -> (f64, Option<u64>) {
         let now = Instant::now();
         let counts = running.load.counts();
@@ -183,14 +217,14 @@ impl<'a> Course<'a> {
             self.depths = (self.depths.0 + depth as f64, self.depths.1 + 1);
         }
         let time = now.duration_since(self.at);
-        let rate = (counts.transactions - self.transactions) as f64 / time.as_secs_f64();
-        let is_last = now >= end;
-        if (time >= MOMENT && end.saturating_duration_since(now) >= MOMENT_MIN) || (is_last && time >= MOMENT_MIN) {
+        let rate = counts.transactions.saturating_sub(self.transactions) as f64 / time.as_secs_f64();
+        let (is_last, least) = (now >= end, self.every / 2);
+        if (time >= self.every && end.saturating_duration_since(now) >= least) || (is_last && time >= least) {
             self.moment(running, now, rate, counts.transactions);
             return (rate, counts.depth);
         }
-        // Of a second that has only begun there is no rate worth telling.
-        let known = self.moments.last().map(|moment| moment.rate).filter(|_| time < MOMENT_MIN);
+        // Of a moment that has only begun there is no rate worth telling.
+        let known = self.moments.last().map(|moment| moment.rate).filter(|_| time < least);
         (known.unwrap_or(rate), counts.depth)
     }
 

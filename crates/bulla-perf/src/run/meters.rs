@@ -34,8 +34,11 @@ struct ManagerLook {
     name: String,
     /// By role, and the process's own count.
     cpu: (Roles, u64),
-    devices: Vec<Row>,
-    tasks: Vec<Row>,
+    /// Whether the queue manager told that itself; else it is by the names of threads.
+    tells_costs: bool,
+    /// None where the queue manager did not answer.
+    devices: Option<Vec<Row>>,
+    tasks: Option<Vec<Row>>,
 }
 
 /// What happened between two looks.
@@ -45,7 +48,7 @@ pub struct Used {
     pub seconds: f64,
     /// By role, the application among them, nanoseconds.
     pub roles: Roles,
-    /// The processes' own count, nanoseconds.
+    /// The processes' own count, nanoseconds: never corrected by what roles add up to.
     pub process: u64,
     /// Devices, those of a second queue manager with its name before.
     pub devices: Vec<DeviceUse>,
@@ -59,6 +62,8 @@ pub struct Used {
     pub cores_elsewhere: f64,
     /// Cores that the hypervisor took.
     pub cores_stolen: f64,
+    /// Queue managers whose meters could not all be read at both looks: what is missing is left out of the numbers.
+    pub unread: Vec<String>,
 }
 
 impl Look {
@@ -78,18 +83,29 @@ impl Look {
         let several = self.managers.len() > 1;
         for (now, before) in self.managers.iter().zip(&earlier.managers) {
             let prefix = if several { format!("{} ", now.name) } else { String::new() };
+            let is_like = now.tells_costs == before.tells_costs;
             let mut known = 0;
-            for (role, ns) in &now.cpu.0 {
+            // Two different kinds of numbers have no difference.
+            for (role, ns) in now.cpu.0.iter().filter(|_| is_like) {
                 let ns = ns.saturating_sub(before.cpu.0.get(role).copied().unwrap_or(0));
                 *used.roles.entry(role.clone()).or_default() += ns;
                 known += ns;
             }
-            let process = now.cpu.1.saturating_sub(before.cpu.1);
+            let process = if is_like { now.cpu.1.saturating_sub(before.cpu.1) } else { 0 };
             *used.roles.entry("unattributed".to_owned()).or_default() += process.saturating_sub(known);
-            used.process += process.max(known);
-            used.modelled += modelled(&now.devices).saturating_sub(modelled(&before.devices));
-            used.devices.extend(devices(&now.devices, &before.devices, used.seconds, &prefix));
-            used.tasks.extend(tasks(&now.tasks, &before.tasks, used.seconds, &prefix));
+            used.process += process;
+            let both = now.devices.as_ref().zip(before.devices.as_ref());
+            if let Some((now, before)) = both {
+                used.modelled += modelled(now).saturating_sub(modelled(before));
+                used.devices.extend(devices(now, before, used.seconds, &prefix));
+            }
+            let tasks_of_both = now.tasks.as_ref().zip(before.tasks.as_ref());
+            if let Some((now, before)) = tasks_of_both {
+                used.tasks.extend(tasks(now, before, used.seconds, &prefix));
+            }
+            if !is_like || both.is_none() || tasks_of_both.is_none() {
+                used.unread.push(now.name.clone());
+            }
         }
         let managers = used.process;
         let application = self.own.0.saturating_sub(earlier.own.0);
@@ -106,11 +122,13 @@ impl Look {
 
 impl ManagerLook {
     fn take(host: &dyn Host, watched: &Watched) -> ManagerLook {
-        let rows = |command: &str| -> Vec<Row> {
-            watched.data.as_ref().and_then(|data| host.display(data, command).ok()).unwrap_or_default()
+        // Without a data directory there is nothing to read, and nothing is missing.
+        let rows = |command: &str| -> Option<Vec<Row>> {
+            watched.data.as_ref().map_or(Some(Vec::new()), |data| host.display(data, command).ok())
         };
         let (devices, tasks) = (rows("DISPLAY DEVSTATUS(*) ALL"), rows("DISPLAY TASKSTATUS"));
-        let told = by_role(&rows("DISPLAY COSTSTATUS(*)"));
+        let told = by_role(&rows("DISPLAY COSTSTATUS(*)").unwrap_or_default());
+        let tells_costs = told.is_some();
         let helpers = watched.pid.map_or(0, processor::of_helpers);
         let cpu = match told {
             Some((mut roles, process)) => {
@@ -123,7 +141,7 @@ impl ManagerLook {
                 (roles, process)
             }
         };
-        ManagerLook { name: watched.name.clone(), cpu, devices, tasks }
+        ManagerLook { name: watched.name.clone(), cpu, tells_costs, devices, tasks }
     }
 }
 
@@ -246,6 +264,40 @@ mod tests {
         // What is left over is found anew from the difference of two looks.
         assert!(!roles.contains_key("unattributed"));
         assert!(by_role(&[]).is_none());
+    }
+
+    fn look(cpu: &[(&str, u64)], process: u64, tells_costs: bool, is_read: bool) -> Look {
+        let roles = cpu.iter().map(|(role, ns)| ((*role).to_owned(), *ns)).collect();
+        let rows = is_read.then(Vec::new);
+        let manager =
+            ManagerLook { name: "QM1".into(), cpu: (roles, process), tells_costs, devices: rows.clone(), tasks: rows };
+        Look { at: Instant::now(), everybody: Everybody::default(), own: (0, 0), managers: vec![manager] }
+    }
+
+    #[test]
+    fn the_processes_own_count_is_not_what_roles_add_up_to() {
+        let before = look(&[("queue-manager", 100), ("protection", 10)], 120, true, true);
+        let used = look(&[("queue-manager", 700), ("protection", 210)], 1020, true, true).since(&before);
+        assert_eq!((used.process, used.roles["queue-manager"], used.roles["unattributed"]), (900, 600, 100));
+        assert!(used.unread.is_empty());
+        // Roles that were charged twice are seen to be.
+        let used = look(&[("queue-manager", 1300), ("protection", 410)], 1020, true, true).since(&before);
+        assert_eq!((used.process, used.roles.values().sum::<u64>()), (900, 1600));
+    }
+
+    #[test]
+    fn a_look_that_failed_is_told_and_counts_nothing() {
+        let (told, by_names) = (look(&[("queue-manager", 100)], 100, true, true), look(&[], 0, false, true));
+        for (now, before) in [(&told, &by_names), (&by_names, &told)] {
+            let used = now.since(before);
+            assert_eq!(
+                (used.process, used.roles.values().sum::<u64>(), used.unread.as_slice()),
+                (0, 0, &["QM1".to_owned()][..])
+            );
+        }
+        let unread = look(&[("queue-manager", 300)], 300, true, false);
+        let used = unread.since(&told);
+        assert_eq!((used.process, used.unread.len()), (200, 1));
     }
 
     #[test]

@@ -181,9 +181,7 @@ impl Target {
     /// [`Error::Usage`]: credentials that don't go together; [`Error::File`]: a password that can't be read; what
     /// [`Host::sealing`] refuses.
     pub fn brokers(&self, host: &dyn Host) -> Result<(Broker, Broker)> {
-        let address = self.amqp.clone().unwrap_or_default();
-        let address =
-            address.trim_start_matches("amqps://").trim_start_matches("amqp://").trim_end_matches('/').to_owned();
+        let address = self.address()?;
         let user = credentials(self.user.as_ref(), self.password_file.as_deref())?;
         let getter = credentials(self.getter.as_ref(), self.getter_password_file.as_deref())?.or_else(|| user.clone());
         let certificate =
@@ -200,6 +198,27 @@ impl Target {
         Ok((broker(user, self.ring.as_ref())?, broker(getter, self.getter_ring.as_ref().or(self.ring.as_ref()))?))
     }
 
+    /// `HOST:PORT` out of --amqp.
+    fn address(&self) -> Result<String> {
+        let text = self.amqp.as_deref().unwrap_or_default().trim_end_matches('/');
+        if let Some(address) = text.strip_prefix("amqps://") {
+            // TLS without somebody to believe would be none; and in clear is not what was asked for.
+            return match self.ca {
+                Some(_) => Ok(address.to_owned()),
+                None => Err(Error::Usage("amqps:// needs --ca: the authorities to believe".to_owned())),
+            };
+        }
+        Ok(text.strip_prefix("amqp://").unwrap_or(text).to_owned())
+    }
+
+    /// Whether what goes there stays on this machine.
+    fn is_loopback(&self) -> bool {
+        let address = self.address().unwrap_or_default();
+        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+
     fn sasl(&self, who: Option<(String, String)>) -> Result<SaslClient> {
         let by_itself = match (&who, &self.cert) {
             (Some(_), _) => Sasl::Scram,
@@ -207,6 +226,9 @@ impl Target {
             (None, None) => Sasl::Anonymous,
         };
         match (self.sasl.unwrap_or(by_itself), who) {
+            (Sasl::Plain, Some(_)) if self.ca.is_none() && !self.is_loopback() => Err(Error::Usage(
+                "--sasl plain sends the password in clear: it needs --ca, or a broker on this machine".to_owned(),
+            )),
             (Sasl::Plain, Some((user, password))) => Ok(SaslClient::Plain { user, password }),
             (Sasl::Scram, Some((user, password))) => Ok(SaslClient::Scram { user, password }),
             (Sasl::Plain | Sasl::Scram, None) => Err(Error::Usage("--sasl plain and scram need --user".to_owned())),
@@ -465,6 +487,38 @@ mod tests {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert_eq!((size(2048), size(4 << 20), size(1500)), ("2 KB".into(), "4 MB".into(), "1500 B".into()));
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        target: Target,
+    }
+
+    fn target(options: &[&str]) -> Target {
+        <Line as clap::Parser>::parse_from([&["perf"], options].concat()).target
+    }
+
+    #[test]
+    fn tls_that_was_asked_for_is_not_left_out() {
+        let wrong = target(&["--amqp", "amqps://broker:5671"]).address();
+        assert!(matches!(wrong, Err(Error::Usage(_))), "{wrong:?}");
+        for text in ["amqps://broker:5671/", "amqp://broker:5671", "broker:5671"] {
+            assert_eq!(target(&["--amqp", text, "--ca", "ca.pem"]).address().unwrap(), "broker:5671");
+        }
+    }
+
+    #[test]
+    fn a_password_goes_in_clear_only_where_nobody_else_hears_it() {
+        let sign_in = |options: &[&str]| {
+            let rest = ["--sasl", "plain", "--user", "orders", "--password-file", "file"];
+            target(&[options, &rest].concat()).sasl(Some(("orders".into(), "secret".into())))
+        };
+        assert!(matches!(sign_in(&["--amqp", "broker:5672"]), Err(Error::Usage(_))));
+        assert!(sign_in(&["--amqp", "broker:5671", "--ca", "ca.pem"]).is_ok());
+        for address in ["127.0.0.1:5672", "localhost:5672", "amqp://[::1]:5672"] {
+            assert!(sign_in(&["--amqp", address]).is_ok(), "{address}");
+        }
     }
 
     #[test]

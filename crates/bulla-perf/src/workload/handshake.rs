@@ -393,11 +393,13 @@ struct ChannelStarts {
     gauge: Arc<Gauge>,
     outcome: Receiver<Result<()>>,
     since: Option<(u64, u64)>,
+    /// Channels that start together, and are counted when they have been stopped again.
+    lump: u64,
 }
 
 impl ChannelStarts {
     fn begin(clerk: &Clerk, batch: Batch) -> Self {
-        let gauge = Arc::new(Gauge::default());
+        let (gauge, lump) = (Arc::new(Gauge::default()), batch.count);
         let shared = Arc::clone(&gauge);
         let outcome = clerk.order(move |host| {
             let work = || {
@@ -413,13 +415,17 @@ impl ChannelStarts {
             shared.failed.store(worked.is_err(), Ordering::Release);
             worked
         });
-        ChannelStarts { gauge, outcome, since: None }
+        ChannelStarts { gauge, outcome, since: None, lump }
     }
 }
 
 impl Load for ChannelStarts {
     fn counts(&self) -> Counts {
         Counts { transactions: self.gauge.starts.load(Ordering::Acquire), ..Counts::default() }
+    }
+
+    fn lump(&self) -> u64 {
+        self.lump
     }
 
     fn goes_on(&self) -> bool {
@@ -505,7 +511,7 @@ mod tests {
     #[test]
     fn the_rate_of_starts_leaves_out_the_time_of_stops() {
         let (_, outcome) = std::sync::mpsc::channel();
-        let mut starts = ChannelStarts { gauge: Arc::default(), outcome, since: None };
+        let mut starts = ChannelStarts { gauge: Arc::default(), outcome, since: None, lump: 50 };
         assert!(starts.found().is_empty());
         starts.gauge.starts.store(100, Ordering::Relaxed);
         starts.gauge.phase.store(200_000_000, Ordering::Relaxed);

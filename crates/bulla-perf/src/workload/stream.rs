@@ -94,11 +94,13 @@ pub fn run(args: &StreamArgs, host: &dyn Host) -> Result<Verdict> {
     };
     for configuration in products {
         for rate in &args.rate {
-            configurations.push(Configuration {
-                target_rate: rate.0,
-                in_flight: args.window.unwrap_or_else(|| in_flight(&configuration)),
-                ..configuration.clone()
-            });
+            let one = Configuration { target_rate: rate.0, ..configuration.clone() };
+            // Results say what was under way, not what was asked for.
+            let in_flight = match args.window {
+                Some(window) => fitting(&one, window),
+                None => in_flight(&one),
+            };
+            configurations.push(Configuration { in_flight, ..one });
         }
     }
     let settings = Settings { depth_max: args.max_depth, ..settings(&args.common) };
@@ -190,13 +192,14 @@ impl Workload for Streams<'_> {
 }
 
 /// Messages under way where the command line says nothing: enough to keep every device's lanes full, and so few that a
-/// slow key's are soon through.
+/// slow key's are soon through; as [`fitting`] has it.
 pub(crate) fn in_flight(configuration: &Configuration) -> u32 {
-    match (configuration.quality, configuration.key.as_str()) {
+    let usual = match (configuration.quality, configuration.key.as_str()) {
         (Quality::None | Quality::Confidentiality, _) => STREAM_WINDOW,
         (_, "rsa1024" | "rsa2048" | "p256") => 128,
         _ => 64,
-    }
+    };
+    fitting(configuration, usual)
 }
 
 /// The configurations with that many messages under way.
@@ -250,16 +253,16 @@ pub(super) fn flow(configuration: &Configuration) -> Flow {
         bytes: configuration.bytes as usize,
         persistent: configuration.persistent,
         pace,
-        window: window(configuration),
+        window: fitting(configuration, configuration.in_flight),
     }
 }
 
-/// Messages under way: as the configuration says, and no more than fit into memory.
-fn window(configuration: &Configuration) -> u32 {
+/// So many messages under way, or as many as a rate needs, and no more than fit into memory. What fits stays as it is.
+fn fitting(configuration: &Configuration, wanted: u32) -> u32 {
     let fit = (WINDOW_BYTES / configuration.bytes.max(1)).clamp(2, u64::from(u32::MAX));
     // A rate must be held back by its schedule: room for a tenth of a second in flight.
     let of_rate = configuration.target_rate / u64::from(configuration.pairs.max(1)) / 10;
-    u64::from(configuration.in_flight).max(of_rate).min(fit).max(1) as u32
+    u64::from(wanted).max(of_rate).min(fit).max(1) as u32
 }
 
 #[cfg(test)]
@@ -269,7 +272,10 @@ mod tests {
     #[test]
     fn a_window_has_room_for_the_schedule_and_fits_into_memory() {
         let of = |bytes, target_rate, in_flight| {
-            window(&Configuration { bytes, target_rate, in_flight, ..Configuration::default() })
+            let configuration = Configuration { bytes, target_rate, ..Configuration::default() };
+            let fits = fitting(&configuration, in_flight);
+            assert_eq!(fitting(&configuration, fits), fits);
+            fits
         };
         assert_eq!(of(2048, 0, 512), 512);
         assert_eq!(of(2048, 10_000, 512), 1000);

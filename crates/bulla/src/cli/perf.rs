@@ -79,6 +79,9 @@ fn carry_out(data: &Path, commands: &str) -> Result<Vec<Reply>, Error> {
     }
 }
 
+/// Exit code of a measurement that a signal ended before it was complete, as shells have it for SIGINT.
+const EXIT_INTERRUPTED: u8 = 130;
+
 /// Does what the arguments say.
 ///
 /// # Errors
@@ -104,6 +107,7 @@ fn ended(result: Result<Verdict, Error>) -> Result<(), CliError> {
     match result {
         Ok(Verdict::Done) => Ok(()),
         Ok(Verdict::Missed) => Err(CliError::new(EXIT_MISSED, "a goal was not held".to_owned())),
+        Err(error @ Error::Interrupted) => Err(CliError::new(EXIT_INTERRUPTED, error.to_string())),
         Err(error @ Error::Usage(_)) => Err(CliError::usage(error.to_string())),
         Err(error) => Err(CliError::failed(error.to_string())),
     }
