@@ -38,28 +38,44 @@ measure() { # WORKLOAD OPTIONS…: its samples replace those of the last time, o
     mv "$new" "$file"
 }
 
+# The planner's profile of this machine, then its predictions and what came of them.
+plan() { # OPTIONS of both
+    case " ${ONLY:-plan-check} " in *" plan-check "*) ;; *) return 0 ;; esac
+    local status=0
+    echo "== plan-check" >&2
+    bulla plan calibrate --quiet -o "$results/profile.toml" "$@" >&2
+    bulla plan check --quiet --profile "$results/profile.toml" --out "$aside/plan-check.jsonl" "$@" >&2 || status=$?
+    if [ "$status" -ne 0 ] && [ "$status" -ne "$goal_missed" ]; then
+        echo "error: bulla plan check ended with $status; its last results stay" >&2
+        exit 1
+    fi
+    mv "$aside/plan-check.jsonl" "$results/plan-check.jsonl"
+}
+
 if [ "${FULL:-0}" = 1 ]; then
+    plan --seconds 3 --repeats 5
     time=(--seconds 5 --warm-up 1 --repeats 3)
     measure request-reply "${time[@]}" --size 2k,64k,4m --key rsa1024,rsa2048,rsa4096,p256,p521 --reuse 0,32
     measure key-size "${time[@]}" --size 2k,64k --reuse 0,1,32,64,unlimited
     measure key-reuse "${time[@]}" --pairs 1,2,5,10,21
-    measure stream --seconds 60 --warm-up 2 --repeats 1 --key rsa1024,rsa2048,p256,p521 --reuse 0,1,32,64,unlimited --devices cpu,1a,2a
+    measure stream --topology channel --seconds 60 --warm-up 2 --repeats 1 --key rsa1024,rsa2048,p256,p521 --reuse 0,1,32,64,unlimited --devices cpu,1a,2a
     measure channel "${time[@]}"
     measure handshake "${time[@]}"
     measure tasks "${time[@]}" --dispatchers 1,2,3,4,5,6,7,8,9,10 --adapters 1,2,3,4,5,6,7,8,9,10
     measure islands "${time[@]}" --quality integrity,privacy,confidentiality
     measure devices "${time[@]}" --reuse 0,32
 else
-    time=(--seconds 2 --warm-up 0.5 --repeats 3)
+    time=(--seconds 1.5 --warm-up 0.5 --repeats 2)
+    plan --seconds 1.2 --repeats 3
     measure request-reply "${time[@]}" --size 2k,64k,4m
-    measure key-size "${time[@]}"
-    measure key-reuse --seconds 1.5 --warm-up 0.5 --repeats 2
-    measure stream --seconds 15 --warm-up 2 --repeats 1 --key rsa1024 --reuse 0,1,32,64,unlimited --devices 2a
-    measure channel --seconds 1.5 --warm-up 0.5 --repeats 3 --client-certificate true
-    measure handshake --seconds 2 --warm-up 0.5 --repeats 2 --key rsa2048
-    measure tasks --seconds 1.5 --warm-up 0.5 --repeats 2 --dispatchers 1,2,4 --adapters 1,2,4,10
-    measure islands --seconds 2 --warm-up 0.5 --repeats 2 --quality confidentiality
-    measure devices --seconds 1.5 --warm-up 0.5 --repeats 2 --quality integrity,privacy
+    measure key-size "${time[@]}" --size 2k --reuse 0,32
+    measure key-reuse "${time[@]}" --pairs 1,8
+    measure stream --topology channel --seconds 10 --warm-up 2 --repeats 1 --key rsa1024 --reuse 0,1,32,64,unlimited --devices 2a
+    measure channel "${time[@]}" --client-certificate true
+    measure handshake "${time[@]}" --key rsa2048
+    measure tasks "${time[@]}" --dispatchers 1,2 --adapters 1,2,4,10
+    measure islands "${time[@]}" --quality confidentiality
+    measure devices "${time[@]}" --quality integrity,privacy
 fi
 
 files=("$results"/*.jsonl)
