@@ -1,7 +1,7 @@
 """`bulla perf` between two queue managers: each subcommand, tiny, with the counts right."""
 
-import math
 import json
+import math
 import os
 import subprocess
 

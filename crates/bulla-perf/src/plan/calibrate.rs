@@ -58,7 +58,7 @@ const EACH: Duration = Duration::from_millis(150);
 /// Before each short run.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Weight of a rate beside that of a role's processor time, when costs are fitted.
-const RATE_WEIGHT: f64 = 2.0;
+const RATE_WEIGHT: f64 = 4.0;
 /// Of the cores, others are taken to use this part at most.
 const BACKGROUND_MAX: f64 = 0.75;
 /// A role that takes less than this part of a transaction's processor time is not fitted to.
@@ -305,11 +305,13 @@ impl Observed {
     /// None where nothing arrived.
     fn of(trial: &Trial, sample: &Sample) -> Option<Observed> {
         let all: f64 = sample.cpu_us.values().sum();
-        // Who waits for a disk wakes up a core that slept with it, and finds its caches cold: more than the same step costs
-        // otherwise, and a profile has one cost for both.
-        let cold = trial.workload == Workload::RequestReply && trial.configuration.persistent;
+        // Who waits for a disk or a device wakes up a core that slept meanwhile, and finds its caches cold: more than the same
+        // step costs otherwise, and a profile has one cost for both.
+        let configuration = &trial.configuration;
+        let waits = configuration.persistent || configuration.quality != Quality::None;
+        let cold = trial.workload == Workload::RequestReply && waits;
         let roles = FITTED.map(|(name, of)| match sum(&sample.cpu_us, of) {
-            us if us < SHARE_MIN * all || (cold && name != "journal") => 0.0,
+            us if us < SHARE_MIN * all || (cold && matches!(name, "application" | "queue-manager")) => 0.0,
             us => us,
         });
         (sample.transactions > 0).then(|| Observed {
