@@ -61,6 +61,11 @@ def threads(qm):
     return found
 
 
+def total(found):
+    """Of all threads together."""
+    return sum(seconds for task, seconds in found.items() if task != "system")
+
+
 class Spent:
     """What was spent between two looks."""
 
@@ -68,30 +73,35 @@ class Spent:
         self.qm = qm
 
     def __enter__(self):
-        self.system = of_the_system(self.qm)
-        self.threads = threads(self.qm)
-        self.roles, self.row = costs(self.qm)
+        self.begin = self.look()
         return self
 
     def __exit__(self, *_):
-        roles, row = costs(self.qm)
-        now = threads(self.qm)
-        assert now.keys() == self.threads.keys(), "no thread comes or goes"
-        self.scheduler = sum(now.values()) - sum(self.threads.values())
-        self.system = of_the_system(self.qm) - self.system
-        self.process = (row["CPUTIME"] - self.row["CPUTIME"]) / 1e9
-        self.puts, self.gets = row["PUTS"] - self.row["PUTS"], row["GETS"] - self.row["GETS"]
-        self.roles = {role: seconds - self.roles[role] for role, seconds in roles.items()}
+        (before, roles, row, after), end = self.begin, self.look()
+        assert end[0].keys() == after.keys(), "no thread comes or goes"
+        # A look takes its time, in which the program goes on: what it counted lies between these.
+        self.scheduler = total(end[0]) - total(after), total(end[3]) - total(before)
+        self.system = end[0]["system"] - after["system"], end[3]["system"] - before["system"]
+        self.process = (end[2]["CPUTIME"] - row["CPUTIME"]) / 1e9
+        self.puts, self.gets = end[2]["PUTS"] - row["PUTS"], end[2]["GETS"] - row["GETS"]
+        self.roles = {role: seconds - roles[role] for role, seconds in end[1].items()}
         self.unattributed = self.roles.pop("unattributed")
         self.sum = sum(self.roles.values())
+
+    def look(self):
+        """The system's counts, the roles and the process's row, and the system's counts again."""
+        before = threads(self.qm) | {"system": of_the_system(self.qm)}
+        roles, row = costs(self.qm)
+        return before, roles, row, threads(self.qm) | {"system": of_the_system(self.qm)}
 
     def adds_up(self):
         """Roles against the process's clock, the scheduler's count and the system's."""
         assert self.sum == pytest.approx(self.process, rel=0.02), self.roles
         assert self.sum + self.unattributed == pytest.approx(self.process, abs=1e-6)
-        # What is asked for costs a little, too, before and after the two looks.
-        assert self.sum == pytest.approx(self.scheduler, rel=0.02, abs=0.01), self.roles
-        assert self.sum == pytest.approx(self.system, rel=0.02, abs=0.01 + 4 * TICK), self.roles
+        least, most = self.scheduler
+        assert 0.98 * least - 0.01 <= self.sum <= 1.02 * most + 0.01, (self.scheduler, self.roles)
+        least, most = self.system
+        assert 0.98 * least - 0.01 - 4 * TICK <= self.sum <= 1.02 * most + 0.01 + 4 * TICK, (self.system, self.roles)
 
     def of(self, *roles):
         return sum(self.roles[role] for role in roles)
@@ -194,16 +204,18 @@ def test_what_a_channel_does_is_the_channel_initiator_s_at_both_ends(managers, t
     with Spent(near) as spent:
         put(CLEAR_MESSAGES)
     spent.adds_up()
-    assert spent.of("channel-initiator") < 0.05 * spent.process, "until the channel runs, it is the queue manager's"
+    assert spent.of("channel-initiator") < 0.05 * spent.process + 0.002, "until the channel runs, it is the queue manager's"
     with Spent(near) as at_near, Spent(far) as at_far:
         route.start()
         route.wait_for_arrival(CLIENTS + CLIENTS * CLEAR_MESSAGES)
         route.wait_until_sent()
     for spent in (at_near, at_far):
         spent.adds_up()
+        # An accelerator may still test itself: that is nobody's message.
+        messages = spent.process - spent.of("devices", "administration")
         # Waking up and going to sleep are the queue manager's.
-        assert spent.of("channel-initiator") > 0.3 * spent.process, spent.roles
-        assert spent.of("channel-initiator", "queue-manager", "journal") > 0.8 * spent.process, spent.roles
+        assert spent.of("channel-initiator") > 0.25 * messages, spent.roles
+        assert spent.of("channel-initiator", "queue-manager", "journal") > 0.8 * messages, spent.roles
     assert at_near.gets == at_far.puts == CLIENTS * CLEAR_MESSAGES
     route.proxy.close()
     route.stop("FORCE")

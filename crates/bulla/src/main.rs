@@ -1,7 +1,9 @@
 //! `bulla`: the queue manager and its tools in one program.
 
+use bulla::cli::perf::{PerfArgs, PlanArgs};
 use bulla::cli::{self, CliError};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Messages are made on one thread and dropped on another; the system's allocator takes twice as long for that.
@@ -28,12 +30,42 @@ enum Command {
     Error(cli::error::ErrorArgs),
     Seal(cli::seal::SealArgs),
     Report(cli::report::ReportArgs),
-    Perf(cli::perf::PerfArgs),
-    Plan(cli::perf::PlanArgs),
+    /// Measure what protection costs: `bulla perf --help`
+    #[command(disable_help_flag = true)]
+    Perf(Words),
+    /// Plan capacity: what a setup would do, and what a rate needs: `bulla plan --help`
+    #[command(disable_help_flag = true)]
+    Plan(Words),
     Journal(cli::journal::JournalArgs),
     /// Loads a PKCS#11 module for the process that starts this one.
     #[command(hide = true)]
     TokenHelper,
+}
+
+/// What a command was told, for a parser of its own: the many options of measuring would cost the queue manager's start megabytes.
+#[derive(Args)]
+struct Words {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+#[derive(Parser)]
+#[command(name = "bulla perf", max_term_width = 100)]
+struct Perf {
+    #[command(flatten)]
+    args: PerfArgs,
+}
+
+#[derive(Parser)]
+#[command(name = "bulla plan", max_term_width = 100)]
+struct Plan {
+    #[command(flatten)]
+    args: PlanArgs,
+}
+
+/// Parses them, or ends with what is wrong, or with the help that was asked for.
+fn parsed<T: Parser>(name: &str, Words { words }: Words) -> T {
+    T::parse_from(std::iter::once(OsString::from(name)).chain(words))
 }
 
 fn main() -> ExitCode {
@@ -48,8 +80,8 @@ fn main() -> ExitCode {
         Command::Error(args) => cli::error::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
         Command::Report(args) => cli::report::run(&args),
-        Command::Perf(args) => cli::perf::run(&args),
-        Command::Plan(args) => cli::perf::plan(&args),
+        Command::Perf(words) => cli::perf::run(&parsed::<Perf>("bulla perf", words).args),
+        Command::Plan(words) => cli::perf::plan(&parsed::<Plan>("bulla plan", words).args),
         Command::Journal(args) => cli::journal::run(&args),
         Command::TokenHelper => cli::token_helper::run(),
     };
