@@ -23,6 +23,11 @@ trap 'rm -rf "$aside"' EXIT
 trap 'exit 130' INT TERM HUP
 began=$SECONDS
 
+keep() { # NEW FILE: complete results take their place; the command in them names that
+    sed -i "s#$aside/#$results/#g" "$1"
+    mv "$1" "$2"
+}
+
 measure() { # WORKLOAD OPTIONS…: its samples replace those of the last time, once they are complete
     local workload=$1 status=0
     shift
@@ -35,7 +40,7 @@ measure() { # WORKLOAD OPTIONS…: its samples replace those of the last time, o
         echo "error: bulla perf $workload ended with $status; its last results stay" >&2
         exit 1
     fi
-    mv "$new" "$file"
+    keep "$new" "$file"
 }
 
 # The planner's profile of this machine, then its predictions and what came of them.
@@ -49,7 +54,7 @@ plan() { # OPTIONS of both
         echo "error: bulla plan check ended with $status; its last results stay" >&2
         exit 1
     fi
-    mv "$aside/plan-check.jsonl" "$results/plan-check.jsonl"
+    keep "$aside/plan-check.jsonl" "$results/plan-check.jsonl"
 }
 
 if [ "${FULL:-0}" = 1 ]; then
