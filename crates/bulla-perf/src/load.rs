@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use bulla_device::Histogram;
 use client::Broker;
 use std::collections::BTreeMap;
+use std::thread::JoinHandle;
 
 /// How the names of all threads begin that play the application.
 pub const APPLICATION: &str = "app-";
@@ -144,6 +145,11 @@ impl<L: Load> Load for Loads<L> {
         });
         ends.into_iter().collect()
     }
+}
+
+/// How a thread of a load ended.
+fn ended(thread: JoinHandle<Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_| Err(Error::Wrong("a thread of the load panicked".to_owned())))
 }
 
 #[cfg(test)]

@@ -87,14 +87,11 @@ impl Load for Pair {
     }
 
     fn stop(self: Box<Self>) -> Result<()> {
-        let joined = |thread: JoinHandle<Result<()>>| {
-            thread.join().unwrap_or_else(|_| Err(Error::Wrong("a thread of the load panicked".to_owned())))
-        };
         self.gauge.stop_asking.store(true, Ordering::Release);
-        let asked = joined(self.requester);
+        let asked = super::ended(self.requester);
         self.gauge.stop_answering.store(true, Ordering::Release);
         // A server that failed is the reason why a requester got no answer.
-        joined(self.server).and(asked)
+        super::ended(self.server).and(asked)
     }
 }
 

@@ -100,10 +100,7 @@ impl Load for Starts {
 
     fn stop(self: Box<Self>) -> Result<()> {
         self.gauge.stop.store(true, Ordering::Release);
-        let joined = |thread: JoinHandle<Result<()>>| {
-            thread.join().unwrap_or_else(|_| Err(Error::Wrong("a thread of the load panicked".to_owned())))
-        };
-        let ends: Vec<Result<()>> = self.threads.into_iter().map(joined).collect();
+        let ends: Vec<Result<()>> = self.threads.into_iter().map(super::ended).collect();
         ends.into_iter().collect()
     }
 }
