@@ -5,6 +5,7 @@
 use bulla_amqp::{
     AnyTarget, AttachReply, Config, Connection, DeliveryState, Event, Mechanism, Payload, Role, SaslOffer,
 };
+use bulla_amqp::transaction::Control;
 use bytes::{Bytes, BytesMut};
 use libfuzzer_sys::fuzz_target;
 use std::time::{Duration, Instant};
@@ -46,18 +47,33 @@ fn answer(connection: &mut Connection, event: Event) {
     match event {
         Event::SaslInit { .. } | Event::SaslResponse(_) => connection.sasl_outcome(true),
         Event::Attached(attach) => {
-            let target = match attach.target {
-                Some(AnyTarget::Target(target)) => Some(target),
-                _ => None,
+            let (target, coordinator) = match attach.target {
+                Some(AnyTarget::Target(target)) => (Some(target), None),
+                Some(AnyTarget::Coordinator(coordinator)) => (None, Some(coordinator)),
+                None => (None, None),
             };
-            let reply = AttachReply { source: attach.source, target, max_message_size: 1 << 15, ..AttachReply::default() };
+            let source = attach.source;
+            let reply =
+                AttachReply { source, target, coordinator, max_message_size: 1 << 15, ..AttachReply::default() };
             connection.accept_link(attach.link, reply);
             if attach.role == Role::Receiver {
                 connection.set_credit(attach.link, 10);
             }
         }
         Event::Delivery(delivery) => {
-            connection.dispose(delivery.link, delivery.id, DeliveryState::Accepted);
+            let outcome = match Control::read(&delivery.payload) {
+                Ok(control) => {
+                    assert_eq!(Control::read(&control.to_message()).as_ref(), Ok(&control));
+                    DeliveryState::Declared { txn_id: Bytes::from_static(b"fuzz") }
+                }
+                Err(_) => match delivery.state {
+                    Some(DeliveryState::Transactional { txn_id, .. }) => {
+                        DeliveryState::Transactional { txn_id, outcome: Some(Box::new(DeliveryState::Accepted)) }
+                    }
+                    _ => DeliveryState::Accepted,
+                },
+            };
+            connection.dispose(delivery.link, delivery.id, outcome);
             connection.set_credit(delivery.link, 10);
         }
         Event::Credit { link, drain, .. } => {

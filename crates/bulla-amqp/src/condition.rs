@@ -53,4 +53,10 @@ conditions! {
     MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded";
     /// Another link took this one's name.
     STOLEN = "amqp:link:stolen";
+    /// There is no such transaction.
+    TRANSACTION_UNKNOWN_ID = "amqp:transaction:unknown-id";
+    /// The transaction was backed out.
+    TRANSACTION_ROLLBACK = "amqp:transaction:rollback";
+    /// The transaction took too long and was backed out.
+    TRANSACTION_TIMEOUT = "amqp:transaction:timeout";
 }

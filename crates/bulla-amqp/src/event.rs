@@ -2,7 +2,9 @@
 
 use crate::payload::Payload;
 use crate::sasl::Mechanism;
-use crate::types::{AnyTarget, DeliveryState, Error, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target};
+use crate::types::{
+    AnyTarget, Coordinator, DeliveryState, Error, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
+};
 use crate::value::{Symbol, Value};
 use bytes::Bytes;
 
@@ -137,6 +139,8 @@ pub struct AttachReply {
     pub source: Option<Source>,
     /// The target as it is.
     pub target: Option<Target>,
+    /// In the target's place, what a transaction coordinator can do.
+    pub coordinator: Option<Coordinator>,
     /// Extensions offered.
     pub offered_capabilities: Vec<Symbol>,
     /// Properties of the link.
@@ -156,6 +160,8 @@ pub struct AttachRequest {
     pub source: Option<Source>,
     /// Where messages go to.
     pub target: Option<Target>,
+    /// In the target's place, what is wanted of a transaction coordinator.
+    pub coordinator: Option<Coordinator>,
     /// How the sending end settles.
     pub snd_settle_mode: SenderSettleMode,
     /// How the receiving end settles.
@@ -176,6 +182,12 @@ impl AttachRequest {
         Self::with(name.into(), Role::Sender, Source::default(), Target::at(address))
     }
 
+    /// A link that declares and discharges transactions (part 4, section 4.2).
+    pub fn coordinator(name: impl Into<String>, coordinator: Coordinator) -> Self {
+        let link = Self::with(name.into(), Role::Sender, Source::default(), Target::default());
+        Self { target: None, coordinator: Some(coordinator), ..link }
+    }
+
     /// A link that receives from `address`.
     pub fn receiver(name: impl Into<String>, address: impl Into<String>) -> Self {
         Self::with(name.into(), Role::Receiver, Source::at(address), Target::default())
@@ -187,6 +199,7 @@ impl AttachRequest {
             role,
             source: Some(source),
             target: Some(target),
+            coordinator: None,
             snd_settle_mode: SenderSettleMode::Mixed,
             rcv_settle_mode: ReceiverSettleMode::First,
             properties: Vec::new(),

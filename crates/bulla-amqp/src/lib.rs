@@ -39,6 +39,7 @@ pub mod scram;
 mod slots;
 #[cfg(test)]
 mod tests;
+pub mod transaction;
 pub mod types;
 mod value;
 

@@ -5,7 +5,8 @@ mod links;
 mod pair;
 mod peer;
 mod sections;
+mod transactions;
 mod transfers;
 mod values;
 
-pub(crate) use values::{Random, Sample, check_composite};
+pub(crate) use values::{Random, Sample, check_composite, is_not_null};

@@ -80,7 +80,7 @@ macro_rules! field_sample {
         crate::tests::Sample::sample($random)
     };
     (optional $random:ident) => {
-        $random.often().then(|| crate::tests::Sample::sample($random))
+        $random.often().then(|| crate::tests::Sample::sample($random)).filter(crate::tests::is_not_null)
     };
     (multiple $random:ident) => {
         crate::tests::Sample::sample($random)
@@ -435,6 +435,20 @@ composites! {
     pub struct Coordinator = 0x30 "amqp:coordinator:list" {
         /// What the coordinator can do.
         capabilities: multiple Symbol,
+    }
+
+    /// Asks a coordinator for a new transaction (part 4, section 4.5.2).
+    pub struct Declare = 0x31 "amqp:declare:list" {
+        /// Names a distributed transaction that this one is part of.
+        global_id: optional Value,
+    }
+
+    /// Asks a coordinator to end a transaction (part 4, section 4.5.3).
+    pub struct Discharge = 0x32 "amqp:discharge:list" {
+        /// The transaction.
+        txn_id: required Bytes,
+        /// Whether it is to be backed out.
+        fail: default bool = false,
     }
 
     /// Outcome fields of *declared* (part 4, section 4.5.5).

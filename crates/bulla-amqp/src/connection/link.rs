@@ -5,10 +5,13 @@ use super::session::unattached;
 use super::transfer::{Assembly, Waiting};
 use crate::condition;
 use crate::event::{AttachReply, AttachRequest, Event, IncomingAttach, LinkId, LinkInfo, LinkOpened, SessionId};
-use crate::types::{AnyTarget, Attach, Detach, Error, Flow, Role};
+use crate::types::{AnyTarget, Attach, Coordinator, Detach, Error, Flow, Role, Target};
 
 /// Longest name of a link, in bytes.
 pub const LINK_NAME_BYTES_MAX: usize = 1_024;
+
+/// Property of a flow by which deliveries to come are acquired in a transaction (part 4, section 4.4.3).
+const TXN_ID: &str = "txn-id";
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -96,7 +99,7 @@ impl Connection {
         if let Some(session) = self.sessions.at_mut(session.index) {
             session.names.insert((request.name, request.role), index);
         }
-        let target = request.target.map(AnyTarget::Target);
+        let target = any_target(request.target, request.coordinator);
         self.emit_attach(index, |attach| {
             attach.source = request.source;
             attach.target = target;
@@ -303,7 +306,7 @@ impl Connection {
         let (up, drain) = (state.state == LinkState::Up, state.drain);
         self.emit_attach(index, |attach| {
             attach.source = reply.source;
-            attach.target = reply.target.map(AnyTarget::Target);
+            attach.target = any_target(reply.target, reply.coordinator);
             attach.offered_capabilities = reply.offered_capabilities;
             attach.properties = reply.properties;
         });
@@ -515,6 +518,10 @@ impl Connection {
         let id = self.link_id(index);
         let Some(link) = self.links.at_mut(index) else { return };
         match link.info.role {
+            Role::Sender if flow.properties.iter().any(|(name, _)| name.as_str() == TXN_ID) => {
+                let text = "deliveries are not acquired in a transaction; their outcomes may be part of one";
+                return self.link_error(index, Error::new(condition::NOT_IMPLEMENTED, text));
+            }
             Role::Sender => {
                 let in_flight = link.info.delivery_count.wrapping_sub(flow.delivery_count.unwrap_or(0));
                 let credit = flow.link_credit.map_or(link.info.credit, |credit| credit.saturating_sub(in_flight));
@@ -543,4 +550,8 @@ impl Connection {
             self.emit_flow(session, Some(index));
         }
     }
+}
+
+fn any_target(target: Option<Target>, coordinator: Option<Coordinator>) -> Option<AnyTarget> {
+    coordinator.map(AnyTarget::Coordinator).or(target.map(AnyTarget::Target))
 }

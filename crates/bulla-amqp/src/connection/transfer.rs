@@ -3,16 +3,20 @@
 use super::Connection;
 use super::link::LinkState;
 use super::session::{Incoming, Outgoing, unattached};
-use crate::codec::code;
+use crate::codec::{Encode, code};
 use crate::condition;
 use crate::event::{Delivery, DeliveryId, Event, LinkId};
 use crate::output::{FRAME_HEADER_BYTES, FrameKind};
 use crate::payload::Payload;
-use crate::types::{DeliveryState, Error, Role, Transfer};
+use crate::transaction::TXN_ID_BYTES_MAX;
+use crate::types::{DeliveryState, DeliveryTag, Error, Role, Transfer};
 use bytes::{Bytes, BytesMut};
 
 /// Most bytes of a transfer frame before its payload.
 const TRANSFER_HEAD_BYTES_MAX: usize = FRAME_HEADER_BYTES + 40;
+
+/// Most bytes of a transfer frame before its payload that carries a transaction's id.
+const TRANSACTIONAL_HEAD_BYTES_MAX: usize = TRANSFER_HEAD_BYTES_MAX + 16 + TXN_ID_BYTES_MAX;
 
 /// Fragments shorter than this are gathered into one chunk: as slices, each could keep a whole read
 /// buffer alive while it counts for little against the limit on messages under way.
@@ -66,6 +70,8 @@ pub(super) enum Waiting {
         link: u32,
         id: u32,
         settled: bool,
+        /// The transaction that it is part of.
+        txn_id: Option<Bytes>,
         message: Payload,
         /// Chunk of the message, and the place in it, where the next frame begins.
         chunk: usize,
@@ -284,6 +290,17 @@ impl Connection {
     /// It is cut into frames as the peer wants them, and waits inside for the session's window. False
     /// when the link is gone or has no credit: then nothing was sent, and no outcome will come.
     pub fn send(&mut self, link: LinkId, token: u64, message: Payload, settled: bool) -> bool {
+        self.send_as(link, token, message, settled, None)
+    }
+
+    /// As [`Connection::send`], as part of a transaction (part 4, section 4.4.1). False also where the id is longer than
+    /// [`TXN_ID_BYTES_MAX`].
+    pub fn send_in(&mut self, link: LinkId, token: u64, message: Payload, settled: bool, txn_id: Bytes) -> bool {
+        txn_id.len() <= TXN_ID_BYTES_MAX && self.send_as(link, token, message, settled, Some(txn_id))
+    }
+
+    #[inline]
+    fn send_as(&mut self, link: LinkId, token: u64, message: Payload, settled: bool, txn_id: Option<Bytes>) -> bool {
         let Some(index) = self.live(link) else { return false };
         let Some(link) = self.links.at_mut(index) else { return false };
         let Some(session) = self.sessions.at_mut(link.info.session.index) else { return false };
@@ -301,7 +318,7 @@ impl Connection {
         }
         let length = message.len();
         let one_frame = length + TRANSFER_HEAD_BYTES_MAX <= self.peer_max_frame;
-        if one_frame && session.backlog.is_empty() && session.remote_window > 0 {
+        if one_frame && txn_id.is_none() && session.backlog.is_empty() && session.remote_window > 0 {
             session.remote_window -= 1;
             session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
             let head = transfer_head(session.channel, link.local_handle, id, settled, false, length);
@@ -318,6 +335,7 @@ impl Connection {
             link: index,
             id,
             settled,
+            txn_id,
             message,
             chunk: 0,
             at: 0,
@@ -340,7 +358,8 @@ impl Connection {
         loop {
             let Self { sessions, links, out, config, peer_max_frame, backlogged, .. } = &mut *self;
             let Some(session) = sessions.at_mut(session_index) else { return };
-            let Some(Waiting::Transfer { link, id, settled, message, chunk, at, left }) = session.backlog.front_mut()
+            let Some(Waiting::Transfer { link, id, settled, txn_id, message, chunk, at, left }) =
+                session.backlog.front_mut()
             else {
                 match session.backlog.pop_front() {
                     Some(Waiting::Drained { link }) => {
@@ -361,10 +380,14 @@ impl Connection {
             }
             // A link takes its deliveries out of the backlog when it goes.
             let Some(state) = links.at_mut(*link) else { return };
-            let size = (*left).min(*peer_max_frame - TRANSFER_HEAD_BYTES_MAX);
+            let head_max = if txn_id.is_none() { TRANSFER_HEAD_BYTES_MAX } else { TRANSACTIONAL_HEAD_BYTES_MAX };
+            let size = (*left).min(*peer_max_frame - head_max);
             let more = size < *left;
-            let head = transfer_head(session.channel, state.local_handle, *id, *settled, more, size);
-            out.raw(head.as_bytes());
+            let (channel, handle) = (session.channel, state.local_handle);
+            match txn_id {
+                None => out.raw(transfer_head(channel, handle, *id, *settled, more, size).as_bytes()),
+                Some(txn_id) => out.raw(&transactional_head(channel, handle, *id, *settled, more, size, txn_id)),
+            }
             *left -= size;
             let mut need = size;
             while need > 0 {
@@ -465,6 +488,38 @@ fn transfer_head(channel: u16, handle: u32, id: u32, settled: bool, more: bool, 
         code::TRUE, // more; cut off when there is none
     ]);
     TransferHead { bytes, length }
+}
+
+/// As [`transfer_head`], with the transaction that the message is part of.
+fn transactional_head(
+    channel: u16,
+    handle: u32,
+    id: u32,
+    settled: bool,
+    more: bool,
+    payload: usize,
+    txn_id: &Bytes,
+) -> Vec<u8> {
+    let [c0, c1] = channel.to_be_bytes();
+    let mut bytes = Vec::with_capacity(TRANSACTIONAL_HEAD_BYTES_MAX);
+    bytes.extend_from_slice(&[0, 0, 0, 0, 2, FrameKind::Amqp as u8, c0, c1]);
+    let transfer = Transfer {
+        handle,
+        delivery_id: Some(id),
+        delivery_tag: DeliveryTag::new(&id.to_be_bytes()),
+        message_format: Some(0),
+        settled: Some(settled),
+        more,
+        rcv_settle_mode: None,
+        state: Some(DeliveryState::Transactional { txn_id: txn_id.clone(), outcome: None }),
+        resume: false,
+        aborted: false,
+        batchable: false,
+    };
+    transfer.encode(&mut bytes);
+    let size = crate::codec::clamp(bytes.len() + payload).to_be_bytes();
+    bytes[..size.len()].copy_from_slice(&size);
+    bytes
 }
 
 #[cfg(test)]

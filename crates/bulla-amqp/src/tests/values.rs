@@ -52,6 +52,13 @@ pub(crate) trait Sample {
     fn sample(random: &mut Random) -> Self;
 }
 
+/// Whether a field's value can be told from an absent one.
+pub(crate) fn is_not_null(value: &impl Encode) -> bool {
+    let mut out = Vec::new();
+    value.encode(&mut out);
+    out != [crate::codec::code::NULL]
+}
+
 macro_rules! samples {
     ($($type:ty = |$random:ident| $value:expr;)*) => { $(
         impl Sample for $type {

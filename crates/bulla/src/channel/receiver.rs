@@ -545,6 +545,7 @@ fn reply(attach: &IncomingAttach, properties: protocol::Properties, message_byte
     AttachReply {
         source: Some(attach.source.clone().unwrap_or_default()),
         target: Some(target),
+        coordinator: None,
         offered_capabilities: Vec::new(),
         properties,
         max_message_size: message_bytes_max,

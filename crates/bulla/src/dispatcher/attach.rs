@@ -88,6 +88,7 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
     let reply = AttachReply {
         source: attach.source.clone(),
         target: Some(target),
+        coordinator: None,
         offered_capabilities: offered(producer.sealed_by_client),
         properties: producer.route.as_ref().map(|route| seal_properties(state, route)).unwrap_or_default(),
         max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
@@ -146,6 +147,7 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
             Some(AnyTarget::Target(target)) => Some(target.clone()),
             _ => None,
         },
+        coordinator: None,
         offered_capabilities: offered(sealed_to_client),
         properties,
         max_message_size: 0,
