@@ -107,7 +107,8 @@ impl Table {
         for row in &self.rows {
             out.push_str(r#"<tr role="row">"#);
             for (at, cell) in row.iter().enumerate() {
-                let text = escape::html(&cell.shown());
+                // A long name breaks where its words end, and nowhere else.
+                let text = escape::html(&cell.shown()).replace('_', "_<wbr>");
                 if at == 0 {
                     let _ = write!(out, r#"<th scope="row" role="rowheader">{text}</th>"#);
                     continue;
