@@ -4,10 +4,11 @@
 //! on whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`]
 //! takes both over the Unix socket. [`device`], [`channel`] and [`policy`] know what the attributes of one object mean
 //! together, and [`meters`] what devices count, [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads
-//! queues' and policies' rows back. [`objects`] holds what the commands define, and keeps it as MQSC text that
+//! queues' and policies' rows back, and `authority` is about records and groups. [`objects`] holds what the commands define, and keeps it as MQSC text that
 //! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 
 pub mod admin;
+mod authority;
 pub mod channel;
 pub mod costs;
 pub mod device;

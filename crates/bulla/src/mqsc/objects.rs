@@ -10,7 +10,8 @@ use super::parse::{self, Statement, Value};
 use super::reply::Cell;
 use super::run::{self, Change};
 use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
-use super::{policy, whole_file};
+use super::{authority, policy, whole_file};
+use crate::authority::{Authorities, Entity};
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 /// The file's name in the data directory.
 pub const FILE: &str = "objects.mqsc";
 /// The version that is written. A reader takes this and every earlier one, and refuses a later one.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// The last version that knew no devices: such a file is read as if it had those of a new queue manager.
 const FORMAT_WITHOUT_DEVICES: u32 = 1;
 /// Most queues, aliases and remote queues together, and most policies.
@@ -55,6 +56,8 @@ pub struct Definitions {
     pub devices: BTreeMap<String, DeviceDefinition>,
     /// Channels by name.
     pub channels: BTreeMap<String, ChannelDefinition>,
+    /// Who may do what.
+    pub authorities: Authorities,
 }
 
 /// The queue manager.
@@ -329,6 +332,7 @@ impl Definitions {
             policies: BTreeMap::new(),
             devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
             channels: BTreeMap::new(),
+            authorities: Authorities::default(),
         }
     }
 
@@ -511,6 +515,17 @@ impl Definitions {
                 self.channels.insert(name.clone(), channel.clone());
             }
             Change::DeleteChannel { name } => drop(self.channels.remove(name)),
+            Change::SetAuthority(records) => {
+                records.iter().for_each(|(key, rights)| self.authorities.records.set(key.clone(), *rights));
+            }
+            Change::DeleteAuthority(keys) => keys.iter().for_each(|key| self.authorities.records.remove(key)),
+            Change::DefineGroup { name, group } | Change::AlterGroup { name, group } => {
+                self.authorities.groups.set(name, group.clone());
+            }
+            Change::DeleteGroup { name } => {
+                self.authorities.groups.remove(name);
+                self.authorities.records.remove_all_of(&Entity::Group(name.clone()));
+            }
         }
     }
 
@@ -575,6 +590,8 @@ impl Definitions {
                     | Act::SetPolicy
                     | Act::DefineDevice
                     | Act::AlterDevice
+                    | Act::DefineGroup
+                    | Act::SetAuthority
             );
             if !keeps {
                 return Err(at(statement.at, format!("{} does not belong here", statement.command)));
@@ -628,6 +645,13 @@ impl Display for Definitions {
         for (name, channel) in &self.channels {
             command(f, WRAPPED, "DEFINE", "CHANNEL", Some(name), |key| channel.cell(key))?;
         }
+        // Groups before the records that name them.
+        for (name, group) in self.authorities.groups.iter() {
+            command(f, WRAPPED, "DEFINE", "GROUP", Some(name), |key| authority::group_cell(group, key))?;
+        }
+        for (record, rights) in self.authorities.records.iter() {
+            command(f, " ", "SET", "AUTHREC", None, |key| authority::record_cell(&record, rights, key))?;
+        }
         Ok(())
     }
 }
@@ -675,11 +699,14 @@ fn written(attribute: &Attribute, cell: &Cell) -> Vec<String> {
             list.iter().map(|name| format!("{keyword}({})", Quoted(name))).collect()
         }
         (_, Cell::List(list)) if list.is_empty() => Vec::new(),
+        (Kind::Words { .. }, Cell::List(list)) => vec![format!("{keyword}({})", list.join(", "))],
         (_, Cell::List(list)) => {
             let list: Vec<_> = list.iter().map(|entry| Quoted(entry).to_string()).collect();
             vec![format!("{keyword}({})", list.join(", "))]
         }
-        (Kind::Text { .. } | Kind::Name { .. }, Cell::Text(text)) => vec![format!("{keyword}({})", Quoted(text))],
+        (Kind::Text { .. } | Kind::Name { .. } | Kind::Profile, Cell::Text(text)) => {
+            vec![format!("{keyword}({})", Quoted(text))]
+        }
         (_, Cell::Text(word)) => vec![format!("{keyword}({word})")],
         (_, Cell::Number(number)) => vec![format!("{keyword}({number})")],
         (_, Cell::Pair(..)) => Vec::new(), // an average is never kept
@@ -1304,6 +1331,14 @@ mod tests {
             "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) CERTLABL('my-label')",
             "CHLTYPE(RQSTR) CONNAME('h') SOURCE('a/b?c=d') TARGET('t') USERID('u v') PASSFILE('/p q')",
         ];
+        let groups = ["MEMBERS('u', 'a.b-c@d') DESCR('it''s')", "MEMBERS(' ')", ""];
+        let records = [
+            "OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)",
+            "PROFILE('**') OBJTYPE(QUEUE) PRINCIPAL('*') AUTHADD(ALLMQI)",
+            "PROFILE('a.?/%*') OBJTYPE(QUEUE) PRINCIPAL('u') AUTHADD(NONE)",
+            "PROFILE(C.*) OBJTYPE(CHANNEL) PRINCIPAL(U) AUTHADD(CTRL)",
+            "PROFILE(X) OBJTYPE(QUEUE) PRINCIPAL(U, 'u') AUTHRMV(GET)",
+        ];
         let mut seed = 42_u64;
         let mut next = |below: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -1322,6 +1357,10 @@ mod tests {
                 commands += &format!("SET POLICY('p_{number}') {}\n", policies[next(policies.len())]);
                 commands += &format!("DEF QR('r_{number}') {}\n", remotes[next(remotes.len())]);
                 commands += &format!("DEF CHL('c_{number}') {}\n", channels[next(channels.len())]);
+                commands += &format!("DEF GROUP('g_{number}') {}\n", groups[next(groups.len())]);
+                commands += &format!("SET AUTHREC {}\n", records[next(records.len())]);
+                commands +=
+                    &format!("SET AUTHREC PROFILE(Q.{number}.*) OBJTYPE(QUEUE) GROUP('g_{number}') AUTHADD(ALL)\n");
             }
             for number in 0..next(4) {
                 commands += &format!("DEF DEV('d_{number}') {}\n", devices[next(devices.len())]);
@@ -1412,7 +1451,7 @@ mod tests {
             assert_eq!(read.queue_manager, manager);
             let queue = LocalQueue { max_depth: 7, full: Full::Reject, ..LocalQueue::default() };
             assert_eq!(read.queues["A"], queue);
-            assert!(read.to_string().starts_with("* bulla objects, format 3, queue manager Q1\n"));
+            assert!(read.to_string().starts_with("* bulla objects, format 4, queue manager Q1\n"));
         }
     }
 
@@ -1484,8 +1523,8 @@ mod tests {
         ] {
             assert!(refused(text).starts_with("objects.mqsc:1: expected"), "{text}");
         }
-        let newer = refused("* bulla objects, format 4, and something new");
-        assert_eq!(newer, "objects.mqsc:1: format 4 is newer than this program, which knows 3");
+        let newer = refused("* bulla objects, format 5, and something new");
+        assert_eq!(newer, "objects.mqsc:1: format 5 is newer than this program, which knows 4");
         let wrong = refused(&format!("{header}DEFINE QLOCAL(A) +\n       MAXDEPHT(3)"));
         assert_eq!(wrong, "objects.mqsc:3:8: DEFINE QLOCAL has no attribute MAXDEPHT");
         let twice = refused(&format!("{header}DEFINE QLOCAL(A)\nDEFINE QALIAS(A) TARGET(B)"));

@@ -8,6 +8,8 @@
 //! and, where there is one, a hint. One bad command does not stop the next.
 
 use super::table::{self, Attribute, Command, DN_CHARS_MAX, Key, Kind, NAME_CHARS_MAX, NameUse};
+use crate::{authority, users};
+use std::collections::HashSet;
 use std::fmt::{self, Display, Write};
 
 /// Most bytes of one piece of text: a file, or a request over the socket.
@@ -361,6 +363,16 @@ pub enum Fault {
         /// The attribute.
         keyword: &'static str,
     },
+    /// Not a profile.
+    Profile {
+        /// What stands there.
+        found: String,
+    },
+    /// Not a user's name.
+    User {
+        /// What stands there.
+        found: String,
+    },
     /// Not `QUEUE@QMGR`.
     Destination {
         /// What was given.
@@ -396,6 +408,13 @@ impl SyntaxError {
                 Some(format!("{keyword} takes {}", choices.join(", ")))
             }
             Fault::Name { .. } => Some(format!("a name has 1 to {NAME_CHARS_MAX} letters, digits and . _ / %")),
+            Fault::Profile { .. } => Some(
+                "a profile has 1 to 48 letters, digits and . _ / %, with ? and * in qualifiers and at most one ** as one".into(),
+            ),
+            Fault::User { .. } => Some(format!(
+                "a user's name has 1 to {} letters, digits and . _ - @, a letter or digit first; in quotes it keeps its lower case",
+                users::NAME_BYTES_MAX
+            )),
             Fault::Unquoted { keyword } => Some(format!("write {keyword}('…'), and double each quote inside")),
             Fault::OpenQuote => Some("a quote inside text is written twice: 'Bo''s queue'".into()),
             Fault::Character { found: '"' | '‘' | '’' | '“' | '”' } => {
@@ -445,6 +464,8 @@ impl Display for SyntaxError {
             }
             Fault::Unquoted { keyword } => write!(f, "{keyword} takes text in quotes"),
             Fault::Empty { keyword } => write!(f, "{keyword} cannot be empty"),
+            Fault::Profile { found } => write!(f, "{found:?} is not a profile"),
+            Fault::User { found } => write!(f, "{found:?} is not a user's name"),
             Fault::Destination { found } => write!(f, "{found:?} is not a destination"),
             Fault::Operator { found } => write!(f, "WHERE has no operator {found}"),
             Fault::Comparison { why } => f.write_str(why),
@@ -835,17 +856,37 @@ impl<'a> Parser<'a> {
                     }
                 }
             }
-            Kind::Word { choices, refused } => {
-                let (text, at) = self.text(&choices.join(" or "))?;
-                if let Some(choice) = choices.iter().find(|choice| **choice == text) {
-                    Value::Word(choice)
-                } else if let Some((found, why)) = refused.iter().find(|(word, _)| *word == text) {
-                    return wrong(at, Fault::Refused { keyword, found, why, choices });
-                } else {
-                    let nearest = nearest(&text, choices.iter().copied());
-                    return wrong(at, Fault::Word { keyword, found: shortened(&text), choices, nearest });
-                }
+            Kind::Word { choices, refused } => Value::Word(self.word(keyword, choices, refused)?),
+            Kind::Words { choices, refused } => {
+                Value::List(self.list(|parser| parser.word(keyword, choices, refused).map(str::to_owned))?)
             }
+            Kind::Names => Value::List(self.list(|parser| {
+                let (text, at) = parser.text("a name")?;
+                let name = text.trim_end();
+                if is_name(name) {
+                    return Ok(name.to_owned());
+                }
+                Err(SyntaxError { at, what: Fault::Name { found: shortened(name) } })
+            })?),
+            Kind::Profile => {
+                let (text, at) = self.text("a profile")?;
+                if !authority::is_profile(text.trim_end()) {
+                    return wrong(at, Fault::Profile { found: shortened(&text) });
+                }
+                Value::Text(text.trim_end().into())
+            }
+            Kind::Users { blank: true, .. } if self.is_blank() => {
+                self.next += 1;
+                Value::List(Vec::new())
+            }
+            Kind::Users { special, .. } => Value::List(self.list(|parser| {
+                let (text, at) = parser.text("a user's name")?;
+                let is_special = *special && [authority::SIGNED_IN, authority::ANONYMOUS].contains(&text.as_str());
+                if is_special || users::is_valid_name(&text) {
+                    return Ok(text);
+                }
+                Err(SyntaxError { at, what: Fault::User { found: shortened(&text) } })
+            })?),
             Kind::Name { optional } => {
                 let (text, at) = self.text("a name")?;
                 let name = text.trim_end();
@@ -900,6 +941,46 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
+    /// One of the table's words.
+    fn word(
+        &mut self,
+        keyword: &'static str,
+        choices: &'static [&'static str],
+        refused: &'static [(&'static str, &'static str)],
+    ) -> Result<&'static str, SyntaxError> {
+        let (text, at) = self.text(&choices.join(" or "))?;
+        if let Some(choice) = choices.iter().find(|choice| **choice == text) {
+            return Ok(choice);
+        }
+        if let Some((found, why)) = refused.iter().find(|(word, _)| *word == text) {
+            return Err(SyntaxError { at, what: Fault::Refused { keyword, found, why, choices } });
+        }
+        let nearest = nearest(&text, choices.iter().copied());
+        Err(SyntaxError { at, what: Fault::Word { keyword, found: shortened(&text), choices, nearest } })
+    }
+
+    /// At least one, with commas between; what is given twice stands once.
+    fn list(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<String, SyntaxError>,
+    ) -> Result<Vec<String>, SyntaxError> {
+        let (mut list, mut seen) = (Vec::new(), HashSet::new());
+        loop {
+            let entry = one(self)?;
+            if seen.insert(entry.clone()) {
+                list.push(entry);
+            }
+            if !self.comma() {
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Whether the next token is `' '`.
+    fn is_blank(&self) -> bool {
+        matches!(self.peek_kind(), Some(TokenKind::Quoted(text)) if text.trim().is_empty())
+    }
+
     /// What follows `WHERE`.
     fn filter(&mut self, command: &'static Command) -> Result<Filter, SyntaxError> {
         if self.peek_kind() != Some(&TokenKind::Open) {
@@ -921,7 +1002,10 @@ impl<'a> Parser<'a> {
         };
         let (value, _) = self.text("a value")?;
         self.close()?;
-        let list = matches!(attribute.kind, Kind::DistinguishedNames | Kind::Destinations);
+        let list = matches!(
+            attribute.kind,
+            Kind::DistinguishedNames | Kind::Destinations | Kind::Words { .. } | Kind::Users { .. } | Kind::Names
+        );
         let why = match operator {
             Operator::Ct | Operator::Ex if !list => Some("CT and EX are for lists"),
             Operator::Ct | Operator::Ex => None,
@@ -1109,7 +1193,7 @@ mod tests {
         check("DEFINE QLOCAL(A*)", "1:15", "DEFINE QLOCAL takes one name, not a generic one", "a * is for DISPLAY");
         check("DEFINE QLOKAL(A)", "1:1", "there is no command DEFINE QLOKAL", "did you mean DEFINE QLOCAL?");
         check("DEFNE QLOCAL(A)", "1:1", "there is no command DEFNE QLOCAL", "did you mean DEFINE QLOCAL?");
-        check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY");
+        check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY, AUTHREC");
         check("STRMQM", "1:1", "there is no command STRMQM", "HELP lists the commands");
         check("PING QLOCAL(A)", "1:1", "there is no command PING QLOCAL", "PING goes with CHANNEL");
         check(

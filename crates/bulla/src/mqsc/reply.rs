@@ -94,7 +94,7 @@ pub enum FailureKind {
 }
 
 /// Names of the reason codes that an admin command can answer: MQ's `MQRC_…`, and `MQRCCF_…` from 3000 on.
-const REASONS: [(u32, &str); 61] = [
+const REASONS: &[(u32, &str)] = &[
     (2009, "MQRC_CONNECTION_BROKEN"),
     (2025, "MQRC_MAX_CONNS_LIMIT_REACHED"),
     (2035, "MQRC_NOT_AUTHORIZED"),
@@ -121,6 +121,7 @@ const REASONS: [(u32, &str); 61] = [
     (2218, "MQRC_MSG_TOO_BIG_FOR_CHANNEL"),
     (2260, "MQRC_XQH_ERROR"),
     (2277, "MQRC_CD_ERROR"),
+    (2292, "MQRC_UNKNOWN_ENTITY"),
     (2393, "MQRC_SSL_INITIALIZATION_ERROR"),
     (2398, "MQRC_SSL_PEER_NAME_MISMATCH"),
     (2399, "MQRC_SSL_PEER_NAME_ERROR"),

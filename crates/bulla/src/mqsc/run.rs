@@ -18,7 +18,8 @@ use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
-use super::{policy, reference};
+use super::{authority, policy, reference};
+use crate::authority::{Group, RecordKey, Rights};
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -259,6 +260,29 @@ pub enum Change {
     },
     /// A channel that does not run.
     DeleteChannel {
+        /// Its name.
+        name: String,
+    },
+    /// Authority records, new or as they shall be.
+    SetAuthority(Vec<(RecordKey, Rights)>),
+    /// No such authority records any more.
+    DeleteAuthority(Vec<RecordKey>),
+    /// A new group, or a replacement.
+    DefineGroup {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        group: Group,
+    },
+    /// An existing group.
+    AlterGroup {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        group: Group,
+    },
+    /// A group, and its authority records.
+    DeleteGroup {
         /// Its name.
         name: String,
     },
@@ -575,6 +599,8 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
         Act::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
         Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
+        Act::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         _ => {
             let change = plan(statement, target.definitions())?;
@@ -615,6 +641,9 @@ fn messages(count: u64) -> String {
 /// # Errors
 /// It contradicts what is defined, or itself.
 pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    if let Some(planned) = authority::plan(statement, definitions) {
+        return planned;
+    }
     let name = statement.name.stem.clone();
     match statement.command.act {
         Act::DefineLocal => {
@@ -779,6 +808,13 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayInitiator
         | Act::DisplayTaskStatus
         | Act::DisplayCostStatus
+        | Act::SetAuthority
+        | Act::DeleteAuthority
+        | Act::DisplayAuthority
+        | Act::DefineGroup
+        | Act::AlterGroup
+        | Act::DeleteGroup
+        | Act::DisplayGroup
         | Act::DisplayRemote
         | Act::Help
         | Act::StartDevice
@@ -861,7 +897,7 @@ fn other_usage(change: &Change, target: &dyn Administered) -> Result<(), Failure
     Err(Failure { hint, ..failure(&error) })
 }
 
-fn free_or_replaced(statement: &Statement, exists: bool) -> Result<(), Failure> {
+pub(super) fn free_or_replaced(statement: &Statement, exists: bool) -> Result<(), Failure> {
     if !exists || statement.says(Key::Replace, "REPLACE") {
         return Ok(());
     }
@@ -1061,7 +1097,7 @@ fn existing_policy<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a P
     definitions.policies.get(name).map(AsRef::as_ref).ok_or_else(|| unknown("policy", name))
 }
 
-fn unknown(object: &str, name: &str) -> Failure {
+pub(super) fn unknown(object: &str, name: &str) -> Failure {
     // The classical trap: an unquoted name was folded to upper case, or a quoted one was not.
     let folded = name.bytes().any(|byte| byte.is_ascii_lowercase());
     Failure {
@@ -1076,12 +1112,12 @@ fn wrong_type(name: &str, what: &str) -> Failure {
     Failure { kind: FailureKind::Refused, reason: Some(2043), message: format!("{name} is {what}"), hint: None }
 }
 
-fn too_many(limit: usize, what: &str) -> Failure {
+pub(super) fn too_many(limit: usize, what: &str) -> Failure {
     let message = format!("there are {limit} {what}, which is the limit");
     Failure { kind: FailureKind::Refused, reason: Some(2102), message, hint: None }
 }
 
-fn invalid(message: impl Display, hint: Option<&str>) -> Failure {
+pub(super) fn invalid(message: impl Display, hint: Option<&str>) -> Failure {
     let hint = hint.map(String::from);
     Failure { kind: FailureKind::Invalid, reason: None, message: message.to_string(), hint }
 }
@@ -1094,6 +1130,7 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
+        Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
         _ => true,
     }
 }
@@ -1127,6 +1164,11 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DefineChannel { name, .. } => format!("channel {name} defined"),
         Change::AlterChannel { name, .. } => format!("channel {name} altered"),
         Change::DeleteChannel { name } => format!("channel {name} deleted"),
+        Change::SetAuthority(_)
+        | Change::DeleteAuthority(_)
+        | Change::DefineGroup { .. }
+        | Change::AlterGroup { .. }
+        | Change::DeleteGroup { .. } => authority::done(change, existed).unwrap_or_default(),
     }
 }
 
@@ -1186,7 +1228,7 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
         Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
             vec![format!("there is no queue {} yet", policy.name)]
         }
-        _ => Vec::new(),
+        change => authority::forewarnings(change, definitions),
     }
 }
 
@@ -1211,7 +1253,7 @@ fn manager_row(statement: &Statement, manager: &QueueManager) -> Row {
 }
 
 /// What DISPLAY shows: what was asked for; or everything, unless `brief` and the name is generic.
-fn wanted(statement: &Statement, brief: bool) -> Vec<&'static Attribute> {
+pub(super) fn wanted(statement: &Statement, brief: bool) -> Vec<&'static Attribute> {
     let all = statement.says(Key::All, "ALL") || statement.requested.is_empty() && !(brief && statement.name.generic);
     if all {
         return statement.command.attributes.to_vec();
@@ -1354,6 +1396,17 @@ fn display_devices(statement: &Statement, target: &dyn Administered) -> Result<V
         wanted.splice(0..0, names);
     }
     rows(statement, "DEVICE", candidates, &wanted)
+}
+
+fn display_groups(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let groups = target.definitions().authorities.groups.iter().filter(|(name, _)| statement.name.fits(name));
+    let candidates: Vec<Candidate<'_>> = groups
+        .map(|(name, group)| -> Candidate<'_> { (name, None, Box::new(|key| authority::group_cell(group, key))) })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("group", &statement.name.stem));
+    }
+    rows(statement, "GROUP", candidates, &wanted(statement, false))
 }
 
 fn display_channels(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
@@ -1521,7 +1574,7 @@ fn status_cell(status: &QueueStatus, key: Key) -> Option<Cell> {
 }
 
 /// True when the object stays. An attribute that the object has not, or that is blank, is unequal to everything.
-fn fits(filter: &Filter, cell: Option<Cell>) -> Result<bool, Failure> {
+pub(super) fn fits(filter: &Filter, cell: Option<Cell>) -> Result<bool, Failure> {
     let negative = matches!(filter.operator, Operator::Ne | Operator::Nl | Operator::Ex);
     let cell = match cell {
         None => return Ok(false),

@@ -3,6 +3,7 @@
 //! Parser, `HELP`, the reference page and completion read this table and nothing else. An attribute stands here
 //! only when something honours it.
 
+mod authority;
 mod channel;
 mod protection;
 
@@ -134,6 +135,13 @@ pub enum Act {
     DisplayInitiator,
     DisplayTaskStatus,
     DisplayCostStatus,
+    SetAuthority,
+    DeleteAuthority,
+    DisplayAuthority,
+    DefineGroup,
+    AlterGroup,
+    DeleteGroup,
+    DisplayGroup,
     Help,
 }
 
@@ -399,6 +407,18 @@ pub enum Key {
     RetryingChannels,
     StoppedChannels,
     Listeners,
+    // Authority.
+    AuthorityProfile,
+    AuthorityObject,
+    Principal,
+    Group,
+    AuthorityAdd,
+    AuthorityRemove,
+    Entity,
+    EntityType,
+    AuthorityList,
+    Members,
+    Match,
     // What steers a command.
     At,
     Replace,
@@ -460,6 +480,24 @@ pub enum Kind {
     },
     /// Distinguished names in quotes, comma separated; the attribute may be repeated.
     DistinguishedNames,
+    /// Words of several, comma separated.
+    Words {
+        /// The words.
+        choices: &'static [&'static str],
+        /// Words that are known and refused, with the reason.
+        refused: &'static [(&'static str, &'static str)],
+    },
+    /// Objects' names, comma separated.
+    Names,
+    /// A name, or a pattern for many by `?`, `*` and `**`.
+    Profile,
+    /// Users' names, comma separated.
+    Users {
+        /// The names that stand for several users are taken too.
+        special: bool,
+        /// May be blank, for nobody.
+        blank: bool,
+    },
     /// Stands alone; one of these words. The first is the default.
     Switch(&'static [&'static str]),
     /// `WHERE(attribute operator value)`.
@@ -502,6 +540,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("CHINIT", &["CHI"]),
     ("TASKSTATUS", &["TASKS"]),
     ("COSTSTATUS", &["COSTS"]),
+    ("AUTHREC", &[]),
+    ("GROUP", &[]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -1744,6 +1784,98 @@ pub static COMMANDS: &[Command] = &[
             "DIS COSTS(*) AT('2026-11-22 06:30:00')",
             "DIS COSTS(PROCESS) CPUTIME PUTS GETS",
         ],
+        since: V1,
+    },
+    Command {
+        act: Act::SetAuthority,
+        verb: "SET",
+        noun: "AUTHREC",
+        name: NameUse::None,
+        object: "authority record",
+        summary: "Give users and groups rights on objects, or take rights away from them. Without a record that fits nobody may do anything; of the profiles of one user or group that fit a name, the most particular one counts.",
+        options: &[],
+        attributes: authority::RECORD,
+        examples: &[
+            "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders', 'billing') AUTHADD(CONNECT)",
+            "SET AUTHREC PROFILE(ORDERS.**) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT, INQ)",
+            "SET AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS) AUTHRMV(ALL)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteAuthority,
+        verb: "DELETE",
+        noun: "AUTHREC",
+        name: NameUse::None,
+        object: "authority record",
+        summary: "Delete an authority record: from then on a more general profile counts, where one fits.",
+        options: authority::RECORD_KEY,
+        attributes: &[],
+        examples: &["DELETE AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAuthority,
+        verb: "DISPLAY",
+        noun: "AUTHREC",
+        name: NameUse::None,
+        object: "authority record",
+        summary: "Show authority records: all, or those of a profile, a type of object, a user or a group.",
+        options: authority::RECORD_OPTIONS,
+        attributes: authority::RECORD_SHOWN,
+        examples: &[
+            "DISPLAY AUTHREC",
+            "DIS AUTHREC PROFILE(ORDERS.EU) OBJTYPE(QUEUE) PRINCIPAL('orders') MATCH(MEMBER)",
+            "DIS AUTHREC WHERE(AUTHLIST CT PUT)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineGroup,
+        verb: "DEFINE",
+        noun: "GROUP",
+        name: NameUse::One,
+        object: "group",
+        summary: "Create a group of users, who share the rights of its authority records.",
+        options: &[&REPLACE, &LIKE],
+        attributes: authority::GROUP_OBJECT,
+        examples: &["DEFINE GROUP(CLERKS) MEMBERS('orders', 'billing') DESCR('Whoever handles orders')"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterGroup,
+        verb: "ALTER",
+        noun: "GROUP",
+        name: NameUse::One,
+        object: "group",
+        summary: "Change a group: MEMBERS says anew who is in it.",
+        options: &[],
+        attributes: authority::GROUP_OBJECT,
+        examples: &["ALTER GROUP(CLERKS) MEMBERS('orders', 'billing', 'audit')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteGroup,
+        verb: "DELETE",
+        noun: "GROUP",
+        name: NameUse::One,
+        object: "group",
+        summary: "Delete a group, and its authority records with it.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE GROUP(CLERKS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayGroup,
+        verb: "DISPLAY",
+        noun: "GROUP",
+        name: NameUse::Generic,
+        object: "group",
+        summary: "Show groups and who is in them.",
+        options: &[&WHERE, &ALL],
+        attributes: authority::GROUP_OBJECT,
+        examples: &["DISPLAY GROUP(*)", "DIS GROUP(*) WHERE(MEMBERS CT 'orders')"],
         since: V1,
     },
     Command {
