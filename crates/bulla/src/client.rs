@@ -1,10 +1,11 @@
 //! A client of any AMQP 1.0 broker: blocking, one connection, one session. What `bulla put` and `bulla get` are made of.
 
+use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
 use bulla_amqp::{
-    AttachRequest, Config, Connection, Delivery, DeliveryState, Error, Event, LinkId, Payload, SaslClient,
+    AttachRequest, Config, Connection, Coordinator, Delivery, DeliveryState, Error, Event, LinkId, Payload, SaslClient,
     SenderSettleMode, SessionId, Source, Symbol, Value,
 };
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use openssl::ssl::{SslConnector, SslMethod, SslStream};
 use openssl::x509::X509;
 use openssl::x509::store::X509StoreBuilder;
@@ -80,9 +81,15 @@ pub struct Client {
     stream: Stream,
     engine: Connection,
     session: SessionId,
+    /// The link on which units of work begin and end, once there was one.
+    coordinator: Option<LinkId>,
     input: BytesMut,
     events: VecDeque<Event>,
 }
+
+/// A unit of work that a [`Client`] has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit(Bytes);
 
 enum Stream {
     Plain(TcpStream),
@@ -119,7 +126,8 @@ impl Client {
         let crypto = Box::new(crate::users::Crypto);
         let mut engine = Connection::client(config, endpoint.sasl.clone(), crypto, Instant::now());
         let session = engine.begin();
-        let mut client = Self { stream, engine, session, input: BytesMut::new(), events: VecDeque::new() };
+        let (input, events) = (BytesMut::new(), VecDeque::new());
+        let mut client = Self { stream, engine, session, coordinator: None, input, events };
         client.wait_for(deadline, CONNECT_WITHIN, |event| matches!(event, Event::Opened(_)).then_some(()))?;
         Ok(client)
     }
@@ -170,20 +178,104 @@ impl Client {
     /// # Errors
     /// The broker's refusal, with its reason.
     pub fn put(&mut self, link: LinkId, message: Payload, within: Duration) -> Result<(), ClientError> {
+        accepted(self.send(link, message, None, within)?)
+    }
+
+    /// Puts one message in a unit of work: it is on its queue once the unit is committed. Waits until it is staged.
+    ///
+    /// # Errors
+    /// The broker's refusal, with its reason; the unit goes on without the message.
+    pub fn put_in(&mut self, unit: &Unit, link: LinkId, message: Payload, within: Duration) -> Result<(), ClientError> {
+        accepted_in(self.send(link, message, Some(unit), within)?)
+    }
+
+    /// Puts messages in a unit of work without waiting for each: the answers are looked at when all are sent.
+    ///
+    /// # Errors
+    /// The first refusal, with its reason; the unit goes on without that message.
+    pub fn put_all_in(
+        &mut self,
+        unit: &Unit,
+        link: LinkId,
+        messages: impl IntoIterator<Item = Payload>,
+        within: Duration,
+    ) -> Result<(), ClientError> {
+        let (deadline, mut answers) = (Instant::now() + within, 0);
+        for message in messages {
+            while !self.engine.can_send(link) {
+                self.wait_for(deadline, within, |event| matches!(event, Event::Credit { .. }).then_some(()))?;
+            }
+            self.engine.send_in(link, 0, message, false, unit.0.clone());
+            answers += 1;
+        }
+        let mut result = Ok(());
+        for _ in 0..answers {
+            let staged = self.outcome(link, deadline, within).and_then(accepted_in);
+            result = result.and(staged);
+        }
+        result
+    }
+
+    /// Begins a unit of work. One that is not ended by [`Client::end`] is backed out with the connection.
+    ///
+    /// # Errors
+    /// The broker's refusal, with its reason: it has no transactions, or too many are open.
+    pub fn begin(&mut self) -> Result<Unit, ClientError> {
+        let link = match self.coordinator {
+            Some(link) => link,
+            None => {
+                let wanted = Coordinator { capabilities: vec![LOCAL_TRANSACTIONS] };
+                let link = self.attach(AttachRequest::coordinator("units-of-work", wanted))?.link;
+                *self.coordinator.insert(link)
+            }
+        };
+        let declare = Control::Declare(Declare { global_id: None });
+        match self.send(link, declare.to_message(), None, CONNECT_WITHIN)? {
+            Some(DeliveryState::Declared { txn_id }) => Ok(Unit(txn_id)),
+            other => Err(accepted(other).err().unwrap_or(ClientError::Closed)),
+        }
+    }
+
+    /// Ends a unit of work: everything in it happens, or nothing.
+    ///
+    /// # Errors
+    /// The unit was backed out, and why (2003). Where the connection breaks, either may be so.
+    pub fn end(&mut self, unit: Unit, commit: bool, within: Duration) -> Result<(), ClientError> {
+        let link = self.coordinator.ok_or(ClientError::Closed)?;
+        let discharge = Control::Discharge(Discharge { txn_id: unit.0, fail: !commit });
+        accepted(self.send(link, discharge.to_message(), None, within)?)
+    }
+
+    /// Sends a message and waits for what is said of it.
+    fn send(
+        &mut self,
+        link: LinkId,
+        message: Payload,
+        unit: Option<&Unit>,
+        within: Duration,
+    ) -> Result<Option<DeliveryState>, ClientError> {
         let deadline = Instant::now() + within;
         while !self.engine.can_send(link) {
             self.wait_for(deadline, within, |event| matches!(event, Event::Credit { .. }).then_some(()))?;
         }
-        self.engine.send(link, 0, message, false);
-        let outcome = self.wait_for(deadline, within, |event| match event {
+        match unit {
+            None => self.engine.send(link, 0, message, false),
+            Some(unit) => self.engine.send_in(link, 0, message, false, unit.0.clone()),
+        };
+        self.outcome(link, deadline, within)
+    }
+
+    /// The next outcome on a link.
+    fn outcome(
+        &mut self,
+        link: LinkId,
+        deadline: Instant,
+        within: Duration,
+    ) -> Result<Option<DeliveryState>, ClientError> {
+        self.wait_for(deadline, within, |event| match event {
             Event::Outcome { link: of, state, .. } if *of == link => Some(state.clone()),
             _ => None,
-        })?;
-        match outcome {
-            None | Some(DeliveryState::Accepted) => Ok(()),
-            Some(DeliveryState::Rejected(Some(error))) => Err(ClientError::Refused(Box::new(error))),
-            Some(other) => Err(ClientError::Io(io::Error::other(format!("not accepted: {other:?}")))),
-        }
+        })
     }
 
     /// Gets one message; none where the queue has none, after `within` at the latest.
@@ -222,6 +314,15 @@ impl Client {
     pub fn settle(&mut self, delivery: &Delivery, state: DeliveryState) -> Result<(), ClientError> {
         self.engine.dispose(delivery.link, delivery.id, state);
         self.flush()
+    }
+
+    /// Says what becomes of a delivery when the unit of work commits.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn settle_in(&mut self, unit: &Unit, delivery: &Delivery, state: DeliveryState) -> Result<(), ClientError> {
+        let state = DeliveryState::Transactional { txn_id: unit.0.clone(), outcome: Some(Box::new(state)) };
+        self.settle(delivery, state)
     }
 
     /// Ends the connection in order.
@@ -339,6 +440,22 @@ impl Client {
             self.engine.handle_timeout(now);
         }
         read.map(drop)
+    }
+}
+
+/// Whether a message is part of its unit of work.
+fn accepted_in(state: Option<DeliveryState>) -> Result<(), ClientError> {
+    match state {
+        Some(DeliveryState::Transactional { outcome, .. }) => accepted(outcome.map(|outcome| *outcome)),
+        other => accepted(other),
+    }
+}
+
+fn accepted(outcome: Option<DeliveryState>) -> Result<(), ClientError> {
+    match outcome {
+        None | Some(DeliveryState::Accepted) => Ok(()),
+        Some(DeliveryState::Rejected(Some(error))) => Err(ClientError::Refused(Box::new(error))),
+        Some(other) => Err(ClientError::Io(io::Error::other(format!("not accepted: {other:?}")))),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::channel::transmission::{self, TransmissionHeader};
 use crate::devices::Devices;
 use crate::envelope::Label;
 use crate::mailbox::{Letter, Mailboxes};
+use crate::metrics::UnitCounts;
 use crate::mqsc::channel::ChannelDefinition;
 use crate::mqsc::costs::CostSnapshot;
 pub use crate::mqsc::objects::ERROR_QUEUE;
@@ -85,6 +86,10 @@ pub struct State {
     pub(crate) dynamic: HashMap<String, (QueueId, LocalQueue)>,
     /// Defective messages whose error queue was full: locked, tried again at each sweep.
     pub(crate) stuck: Vec<Stuck>,
+    /// Bytes of messages in open units of work.
+    pub(crate) staged_bytes: usize,
+    /// Units of work since the start.
+    pub(crate) units: UnitCounts,
     /// Channels as they run.
     pub(crate) channels: Channels,
     /// Transmission queues that start their channels.
@@ -96,8 +101,10 @@ pub struct State {
 /// Who uses a queue.
 #[derive(Default, Debug)]
 pub(crate) struct Use {
-    /// Puts that producers have been promised: credit out, and messages being sealed.
+    /// Puts that producers have been promised: credit out, messages being sealed, and those of open units of work.
     pub(crate) granted: u32,
+    /// Of these, messages that are put when their units of work commit.
+    pub(crate) staged: u32,
     /// Open handles that put.
     pub(crate) putters: u32,
     /// Open handles that get or browse.
@@ -210,6 +217,8 @@ impl Manager {
                 uses: HashMap::new(),
                 dynamic: HashMap::new(),
                 stuck: Vec::new(),
+                staged_bytes: 0,
+                units: UnitCounts::default(),
                 channels: Channels::default(),
                 triggers: Triggers::default(),
                 queue_time_probes: HashMap::new(),
@@ -302,12 +311,11 @@ impl State {
         usage.traffic.opens_to_get += 1;
     }
 
-    /// The message that was put last, in a turn that began at `now`, is on that queue. One look-up; once a millisecond a reading of
-    /// the clock.
-    pub(crate) fn note_put(&mut self, queue: QueueId, now: Instant) {
-        let (newest, store) = (self.store.newest(), &self.store);
+    /// A message was put on that queue, in a turn that began at `now`. One look-up; once a millisecond a reading of the clock.
+    pub(crate) fn note_put(&mut self, queue: QueueId, id: MessageId, now: Instant) {
+        let store = &self.store;
         let usage = self.uses.entry(queue).or_default();
-        usage.traffic.put(newest, now, |watched| store.put_at_ms(watched).is_some());
+        usage.traffic.put(id, now, |watched| store.put_at_ms(watched).is_some());
     }
 
     /// A message is about to be removed because somebody got it.
@@ -406,23 +414,25 @@ impl State {
         }
     }
 
-    /// The destinations that a message on this route may be bound to: its queue, the policy's BINDNAMEs, and on
-    /// the error and dead-letter queues the name in the message's label.
+    /// The destinations that a message on this route may be bound to: its queue, the policy's BINDNAMEs, and the name in
+    /// the message's label on the error and dead-letter queues, and on the BOQNAME of the queue of that name.
     pub(crate) fn destinations(&self, route: &Route, policy: &Policy, labelled: Option<String>) -> Vec<String> {
         let mut names = vec![self.bound_to(route)];
         names.extend(self.bind_names(policy));
         let dead_letters = self.definitions.queue_manager.dead_letter_queue.as_deref();
-        if route.queue_name == ERROR_QUEUE || Some(route.queue_name.as_str()) == dead_letters {
-            names.extend(labelled.map(|queue| self.destination(&queue)));
-        }
+        let is_backout_of = |queue: &String| {
+            let local = self.definitions.queues.get(queue);
+            local.is_some_and(|local| local.backout_queue.as_deref() == Some(route.queue_name.as_str()))
+        };
+        let any = route.queue_name == ERROR_QUEUE || Some(route.queue_name.as_str()) == dead_letters;
+        names.extend(labelled.filter(|queue| any || is_backout_of(queue)).map(|queue| self.destination(&queue)));
         names
     }
 
     /// A message was put on a transmission queue: where no other of that queue is watched, this one is.
-    pub(crate) fn probe_queue_time(&mut self, queue: QueueId) {
-        let newest = self.store.newest();
+    pub(crate) fn probe_queue_time(&mut self, queue: QueueId, id: MessageId) {
         // The clock of the turn would show nothing of what is sent in the same turn.
-        self.queue_time_probes.entry(queue).or_insert_with(|| (newest, Instant::now()));
+        self.queue_time_probes.entry(queue).or_insert_with(|| (id, Instant::now()));
     }
 
     /// The destinations that a message on a transmission queue may be bound to, for the channel that opens it.

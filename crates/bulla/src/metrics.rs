@@ -58,12 +58,39 @@ pub struct Counts {
     pub costs: CostSnapshot,
     /// What queues, policies and channels counted.
     pub traffic: TrafficSnapshot,
+    /// Units of work since the start.
+    pub units: UnitCounts,
+}
+
+/// Units of work that ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitCounts {
+    /// Committed.
+    pub committed: u64,
+    /// Backed out, for whatever reason.
+    pub backed_out: u64,
 }
 
 impl Counts {
     /// All metrics as text.
     pub fn text(&self) -> String {
-        text(&self.devices) + &task_text(&self.tasks) + &cost_text(&self.costs) + &traffic_text(&self.traffic)
+        text(&self.devices)
+            + &task_text(&self.tasks)
+            + &cost_text(&self.costs)
+            + &self.units.text()
+            + &traffic_text(&self.traffic)
+    }
+}
+
+impl UnitCounts {
+    fn text(&self) -> String {
+        let mut out = String::new();
+        let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
+        family.begin("bulla_units_committed_total", "counter", "Units of work that were committed.");
+        family.sample("", "", self.committed);
+        family.begin("bulla_units_backed_out_total", "counter", "Units of work that were backed out.");
+        family.sample("", "", self.backed_out);
+        out
     }
 }
 
@@ -462,7 +489,13 @@ mod tests {
     }
 
     fn counts() -> Counts {
-        Counts { devices: snapshot(), tasks: tasks(), costs: costs(), traffic: traffic::tests::busy() }
+        Counts {
+            devices: snapshot(),
+            tasks: tasks(),
+            costs: costs(),
+            traffic: traffic::tests::busy(),
+            units: UnitCounts { committed: 3, backed_out: 1 },
+        }
     }
 
     #[test]

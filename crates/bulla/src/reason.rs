@@ -30,10 +30,12 @@ macro_rules! reasons {
 
 reasons! {
     ALIAS_BASE_Q_TYPE_ERROR = 2001, "amqp:not-found";
+    BACKED_OUT = 2003, "amqp:transaction:rollback";
     CONNECTION_BROKEN = 2009, "amqp:connection:forced";
     DYNAMIC_Q_NAME_ERROR = 2011, "amqp:invalid-field";
     EXPIRY_ERROR = 2013, "amqp:invalid-field";
     GET_INHIBITED = 2016, "amqp:not-allowed";
+    SYNCPOINT_LIMIT_REACHED = 2024, "amqp:resource-limit-exceeded";
     MAX_CONNS_LIMIT_REACHED = 2025, "amqp:resource-limit-exceeded";
     MD_ERROR = 2026, "amqp:decode-error";
     MSG_TOO_BIG_FOR_Q = 2030, "amqp:link:message-size-exceeded";
@@ -64,6 +66,7 @@ reasons! {
     DEF_XMIT_Q_USAGE_ERROR = 2199, "amqp:not-found";
     MSG_TOO_BIG_FOR_CHANNEL = 2218, "amqp:link:message-size-exceeded";
     XQH_ERROR = 2260, "amqp:decode-error";
+    BACKOUT_THRESHOLD_REACHED = 2362, "amqp:not-allowed";
     SSL_INITIALIZATION_ERROR = 2393, "amqp:unauthorized-access";
     SSL_PEER_NAME_MISMATCH = 2398, "amqp:unauthorized-access";
     SSL_PEER_NAME_ERROR = 2399, "amqp:invalid-field";

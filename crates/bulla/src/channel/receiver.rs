@@ -716,7 +716,7 @@ impl Receiving {
                 .store
                 .put(queue, message)
                 .map(|ticket| {
-                    state.note_put(queue, local.now);
+                    state.note_put(queue, state.store.newest(), local.now);
                     if ticket > state.store.synced() {
                         local.flush_soon();
                     }
@@ -786,7 +786,7 @@ impl Receiving {
         match state.store.commit(unit, &[], note.as_slice()) {
             Ok(ticket) => {
                 if let Some(queue) = last {
-                    state.note_put(queue, local.now);
+                    state.note_put(queue, state.store.newest(), local.now);
                 }
                 if let Some(numbers) = &mut self.numbers {
                     numbers.committed += count;

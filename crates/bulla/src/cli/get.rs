@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long `--wait` waits without a number of seconds: as good as for ever.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// How long the end of a unit of work may wait for its confirmation.
+const COMMIT_WITHIN: Duration = Duration::from_secs(60);
+
 /// Get messages from a queue
 #[derive(Args, Debug)]
 pub struct GetArgs {
@@ -31,6 +34,9 @@ pub struct GetArgs {
     /// Write each message into a file of its own in this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Get in units of work of so many messages: one that fails midway leaves all of its messages on the queue
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "browse")]
+    pub syncpoint: Option<u64>,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
@@ -51,6 +57,7 @@ pub fn run(args: &GetArgs) -> Result<(), CliError> {
         std::fs::create_dir_all(out).map_err(|error| CliError::file(out, error))?;
     }
     let mut got = 0;
+    let mut unit = None;
     while got < wanted {
         let Some(delivery) = client.get(attached.link, wait)? else { break };
         let payload = match &mut seal {
@@ -64,8 +71,23 @@ pub fn run(args: &GetArgs) -> Result<(), CliError> {
             None => delivery.payload.clone(),
         };
         write(args, got, &payload)?;
-        accept(&mut client, &delivery)?;
         got += 1;
+        let Some(length) = args.syncpoint else {
+            accept(&mut client, &delivery)?;
+            continue;
+        };
+        let begun = match unit.take() {
+            Some(unit) => unit,
+            None => client.begin()?,
+        };
+        client.settle_in(&begun, &delivery, DeliveryState::Accepted)?;
+        match got % length {
+            0 => client.end(begun, true, COMMIT_WITHIN)?,
+            _ => unit = Some(begun),
+        }
+    }
+    if let Some(unit) = unit {
+        client.end(unit, true, COMMIT_WITHIN)?;
     }
     client.close()?;
     if got == 0 {

@@ -41,6 +41,9 @@ pub struct PutArgs {
     /// An application property
     #[arg(long = "property", value_name = "KEY=VALUE")]
     pub properties: Vec<String>,
+    /// Put in units of work of so many messages: all of one are put, or none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub syncpoint: Option<u32>,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
@@ -58,12 +61,25 @@ pub fn run(args: &PutArgs) -> Result<(), CliError> {
     let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached.properties)?;
     let stdin = [PathBuf::from("-")];
     let files = if args.files.is_empty() { &stdin[..] } else { &args.files };
-    for path in files {
+    let mut unit = None;
+    for (number, path) in files.iter().enumerate() {
         let mut message = message(args, read(path)?)?;
         if let Some(seal) = &mut seal {
             message = seal.seal(&message)?;
         }
-        client.put(attached.link, message, PUT_WITHIN)?;
+        let Some(length) = args.syncpoint else {
+            client.put(attached.link, message, PUT_WITHIN)?;
+            continue;
+        };
+        let begun = match unit.take() {
+            Some(unit) => unit,
+            None => client.begin()?,
+        };
+        client.put_in(&begun, attached.link, message, PUT_WITHIN)?;
+        match (number + 1) % length as usize == 0 || number + 1 == files.len() {
+            true => client.end(begun, true, PUT_WITHIN)?,
+            false => unit = Some(begun),
+        }
     }
     client.close()?;
     eprintln!("put {} {} on {}", files.len(), if files.len() == 1 { "message" } else { "messages" }, args.queue);

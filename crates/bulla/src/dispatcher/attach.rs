@@ -4,6 +4,7 @@ use super::Local;
 use super::get::Consumer;
 use super::peer::{Link, Peer};
 use super::put::{self, Producer};
+use super::unit_of_work;
 use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver;
 use crate::manager::{Route, State};
@@ -23,6 +24,10 @@ pub(crate) const SEALED: &str = "bulla:sealed";
 pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: IncomingAttach) {
     let link = attach.link;
     let result = match attach.role {
+        Role::Receiver if matches!(attach.target, Some(AnyTarget::Coordinator(_))) => {
+            unit_of_work::attached(peer, &attach);
+            Ok(())
+        }
         Role::Receiver => producer(peer, local, state, &attach),
         Role::Sender => consumer(peer, local, state, &attach),
     };
@@ -34,10 +39,7 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
 /// The client sends: its target is a queue, a new dynamic queue, or left to each message.
 fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &IncomingAttach) -> Result<(), Refusal> {
     let Some(AnyTarget::Target(target)) = &attach.target else {
-        return Err(match &attach.target {
-            None => Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no target"),
-            Some(_) => Refusal::new(reason::OPTIONS_ERROR, "transactions are not offered"),
-        });
+        return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no target"));
     };
     let greeting = SenderGreeting::from_properties(&attach.properties);
     let foreign = target.address.as_deref().and_then(receiver::foreign_target);
@@ -132,6 +134,7 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         opened: name,
         cursor: None,
         outstanding: HashSet::new(),
+        backed_out: HashSet::new(),
         opening: VecDeque::new(),
         first_slot: 0,
         not_mine: HashSet::new(),

@@ -2,16 +2,17 @@
 //! disposition → removed (journal).
 
 use super::peer::{Identity, Link, Peer};
-use super::{Confirmation, Confirmed, Local, Removal};
+use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
 use crate::envelope::{self, Arrival, Label, Readable};
 use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck, from_wall_ms};
+use crate::mqsc::objects::{Backout, LocalQueue};
 use crate::mqsc::protection::Deed;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_device::role::{self, Role};
-use bulla_queue::{Found, MessageId, Place, PutError, QueueId, RemoveError};
+use bulla_queue::{Found, Message, MessageId, Place, PutError, QueueId, RemoveError};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use hashbrown::HashSet;
@@ -28,7 +29,7 @@ const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
 /// How often a reader that passes messages over looks at all of them again.
 const RESCAN_EVERY: Duration = Duration::from_millis(200);
 /// Unsettled deliveries of a link from which on each settlement may be what lets the next one go.
-const OUTSTANDING_MANY: usize = 100_000;
+pub(crate) const OUTSTANDING_MANY: usize = 100_000;
 /// Messages that one link remembers as not for it.
 const NOT_MINE_MAX: usize = 65_536;
 
@@ -48,6 +49,8 @@ pub(crate) struct Consumer {
     pub(crate) cursor: Option<Place>,
     /// Messages that are locked under a delivery of this link.
     pub(crate) outstanding: HashSet<MessageId>,
+    /// Of these, the ones whose unit of work was backed out: given back, they count as failed.
+    pub(crate) backed_out: HashSet<MessageId>,
     /// Messages on their way through the opener, in delivery order.
     pub(crate) opening: VecDeque<Opening>,
     pub(crate) first_slot: u64,
@@ -166,7 +169,7 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
 impl Consumer {
     /// Remembers a message that is not for this link. With a full memory the cursor alone says how far it has come,
     /// and what is behind it is not looked at again.
-    fn pass_over(&mut self, id: MessageId, place: Option<Place>) {
+    pub(crate) fn pass_over(&mut self, id: MessageId, place: Option<Place>) {
         if self.not_mine.len() < NOT_MINE_MAX {
             self.not_mine.insert(id);
         } else if !self.browse {
@@ -391,7 +394,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         let queue = consumer.route.queue;
         local.serve(queue);
         if let Err(Fault::Later { cause, .. } | Fault::Defective { cause, .. }) = &ready {
-            fail(consumer, local, cause);
+            fail(&consumer.route, local, cause);
         }
         match ready {
             Ok(readable) => send(consumer, engine, link, local, state, &locked, readable.into_payload()),
@@ -434,8 +437,8 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
 }
 
 /// Counts why a message does not go to its reader.
-fn fail(consumer: &Consumer, local: &Local, cause: &'static str) {
-    if let Some(policy) = &consumer.route.policy {
+fn fail(from: &Route, local: &Local, cause: &'static str) {
+    if let Some(policy) = &from.policy {
         local.manager.accounts.fail(&policy.name, cause);
     }
 }
@@ -457,12 +460,17 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
 
 /// Moves a message whose seal is defective to the error queue (inventory B2.15).
 fn quarantine(from: &Route, local: &Local, state: &mut State, id: MessageId, cause: &str, detail: &str) -> bool {
+    let label = defective(from, local, cause, detail);
+    move_away(ERROR_QUEUE, from, state, id, label)
+}
+
+/// Counts a message whose seal is defective, and tells the operator of it.
+fn defective(from: &Route, local: &Local, cause: &str, detail: &str) -> Label {
     if let Some(policy) = &from.policy {
         local.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
     }
     crate::warning!("{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}", from.queue_name);
-    let label = Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, local.wall_ms);
-    move_away(ERROR_QUEUE, from, state, id, label)
+    Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, local.wall_ms)
 }
 
 impl Stuck {
@@ -473,18 +481,28 @@ impl Stuck {
                 Ok(_) | Err(RemoveError::NotLocked { .. }) => Ok(()),
                 Err(error) => Err(error.to_string()),
             },
-            Stays::Move { to, label } => {
-                let Some((_, found)) = state.store.find(self.id) else { return Ok(()) };
-                let body = state.store.body(self.id).map_err(|error| error.to_string())?;
-                let route = state.route(to).map_err(|refusal| refusal.to_string())?;
-                let replacement = envelope::labelled(&envelope::payload_of(&body), label, (&found).into());
-                match state.store.transfer(self.id, route.queue, replacement) {
+            Stays::Move { to, label } => match replacement(state, self.id, to, label)? {
+                Some((queue, replacement)) => match state.store.transfer(self.id, queue, replacement) {
                     Ok(_) | Err(PutError::NotLocked { .. }) => Ok(()),
                     Err(error) => Err(super::store_refusal(&error).to_string()),
-                }
-            }
+                },
+                None => Ok(()),
+            },
         }
     }
+}
+
+/// What is put in the stead of a message that moves to another queue, and where; none where it is gone.
+fn replacement(
+    state: &mut State,
+    id: MessageId,
+    to: &str,
+    label: &Label,
+) -> Result<Option<(QueueId, Message)>, String> {
+    let Some((_, found)) = state.store.find(id) else { return Ok(None) };
+    let body = state.store.body(id).map_err(|error| error.to_string())?;
+    let route = state.route(to).map_err(|refusal| refusal.to_string())?;
+    Ok(Some((route.queue, envelope::labelled(&envelope::payload_of(&body), label, (&found).into()))))
 }
 
 /// Tries again what could not be done: the error queue was full, the journal away.
@@ -508,10 +526,18 @@ pub(crate) fn settled(
     settled: bool,
 ) {
     let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
+    let outcome = match outcome {
+        Some(DeliveryState::Transactional { txn_id, outcome }) => {
+            let outcome = outcome.map(|outcome| *outcome);
+            return unit_of_work::retire(peer, local, state, link, token, &txn_id, outcome, settled);
+        }
+        outcome => outcome,
+    };
     let id = MessageId(token);
     let queue = consumer.route.queue;
     let mut ticket = None;
     if consumer.outstanding.remove(&id) {
+        let was_backed_out = !consumer.backed_out.is_empty() && consumer.backed_out.remove(&id);
         match &outcome {
             Some(DeliveryState::Accepted) => {
                 state.note_got(queue, id, local.wall_ms);
@@ -524,13 +550,23 @@ pub(crate) fn settled(
                     }
                 }
             }
-            Some(DeliveryState::Rejected(error)) => reject(consumer, local, state, id, error.as_ref()),
+            Some(DeliveryState::Rejected(error)) => {
+                let from = consumer.route.clone();
+                let to = rejected_to(&from, local, state, error.as_ref());
+                if !reject(&from, local.wall_ms, state, id, to) {
+                    consumer.pass_over(id, None);
+                }
+            }
             Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
                 if *undeliverable_here {
                     consumer.pass_over(id, None);
                 }
-                state.store.release(id, *delivery_failed);
+                match *delivery_failed || was_backed_out {
+                    true => give_back(&consumer.route, local.wall_ms, state, id),
+                    false => state.store.release(id, false),
+                }
             }
+            _ if was_backed_out => give_back(&consumer.route, local.wall_ms, state, id),
             // Settled without an outcome, released, or a state that is none: nothing was said to be done with it.
             _ => state.store.release(id, false),
         }
@@ -539,6 +575,8 @@ pub(crate) fn settled(
         if consumer.outstanding.len() >= OUTSTANDING_MANY {
             local.serve(queue);
         }
+    } else if !peer.units.is_empty() && unit_of_work::again(peer, local, link, id, None, settled) {
+        return;
     }
     if !settled {
         let state_out = outcome.unwrap_or(DeliveryState::Released);
@@ -552,23 +590,86 @@ pub(crate) fn settled(
     }
 }
 
-/// A rejected message goes to the dead-letter queue; one whose seal the client found defective, to the error queue.
-fn reject(consumer: &mut Consumer, local: &Local, state: &mut State, id: MessageId, error: Option<&bulla_amqp::Error>) {
-    let from = consumer.route.clone();
+/// A queue by its name, and the label of a message that goes there.
+pub(crate) type Destination = (String, Label);
+
+/// Where a rejected message goes: to the dead-letter queue, or where the client found its seal defective, to the error queue.
+/// None where there is no dead-letter queue. Counts it.
+pub(crate) fn rejected_to(
+    from: &Route,
+    local: &Local,
+    state: &State,
+    error: Option<&bulla_amqp::Error>,
+) -> Option<Destination> {
     let detail = error.and_then(|error| error.description.as_deref()).unwrap_or_default();
-    let moved = if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
-        fail(consumer, local, "reported-by-client");
-        quarantine(&from, local, state, id, "reported-by-client", detail)
-    } else if let Some(to) = state.definitions.queue_manager.dead_letter_queue.clone() {
-        let label = Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms);
-        move_away(&to, &from, state, id, label)
-    } else {
-        state.store.release(id, true);
-        true
-    };
-    if !moved {
-        consumer.pass_over(id, None);
+    if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
+        fail(from, local, "reported-by-client");
+        return Some((ERROR_QUEUE.to_owned(), defective(from, local, "reported-by-client", detail)));
     }
+    let to = state.definitions.queue_manager.dead_letter_queue.clone()?;
+    Some((to, Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms)))
+}
+
+/// Moves a rejected message, or gives it back. False where it lies on the very queue that it would go to: it stays there.
+pub(crate) fn reject(from: &Route, wall_ms: u64, state: &mut State, id: MessageId, to: Option<Destination>) -> bool {
+    match to {
+        Some((to, label)) => move_away(&to, from, state, id, label),
+        None => {
+            give_back(from, wall_ms, state, id);
+            true
+        }
+    }
+}
+
+/// What a commit that puts `puts` puts in the stead of a message that moves. None where it can't go there now: then it is
+/// not part of the commit.
+pub(crate) fn moved_with(
+    from: &Route,
+    state: &mut State,
+    id: MessageId,
+    (to, label): &Destination,
+    puts: &[(QueueId, Message)],
+) -> Option<(QueueId, Message)> {
+    let (queue, message) = replacement(state, id, to, label).ok()??;
+    let before = puts.iter().filter(|(other, _)| *other == queue).count();
+    (queue != from.queue && state.store.admits(queue, &message, before).is_ok()).then_some((queue, message))
+}
+
+/// Unlocks a message whose delivery has failed, and counts that. Of a queue with BACKOUT(MOVE), one that comes to BOTHRESH so
+/// is moved to BOQNAME, or else to DEADQ; where that can't be, it stays.
+pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: MessageId) {
+    let moves = |local: &&LocalQueue| local.backout == Backout::Move && local.backout_threshold > 0;
+    if let Some(local) = state.definitions.queues.get(&from.queue_name).filter(moves)
+        && let Some((_, found)) = state.store.find(id)
+        && found.delivery_count.saturating_add(1) >= local.backout_threshold
+    {
+        let to = local.backout_queue.clone().or_else(|| state.definitions.queue_manager.dead_letter_queue.clone());
+        let detail = format!("backed out {} times", found.delivery_count.saturating_add(1));
+        match move_backed_out(from, to.as_deref(), &detail, wall_ms, state, id) {
+            Ok(()) => return,
+            Err(why) => crate::warning!("{}: a message was {detail} and stays: {why}", from.queue_name),
+        }
+    }
+    state.store.release(id, true);
+}
+
+fn move_backed_out(
+    from: &Route,
+    to: Option<&str>,
+    detail: &str,
+    wall_ms: u64,
+    state: &mut State,
+    id: MessageId,
+) -> Result<(), String> {
+    let to = to.ok_or("neither BOQNAME nor DEADQ names a queue")?;
+    let reason = reason::BACKOUT_THRESHOLD_REACHED;
+    let label = Label::new(Some(reason), "backout-threshold", detail, &from.queue_name, wall_ms);
+    if state.route(to).is_ok_and(|route| route.queue == from.queue) {
+        return Err(format!("{to} is the queue it is on"));
+    }
+    Stuck { id, what: Stays::Move { to: to.to_owned(), label } }.try_again(state)?;
+    crate::note!("{}: a message was {detail} and goes to {to}", from.queue_name);
+    Ok(())
 }
 
 /// After a queue was served: a draining link is told that nothing more is there; one for which all that is
@@ -597,12 +698,12 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
 }
 
 /// Gives back what a link held, when it goes.
-pub(crate) fn forget(consumer: &mut Consumer, state: &mut State) {
+pub(crate) fn forget(consumer: &mut Consumer, wall_ms: u64, state: &mut State) {
     consumer.who.leave();
     let queue = consumer.route.queue;
     if !consumer.browse {
         for id in consumer.outstanding.drain() {
-            state.store.release(id, true);
+            give_back(&consumer.route, wall_ms, state, id);
         }
         for opening in consumer.opening.drain(..) {
             state.store.release(opening.locked.id, false);

@@ -15,6 +15,7 @@ pub(crate) mod sealing;
 mod signatures;
 mod socket;
 pub mod tls_socket;
+pub(crate) mod unit_of_work;
 pub use socket::Moved;
 
 use crate::channel::caller::Calling;
@@ -46,6 +47,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
+use unit_of_work::{Discharged, Units};
 
 /// Connections of one dispatcher; more are refused with 2025.
 pub const CONNECTIONS_MAX: usize = 10_000;
@@ -125,6 +127,8 @@ pub(crate) struct Local {
     wakes: Vec<(Instant, QueueId)>,
     /// Producers that went while messages they had settled were being sealed.
     departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
+    /// Units of work that are open.
+    pub(crate) units: Units,
 }
 
 /// The consumers of one queue on this dispatcher, served in turn.
@@ -150,6 +154,8 @@ pub(crate) enum Confirmed {
     Channel { key: usize, generation: u64, link: LinkId, through: u64 },
     /// A channel's batch is noted: it goes out.
     Noted { key: usize, generation: u64 },
+    /// A unit of work is committed.
+    Discharged(Box<Discharged>),
 }
 
 /// Where the confirmation of a removal goes.
@@ -230,6 +236,7 @@ impl Dispatcher {
                 channels: Vec::new(),
                 wakes: Vec::new(),
                 departed: HashMap::new(),
+                units: Units::default(),
             },
             letters: Vec::new(),
             signatures,
@@ -260,7 +267,9 @@ impl Dispatcher {
                     BELL => {}
                     LISTEN_CLEAR => self.accept_clear(),
                     LISTEN_TLS => self.accept_tls(),
-                    Token(key) => self.note_readiness(key, event.is_readable(), event.is_writable()),
+                    Token(key) => {
+                        self.note_readiness(key, event.is_readable(), event.is_writable(), event.is_read_closed());
+                    }
                 }
             }
             self.turn();
@@ -475,6 +484,7 @@ impl Dispatcher {
             opened: None,
             traffic: peer::Traffic::default(),
             readable: ready,
+            read_closed: false,
             writable: ready,
             output_full: false,
             listed: false,
@@ -485,13 +495,15 @@ impl Dispatcher {
             calling: None,
             sending: None,
             is_channel: false,
+            units: Vec::new(),
         });
         list(&mut self.peers, &mut self.active, key);
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
     }
 
-    fn note_readiness(&mut self, key: usize, readable: bool, writable: bool) {
+    fn note_readiness(&mut self, key: usize, readable: bool, writable: bool, read_closed: bool) {
         let Some(peer) = self.peers.get_mut(key) else { return };
+        peer.read_closed |= read_closed;
         // A handshake goes on by reading, also where it waited to write.
         peer.readable |= readable || (writable && peer.is_shaking_hands());
         peer.writable |= writable;
@@ -518,8 +530,16 @@ impl Dispatcher {
                 let done = *finished;
                 let asker = done.asker;
                 let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
-                let Some(peer) = peer.filter(|peer| peer.links.contains_key(&asker.link)) else {
-                    return put::finished_late(&mut self.local, state, done);
+                let peer = match peer {
+                    Some(peer) if peer.links.contains_key(&asker.link) => peer,
+                    peer => {
+                        put::finished_late(&mut self.local, state, done);
+                        if let Some(peer) = peer {
+                            unit_of_work::go_on(peer, &mut self.local, state);
+                            self.local.touched.push(asker.peer);
+                        }
+                        return;
+                    }
                 };
                 let _role = role::enter(peer.role());
                 match peer.links.get(&asker.link) {
@@ -527,7 +547,7 @@ impl Dispatcher {
                     Some(Link::Consumer(_)) => get::finished(peer, &mut self.local, state, done),
                     Some(Link::Receiving(_)) => receiver::finished(peer, &mut self.local, done),
                     Some(Link::Sending(_)) => sender::finished(peer, &mut self.local, state, done),
-                    None => {}
+                    Some(Link::Coordinator(_)) | None => {}
                 }
                 self.local.touched.push(asker.peer);
             }
@@ -564,7 +584,12 @@ impl Dispatcher {
         while let Some(event) = peer.engine.poll_event() {
             match event {
                 Event::Delivery(delivery) => match peer.links.get(&delivery.link) {
+                    Some(Link::Receiving(_)) if matches!(delivery.state, Some(DeliveryState::Transactional { .. })) => {
+                        let refusal = Refusal::new(reason::OPTIONS_ERROR, "channels take no part in units of work");
+                        local.detach(peer, state, delivery.link, &refusal);
+                    }
                     Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
+                    Some(Link::Coordinator(_)) => unit_of_work::arrived(peer, local, state, &delivery),
                     _ => put::arrived(peer, local, state, delivery),
                 },
                 Event::Outcome { link, token, state: outcome, settled } => match peer.links.get(&link) {
@@ -615,6 +640,7 @@ impl Dispatcher {
                 Confirmed::Removal(removal) => (removal.key, removal.generation),
                 Confirmed::Channel { key, generation, .. } => (*key, *generation),
                 Confirmed::Noted { key, generation } => (*key, *generation),
+                Confirmed::Discharged(discharged) => (discharged.key, discharged.generation),
             };
             let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
             match what {
@@ -629,6 +655,7 @@ impl Dispatcher {
                         self.local.serve(sending.queue);
                     }
                 }
+                Confirmed::Discharged(discharged) => unit_of_work::confirmed(&mut peer.engine, &discharged),
             }
             // Before those that get: who waited for the disk waits no longer than that.
             if self.local.touched.last() != Some(&key) {
@@ -725,6 +752,9 @@ impl Dispatcher {
                 peer.end("no answer to the call in time");
             }
             peer.give_up_renewal(now);
+            if !peer.units.is_empty() {
+                unit_of_work::tick(peer, &mut self.local, state);
+            }
             sender::tick(peer, &mut self.local, state);
         }
         // Room can come about in ways that nobody tells of: expiry, a cleared queue.
@@ -940,8 +970,12 @@ impl Local {
 
     /// Ends a link with an error.
     pub(crate) fn detach(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, refusal: &Refusal) {
+        self.detach_with(peer, state, link, refusal.to_amqp());
+    }
+
+    pub(crate) fn detach_with(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, error: bulla_amqp::Error) {
         self.forget(peer, state, link);
-        peer.engine.detach(link, true, Some(refusal.to_amqp()));
+        peer.engine.detach(link, true, Some(error));
         self.touched.push(peer.key);
     }
 
@@ -957,10 +991,12 @@ impl Local {
                 if producer.has_presettled() {
                     // Nobody will send those again: they are put when their adapters are done.
                     self.departed.insert((peer.key, peer.generation, link), producer);
+                } else if put::lose_units(&producer, self) {
+                    unit_of_work::go_on(peer, self, state);
                 }
             }
             Some(Link::Consumer(mut consumer)) => {
-                get::forget(&mut consumer, state);
+                get::forget(&mut consumer, self.wall_ms, state);
                 let queue = consumer.route.queue;
                 if let Some(consumers) = self.consumers.get_mut(&queue) {
                     consumers.links.retain(|known| *known != (peer.key, link));
@@ -972,6 +1008,7 @@ impl Local {
                 self.end_dynamic(consumer.dynamic, state);
             }
             Some(Link::Receiving(receiving)) => receiver::forget(receiving, peer, self, state, link),
+            Some(Link::Coordinator(_)) => unit_of_work::forget(peer, self, state, link),
             Some(Link::Sending(_)) | None => {}
         }
     }

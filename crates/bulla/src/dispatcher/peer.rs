@@ -3,6 +3,7 @@
 use super::get::Consumer;
 use super::put::Producer;
 use super::socket::{Moved, ReadBuffer, Socket};
+use super::unit_of_work::{Coordinator, UnitId};
 use super::{Local, sasl};
 use crate::channel::caller::Calling;
 use crate::channel::protocol;
@@ -73,6 +74,8 @@ pub(crate) enum Link {
     Receiving(Box<Receiving>),
     /// A channel's: this side sends, and `Peer::sending` knows the rest.
     Sending(SessionId),
+    /// The client begins and ends units of work.
+    Coordinator(Coordinator),
 }
 
 /// A connection.
@@ -95,6 +98,8 @@ pub(crate) struct Peer {
     pub(crate) generation: u64,
     /// The socket may have bytes to read.
     pub(crate) readable: bool,
+    /// The other side sends no more: behind the last bytes is the end, of which epoll tells only once.
+    pub(crate) read_closed: bool,
     /// The socket may take bytes.
     pub(crate) writable: bool,
     /// A consumer found the output full: its queues are served again after the next write.
@@ -113,6 +118,8 @@ pub(crate) struct Peer {
     pub(crate) sending: Option<Box<Sending>>,
     /// A channel, or a partner that is not ours, has sent on it.
     pub(crate) is_channel: bool,
+    /// Its open units of work.
+    pub(crate) units: Vec<UnitId>,
 }
 
 impl Partner {
@@ -141,6 +148,7 @@ impl Link {
             Self::Consumer(consumer) => consumer.session,
             Self::Receiving(receiving) => receiving.session,
             Self::Sending(session) => *session,
+            Self::Coordinator(coordinator) => coordinator.session,
         }
     }
 }
@@ -211,7 +219,7 @@ impl Peer {
                     self.traffic.bytes_received += n as u64;
                     let engine = &mut self.engine;
                     self.input.received(n, |input| engine.receive(local.now, input));
-                    if n < room_len && self.socket.is_drained() {
+                    if n < room_len && self.socket.is_drained() && !self.read_closed {
                         // A short read emptied the socket; epoll tells of what comes after it.
                         self.readable = false;
                         return;

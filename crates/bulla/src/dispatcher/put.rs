@@ -3,6 +3,7 @@
 
 use super::peer::{Identity, Link, Peer};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
+use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
 use crate::channel::transmission::TransmissionHeader;
@@ -64,6 +65,18 @@ pub(crate) struct Receipt {
     pub(crate) settled: bool,
     /// It came on a link to no queue in particular.
     pub(crate) is_single: bool,
+    /// The unit of work that it is part of.
+    pub(crate) unit: Option<UnitId>,
+}
+
+impl Receipt {
+    /// A delivery's state with that outcome, within its unit of work.
+    fn state(&self, outcome: DeliveryState) -> DeliveryState {
+        match self.unit {
+            None => outcome,
+            Some(unit) => unit.state(outcome),
+        }
+    }
 }
 
 /// What is to be done with an arrived message.
@@ -104,6 +117,11 @@ impl Producer {
 pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
     let Peer { key, engine, links, identity, generation, .. } = peer;
     let Some(Link::Producer(producer)) = links.get_mut(&delivery.link) else { return };
+    let txn_id = match &delivery.state {
+        Some(DeliveryState::Transactional { txn_id, .. }) => Some(txn_id),
+        _ => None,
+    };
+    let unit = txn_id.map(|txn_id| local.units.of(*key, *generation, txn_id));
     let receipt = Receipt {
         key: *key,
         generation: *generation,
@@ -111,15 +129,38 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
         id: delivery.id,
         settled: delivery.settled,
         is_single: producer.opened.is_none(),
+        unit: unit.flatten(),
     };
     let mut found = None;
-    if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery, &mut found) {
+    if let Some(None) = unit {
+        unknown_unit(producer, engine, local, state, receipt, delivery.beyond_credit);
+    } else if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery, &mut found) {
         if let Some(route) = found {
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
         }
         refuse(Some(engine), local, receipt, &refusal);
     }
     replenish(peer, local, state, receipt.link);
+}
+
+/// A message names a unit of work that this connection does not have.
+fn unknown_unit(
+    producer: &mut Producer,
+    engine: &mut Connection,
+    local: &Local,
+    state: &mut State,
+    receipt: Receipt,
+    beyond_credit: bool,
+) {
+    if !beyond_credit {
+        take_grant(producer, state);
+    }
+    if receipt.settled {
+        local.manager.dropped.fetch_add(1, Ordering::Relaxed);
+    } else {
+        let state = DeliveryState::Rejected(Some(unit_of_work::unknown()));
+        engine.dispose(receipt.link, receipt.id, state);
+    }
 }
 
 #[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the engine")]
@@ -162,17 +203,23 @@ fn put(
             state.use_of(route.queue).granted += 1;
             let (transmission, policy) = (route.transmission.clone(), route.policy.clone());
             let queue = route.queue;
+            if let Some(unit) = receipt.unit {
+                local.units.begun(unit);
+            }
             producer.pending.push_back(Pending { receipt, queue, policy, transmission, stage, _held: held });
             Ok(())
         }
     }
 }
 
-fn refuse(engine: Option<&mut Connection>, local: &Local, receipt: Receipt, refusal: &Refusal) {
+fn refuse(engine: Option<&mut Connection>, local: &mut Local, receipt: Receipt, refusal: &Refusal) {
     match engine {
         Some(engine) if !receipt.settled => {
-            engine.dispose(receipt.link, receipt.id, DeliveryState::Rejected(Some(refusal.to_amqp())));
+            let state = receipt.state(DeliveryState::Rejected(Some(refusal.to_amqp())));
+            engine.dispose(receipt.link, receipt.id, state);
         }
+        // Its client hears of it at the discharge.
+        _ if receipt.unit.is_some() => receipt.unit.into_iter().for_each(|unit| local.units.doom(unit, refusal)),
         // At most once, as the client asked: nobody hears of it but the operator, at the next tick.
         _ => {
             local.manager.dropped.fetch_add(1, Ordering::Relaxed);
@@ -327,6 +374,9 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
     let Some(Link::Producer(producer)) = peer.links.get_mut(&asker.link) else { return };
     note(producer, local, done);
     put_ready(producer, Some(&mut peer.engine), local, state);
+    if !peer.units.is_empty() {
+        unit_of_work::go_on(peer, local, state);
+    }
     replenish(peer, local, state, asker.link);
 }
 
@@ -359,12 +409,16 @@ fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local
             return;
         };
         producer.first_slot += 1;
+        if let Some(unit) = receipt.unit {
+            local.units.ended(unit);
+        }
         if engine.is_some() {
             let usage = state.use_of(queue);
             usage.granted = usage.granted.saturating_sub(1);
         }
         if engine.is_none() && !receipt.settled {
             // Its sender has no answer and will send it again: putting it now would make two of it.
+            lose(receipt, local);
             continue;
         }
         let put = ready.and_then(|message| {
@@ -394,11 +448,19 @@ impl Local {
             Some(header) => header.put_on(message),
             None => message,
         };
-        let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
-        if is_remote {
-            state.probe_queue_time(queue);
+        if let Some(unit) = receipt.unit {
+            unit_of_work::stage(self, state, unit, &receipt, queue, is_remote, message)?;
+            if let Some(engine) = engine.filter(|_| !receipt.settled) {
+                engine.dispose(receipt.link, receipt.id, receipt.state(DeliveryState::Accepted));
+            }
+            return Ok(());
         }
-        state.note_put(queue, self.now);
+        let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
+        let newest = state.store.newest();
+        if is_remote {
+            state.probe_queue_time(queue, newest);
+        }
+        state.note_put(queue, newest, self.now);
         if receipt.is_single {
             state.use_of(queue).traffic.single_puts += 1;
         }
@@ -437,6 +499,11 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     } else {
         wanted
     };
+    // What fills the queue is this client's own unit of work: it would wait for itself. Its next message is refused.
+    let fills_it = |peer: &Peer| local.units.has_staged(&peer.units, queue);
+    let granted =
+        if granted == 0 && producer.granted == 0 && !peer.units.is_empty() && fills_it(peer) { 1 } else { granted };
+    let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
     if granted == 0 {
         if producer.granted == 0 {
             local.wait_for_room(queue, peer.key, link, state);
@@ -448,6 +515,28 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     usage.granted = usage.granted.saturating_add(granted);
     // Deliveries that wait in the engine are counted here still and there no more.
     peer.engine.set_credit(link, peer.engine.credit(link).saturating_add(granted));
+}
+
+/// A message that was being sealed is given up, because its link is gone.
+fn lose(receipt: Receipt, local: &mut Local) {
+    if let Some(unit) = receipt.unit {
+        let gone = Refusal::new(reason::CONNECTION_BROKEN, "a link ended while its message was being sealed");
+        local.units.doom(unit, &gone);
+    }
+}
+
+/// A link goes, and messages that were being sealed with it: units of work that they are part of can't be committed.
+/// Says whether there are such.
+pub(crate) fn lose_units(producer: &Producer, local: &mut Local) -> bool {
+    let mut any = false;
+    for Pending { receipt, .. } in &producer.pending {
+        if let Some(unit) = receipt.unit {
+            local.units.ended(unit);
+            any = true;
+        }
+        lose(*receipt, local);
+    }
+    any
 }
 
 /// Gives back what a link was promised, when it goes.

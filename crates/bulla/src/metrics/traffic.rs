@@ -66,7 +66,9 @@ fn queues(family: &mut Family<'_>, queues: &[(String, QueueStatus)]) {
     type Value = fn(&QueueStatus) -> u64;
     let gauges: [(&str, &str, Value); 3] = [
         ("bulla_queue_depth", "Messages on the queue, those under delivery included.", |queue| queue.depth),
-        ("bulla_queue_uncommitted", "Messages under delivery, or not yet synced.", |queue| queue.uncommitted),
+        ("bulla_queue_uncommitted", "Messages under delivery, in an open unit of work, or not yet synced.", |queue| {
+            queue.uncommitted
+        }),
         ("bulla_queue_bytes", "Bytes of all messages on the queue, as stored.", |queue| queue.bytes),
     ];
     for (name, help, value) in gauges {

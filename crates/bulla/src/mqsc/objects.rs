@@ -85,6 +85,10 @@ pub struct QueueManager {
     pub channels_max: u32,
     /// ACTCHL: most channels that are active.
     pub active_channels_max: u32,
+    /// MAXUMSGS: most messages of a unit of work.
+    pub max_uncommitted: u32,
+    /// MAXUAGE: seconds after which a unit of work is backed out; 0 for never.
+    pub max_unit_age: u32,
 }
 
 /// A local queue.
@@ -114,6 +118,23 @@ pub struct LocalQueue {
     pub trigger: bool,
     /// TRIGDATA: the channel that is started; none for the one whose XMITQ this is.
     pub trigger_data: Option<String>,
+    /// BOTHRESH: how often a message may be backed out; 0 for any number of times.
+    pub backout_threshold: u32,
+    /// BOQNAME: where it goes then; none for the dead-letter queue.
+    pub backout_queue: Option<String>,
+    /// HARDENBO
+    pub harden_backout: bool,
+    /// BACKOUT
+    pub backout: Backout,
+}
+
+/// BACKOUT: who heeds BOTHRESH.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Backout {
+    /// Applications.
+    None,
+    /// The queue manager.
+    Move,
 }
 
 /// USAGE: what a local queue is for.
@@ -325,6 +346,8 @@ impl Definitions {
                 dispatchers: None,
                 channels_max: 200,
                 active_channels_max: 200,
+                max_uncommitted: 10_000,
+                max_unit_age: 600,
             },
             queues: BTreeMap::new(),
             aliases: BTreeMap::new(),
@@ -790,6 +813,10 @@ impl Default for LocalQueue {
             usage: Usage::Normal,
             trigger: false,
             trigger_data: None,
+            backout_threshold: 0,
+            backout_queue: None,
+            harden_backout: false,
+            backout: Backout::None,
         }
     }
 }
@@ -818,6 +845,12 @@ impl LocalQueue {
                 }
                 (Key::Trigger, Value::Word(word)) => self.trigger = *word == "TRIGGER",
                 (Key::TriggerData, Value::Text(name)) => self.trigger_data = unless_blank(name),
+                (Key::BackoutThreshold, Value::Number(number)) => self.backout_threshold = clamped(*number),
+                (Key::BackoutQueue, Value::Text(name)) => self.backout_queue = unless_blank(name),
+                (Key::HardenBackout, Value::Word(word)) => self.harden_backout = *word == "HARDENBO",
+                (Key::Backout, Value::Word(word)) => {
+                    self.backout = if *word == "MOVE" { Backout::Move } else { Backout::None };
+                }
                 _ => {}
             }
         }
@@ -846,6 +879,13 @@ impl LocalQueue {
             }),
             Key::Trigger => Cell::word(if self.trigger { "TRIGGER" } else { "NOTRIGGER" }),
             Key::TriggerData => blank(self.trigger_data.as_deref()),
+            Key::BackoutThreshold => Cell::Number(self.backout_threshold.into()),
+            Key::BackoutQueue => blank(self.backout_queue.as_deref()),
+            Key::HardenBackout => Cell::word(if self.harden_backout { "HARDENBO" } else { "NOHARDENBO" }),
+            Key::Backout => Cell::word(match self.backout {
+                Backout::None => "NONE",
+                Backout::Move => "MOVE",
+            }),
             Key::Type => Cell::word("QLOCAL"),
             _ => return None,
         })
@@ -946,6 +986,8 @@ impl QueueManager {
                 (Key::Dispatchers, value) => self.dispatchers = number_of(value),
                 (Key::ChannelsMax, Value::Number(number)) => self.channels_max = clamped(*number),
                 (Key::ActiveChannelsMax, Value::Number(number)) => self.active_channels_max = clamped(*number),
+                (Key::MaxUncommitted, Value::Number(number)) => self.max_uncommitted = clamped(*number),
+                (Key::MaxUnitAge, Value::Number(number)) => self.max_unit_age = clamped(*number),
                 _ => {}
             }
         }
@@ -964,6 +1006,8 @@ impl QueueManager {
             Key::Dispatchers => number_or(self.dispatchers, "AUTO"),
             Key::ChannelsMax => Cell::Number(self.channels_max.into()),
             Key::ActiveChannelsMax => Cell::Number(self.active_channels_max.into()),
+            Key::MaxUncommitted => Cell::Number(self.max_uncommitted.into()),
+            Key::MaxUnitAge => Cell::Number(self.max_unit_age.into()),
             Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
             _ => return None,
         })

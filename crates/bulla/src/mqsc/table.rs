@@ -37,6 +37,12 @@ pub const TIMEOUT_MS_MAX: u64 = 600_000;
 pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
 /// Highest number of re-uses that KEYREUSE takes, as MQ has it.
 pub const KEY_REUSE_MAX: u64 = 9_999_999;
+/// Highest BOTHRESH, as MQ has it.
+pub const BACKOUT_THRESHOLD_MAX: u64 = 999_999_999;
+/// Highest MAXUMSGS, as MQ has it.
+pub const UNCOMMITTED_MAX: u64 = 999_999_999;
+/// Longest MAXUAGE in seconds: a week.
+pub const UNIT_AGE_SECONDS_MAX: u64 = 604_800;
 
 /// What a command does and takes.
 #[derive(Debug)]
@@ -209,6 +215,10 @@ pub enum Key {
     Usage,
     Trigger,
     TriggerData,
+    BackoutThreshold,
+    BackoutQueue,
+    HardenBackout,
+    Backout,
     // Remote queues.
     RemoteName,
     RemoteManager,
@@ -254,6 +264,8 @@ pub enum Key {
     Dispatchers,
     ChannelsMax,
     ActiveChannelsMax,
+    MaxUncommitted,
+    MaxUnitAge,
     // Policies.
     SignatureDigest,
     ContentCipher,
@@ -644,6 +656,34 @@ static TRIGDATA: Attribute = attribute(
     "' '",
     "The channel that TRIGGER starts; blank for the one whose XMITQ this queue is.",
 );
+static BOTHRESH: Attribute = attribute(
+    Key::BackoutThreshold,
+    "BOTHRESH",
+    Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX },
+    "0",
+    "How often a message may be backed out before it counts as one that can't be processed; 0 for any number of times.",
+);
+static BOQNAME: Attribute = attribute(
+    Key::BackoutQueue,
+    "BOQNAME",
+    Kind::Name { optional: true },
+    "' '",
+    "Where messages go that were backed out BOTHRESH times; blank for DEADQ.",
+);
+static HARDENBO: Attribute = attribute(
+    Key::HardenBackout,
+    "HARDENBO",
+    Kind::Switch(&["NOHARDENBO", "HARDENBO"]),
+    "NOHARDENBO",
+    "Accepted and shown. The journal keeps delivery counts of persistent messages either way. Written as the bare word.",
+);
+static BACKOUT: Attribute = attribute(
+    Key::Backout,
+    "BACKOUT",
+    words(&["NONE", "MOVE"]),
+    "NONE",
+    "Who heeds BOTHRESH. NONE: applications. MOVE: the queue manager, which moves the message as it is backed out for the BOTHRESHth time; where it can't, the message stays and the log says why.",
+);
 static RNAME: Attribute = attribute(
     Key::RemoteName,
     "RNAME",
@@ -680,8 +720,11 @@ pub(super) static CURDEPTH: Attribute =
     shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
 pub(super) static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
 pub(super) static OPPROCS: Attribute = shown(Key::OpenOutput, "OPPROCS", "Links that put on the queue.");
-pub(super) static UNCOM: Attribute =
-    shown(Key::Uncommitted, "UNCOM", "Messages put or got and not yet settled: under delivery, or not yet synced.");
+pub(super) static UNCOM: Attribute = shown(
+    Key::Uncommitted,
+    "UNCOM",
+    "Messages put or got and not yet settled: under delivery, in an open unit of work, or not yet synced.",
+);
 pub(super) static MSGAGE: Attribute =
     shown(Key::MessageAge, "MSGAGE", "Age of the oldest message in seconds; blank on an empty queue.");
 static LPUTDATE: Attribute = shown(Key::LastPutDate, "LPUTDATE", "Date of the last put since the start, UTC.");
@@ -754,6 +797,21 @@ static MANAGER_MAXMSGL: Attribute = attribute(
     Kind::Number { min: MANAGER_MESSAGE_BYTES_MIN, max: MESSAGE_BYTES_MAX },
     "104857600",
     "Longest message in bytes that any queue takes, whatever its own MAXMSGL. A longer one is refused with 2031.",
+);
+
+static MAXUMSGS: Attribute = attribute(
+    Key::MaxUncommitted,
+    "MAXUMSGS",
+    Kind::Number { min: 1, max: UNCOMMITTED_MAX },
+    "10000",
+    "Most messages put and got in one unit of work. One more put is refused with 2024; one more get, and the unit can only be backed out.",
+);
+static MAXUAGE: Attribute = attribute(
+    Key::MaxUnitAge,
+    "MAXUAGE",
+    Kind::Number { min: 0, max: UNIT_AGE_SECONDS_MAX },
+    "600",
+    "Seconds after which a unit of work that was not discharged is backed out (2003); 0 for never.",
 );
 
 const BROKEN_DIGEST: &str = "its collisions are practical: a signature over it proves nothing";
@@ -1094,8 +1152,10 @@ static WHERE: Attribute = attribute(
 );
 static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "Show every attribute.");
 
-const LOCAL: &[&Attribute] =
-    &[&DESCR, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL, &USAGE, &TRIGGER, &TRIGDATA];
+const LOCAL: &[&Attribute] = &[
+    &DESCR, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL, &USAGE, &TRIGGER, &TRIGDATA,
+    &BOTHRESH, &BOQNAME, &HARDENBO, &BACKOUT,
+];
 const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
 const REMOTE: &[&Attribute] = &[&DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST];
 const MANAGER: &[&Attribute] = &[
@@ -1109,6 +1169,8 @@ const MANAGER: &[&Attribute] = &[
     &channel::CHIDISPS,
     &channel::MAXCHL,
     &channel::ACTCHL,
+    &MAXUMSGS,
+    &MAXUAGE,
 ];
 const POLICY: &[&Attribute] = &[
     &SIGNALG,
@@ -1207,7 +1269,7 @@ pub static COMMANDS: &[Command] = &[
         options: &[&WHERE, &ALL],
         attributes: &[
             &TYPE, &DESCR, &CURDEPTH, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL, &USAGE,
-            &TRIGGER, &TRIGDATA,
+            &TRIGGER, &TRIGDATA, &BOTHRESH, &BOQNAME, &HARDENBO, &BACKOUT,
         ],
         examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
         since: V1,
@@ -1407,6 +1469,8 @@ pub static COMMANDS: &[Command] = &[
             &channel::CHIDISPS,
             &channel::MAXCHL,
             &channel::ACTCHL,
+            &MAXUMSGS,
+            &MAXUAGE,
             &VERSION,
         ],
         examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],

@@ -373,7 +373,9 @@ impl Administered for Administrator<'_> {
             depth: u64::from(status.depth),
             open_input: u64::from(usage.map_or(0, |usage| usage.getters)),
             open_output: u64::from(usage.map_or(0, |usage| usage.putters)),
-            uncommitted: u64::from(status.locked) + u64::from(status.unsynced),
+            uncommitted: u64::from(status.locked)
+                + u64::from(status.unsynced)
+                + u64::from(usage.map_or(0, |usage| usage.staged)),
             oldest_seconds: status.oldest_put_ms.map(|put| wall_ms(SystemTime::now()).saturating_sub(put) / 1000),
             last_put_ms: status.last_put_ms,
             last_get_ms: status.last_get_ms,

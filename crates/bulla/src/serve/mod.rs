@@ -371,11 +371,16 @@ fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
 
 fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {
     let manager = manager.clone();
-    metrics::serve(listener, move || metrics::Counts {
-        devices: manager.devices.snapshot(),
-        tasks: manager.task_snapshot(),
-        costs: manager.cost_snapshot(),
-        traffic: administrator::traffic(&manager),
+    metrics::serve(listener, move || {
+        // In a statement of its own: the lock is taken again for what follows.
+        let units = manager.lock().units;
+        metrics::Counts {
+            devices: manager.devices.snapshot(),
+            tasks: manager.task_snapshot(),
+            costs: manager.cost_snapshot(),
+            traffic: administrator::traffic(&manager),
+            units,
+        }
     })
 }
 

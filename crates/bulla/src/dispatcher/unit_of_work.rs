@@ -1,0 +1,642 @@
+//! Units of work: transactions of AMQP part 4.
+//!
+//! A unit belongs to the connection that declared it and ends with the link to the coordinator on which it was declared.
+//! What is put in it is routed, checked and sealed as ever and then *staged*: kept here, on no queue. What is got in it stays
+//! locked, and the outcome is kept. A discharge waits for messages of the unit that are being sealed, then everything
+//! happens in one [`Store::commit`](bulla_queue::Store::commit), one group of journal records, and is answered when that is
+//! synced. Whatever else ends a unit backs it out: nothing was put, and what was got is back in its place with a higher
+//! delivery count.
+//!
+//! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
+
+use super::peer::{Link, Peer};
+use super::put::Receipt;
+use super::{Confirmation, Confirmed, Local, get, store_refusal};
+use crate::manager::{Route, State};
+use crate::reason::{self, Refusal};
+use bulla_amqp::transaction::{self, Control, Declare, Discharge};
+use bulla_amqp::{
+    AttachReply, Connection, Coordinator as Capabilities, Delivery, DeliveryId, DeliveryState, Error, IncomingAttach,
+    LinkId, SessionId, condition,
+};
+use bulla_queue::{Message, MessageId, QueueId, Ticket};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Units that a connection may have open; one more is refused with 2024.
+pub(crate) const UNITS_PER_CONNECTION_MAX: usize = 256;
+/// Bytes of messages that a unit may have staged; one more message is refused with 2024. A unit of work is one group of
+/// journal records, so this is what the journal must take at once: the longest message there can be fits.
+pub(crate) const UNIT_BYTES_MAX: usize = 104 << 20;
+/// Bytes of staged messages of all units of the queue manager; one more message is refused with 2071.
+pub(crate) const STAGED_BYTES_MAX: usize = 512 << 20;
+/// What a staged message counts beside its bytes.
+const STAGED_OVERHEAD_BYTES: usize = 256;
+/// Declares and discharges that a coordinator's link may have under way.
+const COORDINATOR_CREDIT: u32 = 100;
+
+const _: () = assert!(bulla_queue::MESSAGE_BYTES_MAX as usize + STAGED_OVERHEAD_BYTES <= UNIT_BYTES_MAX);
+
+/// The outcome *rejected*, among those that a link's source lists.
+const REJECTED_OUTCOME: &str = "amqp:rejected:list";
+/// The sub-reason of a unit that took too long.
+const AGE: &str = "age";
+
+/// Names a unit of work of this dispatcher; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct UnitId(NonZeroU64);
+
+/// A link on which a client declares and discharges.
+pub(crate) struct Coordinator {
+    pub(crate) session: SessionId,
+    /// The client understands *rejected*; for one that does not, a refusal ends the link (part 4, section 4.3).
+    takes_rejected: bool,
+}
+
+/// The units of work of a dispatcher's connections.
+#[derive(Default)]
+pub(crate) struct Units {
+    open: HashMap<UnitId, Unit>,
+    last: u64,
+}
+
+/// One unit of work.
+struct Unit {
+    /// The connection, and the link that controls it.
+    key: usize,
+    generation: u64,
+    coordinator: LinkId,
+    declared_at: Instant,
+    puts: Vec<StagedPut>,
+    gets: Vec<StagedGet>,
+    /// What the staged messages count against the limits.
+    bytes: usize,
+    /// Messages of it that are being sealed, or wait for such.
+    pending: u32,
+    /// It can't be committed any more, and why.
+    doomed: Option<Refusal>,
+    /// Its discharge waits for `pending`.
+    discharge: Option<Answer>,
+}
+
+/// A message that is put at the commit.
+struct StagedPut {
+    queue: QueueId,
+    message: Message,
+    /// It came on a link to no queue in particular.
+    is_single: bool,
+    /// Its queue is a transmission queue.
+    is_remote: bool,
+}
+
+/// A locked message, and what becomes of it at the commit.
+struct StagedGet {
+    id: MessageId,
+    link: LinkId,
+    from: Arc<Route>,
+    outcome: Option<DeliveryState>,
+    /// The client has forgotten the delivery; otherwise it is told when the unit is over.
+    settled: bool,
+}
+
+/// What a unit that is over leaves to be undone.
+struct Contents {
+    puts: Vec<StagedPut>,
+    gets: Vec<StagedGet>,
+    bytes: usize,
+}
+
+/// Where the answer to a discharge goes.
+#[derive(Clone, Copy)]
+struct Answer {
+    link: LinkId,
+    id: DeliveryId,
+    settled: bool,
+}
+
+/// A commit that waits for the journal.
+pub(crate) struct Discharged {
+    pub(crate) key: usize,
+    pub(crate) generation: u64,
+    answer: Answer,
+    /// Deliveries to settle, with their outcomes.
+    deliveries: Vec<(LinkId, u64, DeliveryState)>,
+}
+
+impl UnitId {
+    /// The transaction's id on the wire.
+    fn to_bytes(self) -> Bytes {
+        Bytes::copy_from_slice(&self.0.get().to_be_bytes())
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        NonZeroU64::new(u64::from_be_bytes(bytes.try_into().ok()?)).map(Self)
+    }
+
+    /// A delivery's state within the unit.
+    pub(crate) fn state(self, outcome: DeliveryState) -> DeliveryState {
+        DeliveryState::Transactional { txn_id: self.to_bytes(), outcome: Some(Box::new(outcome)) }
+    }
+}
+
+impl Units {
+    /// The unit that a connection means by that id: one of its own that is not being discharged.
+    pub(crate) fn of(&self, key: usize, generation: u64, txn_id: &[u8]) -> Option<UnitId> {
+        let id = UnitId::parse(txn_id)?;
+        let unit = self.open.get(&id)?;
+        (unit.key == key && unit.generation == generation && unit.discharge.is_none()).then_some(id)
+    }
+
+    /// A message of the unit waits for an adapter.
+    pub(crate) fn begun(&mut self, id: UnitId) {
+        if let Some(unit) = self.open.get_mut(&id) {
+            unit.pending += 1;
+        }
+    }
+
+    /// It waits no more.
+    pub(crate) fn ended(&mut self, id: UnitId) {
+        if let Some(unit) = self.open.get_mut(&id) {
+            unit.pending = unit.pending.saturating_sub(1);
+        }
+    }
+
+    /// The unit can only be backed out: something that its sender will not hear of went wrong.
+    pub(crate) fn doom(&mut self, id: UnitId, why: &Refusal) {
+        if let Some(unit) = self.open.get_mut(&id) {
+            unit.doomed.get_or_insert_with(|| backed_out(why));
+        }
+    }
+
+    /// Whether a connection has staged messages for that queue.
+    pub(crate) fn has_staged(&self, units: &[UnitId], queue: QueueId) -> bool {
+        let has = |unit: &Unit| unit.puts.iter().any(|put| put.queue == queue);
+        units.iter().filter_map(|id| self.open.get(id)).any(has)
+    }
+}
+
+/// A client attaches a link to the coordinator.
+pub(crate) fn attached(peer: &mut Peer, attach: &IncomingAttach) {
+    let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
+    let takes_rejected = outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == REJECTED_OUTCOME);
+    let capabilities =
+        vec![transaction::LOCAL_TRANSACTIONS, transaction::MULTI_TXNS_PER_SSN, transaction::MULTI_SSNS_PER_TXN];
+    let reply = AttachReply {
+        source: attach.source.clone(),
+        coordinator: Some(Capabilities { capabilities }),
+        ..AttachReply::default()
+    };
+    peer.engine.accept_link(attach.link, reply);
+    peer.engine.set_credit(attach.link, COORDINATOR_CREDIT);
+    peer.links.insert(attach.link, Link::Coordinator(Coordinator { session: attach.session, takes_rejected }));
+}
+
+/// A client declares or discharges.
+pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: &Delivery) {
+    let answer = Answer { link: delivery.link, id: delivery.id, settled: delivery.settled };
+    let credit = peer.engine.credit(delivery.link);
+    if credit <= COORDINATOR_CREDIT / 2 && !delivery.beyond_credit {
+        peer.engine.set_credit(delivery.link, COORDINATOR_CREDIT);
+    }
+    let result = match Control::read(&delivery.payload) {
+        _ if delivery.beyond_credit => {
+            Err(Error::new(condition::TRANSFER_LIMIT_EXCEEDED, "sent to the coordinator beyond the credit granted"))
+        }
+        Err(error) => Err(Error::new(condition::DECODE_ERROR, error.to_string())),
+        Ok(Control::Declare(declare)) => self::declare(peer, local, &declare, answer),
+        Ok(Control::Discharge(discharge)) => return self::discharge(peer, local, state, &discharge, answer),
+    };
+    say(peer, local, state, answer, result);
+}
+
+fn declare(peer: &mut Peer, local: &mut Local, declare: &Declare, answer: Answer) -> Result<DeliveryState, Error> {
+    if declare.global_id.is_some() {
+        return Err(Error::new(condition::NOT_IMPLEMENTED, "distributed transactions are not offered"));
+    }
+    if answer.settled {
+        return Err(Error::new(
+            condition::NOT_ALLOWED,
+            "the answer to a declare is the transaction: it can't be settled",
+        ));
+    }
+    if peer.units.len() >= UNITS_PER_CONNECTION_MAX {
+        return Err(limit("units", format!("{UNITS_PER_CONNECTION_MAX} units of work are open")).to_amqp());
+    }
+    local.units.last += 1;
+    let id = UnitId(NonZeroU64::new(local.units.last).expect("it counts from one, and not as far as round"));
+    let unit = Unit {
+        key: peer.key,
+        generation: peer.generation,
+        coordinator: answer.link,
+        declared_at: local.now,
+        puts: Vec::new(),
+        gets: Vec::new(),
+        bytes: 0,
+        pending: 0,
+        doomed: None,
+        discharge: None,
+    };
+    local.units.open.insert(id, unit);
+    peer.units.push(id);
+    Ok(DeliveryState::Declared { txn_id: id.to_bytes() })
+}
+
+fn discharge(peer: &mut Peer, local: &mut Local, state: &mut State, discharge: &Discharge, answer: Answer) {
+    let Some(id) = local.units.of(peer.key, peer.generation, &discharge.txn_id) else {
+        return say(peer, local, state, answer, Err(unknown()));
+    };
+    if discharge.fail {
+        if let Some(unit) = take(peer, local, id) {
+            back_out(peer, local, state, unit);
+        }
+        return say(peer, local, state, answer, Ok(DeliveryState::Accepted));
+    }
+    if let Some(unit) = local.units.open.get_mut(&id) {
+        unit.discharge = Some(answer);
+    }
+    go_on(peer, local, state);
+}
+
+/// Ends the units of a connection whose discharge waited for messages that are ready now.
+pub(crate) fn go_on(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let is_due = |unit: &Unit| unit.discharge.is_some() && unit.pending == 0;
+    let due: Vec<UnitId> =
+        peer.units.iter().copied().filter(|id| local.units.open.get(id).is_some_and(is_due)).collect();
+    for id in due {
+        let Some(mut unit) = take(peer, local, id) else { continue };
+        let Some(answer) = unit.discharge.take() else { continue };
+        match unit.doomed.take() {
+            None => commit(peer, local, state, unit, answer),
+            Some(refusal) => {
+                back_out(peer, local, state, unit);
+                say(peer, local, state, answer, Err(rolled_back(&refusal)));
+            }
+        }
+    }
+}
+
+/// One group of journal records for everything, or nothing of it.
+fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit, answer: Answer) {
+    let staged = std::mem::take(&mut unit.puts);
+    let mut traces = Vec::with_capacity(staged.len());
+    let mut puts = Vec::with_capacity(staged.len());
+    for StagedPut { queue, message, is_single, is_remote } in staged {
+        traces.push((queue, is_single, is_remote));
+        puts.push((queue, message));
+    }
+    let (mut removals, mut got, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    for get in &unit.gets {
+        match &get.outcome {
+            Some(DeliveryState::Accepted) => {
+                let put_at_ms = state.store.put_at_ms(get.id).unwrap_or(local.wall_ms);
+                got.push((get.from.queue, get.id, local.wall_ms.saturating_sub(put_at_ms)));
+                removals.push(get.id);
+            }
+            Some(DeliveryState::Rejected(error)) => {
+                let to = get::rejected_to(&get.from, local, state, error.as_ref());
+                let moved = to.as_ref().and_then(|to| get::moved_with(&get.from, state, get.id, to, &puts));
+                match moved {
+                    Some(moved) => {
+                        puts.push(moved);
+                        removals.push(get.id);
+                    }
+                    None => later.push((get, to)),
+                }
+            }
+            _ => later.push((get, None)),
+        }
+    }
+    let first = state.store.newest().0 + 1;
+    let ticket = match state.store.commit(puts, &removals, &[]) {
+        Ok(ticket) => ticket,
+        Err(error) => {
+            unstage(local, state, traces.iter().map(|(queue, ..)| *queue), unit.bytes);
+            unit.bytes = 0;
+            back_out(peer, local, state, unit);
+            let refusal = backed_out(&store_refusal(&error));
+            return say(peer, local, state, answer, Err(rolled_back(&refusal)));
+        }
+    };
+    unstage(local, state, traces.iter().map(|(queue, ..)| *queue), unit.bytes);
+    for (id, (queue, is_single, is_remote)) in (first..).map(MessageId).zip(traces) {
+        if is_remote {
+            state.probe_queue_time(queue, id);
+        }
+        state.note_put(queue, id, local.now);
+        state.use_of(queue).traffic.single_puts += u64::from(is_single);
+    }
+    for (queue, id, age_ms) in got {
+        state.use_of(queue).traffic.got(id, age_ms);
+        local.freed(queue, state);
+    }
+    for (get, to) in later {
+        conclude(peer, local, state, get, to);
+    }
+    state.units.committed += 1;
+    local.flush_soon();
+    let outcome_of = |get: &StagedGet| get.outcome.clone().unwrap_or(DeliveryState::Released);
+    let deliveries = unit.gets.iter().filter(|get| !get.settled).map(|get| (get.link, get.id.0, outcome_of(get)));
+    let discharged =
+        Discharged { key: peer.key, generation: peer.generation, answer, deliveries: deliveries.collect() };
+    if ticket > state.store.synced() {
+        local.urgent = true;
+        local.confirmations.push_back(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
+    } else {
+        debug_assert!(ticket >= Ticket::NOW);
+        confirmed(&mut peer.engine, &discharged);
+    }
+}
+
+/// The journal has synced a commit.
+pub(crate) fn confirmed(engine: &mut Connection, discharged: &Discharged) {
+    for (link, token, outcome) in &discharged.deliveries {
+        engine.settle(*link, *token, outcome.clone());
+    }
+    if !discharged.answer.settled {
+        engine.dispose(discharged.answer.link, discharged.answer.id, DeliveryState::Accepted);
+    }
+}
+
+/// What a committed unit does with a message beside removing it. One that was rejected goes `to` there, where it could not go
+/// with the commit.
+fn conclude(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet, to: Option<get::Destination>) {
+    let mut pass_over = false;
+    match &get.outcome {
+        Some(DeliveryState::Rejected(_)) => pass_over = !get::reject(&get.from, local.wall_ms, state, get.id, to),
+        Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
+            pass_over = *undeliverable_here;
+            match delivery_failed {
+                true => get::give_back(&get.from, local.wall_ms, state, get.id),
+                false => state.store.release(get.id, false),
+            }
+        }
+        _ => state.store.release(get.id, false),
+    }
+    if let (true, Some(Link::Consumer(consumer))) = (pass_over, peer.links.get_mut(&get.link)) {
+        consumer.pass_over(get.id, None);
+    }
+    local.freed(get.from.queue, state);
+}
+
+/// Undoes a unit: what is staged is dropped, and what was got is back in its place, its delivery counted as failed.
+fn back_out(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit) {
+    undo(peer, local, state, unit.take_contents());
+    state.units.backed_out += 1;
+}
+
+fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Contents) {
+    let Contents { puts, gets, bytes } = contents;
+    unstage(local, state, puts.iter().map(|put| put.queue), bytes);
+    for get in gets {
+        return_delivery(peer, local, state, get.link, &get.from, get.id, get.settled);
+    }
+}
+
+/// A delivery whose outcome was not applied: the client has it still, where it has not settled (part 4, section 4.4.2).
+fn return_delivery(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    link: LinkId,
+    from: &Route,
+    id: MessageId,
+    settled: bool,
+) {
+    match peer.links.get_mut(&link) {
+        Some(Link::Consumer(consumer)) if !settled => {
+            consumer.outstanding.insert(id);
+            consumer.backed_out.insert(id);
+        }
+        _ => {
+            get::give_back(from, local.wall_ms, state, id);
+            local.freed(from.queue, state);
+            local.flush_soon();
+        }
+    }
+}
+
+/// Staged messages are put, or dropped: nothing is kept for them any more.
+fn unstage(local: &mut Local, state: &mut State, queues: impl Iterator<Item = QueueId>, bytes: usize) {
+    state.staged_bytes = state.staged_bytes.saturating_sub(bytes);
+    let mut last = None;
+    for queue in queues {
+        if let Some(usage) = state.uses.get_mut(&queue) {
+            usage.granted = usage.granted.saturating_sub(1);
+            usage.staged = usage.staged.saturating_sub(1);
+        }
+        if last.replace(queue) != Some(queue) {
+            local.freed(queue, state);
+        }
+    }
+}
+
+/// A message is ready to be put, in a unit: it is kept for the commit.
+pub(crate) fn stage(
+    local: &mut Local,
+    state: &mut State,
+    id: UnitId,
+    receipt: &Receipt,
+    queue: QueueId,
+    is_remote: bool,
+    message: Message,
+) -> Result<(), Refusal> {
+    let messages_max = state.definitions.queue_manager.max_uncommitted;
+    let unit = local.units.open.get_mut(&id).ok_or_else(|| Refusal::new(reason::BACKED_OUT, "the unit is over"))?;
+    if let Some(doomed) = &unit.doomed {
+        return Err(doomed.clone());
+    }
+    let bytes = message.body.len().saturating_add(STAGED_OVERHEAD_BYTES);
+    unit.admits(messages_max)?;
+    if unit.bytes.saturating_add(bytes) > UNIT_BYTES_MAX {
+        return Err(limit("bytes", format!("the unit of work would be longer than {UNIT_BYTES_MAX} bytes")));
+    }
+    if state.staged_bytes.saturating_add(bytes) > STAGED_BYTES_MAX {
+        let detail = format!("{} of {STAGED_BYTES_MAX} bytes for units of work are taken", state.staged_bytes);
+        return Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, detail));
+    }
+    let before = state.uses.get(&queue).map_or(0, |usage| usage.staged as usize);
+    state.store.admits(queue, &message, before).map_err(|error| store_refusal(&error))?;
+    unit.puts.push(StagedPut { queue, message, is_single: receipt.is_single, is_remote });
+    unit.bytes += bytes;
+    state.staged_bytes += bytes;
+    let usage = state.use_of(queue);
+    usage.granted = usage.granted.saturating_add(1);
+    usage.staged += 1;
+    Ok(())
+}
+
+/// The client has said what is to become of a delivery when its unit commits.
+#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the engine")]
+pub(crate) fn retire(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    link: LinkId,
+    token: u64,
+    txn_id: &[u8],
+    outcome: Option<DeliveryState>,
+    settled: bool,
+) {
+    let id = MessageId(token);
+    let Some(unit_id) = local.units.of(peer.key, peer.generation, txn_id) else {
+        // The link gives back all that it has, this one too: whatever the client takes for done, it is not.
+        return local.detach_with(peer, state, link, unknown());
+    };
+    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
+    if !consumer.outstanding.remove(&id) {
+        again(peer, local, link, id, Some((unit_id, outcome)), settled);
+        return;
+    }
+    consumer.backed_out.remove(&id);
+    let (from, many) = (consumer.route.clone(), consumer.outstanding.len() >= get::OUTSTANDING_MANY);
+    if many {
+        local.serve(from.queue);
+    }
+    let messages_max = state.definitions.queue_manager.max_uncommitted;
+    let Some(unit) = local.units.open.get_mut(&unit_id) else { return };
+    match (unit.admits(messages_max), &unit.doomed) {
+        (Ok(()), None) => unit.gets.push(StagedGet { id, link, from, outcome, settled }),
+        (Err(refusal), None) => {
+            unit.doomed = Some(backed_out(&refusal));
+            return_delivery(peer, local, state, link, &from, id, settled);
+        }
+        (_, Some(_)) => return_delivery(peer, local, state, link, &from, id, settled),
+    }
+}
+
+/// A delivery that is in a unit already is settled, or its outcome changed. False where it is in none.
+pub(crate) fn again(
+    peer: &Peer,
+    local: &mut Local,
+    link: LinkId,
+    id: MessageId,
+    said: Option<(UnitId, Option<DeliveryState>)>,
+    settled: bool,
+) -> bool {
+    for unit_id in &peer.units {
+        let Some(unit) = local.units.open.get_mut(unit_id) else { continue };
+        let Some(get) = unit.gets.iter_mut().find(|get| get.id == id && get.link == link) else { continue };
+        get.settled |= settled;
+        match said {
+            Some((said_in, outcome)) if said_in == *unit_id => get.outcome = outcome,
+            // Its outcome can be part of one unit alone (part 4, section 4.4.2).
+            Some((other, _)) => {
+                let refusal = Refusal::new(reason::OPTIONS_ERROR, "a delivery's outcome in two units of work");
+                local.units.doom(other, &refusal);
+            }
+            None => {}
+        }
+        return true;
+    }
+    false
+}
+
+/// A coordinator's link ends: what it has declared and not discharged is backed out.
+pub(crate) fn forget(peer: &mut Peer, local: &mut Local, state: &mut State, coordinator: LinkId) {
+    let is_its = |unit: &Unit| unit.coordinator == coordinator;
+    let ids: Vec<UnitId> =
+        peer.units.iter().copied().filter(|id| local.units.open.get(id).is_some_and(is_its)).collect();
+    for id in ids {
+        if let Some(unit) = take(peer, local, id) {
+            back_out(peer, local, state, unit);
+        }
+    }
+}
+
+/// Backs out what is older than MAXUAGE; it stays known until it is discharged, which is answered with the reason.
+pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let seconds = state.definitions.queue_manager.max_unit_age;
+    if seconds == 0 {
+        return;
+    }
+    let age_max = Duration::from_secs(seconds.into());
+    for id in peer.units.clone() {
+        let now = local.now;
+        let is_old = |unit: &&mut Unit| {
+            let age = now.saturating_duration_since(unit.declared_at);
+            age > age_max && unit.discharge.is_none() && unit.doomed.as_ref().is_none_or(|why| why.cause != Some(AGE))
+        };
+        let Some(unit) = local.units.open.get_mut(&id).filter(is_old) else { continue };
+        let detail = format!("the unit of work is older than {seconds} s (MAXUAGE)");
+        unit.doomed = Some(Refusal { cause: Some(AGE), ..Refusal::new(reason::BACKED_OUT, detail) });
+        let contents = unit.take_contents();
+        let address = super::peer::address(&mut peer.socket);
+        crate::warning!("{address}: a unit of work is backed out: it is older than {seconds} s");
+        undo(peer, local, state, contents);
+        local.touch(peer.key);
+    }
+}
+
+impl Unit {
+    fn take_contents(&mut self) -> Contents {
+        Contents {
+            puts: std::mem::take(&mut self.puts),
+            gets: std::mem::take(&mut self.gets),
+            bytes: std::mem::take(&mut self.bytes),
+        }
+    }
+
+    /// Whether one more message is within MAXUMSGS.
+    fn admits(&self, messages_max: u32) -> Result<(), Refusal> {
+        let messages = self.puts.len() + self.gets.len();
+        if messages < messages_max as usize {
+            return Ok(());
+        }
+        Err(limit("messages", format!("the unit of work has its maximum of {messages_max} messages (MAXUMSGS)")))
+    }
+}
+
+/// Takes a unit out of the books.
+fn take(peer: &mut Peer, local: &mut Local, id: UnitId) -> Option<Unit> {
+    peer.units.retain(|known| *known != id);
+    local.units.open.remove(&id)
+}
+
+/// Answers a declare or a discharge. A client that does not take *rejected*, or no answer at all, loses the link.
+fn say(peer: &mut Peer, local: &mut Local, state: &mut State, answer: Answer, result: Result<DeliveryState, Error>) {
+    let takes_rejected = match peer.links.get(&answer.link) {
+        Some(Link::Coordinator(coordinator)) => coordinator.takes_rejected,
+        _ => return,
+    };
+    match result {
+        Ok(_) if answer.settled => {}
+        Ok(outcome) => peer.engine.dispose(answer.link, answer.id, outcome),
+        Err(error) if takes_rejected && !answer.settled => {
+            peer.engine.dispose(answer.link, answer.id, DeliveryState::Rejected(Some(error)));
+        }
+        Err(error) => local.detach_with(peer, state, answer.link, error),
+    }
+}
+
+/// 2024, and which limit it is.
+fn limit(cause: &'static str, detail: String) -> Refusal {
+    Refusal { cause: Some(cause), ..Refusal::new(reason::SYNCPOINT_LIMIT_REACHED, detail) }
+}
+
+/// 2003, because of something else.
+fn backed_out(why: &Refusal) -> Refusal {
+    match why.reason {
+        reason::BACKED_OUT => why.clone(),
+        _ => Refusal::new(reason::BACKED_OUT, why.to_string()),
+    }
+}
+
+/// The error that a discharge is answered with.
+fn rolled_back(refusal: &Refusal) -> Error {
+    let error = refusal.to_amqp();
+    match refusal.cause {
+        Some(AGE) => Error { condition: condition::TRANSACTION_TIMEOUT, ..error },
+        _ => error,
+    }
+}
+
+/// The error for a transaction that is not, or not this connection's.
+pub(crate) fn unknown() -> Error {
+    Error::new(condition::TRANSACTION_UNKNOWN_ID, "this connection has no such unit of work")
+}
+
+#[cfg(test)]
+mod tests;

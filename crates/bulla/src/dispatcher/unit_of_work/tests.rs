@@ -1,0 +1,437 @@
+//! A queue manager with clients that put and get in units of work, and a model that says what must come of it.
+
+mod model;
+
+use crate::client::{Client, ClientError, Endpoint, Unit};
+use crate::manager::attributes;
+use crate::mqsc::objects::{Backout, Full, LocalQueue, QueueManager};
+use crate::reason;
+use crate::serve::{Running, Settings, start};
+use bulla_amqp::{
+    BodyForm, Delivery, DeliveryState, Header, LinkId, MessageBody, MessageParts, Payload, SaslClient, Sections,
+};
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// No condition takes longer to come true.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A queue manager and its data.
+struct Desk {
+    dir: TempDir,
+    running: Option<Running>,
+    queues: Vec<(String, LocalQueue)>,
+}
+
+/// What a queue shows of a message: its number, how often its delivery failed.
+type Shown = (u64, u32);
+
+impl Desk {
+    fn new(queues: &[(&str, LocalQueue)]) -> Self {
+        let queues = queues.iter().map(|(name, queue)| ((*name).to_owned(), queue.clone())).collect();
+        let mut desk = Self { dir: tempfile::tempdir().unwrap(), running: None, queues };
+        desk.start();
+        desk
+    }
+
+    /// Starts it, or again on what is there.
+    fn start(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+        let settings = Settings {
+            name: Some("QM1".into()),
+            amqp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            amqps: None,
+            dispatchers: 1,
+            adapters: 1,
+            ..Settings::new(self.dir.path().to_owned())
+        };
+        self.running = Some(start(&settings).unwrap());
+        self.alter(|_| {});
+    }
+
+    /// Changes the queue manager, and defines the queues.
+    fn alter(&self, change: impl FnOnce(&mut QueueManager)) {
+        let state = &mut *self.running().manager().lock();
+        change(&mut state.definitions.queue_manager);
+        for (name, queue) in &self.queues {
+            state.definitions.queues.insert(name.clone(), queue.clone());
+            state.store.define(name, attributes(queue, &state.definitions)).unwrap();
+        }
+        state.generation += 1;
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
+    fn client(&self) -> Client {
+        let address = self.running().amqp.unwrap().to_string();
+        let endpoint = Endpoint { address, authorities: None, certificate: None, sasl: SaslClient::None };
+        Client::connect(&endpoint).unwrap()
+    }
+
+    /// What can be got from a queue, in order.
+    fn available(&self, queue: &str) -> Vec<Shown> {
+        let state = &mut *self.running().manager().lock();
+        let id = state.store.queue(queue).unwrap();
+        let (mut shown, mut after) = (Vec::new(), None);
+        while let Some(found) = state.store.browse_next(id, after, 0) {
+            let payload = crate::envelope::payload_of(&state.store.body(found.id).unwrap());
+            shown.push((number(&payload), found.delivery_count));
+            after = Some(found.place);
+        }
+        shown
+    }
+
+    fn depth(&self, queue: &str) -> u32 {
+        let state = self.running().manager().lock();
+        state.store.status(state.store.queue(queue).unwrap()).unwrap().depth
+    }
+
+    /// Units committed and backed out, and the bytes that open ones have staged.
+    fn units(&self) -> (u64, u64, usize) {
+        let state = self.running().manager().lock();
+        (state.units.committed, state.units.backed_out, state.staged_bytes)
+    }
+
+    /// Promises of puts for a queue, and those of them that are staged.
+    fn promised(&self, queue: &str) -> (u32, u32) {
+        let state = self.running().manager().lock();
+        let usage = state.store.queue(queue).and_then(|id| state.uses.get(&id));
+        usage.map_or((0, 0), |usage| (usage.granted, usage.staged))
+    }
+
+    #[track_caller]
+    fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+    }
+}
+
+fn message(number: u64, priority: u8, persistent: bool) -> Payload {
+    let parts = MessageParts {
+        header: Some(Header { durable: persistent, priority, ..Header::default() }),
+        body: MessageBody::Data(Payload::from(Bytes::from(number.to_string()))),
+        ..MessageParts::default()
+    };
+    parts.build()
+}
+
+fn number(payload: &Payload) -> u64 {
+    let sections = Sections::scan(payload).unwrap();
+    let BodyForm::Data(range) = sections.body else { panic!("{:?}", sections.body) };
+    String::from_utf8(payload.bytes_at(range).into_owned()).unwrap().parse().unwrap()
+}
+
+fn put_in(client: &mut Client, unit: &Unit, link: LinkId, number: u64) -> Result<(), ClientError> {
+    client.put_in(unit, link, message(number, 4, true), PATIENCE)
+}
+
+#[track_caller]
+fn get_in(client: &mut Client, unit: &Unit, link: LinkId, outcome: DeliveryState) -> Delivery {
+    let delivery = client.get(link, Some(PATIENCE)).unwrap().expect("one is there");
+    client.settle_in(unit, &delivery, outcome).unwrap();
+    delivery
+}
+
+/// The refusal's condition, and the reason code that its text begins with.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (String, u16) {
+    match result {
+        Err(ClientError::Refused(error)) => {
+            let text = error.description.clone().unwrap_or_default();
+            let code = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            (error.condition.as_str().to_owned(), code)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn queue() -> LocalQueue {
+    LocalQueue::default()
+}
+
+#[test]
+fn nothing_of_a_unit_is_there_before_it_commits_and_all_of_it_then() {
+    let desk = Desk::new(&[("A", queue()), ("B", queue())]);
+    let mut client = desk.client();
+    let (a, b) = (client.sender("A", false).unwrap().link, client.sender("B", false).unwrap().link);
+    let from_a = client.receiver("A", false, false).unwrap().link;
+    client.put(a, message(0, 4, true), PATIENCE).unwrap();
+    let unit = client.begin().unwrap();
+    for number in 1..=3 {
+        put_in(&mut client, &unit, a, number).unwrap();
+        put_in(&mut client, &unit, b, 10 + number).unwrap();
+    }
+    get_in(&mut client, &unit, from_a, DeliveryState::Accepted);
+    assert_eq!((desk.available("A"), desk.available("B"), desk.depth("A")), (vec![], vec![], 1));
+    client.end(unit, true, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(1, 0), (2, 0), (3, 0)]);
+    assert_eq!(desk.available("B"), [(11, 0), (12, 0), (13, 0)]);
+    assert_eq!((desk.depth("A"), desk.units()), (3, (1, 0, 0)));
+}
+
+#[test]
+fn backing_out_drops_what_was_put_and_returns_what_was_got_to_its_place() {
+    let desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    for number in 0..4 {
+        client.put(to, message(number, 4, true), PATIENCE).unwrap();
+    }
+    let unit = client.begin().unwrap();
+    put_in(&mut client, &unit, to, 9).unwrap();
+    let outcomes = [DeliveryState::Accepted, DeliveryState::Released, DeliveryState::Rejected(None)];
+    for outcome in outcomes {
+        get_in(&mut client, &unit, from, outcome);
+    }
+    desk.until("three are locked", |desk| desk.available("A") == [(3, 0)]);
+    client.end(unit, false, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(0, 1), (1, 1), (2, 1), (3, 0)]);
+    assert_eq!(desk.units(), (0, 1, 0));
+    let again = client.get(from, None).unwrap().unwrap();
+    assert_eq!(Sections::scan(&again.payload).unwrap().decode_header(&again.payload).unwrap().delivery_count, 1);
+}
+
+#[test]
+fn each_outcome_at_the_commit_is_what_it_is_without_a_unit() {
+    let desk = Desk::new(&[("A", queue()), ("SYSTEM.DEAD.LETTER.QUEUE", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    for number in 0..5 {
+        client.put(to, message(number, 4, true), PATIENCE).unwrap();
+    }
+    let unit = client.begin().unwrap();
+    let modified = |delivery_failed| DeliveryState::Modified {
+        delivery_failed,
+        undeliverable_here: false,
+        message_annotations: Vec::new(),
+    };
+    let outcomes = [
+        DeliveryState::Accepted,
+        DeliveryState::Released,
+        modified(true),
+        modified(false),
+        DeliveryState::Rejected(None),
+    ];
+    for outcome in outcomes {
+        get_in(&mut client, &unit, from, outcome);
+    }
+    client.end(unit, true, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(1, 0), (2, 1), (3, 0)]);
+    assert_eq!(desk.available("SYSTEM.DEAD.LETTER.QUEUE"), [(4, 0)]);
+}
+
+#[test]
+fn several_units_of_a_connection_end_each_for_itself() {
+    let desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let to = client.sender("A", false).unwrap().link;
+    let (one, two, three) = (client.begin().unwrap(), client.begin().unwrap(), client.begin().unwrap());
+    for number in 0..9 {
+        let unit = [&one, &two, &three][number as usize % 3];
+        put_in(&mut client, unit, to, number).unwrap();
+    }
+    client.end(three, true, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(2, 0), (5, 0), (8, 0)]);
+    client.end(two, false, PATIENCE).unwrap();
+    client.end(one, true, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(2, 0), (5, 0), (8, 0), (0, 0), (3, 0), (6, 0)]);
+    assert_eq!(desk.promised("A").1, 0);
+}
+
+#[test]
+fn a_unit_is_its_connections_alone_and_known_until_it_ends() {
+    let desk = Desk::new(&[("A", queue())]);
+    let (mut owner, mut other) = (desk.client(), desk.client());
+    let unit = owner.begin().unwrap();
+    other.begin().unwrap();
+    let to = other.sender("A", false).unwrap().link;
+    let unknown = ("amqp:transaction:unknown-id".to_owned(), 0);
+    assert_eq!(refused(put_in(&mut other, &unit, to, 1)), unknown);
+    assert_eq!(refused(other.end(unit.clone(), true, PATIENCE)), unknown);
+    owner.end(unit.clone(), true, PATIENCE).unwrap();
+    assert_eq!(refused(owner.end(unit, true, PATIENCE)), unknown);
+    assert_eq!(desk.available("A"), []);
+}
+
+#[test]
+fn a_connection_that_dies_backs_out() {
+    let desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    for number in 0..2 {
+        client.put(to, message(number, 4, true), PATIENCE).unwrap();
+    }
+    let unit = client.begin().unwrap();
+    put_in(&mut client, &unit, to, 2).unwrap();
+    get_in(&mut client, &unit, from, DeliveryState::Accepted);
+    desk.until("one is locked", |desk| desk.available("A") == [(1, 0)]);
+    drop(client);
+    desk.until("it is back", |desk| desk.available("A") == [(0, 1), (1, 0)]);
+    desk.until("nothing is promised any more", |desk| desk.promised("A") == (0, 0));
+    assert_eq!(desk.units(), (0, 1, 0));
+}
+
+#[test]
+fn messages_beyond_maxumsgs_are_refused_and_gets_beyond_it_doom_the_unit() {
+    let desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    client.put(to, message(0, 4, true), PATIENCE).unwrap();
+    desk.alter(|manager| manager.max_uncommitted = 3);
+    let unit = client.begin().unwrap();
+    for number in 1..=3 {
+        put_in(&mut client, &unit, to, number).unwrap();
+    }
+    let limit = ("amqp:resource-limit-exceeded".to_owned(), reason::SYNCPOINT_LIMIT_REACHED.code);
+    assert_eq!(refused(put_in(&mut client, &unit, to, 4)), limit);
+    client.end(unit, true, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(0, 0), (1, 0), (2, 0), (3, 0)]);
+
+    let unit = client.begin().unwrap();
+    for _ in 0..4 {
+        get_in(&mut client, &unit, from, DeliveryState::Accepted);
+    }
+    let rolled_back = ("amqp:transaction:rollback".to_owned(), reason::BACKED_OUT.code);
+    assert_eq!(refused(put_in(&mut client, &unit, to, 5)), rolled_back);
+    assert_eq!(refused(client.end(unit, true, PATIENCE)), rolled_back);
+    assert_eq!(desk.available("A"), [(0, 1), (1, 1), (2, 1), (3, 1)]);
+}
+
+#[test]
+fn units_beyond_the_connections_limit_are_refused() {
+    let desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let units: Vec<Unit> = (0..super::UNITS_PER_CONNECTION_MAX).map(|_| client.begin().unwrap()).collect();
+    let limit = ("amqp:resource-limit-exceeded".to_owned(), reason::SYNCPOINT_LIMIT_REACHED.code);
+    assert_eq!(refused(client.begin()), limit);
+    for unit in units {
+        client.end(unit, true, PATIENCE).unwrap();
+    }
+    client.begin().unwrap();
+}
+
+#[test]
+fn a_unit_that_is_too_old_is_backed_out_and_its_discharge_says_so() {
+    let desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    client.put(to, message(0, 4, true), PATIENCE).unwrap();
+    let unit = client.begin().unwrap();
+    put_in(&mut client, &unit, to, 1).unwrap();
+    get_in(&mut client, &unit, from, DeliveryState::Accepted);
+    desk.until("it is locked", |desk| desk.available("A").is_empty());
+    desk.alter(|manager| manager.max_unit_age = 1);
+    desk.until("it is back", |desk| desk.available("A") == [(0, 1)]);
+    assert_eq!(desk.units().2, 0);
+    let refusal = refused(put_in(&mut client, &unit, to, 2));
+    assert_eq!(refusal, ("amqp:transaction:rollback".to_owned(), reason::BACKED_OUT.code));
+    let refusal = refused(client.end(unit, true, PATIENCE));
+    assert_eq!(refusal, ("amqp:transaction:timeout".to_owned(), reason::BACKED_OUT.code));
+    assert_eq!(desk.available("A"), [(0, 1)]);
+}
+
+#[test]
+fn a_unit_that_fills_the_queue_is_refused_and_does_not_wait_for_itself() {
+    let desk = Desk::new(&[("A", LocalQueue { max_depth: 4, full: Full::Wait, ..queue() })]);
+    let mut client = desk.client();
+    let to = client.sender("A", false).unwrap().link;
+    let unit = client.begin().unwrap();
+    for number in 0..4 {
+        put_in(&mut client, &unit, to, number).unwrap();
+    }
+    let full = ("amqp:resource-limit-exceeded".to_owned(), reason::Q_FULL.code);
+    assert_eq!(refused(put_in(&mut client, &unit, to, 4)), full);
+    client.end(unit, true, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(0, 0), (1, 0), (2, 0), (3, 0)]);
+}
+
+#[test]
+fn a_commit_that_the_store_refuses_backs_out_everything() {
+    let desk = Desk::new(&[("A", queue()), ("B", queue())]);
+    let mut client = desk.client();
+    let (a, b) = (client.sender("A", false).unwrap().link, client.sender("B", false).unwrap().link);
+    let from = client.receiver("A", false, false).unwrap().link;
+    client.put(a, message(0, 4, true), PATIENCE).unwrap();
+    let unit = client.begin().unwrap();
+    put_in(&mut client, &unit, a, 1).unwrap();
+    put_in(&mut client, &unit, b, 2).unwrap();
+    get_in(&mut client, &unit, from, DeliveryState::Accepted);
+    {
+        let state = &mut *desk.running().manager().lock();
+        let id = state.store.queue("B").unwrap();
+        let inhibited = bulla_queue::QueueAttributes { put_enabled: false, ..*state.store.attributes(id).unwrap() };
+        state.store.alter(id, inhibited).unwrap();
+    }
+    let result = client.end(unit, true, PATIENCE);
+    let Err(ClientError::Refused(error)) = &result else { panic!("{result:?}") };
+    let text = error.description.as_deref().unwrap();
+    assert!(text.starts_with("2003 MQRC_BACKED_OUT 2051 MQRC_PUT_INHIBITED"), "{text}");
+    assert_eq!(refused(result), ("amqp:transaction:rollback".to_owned(), reason::BACKED_OUT.code));
+    assert_eq!((desk.available("A"), desk.available("B")), (vec![(0, 1)], vec![]));
+    assert_eq!((desk.units(), desk.promised("B").1), ((0, 1, 0), 0));
+}
+
+#[test]
+fn a_message_backed_out_too_often_is_moved_by_a_queue_that_says_so() {
+    let moving =
+        LocalQueue { backout: Backout::Move, backout_threshold: 3, backout_queue: Some("BACK".into()), ..queue() };
+    let desk = Desk::new(&[("A", moving.clone()), ("BACK", queue()), ("SYSTEM.DEAD.LETTER.QUEUE", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    client.put(to, message(0, 4, true), PATIENCE).unwrap();
+    client.put(to, message(1, 4, true), PATIENCE).unwrap();
+    for failures in 1..=3 {
+        let unit = client.begin().unwrap();
+        assert_eq!(number(&get_in(&mut client, &unit, from, DeliveryState::Accepted).payload), 0);
+        client.end(unit, false, PATIENCE).unwrap();
+        if failures < 3 {
+            assert_eq!(desk.available("A"), [(0, failures), (1, 0)]);
+        }
+    }
+    assert_eq!((desk.available("A"), desk.available("BACK")), (vec![(1, 0)], vec![(0, 0)]));
+    // Without a unit it is the same: a delivery that failed.
+    let failed =
+        DeliveryState::Modified { delivery_failed: true, undeliverable_here: false, message_annotations: Vec::new() };
+    for failures in 1..=3 {
+        let delivery = client.get(from, Some(PATIENCE)).unwrap().unwrap();
+        client.settle(&delivery, failed.clone()).unwrap();
+        if failures < 3 {
+            desk.until("it is back", |desk| desk.available("A") == [(1, failures)]);
+        }
+    }
+    desk.until("it is moved", |desk| desk.available("BACK") == [(0, 0), (1, 0)]);
+    assert_eq!(desk.depth("A"), 0);
+}
+
+#[test]
+fn a_message_that_can_not_be_moved_stays() {
+    let moving =
+        LocalQueue { backout: Backout::Move, backout_threshold: 1, backout_queue: Some("NOWHERE".into()), ..queue() };
+    let desk = Desk::new(&[("A", moving)]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    client.put(to, message(0, 4, true), PATIENCE).unwrap();
+    for failures in 1..=2 {
+        let unit = client.begin().unwrap();
+        get_in(&mut client, &unit, from, DeliveryState::Accepted);
+        client.end(unit, false, PATIENCE).unwrap();
+        assert_eq!(desk.available("A"), [(0, failures)]);
+    }
+}
