@@ -80,6 +80,6 @@ $(RHEA): $(CLIENTS)/rhea/package-lock.json | packages
 $(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-amqp/go.sum | packages
 	cd $(CLIENTS)/go-amqp && go build -o $(abspath $@) .
 
-$(JMS): $(CLIENTS)/jms/pom.xml $(CLIENTS)/jms/src/main/java/Driver.java | packages
+$(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | packages
 	cd $(CLIENTS)/jms && mvn --quiet --batch-mode package
 	touch $@

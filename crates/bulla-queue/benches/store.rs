@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn message(body: &Bytes, persistent: bool) -> Message {
     let body = Chunks::from(body.clone());
-    Message { priority: 4, persistent, expires_at_ms: None, put_at_ms: 1, user: None, body }
+    Message { priority: 4, persistent, expires_at_ms: None, available_at_ms: None, put_at_ms: 1, user: None, body }
 }
 
 fn open(dir: &Path, driver: Driver) -> Result<(Store, Receiver<()>), Box<dyn Error>> {

@@ -182,7 +182,7 @@ impl Check {
                 Record::Unnoted { name } => {
                     self.notes.remove(name);
                 }
-                Record::Failed { .. } => {}
+                Record::Failed { .. } | Record::Delayed { .. } => {}
             }
         }
     }

@@ -15,7 +15,8 @@
 //!
 //! let orders = store.define("ORDERS", QueueAttributes::default())?;
 //! let order = Message {
-//!     priority: 4, persistent: true, expires_at_ms: None, put_at_ms: 0, user: None, body: vec![1, 2, 3].into(),
+//!     priority: 4, persistent: true, expires_at_ms: None, available_at_ms: None, put_at_ms: 0, user: None,
+//!     body: vec![1, 2, 3].into(),
 //! };
 //! let ticket = store.put(orders, order)?;
 //! store.flush(Instant::now())?; // once a turn of the caller's loop
@@ -56,7 +57,7 @@ pub use record::{NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, QUEUE_NAME_BYTES_MAX
 pub use spill::{FileSpill, SPILL_BYTES_MAX_DEFAULT, SPILL_FILE_BYTES, Spill, SpillError};
 pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
-    BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, DefineError, IDENTITY_BYTES,
-    JournalError, LOG_BYTES_MIN_DEFAULT, Limits, MEMORY_BYTES_MAX_DEFAULT, NOTES_MAX, OpenError, PutError,
-    RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Store, StoreStatus, Totals,
+    BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError, IDENTITY_BYTES,
+    INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits, Look, Looked, MEMORY_BYTES_MAX_DEFAULT,
+    NOTES_MAX, OpenError, PutError, RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Seen, Store, StoreStatus, Totals,
 };

@@ -163,6 +163,8 @@ pub struct Message {
     pub persistent: bool,
     /// When it stops being deliverable: milliseconds of wall time since 1970, or never.
     pub expires_at_ms: Option<u64>,
+    /// Before when it is not deliverable: milliseconds of wall time since 1970, or at once. It counts on its queue meanwhile.
+    pub available_at_ms: Option<u64>,
     /// When it was put: milliseconds of wall time since 1970.
     pub put_at_ms: u64,
     /// Who put it, where that is known. At most [`USER_BYTES_MAX`](crate::USER_BYTES_MAX); a longer name is cut.

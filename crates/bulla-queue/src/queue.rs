@@ -1,7 +1,8 @@
 //! What a queue is told (attributes), what it tells (status), and its lanes.
 
-use crate::lane::Lane;
+use crate::lane::{Index, Lane};
 use crate::message::{PRIORITY_MAX, Place, QueueId};
+use crate::store::{QueueIndex, Watch};
 
 /// The largest MAXMSGL, in bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 100 << 20;
@@ -12,7 +13,7 @@ pub const DEPTH_DEFAULT: u32 = 5_000;
 /// The largest MAXDEPTH, in messages.
 pub const DEPTH_MAX: u32 = 999_999_999;
 
-const LANES: usize = PRIORITY_MAX as usize + 1;
+pub(crate) const LANES: usize = PRIORITY_MAX as usize + 1;
 
 /// MSGDLVSQ: the order in which messages are delivered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -127,6 +128,10 @@ pub(crate) struct Queue {
     pub(crate) freed: bool,
     /// The depth from which it has to halve to count as freed; 0 while it is less than half full.
     pub(crate) peak: u32,
+    /// What came back behind readers that look at each message once; while there are such.
+    pub(crate) watch: Option<Box<Watch>>,
+    /// Its messages by what readers look for; while there are such.
+    pub(crate) index: Option<Box<QueueIndex>>,
 }
 
 impl Queue {
@@ -140,6 +145,26 @@ impl Queue {
             ready: false,
             freed: false,
             peak: 0,
+            watch: None,
+            index: None,
+        }
+    }
+
+    /// Makes a message deliverable at its own place. One compare where nobody looks at each message once.
+    pub(crate) fn unlock(&mut self, lane: u8, index: Index, id: u64) {
+        self.lanes[usize::from(lane)].unlock(index);
+        if let Some(watch) = &mut self.watch {
+            watch.returned(lane, id);
+        }
+    }
+
+    /// The lanes are dealt anew: whoever looks at each message once begins again.
+    pub(crate) fn forget_passed(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.begin_again();
+        }
+        if let Some(index) = &mut self.index {
+            index.build_again();
         }
     }
 

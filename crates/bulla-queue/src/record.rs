@@ -13,6 +13,8 @@ pub const BATCH_MAGIC: [u8; 4] = *b"BATC";
 pub const BATCH_HEADER_BYTES: usize = 40;
 /// Bytes of the fixed part of a put record's header.
 pub const PUT_HEADER_BYTES: usize = 48;
+/// Bytes of the record that says how long a message is not deliverable.
+pub const DELAYED_BYTES: usize = 24;
 /// Bytes of a user's name in a record.
 pub const USER_BYTES_MAX: usize = 255;
 /// Bytes of a queue's name in a record.
@@ -39,6 +41,7 @@ const KIND_DELETED: u8 = 6;
 const KIND_CHECKPOINT: u8 = 7;
 const KIND_NOTED: u8 = 8;
 const KIND_UNNOTED: u8 = 9;
+const KIND_DELAYED: u8 = 10;
 const EXPIRES_NEVER: u64 = u64::MAX;
 
 /// How many bytes `bytes` take with their padding.
@@ -176,6 +179,13 @@ pub enum Record<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// The message of the put before, in the same batch, is not deliverable at once.
+    Delayed {
+        /// Which.
+        id: MessageId,
+        /// From when on it is: milliseconds of wall time since 1970.
+        until_ms: u64,
+    },
 }
 
 impl Record<'_> {
@@ -185,7 +195,7 @@ impl Record<'_> {
         match self {
             Record::Put(put) | Record::Moved(put) => PUT_HEADER_BYTES + padded(put.user.map_or(0, str::len)),
             Record::Removed(_) | Record::Deleted(_) => 16,
-            Record::Failed { .. } | Record::Checkpoint { .. } => 24,
+            Record::Failed { .. } | Record::Checkpoint { .. } | Record::Delayed { .. } => DELAYED_BYTES,
             Record::Defined { name, .. } => 16 + padded(name.len()),
             Record::Noted { name, value } => NOTE_HEADER_BYTES + padded(name.len() + value.len()),
             Record::Unnoted { name } => NOTE_HEADER_BYTES + padded(name.len()),
@@ -224,6 +234,11 @@ impl Record<'_> {
             }
             Record::Noted { name, value } => encode_note(KIND_NOTED, name, value, out),
             Record::Unnoted { name } => encode_note(KIND_UNNOTED, name, &[], out),
+            Record::Delayed { id, until_ms } => {
+                start(KIND_DELAYED, 0, DELAYED_BYTES, 0, out);
+                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&until_ms.to_le_bytes());
+            }
         }
     }
 }
@@ -376,6 +391,10 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             Record::Noted { name, value }
         }
         KIND_UNNOTED => Record::Unnoted { name: note_name(record)? },
+        KIND_DELAYED => Record::Delayed {
+            id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
+            until_ms: u64_at(record, 16).ok_or(SHORT)?,
+        },
         _ => return Err("a kind that this version does not know"),
     };
     if decoded.head_bytes() != bytes {

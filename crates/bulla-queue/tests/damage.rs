@@ -35,8 +35,15 @@ fn ten_messages() -> SimDisk {
     let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
     for number in 0..10 {
         let body = vec![number; BODY_BYTES].into();
-        let message =
-            Message { priority: 0, persistent: true, expires_at_ms: None, put_at_ms: number.into(), user: None, body };
+        let message = Message {
+            priority: 0,
+            persistent: true,
+            expires_at_ms: None,
+            available_at_ms: None,
+            put_at_ms: number.into(),
+            user: None,
+            body,
+        };
         store.put(queue, message).unwrap();
         store.flush(Instant::now()).unwrap();
     }
@@ -152,7 +159,15 @@ fn a_message_whose_body_is_a_batch_does_not_become_one() {
     let mut store = open(&disk).unwrap();
     let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
     let body = bytes[batch_at..batch_at + 1_088].to_vec().into();
-    let message = Message { priority: 0, persistent: true, expires_at_ms: None, put_at_ms: 0, user: None, body };
+    let message = Message {
+        priority: 0,
+        persistent: true,
+        expires_at_ms: None,
+        available_at_ms: None,
+        put_at_ms: 0,
+        user: None,
+        body,
+    };
     store.put(queue, message).unwrap();
     store.flush(Instant::now()).unwrap();
     drop(store);

@@ -28,6 +28,7 @@ fn message(number: u64, bytes: usize) -> Message {
         priority: 4,
         persistent: true,
         expires_at_ms: None,
+        available_at_ms: None,
         put_at_ms: number,
         user: Some(User::from("orders")),
         body: body.into(),

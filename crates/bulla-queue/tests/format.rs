@@ -86,6 +86,7 @@ fn every_kind_of_record_reads_as_it_was_written() {
         Record::Failed { id: MessageId(10), delivery_count: 4 },
         Record::Defined { queue: QueueId(3), name: &long },
         Record::Deleted(QueueId(3)),
+        Record::Delayed { id: MessageId(11), until_ms: 1_700_000_000_000 },
         Record::Checkpoint { next_id: 12, next_queue: 5, clean: true },
         Record::Checkpoint { next_id: 12, next_queue: 5, clean: false },
         Record::Noted { name: &long, value: &[7; NOTE_VALUE_BYTES_MAX] },
@@ -118,7 +119,7 @@ fn a_record_that_is_none_is_rejected_with_its_place() {
         let error = Records::new(&head).find_map(Result::err).unwrap();
         (error.offset, error.what)
     };
-    assert_eq!(rejected(&|head| head[0] = 10), (0, "a kind that this version does not know"));
+    assert_eq!(rejected(&|head| head[0] = 99), (0, "a kind that this version does not know"));
     assert_eq!(rejected(&|head| head[2] = 8), (0, "a length that no record has"));
     assert_eq!(rejected(&|head| head[2] = 24), (0, "a length that its kind does not have"));
     assert_eq!(rejected(&|head| head[17] = 10), (16, "a priority above nine"));

@@ -29,6 +29,7 @@ fn message(number: u64) -> Message {
         priority: 4,
         persistent: false,
         expires_at_ms: None,
+        available_at_ms: None,
         put_at_ms: number,
         user: None,
         body: number.to_le_bytes().to_vec().into(),

@@ -263,7 +263,15 @@ impl Workload<'_> {
             _ => 8 + self.random.below(300) as usize,
         };
         let body = body(number, bytes).into();
-        let message = Message { priority, persistent: true, expires_at_ms: None, put_at_ms: number, user: None, body };
+        let message = Message {
+            priority,
+            persistent: true,
+            expires_at_ms: None,
+            available_at_ms: None,
+            put_at_ms: number,
+            user: None,
+            body,
+        };
         (message, priority, number)
     }
 
@@ -628,8 +636,15 @@ fn a_driver_that_confirms_before_the_sync_is_caught() {
             let queue = store.queue("ORDERS").unwrap_or(QueueId(u32::MAX));
             for number in 0..20 {
                 let body = body(number, 50).into();
-                let message =
-                    Message { priority: 0, persistent: true, expires_at_ms: None, put_at_ms: number, user: None, body };
+                let message = Message {
+                    priority: 0,
+                    persistent: true,
+                    expires_at_ms: None,
+                    available_at_ms: None,
+                    put_at_ms: number,
+                    user: None,
+                    body,
+                };
                 let Ok(ticket) = store.put(queue, message) else { break };
                 model.unit(vec![(0, 0, number)], vec![], ticket);
                 let flushed = store.flush(Instant::now());

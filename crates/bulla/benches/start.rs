@@ -71,6 +71,7 @@ fn fill(data: &Path) {
             priority: 4,
             persistent: true,
             expires_at_ms: None,
+            available_at_ms: None,
             put_at_ms: number,
             user: None,
             body: body.clone(),

@@ -27,6 +27,9 @@ const TO: usize = 2;
 const CONTENT_TYPE: usize = 6;
 const ABSOLUTE_EXPIRY_TIME: usize = 8;
 const NULL: u8 = 0x40;
+/// Annotations by which a message is put for later, as Qpid JMS and others write them.
+const DELIVERY_TIME: &[u8] = b"x-opt-delivery-time";
+const DELIVERY_DELAY: &[u8] = b"x-opt-delivery-delay";
 /// Descriptor of the message annotations (AMQP part 3, section 3.2.3).
 const MESSAGE_ANNOTATIONS: u8 = 0x72;
 
@@ -208,6 +211,7 @@ impl Arrival {
             priority: self.header.as_ref().map_or(defaults.priority, |header| header.priority.min(9)),
             persistent: self.header.as_ref().map_or(defaults.persistent, |header| header.durable),
             expires_at_ms: self.expires_at_ms(),
+            available_at_ms: self.available_at_ms(),
             put_at_ms: self.wall_ms,
             user: user.map(Into::into),
             body,
@@ -225,6 +229,20 @@ impl Arrival {
             _ => None,
         };
         ttl.into_iter().chain(absolute).min()
+    }
+
+    /// Before when the message is not deliverable: the annotation `x-opt-delivery-time`, in milliseconds since 1970, or
+    /// `x-opt-delivery-delay`, in milliseconds from now. `None` where there is neither, and where that is past. One compare
+    /// for a message without annotations.
+    fn available_at_ms(&self) -> Option<u64> {
+        let section = self.section(self.sections.message_annotations.clone());
+        let mut at = None;
+        crate::selector::each_number(&section, |name, number| match name {
+            DELIVERY_TIME => at = u64::try_from(number).ok(),
+            DELIVERY_DELAY if at.is_none() => at = u64::try_from(number).ok().map(|ms| self.wall_ms.saturating_add(ms)),
+            _ => {}
+        });
+        at.filter(|at| *at > self.wall_ms)
     }
 
     fn section(&self, range: Option<std::ops::Range<usize>>) -> Bytes {
@@ -428,6 +446,7 @@ impl Was {
             priority: self.priority,
             persistent: self.persistent,
             expires_at_ms: None,
+            available_at_ms: None,
             put_at_ms: self.put_at_ms,
             user: self.user,
             body: chunks_of(body),
@@ -558,7 +577,7 @@ fn after_descriptor(section: &[u8]) -> Option<usize> {
 
 /// Bytes of the encoding at the start of `bytes` (AMQP part 1, section 1.2: the high half of the format
 /// code says how wide it is). Properties hold no described values.
-fn value_len(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn value_len(bytes: &[u8]) -> Option<usize> {
     let code = *bytes.first()?;
     let len = match code >> 4 {
         0x4 => 1,
@@ -683,6 +702,31 @@ mod tests {
         let replayed = unlabelled_message(&twice, was);
         assert_eq!(contiguous(&replayed).to_contiguous(), payload.to_contiguous());
         assert_eq!((replayed.priority, replayed.put_at_ms), (7, 5));
+    }
+
+    #[test]
+    fn a_message_put_for_later_says_when_and_one_for_the_past_does_not() {
+        let key = |name: &str| Value::from(bulla_amqp::Symbol::new(name).unwrap());
+        let later = i64::try_from(NOW_MS).unwrap() + 5_000;
+        for (pairs, wanted) in [
+            (vec![(key("x-opt-delivery-time"), Value::Long(later))], Some(NOW_MS + 5_000)),
+            (vec![(key("x-opt-delivery-time"), Value::Timestamp(later))], Some(NOW_MS + 5_000)),
+            (vec![(key("x-opt-delivery-delay"), Value::Uint(7))], Some(NOW_MS + 7)),
+            (
+                vec![(key("x-opt-delivery-delay"), Value::Uint(7)), (key("x-opt-delivery-time"), Value::Long(later))],
+                Some(NOW_MS + 5_000),
+            ),
+            (vec![(key("x-opt-delivery-time"), Value::Long(1))], None),
+            (vec![(key("x-opt-delivery-time"), Value::Long(-1))], None),
+            (vec![(key("x-opt-delivery-delay"), Value::from("soon"))], None),
+            (vec![], None),
+        ] {
+            let mut bytes = Vec::new();
+            encode_map_section(MESSAGE_ANNOTATIONS, &pairs, &mut bytes);
+            data_section_head(0, &mut bytes);
+            let arrival = Arrival::read(&Payload::from(Bytes::from(bytes)), NOW_MS).unwrap();
+            assert_eq!(arrival.into_message(Defaults::default(), None).available_at_ms, wanted, "{pairs:?}");
+        }
     }
 
     #[test]

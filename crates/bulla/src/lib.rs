@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod mqsc;
 pub mod random;
 pub mod reason;
+pub mod selector;
 pub mod serve;
 mod task;
 pub mod task_activity;

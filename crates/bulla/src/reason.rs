@@ -49,7 +49,7 @@ reasons! {
     Q_FULL = 2053, "amqp:resource-limit-exceeded";
     Q_SPACE_NOT_AVAILABLE = 2056, "amqp:resource-limit-exceeded";
     SECURITY_ERROR = 2063, "amqp:unauthorized-access";
-    SELECTOR_ERROR = 2067, "amqp:not-implemented";
+    SELECTOR_ERROR = 2067, "amqp:invalid-field";
     STORAGE_NOT_AVAILABLE = 2071, "amqp:resource-limit-exceeded";
     UNKNOWN_ALIAS_BASE_Q = 2082, "amqp:not-found";
     UNKNOWN_OBJECT_NAME = 2085, "amqp:not-found";

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from proton import ConnectionException, Data, Delivery, Disposition, Link, Message, SSLDomain, Timeout, int32
 from proton.handlers import IncomingMessageHandler
-from proton.reactor import Copy, LinkOption
+from proton.reactor import Copy, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
 # Beyond this, nothing more is expected to come (seconds).
@@ -137,9 +137,11 @@ class Client:
             )
         )
 
-    def receiver(self, queue, credit=1, browse=False, sealed=False):
+    def receiver(self, queue, credit=1, browse=False, sealed=False, selector=None):
         """A receiving link, or Refused."""
         options = [Copy()] if browse else []
+        if selector is not None:
+            options.append(Selector(selector))
         if sealed:
             options.append(_SealedLink())
         handler = _Incoming(self.connection)
@@ -185,9 +187,9 @@ class Client:
         finally:
             receiver.close()
 
-    def get_all(self, queue, browse=False, credit=100):
+    def get_all(self, queue, browse=False, credit=100, selector=None):
         """What is on the queue now, by draining it."""
-        receiver = self.receiver(queue, credit=0, browse=browse)
+        receiver = self.receiver(queue, credit=0, browse=browse, selector=selector)
         try:
             return receiver.drain(credit)
         finally:

@@ -2,7 +2,7 @@
 //
 //     driver.mjs put|get|browse QUEUE --url amqp[s]://HOST:PORT [--user U --password P] [--ca FILE]
 //                [--cert FILE --key FILE] [--count N] [--kind text|binary|map|large] [--size BYTES]
-//                [--props] [--wait SECONDS]
+//                [--props] [--wait SECONDS] [--selector TEXT]
 //
 // One JSON line a message on standard output; {"error": …} and exit code 1 where the other side refused.
 
@@ -25,6 +25,7 @@ const { values: options, positionals: [command, queue] } = parseArgs({
         size: { type: "string", default: "2048" },
         wait: { type: "string", default: "20" },
         props: { type: "boolean", default: false },
+        selector: { type: "string" },
     },
 });
 const count = Number(options.count);
@@ -129,6 +130,7 @@ if (command === "put") {
 } else {
     const browse = command === "browse";
     const source = browse ? { address: queue, distribution_mode: "copy" } : { address: queue };
+    if (options.selector) source.filter = rhea.filter.selector(options.selector);
     const receiver = connection.open_receiver({ source, credit_window: 0, autoaccept: false });
     receiver.add_credit(count);
     let got = 0;

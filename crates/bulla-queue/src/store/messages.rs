@@ -45,6 +45,8 @@ pub(super) enum State {
     Pending,
     Available,
     Locked,
+    /// Not deliverable before its time.
+    Delayed,
 }
 
 /// Where a body is when it is not in memory.

@@ -4,7 +4,10 @@
 //! (sixteen), and its id in a map. A persistent message is also in the open batch of the journal until the batch is
 //! submitted, and becomes available when the batch is synced. Nothing here waits, except where a doc comment says so.
 
+mod delays;
+mod index;
 mod journal;
+mod look;
 mod messages;
 mod notes;
 mod recovery;
@@ -20,7 +23,12 @@ use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, Que
 use crate::queue::{MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus};
 use crate::record::{PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, padded};
 use crate::spill::{Spill, SpillError};
+use delays::Delays;
+pub(crate) use index::QueueIndex;
+pub use index::{INDEX_ENTRIES_MAX, KeysOf};
 use journal::{Journal, Mark, MarkKind};
+pub(crate) use look::Watch;
+pub use look::{Cursor, Look, Looked, Seen};
 use messages::{Entry, IdBuildHasher, Kept, Messages, State};
 pub use notes::{IDENTITY_BYTES, NOTES_MAX};
 use notes::{IDENTITY_NOTE, Notes};
@@ -393,6 +401,10 @@ pub struct Store {
     /// When messages expire, soonest first. May name messages that are gone.
     expiries: BinaryHeap<Reverse<(u64, u64)>>,
     expiring: usize,
+    delays: Delays,
+    /// Queues that are indexed, and the entries of all their indexes.
+    indexed: Vec<QueueId>,
+    index_entries: usize,
     ready: Vec<QueueId>,
     freed: Vec<QueueId>,
     /// `room` said 0 for the backlog's sake, so somebody waits.
@@ -466,6 +478,7 @@ impl Store {
         queue.attributes = attributes;
         if relane {
             self.messages.relane(queue);
+            queue.forget_passed();
         }
         // Both may have changed: a higher MAXDEPTH is room, a new order is something to look at.
         let id = queue.id;
@@ -499,6 +512,8 @@ impl Store {
                 let entry = self.messages.remove(slot);
                 self.forget(&entry);
             }
+            self.index_entries -= found.index.map_or(0, |index| index.entries());
+            self.indexed.retain(|known| *known != queue);
         }
         Ok(ticket)
     }
@@ -511,7 +526,10 @@ impl Store {
         let found = self.queues.get(&queue).ok_or(DefineError::Unknown)?;
         let slots: Vec<_> = found.lanes.iter().flat_map(|lane| lane.slots(None)).collect();
         let mut ticket = Ticket::NOW;
-        for (slot, _) in slots.into_iter().filter(|(_, free)| *free) {
+        for (slot, free) in slots {
+            if !free && self.messages[slot].state != State::Delayed {
+                continue;
+            }
             ticket = ticket.max(self.remove(slot)?);
         }
         Ok(ticket)
@@ -715,7 +733,7 @@ impl Store {
             self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
         }
         if let Some(queue) = self.queues.get_mut(&entry.queue) {
-            queue.lanes[usize::from(entry.lane)].unlock(entry.index);
+            queue.unlock(entry.lane, entry.index, entry.id);
             queue.status.locked -= 1;
             mark_ready(queue, &mut self.ready);
         }
@@ -860,8 +878,11 @@ impl Store {
 
     // ---- time
 
-    /// Removes messages that have expired, looking at `max` at most. Costs nothing while none has.
+    /// Makes deliverable what was put for later and removes messages that have expired, looking at `max` of each at most; lets go of
+    /// indexes that nobody uses. Costs three compares while there is nothing to do.
     pub fn sweep(&mut self, now_ms: u64, max: usize) {
+        self.release_due(now_ms, max);
+        self.let_go_of_indexes(now_ms);
         for _ in 0..max {
             match self.expiries.peek() {
                 Some(&Reverse((at, id))) if at <= now_ms => {
@@ -869,7 +890,8 @@ impl Store {
                     let Some(slot) = self.messages.slot(MessageId(id)) else {
                         continue;
                     };
-                    if self.messages[slot].state == State::Available && self.expire(slot).is_err() {
+                    let state = self.messages[slot].state;
+                    if matches!(state, State::Available | State::Delayed) && self.expire(slot).is_err() {
                         self.expiries.push(Reverse((at, id)));
                         return;
                     }
@@ -1044,13 +1066,24 @@ impl Store {
             delivery_count: 0,
             priority,
             lane,
-            state: if held { State::Pending } else { State::Available },
+            state: match (held, message.available_at_ms) {
+                (true, _) => State::Pending,
+                (false, Some(_)) => State::Delayed,
+                (false, None) => State::Available,
+            },
             kept: placed.kept,
         });
-        self.messages[slot].index = found.lanes[usize::from(lane)].push(id, slot, !held);
+        let is_free = !held && message.available_at_ms.is_none();
+        self.messages[slot].index = found.lanes[usize::from(lane)].push(id, slot, is_free);
         found.grew(bytes, message.put_at_ms);
         found.count_put(bytes, placed.kept == Kept::Journal);
         self.totals.puts += 1;
+        if found.index.is_some() {
+            index::add(found, &self.messages, &mut self.index_entries, id, &message.body);
+        }
+        if let Some(until_ms) = message.available_at_ms {
+            self.delays.add(id, until_ms);
+        }
         if expires_at_ms != u64::MAX {
             self.expiring += 1;
             self.expiries.push(Reverse((expires_at_ms, id)));
@@ -1075,6 +1108,9 @@ impl Store {
                 user: message.user.as_ref().map(user_in_record),
             });
             mark.at = self.journal.append_body(&record, message.body.chunks());
+            if let Some(until_ms) = message.available_at_ms {
+                self.journal.append(&Record::Delayed { id: MessageId(id), until_ms });
+            }
         }
         self.journal.mark(mark)
     }
@@ -1105,7 +1141,7 @@ impl Store {
                     self.totals.gets += 1;
                 }
                 State::Pending => queue.status.unsynced -= 1,
-                State::Available => {}
+                State::Available | State::Delayed => {}
             }
             if queue.shrank(entry.body_bytes) {
                 mark_freed(queue, &mut self.freed);
@@ -1120,6 +1156,7 @@ impl Store {
         if entry.body.is_some() {
             self.memory_bytes -= entry.body_bytes as usize;
         }
+        self.delays.forget(entry.id, &self.messages);
         match entry.kept {
             Kept::Spill => self.spill.free(entry.at, entry.body_bytes as usize),
             Kept::Journal => self.journal.live_bytes -= entry.journal_bytes(),
@@ -1157,12 +1194,15 @@ impl Store {
             if mark.kind == MarkKind::Moved {
                 continue;
             }
-            entry.state = State::Available;
-            if let Some(queue) = self.queues.get_mut(&entry.queue) {
-                queue.lanes[usize::from(entry.lane)].unlock(entry.index);
-                queue.status.unsynced -= 1;
-                mark_ready(queue, &mut self.ready);
+            let Some(queue) = self.queues.get_mut(&entry.queue) else { continue };
+            queue.status.unsynced -= 1;
+            if self.delays.holds(entry.id) {
+                entry.state = State::Delayed;
+                continue;
             }
+            entry.state = State::Available;
+            queue.unlock(entry.lane, entry.index, entry.id);
+            mark_ready(queue, &mut self.ready);
         }
         self.journal.recycle(marks);
         self.journal.failure()?;
@@ -1235,12 +1275,18 @@ impl Store {
                 }
             };
             let record = entry.moved_record();
-            match self.journal.admit(record.head_bytes(), entry.body_bytes as usize, keep) {
+            let delayed =
+                self.delays.until(entry.id).map(|until_ms| Record::Delayed { id: MessageId(entry.id), until_ms });
+            let heads = record.head_bytes() + delayed.as_ref().map_or(0, Record::head_bytes);
+            match self.journal.admit(heads, entry.body_bytes as usize, keep) {
                 Ok(()) => {}
                 Err(JournalError::Full | JournalError::Unavailable { .. }) => break,
                 Err(error) => return Err(error),
             }
             let at = self.journal.append_body(&record, &body);
+            if let Some(delayed) = &delayed {
+                self.journal.append(delayed);
+            }
             self.journal.mark(Mark { slot, id: entry.id, kind: MarkKind::Moved, at });
             self.journal.carried();
             budget = budget.saturating_sub(entry.journal_bytes());
@@ -1285,7 +1331,10 @@ fn admit(queue: &Queue, message: &Message, before: usize) -> Result<u32, PutErro
 }
 
 fn put_head_bytes(message: &Message) -> usize {
-    crate::record::PUT_HEADER_BYTES + padded(message.user.as_ref().map_or(0, |user| user_in_record(user).len()))
+    let delayed = message.available_at_ms.map_or(0, |_| crate::record::DELAYED_BYTES);
+    crate::record::PUT_HEADER_BYTES
+        + padded(message.user.as_ref().map_or(0, |user| user_in_record(user).len()))
+        + delayed
 }
 
 /// A user's name as far as a record has room for it.

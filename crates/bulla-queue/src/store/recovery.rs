@@ -30,6 +30,8 @@ struct Replay {
     /// Messages that occur more than once in `order`.
     moved: HashSet<u64>,
     notes: Notes,
+    /// Until when messages are not deliverable, by id.
+    delays: HashMap<u64, u64>,
     next_id: u64,
     next_queue: u32,
     damage: Option<(Position, String)>,
@@ -51,7 +53,8 @@ pub(super) fn open(
         return Err(OpenError::Damaged { at: stopped, reason: format!("the log goes on until {end}") });
     }
 
-    let Replay { mut messages, queues: names, deleted, order, moved, notes, next_id, next_queue, .. } = replay;
+    let Replay { mut messages, queues: names, deleted, order, moved, notes, next_id, next_queue, delays: told, .. } =
+        replay;
     let mut queues = HashMap::default();
     for (&id, name) in &names {
         queues.insert(id, Queue::new(id, name, QueueAttributes::default()));
@@ -60,6 +63,7 @@ pub(super) fn open(
     slots.sort_unstable();
     let mut expiries = BinaryHeap::new();
     let mut live_bytes = 0;
+    let mut delays = super::Delays::default();
     for (_, queue, slot) in slots {
         let Some(found) = queues.get_mut(&queue) else {
             let entry = messages.remove(slot);
@@ -69,6 +73,10 @@ pub(super) fn open(
             let reason = format!("message {} is on queue {}, which is nowhere defined", entry.id, queue.0);
             return Err(OpenError::Damaged { at: Position(entry.at), reason });
         };
+        if let Some(&until_ms) = told.get(&messages[slot].id) {
+            messages[slot].state = State::Delayed;
+            delays.add(messages[slot].id, until_ms);
+        }
         messages.enlane(found, slot);
         let entry = &messages[slot];
         found.grew(entry.body_bytes, entry.put_at_ms);
@@ -104,6 +112,9 @@ pub(super) fn open(
         spill,
         expiring: expiries.len(),
         expiries,
+        delays,
+        indexed: Vec::new(),
+        index_entries: 0,
         ready,
         freed: Vec::new(),
         backlogged: false.into(),
@@ -190,6 +201,7 @@ impl Replay {
                 // One that is not there was put in a part of the log that has been let go.
                 if let Some(slot) = self.messages.slot(id) {
                     self.messages.remove(slot);
+                    self.delays.remove(&id.0);
                 }
             }
             Record::Failed { id, delivery_count } => {
@@ -214,6 +226,14 @@ impl Replay {
                 self.next_queue = self.next_queue.max(next_queue);
             }
             Record::Noted { name, value } => self.notes.set(name, Some(value)),
+            Record::Delayed { id, until_ms } => {
+                self.seen_id(id)?;
+                // A put stands before it, in the same batch.
+                if self.messages.slot(id).is_none() {
+                    return Err(format!("message {} is delayed before it is put", id.0));
+                }
+                self.delays.insert(id.0, until_ms);
+            }
             // One that is not there was set in a part of the log that has been let go.
             Record::Unnoted { name } => self.notes.set(name, None),
         }

@@ -140,6 +140,7 @@ impl Delivery {
                 priority: Defaults::default().priority,
                 persistent,
                 expires_at_ms: None,
+                available_at_ms: None,
                 put_at_ms: wall_ms,
                 user: None,
                 body: chunks_of(payload),

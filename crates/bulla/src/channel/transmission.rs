@@ -67,7 +67,8 @@ impl TransmissionHeader {
         };
         let mut chunks = vec![head, self.section.clone()];
         chunks.extend(rest(&payload, &sections).chunks().iter().cloned());
-        Message { body: Chunks::from(chunks), ..message }
+        // What is put for later waits where it is got, not on its way.
+        Message { body: Chunks::from(chunks), available_at_ms: None, ..message }
     }
 
     /// A payload that was opened, with the header again.
@@ -147,6 +148,7 @@ mod tests {
             priority: 7,
             persistent: true,
             expires_at_ms: None,
+            available_at_ms: None,
             put_at_ms: 0,
             user: None,
             body: Bytes::from_static(body).into(),

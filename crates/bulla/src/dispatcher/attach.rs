@@ -4,6 +4,7 @@ use super::Local;
 use super::get::Consumer;
 use super::peer::{Link, Peer};
 use super::put::{self, Producer};
+use super::selection::{self, Selection};
 use super::unit_of_work;
 use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver;
@@ -19,6 +20,11 @@ use std::sync::Arc;
 
 /// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
 pub(crate) const SEALED: &str = "bulla:sealed";
+
+/// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
+pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
+/// What a terminus is called that is no queue.
+const TOPICS: [&str; 2] = ["topic", "temporary-topic"];
 
 /// A client attaches a link.
 pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: IncomingAttach) {
@@ -53,6 +59,7 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
             crate::warning!("{}: a channel did not start: {refusal}", super::peer::address(&mut peer.socket));
         });
     }
+    no_topic(&target.capabilities)?;
     let mut target: Target = target.clone();
     let dynamic = target.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
     if let Some((name, _)) = &dynamic {
@@ -91,7 +98,7 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         source: attach.source.clone(),
         target: Some(target),
         coordinator: None,
-        offered_capabilities: offered(producer.sealed_by_client),
+        offered_capabilities: offered(producer.sealed_by_client, delays(&producer, attach)),
         properties: producer.route.as_ref().map(|route| seal_properties(state, route)).unwrap_or_default(),
         max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
     };
@@ -105,6 +112,9 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
 fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &IncomingAttach) -> Result<(), Refusal> {
     let mut source: Source =
         attach.source.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no source"))?;
+    no_topic(&source.capabilities)?;
+    // Filters are echoed only where they are honoured.
+    let selector = selection::filter(&mut source)?;
     let dynamic = source.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
     if let Some((name, _)) = &dynamic {
         source.address = Some(name.clone());
@@ -121,14 +131,15 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         // Without a ring nothing on this queue could ever be opened for this user.
         local.ring(&peer.identity)?;
     }
-    // Filters are echoed only where they are honoured: none is.
-    source.filter.clear();
     let (queue, properties) = (route.queue, seal_properties(state, &route));
     state.opened_to_get(queue);
+    let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
+    let selection = selector.map(|selector| Box::new(Selection::begin(selector, state, queue, browse)));
     let consumer = Consumer {
         session: attach.session,
         route: Arc::new(route),
-        browse: source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy"),
+        browse,
+        selection,
         presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
         sealed_to_client,
         opened: name,
@@ -151,7 +162,7 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
             _ => None,
         },
         coordinator: None,
-        offered_capabilities: offered(sealed_to_client),
+        offered_capabilities: offered(sealed_to_client, false),
         properties,
         max_message_size: 0,
     };
@@ -175,6 +186,22 @@ fn wants_sealed(attach: &IncomingAttach, terminus: &[Symbol]) -> bool {
     attach.desired_capabilities.iter().chain(terminus).any(|capability| capability.as_str() == SEALED)
 }
 
-fn offered(sealed: bool) -> Vec<Symbol> {
-    if sealed { vec![Symbol::from_static(SEALED)] } else { Vec::new() }
+/// Whether a message put for later waits until then, and the client wants to know. One for another queue manager's queue
+/// waits there, if at all.
+fn delays(producer: &Producer, attach: &IncomingAttach) -> bool {
+    let is_remote = producer.route.as_ref().is_some_and(|route| route.transmission.is_some());
+    !is_remote && attach.desired_capabilities.iter().any(|capability| capability.as_str() == DELAYED_DELIVERY)
+}
+
+fn offered(sealed: bool, delays: bool) -> Vec<Symbol> {
+    let all = [(sealed, SEALED), (delays, DELAYED_DELIVERY)];
+    all.into_iter().filter(|(is, _)| *is).map(|(_, name)| Symbol::from_static(name)).collect()
+}
+
+/// A topic is not the queue of that name.
+fn no_topic(terminus: &[Symbol]) -> Result<(), Refusal> {
+    if terminus.iter().any(|capability| TOPICS.contains(&capability.as_str())) {
+        return Err(Refusal::new(reason::OPTIONS_ERROR, "topics are not offered"));
+    }
+    Ok(())
 }

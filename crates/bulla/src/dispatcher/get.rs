@@ -2,6 +2,7 @@
 //! disposition → removed (journal).
 
 use super::peer::{Identity, Link, Peer};
+use super::selection::Selection;
 use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
@@ -12,7 +13,7 @@ use crate::mqsc::protection::Deed;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_device::role::{self, Role};
-use bulla_queue::{Found, Message, MessageId, Place, PutError, QueueId, RemoveError};
+use bulla_queue::{Found, Look, Message, MessageId, Place, PutError, QueueId, RemoveError};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use hashbrown::HashSet;
@@ -47,6 +48,8 @@ pub(crate) struct Consumer {
     pub(crate) sealed_to_client: bool,
     /// How far a browser has come; for others, how far the messages reach that are not theirs.
     pub(crate) cursor: Option<Place>,
+    /// Which messages it wants, where it does not take all.
+    pub(crate) selection: Option<Box<Selection>>,
     /// Messages that are locked under a delivery of this link.
     pub(crate) outstanding: HashSet<MessageId>,
     /// Of these, the ones whose unit of work was backed out: given back, they count as failed.
@@ -131,7 +134,15 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     if consumer.opening.len() >= OPENING_MAX.min(engine.credit(link) as usize) {
         return Served::Blocked;
     }
-    let Some(locked) = next(consumer, local, state) else { return Served::Nothing };
+    let locked = match &mut consumer.selection {
+        None => next(consumer, local, state),
+        Some(selection) => match selection.next(&consumer.not_mine, &mut local.looks, state, local.wall_ms) {
+            Look::Found(found) => Some(*found),
+            Look::End => None,
+            Look::Unfinished => return Served::Blocked,
+        },
+    };
+    let Some(locked) = locked else { return Served::Nothing };
     let body = match state.store.body(locked.id) {
         Ok(body) => body,
         Err(error) => {
@@ -400,8 +411,10 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
             Ok(readable) => send(consumer, engine, link, local, state, &locked, readable.into_payload()),
             Err(Fault::NotMine) => {
                 consumer.pass_over(locked.id, Some(locked.place));
-                if !consumer.browse {
-                    state.store.release(locked.id, false);
+                match &mut consumer.selection {
+                    _ if consumer.browse => {}
+                    Some(selection) => selection.give_back(state, locked.id),
+                    None => state.store.release(locked.id, false),
                 }
                 state.use_of(queue).not_mine += 1;
             }
@@ -680,7 +693,9 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
     if !consumer.opening.is_empty() {
         return;
     }
+    // Whether all that a selector wants is addressed to others, nobody knows without looking at all of it.
     let others_only = consumer.opens()
+        && consumer.selection.is_none()
         && !consumer.not_mine.is_empty()
         && state
             .store
@@ -697,13 +712,20 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
     }
 }
 
-/// Gives back what a link held, when it goes.
-pub(crate) fn forget(consumer: &mut Consumer, wall_ms: u64, state: &mut State) {
+/// Gives back what a link held, when it goes. What was under way when a connection ended counts as `failed`; a client that
+/// takes leave of a link says itself what failed, and need not have looked at what it had prefetched.
+pub(crate) fn forget(consumer: &mut Consumer, wall_ms: u64, state: &mut State, failed: bool) {
     consumer.who.leave();
+    if let Some(selection) = consumer.selection.take() {
+        selection.end(state);
+    }
     let queue = consumer.route.queue;
     if !consumer.browse {
         for id in consumer.outstanding.drain() {
-            give_back(&consumer.route, wall_ms, state, id);
+            match failed || consumer.backed_out.contains(&id) {
+                true => give_back(&consumer.route, wall_ms, state, id),
+                false => state.store.release(id, false),
+            }
         }
         for opening in consumer.opening.drain(..) {
             state.store.release(opening.locked.id, false);

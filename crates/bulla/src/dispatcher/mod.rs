@@ -12,6 +12,7 @@ pub(crate) mod peer;
 pub(crate) mod put;
 mod sasl;
 pub(crate) mod sealing;
+pub(crate) mod selection;
 mod signatures;
 mod socket;
 pub mod tls_socket;
@@ -111,6 +112,8 @@ pub(crate) struct Local {
     /// Rings without their keys, to check clients' own seals by, and when they were read.
     keyless: HashMap<String, (Instant, Arc<Ring>)>,
     serve: Vec<QueueId>,
+    /// What consumers with selectors may still look at in this turn.
+    pub(crate) looks: selection::Looks,
     freed: Vec<QueueId>,
     touched: Vec<usize>,
     generation: u64,
@@ -226,6 +229,7 @@ impl Dispatcher {
                 rescan: HashSet::new(),
                 keyless: HashMap::new(),
                 serve: Vec::new(),
+                looks: selection::Looks::default(),
                 freed: Vec::new(),
                 touched: Vec::new(),
                 generation,
@@ -609,7 +613,7 @@ impl Dispatcher {
                     if let Some(Link::Sending(_)) = peer.links.get(&link) {
                         sender::detached(peer, local, state, link, error.as_ref());
                     }
-                    local.forget(peer, state, link);
+                    local.forget(peer, state, link, false);
                     caller::detached(peer, local, error.as_ref());
                 }
                 Event::SessionEnded(session, error) => local.forget_session(peer, state, session, error.as_ref()),
@@ -678,8 +682,12 @@ impl Dispatcher {
             }
             self.local.keep_waiting(queue, waiting, state);
         }
+        self.local.looks.begin();
         for queue in std::mem::take(&mut self.local.serve) {
             self.serve_queue(queue, state);
+        }
+        for queue in self.local.looks.take_unfinished() {
+            self.local.serve(queue);
         }
     }
 
@@ -974,13 +982,13 @@ impl Local {
     }
 
     pub(crate) fn detach_with(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, error: bulla_amqp::Error) {
-        self.forget(peer, state, link);
+        self.forget(peer, state, link, false);
         peer.engine.detach(link, true, Some(error));
         self.touched.push(peer.key);
     }
 
-    /// Gives back all that a link held.
-    fn forget(&mut self, peer: &mut Peer, state: &mut State, link: LinkId) {
+    /// Gives back all that a link held; what was delivered and not settled counts as `failed` or not.
+    fn forget(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, failed: bool) {
         match peer.links.remove(&link) {
             Some(Link::Producer(producer)) => {
                 put::forget(&producer, state);
@@ -996,7 +1004,7 @@ impl Local {
                 }
             }
             Some(Link::Consumer(mut consumer)) => {
-                get::forget(&mut consumer, self.wall_ms, state);
+                get::forget(&mut consumer, self.wall_ms, state, failed);
                 let queue = consumer.route.queue;
                 if let Some(consumers) = self.consumers.get_mut(&queue) {
                     consumers.links.retain(|known| *known != (peer.key, link));
@@ -1017,7 +1025,7 @@ impl Local {
     fn forget_all(&mut self, peer: &mut Peer, state: &mut State) {
         let links: Vec<LinkId> = peer.links.keys().copied().collect();
         for link in links {
-            self.forget(peer, state, link);
+            self.forget(peer, state, link, true);
         }
         let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
         match peer.calling.take() {
@@ -1052,7 +1060,7 @@ impl Local {
             if let Some(Link::Sending(_)) = peer.links.get(&link) {
                 sender::detached(peer, self, state, link, error);
             }
-            self.forget(peer, state, link);
+            self.forget(peer, state, link, false);
         }
         caller::detached(peer, self, error);
     }

@@ -1,6 +1,7 @@
 //! Who a client is: SASL as the server speaks it (AMQP part 5, section 5.3).
 
 use super::Local;
+use super::attach::DELAYED_DELIVERY;
 use super::peer::{Identity, Peer};
 use crate::channel::caller;
 use crate::channel::protocol::CAPABILITY;
@@ -24,7 +25,7 @@ pub(crate) fn engine(local: &Local, certificate: bool) -> Connection {
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
         idle_timeout: Some(IDLE_TIMEOUT),
-        offered_capabilities: vec![Symbol::from_static("ANONYMOUS-RELAY"), Symbol::from_static(CAPABILITY)],
+        offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, CAPABILITY].map(Symbol::from_static).to_vec(),
         properties: caller::identity(),
         ..Config::new(&*local.manager.name)
     };

@@ -29,7 +29,7 @@ import org.apache.qpid.jms.JmsConnectionFactory;
  * <pre>
  * Driver put|get|browse|nowait|request|reply|relay|transacted QUEUE --url amqp[s]://HOST:PORT
  *        [--user U --password P] [--ca FILE] [--count N] [--kind text|binary|map|large] [--size BYTES]
- *        [--props] [--wait SECONDS] [--prefetch N]
+ *        [--props] [--wait SECONDS] [--prefetch N] [--selector TEXT]
  * </pre>
  *
  * <p>One JSON line a message on standard output; {"error": …} and exit code 1 where the other side refused.
@@ -126,7 +126,7 @@ public final class Driver {
     }
 
     private void get(Session session, Queue queue) throws Exception {
-        MessageConsumer consumer = session.createConsumer(queue);
+        MessageConsumer consumer = session.createConsumer(queue, options.get("selector"));
         for (int number = 0; number < count; number++) {
             Message message = consumer.receive(waitMillis());
             if (message == null) {
@@ -139,7 +139,7 @@ public final class Driver {
 
     /** Gets until the queue says that nothing is there. */
     private void nowait(Session session, Queue queue) throws Exception {
-        MessageConsumer consumer = session.createConsumer(queue);
+        MessageConsumer consumer = session.createConsumer(queue, options.get("selector"));
         for (Message message = consumer.receiveNoWait(); message != null; message = consumer.receiveNoWait()) {
             describe(message);
         }
@@ -147,7 +147,7 @@ public final class Driver {
     }
 
     private void browse(Session session, Queue queue) throws Exception {
-        QueueBrowser browser = session.createBrowser(queue);
+        QueueBrowser browser = session.createBrowser(queue, options.get("selector"));
         for (Object message : Collections.list((Enumeration<?>) browser.getEnumeration())) {
             describe((Message) message);
         }

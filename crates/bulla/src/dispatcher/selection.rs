@@ -1,0 +1,157 @@
+//! A consumer's selector at work: from the filter in its attach to the next message that it wants.
+
+use crate::manager::State;
+use crate::reason::{self, Refusal};
+use crate::selector::{Facts, Scratch, Selector, keys_of};
+use bulla_amqp::Value;
+use bulla_amqp::types::Source;
+use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen};
+use hashbrown::HashSet;
+
+/// The filter of JMS selectors, as it is registered, by name and by number.
+const FILTER: &str = "apache.org:selector-filter:string";
+const FILTER_CODE: u64 = 0x0000_468C_0000_0004;
+
+/// Messages looked at for selectors in one turn of a dispatcher, all queues together: a couple of milliseconds under the queues' lock.
+pub(crate) const LOOKS_PER_TURN: usize = 4_096;
+/// Messages looked at for one consumer before the next one has its turn.
+const LOOKS_PER_CONSUMER: usize = 1_024;
+
+/// What a consumer with a selector knows.
+pub(crate) struct Selection {
+    selector: Selector,
+    scratch: Scratch,
+    cursor: Cursor,
+    queue: QueueId,
+    browse: bool,
+}
+
+/// How much may still be looked at in this turn, and who has to go on in the next.
+#[derive(Default)]
+pub(crate) struct Looks {
+    left: usize,
+    /// Queues that had a share of this turn.
+    later: Vec<QueueId>,
+    /// Queues that came too late for one: they are first in the next.
+    first: Vec<QueueId>,
+}
+
+impl Looks {
+    /// A turn begins.
+    pub(crate) fn begin(&mut self) {
+        self.left = LOOKS_PER_TURN;
+    }
+
+    /// Whoever has to go on in the next turn, in its order.
+    pub(crate) fn take_unfinished(&mut self) -> impl Iterator<Item = QueueId> + use<> {
+        let first = std::mem::take(&mut self.first);
+        first.into_iter().chain(std::mem::take(&mut self.later))
+    }
+
+    fn unfinished(&mut self, queue: QueueId, had_share: bool) {
+        let list = if had_share { &mut self.later } else { &mut self.first };
+        if !list.contains(&queue) {
+            list.push(queue);
+        }
+    }
+}
+
+/// Reads the filters of a consumer's source and leaves those there that are honoured: the first selector.
+pub(crate) fn filter(source: &mut Source) -> Result<Option<Selector>, Refusal> {
+    let mut selector = None;
+    let mut refused = None;
+    source.filter.retain(|(_, filter)| {
+        let Value::Described(both) = filter else { return false };
+        let is_selector = match &both.0 {
+            Value::Ulong(code) => *code == FILTER_CODE,
+            Value::Symbol(name) => name.as_str() == FILTER,
+            _ => false,
+        };
+        if !is_selector || selector.is_some() {
+            return false;
+        }
+        match &both.1 {
+            // A selector of blanks is none (JMS 3.1, section 3.8.1.1), and honoured as such.
+            Value::String(text) if text.trim().is_empty() => true,
+            Value::String(text) => {
+                match Selector::parse(text) {
+                    Ok(parsed) => selector = Some(parsed),
+                    Err(error) => refused = Some(Refusal::new(reason::SELECTOR_ERROR, error.to_string())),
+                }
+                true
+            }
+            _ => {
+                refused = Some(Refusal::new(reason::SELECTOR_ERROR, format!("the filter {FILTER} is no string")));
+                true
+            }
+        }
+    });
+    refused.map_or(Ok(selector), Err)
+}
+
+impl Selection {
+    /// A consumer with that selector opens a queue.
+    pub(crate) fn begin(selector: Selector, state: &mut State, queue: QueueId, browse: bool) -> Self {
+        let cursor = if browse { Cursor::default() } else { state.store.watch(queue) };
+        if let (Some(key), false) = (selector.key(), browse) {
+            state.store.index(queue, keys_of, key.kind);
+        }
+        Self { selector, scratch: Scratch::default(), cursor, queue, browse }
+    }
+
+    /// The consumer goes.
+    pub(crate) fn end(&self, state: &mut State) {
+        if self.browse {
+            return;
+        }
+        state.store.unwatch(self.queue);
+        if self.selector.key().is_some() {
+            state.store.unindex(self.queue);
+        }
+    }
+
+    /// The next message that the consumer wants, locked unless it browses. Hot path: an id is looked up, anything else is one
+    /// evaluation a message that came since the last time.
+    pub(crate) fn next(
+        &mut self,
+        not_mine: &HashSet<MessageId>,
+        looks: &mut Looks,
+        state: &mut State,
+        wall_ms: u64,
+    ) -> Look {
+        if looks.left == 0 {
+            looks.unfinished(self.queue, false);
+            return Look::Unfinished;
+        }
+        let mut budget = LOOKS_PER_CONSUMER.min(looks.left);
+        let share = budget;
+        let Self { selector, scratch, cursor, queue, browse } = self;
+        let mut show = |seen: &Seen<'_>| {
+            if !not_mine.is_empty() && not_mine.contains(&seen.id) {
+                return Looked::Pass;
+            }
+            let Seen { priority, persistent, delivery_count, .. } = *seen;
+            match selector.matches(scratch, Facts { priority, persistent, delivery_count }, seen.body, seen.is_whole) {
+                Some(true) => Looked::Take,
+                Some(false) => Looked::Pass,
+                None => Looked::More,
+            }
+        };
+        let keyed = match selector.key().filter(|_| !*browse) {
+            Some(key) => state.store.look_up(*queue, key.value, wall_ms, true, &mut budget, &mut show),
+            None => None,
+        };
+        let found =
+            keyed.unwrap_or_else(|| state.store.look(*queue, cursor, wall_ms, !*browse, &mut budget, &mut show));
+        looks.left = looks.left.saturating_sub(share - budget);
+        if found == Look::Unfinished {
+            looks.unfinished(*queue, true);
+        }
+        found
+    }
+
+    /// Gives back a message that is addressed to others: it is not shown again.
+    pub(crate) fn give_back(&mut self, state: &mut State, id: MessageId) {
+        state.store.release_unheard(id, &mut self.cursor);
+    }
+}
