@@ -2,7 +2,7 @@
 //!
 //! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out
 //! on whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`]
-//! takes both over the Unix socket. [`device`], [`channel`] and [`policy`] know what the attributes of one object mean
+//! takes both over the Unix socket; `unit` carries several out together, and [`difference`] says which it takes to get from here to there. [`device`], [`channel`] and [`policy`] know what the attributes of one object mean
 //! together, and [`meters`] what devices count, [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads
 //! queues' and policies' rows back, and `authority` is about records and groups. [`objects`] holds what the commands define, and keeps it as MQSC text that
 //! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
@@ -12,6 +12,7 @@ mod authority;
 pub mod channel;
 pub mod costs;
 pub mod device;
+pub mod difference;
 pub mod meters;
 pub mod objects;
 pub mod parse;
@@ -23,6 +24,7 @@ pub mod run;
 pub mod table;
 pub mod tasks;
 pub mod traffic;
+mod unit;
 
 #[cfg(test)]
 mod transcripts;

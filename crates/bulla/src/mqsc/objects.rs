@@ -600,11 +600,9 @@ impl Definitions {
         if format <= FORMAT_WITHOUT_DEVICES {
             definitions.add_initial_devices();
         }
-        for statement in parse::statements(text) {
-            let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
-            let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
-            let keeps = matches!(
-                statement.command.act,
+        definitions.read(text, path, |act| {
+            matches!(
+                act,
                 Act::AlterManager
                     | Act::DefineLocal
                     | Act::DefineAlias
@@ -615,14 +613,42 @@ impl Definitions {
                     | Act::AlterDevice
                     | Act::DefineGroup
                     | Act::SetAuthority
-            );
-            if !keeps {
+            )
+        })?;
+        Ok(definitions)
+    }
+
+    /// What there is of `now` before anything is defined: the queue manager's own attributes, and the processor.
+    pub fn bare(now: &Self) -> Self {
+        let mut bare = Self::empty(&now.queue_manager.name);
+        bare.queue_manager = now.queue_manager.clone();
+        if let Some(cpu) = now.devices.get(device::CPU) {
+            bare.devices.insert(device::CPU.into(), cpu.clone());
+        }
+        bare
+    }
+
+    /// What `text`, of commands that define, alter, set and delete, makes of `base`; `path` is for messages.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub fn from_commands(text: &str, path: &Path, base: Self) -> Result<Self, LoadError> {
+        let mut definitions = base;
+        definitions.read(text, path, Act::is_definition)?;
+        Ok(definitions)
+    }
+
+    fn read(&mut self, text: &str, path: &Path, belongs: impl Fn(Act) -> bool) -> Result<(), LoadError> {
+        for statement in parse::statements(text) {
+            let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
+            let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
+            if !belongs(statement.command.act) {
                 return Err(at(statement.at, format!("{} does not belong here", statement.command)));
             }
-            let change = run::plan(&statement, &definitions).map_err(|failure| at(statement.at, failure.message))?;
-            definitions.apply(&change);
+            let change = run::plan(&statement, self).map_err(|failure| at(statement.at, failure.message))?;
+            self.apply(&change);
         }
-        Ok(definitions)
+        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@ use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
-use super::{authority, policy, reference};
+use super::{authority, policy, reference, unit};
 use crate::authority::{Group, RecordKey, Rights};
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
@@ -34,6 +34,14 @@ pub trait Administered {
     /// # Errors
     /// Nothing is changed.
     fn apply(&mut self, change: Change) -> Result<Applied, AdminError>;
+
+    /// Makes all changes true, in their order, as [`apply`](Self::apply) does one. Whatever keeps nothing refuses.
+    ///
+    /// # Errors
+    /// The place of the change that can't be made. Nothing is changed.
+    fn apply_all(&mut self, _changes: Vec<Change>) -> Result<Applied, (usize, AdminError)> {
+        Err((0, AdminError::Failed { reason: 2102, detail: "changes are made one by one here".into() }))
+    }
 
     /// Puts messages of an error or dead-letter queue back where they came from, each in one unit of work.
     ///
@@ -536,6 +544,12 @@ pub fn execute(text: &str, target: &mut dyn Administered) -> Vec<Reply> {
 /// Like [`execute`], for a target that others wait for: `hold` is called once for each command, and gives the target to
 /// what it is given, so that it can let go in between.
 pub fn execute_apart(text: &str, mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered))) -> Vec<Reply> {
+    let statements = parse::statements(text);
+    if unit::is_unit(&statements) {
+        let mut replies = Vec::new();
+        hold(&mut |target| replies = unit::carry_out(&statements, target));
+        return replies;
+    }
     let answered = |statement: Result<Statement, SyntaxError>| match statement {
         Ok(statement) => {
             let mut outcome = None;
@@ -548,13 +562,38 @@ pub fn execute_apart(text: &str, mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Ad
             });
             Reply { at: statement.at, command: statement.to_string(), outcome }
         }
-        Err(error) => {
-            let hint = error.hint();
-            let failure = Failure { kind: FailureKind::Invalid, reason: None, message: error.to_string(), hint };
-            Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(failure) }
-        }
+        Err(error) => Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(&error)) },
     };
-    parse::statements(text).into_iter().map(answered).collect()
+    statements.into_iter().map(answered).collect()
+}
+
+/// What a command that changes definitions comes to, and what is to be said of it.
+pub(super) struct Planned {
+    pub(super) change: Change,
+    pub(super) message: String,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Planned {
+    /// Against `definitions`, which are the target's own or those that it will have by then.
+    ///
+    /// # Errors
+    /// It contradicts what is defined, itself, or what is running.
+    pub(super) fn new(
+        statement: &Statement,
+        definitions: &Definitions,
+        target: &dyn Administered,
+    ) -> Result<Self, Failure> {
+        let change = plan(statement, definitions)?;
+        other_usage(&change, target)?;
+        let running = running_device(&change, target).map_err(|error| failure(&error))?;
+        let running = running.or(running_channel(&change, target).map_err(|error| failure(&error))?);
+        let existed = existed(&change, definitions);
+        let message = done(&change, existed);
+        let mut warnings = forewarnings(&change, definitions);
+        warnings.extend(running);
+        Ok(Self { change, message, warnings })
+    }
 }
 
 fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
@@ -601,21 +640,25 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
         Act::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
+        Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         _ => {
-            let change = plan(statement, target.definitions())?;
-            other_usage(&change, target)?;
-            let running = running_device(&change, target).map_err(|error| failure(&error))?;
-            let running = running.or(running_channel(&change, target).map_err(|error| failure(&error))?);
-            let existed = existed(&change, target.definitions());
-            let message = done(&change, existed);
-            let mut warnings = forewarnings(&change, target.definitions());
-            warnings.extend(running);
+            let Planned { change, message, mut warnings } = Planned::new(statement, target.definitions(), target)?;
             let applied = target.apply(change).map_err(|error| failure(&error))?;
             warnings.extend(applied.warnings);
             Ok(Outcome::Done { message, warnings })
         }
     }
+}
+
+/// A text that is no command.
+pub(super) fn syntax_failure(error: &SyntaxError) -> Failure {
+    Failure { kind: FailureKind::Invalid, reason: None, message: error.to_string(), hint: error.hint() }
+}
+
+/// What the target says no to, with what to try.
+pub(super) fn refused(error: &AdminError) -> Failure {
+    failure(error)
 }
 
 fn failure(error: &AdminError) -> Failure {
@@ -816,6 +859,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DeleteGroup
         | Act::DisplayGroup
         | Act::DisplayRemote
+        | Act::BeginUnit
         | Act::Help
         | Act::StartDevice
         | Act::StopDevice

@@ -148,7 +148,16 @@ pub enum Act {
     AlterGroup,
     DeleteGroup,
     DisplayGroup,
+    BeginUnit,
     Help,
+}
+
+impl Act {
+    /// True for commands that change what is defined, and nothing else.
+    pub(super) fn is_definition(self) -> bool {
+        let defines = |command: &Command| matches!(command.verb, "DEFINE" | "ALTER" | "DELETE" | "SET");
+        COMMANDS.iter().any(|command| command.act == self && defines(command))
+    }
 }
 
 /// What may stand in the parentheses after the noun.
@@ -521,6 +530,7 @@ pub enum Kind {
 /// Verbs with the short forms that are taken.
 pub const VERBS: &[(&str, &[&str])] = &[
     ("ALTER", &["ALT"]),
+    ("BEGIN", &[]),
     ("CLEAR", &[]),
     ("DEFINE", &["DEF"]),
     ("DELETE", &["DEL"]),
@@ -554,6 +564,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("COSTSTATUS", &["COSTS"]),
     ("AUTHREC", &[]),
     ("GROUP", &[]),
+    ("UNIT", &[]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -1940,6 +1951,18 @@ pub static COMMANDS: &[Command] = &[
         options: &[&WHERE, &ALL],
         attributes: authority::GROUP_OBJECT,
         examples: &["DISPLAY GROUP(*)", "DIS GROUP(*) WHERE(MEMBERS CT 'orders')"],
+        since: V1,
+    },
+    Command {
+        act: Act::BeginUnit,
+        verb: "BEGIN",
+        noun: "UNIT",
+        name: NameUse::None,
+        object: "",
+        summary: "First in a text: its other commands, which define, alter, set or delete, are carried out together or not at all.",
+        options: &[],
+        attributes: &[],
+        examples: &["BEGIN UNIT"],
         since: V1,
     },
     Command {

@@ -167,6 +167,18 @@ impl Administered for Paper {
         Ok(Applied::default())
     }
 
+    /// On a copy of the paper, which is thrown away when a change can't be made.
+    fn apply_all(&mut self, changes: Vec<Change>) -> Result<Applied, (usize, AdminError)> {
+        let before = (self.definitions.clone(), self.status.clone(), self.channels.clone(), self.states.clone());
+        for (at, change) in changes.into_iter().enumerate() {
+            if let Err(error) = self.apply(change) {
+                (self.definitions, self.status, self.channels, self.states) = before;
+                return Err((at, error));
+            }
+        }
+        Ok(Applied::default())
+    }
+
     /// Every message fits; with an origin, one of them does not.
     fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError> {
         let depth = self.status.get(&replay.from).map_or(0, |status| status.depth);

@@ -74,6 +74,60 @@ impl<'a> Administrator<'a> {
         Ok(())
     }
 
+    /// Refuses to remove what is in use, or a queue with messages, before anything is changed.
+    fn removable(&self, change: &Change) -> Result<(), AdminError> {
+        match change {
+            Change::DeleteLocal { name, purge } => {
+                // One that is defined in the same unit is not there yet.
+                let Some(queue) = self.state.store.queue(name) else { return Ok(()) };
+                self.unused(name, queue)?;
+                let depth = u64::from(self.state.store.status(queue).map_or(0, |status| status.depth));
+                if depth > 0 && !purge {
+                    return Err(AdminError::NotEmpty { name: name.clone(), depth });
+                }
+                Ok(())
+            }
+            Change::ClearLocal { name } => self.unused(name, self.queue(name)?),
+            Change::DeleteAlias { name } => {
+                let found = self.state.definitions.resolve(name).ok();
+                match found.and_then(|found| self.state.store.queue(found.queue)) {
+                    Some(queue) => self.unused(name, queue),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Undoes in the store what was done of a unit that can't be finished: the definitions are those from before, and what they
+    /// don't have goes. A queue that was removed with its messages does not come back with them.
+    fn take_back(&mut self, done: &[Change]) {
+        let State { store, definitions, .. } = &mut *self.state;
+        for change in done.iter().rev() {
+            let undone = match change {
+                Change::DefineLocal { name, .. }
+                | Change::AlterLocal { name, .. }
+                | Change::DeleteLocal { name, .. } => match (definitions.queues.get(name), store.queue(name)) {
+                    (Some(queue), _) => store.define(name, attributes(queue, definitions)).map(drop),
+                    (None, Some(queue)) => store.delete(queue, false).map(drop),
+                    (None, None) => Ok(()),
+                },
+                Change::DefineDevice { name, .. } if !definitions.devices.contains_key(name) => {
+                    if let Err(error) = self.manager.devices.scheduler().remove(name) {
+                        crate::warning!(
+                            "device {name} of a unit that was given up stays until the next start: {error}"
+                        );
+                    }
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
+            if let Err(error) = undone {
+                crate::warning!("a unit of commands was given up, and '{change}' could not be taken back: {error}");
+            }
+        }
+    }
+
     /// What a change does to the store.
     fn change_store(&mut self, change: &Change, after: &Definitions) -> Result<(), AdminError> {
         match change {
@@ -82,18 +136,12 @@ impl<'a> Administrator<'a> {
             }
             Change::DeleteLocal { name, purge } => {
                 let queue = self.queue(name)?;
-                self.unused(name, queue)?;
-                let depth = u64::from(self.state.store.status(queue).map_or(0, |status| status.depth));
-                if depth > 0 && !purge {
-                    return Err(AdminError::NotEmpty { name: name.clone(), depth });
-                }
                 self.state.store.delete(queue, *purge).map_err(failed)?;
                 self.state.uses.remove(&queue);
                 Ok(())
             }
             Change::ClearLocal { name } => {
                 let queue = self.queue(name)?;
-                self.unused(name, queue)?;
                 self.state.store.clear(queue).map_err(failed).map(drop)
             }
             Change::AlterManager(_) => {
@@ -169,34 +217,46 @@ impl Administered for Administrator<'_> {
     }
 
     fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
+        self.apply_all(vec![change]).map_err(|(_, error)| error)
+    }
+
+    fn apply_all(&mut self, changes: Vec<Change>) -> Result<Applied, (usize, AdminError)> {
         if self.manager.stopping.load(Ordering::Acquire) {
             let reason = u32::from(reason::Q_MGR_STOPPING.code);
-            return Err(AdminError::Failed { reason, detail: "the queue manager is stopping".into() });
+            return Err((0, AdminError::Failed { reason, detail: "the queue manager is stopping".into() }));
         }
         let mut after = self.state.definitions.clone();
-        after.apply(&change);
-        if let Change::DeleteAlias { name } = &change {
-            let queue = self.state.definitions.resolve(name).ok().and_then(|found| self.state.store.queue(found.queue));
-            if let Some(queue) = queue {
-                self.unused(name, queue)?;
+        for (at, change) in changes.iter().enumerate() {
+            self.removable(change).map_err(|error| (at, error))?;
+            after.apply(change);
+        }
+        for (at, change) in changes.iter().enumerate() {
+            if let Err(error) = self.change_store(change, &after) {
+                self.take_back(&changes[..at]);
+                return Err((at, error));
             }
         }
-        self.change_store(&change, &after)?;
-        self.state.store.sync(Instant::now()).map_err(failed)?;
-        after.save(&self.manager.data).map_err(failed)?;
-        let mut warnings = self.unknown_names(&change);
+        let last = changes.len().saturating_sub(1);
+        self.state.store.sync(Instant::now()).map_err(|error| (last, failed(error)))?;
+        if let Err(error) = after.save(&self.manager.data) {
+            self.take_back(&changes);
+            return Err((last, failed(error)));
+        }
+        let mut warnings: Vec<String> = changes.iter().flat_map(|change| self.unknown_names(change)).collect();
         self.manager.tls.follow(&after);
         let before = std::mem::replace(&mut self.state.definitions, after);
-        if let Change::SetPolicy(_) | Change::DeletePolicy { .. } = &change {
+        if changes.iter().any(|change| matches!(change, Change::SetPolicy(_) | Change::DeletePolicy { .. })) {
             let after = &self.state.definitions.policies;
             self.manager.accounts.keep(|name| before.policies.contains_key(name) && after.contains_key(name));
         }
         self.state.generation += 1;
-        crate::note!("{change}");
-        if let Change::AlterManager(definition) = &change
-            && let Err(error) = self.manager.resize_pools(definition)
-        {
-            warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
+        for change in &changes {
+            crate::note!("{change}");
+            if let Change::AlterManager(definition) = change
+                && let Err(error) = self.manager.resize_pools(definition)
+            {
+                warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
+            }
         }
         self.manager.ring_all();
         Ok(Applied { warnings })
