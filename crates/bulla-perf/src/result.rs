@@ -254,12 +254,14 @@ pub struct Goal {
     pub held: bool,
 }
 
-/// What the planner said of a sample before it was taken.
+/// What the planner said of a sample.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Predicted {
-    /// Transactions a second.
+    /// Transactions a second, on cores as fast as they were during the sample.
     pub rate: f64,
+    /// The same on cores as fast as when the machine was calibrated: said before the sample was taken. 0 in results of earlier versions.
+    pub calibrated: f64,
     /// What would hold it back.
     pub bottleneck: String,
     /// What did hold it back, as far as the sample shows: stations, fullest first.

@@ -1,6 +1,7 @@
 //! `bulla plan calibrate`: a profile of this machine, from what operations take and from short runs.
 
 use super::fit::{Unknown, fit};
+use super::pace;
 use super::predict::{Prediction, SEED, Workload, predict_workload};
 use super::profile::{Cores, Device, DeviceKind, Journal, Operation, Operations, Place, Profile, Threads, Times};
 use super::service_times;
@@ -38,6 +39,9 @@ pub struct CalibrateArgs {
     /// Fit to results of `bulla perf` on this machine instead of short runs of its own
     #[arg(long, value_name = "FILE")]
     results: Vec<PathBuf>,
+    /// With --results, take what operations take from this profile instead of measuring it
+    #[arg(long, value_name = "FILE", requires = "results")]
+    operations: Option<PathBuf>,
     /// Add the short runs to this file, a line of JSON each
     #[arg(long, value_name = "FILE", conflicts_with = "results")]
     keep: Option<PathBuf>,
@@ -59,6 +63,10 @@ const EACH: Duration = Duration::from_millis(150);
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Weight of a rate beside that of a role's processor time, when costs are fitted.
 const RATE_WEIGHT: f64 = 4.0;
+/// So many jobs of an accelerator say what one takes.
+const LANES_JOBS_MIN: u64 = 400;
+/// With which crowding the fit begins, at least.
+const CROWDING_MIN: f64 = 0.03;
 /// Of the cores, others are taken to use this part at most.
 const BACKGROUND_MAX: f64 = 0.75;
 /// A role that takes less than this part of a transaction's processor time is not fitted to.
@@ -78,11 +86,18 @@ pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
         }
     };
     let timing = Timing { warm_up: WARM_UP, measured: Duration::from_secs_f64(args.seconds) };
-    let mut profile = this_machine(host, &mut progress)?;
+    let mut profile = match &args.operations {
+        Some(earlier) => Profile::read(earlier)?,
+        None => this_machine(host, &mut progress)?,
+    };
     let observed = match args.results.is_empty() {
         true => short_runs(host, &profile, timing, args, &mut progress)?,
         false => of_results(&args.results)?,
     };
+    // What is fitted holds at the speed that the cores had in the middle of the runs; each run is predicted at its own.
+    let paces: Vec<f64> = observed.iter().map(|run| run.pace_us).collect();
+    profile.cores.pace_us = pace::middle(&paces);
+    operations_at_work(&mut profile, &observed);
     progress("fitting");
     let (before, after) = fit_to(&mut profile, &observed)?;
     profile.write(&path)?;
@@ -156,6 +171,40 @@ fn of_results(files: &[PathBuf]) -> Result<Vec<Observed>> {
     }
 }
 
+/// Operations on the lanes take longer in a queue manager at work than one call after the other alone, the more so the longer the key.
+/// Where a short run says what they took, the fit begins with that.
+fn operations_at_work(profile: &mut Profile, observed: &[Observed]) {
+    let pace_us = profile.cores.pace_us;
+    let Some(device) = profile.devices.get_mut(ACCELERATOR) else { return };
+    for run in observed {
+        let Some(operations) = device.operations.get_mut(&run.configuration.key) else { continue };
+        let even = if run.pace_us > 0.0 && pace_us > 0.0 { pace_us / run.pace_us } else { 1.0 };
+        for (operation, us) in &run.on_lanes {
+            if let Some(alone) = operations.get(*operation) {
+                let full = us * even;
+                operations.set(*operation, Times { alone: alone.alone * full / alone.full, full });
+            }
+        }
+    }
+}
+
+/// What an accelerator did so often in a stream that its lanes were full, and how long each took, microseconds.
+fn on_lanes(trial: &Trial, sample: &Sample) -> Vec<(Operation, f64)> {
+    let accelerators = sample.devices.iter().filter(|device| device.kind == "ACCELERATOR");
+    let used = accelerators.flat_map(|device| &device.operations).filter(|used| used.count >= LANES_JOBS_MIN);
+    let known = used.filter_map(|used| {
+        let operation = match used.operation.as_str() {
+            "rsa-sign" | "ecdsa-sign" => Operation::Sign,
+            "rsa-verify" | "ecdsa-verify" => Operation::Verify,
+            "rsa-wrap" | "ecdh-ephemeral" => Operation::Wrap,
+            "rsa-unwrap" | "ecdh-derive" => Operation::Unwrap,
+            _ => return None,
+        };
+        (used.execution_us > 0.0).then_some((operation, used.execution_us))
+    });
+    if trial.workload == Workload::Stream { known.collect() } else { Vec::new() }
+}
+
 /// Finds the costs that fit, and says how far predictions were off before and are now.
 fn fit_to(profile: &mut Profile, observed: &[Observed]) -> Result<(f64, f64)> {
     let unknowns = unknowns(profile, observed);
@@ -174,7 +223,9 @@ fn this_machine(host: &dyn Host, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let times = service_times::measure(&KeySpec::ALL, lanes.as_deref(), EACH, progress)?;
     progress("cores");
     let cores = machine.cores.max(1);
+    // A machine of one core knows no company; elsewhere the fit needs something to begin with.
     let crowding = service_times::crowding(cores as usize, EACH)?;
+    let crowding = if cores > 1 { crowding.max(CROWDING_MIN) } else { 0.0 };
     let wake_up = service_times::wake_up();
     let mut profile = Profile::empty("this-machine", &format!("bulla plan calibrate, {} UTC", utc(SystemTime::now())));
     profile.machine = format!("{}, {} cores, {}", machine.processor, machine.cores, machine.system);
@@ -185,7 +236,12 @@ fn this_machine(host: &dyn Host, progress: &mut dyn FnMut(&str)) -> Result<Profi
         wake_up_us: wake_up.short,
         deep_wake_up_us: wake_up.deep,
         deep_after_us: service_times::DEEP.as_secs_f64() * 1e6,
-        wake_us: wake_up.cpu,
+        // What the clock of the waker shows is both: it wakes somebody, and goes to sleep.
+        wake_us: wake_up.cpu / 2.0,
+        sleep_us: wake_up.cpu / 2.0,
+        deep_sleep_us: wake_up.cpu,
+        // Found with the short runs.
+        pace_us: 0.0,
     };
     profile.threads = threads(host)?;
     profile.cpu = times.cpu;
@@ -215,7 +271,7 @@ fn this_machine(host: &dyn Host, progress: &mut dyn FnMut(&str)) -> Result<Profi
     for step in [&mut costs.queue_manager.put, &mut costs.queue_manager.get] {
         (step.turn_us, step.message_us, step.byte_ns) = (3.0, 0.7, 0.1);
     }
-    costs.hand_over_us = 2.0;
+    (costs.hand_over_us, costs.persist_us) = (2.0, 0.7);
     let protection = &mut costs.protection;
     (protection.turn_us, protection.task_us, protection.job_us, protection.inline_us) = (1.0, 3.0, 3.0, 1.0);
     (costs.journal.turn_us, costs.journal.message_us, costs.journal.byte_ns) = (8.0, 0.5, 0.3);
@@ -255,6 +311,7 @@ pub(super) fn trials(has_accelerator: bool) -> Vec<Trial> {
         stream(Configuration { bytes: 64 << 10, ..none() }),
         stream(Configuration { persistent: true, ..none() }),
         pair(none()),
+        pair(Configuration { pairs: 4, ..none() }),
         pair(Configuration { persistent: true, ..none() }),
         stream(message(Quality::Integrity, "rsa2048")),
         stream(message(Quality::Privacy, "rsa1024")),
@@ -263,29 +320,34 @@ pub(super) fn trials(has_accelerator: bool) -> Vec<Trial> {
         stream(Configuration { reuse: Reuse::Times(32), ..message(Quality::Confidentiality, "rsa2048") }),
     ];
     if has_accelerator {
-        let on_lanes = |configuration| Configuration { devices: "1a".to_owned(), ..configuration };
+        let with_lanes = |configuration| Configuration { devices: "1a".to_owned(), ..configuration };
         trials.extend([
-            stream(on_lanes(message(Quality::Integrity, "rsa1024"))),
-            stream(on_lanes(message(Quality::Privacy, "rsa2048"))),
-            stream(on_lanes(message(Quality::Confidentiality, "p256"))),
-            pair(on_lanes(message(Quality::Integrity, "rsa2048"))),
+            stream(with_lanes(message(Quality::Integrity, "rsa1024"))),
+            stream(with_lanes(message(Quality::Integrity, "rsa4096"))),
+            stream(with_lanes(message(Quality::Privacy, "rsa2048"))),
+            stream(with_lanes(message(Quality::Confidentiality, "p256"))),
+            pair(with_lanes(message(Quality::Integrity, "rsa2048"))),
         ]);
     }
     trials
 }
 
-/// The sample with the middle rate.
+/// The sample with the middle rate, as it would be if the cores had always been equally fast.
 fn middle(mut samples: Vec<Sample>) -> Option<Sample> {
-    samples.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    let paces: Vec<f64> = samples.iter().map(pace::of).collect();
+    let known = pace::middle(&paces) > 0.0;
+    let even = |sample: &Sample| sample.rate * if known { pace::of(sample) } else { 1.0 };
+    samples.sort_by(|a, b| even(a).total_cmp(&even(b)));
     let at = samples.len() / 2;
     (at < samples.len()).then(|| samples.swap_remove(at))
 }
 
 /// Roles that the fit looks at, each a sum of a sample's.
-const FITTED: [(&str, &[&str]); 4] = [
+const FITTED: [(&str, &[&str]); 5] = [
     ("application", &["application"]),
     ("queue-manager", &["queue-manager"]),
-    ("protection and devices", &["protection", "devices"]),
+    ("protection", &["protection"]),
+    ("devices", &["devices"]),
     ("journal", &["journal"]),
 ];
 
@@ -297,6 +359,10 @@ struct Observed {
     rate: f64,
     /// Cores that others used meanwhile, or the hypervisor took.
     background: f64,
+    /// How fast the cores were meanwhile: see [`Cores::pace_us`]; 0 where that is not known.
+    pace_us: f64,
+    /// What an accelerator's operations took, microseconds.
+    on_lanes: Vec<(Operation, f64)>,
     /// Processor time of a transaction, microseconds, in the order of [`FITTED`]; 0 for what is not looked at.
     roles: [f64; FITTED.len()],
 }
@@ -305,13 +371,8 @@ impl Observed {
     /// None where nothing arrived.
     fn of(trial: &Trial, sample: &Sample) -> Option<Observed> {
         let all: f64 = sample.cpu_us.values().sum();
-        // Who waits for a disk or a device wakes up a core that slept meanwhile, and finds its caches cold: more than the same
-        // step costs otherwise, and a profile has one cost for both.
-        let configuration = &trial.configuration;
-        let waits = configuration.persistent || configuration.quality != Quality::None;
-        let cold = trial.workload == Workload::RequestReply && waits;
-        let roles = FITTED.map(|(name, of)| match sum(&sample.cpu_us, of) {
-            us if us < SHARE_MIN * all || (cold && matches!(name, "application" | "queue-manager")) => 0.0,
+        let roles = FITTED.map(|(_, of)| match sum(&sample.cpu_us, of) {
+            us if us < SHARE_MIN * all => 0.0,
             us => us,
         });
         (sample.transactions > 0).then(|| Observed {
@@ -319,13 +380,15 @@ impl Observed {
             configuration: trial.configuration.clone(),
             rate: sample.rate,
             background: sample.cores_elsewhere + sample.cores_stolen,
+            pace_us: pace::of(sample),
+            on_lanes: on_lanes(trial, sample),
             roles,
         })
     }
 
-    /// What it would do on that system, with the cores that were there.
+    /// What it would do on that system, with the cores that were there, as fast as they were.
     fn predicted(&self, profile: &Profile) -> Result<Prediction> {
-        let mut disturbed = profile.clone();
+        let mut disturbed = profile.at_pace(self.pace_us);
         disturbed.cores.background = self.background.min(f64::from(profile.cores.count) * BACKGROUND_MAX);
         predict_workload(&disturbed, &self.configuration, self.workload, SEED)
     }
@@ -355,13 +418,7 @@ fn operations_us(operations: &BTreeMap<String, Operations>) -> f64 {
 /// Makes them take that long, and all others as much longer.
 fn scale(operations: &mut BTreeMap<String, Operations>, us: f64) {
     let factor = us / operations_us(operations);
-    for operations in operations.values_mut() {
-        for operation in Operation::ALL {
-            if let Some(times) = operations.get(operation) {
-                operations.set(operation, Times { alone: times.alone * factor, full: times.full * factor });
-            }
-        }
-    }
+    operations.values_mut().for_each(|operations| operations.stretch(factor));
 }
 
 /// A cost of both directions alike: a run tells how much they are together.
@@ -393,11 +450,14 @@ fn unknowns(profile: &Profile, observed: &[Observed]) -> Vec<Unknown> {
         unknown!("wake-up", cores.wake_up_us),
         unknown!("deep wake-up", cores.deep_wake_up_us),
         unknown!("waking", cores.wake_us),
+        unknown!("sleep", cores.sleep_us),
+        unknown!("deep sleep", cores.deep_sleep_us),
         unknown!("live seal", costs.protection.live.seal_us),
         unknown!("live open", costs.protection.live.open_us),
     ];
     if observed.iter().any(|observed| observed.configuration.persistent) {
         unknowns.extend([
+            unknown!("persistent message", costs.persist_us),
             unknown!("journal, turn", costs.journal.turn_us),
             unknown!("journal, message", costs.journal.message_us),
             unknown!("sync", journal.sync_us),

@@ -11,6 +11,7 @@ mod fit;
 pub mod hardware;
 pub mod mva;
 pub mod operations;
+mod pace;
 pub mod page;
 pub mod predict;
 pub mod profile;

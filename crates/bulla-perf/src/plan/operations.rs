@@ -55,6 +55,8 @@ pub struct Class {
     pub tls_channel: f64,
     /// A dispatcher hands it to an adapter and gets it back.
     pub hand_over: f64,
+    /// A dispatcher gives it to the journal, where it is persistent.
+    pub persist: f64,
     /// Sealing with a new content key, or with none.
     pub seal: f64,
     /// Opening one whose content key was not known.
@@ -124,6 +126,7 @@ impl Class {
             tls_client: if channel { 0.0 } else { tls },
             tls_channel: if channel { tls } else { 0.0 },
             hand_over: costs.hand_over_us,
+            persist: if configuration.persistent { costs.persist_us } else { 0.0 },
             seal: new.seal(bytes),
             open: new.open(bytes),
             seal_live: live.seal(bytes),
@@ -164,6 +167,12 @@ impl Class {
             *counts.entry(*operation).or_insert(0.0) += self.new_key_share();
         }
         counts
+    }
+
+    /// Whether a dispatcher looks for the content key before it hands a message to an adapter to be opened.
+    #[must_use]
+    pub fn looks_first(&self) -> bool {
+        self.quality == Quality::Confidentiality && self.live_on_dispatcher
     }
 
     /// What the processor takes for an operation.

@@ -2,7 +2,7 @@
 
 use super::mva::{self, Station};
 use super::operations::Class;
-use super::profile::{Device, DeviceKind, Operation, Place, Profile, SerialChannel};
+use super::profile::{Device, DeviceKind, Place, Profile, SerialChannel};
 use super::queueing;
 use super::simulation::{self, Pace, Settings, Shape, System};
 use crate::configuration::{Configuration, Quality};
@@ -411,13 +411,7 @@ fn slowed_by_others(profile: &Profile, name: &str, device: &Device) -> Device {
     let left = (1.0 - busy / f64::from(device.engines.max(1))).max(0.01);
     let mut slowed = device.clone();
     slowed.me_us.values_mut().chain(slowed.crt_us.values_mut()).for_each(|us| *us /= left);
-    for operations in slowed.operations.values_mut() {
-        for operation in Operation::ALL {
-            if let Some(times) = operations.get(operation) {
-                operations.set(operation, super::profile::Times { alone: times.alone / left, full: times.full / left });
-            }
-        }
-    }
+    slowed.operations.values_mut().for_each(|operations| operations.stretch(1.0 / left));
     slowed
 }
 
@@ -497,7 +491,8 @@ pub fn demand(system: &System) -> Demand {
     let channel = f64::from(u8::from(system.channel));
     let role = |us: f64| us * messages;
     let tls = role(2.0 * class.tls_client + channel * 2.0 * class.tls_channel);
-    let queue_manager = role(step(&class.qm_put) + step(&class.qm_get) + 2.0 * class.hand_over * with_adapters);
+    let queue_manager =
+        role(step(&class.qm_put) + step(&class.qm_get) + class.persist + 2.0 * class.hand_over * with_adapters);
     let channel_initiator =
         role(channel * (class.send.message + class.send.turn + class.receive.message + class.receive.turn));
     let adapters = role(

@@ -87,9 +87,19 @@ pub struct Cores {
     /// From which sleep on `deep-wake-up-us` counts, microseconds; 0 is never.
     #[serde(default)]
     pub deep_after_us: f64,
-    /// Processor time that waking a sleeping thread takes the waker, microseconds.
+    /// Processor time that waking a sleeping thread takes the waker where a core sleeps too, microseconds.
     #[serde(default)]
     pub wake_us: f64,
+    /// Processor time that going to sleep and being woken takes the sleeper, microseconds.
+    #[serde(default)]
+    pub sleep_us: f64,
+    /// The same after a sleep of `deep-after-us` or longer: the caches have forgotten it.
+    #[serde(default)]
+    pub deep_sleep_us: f64,
+    /// How fast the cores were when everything else here was measured: what an RSA 1024 signature took beside it, microseconds of
+    /// processor time; 0 where that is not known.
+    #[serde(default)]
+    pub pace_us: f64,
 }
 
 impl Default for Cores {
@@ -102,6 +112,9 @@ impl Default for Cores {
             deep_wake_up_us: 0.0,
             deep_after_us: 0.0,
             wake_us: 0.0,
+            sleep_us: 0.0,
+            deep_sleep_us: 0.0,
+            pace_us: 0.0,
         }
     }
 }
@@ -152,6 +165,8 @@ pub struct Costs {
     pub queue_manager: PutGet,
     /// What a dispatcher does beside that for a message that it hands to an adapter and gets back, microseconds: each seal, each open.
     pub hand_over_us: f64,
+    /// What a dispatcher does beside that for a persistent message, microseconds.
+    pub persist_us: f64,
     /// Dispatchers' work for channels: what the sending and the receiving end do for a message.
     pub channel_initiator: SendReceive,
     /// TLS by CipherSpec, at each of the two ends of a connection.
@@ -230,6 +245,32 @@ impl SealOpen {
     #[must_use]
     pub fn open(&self, bytes: f64) -> f64 {
         self.open_us + self.open_byte_ns * bytes / 1000.0
+    }
+
+    fn stretch(&mut self, factor: f64) {
+        let Self { seal_us, seal_byte_ns, open_us, open_byte_ns } = self;
+        [seal_us, seal_byte_ns, open_us, open_byte_ns].into_iter().for_each(|cost| *cost *= factor);
+    }
+}
+
+impl Cost {
+    fn stretch(&mut self, factor: f64) {
+        [&mut self.turn_us, &mut self.message_us, &mut self.byte_ns].into_iter().for_each(|cost| *cost *= factor);
+    }
+}
+
+impl Costs {
+    /// All of them, so many times as much.
+    fn stretch(&mut self, factor: f64) {
+        let PutGet { put, get } = &mut self.application;
+        let (qm, chinit) = (&mut self.queue_manager, &mut self.channel_initiator);
+        let steps = [put, get, &mut qm.put, &mut qm.get, &mut chinit.send, &mut chinit.receive, &mut self.journal];
+        steps.into_iter().chain(self.tls.values_mut()).for_each(|cost| cost.stretch(factor));
+        let Protection { turn_us, task_us, job_us, inline_us, integrity, privacy, confidentiality, live } =
+            &mut self.protection;
+        let times = [&mut self.hand_over_us, &mut self.persist_us, turn_us, task_us, job_us, inline_us];
+        times.into_iter().for_each(|us| *us *= factor);
+        [integrity, privacy, confidentiality, live].into_iter().for_each(|part| part.stretch(factor));
     }
 }
 
@@ -398,6 +439,15 @@ impl Operations {
             Operation::Unwrap => &mut self.unwrap,
         };
         *place = Some(times);
+    }
+
+    /// All of them, so many times as long.
+    pub(super) fn stretch(&mut self, factor: f64) {
+        for operation in Operation::ALL {
+            if let Some(times) = self.get(operation) {
+                self.set(operation, Times { alone: times.alone * factor, full: times.full * factor });
+            }
+        }
     }
 }
 
@@ -660,6 +710,29 @@ impl Profile {
         fs::rename(&aside, path).map_err(|error| Error::file(path, error))
     }
 
+    /// The same system while its cores are so fast that a signature beside the load takes `pace_us` (see [`Cores::pace_us`]): all that
+    /// cores do takes as much longer. Cards, disks and the network stay as they are, and so does everything where one of the two
+    /// paces is not known.
+    #[must_use]
+    pub fn at_pace(&self, pace_us: f64) -> Profile {
+        let mut paced = self.clone();
+        if pace_us <= 0.0 || self.cores.pace_us <= 0.0 {
+            return paced;
+        }
+        let factor = pace_us / self.cores.pace_us;
+        for device in paced.devices.values_mut().filter(|device| device.place == Place::Cores) {
+            device.operations.values_mut().for_each(|operations| operations.stretch(factor));
+            let times = device.me_us.values_mut().chain(device.crt_us.values_mut());
+            times.chain([&mut device.call_us, &mut device.job_us]).for_each(|us| *us *= factor);
+        }
+        paced.cpu.values_mut().chain(paced.software.values_mut()).for_each(|operations| operations.stretch(factor));
+        paced.costs.stretch(factor);
+        let Cores { wake_up_us, deep_wake_up_us, wake_us, sleep_us, deep_sleep_us, .. } = &mut paced.cores;
+        [wake_up_us, deep_wake_up_us, wake_us, sleep_us, deep_sleep_us].into_iter().for_each(|us| *us *= factor);
+        paced.cores.pace_us = pace_us;
+        paced
+    }
+
     /// The device that stands for that kind; none where the profile has none.
     #[must_use]
     pub fn device(&self, kind: DeviceKind, modelled: bool) -> Option<(&str, &Device)> {
@@ -778,6 +851,9 @@ mod tests {
             deep_wake_up_us: 60.0,
             deep_after_us: 200.0,
             wake_us: 2.0,
+            sleep_us: 3.0,
+            deep_sleep_us: 9.0,
+            pace_us: 104.5,
         };
         let mut operations = Operations::default();
         for operation in Operation::ALL {

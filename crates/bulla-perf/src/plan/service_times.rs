@@ -1,9 +1,11 @@
 //! What operations with keys, and sealing and opening beside them, take on this machine.
 //!
-//! Everything is processor time of the measuring thread, the median of many calls, so that what other processes do meanwhile
-//! disturbs little: operations one at a time on the processor, one and eight at a time on the lanes of an accelerator, and
-//! [`bulla_seal`] with sixteen messages at a time, as an adapter does, without the operations that it hands out.
+//! Everything is processor time of the measuring thread: operations one at a time on the processor, one and eight at a time on the
+//! lanes of an accelerator, and [`bulla_seal`] with sixteen messages at a time, as an adapter does, without the operations that it
+//! hands out. How fast the processor is changes meanwhile, so everything is measured in several rounds, each time between two reference
+//! signatures, and what counts is the median of how many signatures long it took.
 
+use super::pace::Reference;
 use super::profile::{Operation, Operations, Protection, SealOpen, Times};
 use crate::error::{Error, Result};
 use bulla_device::{
@@ -26,8 +28,10 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) const LANES: u32 = 8;
 /// Messages that are sealed or opened together, as an adapter does.
 const LOT: usize = 16;
-/// However long that takes, so often something is measured.
-const SAMPLES_MIN: usize = 5;
+/// However long that takes, so often something is measured in a round.
+const SAMPLES_MIN: usize = 3;
+/// How often all of it is measured.
+const ROUNDS: u32 = 5;
 /// The two payloads between which costs a byte are told, in bytes.
 const PAYLOADS: [usize; 2] = [2048, 65_536];
 /// How often two threads wake each other to tell how long that takes.
@@ -48,7 +52,7 @@ pub(crate) struct ServiceTimes {
     pub(crate) protection: Protection,
 }
 
-/// Measures for every key, each figure for at least so long.
+/// Measures for every key, each figure for at least so long in all.
 ///
 /// # Errors
 /// [`Error::System`]: no scratch directory; [`Error::Device`]: a device or a key failed.
@@ -58,33 +62,94 @@ pub(crate) fn measure(
     each: Duration,
     progress: &mut dyn FnMut(&str),
 ) -> Result<ServiceTimes> {
+    progress("keys");
     let mut accelerator = lanes.map(Lanes::open).transpose()?;
     let mut cpu = CpuDevice::new("CPU");
     let world = World::new()?;
+    let people = keys.iter().map(|key| Ok((key.to_string(), Person::new(&world, *key)?.jobs(&mut cpu)?)));
+    let people = people.collect::<Result<Vec<(String, BTreeMap<Operation, Job>)>>>()?;
+    // What is left of sealing hardly depends on the key: attributes, digests, ciphers.
+    let person = Person::new(&world, KeySpec::Rsa(2048))?;
+    let each = each / ROUNDS;
+    let mut scale = Scale { reference: Reference::new()?, readings: Vec::new() };
+    let mut found: BTreeMap<(&str, Operation, On), Vec<f64>> = BTreeMap::new();
+    let mut sealing: Vec<[[f64; 4]; 4]> = Vec::new();
+    for round in 1..=ROUNDS {
+        progress(&format!("operations and sealing, round {round} of {ROUNDS}"));
+        for (name, jobs) in &people {
+            for (operation, job) in jobs {
+                let mut note = |on, times| found.entry((name, *operation, on)).or_default().push(times);
+                note(On::Processor, scale.of(|| job_us(&mut cpu, job, 1, each))?);
+                if let Some(lanes) = accelerator.as_mut().filter(|lanes| lanes.driver.takes(job)) {
+                    let engine = lanes.engine.as_mut();
+                    note(On::OneLane, scale.of(|| job_us(engine, job, 1, each))?);
+                    note(On::AllLanes, scale.of(|| job_us(engine, job, LANES as usize, each))?);
+                }
+            }
+        }
+        let mut parts = [[0.0; 4]; 4];
+        for (part, how) in parts.iter_mut().zip([How::Integrity, How::Privacy, How::Confidentiality, How::Live]) {
+            *part = scale.each(|| person.seal_open(how, &mut cpu, each))?;
+        }
+        sealing.push(parts);
+    }
+    // A reference signature in the middle turns numbers of signatures into microseconds again.
+    let reference = median(scale.readings);
     let mut times = ServiceTimes::default();
-    for key in keys {
-        let name = key.to_string();
-        progress(&format!("operations with {name}"));
-        let person = Person::new(&world, *key)?;
-        for (operation, job) in person.jobs(&mut cpu)? {
-            let alone = job_us(&mut cpu, &job, 1, each)?;
-            times.cpu.entry(name.clone()).or_default().set(operation, alone.into());
-            if let Some(lanes) = accelerator.as_mut().filter(|lanes| lanes.driver.takes(&job)) {
-                let alone = job_us(lanes.engine.as_mut(), &job, 1, each)?;
-                let full = job_us(lanes.engine.as_mut(), &job, LANES as usize, each)?;
-                times.lanes.entry(name.clone()).or_default().set(operation, Times { alone, full });
+    for ((name, operation, on), ratios) in found {
+        let us = reference * median(ratios);
+        match on {
+            On::Processor => times.cpu.entry(name.to_owned()).or_default().set(operation, us.into()),
+            On::OneLane => times.lanes.entry(name.to_owned()).or_default().set(operation, us.into()),
+            On::AllLanes => {
+                let operations = times.lanes.entry(name.to_owned()).or_default();
+                let alone = operations.get(operation).map_or(us, |times| times.alone);
+                operations.set(operation, Times { alone, full: us });
             }
         }
     }
-    // What is left of sealing hardly depends on the key: attributes, digests, ciphers.
-    progress("sealing and opening");
-    let person = Person::new(&world, KeySpec::Rsa(2048))?;
-    let mut of = |how: How| person.seal_open(how, &mut cpu, each);
-    times.protection.integrity = of(How::Integrity)?;
-    times.protection.privacy = of(How::Privacy)?;
-    times.protection.confidentiality = of(How::Confidentiality)?;
-    times.protection.live = of(How::Live)?;
+    let part = |which: usize| {
+        let [seal_us, seal_byte_ns, open_us, open_byte_ns] = std::array::from_fn(|field| {
+            reference * median(sealing.iter().map(|parts: &[[f64; 4]; 4]| parts[which][field]).collect())
+        });
+        SealOpen { seal_us, seal_byte_ns, open_us, open_byte_ns }
+    };
+    let protection = &mut times.protection;
+    (protection.integrity, protection.privacy) = (part(0), part(1));
+    (protection.confidentiality, protection.live) = (part(2), part(3));
     Ok(times)
+}
+
+/// Where an operation was measured.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum On {
+    Processor,
+    OneLane,
+    AllLanes,
+}
+
+/// Measures in reference signatures.
+struct Scale {
+    reference: Reference,
+    /// What signatures took, microseconds.
+    readings: Vec<f64>,
+}
+
+impl Scale {
+    /// How many signatures long it took.
+    fn of(&mut self, measure: impl FnOnce() -> Result<f64>) -> Result<f64> {
+        let [times] = self.each(|| Ok([measure()?]))?;
+        Ok(times)
+    }
+
+    /// The same of several numbers.
+    fn each<const COUNT: usize>(&mut self, measure: impl FnOnce() -> Result<[f64; COUNT]>) -> Result<[f64; COUNT]> {
+        let before = self.reference.us()?;
+        let measured = measure()?;
+        let after = self.reference.us()?;
+        self.readings.extend([before, after]);
+        Ok(measured.map(|us| us / f64::midpoint(before, after)))
+    }
 }
 
 /// By which part an RSA 2048 signature takes longer while every core computes some, the median over all cores.
@@ -283,8 +348,8 @@ impl Person {
         Ok(jobs.into_iter().map(|job| (operation(job.work.operation()), job)).collect())
     }
 
-    /// Sealing and opening, a message and a byte.
-    fn seal_open(&self, how: How, cpu: &mut CpuDevice, each: Duration) -> Result<SealOpen> {
+    /// Sealing and opening: seal, microseconds a message and nanoseconds a byte, and open.
+    fn seal_open(&self, how: How, cpu: &mut CpuDevice, each: Duration) -> Result<[f64; 4]> {
         let mut found = Vec::with_capacity(PAYLOADS.len());
         for bytes in PAYLOADS {
             let mut bench = Bench::new(self, how, bytes)?;
@@ -308,7 +373,7 @@ impl Person {
         };
         let ((seal_us, seal_byte_ns), (open_us, open_byte_ns)) =
             (line(seal_small, seal_large), line(open_small, open_large));
-        Ok(SealOpen { seal_us, seal_byte_ns, open_us, open_byte_ns })
+        Ok([seal_us, seal_byte_ns, open_us, open_byte_ns])
     }
 }
 

@@ -1,5 +1,6 @@
 //! Short measurements of queue managers of our own, for calibration and for the check of predictions.
 
+use super::pace;
 use super::predict::Workload;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -26,7 +27,8 @@ pub(crate) fn workload_of(subcommand: &str) -> Option<Workload> {
     }
 }
 
-/// Measures each of them so often, in turns. A configuration whose devices this machine lacks has no samples.
+/// Measures each of them so often, in turns, and how fast the cores are meanwhile. A configuration whose devices this machine lacks
+/// has no samples.
 ///
 /// # Errors
 /// What ended a queue manager or a load.
@@ -59,7 +61,17 @@ pub(crate) fn measure_all(
             }
             running => running?,
         };
-        let mut sample = measure(host, running, &trial.configuration, timing, &mut |_| true)?;
+        let watch = pace::Watch::start()?;
+        let warm = timing.warm_up.as_secs_f64() / (timing.warm_up + timing.measured).as_secs_f64();
+        let mut sample = measure(host, running, &trial.configuration, timing, &mut |live| {
+            if live.done >= warm {
+                watch.count();
+            }
+            true
+        })?;
+        if let Some(pace) = watch.end()? {
+            pace::note(&mut sample, pace);
+        }
         (sample.repeat, sample.workload) = (turn.repeat, trial.workload.as_str().to_owned());
         samples[turn.configuration].push(sample);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::configuration::Reuse;
-use crate::plan::profile::{Cores, Cost, Journal, Operations, PutGet, SealOpen, Times};
+use crate::plan::profile::{Cores, Cost, Journal, Operation, Operations, PutGet, SealOpen, Times};
 use std::path::Path;
 
 fn serial() -> Profile {
@@ -113,6 +113,37 @@ fn accelerators_bring_more_and_longer_keys_less() {
     assert!(rate("2a", "rsa2048") > 1.8 * rate("cpu", "rsa2048"));
     assert!(rate("2a", "rsa2048") > 1.05 * rate("1a", "rsa2048"));
     assert!(rate("2a", "rsa4096") < 0.3 * rate("2a", "rsa2048"));
+}
+
+#[test]
+fn a_content_key_that_was_looked_for_in_vain_is_unwrapped_again_and_more_so_with_more_links() {
+    let profile = two_cores();
+    let devices = |pairs, bytes| {
+        let one = configuration(Quality::Confidentiality, Reuse::Times(32), 512);
+        predict(&profile, &Configuration { pairs, bytes, ..one }).unwrap().cpu_us["devices"]
+    };
+    // A wrap and an unwrap for 33 messages: what adapters need that look themselves, as they do for large ones.
+    let once = (21.0 + 364.0) / 33.0;
+    near(devices(1, 65_537), once, 0.05);
+    let (one, four) = (devices(1, 2048), devices(4, 2048));
+    assert!(one > 1.01 * once && four > 2.0 * one, "{once} {one} {four}");
+}
+
+#[test]
+fn cores_that_are_half_as_fast_do_half_as_much_and_a_card_does_not_care() {
+    let mut profile = two_cores();
+    assert_eq!(profile.at_pace(200.0), profile, "without a pace of its own a profile stays as it is");
+    profile.cores.pace_us = 100.0;
+    assert_eq!(profile.at_pace(0.0), profile);
+    for devices in ["cpu", "1a"] {
+        let one = configuration(Quality::Integrity, Reuse::Times(0), 512);
+        let one = Configuration { devices: devices.into(), ..one };
+        let rate = |profile: &Profile| predict(profile, &one).unwrap().rate;
+        near(rate(&profile.at_pace(200.0)), rate(&profile) / 2.0, 0.03);
+    }
+    let card = profile.devices.get_mut("ACCELERATOR").unwrap();
+    card.place = Place::Card;
+    assert_eq!(profile.at_pace(200.0).devices, profile.devices);
 }
 
 #[test]

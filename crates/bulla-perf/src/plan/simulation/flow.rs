@@ -2,34 +2,35 @@
 
 use super::devices::Job;
 use super::{
-    ADAPTER_TASKS_MAX, AHEAD_WINDOWS, Bill, Emission, Event, Item, KeyState, Kind, Message, NAP_US, POOLED_KEYS_MAX,
-    Pace, REFILL_PART, Role, Shape, Side, Simulation, Stage, State, TASKS_OF_ASKER_MAX, TURN_ITEMS_MAX, Task,
+    ADAPTER_TASKS_MAX, AHEAD_WINDOWS, Bill, Emission, Event, Item, KeyState, Kind, Message, NAP_US, OPENING_MAX,
+    POOLED_KEYS_MAX, Pace, REFILL_PART, Role, Shape, Side, Simulation, Stage, State, TASKS_OF_ASKER_MAX,
+    TURN_ITEMS_MAX, Task,
 };
+
+/// Of opening, beside the operation, what a dispatcher has done when it finds that it does not know the content key: about half.
+const LOOK_PART: f64 = 0.5;
 
 impl Simulation<'_> {
     /// What an application's or a dispatcher's thread does with what is in its line; false where nothing is.
     pub(super) fn flow_turn(&mut self, thread: usize, bill: &mut Bill) -> bool {
         let most = if self.settings.turns { TURN_ITEMS_MAX } else { 1 };
         let (mut any, mut puts, mut gets) = (false, false, false);
+        self.turn += 1;
         for _ in 0..most {
             let Some(item) = self.threads[thread].items.pop_front() else { break };
             any = true;
             match self.threads[thread].kind {
                 Kind::First(pair) => self.first(thread, pair, item, bill, &mut puts, &mut gets),
                 Kind::Second(pair) => self.second(thread, pair, item, bill, &mut puts, &mut gets),
-                _ => self.dispatch(thread, item, bill, &mut puts, &mut gets),
+                _ => self.dispatch(thread, item, bill),
             }
         }
         let class = &self.system.class;
-        let (put, get, role) = match self.threads[thread].kind {
-            Kind::Dispatcher => (class.qm_put.turn, class.qm_get.turn, Role::QueueManager),
-            _ => (class.app_put.turn, class.app_get.turn, Role::Application),
-        };
         if puts {
-            bill.add(role, put);
+            bill.add(Role::Application, class.app_put.turn);
         }
         if gets {
-            bill.add(role, get);
+            bill.add(Role::Application, class.app_get.turn);
         }
         any
     }
@@ -158,10 +159,10 @@ impl Simulation<'_> {
         }
     }
 
-    fn dispatch(&mut self, thread: usize, item: Item, bill: &mut Bill, puts: &mut bool, gets: &mut bool) {
+    fn dispatch(&mut self, thread: usize, item: Item, bill: &mut Bill) {
         match item {
             Item::Arrive(message) => {
-                *puts = true;
+                self.read_from(self.messages[message].link, bill);
                 let class = &self.system.class;
                 bill.add(Role::QueueManager, class.qm_put.message);
                 bill.add(Role::Tls, class.tls_client);
@@ -181,16 +182,36 @@ impl Simulation<'_> {
                 bill.add(Role::Tls, class.tls_channel);
                 self.seal(thread, message, bill);
             }
-            Item::Sealed(message) => self.sealed(thread, message, bill, gets),
-            Item::Synced(message) => self.stored(thread, message, bill, gets),
-            Item::Deliver(message) => self.deliver(thread, message, bill, gets),
-            Item::Opened(message) => self.opened(thread, message, bill, gets),
-            Item::Serve(link) => self.serve(thread, link, bill, gets),
+            Item::Sealed(message) => self.sealed(thread, message, bill),
+            Item::Synced(message) => self.stored(thread, message, bill),
+            Item::Deliver(message) => self.deliver(thread, message, bill),
+            Item::Opened(message) => {
+                let at = self.messages[message].link;
+                self.opened(thread, message, bill);
+                self.serve(thread, at, bill);
+            }
+            Item::Serve(link) => self.serve(thread, link, bill),
             _ => {}
         }
         // What needs no adapter goes on at once.
         while let Some(message) = self.sealed_here.pop_front() {
-            self.sealed(thread, message, bill, gets);
+            self.sealed(thread, message, bill);
+        }
+    }
+
+    /// A dispatcher reads from each putter's connection once a turn, and answers it.
+    fn read_from(&mut self, at: usize, bill: &mut Bill) {
+        let (turn, link) = (self.turn, &mut self.links[at]);
+        if std::mem::replace(&mut link.read_in, turn) != turn {
+            bill.add(Role::QueueManager, self.system.class.qm_put.turn);
+        }
+    }
+
+    /// It writes to each getter's connection once a turn, and reads what comes back.
+    fn write_to(&mut self, at: usize, bill: &mut Bill) {
+        let (turn, link) = (self.turn, &mut self.links[at]);
+        if std::mem::replace(&mut link.written_in, turn) != turn {
+            bill.add(Role::QueueManager, self.system.class.qm_get.turn);
         }
     }
 
@@ -215,12 +236,13 @@ impl Simulation<'_> {
             self.sealed_here.push_back(message);
         } else {
             bill.add(Role::QueueManager, class.hand_over);
-            self.emit(thread, Emission::Task(Task { message, side: Side::Seal, step: 0, shared_key: false }));
+            let task = Task { message, side: Side::Seal, step: 0, shared_key: false, looked: false };
+            self.emit(thread, Emission::Task(task));
         }
     }
 
     /// In the order in which they arrived.
-    fn sealed(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+    fn sealed(&mut self, thread: usize, message: usize, bill: &mut Bill) {
         let at = self.messages[message].link;
         let turn = self.messages[message].turn;
         self.links[at].seal_ready.insert(turn, message);
@@ -229,7 +251,7 @@ impl Simulation<'_> {
             let Some(message) = link.seal_ready.remove(&link.seal_turn) else { break };
             link.seal_turn += 1;
             if !self.system.class.persistent {
-                self.stored(thread, message, bill, gets);
+                self.stored(thread, message, bill);
             } else {
                 self.write(thread, message, bill);
             }
@@ -239,6 +261,7 @@ impl Simulation<'_> {
     /// A persistent message goes to the journal's thread, unless it is alone: then the dispatcher writes it.
     fn write(&mut self, thread: usize, message: usize, bill: &mut Bill) {
         let Some(journal) = self.journal else { return };
+        bill.add(Role::QueueManager, self.system.class.persist);
         let quiet = self.threads[journal].state == State::Idle && self.threads[journal].items.is_empty();
         let alone = self.threads[thread].items.is_empty() && self.threads[thread].sync.is_none();
         if quiet && alone && self.settings.turns && self.system.class.bytes <= 65536.0 {
@@ -250,26 +273,31 @@ impl Simulation<'_> {
         }
     }
 
-    fn stored(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+    fn stored(&mut self, thread: usize, message: usize, bill: &mut Bill) {
         if !self.system.channel {
             self.confirm(thread, message);
         }
         let delivers = self.links[self.messages[message].link].delivers;
         if delivers == thread {
-            self.deliver(thread, message, bill, gets);
+            self.deliver(thread, message, bill);
         } else {
             self.emit(thread, Emission::To(delivers, Item::Deliver(message)));
         }
     }
 
-    fn deliver(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+    fn deliver(&mut self, thread: usize, message: usize, bill: &mut Bill) {
         let at = self.messages[message].link;
         self.links[at].waiting.push_back(message);
-        self.serve(thread, at, bill, gets);
+        self.serve(thread, at, bill);
     }
 
-    fn serve(&mut self, thread: usize, at: usize, bill: &mut Bill, gets: &mut bool) {
-        while self.links[at].credit > 0 {
+    fn serve(&mut self, thread: usize, at: usize, bill: &mut Bill) {
+        loop {
+            let link = &self.links[at];
+            // Messages that were taken out to be opened, and those that wait for their turn behind them.
+            if link.credit == 0 || link.open_next - link.open_turn >= OPENING_MAX {
+                break;
+            }
             let Some(message) = self.links[at].waiting.pop_front() else { break };
             let class = &self.system.class;
             let link = &mut self.links[at];
@@ -277,20 +305,25 @@ impl Simulation<'_> {
             self.messages[message].turn = link.open_next;
             link.open_next += 1;
             let key = self.messages[message].key;
-            let known = class.key_uses > 1 && link.keys.get(key) == Some(&KeyState::Known);
+            let known = class.key_uses > 1 && link.keys.get(key).is_some_and(|key| key.known);
             if !class.is_protected() {
-                self.opened(thread, message, bill, gets);
+                self.opened(thread, message, bill);
             } else if known && class.live_on_dispatcher {
                 bill.add(Role::Protection, class.open_live);
-                self.opened(thread, message, bill, gets);
+                self.opened(thread, message, bill);
             } else {
                 bill.add(Role::QueueManager, class.hand_over);
-                self.emit(thread, Emission::Task(Task { message, side: Side::Open, step: 0, shared_key: false }));
+                let looked = class.looks_first();
+                if looked {
+                    bill.add(Role::Protection, class.open * LOOK_PART);
+                }
+                let task = Task { message, side: Side::Open, step: 0, shared_key: false, looked };
+                self.emit(thread, Emission::Task(task));
             }
         }
     }
 
-    fn opened(&mut self, thread: usize, message: usize, bill: &mut Bill, gets: &mut bool) {
+    fn opened(&mut self, thread: usize, message: usize, bill: &mut Bill) {
         let at = self.messages[message].link;
         let turn = self.messages[message].turn;
         self.links[at].open_ready.insert(turn, message);
@@ -298,11 +331,11 @@ impl Simulation<'_> {
             let link = &mut self.links[at];
             let Some(message) = link.open_ready.remove(&link.open_turn) else { break };
             link.open_turn += 1;
-            *gets = true;
+            self.write_to(at, bill);
             let class = &self.system.class;
             bill.add(Role::QueueManager, class.qm_get.message);
             bill.add(Role::Tls, class.tls_client);
-            let getter = link.getter;
+            let getter = self.links[at].getter;
             self.emit(thread, Emission::Over(getter, Item::Get(message)));
         }
     }
@@ -431,31 +464,30 @@ impl Simulation<'_> {
                 bill.add(Role::Protection, class.seal);
                 if reused {
                     message.key = link.keys.len();
-                    link.keys.push(KeyState::Unknown);
+                    link.keys.push(KeyState::default());
                     task.shared_key = true;
                 }
             }
-            Side::Open if reused => {
-                let key = message.key;
-                match link.keys[key] {
-                    KeyState::Known => {
+            Side::Open => {
+                let adapters_part = if task.looked { 1.0 - LOOK_PART } else { 1.0 };
+                if reused {
+                    let (key, state) = (message.key, &mut link.keys[message.key]);
+                    if state.known && !task.looked {
                         bill.add(Role::Protection, class.open_live);
                         stage.done.push(task);
                         return;
                     }
-                    KeyState::Asked => {
-                        bill.add(Role::Protection, class.open);
+                    bill.add(Role::Protection, class.open * adapters_part);
+                    if state.asked {
                         link.waiting_for_key.entry(key).or_default().push(task);
                         return;
                     }
-                    KeyState::Unknown => {
-                        bill.add(Role::Protection, class.open);
-                        link.keys[key] = KeyState::Asked;
-                        task.shared_key = true;
-                    }
+                    state.asked = true;
+                    task.shared_key = true;
+                } else {
+                    bill.add(Role::Protection, class.open * adapters_part);
                 }
             }
-            Side::Open => bill.add(Role::Protection, class.open),
         }
         self.ask(task, stage);
     }
@@ -491,7 +523,7 @@ impl Simulation<'_> {
             }
             Side::Seal => {}
             Side::Open => {
-                link.keys[key] = KeyState::Known;
+                link.keys[key] = KeyState { known: true, asked: false };
                 stage.done.extend(link.waiting_for_key.remove(&key).unwrap_or_default());
             }
         }
@@ -538,11 +570,12 @@ fn asker(link: usize, side: Side) -> usize {
 }
 
 fn use_live_key(live: &mut std::collections::VecDeque<(usize, u64)>) -> usize {
-    let Some((key, uses)) = live.front_mut() else { return 0 };
+    // The one used last, as in the program.
+    let Some((key, uses)) = live.back_mut() else { return 0 };
     let key = *key;
     *uses -= 1;
     if *uses == 0 {
-        live.pop_front();
+        live.pop_back();
     }
     key
 }

@@ -30,6 +30,8 @@ const ADAPTER_TASKS_MAX: usize = 16;
 const TASKS_OF_ASKER_MAX: u32 = 128;
 /// Live content keys that a link keeps, as in the program.
 const POOLED_KEYS_MAX: usize = 64;
+/// Messages of a getter that may be on their way through the adapters, as in the program.
+const OPENING_MAX: u64 = 64;
 /// Part of the window that must be free before a putter fills it up again.
 const REFILL_PART: u64 = 8;
 /// Windows that a putter may be ahead of its getter.
@@ -135,8 +137,10 @@ impl Settings {
     /// are sealed at once, keys are made at once, and end together.
     #[must_use]
     pub fn for_key_uses(self, uses: u64) -> Self {
-        let cycle = uses.saturating_mul(POOLED_KEYS_MAX as u64);
-        Self { measured: self.measured.max((cycle.saturating_mul(KEY_CYCLES)).min(MEASURED_MAX)), ..self }
+        let cycles = uses.saturating_mul(POOLED_KEYS_MAX as u64).saturating_mul(KEY_CYCLES);
+        // Keys that outlive the simulation whatever is done need no longer one.
+        let measured = if cycles > KEY_CYCLES * MEASURED_MAX { 0 } else { cycles.min(MEASURED_MAX) };
+        Self { measured: self.measured.max(measured), ..self }
     }
 }
 
@@ -308,6 +312,8 @@ struct Task {
     step: usize,
     /// Its only operation makes or finds a content key that others use too.
     shared_key: bool,
+    /// A dispatcher has looked for its content key, in vain: it is unwrapped, even where that has been done meanwhile.
+    looked: bool,
 }
 
 /// Where an adapter's turn stands.
@@ -329,6 +335,9 @@ struct Thread {
     debt: f64,
     idle_since: f64,
     used: f64,
+    /// Since when it runs, and how long it ran: while others share its core, longer than what it used.
+    runs_since: f64,
+    ran: f64,
     role: Role,
     /// A message that it writes and syncs itself at the end of this turn.
     sync: Option<usize>,
@@ -355,11 +364,13 @@ struct Message {
     key: usize,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum KeyState {
-    Unknown,
-    Asked,
-    Known,
+/// A content key, for those who open with it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct KeyState {
+    /// It was unwrapped, once at least.
+    known: bool,
+    /// It is being unwrapped: who needs it now shares the answer.
+    asked: bool,
 }
 
 /// The way of messages from one thread to another.
@@ -384,6 +395,9 @@ struct Link {
     waiting_for_key: BTreeMap<usize, Vec<Task>>,
     credit: u64,
     waiting: VecDeque<usize>,
+    /// The last turns in which a dispatcher read from its putter's connection, and wrote to its getter's.
+    read_in: u64,
+    written_in: u64,
 }
 
 /// Where transactions begin.
@@ -436,6 +450,8 @@ pub(super) struct Simulation<'a> {
     waker: Option<usize>,
     /// Messages that were sealed without an adapter in this turn.
     sealed_here: VecDeque<usize>,
+    /// Turns of threads of the application and of dispatchers so far.
+    turn: u64,
     bill: Bill,
     inline_jobs: u64,
     disk_busy: f64,
@@ -481,6 +497,7 @@ impl<'a> Simulation<'a> {
             load: 0.0,
             waker: None,
             sealed_here: VecDeque::new(),
+            turn: 0,
             bill: Bill::default(),
             inline_jobs: 0,
             disk_busy: 0.0,
@@ -503,6 +520,8 @@ impl<'a> Simulation<'a> {
             debt: 0.0,
             idle_since: 0.0,
             used: 0.0,
+            runs_since: 0.0,
+            ran: 0.0,
             role,
             sync: None,
         });
@@ -571,6 +590,8 @@ impl<'a> Simulation<'a> {
             waiting_for_key: BTreeMap::new(),
             credit: u64::from(self.system.window.max(64)),
             waiting: VecDeque::new(),
+            read_in: 0,
+            written_in: 0,
         });
         self.pool.tasks.extend([VecDeque::new(), VecDeque::new()]);
         self.pool.under_way.extend([0, 0]);
@@ -674,17 +695,20 @@ impl<'a> Simulation<'a> {
         let cores = self.system.cores;
         let slept = self.now - self.threads[thread].idle_since;
         let deep = cores.deep_after_us > 0.0 && slept >= cores.deep_after_us;
-        let latency = match (self.cores.has_idle(), deep) {
-            (false, _) => 0.0,
-            (true, false) => cores.wake_up_us,
-            (true, true) => cores.deep_wake_up_us,
-        };
-        if let Some(waker) = self.waker {
-            self.threads[waker].debt += cores.wake_us;
+        let (latency, sleeper_us) =
+            if deep { (cores.deep_wake_up_us, cores.deep_sleep_us) } else { (cores.wake_up_us, cores.sleep_us) };
+        let mut waits = 0.0;
+        if self.cores.has_idle() {
+            waits = latency;
+            // A core that runs something takes the woken thread up without being interrupted.
+            if let Some(waker) = self.waker {
+                self.threads[waker].debt += cores.wake_us;
+            }
         }
+        self.threads[thread].debt += sleeper_us;
         self.threads[thread].state = State::Waking;
         // Also without latency not before the waker has said everything.
-        self.at(self.now + latency, Event::Wake(thread));
+        self.at(self.now + waits, Event::Wake(thread));
     }
 
     /// A thread takes up a turn, or goes to sleep.
@@ -717,12 +741,13 @@ impl<'a> Simulation<'a> {
         let total = bill.total();
         let running = &mut self.threads[thread];
         running.used += total;
-        running.state = State::Running;
+        (running.state, running.runs_since) = (State::Running, self.now);
         self.cores.start(self.now, thread, total);
     }
 
     fn chunk_ends(&mut self, thread: usize) {
         self.waker = Some(thread);
+        self.threads[thread].ran += self.now - self.threads[thread].runs_since;
         let goes_on = match self.threads[thread].kind {
             Kind::Adapter => self.stage_ends(thread),
             Kind::Journal => self.writes(thread),
@@ -793,7 +818,8 @@ impl<'a> Simulation<'a> {
         self.cores.advance(self.now);
         self.cores.busy = 0.0;
         self.bill = Bill::default();
-        self.threads.iter_mut().for_each(|thread| thread.used = 0.0);
+        let now = self.now;
+        self.threads.iter_mut().for_each(|thread| (thread.used, thread.ran, thread.runs_since) = (0.0, 0.0, now));
         self.devices.iter_mut().for_each(|device| device.reset(self.now));
         (self.inline_jobs, self.disk_busy, self.began) = (0, 0.0, self.now);
     }
@@ -847,10 +873,12 @@ impl<'a> Simulation<'a> {
             let most = threads.iter().fold(0.0_f64, |most, used| most.max(*used));
             Use { name: name.to_owned(), servers: threads.len() as f64, utilisation: most.min(1.0) }
         };
-        let mut stations = vec![
-            group("application", &|kind| matches!(kind, Kind::First(_) | Kind::Second(_))),
-            group("dispatcher", &|kind| kind == Kind::Dispatcher),
-        ];
+        let mut dispatcher = group("dispatcher", &|kind| kind == Kind::Dispatcher);
+        // As its meter has it: a turn that waits for a core is not over either.
+        let dispatchers = self.threads.iter().filter(|thread| thread.kind == Kind::Dispatcher);
+        dispatcher.utilisation = dispatchers.fold(0.0_f64, |most, thread| most.max(thread.ran / time)).min(1.0);
+        let application = group("application", &|kind| matches!(kind, Kind::First(_) | Kind::Second(_)));
+        let mut stations = vec![application, dispatcher];
         if self.system.class.is_protected() {
             let mut adapters = group("adapters", &|kind| kind == Kind::Adapter);
             let used: f64 = self.adapters.iter().map(|adapter| self.threads[*adapter].used).sum();

@@ -159,6 +159,27 @@ fn many_messages_share_the_cost_of_a_turn() {
 }
 
 #[test]
+fn each_connection_is_read_and_written_by_itself() {
+    let mut system = System { shape: Shape::RequestReply, window: 1, pairs: 8, ..free() };
+    (system.class.qm_put.turn, system.class.qm_get.turn) = (10.0, 5.0);
+    let outcome = run(&system, Settings::for_window(1, 8));
+    // A request and a reply, from as many connections as there are messages: none shares a read or a write with another.
+    assert!((outcome.cpu_us["queue-manager"] - 30.0).abs() < 0.3, "{:?}", outcome.cpu_us);
+}
+
+#[test]
+fn a_wake_up_is_paid_for_by_who_was_asleep_and_by_who_woke_it() {
+    let mut system = System { shape: Shape::RequestReply, window: 1, ..free() };
+    system.class.app_put.message = 10.0;
+    system.class.app_get.message = 10.0;
+    (system.cores.sleep_us, system.cores.wake_us) = (3.0, 2.0);
+    let outcome = run(&system, Settings::for_window(1, 1));
+    // Each transaction wakes the dispatcher twice and each end once; the dispatcher wakes both ends, they wake it once each.
+    assert!((outcome.cpu_us["queue-manager"] - 2.0 * (3.0 + 2.0)).abs() < 0.1, "{:?}", outcome.cpu_us);
+    assert!((outcome.cpu_us["application"] - 40.0 - 2.0 * (3.0 + 2.0)).abs() < 0.1, "{:?}", outcome.cpu_us);
+}
+
+#[test]
 fn lanes_are_filled_while_jobs_wait() {
     let mut system = System { window: 512, ..card(1, 100.0) };
     let times = profile::Times { alone: 400.0, full: 100.0 };
