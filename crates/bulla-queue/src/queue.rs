@@ -35,6 +35,53 @@ pub enum Full {
     Reject,
 }
 
+/// Depths at which somebody wants to be told. A queue is *high* from the moment it holds `high` messages until it holds no more
+/// than `low`; each crossing is told once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DepthWatch {
+    /// From so many messages on the queue is high; at least 1.
+    pub high: u32,
+    /// Down to so many it is high still; less than `high`.
+    pub low: u32,
+    /// Whether becoming high is told.
+    pub tells_high: bool,
+    /// Whether ceasing to be high is told.
+    pub tells_low: bool,
+    /// Whether reaching MAXDEPTH is told, once until the queue is low again.
+    pub tells_full: bool,
+}
+
+/// What a watched queue's depth has done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CrossingKind {
+    /// It became high.
+    High,
+    /// It is high no more.
+    Low,
+    /// It reached MAXDEPTH.
+    Full,
+}
+
+/// A watched depth was crossed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Crossing {
+    /// Where.
+    pub queue: QueueId,
+    /// How.
+    pub kind: CrossingKind,
+    /// The depth at that moment.
+    pub depth: u32,
+}
+
+/// What has come to a queue whose arrivals are counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Arrivals {
+    /// Messages of the counted priorities that became available since this was last asked.
+    pub count: u32,
+    /// Whether one of them found no other of them there.
+    pub first: bool,
+}
+
 /// How a queue behaves. Kept by the program (`objects.mqsc`), not by the journal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QueueAttributes {
@@ -56,6 +103,10 @@ pub struct QueueAttributes {
     pub default_persistent: bool,
     /// A temporary dynamic queue: never in the journal, nor is anything on it.
     pub temporary: bool,
+    /// Depths that are told of by [`Store::take_crossings`](crate::Store::take_crossings).
+    pub depth_watch: Option<DepthWatch>,
+    /// Arrivals of at least this priority are told of by [`Store::take_arrivals`](crate::Store::take_arrivals).
+    pub counted_priority: Option<u8>,
 }
 
 impl Default for QueueAttributes {
@@ -70,9 +121,14 @@ impl Default for QueueAttributes {
             default_priority: 0,
             default_persistent: false,
             temporary: false,
+            depth_watch: None,
+            counted_priority: None,
         }
     }
 }
+
+/// No priority is so high: nothing is counted.
+const COUNTED_NEVER: u8 = u8::MAX;
 
 /// A queue at a glance. Counters count since the store was opened.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -132,11 +188,22 @@ pub(crate) struct Queue {
     pub(crate) watch: Option<Box<Watch>>,
     /// Its messages by what readers look for; while there are such.
     pub(crate) index: Option<Box<QueueIndex>>,
+    /// From this depth on there is something to tell; `u32::MAX` for never.
+    pub(crate) told_from: u32,
+    /// Below this depth there is something to tell; 0 for never.
+    pub(crate) told_below: u32,
+    is_high: bool,
+    was_full: bool,
+    /// Arrivals are counted from this priority on.
+    counted_from: u8,
+    /// Messages of the counted priorities, locked ones included, those not yet available not.
+    pub(crate) counted: u32,
+    arrivals: Arrivals,
 }
 
 impl Queue {
     pub(crate) fn new(id: QueueId, name: &str, attributes: QueueAttributes) -> Self {
-        Self {
+        let mut queue = Self {
             id,
             name: name.to_owned(),
             attributes,
@@ -147,7 +214,16 @@ impl Queue {
             peak: 0,
             watch: None,
             index: None,
-        }
+            told_from: u32::MAX,
+            told_below: 0,
+            is_high: false,
+            was_full: false,
+            counted_from: attributes.counted_priority.unwrap_or(COUNTED_NEVER),
+            counted: 0,
+            arrivals: Arrivals::default(),
+        };
+        queue.watch();
+        queue
     }
 
     /// Makes a message deliverable at its own place. One compare where nobody looks at each message once.
@@ -166,6 +242,83 @@ impl Queue {
         if let Some(index) = &mut self.index {
             index.build_again();
         }
+    }
+
+    /// Takes over what is to be watched, and how things stand; nothing is told of that.
+    pub(crate) fn watch(&mut self) {
+        let watch = self.attributes.depth_watch;
+        self.is_high = watch.is_some_and(|watch| self.status.depth >= watch.high.max(1));
+        self.was_full = self.is_high && self.status.depth >= self.attributes.max_depth;
+        self.set_thresholds();
+    }
+
+    fn set_thresholds(&mut self) {
+        (self.told_from, self.told_below) = (u32::MAX, 0);
+        let Some(watch) = self.attributes.depth_watch else { return };
+        if !self.is_high {
+            self.told_from = watch.high.max(1);
+        } else {
+            self.told_below = watch.low.saturating_add(1);
+        }
+        if watch.tells_full && !self.was_full {
+            self.told_from = self.told_from.min(self.attributes.max_depth.max(1));
+        }
+    }
+
+    /// The depth is at `told_from` or beyond it.
+    pub(crate) fn rose(&mut self, crossings: &mut Vec<Crossing>) {
+        let Some(watch) = self.attributes.depth_watch else { return };
+        let (queue, depth) = (self.id, self.status.depth);
+        if !self.is_high && depth >= watch.high.max(1) {
+            self.is_high = true;
+            crossings.extend(watch.tells_high.then_some(Crossing { queue, kind: CrossingKind::High, depth }));
+        }
+        if !self.was_full && depth >= self.attributes.max_depth {
+            (self.was_full, self.is_high) = (true, true);
+            crossings.extend(watch.tells_full.then_some(Crossing { queue, kind: CrossingKind::Full, depth }));
+        }
+        self.set_thresholds();
+    }
+
+    /// The depth is below `told_below`.
+    pub(crate) fn fell(&mut self, crossings: &mut Vec<Crossing>) {
+        let Some(watch) = self.attributes.depth_watch else { return };
+        let (queue, depth) = (self.id, self.status.depth);
+        (self.is_high, self.was_full) = (false, false);
+        crossings.extend(watch.tells_low.then_some(Crossing { queue, kind: CrossingKind::Low, depth }));
+        self.set_thresholds();
+    }
+
+    /// From now on arrivals are counted as the attributes say; `priorities` are those of the messages there.
+    pub(crate) fn count_from(&mut self, priorities: impl Iterator<Item = u8>) {
+        self.counted_from = self.attributes.counted_priority.unwrap_or(COUNTED_NEVER);
+        let counted = priorities.filter(|priority| *priority >= self.counted_from).count();
+        self.counted = u32::try_from(counted).unwrap_or(u32::MAX);
+        if self.counted_from == COUNTED_NEVER {
+            self.arrivals = Arrivals::default();
+        }
+    }
+
+    /// A message became available. One compare where nothing is counted. True for the first since it was asked.
+    pub(crate) fn arrived(&mut self, priority: u8) -> bool {
+        if priority < self.counted_from {
+            return false;
+        }
+        self.counted += 1;
+        self.arrivals.count += 1;
+        self.arrivals.first |= self.counted == 1;
+        self.arrivals.count == 1
+    }
+
+    /// A message that was available or locked is gone. One compare where nothing is counted.
+    pub(crate) fn left(&mut self, priority: u8) {
+        if priority >= self.counted_from {
+            self.counted = self.counted.saturating_sub(1);
+        }
+    }
+
+    pub(crate) fn take_arrivals(&mut self) -> Arrivals {
+        std::mem::take(&mut self.arrivals)
     }
 
     /// The lane of a priority: the most urgent first, or one for all.

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    DefineError, DeliverySequence, FileSpill, Limits, MESSAGE_BYTES_MAX, Message, MessageId, NOTE_NAME_BYTES_MAX,
-    NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError, Store, Ticket, Totals, User,
+    CrossingKind, DefineError, DeliverySequence, DepthWatch, FileSpill, Limits, MESSAGE_BYTES_MAX, Message, MessageId,
+    NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError, Store,
+    Ticket, Totals, User,
 };
 
 fn store_on(engine: &SimEngine, limits: Limits) -> Store {
@@ -599,4 +600,139 @@ fn puts_and_gets_are_counted_with_their_bytes_and_what_is_read_back_is_not() {
     let store = store_on(&engine, Limits::default());
     let status = store.status(store.queue("ORDERS").unwrap()).unwrap();
     assert_eq!((status.depth, status.puts, status.bytes_put, status.shortest_bytes), (1, 0, 0, None));
+}
+
+/// A queue whose depth is watched: high at 4, low at 2, full at 6.
+fn watched(store: &mut Store) -> QueueId {
+    let watch = DepthWatch { high: 4, low: 2, tells_high: true, tells_low: true, tells_full: true };
+    let attributes = QueueAttributes { max_depth: 6, depth_watch: Some(watch), ..QueueAttributes::default() };
+    store.define("WATCHED", attributes).unwrap()
+}
+
+fn put_all(store: &mut Store, queue: QueueId, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        store.put(queue, message(number)).unwrap();
+    }
+}
+
+fn crossings(store: &mut Store) -> Vec<(CrossingKind, u32)> {
+    let mut crossings = Vec::new();
+    store.take_crossings(&mut crossings);
+    crossings.into_iter().map(|crossing| (crossing.kind, crossing.depth)).collect()
+}
+
+#[test]
+fn each_crossing_of_a_depth_is_told_once_until_the_queue_is_low_again() {
+    use CrossingKind::{Full, High, Low};
+    let mut store = store();
+    let queue = watched(&mut store);
+    for _ in 0..2 {
+        put_all(&mut store, queue, 0..3);
+        assert_eq!(crossings(&mut store), []);
+        put_all(&mut store, queue, 3..6);
+        assert!(store.put(queue, message(6)).is_err());
+        assert_eq!(crossings(&mut store), [(High, 4), (Full, 6)]);
+        // Up and down between low and full there is nothing new to tell.
+        for _ in 0..3 {
+            let (id, _) = lock(&mut store, queue).unwrap();
+            store.acknowledge(id).unwrap();
+        }
+        put_all(&mut store, queue, 0..3);
+        assert_eq!(crossings(&mut store), []);
+        store.clear(queue).unwrap();
+        assert_eq!(crossings(&mut store), [(Low, 2)]);
+    }
+}
+
+#[test]
+fn a_queue_that_is_deep_when_it_begins_to_be_watched_is_told_of_when_it_is_low() {
+    let mut store = store();
+    let queue = store.define("WATCHED", QueueAttributes::default()).unwrap();
+    put_all(&mut store, queue, 0..5);
+    assert_eq!(watched(&mut store), queue);
+    store.put(queue, message(5)).unwrap();
+    // It was high already; that it is full is new.
+    assert_eq!(crossings(&mut store), [(CrossingKind::Full, 6)]);
+    store.clear(queue).unwrap();
+    assert_eq!(crossings(&mut store), [(CrossingKind::Low, 2)]);
+}
+
+fn arrivals(store: &mut Store) -> Vec<(u32, bool)> {
+    let mut arrivals = Vec::new();
+    store.take_arrivals(&mut arrivals);
+    arrivals.into_iter().map(|(_, arrivals)| (arrivals.count, arrivals.first)).collect()
+}
+
+#[test]
+fn arrivals_are_counted_from_a_priority_on_and_a_persistent_one_when_it_is_synced() {
+    let mut store = store();
+    let counted = QueueAttributes { counted_priority: Some(5), ..QueueAttributes::default() };
+    let queue = store.define("COUNTED", counted).unwrap();
+    let urgent = |number| Message { priority: 9, ..message(number) };
+    store.put(queue, message(0)).unwrap();
+    assert_eq!((arrivals(&mut store), store.counted(queue)), (vec![], 0));
+    store.put(queue, Message { persistent: true, ..urgent(1) }).unwrap();
+    assert_eq!((arrivals(&mut store), store.counted(queue)), (vec![], 0));
+    sync(&mut store);
+    store.put(queue, urgent(2)).unwrap();
+    assert_eq!((arrivals(&mut store), store.counted(queue)), (vec![(2, true)], 2));
+    store.put(queue, urgent(3)).unwrap();
+    assert_eq!(arrivals(&mut store), [(1, false)]);
+    // What is given back has not come, and what is got is gone.
+    let (id, _) = lock(&mut store, queue).unwrap();
+    store.release(id, false);
+    assert_eq!((arrivals(&mut store), store.counted(queue)), (vec![], 3));
+    for _ in 0..3 {
+        let (id, _) = lock(&mut store, queue).unwrap();
+        store.acknowledge(id).unwrap();
+    }
+    assert_eq!(store.counted(queue), 0);
+    store.put(queue, urgent(4)).unwrap();
+    assert_eq!(arrivals(&mut store), [(1, true)]);
+    store.define("COUNTED", QueueAttributes { counted_priority: Some(0), ..counted }).unwrap();
+    assert_eq!(store.counted(queue), 2);
+    store.define("COUNTED", QueueAttributes::default()).unwrap();
+    store.put(queue, urgent(5)).unwrap();
+    assert_eq!((arrivals(&mut store), store.counted(queue)), (vec![], 0));
+}
+
+#[test]
+fn a_marked_message_that_expires_is_handed_over_and_a_mark_goes_with_its_message() {
+    let mut store = store();
+    let queue = queue(&mut store);
+    let expiring = |number| Message { expires_at_ms: Some(10), ..message(number) };
+    let mut marked = Vec::new();
+    for number in 0..3 {
+        store.put(queue, expiring(number)).unwrap();
+        marked.push(store.newest());
+    }
+    store.mark(marked[0]);
+    store.mark(marked[2]);
+    assert_eq!(marked.iter().map(|id| store.is_marked(*id)).collect::<Vec<_>>(), [true, false, true]);
+    let (id, _) = lock(&mut store, queue).unwrap();
+    store.acknowledge(id).unwrap();
+    assert!(!store.is_marked(marked[0]));
+    store.mark(marked[0]);
+    assert!(!store.is_marked(marked[0]), "it is gone");
+    store.sweep(10, 100);
+    let mut expired = Vec::new();
+    store.take_expired(&mut expired);
+    let told: Vec<_> = expired.iter().map(|told| (told.queue, told.found.id, told.body.clone())).collect();
+    assert_eq!(told, [(queue, marked[2], Some(message(2).body))]);
+    store.take_expired(&mut expired);
+    assert_eq!(expired.len(), 1);
+}
+
+#[test]
+fn of_messages_found_in_the_journal_it_is_not_known_whether_they_are_marked() {
+    let engine = SimEngine::default();
+    let mut before = store_on(&engine, Limits::default());
+    let queue = before.define("ORDERS", QueueAttributes::default()).unwrap();
+    before.put(queue, persistent(0)).unwrap();
+    let old = before.newest();
+    assert!(!before.is_marked(old));
+    before.close(Instant::now()).unwrap();
+    let mut after = store_on(&engine, Limits::default());
+    after.put(queue, message(1)).unwrap();
+    assert!(after.is_marked(old) && !after.is_marked(after.newest()));
 }

@@ -7,9 +7,11 @@
 //! at the end left out. See `docs/formats/sealed-message.md`.
 
 use crate::channel::transmission::{self, Destination};
+use crate::dead_letters::DeadLetter;
 use crate::manager::Defaults;
 use crate::random::Random;
 use crate::reason::{self, Reason, Refusal};
+use crate::reports;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, with_header};
 use bulla_queue::{Chunks, Found, Message, User};
@@ -24,6 +26,7 @@ const LABEL_PREFIX: &str = "x-opt-bulla-";
 const PROPERTIES: usize = 13;
 const MESSAGE_ID: usize = 0;
 const TO: usize = 2;
+const REPLY_TO: usize = 4;
 const CONTENT_TYPE: usize = 6;
 const ABSOLUTE_EXPIRY_TIME: usize = 8;
 const NULL: u8 = 0x40;
@@ -93,6 +96,20 @@ impl Arrival {
             Value::Null => Ok(None),
             Value::String(to) => Ok(Some(to)),
             _ => Err(Refusal::new(reason::MD_ERROR, "`to` is not a string")),
+        }
+    }
+
+    /// Whether the message asks to be told what becomes of it. One compare for a message without application properties; with them,
+    /// a look at each key.
+    pub(crate) fn asks_for_reports(&self) -> Result<bool, Refusal> {
+        let Some(range) = self.sections.application_properties.clone() else { return Ok(false) };
+        let section = self.payload.slice(range).to_contiguous();
+        if !keys_of(&section).any(|key| key.starts_with(reports::PREFIX.as_bytes())) {
+            return Ok(false);
+        }
+        match self.fields.value(REPLY_TO)? {
+            Value::String(_) => Ok(true),
+            _ => Err(Refusal::new(reason::MISSING_REPLY_TO_Q, "a report is asked for, and `reply-to` names no queue")),
         }
     }
 
@@ -210,7 +227,7 @@ impl Arrival {
         Message {
             priority: self.header.as_ref().map_or(defaults.priority, |header| header.priority.min(9)),
             persistent: self.header.as_ref().map_or(defaults.persistent, |header| header.durable),
-            expires_at_ms: self.expires_at_ms(),
+            expires_at_ms: self.expires_at_ms(defaults.expiry_cap_ms),
             available_at_ms: self.available_at_ms(),
             put_at_ms: self.wall_ms,
             user: user.map(Into::into),
@@ -218,8 +235,8 @@ impl Arrival {
         }
     }
 
-    /// The sooner of `ttl` from now and `absolute-expiry-time`.
-    fn expires_at_ms(&self) -> Option<u64> {
+    /// The soonest of `ttl` from now, `absolute-expiry-time`, and what the queue allows.
+    fn expires_at_ms(&self, cap_ms: Option<u64>) -> Option<u64> {
         let ttl =
             self.header.as_ref().and_then(|header| header.ttl_ms).map(|ttl| self.wall_ms.saturating_add(ttl.into()));
         let absolute = match self.fields.get(ABSOLUTE_EXPIRY_TIME) {
@@ -228,7 +245,8 @@ impl Arrival {
             }
             _ => None,
         };
-        ttl.into_iter().chain(absolute).min()
+        let cap = cap_ms.map(|cap| self.wall_ms.saturating_add(cap));
+        ttl.into_iter().chain(absolute).chain(cap).min()
     }
 
     /// Before when the message is not deliverable: the annotation `x-opt-delivery-time`, in milliseconds since 1970, or
@@ -416,6 +434,33 @@ pub(crate) fn unlabelled_message(payload: &Payload, was: Was) -> Message {
     }
 }
 
+/// The message with its label, for a queue that it is moved to.
+pub(crate) fn moved_message(payload: &Payload, was: Was) -> Message {
+    was.message(payload)
+}
+
+/// What the label of a message on an error or dead-letter queue says, and the queue knows.
+pub(crate) fn dead_letter(payload: &Payload, found: &Found) -> DeadLetter {
+    let annotations = Sections::scan(payload).map(|sections| annotations(payload, &sections)).unwrap_or_default();
+    let find = |name: &str| {
+        let is_it = |key: &Value| key.as_str().and_then(|key| key.strip_prefix(LABEL_PREFIX)) == Some(name);
+        annotations.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
+    };
+    let text = |name: &str| find(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    DeadLetter {
+        number: found.id.0,
+        reason: find("reason").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
+        cause: text("cause"),
+        details: text("details"),
+        queue: text("queue"),
+        manager: text("manager"),
+        user: found.user.as_ref().map(|user| user.as_str().to_owned()).unwrap_or_default(),
+        persistent: found.persistent,
+        bytes: found.body_bytes.into(),
+        put_ms: found.put_at_ms,
+    }
+}
+
 /// What a queue knew of a message that moves, and knows of it afterwards.
 #[derive(Clone, Debug)]
 pub(crate) struct Was {
@@ -575,6 +620,28 @@ fn after_descriptor(section: &[u8]) -> Option<usize> {
     (section.first() == Some(&0)).then(|| Some(1 + value_len(section.get(1..)?)?))?
 }
 
+/// The string keys of an encoded map section, as far as it can be read.
+fn keys_of(section: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begin = after_descriptor(section).and_then(|map| match section.get(map)? {
+        0xc1 => Some(map + 3),
+        0xd1 => Some(map + 9),
+        _ => None,
+    });
+    let mut at = begin.unwrap_or(section.len());
+    std::iter::from_fn(move || {
+        let key = section.get(at..).filter(|rest| !rest.is_empty())?;
+        let key_bytes = value_len(key)?;
+        let value = section.get(at + key_bytes..)?;
+        // A described value would need more; nothing behind it is looked at.
+        at += key_bytes + value_len(value).unwrap_or(value.len());
+        Some(match key[0] {
+            0xa1 => key.get(2..key_bytes).unwrap_or_default(),
+            0xb1 => key.get(5..key_bytes).unwrap_or_default(),
+            _ => &[],
+        })
+    })
+}
+
 /// Bytes of the encoding at the start of `bytes` (AMQP part 1, section 1.2: the high half of the format
 /// code says how wide it is). Properties hold no described values.
 pub(crate) fn value_len(bytes: &[u8]) -> Option<usize> {
@@ -643,6 +710,24 @@ mod tests {
         let message = arrival.into_message(Defaults::default(), Some("orders"));
         assert!(message.persistent);
         assert_eq!((message.priority, message.expires_at_ms), (7, None));
+    }
+
+    #[test]
+    fn the_soonest_of_what_the_message_and_its_queue_say_is_when_it_expires() {
+        let cap = |ms| Defaults { expiry_cap_ms: ms, ..Defaults::default() };
+        let header = [0x00, 0x53, 0x70, 0xc0, 9, 3, 0x41, 0x50, 4, 0x70, 0x00, 0x00, 0x03, 0xe8]; // a ttl of 1000 ms
+        let with_ttl = Payload::from(Bytes::from([&header[..], &[0x00, 0x53, 0x75, 0xa0, 0]].concat()));
+        let without = message(&[ID], b"");
+        for (payload, cap_ms, expected) in [
+            (&without, None, None),
+            (&without, Some(500), Some(500)),
+            (&with_ttl, None, Some(1000)),
+            (&with_ttl, Some(500), Some(500)),
+            (&with_ttl, Some(5000), Some(1000)),
+        ] {
+            let message = Arrival::read(payload, NOW_MS).unwrap().into_message(cap(cap_ms), None);
+            assert_eq!(message.expires_at_ms, expected.map(|ms| NOW_MS + ms), "{cap_ms:?}");
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ enum Command {
     Put(cli::put::PutArgs),
     Get(cli::get::GetArgs),
     Error(cli::error::ErrorArgs),
+    Trigger(cli::trigger::TriggerArgs),
+    Dlq(cli::dlq::DlqArgs),
     Seal(cli::seal::SealArgs),
     Report(cli::report::ReportArgs),
     /// Measure what protection costs: `bulla perf --help`
@@ -78,6 +80,8 @@ fn main() -> ExitCode {
         Command::Put(args) => cli::put::run(&args),
         Command::Get(args) => cli::get::run(&args),
         Command::Error(args) => cli::error::run(&args),
+        Command::Trigger(args) => cli::trigger::run(&args),
+        Command::Dlq(args) => cli::dlq::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
         Command::Report(args) => cli::report::run(&args),
         Command::Perf(words) => cli::perf::run(&parsed::<Perf>("bulla perf", words).args),

@@ -7,6 +7,7 @@ use crate::channel::supervisor::Triggers;
 use crate::channel::transmission::{self, TransmissionHeader};
 use crate::devices::Devices;
 use crate::envelope::Label;
+use crate::events;
 use crate::mailbox::{Letter, Mailboxes};
 use crate::metrics::UnitCounts;
 use crate::mqsc::channel::ChannelDefinition;
@@ -16,14 +17,14 @@ use crate::mqsc::objects::{
     Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
 };
 use crate::mqsc::tasks::TaskSnapshot;
-use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
 use crate::task::Tasks;
 use crate::tls::Tls;
+use crate::triggering::{self, Triggering};
 use crate::users::Users;
 use bulla_device::role;
-use bulla_queue::{DeliverySequence, MessageId, QueueAttributes, QueueId, Store};
+use bulla_queue::{DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
@@ -32,9 +33,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-/// Dynamic queues that may be open at once.
-const DYNAMIC_QUEUES_MAX: usize = 10_000;
 
 /// A queue manager.
 pub struct Manager {
@@ -96,6 +94,10 @@ pub struct State {
     pub(crate) triggers: Triggers,
     /// One message of each transmission queue and when it was put, to tell how long messages lie there.
     pub(crate) queue_time_probes: HashMap<QueueId, (MessageId, Instant)>,
+    /// Queues that start applications.
+    pub(crate) triggering: Triggering,
+    /// Events whose queue had no room for them, since the operator was last told.
+    pub(crate) events_lost: u64,
 }
 
 /// Who uses a queue.
@@ -109,6 +111,10 @@ pub(crate) struct Use {
     pub(crate) putters: u32,
     /// Open handles that get or browse.
     pub(crate) getters: u32,
+    /// Of them, those that take messages.
+    pub(crate) takers: u32,
+    /// One of them takes alone.
+    pub(crate) exclusive: bool,
     /// The dispatcher on which a channel sends from this queue.
     pub(crate) sender: Option<usize>,
     /// Dispatchers with consumers of this queue, one bit each.
@@ -154,6 +160,10 @@ pub(crate) struct Route {
     pub(crate) waits_when_full: bool,
     /// MAXMSGL in bytes, of the stored message; the smaller of the queue's and the queue manager's.
     pub(crate) message_bytes_max: usize,
+    /// NOSHARE: whoever takes messages takes them alone.
+    pub(crate) takes_alone: bool,
+    /// DEFSOPT(EXCL): so does whoever does not say.
+    pub(crate) default_exclusive: bool,
     /// What a message without a header section gets.
     pub(crate) defaults: Defaults,
     /// Where it goes from there, for a transmission queue that was reached by a remote name.
@@ -162,17 +172,19 @@ pub(crate) struct Route {
     pub(crate) generation: u64,
 }
 
-/// What a message without a header section gets: DEFPRTY and DEFPSIST.
+/// What a message without a header section gets: DEFPRTY and DEFPSIST; and how long any may lie there, CAPEXPRY.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defaults {
     pub(crate) priority: u8,
     pub(crate) persistent: bool,
+    /// CAPEXPRY in milliseconds: for messages with a header, too.
+    pub(crate) expiry_cap_ms: Option<u64>,
 }
 
 impl Default for Defaults {
     /// The standard's own (AMQP part 3, section 3.2.1).
     fn default() -> Self {
-        Self { priority: 4, persistent: false }
+        Self { priority: 4, persistent: false, expiry_cap_ms: None }
     }
 }
 
@@ -222,6 +234,8 @@ impl Manager {
                 channels: Channels::default(),
                 triggers: Triggers::default(),
                 queue_time_probes: HashMap::new(),
+                triggering: Triggering::default(),
+                events_lost: 0,
             }),
         }
     }
@@ -311,6 +325,20 @@ impl State {
         usage.traffic.opens_to_get += 1;
     }
 
+    /// A handle is opened that takes messages, alone where `exclusive`.
+    pub(crate) fn opened_to_take(&mut self, name: &str, queue: QueueId, exclusive: bool) -> Result<(), Refusal> {
+        let usage = self.use_of(queue);
+        let others = usage.takers > 0 || usage.sender.is_some();
+        if usage.exclusive || exclusive && others {
+            let how = if usage.exclusive { "somebody gets from it alone" } else { "somebody gets from it" };
+            return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{name}: {how}")));
+        }
+        (usage.takers, usage.exclusive) = (usage.takers + 1, exclusive);
+        self.triggering.opened(queue);
+        self.opened_to_get(queue);
+        Ok(())
+    }
+
     /// A message was put on that queue, in a turn that began at `now`. One look-up; once a millisecond a reading of the clock.
     pub(crate) fn note_put(&mut self, queue: QueueId, id: MessageId, now: Instant) {
         let store = &self.store;
@@ -333,7 +361,8 @@ impl State {
     /// Where the name that a client opens leads (inventory A1.3: the policy is that of the opened name).
     pub(crate) fn route(&self, name: &str) -> Result<Route, Refusal> {
         if let Some((queue, local)) = self.dynamic.get(name) {
-            return Ok(self.route_to(*queue, name, local, None, true, true));
+            let policy = self.definitions.policies.get(name).cloned();
+            return Ok(self.route_to(*queue, name, local, policy, local.get_enabled, local.put_enabled));
         }
         let found = self.definitions.resolve(name).map_err(|error| not_resolved(name, error))?;
         self.route_resolved(name, &found)
@@ -366,7 +395,11 @@ impl State {
         let route = self.route_to(queue, found.queue, found.local, found.policy.cloned(), false, found.put_enabled);
         Ok(Route {
             message_bytes_max: route.message_bytes_max.saturating_sub(header.overhead()),
-            defaults: Defaults { priority: found.default_priority, persistent: found.default_persistent },
+            defaults: Defaults {
+                priority: found.default_priority,
+                persistent: found.default_persistent,
+                ..route.defaults
+            },
             transmission: Some(Arc::new(header)),
             ..route
         })
@@ -395,7 +428,13 @@ impl State {
             put_enabled,
             waits_when_full: local.full == Full::Wait,
             message_bytes_max: local.max_message_bytes.min(self.definitions.queue_manager.max_message_bytes) as usize,
-            defaults: Defaults { priority: local.default_priority, persistent: local.default_persistent },
+            takes_alone: !local.share,
+            default_exclusive: local.default_exclusive,
+            defaults: Defaults {
+                priority: local.default_priority,
+                persistent: local.default_persistent,
+                expiry_cap_ms: local.expiry_cap_tenths.map(|tenths| u64::from(tenths) * 100),
+            },
             transmission: None,
             generation: self.generation,
         }
@@ -444,33 +483,6 @@ impl State {
         let whole = |name: &String| if name.contains('@') { name.clone() } else { self.destination(name) };
         policy.bind_names.iter().map(whole)
     }
-
-    /// Makes a queue that lives as long as a link (inventory A2.4, TEMPDYN).
-    pub(crate) fn define_dynamic(&mut self, random: &mut Random) -> Result<(String, QueueId), Refusal> {
-        if self.dynamic.len() >= DYNAMIC_QUEUES_MAX {
-            let detail = format!("{DYNAMIC_QUEUES_MAX} dynamic queues are open");
-            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
-        }
-        let name = format!("BULLA.DYNAMIC.{}", random.name::<12>().to_uppercase());
-        let local =
-            LocalQueue { max_message_bytes: self.definitions.queue_manager.max_message_bytes, ..LocalQueue::default() };
-        let attributes = QueueAttributes { temporary: true, ..attributes(&local, &self.definitions) };
-        let queue = self
-            .store
-            .define(&name, attributes)
-            .map_err(|error| Refusal::new(reason::RESOURCE_PROBLEM, error.to_string()))?;
-        self.dynamic.insert(name.clone(), (queue, local));
-        Ok((name, queue))
-    }
-
-    /// Ends a dynamic queue with all that is on it.
-    pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
-        self.dynamic.retain(|_, (id, _)| *id != queue);
-        self.uses.remove(&queue);
-        if let Err(error) = self.store.delete(queue, true) {
-            crate::warning!("a dynamic queue could not be deleted: {error}");
-        }
-    }
 }
 
 /// Why a name leads nowhere, in reason codes.
@@ -479,7 +491,7 @@ pub(crate) fn not_resolved(name: &str, error: ResolveError) -> Refusal {
 }
 
 /// A queue's definition as the store wants it.
-pub(crate) fn attributes(local: &LocalQueue, definitions: &Definitions) -> QueueAttributes {
+pub(crate) fn attributes(name: &str, local: &LocalQueue, definitions: &Definitions) -> QueueAttributes {
     QueueAttributes {
         max_depth: local.max_depth,
         max_message_bytes: local.max_message_bytes.min(definitions.queue_manager.max_message_bytes),
@@ -489,8 +501,23 @@ pub(crate) fn attributes(local: &LocalQueue, definitions: &Definitions) -> Queue
             Delivery::Priority => DeliverySequence::Priority,
             Delivery::Fifo => DeliverySequence::Fifo,
         },
+        depth_watch: depth_watch(name, local, definitions),
+        counted_priority: triggering::counted_priority(local),
         ..QueueAttributes::default()
     }
+}
+
+/// What is to be told of a queue's depth: nothing where no event could come of it, and nothing of the queues that events go to.
+fn depth_watch(name: &str, local: &LocalQueue, definitions: &Definitions) -> Option<DepthWatch> {
+    let (tells_high, tells_low, tells_full) = (local.high_event, local.low_event, local.full_event);
+    let wanted = definitions.queue_manager.performance_events && (tells_high || tells_low || tells_full);
+    if !wanted || events::is_event_queue(name) {
+        return None;
+    }
+    let share = |percent: u8| u64::from(local.max_depth) * u64::from(percent) / 100;
+    let high = u32::try_from(share(local.high_percent)).unwrap_or(u32::MAX).max(1);
+    let low = u32::try_from(share(local.low_percent)).unwrap_or(u32::MAX).min(high - 1);
+    Some(DepthWatch { high, low, tells_high, tells_low, tells_full })
 }
 
 /// Milliseconds since the epoch; a clock before it reads as zero.

@@ -38,6 +38,7 @@ reasons! {
     SYNCPOINT_LIMIT_REACHED = 2024, "amqp:resource-limit-exceeded";
     MAX_CONNS_LIMIT_REACHED = 2025, "amqp:resource-limit-exceeded";
     MD_ERROR = 2026, "amqp:decode-error";
+    MISSING_REPLY_TO_Q = 2027, "amqp:invalid-field";
     MSG_TOO_BIG_FOR_Q = 2030, "amqp:link:message-size-exceeded";
     NOT_AUTHORIZED = 2035, "amqp:unauthorized-access";
     OBJECT_CHANGED = 2041, "amqp:resource-deleted";
@@ -47,7 +48,9 @@ reasons! {
     PUT_INHIBITED = 2051, "amqp:not-allowed";
     Q_DELETED = 2052, "amqp:resource-deleted";
     Q_FULL = 2053, "amqp:resource-limit-exceeded";
+    Q_NOT_EMPTY = 2055, "amqp:not-allowed";
     Q_SPACE_NOT_AVAILABLE = 2056, "amqp:resource-limit-exceeded";
+    Q_TYPE_ERROR = 2057, "amqp:not-allowed";
     SECURITY_ERROR = 2063, "amqp:unauthorized-access";
     SELECTOR_ERROR = 2067, "amqp:invalid-field";
     STORAGE_NOT_AVAILABLE = 2071, "amqp:resource-limit-exceeded";
@@ -56,6 +59,7 @@ reasons! {
     UNKNOWN_REMOTE_Q_MGR = 2087, "amqp:not-found";
     XMIT_Q_TYPE_ERROR = 2091, "amqp:not-found";
     XMIT_Q_USAGE_ERROR = 2092, "amqp:not-found";
+    OBJECT_ALREADY_EXISTS = 2100, "amqp:not-allowed";
     RESOURCE_PROBLEM = 2102, "amqp:internal-error";
     Q_MGR_STOPPING = 2162, "amqp:connection:forced";
     REMOTE_Q_NAME_ERROR = 2184, "amqp:not-found";

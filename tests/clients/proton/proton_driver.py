@@ -60,15 +60,24 @@ class Refused(Exception):
         return next((word[6:] for word in words if word.startswith("cause=")), None)
 
 
-class _SealedLink(LinkOption):
-    """The capability of a link that puts and gets sealed bytes."""
+class Asks(LinkOption):
+    """Capabilities that a link asks for, in its terminus."""
+
+    def __init__(self, *capabilities):
+        self.capabilities = capabilities
 
     def apply(self, link):
         terminus = link.target if link.is_sender else link.source
         terminus.capabilities.put_array(False, Data.SYMBOL)
         terminus.capabilities.enter()
-        terminus.capabilities.put_symbol("bulla:sealed")
+        for capability in self.capabilities:
+            terminus.capabilities.put_symbol(capability)
         terminus.capabilities.exit()
+
+
+def _SealedLink():
+    """A link that puts and gets sealed bytes."""
+    return Asks("bulla:sealed")
 
 
 class Client:
@@ -137,11 +146,13 @@ class Client:
             )
         )
 
-    def receiver(self, queue, credit=1, browse=False, sealed=False, selector=None):
+    def receiver(self, queue, credit=1, browse=False, sealed=False, selector=None, asks=()):
         """A receiving link, or Refused."""
         options = [Copy()] if browse else []
         if selector is not None:
             options.append(Selector(selector))
+        if asks:
+            options.append(Asks(*asks))
         if sealed:
             options.append(_SealedLink())
         handler = _Incoming(self.connection)

@@ -70,6 +70,9 @@ impl Store {
             if let Some(queue) = self.queues.get_mut(&entry.queue) {
                 queue.unlock(entry.lane, entry.index, entry.id);
                 mark_ready(queue, &mut self.ready);
+                if queue.arrived(entry.priority) {
+                    self.arrived.push(queue.id);
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use crate::log::{Log, LogError, Position};
 use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, Ticket, User};
-use crate::queue::{MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus};
+use crate::queue::{Arrivals, Crossing, MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus};
 use crate::record::{PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, padded};
 use crate::spill::{Spill, SpillError};
 use delays::Delays;
@@ -407,9 +407,27 @@ pub struct Store {
     index_entries: usize,
     ready: Vec<QueueId>,
     freed: Vec<QueueId>,
+    crossings: Vec<Crossing>,
+    /// Queues with arrivals that were counted and not yet taken.
+    arrived: Vec<QueueId>,
+    /// Messages below this number were found in the journal: whether they are marked is not known.
+    marked_below: u64,
+    marked: HashSet<u64, IdBuildHasher>,
+    expired: Vec<Expired>,
     /// `room` said 0 for the backlog's sake, so somebody waits.
     backlogged: AtomicBool,
     totals: Totals,
+}
+
+/// A marked message that has expired, and is gone.
+#[derive(Clone, Debug)]
+pub struct Expired {
+    /// The queue it was on.
+    pub queue: QueueId,
+    /// What was known of it.
+    pub found: Found,
+    /// What it carried; none where that could not be read.
+    pub body: Option<Chunks>,
 }
 
 /// What went through all queues together since the start.
@@ -475,10 +493,21 @@ impl Store {
             return Err(DefineError::Temporary);
         }
         let relane = queue.attributes.delivery_sequence != attributes.delivery_sequence;
-        queue.attributes = attributes;
+        let before = std::mem::replace(&mut queue.attributes, attributes);
         if relane {
             self.messages.relane(queue);
             queue.forget_passed();
+        }
+        if (before.depth_watch, before.max_depth) != (attributes.depth_watch, attributes.max_depth) {
+            queue.watch();
+        }
+        if before.counted_priority != attributes.counted_priority {
+            let slots = queue.lanes.iter().flat_map(|lane| lane.slots(None)).map(|(slot, _)| &self.messages[slot]);
+            let there = slots
+                .filter(|entry| matches!(entry.state, State::Available | State::Locked))
+                .map(|entry| entry.priority);
+            let there: Vec<u8> = there.collect();
+            queue.count_from(there.into_iter());
         }
         // Both may have changed: a higher MAXDEPTH is room, a new order is something to look at.
         let id = queue.id;
@@ -951,6 +980,44 @@ impl Store {
         }
     }
 
+    /// Moves to `into` what the depths of watched queues have crossed since this was last asked, in order.
+    pub fn take_crossings(&mut self, into: &mut Vec<Crossing>) {
+        into.append(&mut self.crossings);
+    }
+
+    /// Moves to `into` what has come to queues whose arrivals are counted since this was last asked, each queue once.
+    pub fn take_arrivals(&mut self, into: &mut Vec<(QueueId, Arrivals)>) {
+        for id in self.arrived.drain(..) {
+            if let Some(queue) = self.queues.get_mut(&id) {
+                into.push((id, queue.take_arrivals()));
+            }
+        }
+    }
+
+    /// Marks a message: somebody wants to hear what becomes of it. The mark is not journaled; it goes with the message.
+    pub fn mark(&mut self, id: MessageId) {
+        if self.messages.slot(id).is_some() {
+            self.marked.insert(id.0);
+        }
+    }
+
+    /// Whether a message is marked, or may be: of those found in the journal that is not known. Two compares where nothing is.
+    #[must_use]
+    pub fn is_marked(&self, id: MessageId) -> bool {
+        id.0 < self.marked_below || (!self.marked.is_empty() && self.marked.contains(&id.0))
+    }
+
+    /// Moves to `into` the marked messages that have expired since this was last asked.
+    pub fn take_expired(&mut self, into: &mut Vec<Expired>) {
+        into.append(&mut self.expired);
+    }
+
+    /// Messages of the counted priorities that are on a queue, locked ones included; 0 where none are counted.
+    #[must_use]
+    pub fn counted(&self, queue: QueueId) -> u32 {
+        self.queues.get(&queue).map_or(0, |queue| queue.counted)
+    }
+
     /// What the store holds, all queues together.
     #[must_use]
     pub fn store_status(&self) -> StoreStatus {
@@ -1077,6 +1144,9 @@ impl Store {
         self.messages[slot].index = found.lanes[usize::from(lane)].push(id, slot, is_free);
         found.grew(bytes, message.put_at_ms);
         found.count_put(bytes, placed.kept == Kept::Journal);
+        if found.status.depth >= found.told_from {
+            found.rose(&mut self.crossings);
+        }
         self.totals.puts += 1;
         if found.index.is_some() {
             index::add(found, &self.messages, &mut self.index_entries, id, &message.body);
@@ -1090,6 +1160,9 @@ impl Store {
         }
         if !held {
             mark_ready(found, &mut self.ready);
+            if is_free && found.arrived(priority) {
+                self.arrived.push(queue);
+            }
             return Ticket::NOW;
         }
         found.status.unsynced += 1;
@@ -1143,8 +1216,14 @@ impl Store {
                 State::Pending => queue.status.unsynced -= 1,
                 State::Available | State::Delayed => {}
             }
+            if matches!(entry.state, State::Available | State::Locked) {
+                queue.left(entry.priority);
+            }
             if queue.shrank(entry.body_bytes) {
                 mark_freed(queue, &mut self.freed);
+            }
+            if queue.status.depth < queue.told_below {
+                queue.fell(&mut self.crossings);
             }
         }
         self.forget(&entry);
@@ -1153,6 +1232,9 @@ impl Store {
 
     /// Gives back what a removed message used beside its queue.
     fn forget(&mut self, entry: &Entry) {
+        if !self.marked.is_empty() {
+            self.marked.remove(&entry.id);
+        }
         if entry.body.is_some() {
             self.memory_bytes -= entry.body_bytes as usize;
         }
@@ -1172,8 +1254,14 @@ impl Store {
     }
 
     fn expire(&mut self, slot: crate::lane::Slot) -> Result<(), JournalError> {
-        let queue = self.messages[slot].queue;
+        let entry = &self.messages[slot];
+        let (queue, found) = (entry.queue, entry.found());
+        let told = match self.is_marked(found.id) {
+            true => Some(Expired { queue, body: self.body(found.id).ok(), found }),
+            false => None,
+        };
         self.remove(slot)?;
+        self.expired.extend(told);
         if let Some(queue) = self.queues.get_mut(&queue) {
             queue.status.expired += 1;
         }
@@ -1203,6 +1291,9 @@ impl Store {
             entry.state = State::Available;
             queue.unlock(entry.lane, entry.index, entry.id);
             mark_ready(queue, &mut self.ready);
+            if queue.arrived(entry.priority) {
+                self.arrived.push(queue.id);
+            }
         }
         self.journal.recycle(marks);
         self.journal.failure()?;

@@ -117,6 +117,11 @@ pub(super) fn open(
         index_entries: 0,
         ready,
         freed: Vec::new(),
+        crossings: Vec::new(),
+        arrived: Vec::new(),
+        marked_below: next_id,
+        marked: HashSet::default(),
+        expired: Vec::new(),
         backlogged: false.into(),
         totals: super::Totals::default(),
     })

@@ -94,6 +94,8 @@ pub(crate) struct Prepared {
     pub(crate) stage: Stage,
     /// Its memory while it is sealed or checked.
     pub(crate) held: Option<Held>,
+    /// It asks to be told what becomes of it.
+    pub(crate) asks: bool,
 }
 
 /// What is to be done with a message before it is put.
@@ -122,13 +124,15 @@ impl Delivery {
 
     /// Hot path, once per message: finds its queue, and begins what SPLPROT asks for.
     pub(crate) fn prepare(&mut self, local: &mut Local, state: &State, asker: Asker, payload: &Payload) -> Prepared {
-        let mut way = None;
+        let (mut way, mut asks) = (None, false);
         let result = Arrival::read(payload, local.wall_ms).and_then(|arrival| {
+            // One that asks, and names no queue for the answer, is not told.
+            asks = arrival.asks_for_reports().unwrap_or(false);
             let way = &*way.insert(self.way(state, &arrival)?);
             self.treat(local, state, asker, way, arrival.taken_off())
         });
         let (stage, held) = result.unwrap_or_else(|refusal| (Stage::Ready(Err(refusal)), None));
-        Prepared { way, stage, held }
+        Prepared { way, stage, held, asks }
     }
 
     /// A message as it came, without its transmission header, for the dead-letter queue; one that is no message at all is
@@ -278,7 +282,7 @@ impl Delivery {
         way: Arc<Way>,
         labelled: Message,
     ) -> Result<Prepared, Refusal> {
-        let as_it_is = |labelled| Prepared { way: None, stage: Stage::Ready(Ok(labelled)), held: None };
+        let as_it_is = |labelled| Prepared { way: None, stage: Stage::Ready(Ok(labelled)), held: None, asks: false };
         let policy = match &way.route.policy {
             Some(policy) if policy.quality() != Quality::None => policy.clone(),
             _ => return Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
@@ -299,6 +303,6 @@ impl Delivery {
             };
         }
         let (stage, held) = self.seal(local, state, asker, &way, &policy, arrival)?;
-        Ok(Prepared { way: Some(way), stage, held })
+        Ok(Prepared { way: Some(way), stage, held, asks: false })
     }
 }

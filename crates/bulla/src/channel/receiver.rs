@@ -16,17 +16,19 @@ use crate::dispatcher::peer::{Link, Peer, Traffic};
 use crate::dispatcher::sealing::Stage;
 use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
 use crate::envelope::{self, Label, Was};
+use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelState, ChannelStatus};
 use crate::mqsc::parse::is_name;
 use crate::reason::{self, Refusal};
+use crate::reports;
 use crate::tls;
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
 use bulla_amqp::{
     AttachReply, AttachRequest, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId,
 };
-use bulla_queue::{Message, QueueId, Ticket};
+use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Outcome as Verdict;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -125,6 +127,8 @@ struct Waiting {
     dead: Option<Refusal>,
     /// It came sealed, and its seal is defective.
     defective: bool,
+    /// It asks to be told what becomes of it.
+    asks: bool,
     _held: Option<Held>,
 }
 
@@ -277,7 +281,7 @@ pub(crate) fn request(
     peer.is_channel = true;
     peer.links.insert(link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, link));
-    running(peer, state, link);
+    running(peer, local, state, link);
     replenish(peer, link);
     Ok(())
 }
@@ -353,7 +357,7 @@ pub(crate) fn foreign(
     peer.is_channel = true;
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, attach.link));
-    running(peer, state, attach.link);
+    running(peer, local, state, attach.link);
     replenish(peer, attach.link);
     Ok(())
 }
@@ -553,14 +557,17 @@ fn reply(attach: &IncomingAttach, properties: protocol::Properties, message_byte
 }
 
 /// Messages may come.
-fn running(peer: &mut Peer, state: &mut State, link: LinkId) {
+fn running(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId) {
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
-    if let Some(instance) = state.channels.get_mut(&receiving.instance) {
-        instance.status.state = ChannelState::Running;
-        instance.status.substate = "RECEIVE";
-        if let Some(numbers) = &receiving.numbers {
-            instance.note_sequence(numbers.received, numbers.confirmed, numbers.wrap);
-        }
+    let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };
+    let was = std::mem::replace(&mut instance.status.state, ChannelState::Running);
+    instance.status.substate = "RECEIVE";
+    if let Some(numbers) = &receiving.numbers {
+        instance.note_sequence(numbers.received, numbers.confirmed, numbers.wrap);
+    }
+    if !matches!(was, ChannelState::Running | ChannelState::Paused) {
+        let InstanceId { channel, partner } = receiving.instance.clone();
+        state.raise(&Event::ChannelStarted { channel, partner }, local.wall_ms);
     }
 }
 
@@ -588,7 +595,16 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     let stage = Stage::Answered;
     receiving.line_bytes += len;
     let payload = delivery.payload;
-    receiving.line.push_back(Waiting { id, payload, way: None, stage, dead: None, defective: false, _held: None });
+    receiving.line.push_back(Waiting {
+        id,
+        payload,
+        way: None,
+        stage,
+        dead: None,
+        defective: false,
+        asks: false,
+        _held: None,
+    });
     receiving.prepare(local, state, link, receiving.line.len() - 1);
     look_at(receiving, local, link);
 }
@@ -702,13 +718,14 @@ impl Receiving {
             waiting.stage = Stage::Ready(Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, "messages before it wait")));
             return;
         }
-        let Prepared { way, stage, held } = self.delivery.prepare(local, state, asker, &waiting.payload);
-        (waiting.way, waiting.stage, waiting._held) = (way, stage, held);
+        let Prepared { way, stage, held, asks } = self.delivery.prepare(local, state, asker, &waiting.payload);
+        (waiting.way, waiting.stage, waiting._held, waiting.asks) = (way, stage, held, asks);
         self.starved = waiting.is_starved();
     }
 
     /// Puts the head of the line, which its sender has settled.
     fn put_one(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State, link: LinkId) -> Step {
+        let mut is_put = false;
         let put = match self.line.front().and_then(|head| head.ready(state, &[], local.wall_ms)) {
             None => return Step::Wait,
             Some(Ok(None)) => Ok(()),
@@ -716,6 +733,7 @@ impl Receiving {
                 .store
                 .put(queue, message)
                 .map(|ticket| {
+                    is_put = true;
                     state.note_put(queue, state.store.newest(), local.now);
                     if ticket > state.store.synced() {
                         local.flush_soon();
@@ -726,6 +744,10 @@ impl Receiving {
         };
         match put {
             Ok(()) => {
+                if let Some(head) = self.line.front().filter(|head| head.asks && is_put) {
+                    let id = state.store.newest();
+                    head.tell(state, id, local.wall_ms);
+                }
                 self.pop();
                 Step::On
             }
@@ -745,6 +767,8 @@ impl Receiving {
         let (mut unit, mut bytes, mut count) = (Vec::new(), 0, 0u64);
         let mut before: Vec<(QueueId, usize)> = Vec::new();
         let mut refused = None;
+        // Those that ask for reports: their place in the line, and in the unit.
+        let mut asking: Vec<(usize, u64)> = Vec::new();
         for waiting in self.line.iter().take_while(|waiting| waiting.id.is_some()) {
             // Another definition holds by now: it is prepared again when it is the first.
             if count > 0 && waiting.is_stale(state) {
@@ -762,6 +786,9 @@ impl Receiving {
                         None => before.push((queue, 1)),
                     }
                     bytes += message.body.len();
+                    if waiting.asks {
+                        asking.push((usize::try_from(count).unwrap_or(usize::MAX), unit.len() as u64));
+                    }
                     unit.push((queue, message));
                 }
                 Some(Err(refusal)) => {
@@ -783,6 +810,7 @@ impl Receiving {
         });
         let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));
         let last = unit.last().map(|(queue, _)| *queue);
+        let first = state.store.newest().0 + 1;
         match state.store.commit(unit, &[], note.as_slice()) {
             Ok(ticket) => {
                 if let Some(queue) = last {
@@ -790,6 +818,11 @@ impl Receiving {
                 }
                 if let Some(numbers) = &mut self.numbers {
                     numbers.committed += count;
+                }
+                for (place, id) in asking {
+                    if let Some(waiting) = self.line.get(place) {
+                        waiting.tell(state, MessageId(first + id), local.wall_ms);
+                    }
                 }
                 for _ in 0..count {
                     let id = self.pop();
@@ -1003,6 +1036,17 @@ impl Waiting {
         !self.defective && refusal.reason != reason::MD_ERROR && refusal.cause != Some("malformed")
     }
 
+    /// Tells whoever wants to hear of it that the message is on a queue: its own, one on the way, or the dead-letter queue.
+    fn tell(&self, state: &mut State, id: MessageId, wall_ms: u64) {
+        match &self.dead {
+            Some(why) => reports::undeliverable(state, id, why, wall_ms),
+            None => {
+                let is_remote = self.way.as_ref().is_some_and(|way| way.route.transmission.is_some());
+                reports::arrived(state, id, is_remote, wall_ms);
+            }
+        }
+    }
+
     /// The message for its queue, where it is ready and the queue takes it behind `before`; nothing where it has expired.
     #[allow(clippy::type_complexity, reason = "ready or not, refused or not, expired or not")]
     fn ready(
@@ -1078,7 +1122,7 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     peer.engine.accept_link(link, *reply);
     if agreed {
         receiving.phase = Phase::Flowing;
-        running(peer, state, link);
+        running(peer, local, state, link);
         replenish(peer, link);
         return;
     }
@@ -1167,6 +1211,7 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
         Some(reason) => crate::warning!("channel {channel} from {partner} has ended: {reason}"),
         None => crate::note!("channel {channel} from {partner} has ended"),
     }
+    state.raise(&Event::channel_ended(channel, partner, reason.as_ref()), local.wall_ms);
     let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };
     instance.ended(reason.as_ref());
     let inactive = instance.status.state == ChannelState::Inactive;

@@ -17,6 +17,7 @@ use super::transmission::{self, TransmissionHeader};
 use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
 use crate::dispatcher::{Local, store_refusal};
 use crate::envelope;
+use crate::events::Event;
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelState};
 use crate::mqsc::protection::ProtectionMeters;
@@ -381,6 +382,8 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
         sending.stage = Stage::Quiescing;
     }
     crate::note!("channel {}: running, to {}", sending.id.channel, sending.partner.container);
+    let (channel, partner) = (sending.id.channel.clone(), sending.partner.container.clone());
+    state.raise(&Event::ChannelStarted { channel, partner }, local.wall_ms);
     local.serve(sending.queue);
     local.channel_work(peer.key);
 }

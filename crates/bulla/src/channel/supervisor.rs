@@ -5,6 +5,7 @@ use super::registry::{Instance, InstanceId, Place, Wanted};
 use super::{ChannelLetter, sender};
 use crate::dispatcher::Local;
 use crate::dispatcher::peer::Peer;
+use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::{Manager, State};
 use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
@@ -273,8 +274,16 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Op
     instance.place = None;
     instance.wanted = Wanted::Nothing;
     instance.status.substate = "";
+    let partner = instance.status.remote_manager.clone();
     let stopping = local.manager.stopping.load(Ordering::Acquire);
     let why = why.filter(|_| !stopping);
+    let event = Event::channel_ended(&id.channel, &partner, why.as_ref());
+    // A requester's start and end are those of the link on which it receives.
+    let requests = definition.as_ref().is_some_and(|definition| definition.kind == ChannelKind::Requester);
+    if ran && !requests || matches!(event, Event::TlsRefused { .. }) {
+        state.raise(&event, local.wall_ms);
+    }
+    let instance = state.channels.entry(id.clone());
     if let Some(why) = &why {
         crate::warning!("channel {}: {why}", id.channel);
         instance.status.reason = why.to_string();

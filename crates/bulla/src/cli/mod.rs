@@ -4,6 +4,7 @@
 pub mod cert;
 pub mod connection;
 pub mod demo;
+pub mod dlq;
 pub mod error;
 pub mod get;
 pub mod journal;
@@ -16,6 +17,7 @@ pub mod seal;
 pub mod start;
 pub mod token;
 pub mod token_helper;
+pub mod trigger;
 pub mod user;
 
 use crate::client::ClientError;

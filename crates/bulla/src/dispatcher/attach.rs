@@ -8,6 +8,8 @@ use super::selection::{self, Selection};
 use super::unit_of_work;
 use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver;
+use crate::dynamic::{Made, Wish};
+use crate::events::Event;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
@@ -25,25 +27,53 @@ pub(crate) const SEALED: &str = "bulla:sealed";
 pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
 /// What a terminus is called that is no queue.
 const TOPICS: [&str; 2] = ["topic", "temporary-topic"];
+/// A link that asks for this gets from its queue alone (MQOO_INPUT_EXCLUSIVE), or is refused with 2042.
+pub(crate) const EXCLUSIVE: &str = "bulla:exclusive";
+/// A link that asks for this gets with others (MQOO_INPUT_SHARED), unless the queue has NOSHARE.
+pub(crate) const SHARED: &str = "bulla:shared";
+
+/// A link that asks for this deletes its permanent dynamic queue on closing, where nothing is on it (MQCO_DELETE).
+pub(crate) const DELETE_ON_CLOSE: &str = "bulla:delete-on-close";
+/// A link that asks for this deletes its permanent dynamic queue on closing, with what is on it (MQCO_DELETE_PURGE).
+pub(crate) const PURGE_ON_CLOSE: &str = "bulla:purge-on-close";
+
+/// What a link that closes does to its permanent dynamic queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Deletes {
+    /// It goes where it is empty.
+    Empty,
+    /// It goes with its messages.
+    WithMessages,
+}
 
 /// A client attaches a link.
 pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: IncomingAttach) {
     let link = attach.link;
+    let mut made = None;
     let result = match attach.role {
         Role::Receiver if matches!(attach.target, Some(AnyTarget::Coordinator(_))) => {
             unit_of_work::attached(peer, &attach);
             Ok(())
         }
-        Role::Receiver => producer(peer, local, state, &attach),
-        Role::Sender => consumer(peer, local, state, &attach),
+        Role::Receiver => producer(peer, local, state, &attach, &mut made),
+        Role::Sender => consumer(peer, local, state, &attach, &mut made),
     };
     if let Err(refusal) = result {
+        if let Some(queue) = made.and_then(|made| made.temporary) {
+            state.end_dynamic(queue);
+        }
         peer.engine.refuse_link(link, refusal.to_amqp());
     }
 }
 
 /// The client sends: its target is a queue, a new dynamic queue, or left to each message.
-fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &IncomingAttach) -> Result<(), Refusal> {
+fn producer(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    made: &mut Option<Made>,
+) -> Result<(), Refusal> {
     let Some(AnyTarget::Target(target)) = &attach.target else {
         return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no target"));
     };
@@ -56,15 +86,24 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
     };
     if let Some(result) = channel {
         return result.inspect_err(|refusal| {
-            crate::warning!("{}: a channel did not start: {refusal}", super::peer::address(&mut peer.socket));
+            let partner = super::peer::address(&mut peer.socket);
+            crate::warning!("{partner}: a channel did not start: {refusal}");
+            let name = greeting.as_ref().map(|greeting| greeting.channel.as_str());
+            let name = name.or(foreign.map(|(channel, _)| channel)).unwrap_or_default();
+            let event = Event::channel_ended(name, &partner, Some(refusal));
+            if matches!(event, Event::TlsRefused { .. }) {
+                state.raise(&event, local.wall_ms);
+            }
         });
     }
     no_topic(&target.capabilities)?;
     let mut target: Target = target.clone();
-    let dynamic = target.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
-    if let Some((name, _)) = &dynamic {
-        target.address = Some(name.clone());
+    if target.dynamic {
+        let wish = Wish::read(state, target.address.as_deref(), &target.dynamic_node_properties)?;
+        let made = made.insert(state.define_dynamic(&wish, &local.manager.data, &mut local.random)?);
+        (target.address, target.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
     }
+    let deletes = deletes(attach, &target.capabilities)?;
     let mut producer = Producer {
         session: attach.session,
         opened: target.address.clone(),
@@ -75,13 +114,15 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         first_slot: 0,
         sealing: None,
         who: local.device_asker(peer.generation),
-        dynamic: dynamic.map(|(_, queue)| queue),
+        dynamic: made.as_ref().and_then(|made| made.temporary),
+        deletes,
     };
     if let Some(name) = &target.address {
         let route = state.put_route(name)?;
         if !route.put_enabled {
             return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
         }
+        may_delete(state, &route, deletes)?;
         let client_seals = |policy: &Policy| policy.quality() != Quality::None && policy.sealed_at == SealedAt::Client;
         if !producer.sealed_by_client && route.policy.as_deref().is_some_and(client_seals) {
             let detail = format!("{name}: the policy asks the application to seal");
@@ -109,15 +150,22 @@ fn producer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
 }
 
 /// The client receives: its source is a queue, browsed or taken from, or a new dynamic queue.
-fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &IncomingAttach) -> Result<(), Refusal> {
+fn consumer(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    made: &mut Option<Made>,
+) -> Result<(), Refusal> {
     let mut source: Source =
         attach.source.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no source"))?;
     no_topic(&source.capabilities)?;
     // Filters are echoed only where they are honoured.
     let selector = selection::filter(&mut source)?;
-    let dynamic = source.dynamic.then(|| state.define_dynamic(&mut local.random)).transpose()?;
-    if let Some((name, _)) = &dynamic {
-        source.address = Some(name.clone());
+    if source.dynamic {
+        let wish = Wish::read(state, source.address.as_deref(), &source.dynamic_node_properties)?;
+        let made = made.insert(state.define_dynamic(&wish, &local.manager.data, &mut local.random)?);
+        (source.address, source.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
     }
     let name =
         source.address.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no queue"))?;
@@ -125,6 +173,8 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, format!("{name} has GET(DISABLED)")));
     }
+    let deletes = deletes(attach, &source.capabilities)?;
+    may_delete(state, &route, deletes)?;
     let sealed_to_client = wants_sealed(attach, &source.capabilities);
     let opens = !sealed_to_client && route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None);
     if opens {
@@ -132,14 +182,19 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         local.ring(&peer.identity)?;
     }
     let (queue, properties) = (route.queue, seal_properties(state, &route));
-    state.opened_to_get(queue);
     let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
+    let exclusive = !browse && takes_alone(attach, &source, &route)?;
+    match browse {
+        true => state.opened_to_get(queue),
+        false => state.opened_to_take(&name, queue, exclusive)?,
+    }
     let selection = selector.map(|selector| Box::new(Selection::begin(selector, state, queue, browse)));
     let consumer = Consumer {
         session: attach.session,
         route: Arc::new(route),
         browse,
         selection,
+        exclusive,
         presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
         sealed_to_client,
         opened: name,
@@ -153,7 +208,8 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
         rescan_at: local.now,
         draining: false,
         who: local.device_asker(peer.generation),
-        dynamic: dynamic.map(|(_, queue)| queue),
+        dynamic: made.as_ref().and_then(|made| made.temporary),
+        deletes,
     };
     let reply = AttachReply {
         source: Some(source),
@@ -162,7 +218,7 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
             _ => None,
         },
         coordinator: None,
-        offered_capabilities: offered(sealed_to_client, false),
+        offered_capabilities: consumer_capabilities(sealed_to_client, exclusive),
         properties,
         max_message_size: 0,
     };
@@ -170,6 +226,37 @@ fn consumer(peer: &mut Peer, local: &mut Local, state: &mut State, attach: &Inco
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
     local.add_consumer(queue, peer.key, attach.link, state);
     Ok(())
+}
+
+/// Whether this link gets alone: it asks to, the queue says so of links that don't, or of all.
+fn takes_alone(attach: &IncomingAttach, source: &Source, route: &Route) -> Result<bool, Refusal> {
+    let asks = |word| asks_for(attach, &source.capabilities, word);
+    match (asks(EXCLUSIVE), asks(SHARED)) {
+        (true, true) => Err(Refusal::new(reason::OPTIONS_ERROR, "to get alone and with others is asked for at once")),
+        (true, false) => Ok(true),
+        (false, true) => Ok(route.takes_alone),
+        (false, false) => Ok(route.takes_alone || route.default_exclusive),
+    }
+}
+
+/// What a link asks to be done with its permanent dynamic queue when it closes.
+fn deletes(attach: &IncomingAttach, terminus: &[Symbol]) -> Result<Option<Deletes>, Refusal> {
+    match (asks_for(attach, terminus, DELETE_ON_CLOSE), asks_for(attach, terminus, PURGE_ON_CLOSE)) {
+        (true, true) => Err(Refusal::new(reason::OPTIONS_ERROR, "to delete with and without messages is asked for")),
+        (true, false) => Ok(Some(Deletes::Empty)),
+        (false, true) => Ok(Some(Deletes::WithMessages)),
+        (false, false) => Ok(None),
+    }
+}
+
+/// Only a queue that was made for an application is an application's to delete.
+fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>) -> Result<(), Refusal> {
+    let is_dynamic = || state.definitions.queues.get(&route.queue_name).is_some_and(|local| local.dynamic);
+    if deletes.is_none() || is_dynamic() || state.dynamic.contains_key(&route.queue_name) {
+        return Ok(());
+    }
+    let detail = format!("{} is no dynamic queue: closing does not delete it", route.queue_name);
+    Err(Refusal::new(reason::OPTION_NOT_VALID_FOR_TYPE, detail))
 }
 
 /// What a client that seals for itself has to know: where its messages will be, and under which policy.
@@ -183,7 +270,16 @@ fn seal_properties(state: &State, route: &Route) -> Vec<(Symbol, Value)> {
 }
 
 fn wants_sealed(attach: &IncomingAttach, terminus: &[Symbol]) -> bool {
-    attach.desired_capabilities.iter().chain(terminus).any(|capability| capability.as_str() == SEALED)
+    asks_for(attach, terminus, SEALED)
+}
+
+fn asks_for(attach: &IncomingAttach, terminus: &[Symbol], wanted: &str) -> bool {
+    attach.desired_capabilities.iter().chain(terminus).any(|capability| capability.as_str() == wanted)
+}
+
+fn consumer_capabilities(sealed: bool, exclusive: bool) -> Vec<Symbol> {
+    let exclusive = exclusive.then_some(Symbol::from_static(EXCLUSIVE));
+    offered(sealed, false).into_iter().chain(exclusive).collect()
 }
 
 /// Whether a message put for later waits until then, and the client wants to know. One for another queue manager's queue

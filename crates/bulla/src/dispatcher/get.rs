@@ -1,6 +1,7 @@
 //! The get journey: link credit → queue (locked under the delivery) → [open] → transfer →
 //! disposition → removed (journal).
 
+use super::attach::Deletes;
 use super::peer::{Identity, Link, Peer};
 use super::selection::Selection;
 use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
@@ -11,6 +12,7 @@ use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck, from_wall_ms};
 use crate::mqsc::objects::{Backout, LocalQueue};
 use crate::mqsc::protection::Deed;
 use crate::reason::{self, Refusal};
+use crate::reports;
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_device::role::{self, Role};
 use bulla_queue::{Found, Look, Message, MessageId, Place, PutError, QueueId, RemoveError};
@@ -42,6 +44,8 @@ pub(crate) struct Consumer {
     pub(crate) route: Arc<Route>,
     /// Copies instead of taking (distribution mode `copy`).
     pub(crate) browse: bool,
+    /// Nobody else may take messages meanwhile.
+    pub(crate) exclusive: bool,
     /// Deliveries are settled as they are sent (at most once).
     pub(crate) presettled: bool,
     /// The client opens for itself (capability `bulla:sealed`).
@@ -69,6 +73,8 @@ pub(crate) struct Consumer {
     pub(crate) who: bulla_device::Asker,
     /// The dynamic queue that ends with this link.
     pub(crate) dynamic: Option<QueueId>,
+    /// What closing it does to its permanent dynamic queue.
+    pub(crate) deletes: Option<Deletes>,
 }
 
 /// A locked message on its way through the opener.
@@ -256,8 +262,10 @@ fn send(
     } else if settled {
         // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
         state.note_got(queue, locked.id, local.wall_ms);
-        if let Err(error) = state.store.acknowledge(locked.id) {
-            crate::warning!("{}: {error}", consumer.route.queue_name);
+        let got = reports::about_to_be_got(state, locked.id);
+        match state.store.acknowledge(locked.id) {
+            Ok(_) => reports::delivered(state, got, local.wall_ms),
+            Err(error) => crate::warning!("{}: {error}", consumer.route.queue_name),
         }
         local.freed(queue, state);
         local.flush_soon();
@@ -554,8 +562,12 @@ pub(crate) fn settled(
         match &outcome {
             Some(DeliveryState::Accepted) => {
                 state.note_got(queue, id, local.wall_ms);
+                let got = reports::about_to_be_got(state, id);
                 match state.store.acknowledge(id) {
-                    Ok(synced_at) => ticket = Some(synced_at),
+                    Ok(synced_at) => {
+                        ticket = Some(synced_at);
+                        reports::delivered(state, got, local.wall_ms);
+                    }
                     Err(error) => {
                         crate::alarm!("{}: {error}; the removal is not confirmed and tried again", consumer.opened);
                         state.stuck.push(Stuck { id, what: Stays::Remove });
@@ -733,5 +745,12 @@ pub(crate) fn forget(consumer: &mut Consumer, wall_ms: u64, state: &mut State, f
     }
     if let Some(usage) = state.uses.get_mut(&queue) {
         usage.getters = usage.getters.saturating_sub(1);
+        if !consumer.browse {
+            usage.takers = usage.takers.saturating_sub(1);
+            usage.exclusive &= !consumer.exclusive;
+            if usage.takers == 0 {
+                state.triggering.abandoned(queue);
+            }
+        }
     }
 }

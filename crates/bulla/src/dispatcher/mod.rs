@@ -26,8 +26,10 @@ use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
 use crate::mqsc::tasks::TaskKind;
 use crate::reason::{self, Refusal};
+use crate::reports;
 use crate::task::TaskMeter;
 use crate::tls::Tls;
+use crate::triggering;
 use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
@@ -495,6 +497,7 @@ impl Dispatcher {
             broken: None,
             flush_by: None,
             closed_by: None,
+            refused: None,
             renewal_since: None,
             calling: None,
             sending: None,
@@ -609,11 +612,15 @@ impl Dispatcher {
                 }
                 Event::Opened(open) => caller::opened(peer, local, state, open),
                 Event::LinkOpened(opened) => sender::opened(peer, local, state, &opened),
-                Event::Detached { link, error, .. } => {
+                Event::Detached { link, error, closed } => {
+                    let deletes = peer.links.get(&link).filter(|_| closed).and_then(Link::deletes);
                     if let Some(Link::Sending(_)) = peer.links.get(&link) {
                         sender::detached(peer, local, state, link, error.as_ref());
                     }
                     local.forget(peer, state, link, false);
+                    if let Some((queue, how)) = deletes {
+                        local.delete_closed(state, &queue, how);
+                    }
                     caller::detached(peer, local, error.as_ref());
                 }
                 Event::SessionEnded(session, error) => local.forget_session(peer, state, session, error.as_ref()),
@@ -672,6 +679,10 @@ impl Dispatcher {
     fn serve(&mut self, state: &mut State) {
         for queue in std::mem::take(&mut self.local.freed) {
             let mut waiting = self.local.waiting.remove(&queue).unwrap_or_default();
+            let peers = &mut self.peers;
+            waiting.retain(|(key, link)| {
+                peers.get_mut(*key).is_some_and(|peer| put::may_wait(peer, &mut self.local, state, *link))
+            });
             while state.free(queue) > 0 {
                 let Some((key, link)) = waiting.iter().next().copied() else { break };
                 waiting.remove(&(key, link));
@@ -784,6 +795,7 @@ impl Dispatcher {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
             self.local.tell_of_dropped();
+            state.tell_of_lost_events();
             let _role = role::enter(Role::ChannelInitiator);
             supervisor::tick(&self.local, state);
         }
@@ -819,6 +831,9 @@ impl Dispatcher {
             let mut peer = self.peers.remove(key);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = self.poll.registry().deregister(peer.socket.tcp());
+            if let Some(event) = peer.refused.take() {
+                state.raise(&event, self.local.wall_ms);
+            }
             self.local.forget_all(&mut peer, state);
         }
     }
@@ -913,6 +928,9 @@ impl Local {
             crate::alarm!("journal: {error}; stopping");
             std::process::exit(crate::cli::EXIT_JOURNAL);
         }
+        state.raise_crossings(self.wall_ms);
+        reports::turn(state, self.wall_ms);
+        triggering::turn(state, &self.manager.data, self.now, self.wall_ms);
         let mut ready = Vec::new();
         state.store.take_ready(&mut ready);
         for queue in ready {
@@ -1068,6 +1086,15 @@ impl Local {
     fn end_dynamic(&mut self, queue: Option<QueueId>, state: &mut State) {
         if let Some(queue) = queue {
             state.end_dynamic(queue);
+        }
+    }
+
+    /// A link closed that wanted its permanent dynamic queue to go with it. Nobody waits for an answer: where it stays, the log says why.
+    fn delete_closed(&mut self, state: &mut State, queue: &str, how: attach::Deletes) {
+        let purge = how == attach::Deletes::WithMessages;
+        match state.delete_permanent(queue, purge, &self.manager.data) {
+            Ok(()) => self.manager.ring_all(),
+            Err(refusal) => crate::note!("{queue} was to go with its link, and stays: {refusal}"),
         }
     }
 

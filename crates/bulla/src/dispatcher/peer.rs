@@ -1,5 +1,6 @@
 //! One connection: its socket, its protocol engine, who it is, and its links.
 
+use super::attach::Deletes;
 use super::get::Consumer;
 use super::put::Producer;
 use super::socket::{Moved, ReadBuffer, Socket};
@@ -9,6 +10,7 @@ use crate::channel::caller::Calling;
 use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
+use crate::events::Event;
 use crate::manager::wall_ms;
 use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
@@ -112,6 +114,8 @@ pub(crate) struct Peer {
     pub(crate) broken: Option<String>,
     /// What the peer gave as the reason when it closed.
     pub(crate) closed_by: Option<String>,
+    /// It was refused before it came to anything: what is to be told of that when it is gone.
+    pub(crate) refused: Option<Event>,
     /// The call that this connection is, where this side began it for a channel.
     pub(crate) calling: Option<Box<Calling>>,
     /// The sending end of a channel.
@@ -150,6 +154,16 @@ impl Link {
             Self::Sending(session) => *session,
             Self::Coordinator(coordinator) => coordinator.session,
         }
+    }
+
+    /// The permanent dynamic queue that is to go when the link closes, and how.
+    pub(crate) fn deletes(&self) -> Option<(String, Deletes)> {
+        let (route, deletes) = match self {
+            Self::Producer(producer) => (producer.route.as_ref(), producer.deletes),
+            Self::Consumer(consumer) => (Some(&consumer.route), consumer.deletes),
+            Self::Receiving(_) | Self::Sending(_) | Self::Coordinator(_) => (None, None),
+        };
+        deletes.zip(route).map(|(deletes, route)| (route.queue_name.clone(), deletes))
     }
 }
 
@@ -310,7 +324,10 @@ impl Peer {
             (Some(TlsRefusal::Library { .. }), None) | (None, _) => {}
             (Some(refusal), None) => {
                 let address = address(&mut self.socket);
-                crate::warning!("{address}: {}", refusal.refusal());
+                let refusal = refusal.refusal();
+                crate::warning!("{address}: {refusal}");
+                let channel = String::new();
+                self.refused = Some(Event::TlsRefused { channel, partner: address, reason: refusal });
             }
         }
         self.end(error);

@@ -1,6 +1,7 @@
 //! The put journey: transfer → message → policy of the name opened → [seal] → queue and journal →
 //! synced → disposition.
 
+use super::attach::Deletes;
 use super::peer::{Identity, Link, Peer};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
@@ -10,6 +11,7 @@ use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
+use crate::reports;
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId};
 use bulla_queue::{Message, QueueId};
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
@@ -40,6 +42,8 @@ pub(crate) struct Producer {
     pub(crate) who: bulla_device::Asker,
     /// The dynamic queue that ends with this link.
     pub(crate) dynamic: Option<QueueId>,
+    /// What closing it does to its permanent dynamic queue.
+    pub(crate) deletes: Option<Deletes>,
 }
 
 /// A message that waits for its adapter, or for those before it.
@@ -65,6 +69,8 @@ pub(crate) struct Receipt {
     pub(crate) settled: bool,
     /// It came on a link to no queue in particular.
     pub(crate) is_single: bool,
+    /// It asks to be told what becomes of it.
+    pub(crate) asks: bool,
     /// The unit of work that it is part of.
     pub(crate) unit: Option<UnitId>,
 }
@@ -130,6 +136,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
         settled: delivery.settled,
         is_single: producer.opened.is_none(),
         unit: unit.flatten(),
+        asks: false,
     };
     let mut found = None;
     if let Some(None) = unit {
@@ -178,6 +185,7 @@ fn put(
         take_grant(producer, state);
     }
     let arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
+    let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
     let route = &*found.insert(route(producer, &arrival, state)?);
     let route = &**writable(route)?;
     if delivery.beyond_credit {
@@ -461,6 +469,9 @@ impl Local {
             state.probe_queue_time(queue, newest);
         }
         state.note_put(queue, newest, self.now);
+        if receipt.asks {
+            reports::arrived(state, newest, is_remote, self.wall_ms);
+        }
         if receipt.is_single {
             state.use_of(queue).traffic.single_puts += 1;
         }
@@ -537,6 +548,30 @@ pub(crate) fn lose_units(producer: &Producer, local: &mut Local) -> bool {
         lose(*receipt, local);
     }
     any
+}
+
+/// Whether a producer without credit may go on waiting for room. After a change of definitions its name is looked up again: where
+/// nothing may be put any more, nobody would ever answer it, so its link ends with the reason.
+pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
+    let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return false };
+    let (Some(opened), Some(known)) = (&producer.opened, &producer.route) else { return true };
+    if known.generation == state.generation {
+        return true;
+    }
+    let refusal = match state.put_route(opened).map(Arc::new) {
+        Ok(now) => match writable(&now) {
+            Ok(_) if now.queue == known.queue => {
+                producer.route = Some(now);
+                return true;
+            }
+            // It waits for room elsewhere, and is looked at there.
+            Ok(_) => return true,
+            Err(refusal) => refusal,
+        },
+        Err(refusal) => refusal,
+    };
+    local.detach(peer, state, link, &refusal);
+    false
 }
 
 /// Gives back what a link was promised, when it goes.

@@ -5,6 +5,7 @@ use super::attach::DELAYED_DELIVERY;
 use super::peer::{Identity, Peer};
 use crate::channel::caller;
 use crate::channel::protocol::CAPABILITY;
+use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::tls;
 use bulla_amqp::scram::ScramServer;
@@ -127,5 +128,6 @@ fn done(peer: &mut Peer, identity: Identity) {
 fn refuse(peer: &mut Peer, why: &dyn std::fmt::Display) {
     let address = super::peer::address(&mut peer.socket);
     crate::warning!("{address}: sign-in refused: {why}");
+    peer.refused = Some(Event::NotAuthorised { user: None, address, action: "connect", object: String::new() });
     peer.engine.sasl_outcome(false);
 }

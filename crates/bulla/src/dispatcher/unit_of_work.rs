@@ -14,6 +14,7 @@ use super::put::Receipt;
 use super::{Confirmation, Confirmed, Local, get, store_refusal};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
+use crate::reports;
 use bulla_amqp::transaction::{self, Control, Declare, Discharge};
 use bulla_amqp::{
     AttachReply, Connection, Coordinator as Capabilities, Delivery, DeliveryId, DeliveryState, Error, IncomingAttach,
@@ -90,6 +91,8 @@ struct StagedPut {
     is_single: bool,
     /// Its queue is a transmission queue.
     is_remote: bool,
+    /// It asks to be told what becomes of it.
+    asks: bool,
 }
 
 /// A locked message, and what becomes of it at the commit.
@@ -283,8 +286,8 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
     let staged = std::mem::take(&mut unit.puts);
     let mut traces = Vec::with_capacity(staged.len());
     let mut puts = Vec::with_capacity(staged.len());
-    for StagedPut { queue, message, is_single, is_remote } in staged {
-        traces.push((queue, is_single, is_remote));
+    for StagedPut { queue, message, is_single, is_remote, asks } in staged {
+        traces.push((queue, is_single, is_remote, asks));
         puts.push((queue, message));
     }
     let (mut removals, mut got, mut later) = (Vec::new(), Vec::new(), Vec::new());
@@ -292,7 +295,8 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         match &get.outcome {
             Some(DeliveryState::Accepted) => {
                 let put_at_ms = state.store.put_at_ms(get.id).unwrap_or(local.wall_ms);
-                got.push((get.from.queue, get.id, local.wall_ms.saturating_sub(put_at_ms)));
+                let asking = reports::about_to_be_got(state, get.id);
+                got.push((get.from.queue, get.id, local.wall_ms.saturating_sub(put_at_ms), asking));
                 removals.push(get.id);
             }
             Some(DeliveryState::Rejected(error)) => {
@@ -321,14 +325,18 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         }
     };
     unstage(local, state, traces.iter().map(|(queue, ..)| *queue), unit.bytes);
-    for (id, (queue, is_single, is_remote)) in (first..).map(MessageId).zip(traces) {
+    for (id, (queue, is_single, is_remote, asks)) in (first..).map(MessageId).zip(traces) {
+        if asks {
+            reports::arrived(state, id, is_remote, local.wall_ms);
+        }
         if is_remote {
             state.probe_queue_time(queue, id);
         }
         state.note_put(queue, id, local.now);
         state.use_of(queue).traffic.single_puts += u64::from(is_single);
     }
-    for (queue, id, age_ms) in got {
+    for (queue, id, age_ms, asking) in got {
+        reports::delivered(state, asking, local.wall_ms);
         state.use_of(queue).traffic.got(id, age_ms);
         local.freed(queue, state);
     }
@@ -459,7 +467,7 @@ pub(crate) fn stage(
     }
     let before = state.uses.get(&queue).map_or(0, |usage| usage.staged as usize);
     state.store.admits(queue, &message, before).map_err(|error| store_refusal(&error))?;
-    unit.puts.push(StagedPut { queue, message, is_single: receipt.is_single, is_remote });
+    unit.puts.push(StagedPut { queue, message, is_single: receipt.is_single, is_remote, asks: receipt.asks });
     unit.bytes += bytes;
     state.staged_bytes += bytes;
     let usage = state.use_of(queue);

@@ -37,7 +37,8 @@ pub use channel::{
 pub use device::DeviceDefinition;
 pub use meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
 pub use objects::{
-    AliasQueue, Definitions, Destination, LocalQueue, QueueManager, RemoteQueue, Resolved, Transmission,
+    AliasQueue, Definitions, Destination, LocalQueue, ModelQueue, Process, QueueManager, RemoteQueue, Resolved,
+    Transmission,
 };
 pub use policy::all_from_text as policies_from_text;
 pub use reply::Reply;

@@ -12,6 +12,7 @@ use super::run::{self, Change};
 use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
 use super::{authority, policy, whole_file};
 use crate::authority::{Authorities, Entity};
+use crate::events;
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
@@ -26,6 +27,8 @@ pub const FILE: &str = "objects.mqsc";
 pub const FORMAT: u32 = 4;
 /// The last version that knew no devices: such a file is read as if it had those of a new queue manager.
 const FORMAT_WITHOUT_DEVICES: u32 = 1;
+/// The last version that knew no event queues: such a file is read as if it had those of a new queue manager.
+const FORMAT_WITHOUT_EVENTS: u32 = 3;
 /// Most queues, aliases and remote queues together, and most policies.
 pub const OBJECTS_MAX: usize = 100_000;
 
@@ -33,6 +36,8 @@ pub const OBJECTS_MAX: usize = 100_000;
 pub const DEAD_LETTER_QUEUE: &str = "SYSTEM.DEAD.LETTER.QUEUE";
 /// Where defective messages go.
 pub const ERROR_QUEUE: &str = "SYSTEM.PROTECTION.ERROR.QUEUE";
+/// What dynamic queues are made of unless they ask for another model.
+pub const DEFAULT_MODEL: &str = "SYSTEM.DEFAULT.MODEL.QUEUE";
 /// Names that begin so belong to the queue manager.
 pub const SYSTEM_PREFIX: &str = "SYSTEM.";
 
@@ -50,6 +55,10 @@ pub struct Definitions {
     pub aliases: BTreeMap<String, AliasQueue>,
     /// Remote queues and queue-manager aliases by name.
     pub remotes: BTreeMap<String, RemoteQueue>,
+    /// Models by name.
+    pub models: BTreeMap<String, ModelQueue>,
+    /// Process definitions by name.
+    pub processes: BTreeMap<String, Process>,
     /// Policies by the name that is opened.
     pub policies: BTreeMap<String, Arc<Policy>>,
     /// Crypto devices by name; [`device::CPU`] is always there.
@@ -89,6 +98,14 @@ pub struct QueueManager {
     pub max_uncommitted: u32,
     /// MAXUAGE: seconds after which a unit of work is backed out; 0 for never.
     pub max_unit_age: u32,
+    /// AUTHOREV(ENABLED)
+    pub authority_events: bool,
+    /// PERFMEV(ENABLED)
+    pub performance_events: bool,
+    /// CHLEV(ENABLED)
+    pub channel_events: bool,
+    /// TRIGINT in milliseconds.
+    pub trigger_interval_ms: u32,
 }
 
 /// A local queue.
@@ -114,9 +131,10 @@ pub struct LocalQueue {
     pub full: Full,
     /// USAGE
     pub usage: Usage,
-    /// TRIGGER: a message on a transmission queue starts its channel.
+    /// TRIGGER: a message starts the channel of a transmission queue, or the application of another one.
     pub trigger: bool,
-    /// TRIGDATA: the channel that is started; none for the one whose XMITQ this is.
+    /// TRIGDATA: of a transmission queue the channel that is started, none for the one whose XMITQ this is; of another one what
+    /// the application is told.
     pub trigger_data: Option<String>,
     /// BOTHRESH: how often a message may be backed out; 0 for any number of times.
     pub backout_threshold: u32,
@@ -126,6 +144,34 @@ pub struct LocalQueue {
     pub harden_backout: bool,
     /// BACKOUT
     pub backout: Backout,
+    /// QDEPTHHI in percent of MAXDEPTH.
+    pub high_percent: u8,
+    /// QDEPTHLO in percent of MAXDEPTH.
+    pub low_percent: u8,
+    /// QDPHIEV(ENABLED)
+    pub high_event: bool,
+    /// QDPLOEV(ENABLED)
+    pub low_event: bool,
+    /// QDPMAXEV(ENABLED)
+    pub full_event: bool,
+    /// SHARE: several links may get from it.
+    pub share: bool,
+    /// DEFSOPT(EXCL): a link that does not say gets alone.
+    pub default_exclusive: bool,
+    /// DEFTYPE(PERMDYN): made of a model, for an application.
+    pub dynamic: bool,
+    /// TRIGTYPE
+    pub trigger_type: TriggerType,
+    /// TRIGDPTH in messages.
+    pub trigger_depth: u32,
+    /// TRIGMPRI
+    pub trigger_priority: u8,
+    /// CAPEXPRY in tenths of a second; none for no limit.
+    pub expiry_cap_tenths: Option<u32>,
+    /// INITQ
+    pub initiation_queue: Option<String>,
+    /// PROCESS
+    pub process: Option<String>,
 }
 
 /// BACKOUT: who heeds BOTHRESH.
@@ -135,6 +181,41 @@ pub enum Backout {
     None,
     /// The queue manager.
     Move,
+}
+
+/// TRIGTYPE: when a queue that is no transmission queue triggers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TriggerType {
+    /// With the first message on it.
+    First,
+    /// With every message.
+    Every,
+    /// When it holds TRIGDPTH messages.
+    Depth,
+    /// Never.
+    None,
+}
+
+/// What a queue with TRIGGER starts.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Process {
+    /// DESCR
+    pub description: String,
+    /// APPLICID
+    pub application: String,
+    /// USERDATA
+    pub user_data: String,
+    /// ENVRDATA
+    pub environment_data: String,
+}
+
+/// What dynamic queues are made of.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ModelQueue {
+    /// DEFTYPE(PERMDYN): they stay.
+    pub permanent: bool,
+    /// What they are like.
+    pub queue: LocalQueue,
 }
 
 /// USAGE: what a local queue is for.
@@ -255,6 +336,8 @@ pub enum ResolveError {
     Unknown,
     /// No way leads to the queue manager, or it is not given: 2087.
     UnknownManager,
+    /// A model is opened by a link that asks for no queue of its own: 2057.
+    IsModel,
     /// What should be the transmission queue is no local queue: 2091.
     TransmissionQueueType,
     /// What should be the transmission queue is for applications: 2092.
@@ -278,6 +361,7 @@ impl ResolveError {
             ResolveError::BaseIsAlias => 2001,
             ResolveError::NotForInput => 2045,
             ResolveError::UnknownBase => 2082,
+            ResolveError::IsModel => 2057,
             ResolveError::Unknown => 2085,
             ResolveError::UnknownManager => 2087,
             ResolveError::TransmissionQueueType => 2091,
@@ -299,6 +383,7 @@ impl Display for ResolveError {
             ResolveError::BaseIsAlias => "the alias stands for another alias",
             ResolveError::NotForInput => "a queue of another queue manager can be put to, not got from",
             ResolveError::UnknownBase => "the alias stands for a queue that does not exist",
+            ResolveError::IsModel => "a model is opened by asking for a dynamic node",
             ResolveError::Unknown => "there is no queue of that name",
             ResolveError::UnknownManager => "no transmission queue leads to the queue manager",
             ResolveError::TransmissionQueueType => "the transmission queue is not a local queue",
@@ -324,8 +409,19 @@ impl Definitions {
         let mut definitions = Self::empty(name);
         definitions.queues.insert(DEAD_LETTER_QUEUE.into(), system("Messages that could not be delivered"));
         definitions.queues.insert(ERROR_QUEUE.into(), system("Messages whose protection is defective"));
+        definitions.add_event_queues();
         definitions.add_initial_devices();
         definitions
+    }
+
+    /// The event queues, where nothing else has their names.
+    fn add_event_queues(&mut self) {
+        for (name, description) in events::QUEUES {
+            if !self.queues.contains_key(name) && !self.is_alias_or_remote(name) {
+                let queue = LocalQueue { description: description.into(), full: Full::Reject, ..LocalQueue::default() };
+                self.queues.insert(name.into(), queue);
+            }
+        }
     }
 
     fn add_initial_devices(&mut self) {
@@ -348,10 +444,16 @@ impl Definitions {
                 active_channels_max: 200,
                 max_uncommitted: 10_000,
                 max_unit_age: 600,
+                authority_events: false,
+                performance_events: false,
+                channel_events: false,
+                trigger_interval_ms: 999_999_999,
             },
             queues: BTreeMap::new(),
             aliases: BTreeMap::new(),
             remotes: BTreeMap::new(),
+            models: BTreeMap::from([(DEFAULT_MODEL.into(), ModelQueue::initial())]),
+            processes: BTreeMap::new(),
             policies: BTreeMap::new(),
             devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
             channels: BTreeMap::new(),
@@ -376,8 +478,11 @@ impl Definitions {
             return Ok(Resolved { queue, local, policy, get_enabled, put_enabled });
         }
         let Some(alias) = self.aliases.get(name) else {
-            let remote = self.remotes.contains_key(name);
-            return Err(if remote { ResolveError::NotForInput } else { ResolveError::Unknown });
+            return Err(match name {
+                _ if self.remotes.contains_key(name) => ResolveError::NotForInput,
+                _ if self.models.contains_key(name) => ResolveError::IsModel,
+                _ => ResolveError::Unknown,
+            });
         };
         let Some((queue, local)) = self.queues.get_key_value(&alias.target) else {
             return Err(if self.aliases.contains_key(&alias.target) {
@@ -527,6 +632,14 @@ impl Definitions {
                 self.remotes.insert(name.clone(), remote.clone());
             }
             Change::DeleteRemote { name } => drop(self.remotes.remove(name)),
+            Change::DefineModel { name, model } | Change::AlterModel { name, model } => {
+                self.models.insert(name.clone(), model.clone());
+            }
+            Change::DeleteModel { name } => drop(self.models.remove(name)),
+            Change::DefineProcess { name, process } | Change::AlterProcess { name, process } => {
+                self.processes.insert(name.clone(), process.clone());
+            }
+            Change::DeleteProcess { name } => drop(self.processes.remove(name)),
             Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
             Change::DeletePolicy { name } => drop(self.policies.remove(name)),
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),
@@ -607,6 +720,9 @@ impl Definitions {
                     | Act::DefineLocal
                     | Act::DefineAlias
                     | Act::DefineRemote
+                    | Act::DefineModel
+                    | Act::AlterModel
+                    | Act::DefineProcess
                     | Act::DefineChannel
                     | Act::SetPolicy
                     | Act::DefineDevice
@@ -615,6 +731,9 @@ impl Definitions {
                     | Act::SetAuthority
             )
         })?;
+        if format <= FORMAT_WITHOUT_EVENTS {
+            definitions.add_event_queues();
+        }
         Ok(definitions)
     }
 
@@ -624,6 +743,9 @@ impl Definitions {
         bare.queue_manager = now.queue_manager.clone();
         if let Some(cpu) = now.devices.get(device::CPU) {
             bare.devices.insert(device::CPU.into(), cpu.clone());
+        }
+        if let Some(model) = now.models.get(DEFAULT_MODEL) {
+            bare.models.insert(DEFAULT_MODEL.into(), model.clone());
         }
         bare
     }
@@ -682,6 +804,14 @@ impl Display for Definitions {
         }
         for (name, remote) in &self.remotes {
             command(f, WRAPPED, "DEFINE", "QREMOTE", Some(name), |key| remote.cell(key))?;
+        }
+        for (name, model) in &self.models {
+            // Dynamic queues need one, so it is there before the file is read.
+            let verb = if name == DEFAULT_MODEL { "ALTER" } else { "DEFINE" };
+            command(f, WRAPPED, verb, "QMODEL", Some(name), |key| model.cell(key))?;
+        }
+        for (name, process) in &self.processes {
+            command(f, WRAPPED, "DEFINE", "PROCESS", Some(name), |key| process.cell(key))?;
         }
         for (name, policy) in &self.policies {
             command(f, WRAPPED, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
@@ -843,6 +973,20 @@ impl Default for LocalQueue {
             backout_queue: None,
             harden_backout: false,
             backout: Backout::None,
+            high_percent: 80,
+            low_percent: 20,
+            high_event: false,
+            low_event: false,
+            full_event: true,
+            share: true,
+            default_exclusive: false,
+            dynamic: false,
+            trigger_type: TriggerType::First,
+            trigger_depth: 1,
+            trigger_priority: 0,
+            expiry_cap_tenths: None,
+            initiation_queue: None,
+            process: None,
         }
     }
 }
@@ -877,6 +1021,29 @@ impl LocalQueue {
                 (Key::Backout, Value::Word(word)) => {
                     self.backout = if *word == "MOVE" { Backout::Move } else { Backout::None };
                 }
+                (Key::HighPercent, Value::Number(number)) => self.high_percent = percent(*number),
+                (Key::LowPercent, Value::Number(number)) => self.low_percent = percent(*number),
+                (Key::HighEvent, Value::Word(word)) => self.high_event = *word == "ENABLED",
+                (Key::LowEvent, Value::Word(word)) => self.low_event = *word == "ENABLED",
+                (Key::FullEvent, Value::Word(word)) => self.full_event = *word == "ENABLED",
+                (Key::Share, Value::Word(word)) => self.share = *word == "SHARE",
+                (Key::DefaultShare, Value::Word(word)) => self.default_exclusive = *word == "EXCL",
+                (Key::DefinitionType, Value::Word(word)) => self.dynamic = *word == "PERMDYN",
+                (Key::TriggerType, Value::Word(word)) => {
+                    self.trigger_type = match *word {
+                        "EVERY" => TriggerType::Every,
+                        "DEPTH" => TriggerType::Depth,
+                        "NONE" => TriggerType::None,
+                        _ => TriggerType::First,
+                    };
+                }
+                (Key::TriggerDepth, Value::Number(number)) => self.trigger_depth = clamped(*number),
+                (Key::TriggerPriority, Value::Number(number)) => {
+                    self.trigger_priority = u8::try_from(*number).unwrap_or(u8::MAX);
+                }
+                (Key::ExpiryCap, value) => self.expiry_cap_tenths = number_of(value),
+                (Key::InitiationQueue, Value::Text(name)) => self.initiation_queue = unless_blank(name),
+                (Key::ProcessName, Value::Text(name)) => self.process = unless_blank(name),
                 _ => {}
             }
         }
@@ -912,7 +1079,75 @@ impl LocalQueue {
                 Backout::None => "NONE",
                 Backout::Move => "MOVE",
             }),
+            Key::HighPercent => Cell::Number(self.high_percent.into()),
+            Key::LowPercent => Cell::Number(self.low_percent.into()),
+            Key::HighEvent => enabled(self.high_event),
+            Key::LowEvent => enabled(self.low_event),
+            Key::FullEvent => enabled(self.full_event),
+            Key::Share => Cell::word(if self.share { "SHARE" } else { "NOSHARE" }),
+            Key::DefaultShare => Cell::word(if self.default_exclusive { "EXCL" } else { "SHARED" }),
+            Key::DefinitionType => Cell::word(if self.dynamic { "PERMDYN" } else { "PREDEFINED" }),
+            Key::TriggerType => Cell::word(match self.trigger_type {
+                TriggerType::First => "FIRST",
+                TriggerType::Every => "EVERY",
+                TriggerType::Depth => "DEPTH",
+                TriggerType::None => "NONE",
+            }),
+            Key::TriggerDepth => Cell::Number(self.trigger_depth.into()),
+            Key::TriggerPriority => Cell::Number(self.trigger_priority.into()),
+            Key::ExpiryCap => number_or(self.expiry_cap_tenths, "NOLIMIT"),
+            Key::InitiationQueue => blank(self.initiation_queue.as_deref()),
+            Key::ProcessName => blank(self.process.as_deref()),
             Key::Type => Cell::word("QLOCAL"),
+            _ => return None,
+        })
+    }
+}
+
+impl ModelQueue {
+    /// The one that a new queue manager has.
+    fn initial() -> Self {
+        let description = "Queues for replies, that go with their link".into();
+        let max_message_bytes = u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX);
+        Self { permanent: false, queue: LocalQueue { description, max_message_bytes, ..LocalQueue::default() } }
+    }
+
+    pub(super) fn set(&mut self, statement: &Statement) {
+        self.queue.set(statement);
+        self.queue.dynamic = false;
+        if let Some(Value::Word(word)) = statement.value(Key::DefinitionType) {
+            self.permanent = *word == "PERMDYN";
+        }
+    }
+
+    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+        match key {
+            Key::Type => Some(Cell::word("QMODEL")),
+            Key::DefinitionType => Some(Cell::word(if self.permanent { "PERMDYN" } else { "TEMPDYN" })),
+            key => self.queue.cell(key),
+        }
+    }
+}
+
+impl Process {
+    pub(super) fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::ApplicationId, Value::Text(text)) => self.application.clone_from(text),
+                (Key::UserData, Value::Text(text)) => self.user_data.clone_from(text),
+                (Key::EnvironmentData, Value::Text(text)) => self.environment_data.clone_from(text),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::ApplicationId => Cell::Text(self.application.clone()),
+            Key::UserData => Cell::Text(self.user_data.clone()),
+            Key::EnvironmentData => Cell::Text(self.environment_data.clone()),
             _ => return None,
         })
     }
@@ -1014,6 +1249,10 @@ impl QueueManager {
                 (Key::ActiveChannelsMax, Value::Number(number)) => self.active_channels_max = clamped(*number),
                 (Key::MaxUncommitted, Value::Number(number)) => self.max_uncommitted = clamped(*number),
                 (Key::MaxUnitAge, Value::Number(number)) => self.max_unit_age = clamped(*number),
+                (Key::AuthorityEvents, Value::Word(word)) => self.authority_events = *word == "ENABLED",
+                (Key::PerformanceEvents, Value::Word(word)) => self.performance_events = *word == "ENABLED",
+                (Key::ChannelEvents, Value::Word(word)) => self.channel_events = *word == "ENABLED",
+                (Key::TriggerInterval, Value::Number(number)) => self.trigger_interval_ms = clamped(*number),
                 _ => {}
             }
         }
@@ -1034,10 +1273,19 @@ impl QueueManager {
             Key::ActiveChannelsMax => Cell::Number(self.active_channels_max.into()),
             Key::MaxUncommitted => Cell::Number(self.max_uncommitted.into()),
             Key::MaxUnitAge => Cell::Number(self.max_unit_age.into()),
+            Key::AuthorityEvents => enabled(self.authority_events),
+            Key::PerformanceEvents => enabled(self.performance_events),
+            Key::ChannelEvents => enabled(self.channel_events),
+            Key::TriggerInterval => Cell::Number(self.trigger_interval_ms.into()),
             Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
             _ => return None,
         })
     }
+}
+
+/// The table's bounds are those of a share.
+fn percent(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or(100)
 }
 
 fn enabled(yes: bool) -> Cell {
@@ -1108,6 +1356,8 @@ mod tests {
         check("DEFINE", "QLOCAL", |key| LocalQueue::default().cell(key));
         check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
         check("DEFINE", "QREMOTE", |key| RemoteQueue::default().cell(key));
+        check("DEFINE", "PROCESS", |key| Process::default().cell(key));
+        check("DEFINE", "QMODEL", |key| ModelQueue::default().cell(key));
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
         for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
             let device = &built(&format!("DEF DEV(D) TYPE({setup})")).devices["D"];
@@ -1344,6 +1594,7 @@ mod tests {
             ResolveError::BaseIsAlias,
             ResolveError::NotForInput,
             ResolveError::UnknownBase,
+            ResolveError::IsModel,
             ResolveError::Unknown,
             ResolveError::UnknownManager,
             ResolveError::TransmissionQueueType,
@@ -1362,7 +1613,7 @@ mod tests {
 
     #[test]
     fn definitions_are_read_back_as_they_were_written() {
-        let words: [(&str, &[&str]); 8] = [
+        let words: [(&str, &[&str]); 17] = [
             ("GET", &["ENABLED", "DISABLED"]),
             ("PUT", &["ENABLED", "DISABLED"]),
             ("DEFPSIST", &["YES", "NO"]),
@@ -1370,6 +1621,15 @@ mod tests {
             ("FULL", &["WAIT", "REJECT"]),
             ("USAGE", &["NORMAL", "XMITQ"]),
             ("TRIGDATA", &["' '", "QM1.QM2", "'qm1/qm2'"]),
+            ("TRIGTYPE", &["FIRST", "EVERY", "DEPTH", "NONE"]),
+            ("INITQ", &["' '", "I"]),
+            ("CAPEXPRY", &["NOLIMIT", "7"]),
+            ("PROCESS", &["P", "'p'"]),
+            ("QDEPTHHI", &["100", "60"]),
+            ("QDEPTHLO", &["0", "59"]),
+            ("QDPHIEV", &["ENABLED", "DISABLED"]),
+            ("QDPMAXEV", &["ENABLED", "DISABLED"]),
+            ("DEFSOPT", &["EXCL", "SHARED"]),
             ("DESCR", &["'it''s; + - * \"x\" é'", "' '", "'a+'", "' (lead'", "X"]),
         ];
         let policies = [
@@ -1419,6 +1679,7 @@ mod tests {
             for number in 0..next(6) {
                 commands += &format!("DEF QL('q/{number}%') MAXDEPTH({}) DEFPRTY({})", next(999_999_999), next(10));
                 commands += [" TRIGGER", " NOTRIGGER", ""][next(3)];
+                commands += [" SHARE", " NOSHARE", ""][next(3)];
                 for (keyword, values) in words {
                     commands += &format!(" {keyword}({})", values[next(values.len())]);
                 }
@@ -1426,6 +1687,9 @@ mod tests {
                 commands += &format!("DEF QA(A.{number}) TARGET(T) GET(DISABLED) DESCR('{}')\n", "x".repeat(next(65)));
                 commands += &format!("SET POLICY('p_{number}') {}\n", policies[next(policies.len())]);
                 commands += &format!("DEF QR('r_{number}') {}\n", remotes[next(remotes.len())]);
+                commands +=
+                    &format!("DEF QM('m_{number}') {}\n", ["", "DEFTYPE(PERMDYN) NOSHARE", "MAXDEPTH(7)"][next(3)]);
+                commands += &format!("DEF PRO('p_{number}') {}\n", ["", "APPLICID('/a b') USERDATA('it''s')"][next(2)]);
                 commands += &format!("DEF CHL('c_{number}') {}\n", channels[next(channels.len())]);
                 commands += &format!("DEF GROUP('g_{number}') {}\n", groups[next(groups.len())]);
                 commands += &format!("SET AUTHREC {}\n", records[next(records.len())]);
@@ -1438,7 +1702,7 @@ mod tests {
             commands += ["ALTER DEV(CPU) TYPE(SOFTWARE) AUTOSTART(NO)\n", "STOP DEV(ACCEL1); DELETE DEV(ACCEL1)\n", ""]
                 [next(3)];
             commands += [
-                "ALTER QMGR DEADQ(' ') DEFXMITQ(X) SSLRKEYC(999999999) CERTLABL('a.b')",
+                "ALTER QMGR AUTHOREV(ENABLED) CHLEV(ENABLED) DEADQ(' ') DEFXMITQ(X) SSLRKEYC(999999999) CERTLABL('a.b')",
                 "ALTER QMGR DESCR('me') MAXMSGL(32768) CHIADAPS(8) CHIDISPS(64) MAXCHL(9999) ACTCHL(1)",
                 "",
             ][next(3)];

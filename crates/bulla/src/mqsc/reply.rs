@@ -316,8 +316,10 @@ impl Row {
         let mut shown: Vec<String> = Vec::new();
         for (keyword, cell) in &self.cells {
             match cell {
-                // A policy's ENFORCE or TOLERATE, and a queue's TRIGGER or NOTRIGGER, are written as the bare word.
-                Cell::Text(word) if keyword == "TOLERATION" || keyword == "TRIGGER" => shown.push(word.clone()),
+                // A policy's ENFORCE or TOLERATE, and a queue's TRIGGER, NOTRIGGER, SHARE and NOSHARE, are written as the bare word.
+                Cell::Text(word) if ["TOLERATION", "TRIGGER", "SHARE"].contains(&keyword.as_str()) => {
+                    shown.push(word.clone())
+                }
                 Cell::Text(text) if text.is_empty() => shown.push(format!("{keyword}( )")),
                 Cell::Text(text) => shown.push(format!("{keyword}({text})")),
                 Cell::Number(number) => shown.push(format!("{keyword}({number})")),

@@ -10,8 +10,8 @@ use super::costs::{self, CostSnapshot};
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
 use super::meters::{DeviceState, DeviceStatus, Snapshot};
 use super::objects::{
-    AliasQueue, DEAD_LETTER_QUEUE, Definitions, ERROR_QUEUE, LocalQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
-    SYSTEM_PREFIX, Usage,
+    AliasQueue, DEAD_LETTER_QUEUE, DEFAULT_MODEL, Definitions, ERROR_QUEUE, LocalQueue, ModelQueue, OBJECTS_MAX,
+    Process, QueueManager, RemoteQueue, SYSTEM_PREFIX, Usage,
 };
 use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
 use super::protection::ProtectionMeters;
@@ -20,6 +20,7 @@ use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
 use super::{authority, policy, reference, unit};
 use crate::authority::{Group, RecordKey, Rights};
+use crate::dead_letters::DeadLetter;
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -48,6 +49,15 @@ pub trait Administered {
     /// # Errors
     /// Messages that were put back until then stay there.
     fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError>;
+
+    /// What lies on a local queue and can be got, oldest first, at most so many, as its labels describe it. Whatever holds no messages
+    /// has none.
+    ///
+    /// # Errors
+    /// There is no such queue, or the journal can't be read.
+    fn dead_letters(&mut self, _queue: &str, _max: usize) -> Result<Vec<DeadLetter>, AdminError> {
+        Ok(Vec::new())
+    }
 
     /// What goes on at a local queue; none when there is no such queue.
     fn queue_status(&self, name: &str) -> Option<QueueStatus>;
@@ -224,6 +234,44 @@ pub enum Change {
         /// Its name.
         name: String,
     },
+    /// A new model, or a replacement.
+    DefineModel {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        model: ModelQueue,
+    },
+    /// An existing model.
+    AlterModel {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        model: ModelQueue,
+    },
+    /// A model. The queues that were made of it stay.
+    DeleteModel {
+        /// Its name.
+        name: String,
+    },
+    /// A new process definition, or a replacement.
+    DefineProcess {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        process: Process,
+    },
+    /// An existing process definition.
+    AlterProcess {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        process: Process,
+    },
+    /// A process definition.
+    DeleteProcess {
+        /// Its name.
+        name: String,
+    },
     /// A new policy, or a replacement; it has been checked.
     SetPolicy(Arc<Policy>),
     /// No policy any more.
@@ -304,7 +352,7 @@ impl Display for Change {
 }
 
 /// Which messages are to be put back.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Replay {
     /// The local queue that they lie on; it exists.
     pub from: String,
@@ -312,6 +360,14 @@ pub struct Replay {
     pub origin: Option<String>,
     /// At most so many.
     pub count: Option<u64>,
+    /// Only the one of this number; what follows is about it.
+    pub number: Option<u64>,
+    /// It goes to this local queue instead.
+    pub to: Option<String>,
+    /// It keeps its label.
+    pub keeps_label: bool,
+    /// It is deleted.
+    pub discards: bool,
 }
 
 /// What came of it.
@@ -603,6 +659,8 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayLocal
         | Act::DisplayAlias
         | Act::DisplayRemote
+        | Act::DisplayModel
+        | Act::DisplayProcess
         | Act::DisplayQueue
         | Act::DisplayQueueStatus
         | Act::DisplayPolicy
@@ -618,11 +676,13 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
                 Some(Value::Number(count)) => Some(*count),
                 _ => None,
             };
-            let Replayed { moved, left, warnings } =
-                target.replay(&Replay { from, origin, count }).map_err(|error| failure(&error))?;
+            let replay = Replay { from, origin, count, ..one_message(statement, target.definitions())? };
+            let Replayed { moved, left, warnings } = target.replay(&replay).map_err(|error| failure(&error))?;
             let left = if left > 0 { format!(", {left} left") } else { String::new() };
-            Ok(Outcome::Done { message: format!("{} replayed{left}", messages(moved)), warnings })
+            let done = if replay.discards { "discarded" } else { "replayed" };
+            Ok(Outcome::Done { message: format!("{} {done}{left}", messages(moved)), warnings })
         }
+        Act::DisplayDeadLetters => display_dead_letters(statement, target).map(Outcome::Rows),
         Act::StartDevice | Act::StopDevice => {
             let name = &statement.name.stem;
             existing_device(name, target.definitions())?;
@@ -695,13 +755,13 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             free_or_replaced(statement, definitions.queues.contains_key(&name))?;
             room_for(&name, definitions)?;
             queue.set(statement);
-            own_queue_is_normal(&name, &queue)?;
+            makes_sense(&name, &queue)?;
             Ok(Change::DefineLocal { name, queue })
         }
         Act::AlterLocal => {
             let mut queue = local(&name, definitions)?.clone();
             queue.set(statement);
-            own_queue_is_normal(&name, &queue)?;
+            makes_sense(&name, &queue)?;
             Ok(Change::AlterLocal { name, queue })
         }
         Act::DeleteLocal => {
@@ -752,6 +812,51 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Act::DeleteRemote => {
             remote(&name, definitions)?;
             Ok(Change::DeleteRemote { name })
+        }
+        Act::DefineModel => {
+            of_no_other_type(&name, definitions, Act::DefineModel)?;
+            let mut model = like(statement, definitions, &definitions.models, "a model queue")?;
+            free_or_replaced(statement, definitions.models.contains_key(&name))?;
+            room_for(&name, definitions)?;
+            model.set(statement);
+            makes_sense(&name, &model.queue)?;
+            Ok(Change::DefineModel { name, model })
+        }
+        Act::AlterModel => {
+            let mut model = model(&name, definitions)?.clone();
+            model.set(statement);
+            makes_sense(&name, &model.queue)?;
+            Ok(Change::AlterModel { name, model })
+        }
+        Act::DeleteModel => {
+            model(&name, definitions)?;
+            if name == DEFAULT_MODEL {
+                let message = format!("{name} is used by the queue manager itself");
+                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
+            }
+            Ok(Change::DeleteModel { name })
+        }
+        Act::DefineProcess => {
+            let mut process = match statement.value(Key::Like) {
+                Some(Value::Text(like)) => existing_process(like, definitions)?.clone(),
+                _ => Process::default(),
+            };
+            let exists = definitions.processes.contains_key(&name);
+            free_or_replaced(statement, exists)?;
+            if !exists && definitions.processes.len() >= OBJECTS_MAX {
+                return Err(too_many(OBJECTS_MAX, "process definitions"));
+            }
+            process.set(statement);
+            Ok(Change::DefineProcess { name, process })
+        }
+        Act::AlterProcess => {
+            let mut process = existing_process(&name, definitions)?.clone();
+            process.set(statement);
+            Ok(Change::AlterProcess { name, process })
+        }
+        Act::DeleteProcess => {
+            existing_process(&name, definitions)?;
+            Ok(Change::DeleteProcess { name })
         }
         Act::AlterManager => {
             let mut manager = definitions.queue_manager.clone();
@@ -860,12 +965,15 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayGroup
         | Act::DisplayRemote
         | Act::BeginUnit
+        | Act::DisplayModel
+        | Act::DisplayProcess
         | Act::Help
         | Act::StartDevice
         | Act::StopDevice
         | Act::DisplayDevice
         | Act::DisplayDeviceStatus
         | Act::ReplayLocal
+        | Act::DisplayDeadLetters
         | Act::DisplayLocal
         | Act::DisplayAlias
         | Act::DisplayQueue
@@ -874,6 +982,67 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayPolicy
         | Act::DisplayPolicyStatus => Err(invalid(format_args!("{} defines nothing", statement.command), None)),
     }
+}
+
+/// Of REPLAY, what is about one message.
+fn one_message(statement: &Statement, definitions: &Definitions) -> Result<Replay, Failure> {
+    let number = match statement.value(Key::MessageNumber) {
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let to = match statement.value(Key::To) {
+        Some(Value::Text(name)) => Some(name.clone()),
+        _ => None,
+    };
+    let (keeps_label, discards) = (statement.says(Key::KeepLabel, "YES"), statement.says(Key::Discard, "DISCARD"));
+    if number.is_none() && (to.is_some() || keeps_label || discards) {
+        return Err(invalid("TO, HEADER and DISCARD are for one message: MSGNUM says which", None));
+    }
+    if number.is_some() && (statement.value(Key::Origin).is_some() || statement.value(Key::Count).is_some()) {
+        return Err(invalid("QUEUE and COUNT are for many messages: MSGNUM is one", None));
+    }
+    if discards && to.is_some() || keeps_label && to.is_none() {
+        return Err(invalid("DISCARD goes without TO, and HEADER with it", None));
+    }
+    if let Some(to) = &to {
+        local(to, definitions)?;
+    }
+    Ok(Replay { number, to, keeps_label, discards, ..Replay::default() })
+}
+
+/// Most messages that DISPLAY DEADMSG shows at once; the answer has to fit the socket's frame.
+const DEAD_LETTERS_MAX: usize = 1_000;
+
+fn display_dead_letters(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+    let name = &statement.name.stem;
+    local(name, target.definitions())?;
+    let max = match statement.value(Key::Count) {
+        Some(Value::Number(count)) => usize::try_from(*count).unwrap_or(usize::MAX).min(DEAD_LETTERS_MAX),
+        _ => DEAD_LETTERS_MAX,
+    };
+    let letters = target.dead_letters(name, max).map_err(|error| failure(&error))?;
+    let candidates: Vec<Candidate<'_>> = letters
+        .iter()
+        .map(|letter| -> Candidate<'_> { (name, None, Box::new(|key| dead_letter_cell(letter, key))) })
+        .collect();
+    rows(statement, "QUEUE", candidates, &wanted(statement, false))
+}
+
+fn dead_letter_cell(letter: &DeadLetter, key: Key) -> Option<Cell> {
+    Some(match key {
+        Key::MessageNumber => Cell::Number(letter.number),
+        Key::Reason => letter.reason.map_or(Cell::word(""), |reason| Cell::Number(reason.into())),
+        Key::Cause => Cell::Text(letter.cause.clone()),
+        Key::Details => Cell::Text(letter.details.clone()),
+        Key::Origin => Cell::Text(letter.queue.clone()),
+        Key::OriginManager => Cell::Text(letter.manager.clone()),
+        Key::PutUser => Cell::Text(letter.user.clone()),
+        Key::Persistence => Cell::word(if letter.persistent { "YES" } else { "NO" }),
+        Key::Bytes => Cell::Number(letter.bytes),
+        Key::PutDate => Cell::Text(date(letter.put_ms)),
+        Key::PutTime => Cell::Text(time(letter.put_ms)),
+        _ => return None,
+    })
 }
 
 /// The object to begin with: LIKE's, or the defaults.
@@ -901,6 +1070,8 @@ fn type_of(name: &str, definitions: &Definitions) -> Option<(Act, &'static str)>
         Some((Act::DefineAlias, "an alias"))
     } else if definitions.remotes.contains_key(name) {
         Some((Act::DefineRemote, "a remote queue"))
+    } else if definitions.models.contains_key(name) {
+        Some((Act::DefineModel, "a model queue"))
     } else {
         None
     }
@@ -911,6 +1082,15 @@ fn of_no_other_type(name: &str, definitions: &Definitions, wanted: Act) -> Resul
         Some((act, what)) if act != wanted => Err(wrong_type(name, what)),
         _ => Ok(()),
     }
+}
+
+/// Attributes that contradict each other, or what the queue is for.
+fn makes_sense(name: &str, queue: &LocalQueue) -> Result<(), Failure> {
+    if queue.low_percent > queue.high_percent {
+        let message = format!("QDEPTHLO({}) is more than QDEPTHHI({})", queue.low_percent, queue.high_percent);
+        return Err(invalid(message, None));
+    }
+    own_queue_is_normal(name, queue)
 }
 
 /// Where undeliverable and defective messages go, no channel takes any from.
@@ -1113,9 +1293,10 @@ fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<S
 }
 
 fn room_for(name: &str, definitions: &Definitions) -> Result<(), Failure> {
-    let count = definitions.queues.len() + definitions.aliases.len() + definitions.remotes.len();
+    let Definitions { queues, aliases, remotes, models, .. } = definitions;
+    let count = queues.len() + aliases.len() + remotes.len() + models.len();
     if count >= OBJECTS_MAX && type_of(name, definitions).is_none() {
-        return Err(too_many(OBJECTS_MAX, "queues, aliases and remote queues"));
+        return Err(too_many(OBJECTS_MAX, "queues, aliases, remote queues and models"));
     }
     Ok(())
 }
@@ -1132,6 +1313,10 @@ fn remote<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a RemoteQueu
     definitions.remotes.get(name).ok_or_else(|| none_such(name, definitions))
 }
 
+fn model<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ModelQueue, Failure> {
+    definitions.models.get(name).ok_or_else(|| none_such(name, definitions))
+}
+
 /// The queue of that name is of another type, or there is none.
 fn none_such(name: &str, definitions: &Definitions) -> Failure {
     type_of(name, definitions).map_or_else(|| unknown("queue", name), |(_, what)| wrong_type(name, what))
@@ -1139,6 +1324,10 @@ fn none_such(name: &str, definitions: &Definitions) -> Failure {
 
 fn existing_policy<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Policy, Failure> {
     definitions.policies.get(name).map(AsRef::as_ref).ok_or_else(|| unknown("policy", name))
+}
+
+fn existing_process<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Process, Failure> {
+    definitions.processes.get(name).ok_or_else(|| unknown("process", name))
 }
 
 pub(super) fn unknown(object: &str, name: &str) -> Failure {
@@ -1172,6 +1361,8 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::DefineAlias { name, .. } => definitions.aliases.contains_key(name),
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
         Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
+        Change::DefineModel { name, .. } => definitions.models.contains_key(name),
+        Change::DefineProcess { name, .. } => definitions.processes.contains_key(name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
         Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
@@ -1195,6 +1386,14 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } | Change::DeleteRemote { name } => {
             format!("queue {name} deleted")
         }
+        Change::DefineProcess { name, .. } if existed => format!("process {name} replaced"),
+        Change::DefineProcess { name, .. } => format!("process {name} defined"),
+        Change::AlterProcess { name, .. } => format!("process {name} altered"),
+        Change::DeleteProcess { name } => format!("process {name} deleted"),
+        Change::DefineModel { name, .. } if existed => format!("queue {name} replaced"),
+        Change::DefineModel { name, .. } => format!("queue {name} defined"),
+        Change::AlterModel { name, .. } => format!("queue {name} altered"),
+        Change::DeleteModel { name } => format!("queue {name} deleted"),
         Change::ClearLocal { name } => format!("queue {name} cleared"),
         Change::SetPolicy(policy) if existed => format!("policy {} replaced", policy.name),
         Change::SetPolicy(policy) => format!("policy {} set", policy.name),
@@ -1216,10 +1415,29 @@ fn done(change: &Change, existed: bool) -> String {
     }
 }
 
+/// Why a queue with TRIGGER will start nothing yet.
+fn not_triggered(queue: &LocalQueue, definitions: &Definitions) -> Vec<String> {
+    if !queue.trigger || queue.usage == Usage::Transmission {
+        return Vec::new();
+    }
+    let initiation = match &queue.initiation_queue {
+        None => Some("TRIGGER starts nothing without INITQ".to_owned()),
+        Some(name) if !definitions.queues.contains_key(name) => Some(format!("INITQ({name}) is no local queue yet")),
+        Some(_) => None,
+    };
+    let process = match &queue.process {
+        None => Some("TRIGGER starts nothing without PROCESS".to_owned()),
+        Some(name) if !definitions.processes.contains_key(name) => Some(format!("PROCESS({name}) does not exist yet")),
+        Some(_) => None,
+    };
+    initiation.into_iter().chain(process).collect()
+}
+
 /// What is allowed and will not work yet.
 fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
     let missing = |name: &str| !definitions.queues.contains_key(name);
     match change {
+        Change::DefineLocal { queue, .. } | Change::AlterLocal { queue, .. } => not_triggered(queue, definitions),
         Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } => {
             let why = match type_of(&alias.target, definitions) {
                 None => "does not exist yet",
@@ -1342,6 +1560,18 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
                 .map(|(name, remote)| -> Candidate<'_> { (name, Some("QREMOTE"), Box::new(|key| remote.cell(key))) }),
         );
     }
+    if matches!(act, Act::DisplayModel | Act::DisplayQueue) && typed("QMODEL") {
+        let models = definitions.models.iter();
+        candidates.extend(
+            models.map(|(name, model)| -> Candidate<'_> { (name, Some("QMODEL"), Box::new(|key| model.cell(key))) }),
+        );
+    }
+    if act == Act::DisplayProcess {
+        let processes = definitions.processes.iter();
+        candidates.extend(
+            processes.map(|(name, process)| -> Candidate<'_> { (name, None, Box::new(|key| process.cell(key))) }),
+        );
+    }
     if act == Act::DisplayQueueStatus {
         candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
             // Asked once for the row; counters that belong together come from one moment.
@@ -1378,13 +1608,26 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
         return Err(match act {
             Act::DisplayPolicy | Act::DisplayPolicyStatus => unknown("policy", name),
             Act::DisplayQueue => unknown("queue", name),
+            Act::DisplayProcess => unknown("process", name),
             _ => none_such(name, definitions),
         });
     }
     candidates.sort_by_key(|(name, ..)| *name);
 
-    let brief = matches!(act, Act::DisplayLocal | Act::DisplayAlias | Act::DisplayRemote | Act::DisplayQueue);
-    let head = if matches!(act, Act::DisplayPolicy | Act::DisplayPolicyStatus) { "POLICY" } else { "QUEUE" };
+    let brief = matches!(
+        act,
+        Act::DisplayLocal
+            | Act::DisplayAlias
+            | Act::DisplayRemote
+            | Act::DisplayModel
+            | Act::DisplayProcess
+            | Act::DisplayQueue
+    );
+    let head = match act {
+        Act::DisplayPolicy | Act::DisplayPolicyStatus => "POLICY",
+        Act::DisplayProcess => "PROCESS",
+        _ => "QUEUE",
+    };
     rows(statement, head, candidates, &wanted(statement, brief))
 }
 

@@ -35,6 +35,14 @@ pub const TIMEOUT_MS_MIN: u64 = 10;
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 /// Longest path, URI or list of service times in characters.
 pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
+/// Longest APPLICID in characters, as MQ has it.
+pub const APPLICID_CHARS_MAX: usize = 256;
+/// Longest USERDATA and ENVRDATA in characters, as MQ has it.
+pub const PROCESS_DATA_CHARS_MAX: usize = 128;
+/// Highest CAPEXPRY in tenths of a second, as MQ has it.
+pub const EXPIRY_TENTHS_MAX: u64 = 999_999_999;
+/// Highest TRIGINT in milliseconds, as MQ has it.
+pub const TRIGGER_INTERVAL_MS_MAX: u64 = 999_999_999;
 /// Highest number of re-uses that KEYREUSE takes, as MQ has it.
 pub const KEY_REUSE_MAX: u64 = 9_999_999;
 /// Highest BOTHRESH, as MQ has it.
@@ -104,6 +112,7 @@ pub enum Act {
     DeleteLocal,
     ClearLocal,
     ReplayLocal,
+    DisplayDeadLetters,
     DisplayLocal,
     DefineAlias,
     AlterAlias,
@@ -113,6 +122,14 @@ pub enum Act {
     AlterRemote,
     DeleteRemote,
     DisplayRemote,
+    DefineModel,
+    AlterModel,
+    DeleteModel,
+    DisplayModel,
+    DefineProcess,
+    AlterProcess,
+    DeleteProcess,
+    DisplayProcess,
     DisplayQueue,
     DisplayQueueStatus,
     AlterManager,
@@ -228,6 +245,24 @@ pub enum Key {
     BackoutQueue,
     HardenBackout,
     Backout,
+    HighPercent,
+    LowPercent,
+    HighEvent,
+    LowEvent,
+    FullEvent,
+    Share,
+    DefaultShare,
+    DefinitionType,
+    TriggerType,
+    TriggerDepth,
+    TriggerPriority,
+    InitiationQueue,
+    ProcessName,
+    ExpiryCap,
+    // Processes.
+    ApplicationId,
+    UserData,
+    EnvironmentData,
     // Remote queues.
     RemoteName,
     RemoteManager,
@@ -275,6 +310,10 @@ pub enum Key {
     ActiveChannelsMax,
     MaxUncommitted,
     MaxUnitAge,
+    AuthorityEvents,
+    PerformanceEvents,
+    ChannelEvents,
+    TriggerInterval,
     // Policies.
     SignatureDigest,
     ContentCipher,
@@ -452,6 +491,17 @@ pub enum Key {
     OfType,
     Origin,
     Count,
+    MessageNumber,
+    To,
+    KeepLabel,
+    Discard,
+    Cause,
+    Details,
+    OriginManager,
+    PutUser,
+    Persistence,
+    PutDate,
+    PutTime,
     Where,
     All,
 }
@@ -551,7 +601,10 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("QLOCAL", &["QL"]),
     ("QALIAS", &["QA"]),
     ("QREMOTE", &["QR"]),
+    ("QMODEL", &["QM"]),
+    ("PROCESS", &["PRO"]),
     ("QSTATUS", &["QS"]),
+    ("DEADMSG", &["DM"]),
     ("QMGR", &[]),
     ("POLICY", &[]),
     ("POLSTATUS", &["POLS"]),
@@ -658,14 +711,140 @@ static TRIGGER: Attribute = attribute(
     "TRIGGER",
     Kind::Switch(&["NOTRIGGER", "TRIGGER"]),
     "NOTRIGGER",
-    "Whether a message on a transmission queue starts the channel. Written as the bare word.",
+    "Whether a message starts something: on a transmission queue its channel, on another queue the application of PROCESS, by a message on INITQ. Written as the bare word.",
 );
 static TRIGDATA: Attribute = attribute(
     Key::TriggerData,
     "TRIGDATA",
     Kind::Name { optional: true },
     "' '",
-    "The channel that TRIGGER starts; blank for the one whose XMITQ this queue is.",
+    "Of a transmission queue, the channel that TRIGGER starts; blank for the one whose XMITQ this queue is. Of another one, what the application is told: a word like a name.",
+);
+static QDEPTHHI: Attribute = attribute(
+    Key::HighPercent,
+    "QDEPTHHI",
+    Kind::Number { min: 0, max: 100 },
+    "80",
+    "From this share of MAXDEPTH on, in percent, the queue is deep. At least one message; not below QDEPTHLO.",
+);
+static QDEPTHLO: Attribute = attribute(
+    Key::LowPercent,
+    "QDEPTHLO",
+    Kind::Number { min: 0, max: 100 },
+    "20",
+    "Down to this share of MAXDEPTH, in percent, a queue that was deep stays deep.",
+);
+static QDPHIEV: Attribute = attribute(
+    Key::HighEvent,
+    "QDPHIEV",
+    ENABLED,
+    "DISABLED",
+    "Whether a queue that becomes deep (QDEPTHHI) is an event, where PERFMEV is on. Once, until it is shallow again.",
+);
+static QDPLOEV: Attribute = attribute(
+    Key::LowEvent,
+    "QDPLOEV",
+    ENABLED,
+    "DISABLED",
+    "Whether a deep queue that becomes shallow (QDEPTHLO) is an event, where PERFMEV is on.",
+);
+static QDPMAXEV: Attribute = attribute(
+    Key::FullEvent,
+    "QDPMAXEV",
+    ENABLED,
+    "ENABLED",
+    "Whether a queue that reaches MAXDEPTH is an event, where PERFMEV is on. Once, until it is shallow again.",
+);
+static SHARE: Attribute = attribute(
+    Key::Share,
+    "SHARE",
+    Kind::Switch(&["SHARE", "NOSHARE"]),
+    "SHARE",
+    "Whether more than one link may get from the queue at a time. With NOSHARE the second one is refused with 2042; those that browse don't count. Written as the bare word.",
+);
+static DEFSOPT: Attribute = attribute(
+    Key::DefaultShare,
+    "DEFSOPT",
+    words(&["SHARED", "EXCL"]),
+    "SHARED",
+    "How a link gets from the queue that does not say: with others, or alone. A link asks by the capability bulla:exclusive or bulla:shared.",
+);
+static LOCAL_DEFTYPE: Attribute = attribute(
+    Key::DefinitionType,
+    "DEFTYPE",
+    words(&["PREDEFINED", "PERMDYN"]),
+    "PREDEFINED",
+    "How the queue came to be: by a command, or from a model, for an application that asked. Whoever opens a PERMDYN queue may delete it by closing it.",
+);
+static MODEL_DEFTYPE: Attribute = attribute(
+    Key::DefinitionType,
+    "DEFTYPE",
+    words(&["TEMPDYN", "PERMDYN"]),
+    "TEMPDYN",
+    "What is made of the model. TEMPDYN: a queue that goes with the link that it was made for. PERMDYN: one that stays, over restarts too, until it is deleted.",
+);
+static TRIGTYPE: Attribute = attribute(
+    Key::TriggerType,
+    "TRIGTYPE",
+    words(&["FIRST", "EVERY", "DEPTH", "NONE"]),
+    "FIRST",
+    "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while nobody gets from it.",
+);
+static TRIGDPTH: Attribute = attribute(
+    Key::TriggerDepth,
+    "TRIGDPTH",
+    Kind::Number { min: 1, max: DEPTH_MAX },
+    "1",
+    "How many messages TRIGTYPE(DEPTH) waits for.",
+);
+static TRIGMPRI: Attribute = attribute(
+    Key::TriggerPriority,
+    "TRIGMPRI",
+    Kind::Number { min: 0, max: PRIORITY_MAX },
+    "0",
+    "Messages of a lower priority do not count for triggering.",
+);
+static INITQ: Attribute = attribute(
+    Key::InitiationQueue,
+    "INITQ",
+    Kind::Name { optional: true },
+    "' '",
+    "The local queue that trigger messages go on, while somebody gets from it; bulla trigger does.",
+);
+static PROCESS: Attribute = attribute(
+    Key::ProcessName,
+    "PROCESS",
+    Kind::Name { optional: true },
+    "' '",
+    "The process definition that says what is started.",
+);
+static CAPEXPRY: Attribute = attribute(
+    Key::ExpiryCap,
+    "CAPEXPRY",
+    Kind::NumberOr { min: 1, max: EXPIRY_TENTHS_MAX, word: "NOLIMIT" },
+    "NOLIMIT",
+    "Longest that a message lies on the queue before it expires, in tenths of a second from its put; one that says less expires sooner.",
+);
+static APPLICID: Attribute = attribute(
+    Key::ApplicationId,
+    "APPLICID",
+    Kind::Text { chars_max: APPLICID_CHARS_MAX },
+    "' '",
+    "What is started: for bulla trigger the absolute path of a program, and nothing else.",
+);
+static USERDATA: Attribute = attribute(
+    Key::UserData,
+    "USERDATA",
+    Kind::Text { chars_max: PROCESS_DATA_CHARS_MAX },
+    "' '",
+    "Passed to the program, as one argument.",
+);
+static ENVRDATA: Attribute = attribute(
+    Key::EnvironmentData,
+    "ENVRDATA",
+    Kind::Text { chars_max: PROCESS_DATA_CHARS_MAX },
+    "' '",
+    "Passed to the program, as one argument.",
 );
 static BOTHRESH: Attribute = attribute(
     Key::BackoutThreshold,
@@ -726,7 +905,7 @@ static TARGET: Attribute = Attribute {
     since: V1,
 };
 
-static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL, QALIAS or QREMOTE.");
+static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL, QALIAS, QREMOTE or QMODEL.");
 pub(super) static CURDEPTH: Attribute =
     shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
 pub(super) static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
@@ -801,6 +980,34 @@ static DEADQ: Attribute = attribute(
     Kind::Name { optional: true },
     "SYSTEM.DEAD.LETTER.QUEUE",
     "Where undeliverable messages go; blank for nowhere.",
+);
+static TRIGINT: Attribute = attribute(
+    Key::TriggerInterval,
+    "TRIGINT",
+    Kind::Number { min: 0, max: TRIGGER_INTERVAL_MS_MAX },
+    "999999999",
+    "Milliseconds after which a queue with TRIGTYPE(FIRST) triggers once more for a message that is not the first on it.",
+);
+static AUTHOREV: Attribute = attribute(
+    Key::AuthorityEvents,
+    "AUTHOREV",
+    ENABLED,
+    "DISABLED",
+    "Whether each refusal for want of authority (2035) puts a message on SYSTEM.ADMIN.QMGR.EVENT.",
+);
+static PERFMEV: Attribute = attribute(
+    Key::PerformanceEvents,
+    "PERFMEV",
+    ENABLED,
+    "DISABLED",
+    "Whether depths that queues watch (QDPHIEV, QDPLOEV, QDPMAXEV) are told, in the log and on SYSTEM.ADMIN.PERFM.EVENT.",
+);
+static CHLEV: Attribute = attribute(
+    Key::ChannelEvents,
+    "CHLEV",
+    ENABLED,
+    "DISABLED",
+    "Whether channels that start, stop or fail in TLS put a message on SYSTEM.ADMIN.CHANNEL.EVENT.",
 );
 static MANAGER_MAXMSGL: Attribute = attribute(
     Key::MaxMessageBytes,
@@ -1152,8 +1359,48 @@ static ORIGIN: Attribute =
     attribute(Key::Origin, "QUEUE", Kind::Name { optional: false }, "", "Only messages that came from this queue.");
 static COUNT: Attribute =
     attribute(Key::Count, "COUNT", Kind::Number { min: 1, max: DEPTH_MAX }, "", "At most so many messages.");
-static OF_TYPE: Attribute =
-    attribute(Key::OfType, "TYPE", words(&["ALL", "QLOCAL", "QALIAS", "QREMOTE"]), "ALL", "Which queues to show.");
+static MSGNUM: Attribute = attribute(
+    Key::MessageNumber,
+    "MSGNUM",
+    Kind::Number { min: 1, max: u64::MAX },
+    "",
+    "Only the message of this number, as DISPLAY DEADMSG shows it.",
+);
+static TO: Attribute = attribute(
+    Key::To,
+    "TO",
+    Kind::Name { optional: false },
+    "",
+    "With MSGNUM, move the message to this local queue instead of the one it came from.",
+);
+static HEADER: Attribute =
+    attribute(Key::KeepLabel, "HEADER", words(&["NO", "YES"]), "NO", "With TO, whether the message keeps its label.");
+static DISCARD: Attribute = attribute(
+    Key::Discard,
+    "DISCARD",
+    Kind::Switch(&["NODISCARD", "DISCARD"]),
+    "NODISCARD",
+    "With MSGNUM, delete the message instead of putting it back.",
+);
+static MSGNUM_SHOWN: Attribute = shown(Key::MessageNumber, "MSGNUM", "Number of the message in this queue manager.");
+static DEAD_REASON: Attribute =
+    shown(Key::Reason, "REASON", "Reason code of the label; blank for a message that a client rejected.");
+static CAUSE: Attribute = shown(Key::Cause, "CAUSE", "Sub-reason of the label.");
+static DETAILS: Attribute = shown(Key::Details, "DETAILS", "Detail of the label.");
+static DEAD_QUEUE: Attribute = shown(Key::Origin, "DESTQ", "The queue that the message was on, or for.");
+static DEAD_MANAGER: Attribute =
+    shown(Key::OriginManager, "DESTQM", "The queue manager of that queue, where it may be another one.");
+static PUTUSER: Attribute = shown(Key::PutUser, "USERID", "Who put it.");
+static PERSIST: Attribute = shown(Key::Persistence, "PERSIST", "Whether it is persistent: YES or NO.");
+static PUTDATE: Attribute = shown(Key::PutDate, "PUTDATE", "Date of its first put, UTC.");
+static PUTTIME: Attribute = shown(Key::PutTime, "PUTTIME", "Time of its first put, UTC.");
+static OF_TYPE: Attribute = attribute(
+    Key::OfType,
+    "TYPE",
+    words(&["ALL", "QLOCAL", "QALIAS", "QREMOTE", "QMODEL"]),
+    "ALL",
+    "Which queues to show.",
+);
 static WHERE: Attribute = attribute(
     Key::Where,
     "WHERE",
@@ -1164,9 +1411,58 @@ static WHERE: Attribute = attribute(
 static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "Show every attribute.");
 
 const LOCAL: &[&Attribute] = &[
-    &DESCR, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL, &USAGE, &TRIGGER, &TRIGDATA,
-    &BOTHRESH, &BOQNAME, &HARDENBO, &BACKOUT,
+    &DESCR,
+    &MAXDEPTH,
+    &MAXMSGL,
+    &GET,
+    &PUT,
+    &DEFPRTY,
+    &DEFPSIST,
+    &MSGDLVSQ,
+    &FULL,
+    &USAGE,
+    &TRIGGER,
+    &TRIGDATA,
+    &BOTHRESH,
+    &BOQNAME,
+    &HARDENBO,
+    &BACKOUT,
+    &QDEPTHHI,
+    &QDEPTHLO,
+    &QDPHIEV,
+    &QDPLOEV,
+    &QDPMAXEV,
+    &SHARE,
+    &DEFSOPT,
+    &CAPEXPRY,
+    &LOCAL_DEFTYPE,
+    &TRIGTYPE,
+    &TRIGDPTH,
+    &TRIGMPRI,
+    &INITQ,
+    &PROCESS,
 ];
+const MODEL: &[&Attribute] = &[
+    &MODEL_DEFTYPE,
+    &DESCR,
+    &MAXDEPTH,
+    &MAXMSGL,
+    &GET,
+    &PUT,
+    &DEFPRTY,
+    &DEFPSIST,
+    &MSGDLVSQ,
+    &FULL,
+    &QDEPTHHI,
+    &QDEPTHLO,
+    &QDPHIEV,
+    &QDPLOEV,
+    &QDPMAXEV,
+    &SHARE,
+    &DEFSOPT,
+    &CAPEXPRY,
+];
+const PROCESSES: &[&Attribute] = &[&DESCR, &APPLICID, &USERDATA, &ENVRDATA];
 const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
 const REMOTE: &[&Attribute] = &[&DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST];
 const MANAGER: &[&Attribute] = &[
@@ -1182,6 +1478,10 @@ const MANAGER: &[&Attribute] = &[
     &channel::ACTCHL,
     &MAXUMSGS,
     &MAXUAGE,
+    &AUTHOREV,
+    &PERFMEV,
+    &CHLEV,
+    &TRIGINT,
 ];
 const POLICY: &[&Attribute] = &[
     &SIGNALG,
@@ -1262,11 +1562,39 @@ pub static COMMANDS: &[Command] = &[
         name: NameUse::One,
         object: "queue",
         summary: "Put messages back on the queues that they were moved from because they were defective or undeliverable, each exactly once.",
-        options: &[&ORIGIN, &COUNT],
+        options: &[&ORIGIN, &COUNT, &MSGNUM, &TO, &HEADER, &DISCARD],
         attributes: &[],
         examples: &[
             "REPLAY QLOCAL(SYSTEM.PROTECTION.ERROR.QUEUE)",
             "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) QUEUE(ORDERS) COUNT(10)",
+            "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) MSGNUM(1099511627778) TO(REJECTED) HEADER(YES)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayDeadLetters,
+        verb: "DISPLAY",
+        noun: "DEADMSG",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Show what lies on an error or dead-letter queue and can be got, oldest first: what its labels say. `bulla dlq` deals with it by rules.",
+        options: &[&COUNT, &WHERE, &ALL],
+        attributes: &[
+            &MSGNUM_SHOWN,
+            &DEAD_REASON,
+            &CAUSE,
+            &DETAILS,
+            &DEAD_QUEUE,
+            &DEAD_MANAGER,
+            &PUTUSER,
+            &PERSIST,
+            &BYTES,
+            &PUTDATE,
+            &PUTTIME,
+        ],
+        examples: &[
+            "DISPLAY DEADMSG(SYSTEM.DEAD.LETTER.QUEUE)",
+            "DIS DM(SYSTEM.DEAD.LETTER.QUEUE) WHERE(REASON EQ 2053) COUNT(10)",
         ],
         since: V1,
     },
@@ -1279,8 +1607,38 @@ pub static COMMANDS: &[Command] = &[
         summary: "Show local queues. A generic name shows names only, unless attributes or ALL are asked for.",
         options: &[&WHERE, &ALL],
         attributes: &[
-            &TYPE, &DESCR, &CURDEPTH, &MAXDEPTH, &MAXMSGL, &GET, &PUT, &DEFPRTY, &DEFPSIST, &MSGDLVSQ, &FULL, &USAGE,
-            &TRIGGER, &TRIGDATA, &BOTHRESH, &BOQNAME, &HARDENBO, &BACKOUT,
+            &TYPE,
+            &DESCR,
+            &CURDEPTH,
+            &MAXDEPTH,
+            &MAXMSGL,
+            &GET,
+            &PUT,
+            &DEFPRTY,
+            &DEFPSIST,
+            &MSGDLVSQ,
+            &FULL,
+            &USAGE,
+            &TRIGGER,
+            &TRIGDATA,
+            &BOTHRESH,
+            &BOQNAME,
+            &HARDENBO,
+            &BACKOUT,
+            &QDEPTHHI,
+            &QDEPTHLO,
+            &QDPHIEV,
+            &QDPLOEV,
+            &QDPMAXEV,
+            &SHARE,
+            &DEFSOPT,
+            &CAPEXPRY,
+            &LOCAL_DEFTYPE,
+            &TRIGTYPE,
+            &TRIGDPTH,
+            &TRIGMPRI,
+            &INITQ,
+            &PROCESS,
         ],
         examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
         since: V1,
@@ -1385,6 +1743,122 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::DefineModel,
+        verb: "DEFINE",
+        noun: "QMODEL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Create a model: what the queues are like that are made for links which ask for a queue of their own.",
+        options: &[&REPLACE, &LIKE],
+        attributes: MODEL,
+        examples: &["DEFINE QMODEL(REPLIES) MAXDEPTH(100)", "DEF QM(INBOX) DEFTYPE(PERMDYN) DEFPSIST(YES) NOSHARE"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterModel,
+        verb: "ALTER",
+        noun: "QMODEL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Change attributes of a model; the others stay, and so do the queues that were made of it.",
+        options: &[],
+        attributes: MODEL,
+        examples: &["ALTER QMODEL(SYSTEM.DEFAULT.MODEL.QUEUE) MAXDEPTH(50)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteModel,
+        verb: "DELETE",
+        noun: "QMODEL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Delete a model. The queues that were made of it stay.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE QMODEL(REPLIES)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayModel,
+        verb: "DISPLAY",
+        noun: "QMODEL",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show models. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &TYPE,
+            &MODEL_DEFTYPE,
+            &DESCR,
+            &MAXDEPTH,
+            &MAXMSGL,
+            &GET,
+            &PUT,
+            &DEFPRTY,
+            &DEFPSIST,
+            &MSGDLVSQ,
+            &FULL,
+            &QDEPTHHI,
+            &QDEPTHLO,
+            &QDPHIEV,
+            &QDPLOEV,
+            &QDPMAXEV,
+            &SHARE,
+            &DEFSOPT,
+            &CAPEXPRY,
+        ],
+        examples: &["DISPLAY QMODEL(*) DEFTYPE", "DIS QM(SYSTEM.DEFAULT.MODEL.QUEUE)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineProcess,
+        verb: "DEFINE",
+        noun: "PROCESS",
+        name: NameUse::One,
+        object: "process",
+        summary: "Create a process definition: what a queue with TRIGGER starts.",
+        options: &[&REPLACE, &LIKE],
+        attributes: PROCESSES,
+        examples: &["DEFINE PROCESS(BILLING) APPLICID('/usr/local/bin/billing') USERDATA('--once')"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterProcess,
+        verb: "ALTER",
+        noun: "PROCESS",
+        name: NameUse::One,
+        object: "process",
+        summary: "Change attributes of a process definition; the others stay.",
+        options: &[],
+        attributes: PROCESSES,
+        examples: &["ALTER PROCESS(BILLING) USERDATA(' ')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteProcess,
+        verb: "DELETE",
+        noun: "PROCESS",
+        name: NameUse::One,
+        object: "process",
+        summary: "Delete a process definition. Queues that name it trigger nothing any more.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE PROCESS(BILLING)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayProcess,
+        verb: "DISPLAY",
+        noun: "PROCESS",
+        name: NameUse::Generic,
+        object: "process",
+        summary: "Show process definitions. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: PROCESSES,
+        examples: &["DISPLAY PROCESS(*) APPLICID", "DIS PRO(BILLING)"],
+        since: V1,
+    },
+    Command {
         act: Act::DisplayQueue,
         verb: "DISPLAY",
         noun: "QUEUE",
@@ -1410,6 +1884,20 @@ pub static COMMANDS: &[Command] = &[
             &USAGE,
             &TRIGGER,
             &TRIGDATA,
+            &QDEPTHHI,
+            &QDEPTHLO,
+            &QDPHIEV,
+            &QDPLOEV,
+            &QDPMAXEV,
+            &SHARE,
+            &DEFSOPT,
+            &CAPEXPRY,
+            &LOCAL_DEFTYPE,
+            &TRIGTYPE,
+            &TRIGDPTH,
+            &TRIGMPRI,
+            &INITQ,
+            &PROCESS,
         ],
         examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
         since: V1,
@@ -1482,6 +1970,10 @@ pub static COMMANDS: &[Command] = &[
             &channel::ACTCHL,
             &MAXUMSGS,
             &MAXUAGE,
+            &AUTHOREV,
+            &PERFMEV,
+            &CHLEV,
+            &TRIGINT,
             &VERSION,
         ],
         examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],

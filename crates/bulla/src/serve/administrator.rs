@@ -4,6 +4,7 @@ use super::RINGS;
 use crate::accounting::Traffic;
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
+use crate::dead_letters::DeadLetter;
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::metrics::{OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
@@ -14,7 +15,7 @@ use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed};
 use crate::mqsc::tasks::TaskSnapshot;
 use crate::reason::{self, Refusal};
-use bulla_queue::QueueId;
+use bulla_queue::{MessageId, QueueId};
 use bulla_seal::Dn;
 use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
@@ -108,7 +109,7 @@ impl<'a> Administrator<'a> {
                 Change::DefineLocal { name, .. }
                 | Change::AlterLocal { name, .. }
                 | Change::DeleteLocal { name, .. } => match (definitions.queues.get(name), store.queue(name)) {
-                    (Some(queue), _) => store.define(name, attributes(queue, definitions)).map(drop),
+                    (Some(queue), _) => store.define(name, attributes(name, queue, definitions)).map(drop),
                     (None, Some(queue)) => store.delete(queue, false).map(drop),
                     (None, None) => Ok(()),
                 },
@@ -132,7 +133,7 @@ impl<'a> Administrator<'a> {
     fn change_store(&mut self, change: &Change, after: &Definitions) -> Result<(), AdminError> {
         match change {
             Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
-                self.state.store.define(name, attributes(queue, after)).map_err(failed).map(drop)
+                self.state.store.define(name, attributes(name, queue, after)).map_err(failed).map(drop)
             }
             Change::DeleteLocal { name, purge } => {
                 let queue = self.queue(name)?;
@@ -146,7 +147,7 @@ impl<'a> Administrator<'a> {
             }
             Change::AlterManager(_) => {
                 for (name, queue) in &after.queues {
-                    self.state.store.define(name, attributes(queue, after)).map_err(failed)?;
+                    self.state.store.define(name, attributes(name, queue, after)).map_err(failed)?;
                 }
                 Ok(())
             }
@@ -180,6 +181,44 @@ impl<'a> Administrator<'a> {
         self.state.store.sync(Instant::now()).map_err(failed)?;
         self.manager.ring_all();
         Ok(())
+    }
+
+    /// One message is put back, moved or deleted, in one unit of work that is durable on return.
+    fn replay_one(&mut self, replay: &Replay, from: QueueId, id: MessageId) -> Result<Replayed, AdminError> {
+        let stays = |why: String| Replayed { moved: 0, left: 1, warnings: vec![format!("message {}: {why}", id.0)] };
+        let body = match self.state.store.find(id) {
+            Some((queue, _)) if queue == from => self.state.store.body(id).map_err(failed)?,
+            _ => return Ok(stays(format!("it is not on {}", replay.from))),
+        };
+        let payload = envelope::payload_of(&body);
+        let target = match (&replay.to, envelope::labelled_queue(&payload)) {
+            _ if replay.discards => None,
+            (Some(to), _) => Some(self.queue(to)?),
+            (None, Some(origin)) => match self.state.store.queue(&origin) {
+                Some(queue) => Some(queue),
+                None => return Ok(stays(format!("{origin} does not exist any more"))),
+            },
+            (None, None) => return Ok(stays("its label names no queue".to_owned())),
+        };
+        let Some(locked) = self.state.store.lock(id) else { return Ok(stays("somebody gets it".to_owned())) };
+        let done = match target {
+            None => self.state.store.acknowledge(id).map(drop).map_err(|error| error.to_string()),
+            Some(target) => {
+                let was = (&locked).into();
+                let message = match replay.keeps_label {
+                    true => envelope::moved_message(&payload, was),
+                    false => envelope::unlabelled_message(&payload, was),
+                };
+                self.state.store.transfer(id, target, message).map(drop).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(why) = done {
+            self.state.store.release(id, false);
+            return Ok(stays(why));
+        }
+        self.state.store.sync(Instant::now()).map_err(failed)?;
+        self.manager.ring_all();
+        Ok(Replayed { moved: 1, ..Replayed::default() })
     }
 
     /// The names that some user's ring has a certificate of.
@@ -262,8 +301,25 @@ impl Administered for Administrator<'_> {
         Ok(Applied { warnings })
     }
 
+    fn dead_letters(&mut self, queue: &str, max: usize) -> Result<Vec<DeadLetter>, AdminError> {
+        let queue = self.queue(queue)?;
+        let now_ms = wall_ms(SystemTime::now());
+        let (mut letters, mut cursor) = (Vec::new(), None);
+        while letters.len() < max {
+            let Some(found) = self.state.store.browse_next(queue, cursor, now_ms) else { break };
+            cursor = Some(found.place);
+            let body = self.state.store.body(found.id).map_err(failed)?;
+            letters.push(envelope::dead_letter(&envelope::payload_of(&body), &found));
+        }
+        letters.sort_by_key(|letter| letter.number);
+        Ok(letters)
+    }
+
     fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError> {
         let from = self.queue(&replay.from)?;
+        if let Some(number) = replay.number {
+            return self.replay_one(replay, from, MessageId(number));
+        }
         let now_ms = wall_ms(SystemTime::now());
         let (mut done, mut cursor, mut stayed) = (0, None, Vec::new());
         while replay.count.is_none_or(|count| done < count) {

@@ -1,7 +1,7 @@
 //! Starting and stopping a queue manager: its data directory, its threads, its listeners.
 
 mod administrator;
-mod first_start;
+pub(crate) mod first_start;
 mod pools;
 
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
@@ -10,6 +10,7 @@ pub(crate) use pools::Pools;
 
 use crate::channel::supervisor;
 use crate::devices::Devices;
+use crate::events::certificates;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
 use crate::metrics;
@@ -34,9 +35,9 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// The journal's folder in the data directory.
 pub const JOURNAL: &str = "journal";
@@ -108,6 +109,7 @@ fn lanes_beside_program() -> PathBuf {
 pub struct Running {
     manager: Arc<Manager>,
     statistics: Option<JoinHandle<()>>,
+    certificates: Option<Watch>,
     admin: Option<admin::Server>,
     metrics: Option<metrics::Server>,
     /// Where AMQP is spoken in clear.
@@ -236,10 +238,12 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     pools.map_err(|error| file(data, error))?;
     let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
     let statistics = start_statistics(&manager).map_err(|error| file(data, error))?;
+    let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
     let metrics = metrics.map(|listener| start_metrics(&manager, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
-    Ok(Running { manager, statistics: Some(statistics), admin: Some(admin), metrics, amqp, amqps, metrics_address })
+    let (statistics, admin) = (Some(statistics), Some(admin));
+    Ok(Running { manager, statistics, certificates, admin, metrics, amqp, amqps, metrics_address })
 }
 
 impl Running {
@@ -274,6 +278,7 @@ impl Running {
         if let Some(metrics) = self.metrics.take() {
             metrics.stop();
         }
+        drop(self.certificates.take());
         self.manager.adapters.stop();
         self.manager.devices.scheduler().shut_down();
         self.manager.join_adapters()?;
@@ -336,7 +341,7 @@ fn load_definitions(settings: &Settings) -> Result<Definitions, StartError> {
 fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
     let state = &mut *manager.lock();
     for (name, queue) in &state.definitions.queues {
-        let attributes = attributes(queue, &state.definitions);
+        let attributes = attributes(name, queue, &state.definitions);
         state.store.define(name, attributes).map_err(|error| file(data, io::Error::other(error)))?;
     }
     let orphans: Vec<String> = state
@@ -367,6 +372,36 @@ fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
         let messages = || manager.lock().store.totals();
         manager.tasks.look_until_stopped(|| manager.adapters.busy_peak(), || manager.devices.snapshot(), messages);
     })
+}
+
+/// The thread that looks at certificates; it ends when this is dropped.
+struct Watch {
+    ends: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.ends.take());
+        // What it died of stands in the log; nothing depends on it.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn watch_certificates(manager: &Arc<Manager>) -> io::Result<Watch> {
+    let manager = manager.clone();
+    let (ends, ended) = mpsc::channel::<()>();
+    let watch = move || {
+        role::begin(Role::Administration);
+        loop {
+            certificates::look(&manager, SystemTime::now());
+            if ended.recv_timeout(certificates::LOOK_EVERY) != Err(mpsc::RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("certificates".into()).spawn(watch)?;
+    Ok(Watch { ends: Some(ends), thread: Some(thread) })
 }
 
 fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io::Result<metrics::Server> {

@@ -71,7 +71,7 @@ impl Desk {
         });
         change(definitions);
         for (name, queue) in &state.definitions.queues {
-            let attributes = crate::manager::attributes(queue, &state.definitions);
+            let attributes = crate::manager::attributes(name, queue, &state.definitions);
             state.store.define(name, attributes).unwrap();
         }
         state.generation += 1;
@@ -640,7 +640,8 @@ fn a_reply_finds_a_dynamic_queue() {
     let desk = Desk::new();
     let name = {
         let state = &mut *desk.running().manager().lock();
-        state.define_dynamic(&mut crate::random::Random::counting()).unwrap().0
+        let (wish, data) = (crate::dynamic::Wish::default(), desk.running().manager().data.clone());
+        state.define_dynamic(&wish, &data, &mut crate::random::Random::counting()).unwrap().name
     };
     let mut partner = Partner::connect(&desk);
     partner.greet(&greeting(0, 0)).unwrap();

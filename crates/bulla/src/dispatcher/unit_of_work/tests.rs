@@ -59,7 +59,7 @@ impl Desk {
         change(&mut state.definitions.queue_manager);
         for (name, queue) in &self.queues {
             state.definitions.queues.insert(name.clone(), queue.clone());
-            state.store.define(name, attributes(queue, &state.definitions)).unwrap();
+            state.store.define(name, attributes(name, queue, &state.definitions)).unwrap();
         }
         state.generation += 1;
     }

@@ -1,0 +1,237 @@
+//! Dynamic queues: made of a model for a link that asks for a queue of its own (AMQP part 3, section 3.5, *dynamic*; inventory A2.4).
+//!
+//! A temporary one lives in memory and goes with its link. A permanent one is a local queue like any other, and in `objects.mqsc`:
+//! it goes when somebody who opened it asks for that on closing, or by a command.
+
+use crate::manager::{State, attributes};
+use crate::mqsc::objects::{DEFAULT_MODEL, LocalQueue, SYSTEM_PREFIX, Usage};
+use crate::mqsc::parse::is_name;
+use crate::mqsc::run::Change;
+use crate::random::Random;
+use crate::reason::{self, Refusal};
+use bulla_amqp::{Symbol, Value};
+use bulla_queue::{QueueAttributes, QueueId};
+use std::path::Path;
+use std::time::Instant;
+
+/// Temporary queues that may be open at once.
+const TEMPORARY_QUEUES_MAX: usize = 10_000;
+/// Longest stem of a name that ends in `*`, in characters, as MQ has it.
+const STEM_CHARS_MAX: usize = 32;
+/// The stem where none is asked for.
+const STEM_DEFAULT: &str = "BULLA.DYNAMIC.";
+/// A name that is taken is made anew so often.
+const ATTEMPTS_MAX: usize = 8;
+/// The node property that names the model.
+const MODEL: &str = "bulla:model";
+/// The node property that says what the name is, or begins with.
+const NAME: &str = "bulla:name";
+/// The node property with which a link says how long its queue lives (AMQP part 3, section 3.5.10).
+const LIFETIME: &str = "lifetime-policy";
+/// Descriptor of delete-on-close, an empty list.
+const DELETE_ON_CLOSE: u64 = 0x2b;
+
+/// What a link asks for that wants a queue of its own.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Wish {
+    /// The model; none for the default one.
+    model: Option<String>,
+    /// A name, or the beginning of one with a `*` at its end.
+    name: Option<String>,
+}
+
+/// The queue that was made.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Made {
+    pub(crate) name: String,
+    /// The queue, where it goes with its link.
+    pub(crate) temporary: Option<QueueId>,
+}
+
+impl Wish {
+    /// What a dynamic terminus says: its address names the model, or begins the name; the node's properties say either.
+    pub(crate) fn read(state: &State, address: Option<&str>, properties: &[(Symbol, Value)]) -> Result<Self, Refusal> {
+        let wish = Self::said(address, properties)?;
+        if let Some(model) = wish.model.as_ref().filter(|model| !state.definitions.models.contains_key(*model)) {
+            return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")));
+        }
+        Ok(wish)
+    }
+
+    fn said(address: Option<&str>, properties: &[(Symbol, Value)]) -> Result<Self, Refusal> {
+        let mut wish = Self::default();
+        if let Some(address) = address.filter(|address| !address.is_empty()) {
+            match address.ends_with('*') {
+                true => wish.name = Some(address.to_owned()),
+                false => wish.model = Some(address.to_owned()),
+            }
+        }
+        for (key, value) in properties {
+            let slot = match key.as_str() {
+                MODEL => &mut wish.model,
+                NAME => &mut wish.name,
+                _ => continue,
+            };
+            let text = value.as_str().ok_or_else(|| {
+                Refusal::new(reason::OPTIONS_ERROR, format!("the node property {} is not a string", key.as_str()))
+            })?;
+            *slot = Some(text.to_owned());
+        }
+        Ok(wish)
+    }
+}
+
+impl Made {
+    /// What the answer says of the node: that it goes with the link, or nothing.
+    pub(crate) fn properties(&self) -> Vec<(Symbol, Value)> {
+        let policy = || Value::Described(Box::new((Value::Ulong(DELETE_ON_CLOSE), Value::List(Vec::new()))));
+        self.temporary.iter().map(|_| (Symbol::from_static(LIFETIME), policy())).collect()
+    }
+}
+
+impl State {
+    /// Makes a queue of a model. A permanent one is durable on return, which waits for the disk.
+    ///
+    /// # Errors
+    /// 2011 for a name that can't be, 2100 for one that is taken, 2102 where there are too many.
+    pub(crate) fn define_dynamic(&mut self, wish: &Wish, data: &Path, random: &mut Random) -> Result<Made, Refusal> {
+        let model = wish.model.as_deref().unwrap_or(DEFAULT_MODEL);
+        let model = self
+            .definitions
+            .models
+            .get(model)
+            .cloned()
+            .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")))?;
+        let name = self.dynamic_name(wish.name.as_deref(), random)?;
+        let local = LocalQueue { usage: Usage::Normal, dynamic: true, ..model.queue };
+        if model.permanent {
+            return self.define_permanent(name, local, data);
+        }
+        if self.dynamic.len() >= TEMPORARY_QUEUES_MAX {
+            let detail = format!("{TEMPORARY_QUEUES_MAX} temporary queues are open");
+            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
+        }
+        let attributes = QueueAttributes { temporary: true, ..attributes(&name, &local, &self.definitions) };
+        let queue = self.store.define(&name, attributes).map_err(problem)?;
+        self.dynamic.insert(name.clone(), (queue, local));
+        Ok(Made { name, temporary: Some(queue) })
+    }
+
+    fn define_permanent(&mut self, name: String, queue: LocalQueue, data: &Path) -> Result<Made, Refusal> {
+        if self.definitions.queues.len() >= crate::mqsc::objects::OBJECTS_MAX {
+            return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
+        }
+        self.store.define(&name, attributes(&name, &queue, &self.definitions)).map_err(problem)?;
+        self.store.sync(Instant::now()).map_err(problem)?;
+        let change = Change::DefineLocal { name: name.clone(), queue };
+        self.change_definitions(&change, data)?;
+        Ok(Made { name, temporary: None })
+    }
+
+    /// Takes a change over that this queue manager made by itself; what it does to the store is done already.
+    pub(crate) fn change_definitions(&mut self, change: &Change, data: &Path) -> Result<(), Refusal> {
+        let mut after = self.definitions.clone();
+        after.apply(change);
+        after.save(data).map_err(problem)?;
+        self.definitions = after;
+        self.generation += 1;
+        crate::note!("{change}");
+        Ok(())
+    }
+
+    /// A name that nothing has: the one that is asked for, one that begins so, or any.
+    fn dynamic_name(&self, asked: Option<&str>, random: &mut Random) -> Result<String, Refusal> {
+        let asked = asked.unwrap_or(STEM_DEFAULT.trim_end_matches('*'));
+        let wrong = |why: &str| Refusal::new(reason::DYNAMIC_Q_NAME_ERROR, format!("{asked}: {why}"));
+        let stem = match asked.strip_suffix('*') {
+            Some(stem) => stem,
+            None if asked == STEM_DEFAULT => asked,
+            None => {
+                let free = || Refusal::new(reason::OBJECT_ALREADY_EXISTS, format!("{asked} exists already"));
+                is_name(asked).then_some(()).ok_or_else(|| wrong("is no queue's name"))?;
+                not_ours(asked).then_some(()).ok_or_else(|| wrong("is the queue manager's own"))?;
+                return (!self.is_taken(asked)).then(|| asked.to_owned()).ok_or_else(free);
+            }
+        };
+        if stem.len() > STEM_CHARS_MAX || !(stem.is_empty() || is_name(stem)) {
+            return Err(wrong("before the '*' there may be 32 characters of a queue's name"));
+        }
+        not_ours(stem).then_some(()).ok_or_else(|| wrong("is the queue manager's own"))?;
+        let fresh = || format!("{stem}{}", random.name::<8>().to_uppercase());
+        let found = std::iter::repeat_with(fresh).take(ATTEMPTS_MAX).find(|name| !self.is_taken(name));
+        found.ok_or_else(|| Refusal::new(reason::RESOURCE_PROBLEM, "no name was found that is not taken"))
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        let known = &self.definitions;
+        self.store.queue(name).is_some()
+            || known.queues.contains_key(name)
+            || known.aliases.contains_key(name)
+            || known.remotes.contains_key(name)
+            || known.models.contains_key(name)
+    }
+
+    /// Ends a temporary queue with all that is on it.
+    pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
+        self.dynamic.retain(|_, (id, _)| *id != queue);
+        self.uses.remove(&queue);
+        if let Err(error) = self.store.delete(queue, true) {
+            crate::warning!("a dynamic queue could not be deleted: {error}");
+        }
+    }
+
+    /// Deletes a permanent dynamic queue as whoever had it open asked for: with `purge` together with what is on it. Waits for the
+    /// disk.
+    ///
+    /// # Errors
+    /// 2042 while others have it open, 2055 for one that holds messages; it stays then.
+    pub(crate) fn delete_permanent(&mut self, name: &str, purge: bool, data: &Path) -> Result<(), Refusal> {
+        let unknown = || Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("{name} does not exist"));
+        let queue = self.store.queue(name).ok_or_else(unknown)?;
+        self.definitions.queues.get(name).filter(|local| local.dynamic).ok_or_else(unknown)?;
+        if self.uses.get(&queue).is_some_and(|usage| usage.putters + usage.getters > 0) {
+            return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{name} is open elsewhere")));
+        }
+        let depth = self.store.status(queue).map_or(0, |status| status.depth);
+        if depth > 0 && !purge {
+            return Err(Refusal::new(reason::Q_NOT_EMPTY, format!("{name} holds {depth} messages")));
+        }
+        self.store.delete(queue, purge).map_err(problem)?;
+        self.store.sync(Instant::now()).map_err(problem)?;
+        self.uses.remove(&queue);
+        self.change_definitions(&Change::DeleteLocal { name: name.to_owned(), purge }, data)
+    }
+}
+
+/// Names of the queue manager's own are not given away.
+fn not_ours(name: &str) -> bool {
+    !name.starts_with(SYSTEM_PREFIX)
+}
+
+fn problem(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(reason::RESOURCE_PROBLEM, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_names_the_model_or_begins_the_name_and_properties_say_either() {
+        let wish = |model: Option<&str>, name: Option<&str>| {
+            Ok(Wish { model: model.map(str::to_owned), name: name.map(str::to_owned) })
+        };
+        let property = |key: &'static str, text: &str| (Symbol::from_static(key), Value::from(text));
+        assert_eq!(Wish::said(None, &[]), wish(None, None));
+        assert_eq!(Wish::said(Some(""), &[]), wish(None, None));
+        assert_eq!(Wish::said(Some("SMALL"), &[]), wish(Some("SMALL"), None));
+        assert_eq!(Wish::said(Some("REPLIES.*"), &[]), wish(None, Some("REPLIES.*")));
+        let name = property("bulla:name", "REPLIES.*");
+        assert_eq!(Wish::said(Some("SMALL"), &[name]), wish(Some("SMALL"), Some("REPLIES.*")));
+        let model = property("bulla:model", "OTHER");
+        let other = (Symbol::from_static("lifetime-policy"), Value::Null);
+        assert_eq!(Wish::said(Some("SMALL"), &[other, model]), wish(Some("OTHER"), None));
+        let wrong = Wish::said(None, &[(Symbol::from_static("bulla:name"), Value::Uint(1))]);
+        assert_eq!(wrong.unwrap_err().reason, reason::OPTIONS_ERROR);
+    }
+}
