@@ -362,17 +362,18 @@ struct List<'a> {
 impl<'a> List<'a> {
     /// The list or map at `at`; an empty one where that is 0, or no list.
     fn new(bytes: &'a [u8], at: usize) -> Self {
-        let none = Self { bytes, at: 0, left: 0 };
+        let none = Self { bytes: &[], at: 0, left: 0 };
         if at == 0 {
             return none;
         }
-        match bytes.get(at..) {
-            Some([0xc0 | 0xc1, _, count, ..]) => Self { bytes, at: at + 3, left: u32::from(*count) },
-            Some([0xd0 | 0xd1, _, _, _, _, a, b, c, d, ..]) => {
-                Self { bytes, at: at + 9, left: u32::from_be_bytes([*a, *b, *c, *d]) }
-            }
-            _ => none,
-        }
+        let (first, left) = match bytes.get(at..) {
+            Some([0xc0 | 0xc1, _, count, ..]) => (at + 3, u32::from(*count)),
+            Some([0xd0 | 0xd1, _, _, _, _, a, b, c, d, ..]) => (at + 9, u32::from_be_bytes([*a, *b, *c, *d])),
+            _ => return none,
+        };
+        // An item may not run on into what comes behind its list.
+        let within = bytes.get(at..).and_then(value_len).and_then(|length| bytes.get(..at + length));
+        within.map_or(none, |bytes| Self { bytes, at: first, left })
     }
 
     fn next(&mut self) -> Option<(u32, u32)> {

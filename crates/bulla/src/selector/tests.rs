@@ -437,6 +437,20 @@ fn bytes_that_are_no_message_match_nothing_but_what_is_null() {
 }
 
 #[test]
+fn an_item_that_runs_on_behind_its_list_is_none() {
+    // The string says 9 bytes, the map has room for 2; behind it follows a body that looks like the rest.
+    let bytes = Bytes::from_static(&[
+        0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, b'a', 0xa1, 0x09, b'x', 0x00, 0x53, 0x75, 0xa0, 0x06, b'x',
+        b'x', b'x', b'x', b'x', b'x',
+    ]);
+    let selector = Selector::parse("a IS NULL").unwrap();
+    let mut scratch = Scratch::default();
+    assert_eq!(selector.matches(&mut scratch, Facts::default(), std::slice::from_ref(&bytes), true), Some(true));
+    let pieces: Vec<Bytes> = bytes.chunks(4).map(Bytes::copy_from_slice).collect();
+    assert_eq!(selector.matches(&mut scratch, Facts::default(), &pieces, true), Some(true));
+}
+
+#[test]
 fn delivery_times_are_found_among_annotations() {
     let mut section = Vec::new();
     let key = |name: &str| Value::from(Symbol::new(name).unwrap());
