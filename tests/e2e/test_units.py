@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from proton import Message
@@ -96,6 +97,22 @@ def test_two_units_of_a_connection_end_each_for_itself(site):
         assert bodies(browse(site, "A")) == [1, 3]
         one.commit()
         assert bodies(client.get_all("A")) == [1, 3, 0, 2]
+
+
+def test_a_unit_takes_in_links_of_several_sessions(site):
+    with site.connect() as client:
+        blocking, senders = client.connection, []
+        for name in ("A", "B"):
+            session = blocking.conn.session()
+            session.open()
+            link = blocking.container.create_sender(session, name, name=f"of a session of its own, to {name}")
+            senders.append(SimpleNamespace(link=link))
+        unit = Unit(client)
+        for sender in senders:
+            unit.put(sender, durable("both"))
+        assert (site.depth("A"), site.depth("B")) == (0, 0)
+        unit.commit()
+        assert bodies(client.get_all("A")) == bodies(client.get_all("B")) == ["both"]
 
 
 def test_a_unit_is_over_sealed_and_clear_messages_of_each_quality(site):

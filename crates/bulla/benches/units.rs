@@ -1,6 +1,7 @@
 //! Units of work against single puts: persistent messages, one client, one thing in flight, over loopback.
 //!
-//! Rounds alternate between the two, so that a busy machine harms both alike. `cargo bench -p bulla --bench units`
+//! A unit step by step waits for the answers to its declare, to its messages and to its discharge, in turn. Sent at once, the
+//! messages, their discharge and the next declare go out together. Rounds take turns, so that a busy machine harms all alike. `cargo bench -p bulla --bench units`
 
 use bulla::client::{Client, Endpoint};
 use bulla::serve::{Settings, start};
@@ -29,7 +30,8 @@ fn main() -> Result<(), Failure> {
         Client::connect(&Endpoint { address, authorities: None, certificate: None, sasl: SaslClient::None })?;
     let to = client.sender(QUEUE, false)?.link;
     let from = client.receiver(QUEUE, false, false)?.link;
-    let (mut single, mut unit) = (Vec::new(), Vec::new());
+    let (mut single, mut unit, mut at_once) = (Vec::new(), Vec::new(), Vec::new());
+    let mut next = None;
     for _ in 0..ROUNDS {
         single.push(timed(|| (0..UNIT).try_for_each(|_| client.put(to, message(), WITHIN)))?);
         take_away(&mut client, from)?;
@@ -39,10 +41,18 @@ fn main() -> Result<(), Failure> {
             client.end(begun, true, WITHIN)
         })?);
         take_away(&mut client, from)?;
+        let begun = next.take().map_or_else(|| client.begin(), Ok)?;
+        at_once.push(timed(|| {
+            next = Some(client.commit_with(begun, to, (0..UNIT).map(|_| message()), WITHIN)?);
+            Ok::<(), Failure>(())
+        })?);
+        take_away(&mut client, from)?;
     }
     let single = report("10 single puts", single);
-    let unit = report("a unit of 10 puts", unit);
-    println!("{:.1} times as many messages a second", single.as_secs_f64() / unit.as_secs_f64());
+    for (name, rounds) in [("a unit of 10, step by step", unit), ("a unit of 10, sent at once", at_once)] {
+        let times = single.as_secs_f64() / report(name, rounds).as_secs_f64();
+        println!("{:<28} {times:>8.1} times as many", "");
+    }
     client.close()?;
     running.stop()?;
     Ok(())
@@ -77,6 +87,6 @@ fn take_away(client: &mut Client, from: LinkId) -> Result<(), Failure> {
 fn report(name: &str, mut rounds: Vec<Duration>) -> Duration {
     rounds.sort_unstable();
     let rate = |part: usize| f64::from(UNIT) / rounds[rounds.len() * part / 4].as_secs_f64();
-    println!("{name:<18} {:>8.0} messages/s  quartiles {:>8.0} {:>8.0}", rate(2), rate(3), rate(1));
+    println!("{name:<28} {:>8.0} messages/s  quartiles {:>8.0} {:>8.0}", rate(2), rate(3), rate(1));
     rounds[rounds.len() / 2]
 }

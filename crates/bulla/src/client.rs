@@ -138,7 +138,7 @@ impl Client {
     /// The broker's refusal, with its reason.
     pub fn sender(&mut self, address: &str, sealed: bool) -> Result<Attached, ClientError> {
         self.attach(AttachRequest {
-            snd_settle_mode: SenderSettleMode::Unsettled,
+            snd_settle_mode: SenderSettleMode::Mixed,
             desired_capabilities: sealed_capability(sealed),
             ..AttachRequest::sender(format!("put-{address}"), address)
         })
@@ -202,9 +202,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let (deadline, mut answers) = (Instant::now() + within, 0);
         for message in messages {
-            while !self.engine.can_send(link) {
-                self.wait_for(deadline, within, |event| matches!(event, Event::Credit { .. }).then_some(()))?;
-            }
+            self.wait_until_it_takes(link, deadline, within)?;
             self.engine.send_in(link, 0, message, false, unit.0.clone());
             answers += 1;
         }
@@ -214,6 +212,56 @@ impl Client {
             result = result.and(staged);
         }
         result
+    }
+
+    /// Puts messages in a unit of work, commits it and begins the next, without waiting in between: everything goes out at once,
+    /// and one answer is waited for. The messages are settled as they are sent, so that one that is refused has the whole unit
+    /// backed out.
+    ///
+    /// # Errors
+    /// The unit was backed out, and why (2003). Where the connection breaks, either may be so.
+    pub fn commit_with(
+        &mut self,
+        unit: Unit,
+        link: LinkId,
+        messages: impl IntoIterator<Item = Payload>,
+        within: Duration,
+    ) -> Result<Unit, ClientError> {
+        const DISCHARGE: u64 = 1;
+        const DECLARE: u64 = 2;
+        let (deadline, coordinator) = (Instant::now() + within, self.coordinator.ok_or(ClientError::Closed)?);
+        for message in messages {
+            self.wait_until_it_takes(link, deadline, within)?;
+            self.engine.send_in(link, 0, message, true, unit.0.clone());
+        }
+        let discharge = Control::Discharge(Discharge { txn_id: unit.0, fail: false });
+        let declare = Control::Declare(Declare { global_id: None });
+        for (token, control) in [(DISCHARGE, discharge), (DECLARE, declare)] {
+            self.wait_until_it_takes(coordinator, deadline, within)?;
+            self.engine.send(coordinator, token, control.to_message(), false);
+        }
+        let mut answer = |wanted: u64| {
+            self.wait_for(deadline, within, |event| match event {
+                Event::Outcome { link, token, state, .. } if (*link, *token) == (coordinator, wanted) => {
+                    Some(state.clone())
+                }
+                _ => None,
+            })
+        };
+        let (committed, declared) = (answer(DISCHARGE)?, answer(DECLARE)?);
+        let next = begun(declared)?;
+        match accepted(committed) {
+            Ok(()) => Ok(next),
+            Err(error) => self.end(next, false, within).and(Err(error)),
+        }
+    }
+
+    /// Waits for credit and room.
+    fn wait_until_it_takes(&mut self, link: LinkId, deadline: Instant, within: Duration) -> Result<(), ClientError> {
+        while !self.engine.can_send(link) {
+            self.wait_for(deadline, within, |event| matches!(event, Event::Credit { .. }).then_some(()))?;
+        }
+        Ok(())
     }
 
     /// Begins a unit of work. One that is not ended by [`Client::end`] is backed out with the connection.
@@ -230,10 +278,7 @@ impl Client {
             }
         };
         let declare = Control::Declare(Declare { global_id: None });
-        match self.send(link, declare.to_message(), None, CONNECT_WITHIN)? {
-            Some(DeliveryState::Declared { txn_id }) => Ok(Unit(txn_id)),
-            other => Err(accepted(other).err().unwrap_or(ClientError::Closed)),
-        }
+        begun(self.send(link, declare.to_message(), None, CONNECT_WITHIN)?)
     }
 
     /// Ends a unit of work: everything in it happens, or nothing.
@@ -255,9 +300,7 @@ impl Client {
         within: Duration,
     ) -> Result<Option<DeliveryState>, ClientError> {
         let deadline = Instant::now() + within;
-        while !self.engine.can_send(link) {
-            self.wait_for(deadline, within, |event| matches!(event, Event::Credit { .. }).then_some(()))?;
-        }
+        self.wait_until_it_takes(link, deadline, within)?;
         match unit {
             None => self.engine.send(link, 0, message, false),
             Some(unit) => self.engine.send_in(link, 0, message, false, unit.0.clone()),
@@ -440,6 +483,14 @@ impl Client {
             self.engine.handle_timeout(now);
         }
         read.map(drop)
+    }
+}
+
+/// The unit that a declare came to.
+fn begun(state: Option<DeliveryState>) -> Result<Unit, ClientError> {
+    match state {
+        Some(DeliveryState::Declared { txn_id }) => Ok(Unit(txn_id)),
+        other => Err(accepted(other).err().unwrap_or(ClientError::Closed)),
     }
 }
 

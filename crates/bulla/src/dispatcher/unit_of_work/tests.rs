@@ -6,7 +6,7 @@ use crate::client::{Client, ClientError, Endpoint, Unit};
 use crate::manager::attributes;
 use crate::mqsc::objects::{Backout, Full, LocalQueue, QueueManager};
 use crate::reason;
-use crate::serve::{Running, Settings, start};
+use crate::serve::{Running, Settings, StartError, start};
 use bulla_amqp::{
     BodyForm, Delivery, DeliveryState, Header, LinkId, MessageBody, MessageParts, Payload, SaslClient, Sections,
 };
@@ -49,7 +49,14 @@ impl Desk {
             adapters: 1,
             ..Settings::new(self.dir.path().to_owned())
         };
-        self.running = Some(start(&settings).unwrap());
+        // A process that another test starts just now has a copy of the data directory's lock between fork and exec.
+        let deadline = Instant::now() + PATIENCE;
+        self.running = loop {
+            match start(&settings) {
+                Err(StartError::DataInUse { .. }) if Instant::now() < deadline => std::thread::yield_now(),
+                result => break Some(result.unwrap()),
+            }
+        };
         self.alter(|_| {});
     }
 
@@ -238,6 +245,23 @@ fn each_outcome_at_the_commit_is_what_it_is_without_a_unit() {
 }
 
 #[test]
+fn a_unit_that_goes_out_at_once_commits_or_backs_out_as_one_that_waits() {
+    let desk = Desk::new(&[("A", LocalQueue { max_depth: 5, full: Full::Reject, ..queue() })]);
+    let mut client = desk.client();
+    let to = client.sender("A", false).unwrap().link;
+    let messages = |numbers: std::ops::Range<u64>| numbers.map(|number| message(number, 4, true));
+    let first = client.begin().unwrap();
+    let second = client.commit_with(first, to, messages(0..3), PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(0, 0), (1, 0), (2, 0)]);
+    let refusal = refused(client.commit_with(second, to, messages(3..6), PATIENCE));
+    assert_eq!(refusal, ("amqp:transaction:rollback".to_owned(), reason::BACKED_OUT.code));
+    assert_eq!((desk.depth("A"), desk.promised("A").1), (3, 0));
+    let third = client.begin().unwrap();
+    client.commit_with(third, to, messages(6..8), PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(0, 0), (1, 0), (2, 0), (6, 0), (7, 0)]);
+}
+
+#[test]
 fn several_units_of_a_connection_end_each_for_itself() {
     let desk = Desk::new(&[("A", queue())]);
     let mut client = desk.client();
@@ -312,6 +336,32 @@ fn messages_beyond_maxumsgs_are_refused_and_gets_beyond_it_doom_the_unit() {
     assert_eq!(refused(put_in(&mut client, &unit, to, 5)), rolled_back);
     assert_eq!(refused(client.end(unit, true, PATIENCE)), rolled_back);
     assert_eq!(desk.available("A"), [(0, 1), (1, 1), (2, 1), (3, 1)]);
+}
+
+#[test]
+fn bytes_beyond_a_unit_s_limit_and_beyond_that_of_all_units_are_refused() {
+    let desk = Desk::new(&[("A", LocalQueue { max_message_bytes: 100 << 20, ..queue() })]);
+    let mut client = desk.client();
+    let to = client.sender("A", false).unwrap().link;
+    let unit = client.begin().unwrap();
+    let half = MessageParts {
+        body: MessageBody::Data(Payload::from(Bytes::from(vec![7; super::UNIT_BYTES_MAX / 2]))),
+        ..MessageParts::default()
+    };
+    client.put_in(&unit, to, half.build(), PATIENCE).unwrap();
+    let limit = |reason: reason::Reason| ("amqp:resource-limit-exceeded".to_owned(), reason.code);
+    let second = client.put_in(&unit, to, half.build(), PATIENCE);
+    assert_eq!(refused(second), limit(reason::SYNCPOINT_LIMIT_REACHED));
+    client.end(unit, false, PATIENCE).unwrap();
+    assert_eq!(desk.units(), (0, 1, 0));
+
+    let unit = client.begin().unwrap();
+    desk.running().manager().lock().staged_bytes = super::STAGED_BYTES_MAX;
+    assert_eq!(refused(put_in(&mut client, &unit, to, 1)), limit(reason::STORAGE_NOT_AVAILABLE));
+    desk.running().manager().lock().staged_bytes = 0;
+    put_in(&mut client, &unit, to, 2).unwrap();
+    client.end(unit, true, PATIENCE).unwrap();
+    assert_eq!(desk.available("A"), [(2, 0)]);
 }
 
 #[test]
