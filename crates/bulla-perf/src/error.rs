@@ -32,7 +32,8 @@ pub enum Error {
     Device(String),
     /// A message came that is not the one that was put.
     Wrong(String),
-    /// The user ended it before it was complete. What was measured until then is written and shown.
+    /// The user ended it before it was complete. What `bulla perf` had measured until then is written and shown; a calibration or a
+    /// check leaves nothing.
     Interrupted,
     /// The system refused a thread, a directory or a clock.
     System(io::Error),
@@ -57,7 +58,7 @@ impl fmt::Display for Error {
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Content { path, line: 0, wrong } => write!(f, "{}: {wrong}", path.display()),
             Self::Content { path, line, wrong } => write!(f, "{}:{line}: {wrong}", path.display()),
-            Self::Interrupted => f.write_str("interrupted: what was measured until then is not all of it"),
+            Self::Interrupted => f.write_str("interrupted before all of it was measured"),
             Self::System(error) => error.fmt(f),
         }
     }

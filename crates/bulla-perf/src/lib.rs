@@ -7,6 +7,7 @@
 pub mod configuration;
 pub mod error;
 pub mod host;
+mod interrupt;
 pub mod load;
 pub mod machine;
 pub mod perf;

@@ -13,12 +13,11 @@ mod table;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
+use crate::interrupt::Interrupt;
 use crate::result::{FORMAT, Goal, LeftOut, Line, Machine, Results, Run, Sample};
 use measure::{Running, Timing};
 use options::Common;
 use progress::Progress;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 /// What a subcommand brings: how to set a configuration up, and what to load it with.
@@ -71,19 +70,14 @@ pub fn carry_out(
     configurations: Vec<Configuration>,
     workload: &mut dyn Workload,
 ) -> Result<Verdict> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second one ends it at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let interrupt = Interrupt::watch()?;
     let started = SystemTime::now();
     let mut results = common.out.as_deref().map(Results::append_to).transpose()?;
     let timing = common.timing();
     let mut progress = Progress::new(common.quiet);
     progress.announce(&configurations, common, workload.name());
     let asked_for = configurations.len();
-    let (ready, left_out) = prepare(configurations, workload, &stop, &mut progress)?;
+    let (ready, left_out) = prepare(configurations, workload, &interrupt, &mut progress)?;
     let all_are_prepared = ready.len() + left_out.len() == asked_for;
     if all_are_prepared && ready.is_empty() && !left_out.is_empty() {
         return Err(Error::Device("nothing of what was asked for can be had here".to_owned()));
@@ -106,15 +100,15 @@ pub fn carry_out(
     let turns = schedule::turns(ready.len(), common.repeats);
     let mut taken = 0;
     for (number, turn) in turns.iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
+        if interrupt.came() {
             break;
         }
         let Some(configuration) = ready.get(turn.configuration) else { continue };
         let sample = one(host, &run.run, configuration, turn.repeat, timing, workload, common, &mut |live| {
             progress.live(number, turns.len(), configuration, &live);
-            !stop.load(Ordering::Relaxed)
+            !interrupt.came()
         })?;
-        if stop.load(Ordering::Relaxed) && sample.seconds < timing.measured.as_secs_f64() {
+        if interrupt.came() && sample.seconds < timing.measured.as_secs_f64() {
             progress.say("interrupted: the last sample was too short, and is left out");
             break;
         }
@@ -136,13 +130,13 @@ pub fn carry_out(
 fn prepare(
     configurations: Vec<Configuration>,
     workload: &mut dyn Workload,
-    stop: &AtomicBool,
+    interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<(Vec<Configuration>, Vec<LeftOut>)> {
     let (mut ready, mut left_out) = (Vec::new(), Vec::new());
     let count = configurations.len();
     for (number, configuration) in configurations.into_iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
+        if interrupt.came() {
             break;
         }
         progress.preparing(number, count, &configuration);

@@ -5,6 +5,7 @@ use super::pace;
 use super::predict::{Prediction, SEED, Workload, predict_workload};
 use super::profile::{Cores, Device, DeviceKind, Journal, Operation, Operations, Place, Profile, Threads, Times};
 use super::service_times;
+use super::teller::Teller;
 use super::trial::{Trial, measure_all, workload_of};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
@@ -79,27 +80,22 @@ const SHARE_MIN: f64 = 0.03;
 pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
     let path = args.out.clone().or_else(Profile::default_path);
     let path = path.ok_or_else(|| Error::Usage("where to write the profile? -o FILE says it".to_owned()))?;
-    let mut progress = |text: &str| {
-        if !args.quiet {
-            // Whoever reads standard error may be gone.
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
-        }
-    };
+    let teller = Teller::new(args.quiet)?;
     let timing = Timing { warm_up: WARM_UP, measured: Duration::from_secs_f64(args.seconds) };
     let mut profile = match &args.operations {
         Some(earlier) => Profile::read(earlier)?,
-        None => this_machine(host, &mut progress)?,
+        None => this_machine(host, &teller)?,
     };
     let observed = match args.results.is_empty() {
-        true => short_runs(host, &profile, timing, args, &mut progress)?,
+        true => short_runs(host, &profile, timing, args, &teller)?,
         false => of_results(&args.results)?,
     };
     // What is fitted holds at the speed that the cores had in the middle of the runs; each run is predicted at its own.
     let paces: Vec<f64> = observed.iter().map(|run| run.pace_us).collect();
     profile.cores.pace_us = pace::middle(&paces);
     operations_at_work(&mut profile, &observed);
-    progress("fitting");
-    let (before, after) = fit_to(&mut profile, &observed)?;
+    teller.begin("fitting")?;
+    let (before, after) = fit_to(&mut profile, &observed, &teller)?;
     profile.write(&path)?;
     let mut out = std::io::stdout().lock();
     for run in &observed {
@@ -136,10 +132,10 @@ fn short_runs(
     profile: &Profile,
     timing: Timing,
     args: &CalibrateArgs,
-    progress: &mut dyn FnMut(&str),
+    teller: &Teller,
 ) -> Result<Vec<Observed>> {
     let trials = trials(!profile.devices.is_empty());
-    let samples = measure_all(host, &trials, timing, args.repeats, progress)?;
+    let samples = measure_all(host, &trials, timing, args.repeats, teller)?;
     if let Some(path) = &args.keep {
         let mut kept = Results::append_to(path)?;
         kept.add(&Line::Run(Box::new(Run { format: FORMAT, machine: Machine::this_one(), ..Run::default() })))?;
@@ -206,9 +202,10 @@ fn on_lanes(trial: &Trial, sample: &Sample) -> Vec<(Operation, f64)> {
 }
 
 /// Finds the costs that fit, and says how far predictions were off before and are now.
-fn fit_to(profile: &mut Profile, observed: &[Observed]) -> Result<(f64, f64)> {
+fn fit_to(profile: &mut Profile, observed: &[Observed], teller: &Teller) -> Result<(f64, f64)> {
     let unknowns = unknowns(profile, observed);
     let residuals = |profile: &Profile| -> Result<Vec<f64>> {
+        teller.check()?;
         let found: Vec<Vec<f64>> =
             observed.iter().map(|observed| observed.residuals(profile)).collect::<Result<_>>()?;
         Ok(found.concat())
@@ -217,11 +214,11 @@ fn fit_to(profile: &mut Profile, observed: &[Observed]) -> Result<(f64, f64)> {
 }
 
 /// What operations take, and the costs with which the fit begins.
-fn this_machine(host: &dyn Host, progress: &mut dyn FnMut(&str)) -> Result<Profile> {
+fn this_machine(host: &dyn Host, teller: &Teller) -> Result<Profile> {
     let machine = Machine::this_one();
     let lanes = lanes(host.program());
-    let times = service_times::measure(&KeySpec::ALL, lanes.as_deref(), EACH, progress)?;
-    progress("cores");
+    let times = service_times::measure(&KeySpec::ALL, lanes.as_deref(), EACH, &mut |text| teller.begin(text))?;
+    teller.begin("cores")?;
     let cores = machine.cores.max(1);
     // A machine of one core knows no company; elsewhere the fit needs something to begin with.
     let crowding = service_times::crowding(cores as usize, EACH)?;

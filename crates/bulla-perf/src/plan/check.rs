@@ -3,6 +3,7 @@
 use super::pace;
 use super::predict::{FULL, Prediction, SEED, Workload, predict_workload};
 use super::profile::Profile;
+use super::teller::Teller;
 use super::trial::{Trial, measure_all};
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
@@ -58,15 +59,11 @@ pub fn run(args: &CheckArgs, host: &dyn Host) -> Result<Verdict> {
     let path = args.profile.clone().or_else(Profile::default_path);
     let path = path.ok_or_else(|| Error::Usage("which profile? --profile FILE says it".to_owned()))?;
     let profile = Profile::read(&path)?;
-    let mut progress = |text: &str| {
-        if !args.quiet {
-            // Whoever reads standard error may be gone.
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
-        }
-    };
-    progress("predicting");
+    let teller = Teller::new(args.quiet)?;
+    teller.begin("predicting")?;
     let mut asked: Vec<(Trial, Prediction)> = Vec::new();
     for trial in trials(&profile) {
+        teller.check()?;
         let prediction = predict_workload(&profile, &trial.configuration, trial.workload, SEED)?;
         asked.push((trial, prediction));
     }
@@ -75,7 +72,7 @@ pub fn run(args: &CheckArgs, host: &dyn Host) -> Result<Verdict> {
     let trials: Vec<Trial> = asked.iter().map(|(trial, _)| trial.clone()).collect();
     let samples = match &args.results {
         Some(file) => of_results(file, &trials)?,
-        None => measure_all(host, &trials, timing, args.repeats, &mut progress)?,
+        None => measure_all(host, &trials, timing, args.repeats, &teller)?,
     };
     let mut results = args.out.as_deref().map(Results::append_to).transpose()?;
     let name = format!("{}-{}", utc(started).replace([' ', ':'], "-"), std::process::id());
@@ -92,7 +89,7 @@ pub fn run(args: &CheckArgs, host: &dyn Host) -> Result<Verdict> {
             ..Run::default()
         })))?;
     }
-    progress("predicting at the speed that the cores had");
+    teller.say("predicting at the speed that the cores had");
     let mut compared = Vec::new();
     for ((trial, prediction), mut samples) in asked.iter().zip(samples) {
         for sample in &mut samples {

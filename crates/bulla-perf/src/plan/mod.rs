@@ -20,6 +20,7 @@ pub mod random;
 mod service_times;
 pub mod simulation;
 pub mod target;
+mod teller;
 pub mod text;
 mod trial;
 pub mod what_if;

@@ -55,14 +55,14 @@ pub(crate) struct ServiceTimes {
 /// Measures for every key, each figure for at least so long in all.
 ///
 /// # Errors
-/// [`Error::System`]: no scratch directory; [`Error::Device`]: a device or a key failed.
+/// [`Error::System`]: no scratch directory; [`Error::Device`]: a device or a key failed; whatever `progress` says.
 pub(crate) fn measure(
     keys: &[KeySpec],
     lanes: Option<&Path>,
     each: Duration,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<ServiceTimes> {
-    progress("keys");
+    progress("keys")?;
     let mut accelerator = lanes.map(Lanes::open).transpose()?;
     let mut cpu = CpuDevice::new("CPU");
     let world = World::new()?;
@@ -75,7 +75,7 @@ pub(crate) fn measure(
     let mut found: BTreeMap<(&str, Operation, On), Vec<f64>> = BTreeMap::new();
     let mut sealing: Vec<[[f64; 4]; 4]> = Vec::new();
     for round in 1..=ROUNDS {
-        progress(&format!("operations and sealing, round {round} of {ROUNDS}"));
+        progress(&format!("operations and sealing, round {round} of {ROUNDS}"))?;
         for (name, jobs) in &people {
             for (operation, job) in jobs {
                 let mut note = |on, times| found.entry((name, *operation, on)).or_default().push(times);
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn every_operation_of_a_key_is_measured_and_signing_takes_longer_than_verifying() {
         let keys = [KeySpec::Rsa(2048), KeySpec::Ec(Curve::P256)];
-        let times = measure(&keys, None, Duration::ZERO, &mut |_| {}).unwrap();
+        let times = measure(&keys, None, Duration::ZERO, &mut |_| Ok(())).unwrap();
         assert_eq!(times.cpu.keys().collect::<Vec<_>>(), ["p256", "rsa2048"]);
         for operations in times.cpu.values() {
             assert!(Operation::ALL.iter().all(|operation| operations.get(*operation).is_some_and(|us| us.alone > 0.0)));

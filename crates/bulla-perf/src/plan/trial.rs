@@ -2,6 +2,7 @@
 
 use super::pace;
 use super::predict::Workload;
+use super::teller::Teller;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -31,13 +32,13 @@ pub(crate) fn workload_of(subcommand: &str) -> Option<Workload> {
 /// has no samples.
 ///
 /// # Errors
-/// What ended a queue manager or a load.
+/// What ended a queue manager or a load; [`Error::Interrupted`]: the user did.
 pub(crate) fn measure_all(
     host: &dyn Host,
     trials: &[Trial],
     timing: Timing,
     repeats: u32,
-    progress: &mut dyn FnMut(&str),
+    teller: &Teller,
 ) -> Result<Vec<Vec<Sample>>> {
     let mut site = Site::new(host, Settings::default());
     let mut lacking = vec![false; trials.len()];
@@ -48,14 +49,14 @@ pub(crate) fn measure_all(
             continue;
         };
         let described = crate::run::options::describe(&trial.configuration);
-        progress(&format!("{} of {}: {} {described}", number + 1, turns.len(), trial.workload.as_str()));
+        teller.begin(&format!("{} of {}: {} {described}", number + 1, turns.len(), trial.workload.as_str()))?;
         let start = match trial.workload {
             Workload::Stream => stream::start,
             Workload::RequestReply => request_reply::start,
         };
         let running = match start(&mut site, &trial.configuration) {
             Err(Error::Device(why)) => {
-                progress(&format!("left out: {described}: {why}"));
+                teller.say(&format!("left out: {described}: {why}"));
                 lacking[turn.configuration] = true;
                 continue;
             }
@@ -67,8 +68,9 @@ pub(crate) fn measure_all(
             if live.done >= warm {
                 watch.count();
             }
-            true
+            teller.check().is_ok()
         })?;
+        teller.check()?;
         if let Some(pace) = watch.end()? {
             pace::note(&mut sample, pace);
         }

@@ -467,8 +467,10 @@ fn launch(host: &dyn Host, data: &Path, settings: &Settings, tokens: Option<&Pat
     if let Some(tokens) = tokens {
         command.env("SOFTHSM2_CONF", tokens);
     }
-    // A group of its own: Ctrl-C at the terminal is for the one who measures, who then ends it in order.
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // A group of its own: Ctrl-C at the terminal is for the one who measures, who then ends it in order. Whatever ends the one who
+    // measures closes this pipe, of which `process` holds the other end.
+    command.arg("--until-stdin-closes");
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process =
         command.spawn().map_err(|error| Error::Manager(format!("{}: {error}", host.program().display())))?;
     let found = match process.stderr.take() {

@@ -1,6 +1,7 @@
 //! `bulla start`: the queue manager in the foreground.
 
 use super::{CliError, EXIT_START};
+use crate::manager::Manager;
 use crate::mqsc::device::CPU;
 use crate::mqsc::objects::Definitions;
 use crate::serve::{self, Settings, StartError};
@@ -10,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Start a queue manager in the foreground
 #[derive(Args, Debug)]
@@ -44,6 +46,9 @@ pub struct StartArgs {
     /// The shared object with the code of accelerators; beside the program unless given
     #[arg(long, value_name = "FILE")]
     pub lanes: Option<PathBuf>,
+    /// Stop when standard input ends: with whoever holds the other end of the pipe, whatever ends it
+    #[arg(long)]
+    pub until_stdin_closes: bool,
 }
 
 /// An address to listen on, or none.
@@ -77,13 +82,30 @@ impl StartArgs {
     }
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT, or until standard input ends where that is asked for.
 ///
 /// # Errors
 /// It did not start, or did not stop cleanly.
 pub fn run(args: &StartArgs) -> Result<(), CliError> {
     mask_instructions(&args.data)?;
-    serve_until_signalled(&args.settings(), |_| Ok(()))
+    serve_until_signalled(&args.settings(), |running| match args.until_stdin_closes {
+        true => stop_when_stdin_closes(running.manager().clone()),
+        false => Ok(()),
+    })
+}
+
+/// The kernel closes a pipe when nobody holds its other end any more, also after SIGKILL: a parent needs nothing else to take its
+/// queue managers with it.
+fn stop_when_stdin_closes(manager: Arc<Manager>) -> Result<(), CliError> {
+    let read = move || {
+        role::begin(Role::Administration);
+        // What is written there means nothing, and what can't be read has ended, too.
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        crate::note!("standard input has ended: stopping");
+        manager.stop();
+    };
+    let thread = std::thread::Builder::new().name("stdin".into()).spawn(read);
+    thread.map(drop).map_err(|error| CliError::failed(error.to_string()))
 }
 
 /// OpenSSL's variable for the processor's features, read when the library is loaded (OPENSSL_ia32cap(3)).
