@@ -111,53 +111,22 @@ pub(super) const HEAD: &str = "COSTSTATUS";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqsc::objects::Definitions;
-    use crate::mqsc::reply::{Outcome, Reply};
-    use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
-
-    /// Has costs and nothing else.
-    struct Busy(Definitions, CostSnapshot);
-
-    impl Administered for Busy {
-        fn definitions(&self) -> &Definitions {
-            &self.0
-        }
-
-        fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
-            self.0.apply(&change);
-            Ok(Applied::default())
-        }
-
-        fn replay(&mut self, _: &Replay) -> Result<Replayed, AdminError> {
-            Ok(Replayed::default())
-        }
-
-        fn queue_status(&self, _: &str) -> Option<QueueStatus> {
-            None
-        }
-
-        fn cost_meters(&self, _: Option<u64>) -> Result<CostSnapshot, AdminError> {
-            Ok(self.1.clone())
-        }
-    }
+    use crate::mqsc::metered::Metered;
+    use crate::mqsc::reply::Outcome;
+    use crate::mqsc::run::execute;
 
     fn snapshot() -> CostSnapshot {
         let costs = Costs { roles_ns: [700, 60, 50, 400, 300, 20, 10], process_ns: 1_600 };
         CostSnapshot { taken_ms: 9_000, since_ms: 500, costs, puts: 12, gets: 11 }
     }
 
-    fn rows(text: &str) -> Vec<Row> {
-        let replies = execute(text, &mut Busy(Definitions::initial("Q"), snapshot()));
-        let over_the_socket = replies.first().and_then(|reply| Reply::from_json(&reply.to_json()));
-        match over_the_socket.map(|reply| reply.outcome) {
-            Some(Outcome::Rows(rows)) => rows,
-            other => panic!("{other:?}"),
-        }
+    fn busy() -> Metered {
+        Metered { costs: snapshot(), ..Metered::default() }
     }
 
     #[test]
     fn a_snapshot_is_read_back_from_the_rows_that_show_it() {
-        let all = rows("DISPLAY COSTSTATUS(*) ALL");
+        let all = busy().rows("DISPLAY COSTSTATUS(*) ALL");
         assert_eq!(all.len(), Role::ALL.len() + 2);
         assert_eq!(CostSnapshot::from_rows(&all), Ok(snapshot()));
         assert!(CostSnapshot::from_rows(&all[..Role::ALL.len()]).is_err(), "without the process's row");
@@ -166,9 +135,9 @@ mod tests {
     #[test]
     fn rows_are_found_by_name_in_either_case() {
         for text in ["DIS COSTS(PROCESS)", "DIS COSTS('process')", "DIS COSTSTATUS(proc*)"] {
-            assert_eq!(rows(text).len(), 1, "{text}");
+            assert_eq!(busy().rows(text).len(), 1, "{text}");
         }
-        let replies = execute("DIS COSTS(ORDERS)", &mut Busy(Definitions::initial("Q"), snapshot()));
+        let replies = execute("DIS COSTS(ORDERS)", &mut busy());
         assert!(matches!(replies[0].outcome, Outcome::Failed(_)));
     }
 

@@ -358,36 +358,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqsc::objects::Definitions;
-    use crate::mqsc::reply::{Outcome, Reply};
-    use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
-    use serde_json::json;
-
-    /// Has devices and nothing else.
-    struct Metered(Definitions, Snapshot);
-
-    impl Administered for Metered {
-        fn definitions(&self) -> &Definitions {
-            &self.0
-        }
-
-        fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
-            self.0.apply(&change);
-            Ok(Applied::default())
-        }
-
-        fn replay(&mut self, _: &Replay) -> Result<Replayed, AdminError> {
-            Ok(Replayed::default())
-        }
-
-        fn queue_status(&self, _: &str) -> Option<QueueStatus> {
-            None
-        }
-
-        fn device_meters(&self, _: Option<u64>) -> Result<Snapshot, AdminError> {
-            Ok(self.1.clone())
-        }
-    }
+    use crate::mqsc::metered::Metered;
 
     const RSA: Shape = Shape { form: Form::RsaCrt, bits: 2048 };
     const EC: Shape = Shape { form: Form::EcdsaSign, bits: 256 };
@@ -415,10 +386,7 @@ mod tests {
     fn a_snapshot_is_read_back_from_what_the_socket_carries() {
         let idle = DeviceMeters { meters: Meters::default(), reason: None, ..device("B") };
         let snapshot = Snapshot { taken_ms: 1_795_258_800_000, devices: vec![device("A"), idle] };
-        let mut target = Metered(Definitions::initial("Q"), snapshot.clone());
-        let replies = execute("DISPLAY DEVSTATUS(*) ALL", &mut target);
-        let carried = Reply::from_json(&json!(replies[0].to_json())).unwrap();
-        let Outcome::Rows(rows) = carried.outcome else { panic!("{carried:?}") };
+        let rows = Metered { devices: snapshot.clone(), ..Metered::default() }.rows("DISPLAY DEVSTATUS(*) ALL");
         assert_eq!(rows.len(), 5);
         assert_eq!(format!("{:?}", Snapshot::from_rows(&rows).unwrap()), format!("{snapshot:?}"));
         for (at, row) in rows.iter().enumerate() {

@@ -27,6 +27,8 @@ pub mod traffic;
 mod unit;
 
 #[cfg(test)]
+mod metered;
+#[cfg(test)]
 mod transcripts;
 pub(crate) mod whole_file;
 

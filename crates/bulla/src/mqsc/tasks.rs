@@ -226,35 +226,7 @@ impl TaskSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqsc::objects::Definitions;
-    use crate::mqsc::reply::{Outcome, Reply};
-    use crate::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
-
-    /// Has tasks and nothing else.
-    struct Busy(Definitions, TaskSnapshot);
-
-    impl Administered for Busy {
-        fn definitions(&self) -> &Definitions {
-            &self.0
-        }
-
-        fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
-            self.0.apply(&change);
-            Ok(Applied::default())
-        }
-
-        fn replay(&mut self, _: &Replay) -> Result<Replayed, AdminError> {
-            Ok(Replayed::default())
-        }
-
-        fn queue_status(&self, _: &str) -> Option<QueueStatus> {
-            None
-        }
-
-        fn task_meters(&self, _: Option<u64>) -> Result<TaskSnapshot, AdminError> {
-            Ok(self.1.clone())
-        }
-    }
+    use crate::mqsc::metered::Metered;
 
     fn peaks(records: &[(u64, u64)]) -> Peaks {
         let mut peaks = Peaks::default();
@@ -286,17 +258,10 @@ mod tests {
             TaskMeters { name: "CARD".into(), ..task(TaskKind::Device, 0, 9) },
         ];
         let snapshot = TaskSnapshot { taken_ms: 3_000, busy_adapters: peaks(&[(1_000, 2), (3_000, 1)]), tasks };
-        let mut target = Busy(Definitions::initial("Q"), snapshot.clone());
-        let rows = |replies: Vec<Reply>| match replies.into_iter().next().map(|reply| reply.outcome) {
-            Some(Outcome::Rows(rows)) => rows,
-            other => panic!("{other:?}"),
-        };
-        let over_the_socket = |reply: &Reply| Reply::from_json(&reply.to_json()).unwrap();
-        let replies = execute("DISPLAY TASKSTATUS ALL", &mut target);
-        let read = rows(replies.iter().map(over_the_socket).collect());
-        assert_eq!(TaskSnapshot::from_rows(&read), Ok(snapshot.clone()));
+        let mut target = Metered { tasks: snapshot.clone(), ..Metered::default() };
+        assert_eq!(TaskSnapshot::from_rows(&target.rows("DISPLAY TASKSTATUS ALL")), Ok(snapshot));
         // People see numbers; the lists are for programs.
-        let shown = rows(execute("DIS TASKS WHERE(TASKTYPE EQ ADAPTER)", &mut target));
+        let shown = target.rows("DIS TASKS WHERE(TASKTYPE EQ ADAPTER)");
         assert_eq!(shown.len(), 2);
         assert!(TaskSnapshot::from_rows(&shown).is_err());
     }

@@ -136,36 +136,10 @@ impl QueueStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqsc::objects::Definitions;
+    use crate::mqsc::metered::Metered;
     use crate::mqsc::protection::{Deed, DeviceWait};
-    use crate::mqsc::run::{AdminError, Administered, Applied, Change, PolicyStatus, Replay, Replayed, execute};
-    use crate::mqsc::{Reply, reply::Outcome};
+    use crate::mqsc::run::{PolicyStatus, execute};
     use bulla_seal::Effort;
-
-    struct Target(Definitions);
-
-    impl Administered for Target {
-        fn definitions(&self) -> &Definitions {
-            &self.0
-        }
-
-        fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
-            self.0.apply(&change);
-            Ok(Applied::default())
-        }
-
-        fn replay(&mut self, _: &Replay) -> Result<Replayed, AdminError> {
-            unreachable!("nothing is replayed")
-        }
-
-        fn queue_status(&self, _: &str) -> Option<QueueStatus> {
-            Some(status())
-        }
-
-        fn policy_status(&self, _: &str) -> PolicyStatus {
-            PolicyStatus { since_ms: 5, taken_ms: 9, meters: meters() }
-        }
-    }
 
     /// Every counter has another number.
     fn status() -> QueueStatus {
@@ -216,14 +190,11 @@ mod tests {
     }
 
     fn rows(command: &str) -> Vec<Row> {
-        let mut target = Target(Definitions::initial("QM1"));
+        let policy = PolicyStatus { since_ms: 5, taken_ms: 9, meters: meters() };
+        let mut target = Metered { queue: Some(status()), policy, ..Metered::default() };
         let set = execute("DEFINE QLOCAL(ORDERS)\nSET POLICY(ORDERS) SIGNALG(SHA256)", &mut target);
         assert!(set.iter().all(|reply| reply.exit_code() == 0), "{set:?}");
-        let shown: Vec<Reply> = execute(command, &mut target);
-        match shown.into_iter().next().unwrap().outcome {
-            Outcome::Rows(rows) => rows,
-            other => panic!("{other:?}"),
-        }
+        target.rows(command)
     }
 
     #[test]

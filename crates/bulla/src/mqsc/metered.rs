@@ -1,0 +1,78 @@
+//! What tests administer that are about meters: it has counted what they say, and does nothing.
+
+use super::costs::CostSnapshot;
+use super::meters::Snapshot;
+use super::objects::Definitions;
+use super::reply::{Outcome, Reply, Row};
+use super::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed, execute};
+use super::tasks::TaskSnapshot;
+
+/// What was counted; each queue and each policy has the same.
+pub(super) struct Metered {
+    pub(super) definitions: Definitions,
+    pub(super) devices: Snapshot,
+    pub(super) tasks: TaskSnapshot,
+    pub(super) costs: CostSnapshot,
+    pub(super) queue: Option<QueueStatus>,
+    pub(super) policy: PolicyStatus,
+}
+
+impl Default for Metered {
+    fn default() -> Self {
+        Metered {
+            definitions: Definitions::initial("Q"),
+            devices: Snapshot::default(),
+            tasks: TaskSnapshot::default(),
+            costs: CostSnapshot::default(),
+            queue: None,
+            policy: PolicyStatus::default(),
+        }
+    }
+}
+
+impl Metered {
+    /// The rows that a command shows, as they come out of the socket.
+    pub(super) fn rows(&mut self, command: &str) -> Vec<Row> {
+        let replies = execute(command, self);
+        let carried = replies.first().and_then(|reply| Reply::from_json(&reply.to_json()));
+        match carried.map(|reply| reply.outcome) {
+            Some(Outcome::Rows(rows)) => rows,
+            other => panic!("{command}: {other:?}"),
+        }
+    }
+}
+
+impl Administered for Metered {
+    fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
+        self.definitions.apply(&change);
+        Ok(Applied::default())
+    }
+
+    fn replay(&mut self, _: &Replay) -> Result<Replayed, AdminError> {
+        unreachable!("nothing is replayed")
+    }
+
+    fn queue_status(&self, _: &str) -> Option<QueueStatus> {
+        self.queue.clone()
+    }
+
+    fn policy_status(&self, _: &str) -> PolicyStatus {
+        self.policy.clone()
+    }
+
+    fn device_meters(&self, _: Option<u64>) -> Result<Snapshot, AdminError> {
+        Ok(self.devices.clone())
+    }
+
+    fn task_meters(&self, _: Option<u64>) -> Result<TaskSnapshot, AdminError> {
+        Ok(self.tasks.clone())
+    }
+
+    fn cost_meters(&self, _: Option<u64>) -> Result<CostSnapshot, AdminError> {
+        Ok(self.costs.clone())
+    }
+}
