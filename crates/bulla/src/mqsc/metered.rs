@@ -64,15 +64,15 @@ impl Administered for Metered {
         self.policy.clone()
     }
 
-    fn device_meters(&self, _: Option<u64>) -> Result<Snapshot, AdminError> {
+    fn device_meters(&mut self, _: Option<u64>) -> Result<Snapshot, AdminError> {
         Ok(self.devices.clone())
     }
 
-    fn task_meters(&self, _: Option<u64>) -> Result<TaskSnapshot, AdminError> {
+    fn task_meters(&mut self, _: Option<u64>) -> Result<TaskSnapshot, AdminError> {
         Ok(self.tasks.clone())
     }
 
-    fn cost_meters(&self, _: Option<u64>) -> Result<CostSnapshot, AdminError> {
+    fn cost_meters(&mut self, _: Option<u64>) -> Result<CostSnapshot, AdminError> {
         Ok(self.costs.clone())
     }
 }

@@ -94,7 +94,7 @@ pub trait Administered {
     ///
     /// # Errors
     /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
-    fn device_meters(&self, _at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
+    fn device_meters(&mut self, _at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
         Ok(Snapshot::default())
     }
 
@@ -102,7 +102,7 @@ pub trait Administered {
     ///
     /// # Errors
     /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
-    fn task_meters(&self, _at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
+    fn task_meters(&mut self, _at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
         Ok(TaskSnapshot::default())
     }
 
@@ -110,7 +110,7 @@ pub trait Administered {
     ///
     /// # Errors
     /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
-    fn cost_meters(&self, _at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
+    fn cost_meters(&mut self, _at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
         Ok(CostSnapshot::default())
     }
 
@@ -1779,7 +1779,7 @@ fn wanted_of_meters(statement: &Statement) -> Vec<&'static Attribute> {
     wanted
 }
 
-fn display_task_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+fn display_task_status(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
     let snapshot = target.task_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
     let tasks = snapshot.tasks.iter();
     let candidates =
@@ -1787,7 +1787,7 @@ fn display_task_status(statement: &Statement, target: &dyn Administered) -> Resu
     rows(statement, "TASK", candidates, &wanted_of_meters(statement))
 }
 
-fn display_cost_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+fn display_cost_status(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
     let snapshot = target.cost_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
     // Shown in lower case, and found in either.
     let pattern = Pattern { stem: statement.name.stem.to_lowercase(), ..statement.name.clone() };
@@ -1802,7 +1802,7 @@ fn display_cost_status(statement: &Statement, target: &dyn Administered) -> Resu
     rows(statement, costs::HEAD, candidates, &wanted_of_meters(statement))
 }
 
-fn display_device_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+fn display_device_status(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
     let snapshot = target.device_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for device in snapshot.devices.iter().filter(|device| statement.name.fits(&device.name)) {

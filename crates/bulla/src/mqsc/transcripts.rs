@@ -281,7 +281,7 @@ impl Administered for Paper {
         }
     }
 
-    fn device_meters(&self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
+    fn device_meters(&mut self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
         let devices = self.definitions.devices.keys().map(|name| self.meters(name));
         match at_ms {
             None => Ok(Snapshot { taken_ms: NOW_MS, devices: devices.collect() }),

@@ -29,10 +29,10 @@ pub(super) struct Administrator<'a> {
     state: Hold<'a>,
 }
 
-/// The queues' lock, which is let go while a ping waits for the network.
+/// The queues' lock, which is let go while something takes long that has nothing to do with queues.
 struct Hold<'a>(Option<MutexGuard<'a, State>>);
 
-const HELD: &str = "only ping_channel lets go, and takes it again before it returns";
+const HELD: &str = "only apart lets go, and takes it again before it returns";
 
 impl Deref for Hold<'_> {
     type Target = State;
@@ -51,6 +51,14 @@ impl DerefMut for Hold<'_> {
 impl<'a> Administrator<'a> {
     pub(super) fn new(manager: &'a Arc<Manager>) -> Self {
         Self { manager, state: Hold(Some(manager.lock())) }
+    }
+
+    /// Lets go of the queues for something that needs none of them: others go on meanwhile.
+    fn apart<T>(&mut self, what: impl FnOnce(&Arc<Manager>) -> T) -> T {
+        self.state.0 = None;
+        let done = what(self.manager);
+        self.state.0 = Some(self.manager.lock());
+        done
     }
 
     fn queue(&self, name: &str) -> Result<QueueId, AdminError> {
@@ -373,19 +381,26 @@ impl Administered for Administrator<'_> {
         self.manager.devices.status(name)
     }
 
-    fn device_meters(&self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
-        let Some(at_ms) = at_ms else { return Ok(self.manager.devices.snapshot()) };
-        self.manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+    fn device_meters(&mut self, at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
+        self.apart(|manager| {
+            let Some(at_ms) = at_ms else { return Ok(manager.devices.snapshot()) };
+            manager.devices.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+        })
     }
 
-    fn task_meters(&self, at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
-        let Some(at_ms) = at_ms else { return Ok(self.manager.task_snapshot()) };
-        self.manager.tasks.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+    fn task_meters(&mut self, at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
+        self.apart(|manager| {
+            let Some(at_ms) = at_ms else { return Ok(manager.task_snapshot()) };
+            manager.tasks.snapshot_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+        })
     }
 
-    fn cost_meters(&self, at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
-        let Some(at_ms) = at_ms else { return Ok(CostSnapshot::now(self.state.store.totals())) };
-        self.manager.tasks.costs_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+    fn cost_meters(&mut self, at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
+        let messages = self.state.store.totals();
+        self.apart(|manager| {
+            let Some(at_ms) = at_ms else { return Ok(CostSnapshot::now(messages)) };
+            manager.tasks.costs_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
+        })
     }
 
     fn start_channel(&mut self, name: &str) -> Result<(), AdminError> {
@@ -417,9 +432,7 @@ impl Administered for Administrator<'_> {
             return Err(AdminError::ChannelInUse { name: name.to_owned(), state: instance.status.state });
         }
         // It waits for the network: nobody else shall.
-        self.state.0 = None;
-        let seen = ping::ping(self.manager, name, &definition);
-        self.state.0 = Some(self.manager.lock());
+        let seen = self.apart(|manager| ping::ping(manager, name, &definition));
         seen.map_err(|refusal| self.channel_error(name, &refusal))
     }
 
