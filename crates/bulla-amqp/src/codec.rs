@@ -1,5 +1,6 @@
 //! The type system of AMQP 1.0, part 1: constructors and the primitives behind them.
 
+use crate::sasl::SaslSecret;
 use bytes::Bytes;
 use std::fmt;
 
@@ -519,6 +520,18 @@ impl Decode for Bytes {
 impl Encode for Bytes {
     fn encode(&self, out: &mut Vec<u8>) {
         encode_sized(out, code::BINARY8, code::BINARY32, self);
+    }
+}
+
+impl Decode for SaslSecret {
+    fn decode(reader: &mut Reader<'_>, code: u8) -> Result<Self, DecodeError> {
+        Bytes::decode(reader, code).map(SaslSecret)
+    }
+}
+
+impl Encode for SaslSecret {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
     }
 }
 

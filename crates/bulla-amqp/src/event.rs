@@ -1,12 +1,11 @@
 //! What the engine tells its host, and the ids they share.
 
 use crate::payload::Payload;
-use crate::sasl::Mechanism;
+use crate::sasl::{Mechanism, SaslSecret};
 use crate::types::{
     AnyTarget, Coordinator, DeliveryState, Error, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
 };
 use crate::value::{Symbol, Value};
-use bytes::Bytes;
 
 /// A session of a connection. Ids of sessions that ended are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,12 +34,12 @@ pub enum Event {
         /// One of those on offer.
         mechanism: Mechanism,
         /// Its first response; empty when there was none.
-        response: Bytes,
+        response: SaslSecret,
         /// The host that the client wants to reach.
         hostname: Option<String>,
     },
     /// Server: the answer to a challenge. Answer with `sasl_challenge` or `sasl_outcome`.
-    SaslResponse(Bytes),
+    SaslResponse(SaslSecret),
     /// The peer's open. A server has answered already; to turn the peer away, `close` with an error.
     Opened(Box<Open>),
     /// A session is there on both sides.

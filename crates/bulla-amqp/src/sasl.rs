@@ -3,6 +3,7 @@
 use crate::scram::{ScramClient, ScramCrypto};
 use crate::value::Symbol;
 use bytes::Bytes;
+use std::fmt;
 
 /// A SASL mechanism that this engine speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +45,7 @@ pub struct SaslOffer {
 }
 
 /// How a client proves who it is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum SaslClient {
     /// Not at all: the AMQP header comes first.
     None,
@@ -66,6 +67,21 @@ pub enum SaslClient {
         /// The password.
         password: String,
     },
+}
+
+/// Passwords stay out of logs.
+impl fmt::Debug for SaslClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of =
+            |f: &mut fmt::Formatter<'_>, name, user| f.debug_struct(name).field("user", user).finish_non_exhaustive();
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Anonymous => f.write_str("Anonymous"),
+            Self::External => f.write_str("External"),
+            Self::Plain { user, .. } => of(f, "Plain", user),
+            Self::Scram { user, .. } => of(f, "Scram", user),
+        }
+    }
 }
 
 impl SaslClient {
@@ -96,7 +112,7 @@ impl SaslClient {
 }
 
 /// A PLAIN response (RFC 4616).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PlainResponse<'a> {
     /// Identity to act as; usually empty.
     pub authorization: &'a str,
@@ -104,6 +120,41 @@ pub struct PlainResponse<'a> {
     pub user: &'a str,
     /// The password.
     pub password: &'a str,
+}
+
+/// Without the password.
+impl fmt::Debug for PlainResponse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { authorization, user, .. } = self;
+        f.debug_struct("PlainResponse")
+            .field("authorization", authorization)
+            .field("user", user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a client answers a mechanism: with PLAIN the password among it, so that its text shows the length alone.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct SaslSecret(pub Bytes);
+
+impl fmt::Debug for SaslSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SaslSecret({} bytes)", self.0.len())
+    }
+}
+
+impl std::ops::Deref for SaslSecret {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Bytes> for SaslSecret {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
 }
 
 impl<'a> PlainResponse<'a> {
@@ -118,6 +169,37 @@ impl<'a> PlainResponse<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Event;
+    use crate::types::{SaslInit, SaslResponse};
+
+    #[test]
+    fn no_text_of_a_secret_shows_it() {
+        let (user, password) = ("orders".to_owned(), "opensesame".to_owned());
+        let response = Bytes::from_static(b"\0orders\0opensesame");
+        let secret = SaslSecret(response.clone());
+        let init = Event::SaslInit { mechanism: Mechanism::Plain, response: secret.clone(), hostname: None };
+        let texts = [
+            format!("{:?}", SaslClient::Plain { user: user.clone(), password: password.clone() }),
+            format!("{:#?}", SaslClient::Scram { user, password }),
+            format!("{:?}", PlainResponse::parse(&response).unwrap()),
+            format!("{init:?}"),
+            format!("{:?}", Event::SaslResponse(secret.clone())),
+            format!(
+                "{:?}",
+                SaslInit {
+                    mechanism: Mechanism::Plain.symbol(),
+                    initial_response: Some(secret.clone()),
+                    hostname: None
+                }
+            ),
+            format!("{:?}", SaslResponse { response: secret }),
+        ];
+        for text in &texts {
+            assert!(!text.contains("opensesame") && !text.contains("111, 112, 101, 110"), "{text}");
+        }
+        assert!(texts[..3].iter().all(|text| text.contains("orders")), "{texts:?}");
+        assert!(texts[3..].iter().all(|text| text.contains("18 bytes")), "{texts:?}");
+    }
 
     #[test]
     fn plain_is_three_strings() {

@@ -3,6 +3,7 @@
 //! decoders, and their documentation.
 
 use crate::codec::{Decode, DecodeError, Encode, Fields, ListWriter, Reader, code};
+use crate::sasl::SaslSecret;
 use crate::value::{Symbol, Value};
 use bytes::Bytes;
 use std::fmt;
@@ -476,7 +477,7 @@ composites! {
         /// Its name.
         mechanism: required Symbol,
         /// First response of the mechanism.
-        initial_response: optional Bytes,
+        initial_response: optional SaslSecret,
         /// Host that the client wants to reach.
         hostname: optional String,
     }
@@ -490,7 +491,7 @@ composites! {
     /// Response to a challenge (part 5, section 5.3.3.4).
     pub struct SaslResponse = 0x43 "amqp:sasl-response:list" {
         /// Its bytes.
-        response: required Bytes,
+        response: required SaslSecret,
     }
 
     /// End of the exchange (part 5, section 5.3.3.5).

@@ -6,7 +6,7 @@ use crate::condition;
 use crate::config::{FRAME_BYTES_MIN, PEER_IDLE_TIMEOUT_MIN, SASL_FRAME_BYTES_MAX};
 use crate::event::Event;
 use crate::output::FrameKind;
-use crate::sasl::Mechanism;
+use crate::sasl::{Mechanism, SaslSecret};
 use crate::types::{Error, Open, SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
 use bytes::{Buf, Bytes, BytesMut};
 use std::time::Duration;
@@ -207,7 +207,8 @@ impl Connection {
         };
         let (response, started) = sasl.start(crypto.as_ref());
         *exchange = started;
-        let initial_response = (mechanism != Mechanism::External || !response.is_empty()).then_some(response);
+        let initial_response =
+            (mechanism != Mechanism::External || !response.is_empty()).then_some(SaslSecret(response));
         let hostname = self.config.hostname.clone();
         self.emit_sasl(&SaslInit { mechanism: mechanism.symbol(), initial_response, hostname });
         self.phase = Phase::SaslOutcome;
@@ -221,7 +222,7 @@ impl Connection {
                 .map_err(|error| Error::new(condition::UNAUTHORIZED_ACCESS, error.to_string()))?,
             None => Bytes::new(),
         };
-        self.emit_sasl(&SaslResponse { response });
+        self.emit_sasl(&SaslResponse { response: SaslSecret(response) });
         Ok(())
     }
 

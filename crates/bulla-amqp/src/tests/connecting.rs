@@ -11,7 +11,7 @@ use std::time::Duration;
 fn init(mechanism: Mechanism, response: &'static [u8]) -> SaslInit {
     SaslInit {
         mechanism: mechanism.symbol(),
-        initial_response: Some(Bytes::from_static(response)),
+        initial_response: Some(Bytes::from_static(response).into()),
         hostname: Some("host".into()),
     }
 }
@@ -75,8 +75,8 @@ fn sasl_goes_through_the_host() {
     assert_eq!(hostname.as_deref(), Some("host"));
     peer.engine.sasl_challenge(Bytes::from_static(b"?"));
     assert_eq!(peer.frames(), [Frame::OtherSasl]);
-    peer.sasl(&SaslResponse { response: Bytes::from_static(b"!") });
-    assert_eq!(peer.events(), [Event::SaslResponse(Bytes::from_static(b"!"))]);
+    peer.sasl(&SaslResponse { response: Bytes::from_static(b"!").into() });
+    assert_eq!(peer.events(), [Event::SaslResponse(Bytes::from_static(b"!").into())]);
     peer.engine.sasl_outcome(true);
     assert!(matches!(&peer.frames()[..], [Frame::SaslOutcome(outcome)] if outcome.code == 0));
     peer.bytes(AMQP_HEADER);
@@ -175,7 +175,7 @@ fn scram_goes_through_the_frames() {
             Ok(server_final) => {
                 pair.server.sasl_challenge(server_final);
                 pair.run();
-                assert_eq!(pair.server_events.pop(), Some(Event::SaslResponse(Bytes::new())));
+                assert_eq!(pair.server_events.pop(), Some(Event::SaslResponse(Bytes::new().into())));
                 pair.server.sasl_outcome(true);
                 pair.run();
                 assert!(matches!(pair.client_events[..], [Event::Opened(_)]));
@@ -403,7 +403,7 @@ fn a_frame_before_open_is_an_error() {
 fn a_sasl_frame_that_is_not_due_ends_the_connection() {
     let mut peer = Peer::new(config(), offer());
     peer.bytes(SASL_HEADER);
-    peer.sasl(&SaslResponse { response: Bytes::new() });
+    peer.sasl(&SaslResponse { response: Bytes::new().into() });
     assert!(peer.engine.is_closed());
     let mut peer = Peer::new(config(), offer());
     peer.bytes(SASL_HEADER);

@@ -5,7 +5,7 @@ use crate::types::{
     self, AnyTarget, DeliveryState, DeliveryTag, Error, MessageId, ReceiverSettleMode, Role, SenderSettleMode,
     Timestamp,
 };
-use crate::{Array, DecodeError, Symbol, Value};
+use crate::{Array, DecodeError, SaslSecret, Symbol, Value};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::fmt::Debug;
@@ -75,6 +75,7 @@ samples! {
     u64 = |random| random.number();
     String = |random| random.bytes().iter().map(|byte| char::from(*byte)).collect();
     Bytes = |random| random.bytes().into();
+    SaslSecret = |random| SaslSecret(Bytes::sample(random));
     Symbol = |random| {
         let name: String = random.bytes().iter().map(|byte| char::from(byte & 0x7f)).collect();
         Symbol::new(&name).unwrap()
