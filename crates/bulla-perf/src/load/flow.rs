@@ -24,8 +24,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(5);
 const Q_FULL: i64 = 2053;
 /// Of so many messages one has its time taken.
 const TIMED_EVERY: u64 = 8;
-/// So many of them may be under way and have their time known.
-const TIMED_MAX: usize = 16_384;
+/// So many of them at least may be under way and have the moment known at which they were put.
+const TIMED_MIN: u64 = 16_384;
 /// A message that is put later than this after its schedule was held back, and its time counts from the schedule. Less is the
 /// putter's own naps.
 const LATE: Duration = Duration::from_millis(2);
@@ -67,7 +67,12 @@ struct Gauge {
     begun: Instant,
     /// When every [`TIMED_EVERY`]th message was put, or was due where it was held back; nanoseconds since `begun`, in turns.
     put_at: Box<[AtomicU64]>,
+    pace: Pace,
+    /// When the schedule began, nanoseconds since `begun`.
+    schedule_at: AtomicU64,
     latencies: Mutex<Histogram>,
+    /// Messages that came so late, or out of their turn, that nothing tells when they were put.
+    untimed: AtomicU64,
 }
 
 /// A stream that flows.
@@ -75,11 +80,58 @@ struct Gauge {
 pub struct Stream {
     gauge: Arc<Gauge>,
     threads: Vec<JoinHandle<Result<()>>>,
+    /// How many were untimed when it was asked last.
+    untimed: u64,
 }
 
 impl std::fmt::Debug for Gauge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gauge").field("sent", &self.sent).field("got", &self.got).finish_non_exhaustive()
+    }
+}
+
+impl Gauge {
+    fn new(pace: Pace, window: u32) -> Gauge {
+        // Without a rate no more than these are ahead of the getter.
+        let ahead = BACKLOG_WINDOWS * u64::from(window) / TIMED_EVERY + 1;
+        Gauge {
+            sent: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            got: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            begun: Instant::now(),
+            put_at: (0..ahead.max(TIMED_MIN)).map(|_| AtomicU64::new(0)).collect(),
+            pace,
+            schedule_at: AtomicU64::new(0),
+            latencies: Mutex::new(Histogram::new()),
+            untimed: AtomicU64::new(0),
+        }
+    }
+
+    fn place(&self, number: u64) -> &AtomicU64 {
+        &self.put_at[(number / TIMED_EVERY) as usize % self.put_at.len()]
+    }
+
+    /// The time of message `number`, which is put now, counts from that many nanoseconds after `begun`.
+    fn put(&self, number: u64, at_ns: u64) {
+        // Whoever finds this in the place of an earlier message finds also that it was taken.
+        self.sent.store(number + 1, Ordering::Relaxed);
+        self.place(number).store(at_ns, Ordering::Release);
+    }
+
+    /// From when the time of message `number` counts, which has come; nanoseconds since `begun`. None where nothing tells.
+    fn counts_from(&self, number: u64) -> Option<u64> {
+        let put_at = self.place(number).load(Ordering::Acquire);
+        if self.sent.load(Ordering::Acquire) <= number + TIMED_EVERY * self.put_at.len() as u64 {
+            return Some(put_at);
+        }
+        // So many came after it that its place was taken. When it was due its number says; it may have been put up to LATE
+        // afterwards, which is little of the time that so many messages take.
+        let Pace::Rate(rate) = self.pace else { return None };
+        Some(self.schedule_at.load(Ordering::Relaxed) + due_after(number, rate).as_nanos() as u64)
     }
 }
 
@@ -89,25 +141,14 @@ impl Stream {
     /// # Errors
     /// [`Error::Broker`]: one of them was not let in.
     pub fn start(putter: &Seat, getter: &Seat, flow: Flow, number: usize) -> Result<Stream> {
-        let gauge = Arc::new(Gauge {
-            sent: AtomicU64::new(0),
-            confirmed: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            got: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-            done: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
-            begun: Instant::now(),
-            put_at: (0..TIMED_MAX).map(|_| AtomicU64::new(0)).collect(),
-            latencies: Mutex::new(Histogram::new()),
-        });
         let window = flow.window.max(1);
+        let gauge = Arc::new(Gauge::new(flow.pace, window));
         let messages = Messages::of(flow.bytes, flow.persistent);
         let mut gets = Client::connect(&getter.broker, &format!("get-{number}"))?;
         let from = gets.receiver(&getter.gets, window)?;
         let mut puts = Client::connect(&putter.broker, &format!("put-{number}"))?;
         let to = puts.sender(&putter.puts)?;
-        let mut stream = Stream { gauge: Arc::clone(&gauge), threads: Vec::new() };
+        let mut stream = Stream { gauge: Arc::clone(&gauge), threads: Vec::new(), untimed: 0 };
         let (shared, expected) = (Arc::clone(&gauge), messages.clone());
         stream.spawn(format!("{APPLICATION}get-{number}"), move || {
             let got = get(gets, from, window, &expected, &shared);
@@ -115,7 +156,7 @@ impl Stream {
             got
         })?;
         stream.spawn(format!("{APPLICATION}put-{number}"), move || {
-            let put = Putter::new(puts, to, messages, u64::from(window), flow.pace, &gauge).run();
+            let put = Putter::new(puts, to, messages, u64::from(window), &gauge).run();
             gauge.failed.fetch_or(put.is_err(), Ordering::AcqRel);
             put
         })?;
@@ -141,6 +182,12 @@ impl Load for Stream {
         self.gauge.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn found(&mut self) -> BTreeMap<String, f64> {
+        let before = std::mem::replace(&mut self.untimed, self.gauge.untimed.load(Ordering::Relaxed));
+        let untimed = self.untimed.saturating_sub(before);
+        if untimed > 0 { BTreeMap::from([("untimed-messages".to_owned(), untimed as f64)]) } else { BTreeMap::new() }
+    }
+
     fn goes_on(&self) -> bool {
         !self.threads.iter().any(JoinHandle::is_finished)
     }
@@ -158,7 +205,6 @@ struct Putter<'a> {
     link: Link,
     messages: Messages,
     window: u64,
-    pace: Pace,
     gauge: &'a Gauge,
     /// Messages put for the first time; their numbers.
     sent: u64,
@@ -170,13 +216,15 @@ struct Putter<'a> {
 }
 
 impl<'a> Putter<'a> {
-    fn new(client: Client, link: Link, messages: Messages, window: u64, pace: Pace, gauge: &'a Gauge) -> Self {
+    fn new(client: Client, link: Link, messages: Messages, window: u64, gauge: &'a Gauge) -> Self {
         let (again, again_at) = (VecDeque::new(), gauge.begun);
-        Putter { client, link, messages, window, pace, gauge, sent: 0, confirmed: 0, again, again_at }
+        Putter { client, link, messages, window, gauge, sent: 0, confirmed: 0, again, again_at }
     }
 
     fn run(mut self) -> Result<()> {
         let begun = Instant::now();
+        let schedule_at = begun.duration_since(self.gauge.begun).as_nanos() as u64;
+        self.gauge.schedule_at.store(schedule_at, Ordering::Relaxed);
         loop {
             let stop = self.gauge.stop.load(Ordering::Acquire);
             if (stop && self.sent == self.confirmed) || self.gauge.failed.load(Ordering::Acquire) {
@@ -186,7 +234,7 @@ impl<'a> Putter<'a> {
             self.client.flush()?;
             // Whoever waits for a schedule, for the getter or for room hears nothing from the socket.
             let outstanding = self.sent - self.confirmed - self.again.len() as u64;
-            let nap = matches!(self.pace, Pace::Rate(_)) || (idle && outstanding == 0);
+            let nap = matches!(self.gauge.pace, Pace::Rate(_)) || (idle && outstanding == 0);
             self.client.read(nap.then(|| Instant::now() + NAP))?;
             self.settle()?;
             if self.sent == self.confirmed || outstanding == 0 {
@@ -201,7 +249,7 @@ impl<'a> Putter<'a> {
     /// Puts what the schedule or the getter leaves room for; whether there was any.
     fn put_what_is_due(&mut self, begun: Instant) -> Result<bool> {
         let free = self.window - (self.sent - self.confirmed);
-        let (refill, due) = match self.pace {
+        let (refill, due) = match self.gauge.pace {
             Pace::Flat => {
                 // A broker may deliver more than was put: the getter says so.
                 let ahead = self.sent.saturating_sub(self.gauge.got.load(Ordering::Acquire));
@@ -212,9 +260,8 @@ impl<'a> Putter<'a> {
         let mut count = if refill { free.min(due) } else { 0 };
         while count > 0 && self.client.engine.can_send(self.link.id) {
             if self.sent.is_multiple_of(TIMED_EVERY) {
-                let place = (self.sent / TIMED_EVERY) as usize % TIMED_MAX;
-                let put_at = counts_from(self.pace, self.sent, begun, Instant::now()).duration_since(self.gauge.begun);
-                self.gauge.put_at[place].store(put_at.as_nanos() as u64, Ordering::Relaxed);
+                let from = counts_from(self.gauge.pace, self.sent, begun, Instant::now());
+                self.gauge.put(self.sent, from.duration_since(self.gauge.begun).as_nanos() as u64);
             }
             let message = self.link.out(self.messages.put(self.sent))?;
             self.client.engine.send(self.link.id, self.sent, message, false);
@@ -266,8 +313,13 @@ impl<'a> Putter<'a> {
 /// held back. Else whoever waits for a slow system would see only the messages that it lets through.
 fn counts_from(pace: Pace, number: u64, begun: Instant, now: Instant) -> Instant {
     let Pace::Rate(rate) = pace else { return now };
-    let due = begun + Duration::from_secs_f64((number + 1) as f64 / rate);
+    let due = begun + due_after(number, rate);
     if now.saturating_duration_since(due) > LATE { due } else { now }
+}
+
+/// How long after its begin the schedule has a message due.
+fn due_after(number: u64, rate: f64) -> Duration {
+    Duration::from_secs_f64((number + 1) as f64 / rate)
 }
 
 /// Whether a put came to 2053: from Bulla with the number, from another broker by the condition of AMQP alone.
@@ -291,8 +343,9 @@ fn get(mut client: Client, mut link: Link, credit: u32, messages: &Messages, gau
                 if !link.opened(&delivery.payload, |message| check.takes(messages, message))? {
                     return Err(Error::Wrong(format!("message {got} is not the one that was put")));
                 }
-                if got.is_multiple_of(TIMED_EVERY) && check.strict() {
-                    take_time(gauge, got);
+                if got.is_multiple_of(TIMED_EVERY) {
+                    // Out of its turn it has another number.
+                    take_time(gauge, check.strict().then_some(got));
                 }
                 client.engine.dispose(link.id, delivery.id, DeliveryState::Accepted);
                 got += 1;
@@ -321,13 +374,12 @@ fn get(mut client: Client, mut link: Link, credit: u32, messages: &Messages, gau
     }
 }
 
-/// How long the message was under way that came as number `got`. One that waited for so long that its place was taken by a
-/// later one is left out.
-fn take_time(gauge: &Gauge, got: u64) {
-    if gauge.sent.load(Ordering::Acquire).saturating_sub(got) >= TIMED_EVERY * (TIMED_MAX as u64 - 1) {
+/// Takes note of how long the message was under way that has just come, if it is known which one that is.
+fn take_time(gauge: &Gauge, number: Option<u64>) {
+    let Some(put_at) = number.and_then(|number| gauge.counts_from(number)) else {
+        gauge.untimed.fetch_add(1, Ordering::Relaxed);
         return;
-    }
-    let put_at = gauge.put_at[(got / TIMED_EVERY) as usize % TIMED_MAX].load(Ordering::Relaxed);
+    };
     let now = gauge.begun.elapsed().as_nanos() as u64;
     let mut latencies = gauge.latencies.lock().unwrap_or_else(PoisonError::into_inner);
     latencies.record(now.saturating_sub(put_at));
@@ -402,6 +454,48 @@ mod tests {
         let from = |ms| counts_from(Pace::Rate(1000.0), 9, begun, after(ms));
         assert_eq!((from(10), from(11), from(500)), (after(10), after(11), after(10)));
         assert_eq!(counts_from(Pace::Flat, 9, begun, after(500)), after(500));
+    }
+
+    #[test]
+    fn a_message_that_is_far_behind_counts_from_its_schedule_and_none_is_left_out() {
+        const MS: u64 = 1_000_000;
+        let gauge = Gauge::new(Pace::Rate(1000.0), 512);
+        gauge.schedule_at.store(5 * MS, Ordering::Relaxed);
+        // Each is put a millisecond after it was due; message 0 after 1 ms.
+        let due = |number: u64| (5 + number + 1) * MS;
+        let put_until = |end: u64| (0..end).step_by(TIMED_EVERY as usize).for_each(|n| gauge.put(n, due(n) + MS));
+        put_until(TIMED_EVERY * TIMED_MIN);
+        assert_eq!(gauge.counts_from(0), Some(due(0) + MS), "all places are taken once");
+        put_until(TIMED_EVERY * (TIMED_MIN + 1));
+        assert_eq!(gauge.counts_from(0), Some(due(0)), "its place was taken by a later one");
+        assert_eq!(gauge.counts_from(TIMED_EVERY), Some(due(TIMED_EVERY) + MS));
+        let begun_ns = gauge.begun.elapsed().as_nanos() as u64;
+        take_time(&gauge, Some(0));
+        let latencies = gauge.latencies.lock().unwrap();
+        assert_eq!((latencies.count(), gauge.untimed.load(Ordering::Relaxed)), (1, 0));
+        assert!(latencies.max() >= begun_ns.saturating_sub(due(0)));
+    }
+
+    #[test]
+    fn without_a_rate_every_message_that_may_be_under_way_has_its_place() {
+        for window in [1, 512, 65_536] {
+            let gauge = Gauge::new(Pace::Flat, window);
+            let ahead = BACKLOG_WINDOWS * u64::from(window);
+            (0..ahead).step_by(TIMED_EVERY as usize).for_each(|number| gauge.put(number, number));
+            assert_eq!((gauge.counts_from(0), gauge.counts_from(8)), (Some(0), Some(if ahead > 8 { 8 } else { 0 })));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_by_its_number_is_counted_as_untimed() {
+        let gauge = Gauge::new(Pace::Flat, 1);
+        gauge.put(0, 0);
+        gauge.put(TIMED_EVERY * TIMED_MIN, 7);
+        [None, Some(0)].into_iter().for_each(|number| take_time(&gauge, number));
+        let mut stream = Stream { gauge: Arc::new(gauge), threads: Vec::new(), untimed: 0 };
+        assert_eq!(stream.latencies().count(), 0);
+        assert_eq!(stream.found(), BTreeMap::from([("untimed-messages".to_owned(), 2.0)]));
+        assert_eq!(stream.found(), BTreeMap::new(), "since it was asked last");
     }
 
     #[test]
