@@ -28,5 +28,6 @@ mod task;
 pub mod task_activity;
 pub mod tls;
 pub mod traffic_activity;
+mod traffic_history;
 mod triggering;
 pub mod users;

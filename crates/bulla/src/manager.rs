@@ -21,6 +21,7 @@ use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
 use crate::task::Tasks;
 use crate::tls::Tls;
+use crate::traffic_history::TrafficHistory;
 use crate::triggering::{self, Triggering};
 use crate::users::Users;
 use bulla_device::role;
@@ -64,6 +65,8 @@ pub struct Manager {
     pub(crate) stopping: AtomicBool,
     /// What protection did since the start, by policy.
     pub(crate) accounts: Accounts,
+    /// How queues and policies stood.
+    traffic_history: Mutex<TrafficHistory>,
     /// When the counts of queues and policies began: milliseconds since 1970, UTC.
     pub(crate) since_ms: u64,
     /// Messages refused that their sender had settled, since the operator was last told of them.
@@ -220,6 +223,7 @@ impl Manager {
             listeners: OnceLock::new(),
             stopping: AtomicBool::new(false),
             accounts: Accounts::default(),
+            traffic_history: Mutex::default(),
             since_ms: wall_ms(SystemTime::now()),
             dropped: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -283,6 +287,12 @@ impl Manager {
     /// What all tasks did until now.
     pub(crate) fn task_snapshot(&self) -> TaskSnapshot {
         self.tasks.snapshot(self.adapters.busy_peak(), &self.devices.snapshot())
+    }
+
+    /// How queues and policies stood in the minutes of the last day.
+    pub(crate) fn traffic_history(&self) -> MutexGuard<'_, TrafficHistory> {
+        // Counts hold no invariant that a panic could break.
+        self.traffic_history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What all roles have cost until now.

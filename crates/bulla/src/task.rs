@@ -287,12 +287,14 @@ impl Tasks {
         inside.costs.at(at).map(|(_, kept)| kept.clone()).ok_or(inside.costs.oldest())
     }
 
-    /// Looks once a second until told to stop; `busy_adapters`, `devices` and `messages` are asked for what they counted.
+    /// Looks once a second until told to stop; `busy_adapters`, `devices` and `messages` are asked for what they counted, and `keep`
+    /// is called when a minute is kept.
     pub(crate) fn look_until_stopped(
         &self,
         busy_adapters: impl Fn() -> usize,
         devices: impl Fn() -> Snapshot,
         messages: impl Fn() -> Totals,
+        keep: impl Fn(SystemTime),
     ) {
         loop {
             let inside = locked(&self.inside);
@@ -312,6 +314,8 @@ impl Tasks {
             if let Some(devices) = devices {
                 inside.keep(now, &devices);
                 inside.costs.keep(now, costs, |_, _| false);
+                drop(inside);
+                keep(now);
             }
         }
     }

@@ -102,7 +102,8 @@ impl PolicyActivity {
     /// later one is not later.
     #[must_use]
     pub fn between(earlier: &PolicySnapshot, later: &PolicySnapshot) -> Option<PolicyActivity> {
-        if earlier.since_ms != later.since_ms {
+        // Without policies it says of no start.
+        if earlier.since_ms != later.since_ms && !earlier.policies.is_empty() {
             return Some(Self::since_start(later));
         }
         let span = Span { from_ms: earlier.taken_ms, to_ms: later.taken_ms };
@@ -428,5 +429,12 @@ mod tests {
         assert!(QueueActivity::between(&queues(50, 1), &queues(50, 1)).is_none());
         assert!(PolicyActivity::between(&policies(5), &policies(5)).is_none());
         assert_eq!(PolicyActivity::since_start(&policies(100)).policies[0].1.sealed, 100);
+        let none_yet = PolicySnapshot { taken_ms: BEGIN_MS + 1, ..PolicySnapshot::default() };
+        let first = PolicyActivity::between(&none_yet, &policies(100)).unwrap();
+        assert_eq!(
+            (first.policies[0].1.sealed, first.span.from_ms),
+            (100, BEGIN_MS + 1),
+            "the first policy was set in between"
+        );
     }
 }

@@ -44,50 +44,21 @@ enum ReportCommand {
     Costs(SpanArgs),
     /// Rates, depths and times of the local queues, and puts that were refused
     ///
-    /// Over the next ten seconds, unless another interval or everything since the start is asked for. Nothing of the past is kept.
-    Queues(LiveArgs),
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    Queues(SpanArgs),
     /// What protection does: rates, operations a message, hits of the key cache, time with devices, failures by cause
     ///
-    /// Over the next ten seconds, unless another interval or everything since the start is asked for. Nothing of the past is kept.
-    Policies(LiveArgs),
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    Policies(SpanArgs),
 }
 
 impl ReportCommand {
-    fn is_json(&self) -> bool {
+    fn span(&self) -> &SpanArgs {
         match self {
-            Self::Crypto(args) | Self::Chinit(args) | Self::Costs(args) => args.json,
-            Self::Queues(args) | Self::Policies(args) => args.json,
+            Self::Crypto(args) | Self::Chinit(args) | Self::Costs(args) | Self::Queues(args) | Self::Policies(args) => {
+                args
+            }
         }
-    }
-}
-
-/// Of what no past is kept: a thousand queues would take hundreds of megabytes a day.
-#[derive(Args, Debug)]
-struct LiveArgs {
-    /// Data directory of the queue manager
-    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
-    data: PathBuf,
-    /// Wait so long between two looks: 10s, 5m, 1h
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
-    interval: Duration,
-    /// Everything since the queue manager's start
-    #[arg(long, conflicts_with = "interval")]
-    since_start: bool,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl LiveArgs {
-    /// What was counted between two looks: nothing before the second where that is the start.
-    fn look<T>(&self, command: &str, read: fn(&[Row]) -> Result<T, NotMeters>) -> Result<(Option<T>, T), CliError> {
-        let take = || snapshot(&self.data, command, None, read);
-        if self.since_start {
-            return Ok((None, take()?));
-        }
-        let earlier = take()?;
-        std::thread::sleep(self.interval);
-        Ok((Some(earlier), take()?))
     }
 }
 
@@ -170,7 +141,7 @@ pub fn run(args: &ReportArgs) -> Result<(), CliError> {
             (activity.to_json(&name), activity.table(&name))
         }
     };
-    let text = if args.command.is_json() { format!("{json:#}\n") } else { table };
+    let text = if args.command.span().json { format!("{json:#}\n") } else { table };
     // A reader that goes away (`| head`) is no failure.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     Ok(())
@@ -200,15 +171,20 @@ fn costs(args: &SpanArgs) -> Result<CostActivity, CliError> {
     }
 }
 
-fn queues(args: &LiveArgs) -> Result<QueueActivity, CliError> {
-    match args.look("DISPLAY QSTATUS(*)", QueueSnapshot::from_rows)? {
+fn queues(args: &SpanArgs) -> Result<QueueActivity, CliError> {
+    let take = |at: Option<&Moment>| snapshot(&args.data, "DISPLAY QSTATUS(*)", at, QueueSnapshot::from_rows);
+    // Each minute is kept, whatever was done in it: it is the time that it says.
+    match ends(args, take, |_, _| ())? {
         (None, later) => Ok(QueueActivity::since_start(&later)),
         (Some(earlier), later) => QueueActivity::between(&earlier, &later).ok_or_else(no_interval),
     }
 }
 
-fn policies(args: &LiveArgs) -> Result<PolicyActivity, CliError> {
-    let (earlier, later) = args.look("DISPLAY POLSTATUS(*)", PolicySnapshot::from_rows)?;
+fn policies(args: &SpanArgs) -> Result<PolicyActivity, CliError> {
+    let take = |at: Option<&Moment>| snapshot(&args.data, "DISPLAY POLSTATUS(*)", at, PolicySnapshot::from_rows);
+    // Where there were no policies, no row says when that was.
+    let holds = |snapshot: &mut PolicySnapshot, asked_ms| snapshot.taken_ms = held_until(snapshot.taken_ms, asked_ms);
+    let (earlier, later) = ends(args, take, holds)?;
     if later.policies.is_empty() {
         let hint = Some("SET POLICY gives a queue one".to_owned());
         return Err(CliError { hint, ..CliError::failed("there is no policy") });
@@ -216,7 +192,9 @@ fn policies(args: &LiveArgs) -> Result<PolicyActivity, CliError> {
     match earlier {
         None => Ok(PolicyActivity::since_start(&later)),
         // The first policy was set in between.
-        Some(earlier) if earlier.policies.is_empty() => Ok(PolicyActivity::since_start(&later)),
+        Some(earlier) if earlier.policies.is_empty() && earlier.taken_ms == 0 => {
+            Ok(PolicyActivity::since_start(&later))
+        }
         Some(earlier) => PolicyActivity::between(&earlier, &later).ok_or_else(no_interval),
     }
 }
@@ -345,10 +323,10 @@ mod tests {
     }
 
     #[test]
-    fn of_queues_and_policies_no_past_can_be_asked_for() {
-        for what in ["queues", "policies"] {
+    fn every_report_takes_the_same_options() {
+        for what in ["crypto", "chinit", "costs", "queues", "policies"] {
             assert!(Line::try_parse_from(["report", what, "--interval", "1s", "--json"]).is_ok());
-            assert!(Line::try_parse_from(["report", what, "--from", "2026-11-22 06:30:00"]).is_err());
+            assert!(Line::try_parse_from(["report", what, "--from", "2026-11-22 06:30:00"]).is_ok());
             assert!(Line::try_parse_from(["report", what, "--since-start", "--interval", "1s"]).is_err());
         }
     }

@@ -67,6 +67,22 @@ pub trait Administered {
         PolicyStatus::default()
     }
 
+    /// Every local queue as it was kept last by a moment, milliseconds since 1970, UTC, in the order of names.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn queues_at(&mut self, at_ms: u64) -> Result<Vec<(String, QueueStatus)>, AdminError> {
+        Err(AdminError::NotKept { at_ms, oldest_ms: None })
+    }
+
+    /// The same of every policy.
+    ///
+    /// # Errors
+    /// As [`queues_at`](Self::queues_at).
+    fn policies_at(&mut self, at_ms: u64) -> Result<Vec<(String, PolicyStatus)>, AdminError> {
+        Err(AdminError::NotKept { at_ms, oldest_ms: None })
+    }
+
     /// Starts a defined device, as it is defined now. Returns once it is on its way: [`device_status`](Self::device_status) tells
     /// how far it came. One that runs already stays as it is. Whatever runs no devices refuses.
     ///
@@ -662,9 +678,14 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         | Act::DisplayModel
         | Act::DisplayProcess
         | Act::DisplayQueue
-        | Act::DisplayQueueStatus
-        | Act::DisplayPolicy
-        | Act::DisplayPolicyStatus => display(statement, target).map(Outcome::Rows),
+        | Act::DisplayPolicy => display(statement, target).map(Outcome::Rows),
+        Act::DisplayQueueStatus | Act::DisplayPolicyStatus => {
+            let shown = match at_ms(statement)? {
+                Some(at_ms) => display_kept(statement, at_ms, target),
+                None => display(statement, target),
+            };
+            shown.map(Outcome::Rows)
+        }
         Act::ReplayLocal => {
             let from = statement.name.stem.clone();
             local(&from, target.definitions())?;
@@ -1629,6 +1650,26 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
         _ => "QUEUE",
     };
     rows(statement, head, candidates, &wanted(statement, brief))
+}
+
+/// Queues or policies as they were.
+fn display_kept(statement: &Statement, at_ms: u64, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+    let (name, wanted) = (&statement.name, wanted(statement, false));
+    let of_queues = statement.command.act == Act::DisplayQueueStatus;
+    let (queues, policies);
+    let candidates: Vec<Candidate<'_>> = if of_queues {
+        queues = target.queues_at(at_ms).map_err(|error| failure(&error))?;
+        let found = queues.iter().filter(|(queue, _)| name.fits(queue));
+        found.map(|(queue, of)| -> Candidate<'_> { (queue, None, Box::new(|key| status_cell(of, key))) }).collect()
+    } else {
+        policies = target.policies_at(at_ms).map_err(|error| failure(&error))?;
+        let found = policies.iter().filter(|(policy, _)| name.fits(policy));
+        found.map(|(policy, of)| -> Candidate<'_> { (policy, None, Box::new(|key| of.cell(key))) }).collect()
+    };
+    match candidates.is_empty() && !name.generic {
+        true => Err(unknown(statement.command.object, &name.stem)),
+        false => rows(statement, if of_queues { "QUEUE" } else { "POLICY" }, candidates, &wanted),
+    }
 }
 
 /// Those that fit, with what is wanted of them.

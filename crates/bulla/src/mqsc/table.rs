@@ -1324,7 +1324,7 @@ static AT: Attribute = attribute(
     "AT",
     Kind::Text { chars_max: "YYYY-MM-DD HH:MM:SS".len() },
     "now",
-    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every minute of the last day in which a device did something, and shows the last ones that were kept by then.",
+    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every minute of the last day in which something was done, and shows the last ones that were kept by then.",
 );
 
 static REPLACE: Attribute = attribute(
@@ -1908,8 +1908,8 @@ pub static COMMANDS: &[Command] = &[
         noun: "QSTATUS",
         name: NameUse::Generic,
         object: "queue",
-        summary: "Show what goes on at local queues now.",
-        options: &[&WHERE, &ALL],
+        summary: "Show what goes on at local queues now, or as it was within the last day. `bulla report queues` makes rates of it.",
+        options: &[&AT, &WHERE, &ALL],
         attributes: &[
             &CURDEPTH, &IPPROCS, &OPPROCS, &UNCOM, &MSGAGE, &LPUTDATE, &LPUTTIME, &LGETDATE, &LGETTIME, &BYTES, &PUTS,
             &GETS, &EXPIRED, &NOTMINE, &SINCE, &TAKEN, &OPOPENS, &IPOPENS, &PUT1S, &PPUTS, &PGETS, &BROWSES, &PUTBYTES,
@@ -1919,6 +1919,7 @@ pub static COMMANDS: &[Command] = &[
             "DISPLAY QSTATUS(ORDERS)",
             "DIS QS(*) CURDEPTH MSGAGE WHERE(IPPROCS EQ 0)",
             "DIS QS(*) PUTS GETS QTIME REJBY WHERE(REJECTS GT 0)",
+            "DIS QS(ORDERS) AT('2026-11-22 06:30:00')",
         ],
         since: V1,
     },
@@ -1929,9 +1930,13 @@ pub static COMMANDS: &[Command] = &[
         name: NameUse::Generic,
         object: "policy",
         summary: "Show what the queue manager did under policies since it started: messages, keys, operations, bytes, time with devices, failures. `bulla report policies` makes rates of it.",
-        options: &[&WHERE, &ALL],
+        options: &[&AT, &WHERE, &ALL],
         attributes: protection::POLICY_STATUS,
-        examples: &["DISPLAY POLSTATUS(ORDERS)", "DIS POLS(*) SEALED OPENED FAILBY WHERE(FAILURES GT 0)"],
+        examples: &[
+            "DISPLAY POLSTATUS(ORDERS)",
+            "DIS POLS(*) SEALED OPENED FAILBY WHERE(FAILURES GT 0)",
+            "DIS POLS(*) AT('2026-11-22 06:30:00')",
+        ],
         since: V1,
     },
     Command {

@@ -492,6 +492,14 @@ impl Administered for Administrator<'_> {
         }
     }
 
+    fn queues_at(&mut self, at_ms: u64) -> Result<Vec<(String, QueueStatus)>, AdminError> {
+        self.apart(|manager| manager.traffic_history().queues.at(from_wall_ms(at_ms)).map_err(not_kept(at_ms)))
+    }
+
+    fn policies_at(&mut self, at_ms: u64) -> Result<Vec<(String, PolicyStatus)>, AdminError> {
+        self.apart(|manager| manager.traffic_history().policies.at(from_wall_ms(at_ms)).map_err(not_kept(at_ms)))
+    }
+
     fn queue_status(&self, name: &str) -> Option<QueueStatus> {
         let queue = self.state.store.queue(name)?;
         let status = self.state.store.status(queue)?;
@@ -560,6 +568,25 @@ pub(super) fn traffic(manager: &Arc<Manager>) -> TrafficSnapshot {
         }),
         without_series: WithoutSeries { queues: queues_beyond, policies: policies_beyond, channels: channels_beyond },
     }
+}
+
+/// Keeps how queues and policies stand at this minute, with the queues' lock as [`traffic`] holds it.
+pub(super) fn keep_traffic(manager: &Arc<Manager>, now: SystemTime) {
+    let administrator = Administrator::new(manager);
+    let definitions = administrator.definitions();
+    let queues: Vec<String> = definitions.queues.keys().cloned().collect();
+    let policies: Vec<String> = definitions.policies.keys().cloned().collect();
+    drop(administrator);
+    let queues =
+        copied(manager, &queues, |administrator, name| Some((name.clone(), administrator.queue_status(name)?)));
+    let policy = |name: String| {
+        let meters = manager.accounts.of(&name);
+        (name, PolicyStatus { since_ms: manager.since_ms, taken_ms: wall_ms(now), meters })
+    };
+    let policies = policies.into_iter().map(policy).collect();
+    let mut history = manager.traffic_history();
+    history.queues.keep(now, queues);
+    history.policies.keep(now, policies);
 }
 
 /// Queues, or instances of channels, whose numbers are copied while the queues' lock is held once: microseconds.

@@ -370,7 +370,9 @@ fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("statistics".into()).spawn(move || {
         role::begin(Role::Administration);
         let messages = || manager.lock().store.totals();
-        manager.tasks.look_until_stopped(|| manager.adapters.busy_peak(), || manager.devices.snapshot(), messages);
+        let (busy_adapters, devices) = (|| manager.adapters.busy_peak(), || manager.devices.snapshot());
+        let keep = |now| administrator::keep_traffic(&manager, now);
+        manager.tasks.look_until_stopped(busy_adapters, devices, messages, keep);
     })
 }
 
