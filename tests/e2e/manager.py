@@ -16,6 +16,12 @@ BULLA = os.environ.get("BULLA") or str(Path(__file__).parents[2] / "target/relea
 # Nothing here takes longer unless it is broken (seconds).
 DEADLINE = 30
 ERROR_QUEUE = "SYSTEM.PROTECTION.ERROR.QUEUE"
+# What tests of other things than authority allow: everybody everything, whoever has not signed in and channels included.
+GRANTS = """
+SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(CONNECT)
+SET AUTHREC PROFILE(**) OBJTYPE(QUEUE) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)
+SET AUTHREC PROFILE(**) OBJTYPE(CHANNEL) PRINCIPAL('*') AUTHADD(ALL)
+"""
 DEAD_LETTER_QUEUE = "SYSTEM.DEAD.LETTER.QUEUE"
 
 
@@ -32,9 +38,10 @@ def wait_until(condition, what, deadline=DEADLINE):
 
 
 class Manager:
-    """Starts at once; `stop` and `kill` end the process, `start` starts it again on the same data."""
+    """Starts at once; `stop` and `kill` end the process, `start` starts it again on the same data. Nobody may do more than
+    `grants` allows."""
 
-    def __init__(self, data, options=(), name=None):
+    def __init__(self, data, options=(), name=None, grants=GRANTS):
         self.data = Path(data)
         self.options = [str(option) for option in options]
         self.name = name
@@ -44,6 +51,8 @@ class Manager:
         self.process = None
         self.log = []
         self.start()
+        if grants:
+            self.mqsc(grants)
 
     def start(self):
         self.process = subprocess.Popen(

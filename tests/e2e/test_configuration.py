@@ -9,7 +9,7 @@ from manager import BULLA, Manager
 
 @pytest.fixture
 def manager(tmp_path):
-    manager = Manager(tmp_path / "data", name="QM1")
+    manager = Manager(tmp_path / "data", name="QM1", grants=None)
     yield manager
     manager.stop()
 
@@ -46,7 +46,7 @@ def test_what_is_exported_makes_another_queue_manager_the_same(manager, tmp_path
     wanted.write_text(WANTED)
     assert mqsc(manager, "--apply", wanted).returncode == 0
     exported = mqsc(manager, "--export").stdout
-    other = Manager(tmp_path / "other", name="QM1")
+    other = Manager(tmp_path / "other", name="QM1", grants=None)
     try:
         copy = tmp_path / "copy.mqsc"
         copy.write_text(exported)

@@ -25,6 +25,7 @@ fn main() -> Result<(), Failure> {
     let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     let settings = Settings { amqp: any, amqps: None, ..Settings::new(dir.path().join("qm")) };
     let running = start(&settings)?;
+    running.manager().lock().definitions.authorities = bulla::authority::Authorities::open_to_all();
     let address = running.amqp.ok_or("it does not listen")?.to_string();
     let mut client =
         Client::connect(&Endpoint { address, authorities: None, certificate: None, sasl: SaslClient::None })?;

@@ -3,6 +3,8 @@
 //! A temporary one lives in memory and goes with its link. A permanent one is a local queue like any other, and in `objects.mqsc`:
 //! it goes when somebody who opened it asks for that on closing, or by a command.
 
+use crate::authority::Right;
+use crate::dispatcher::authority::Who;
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::{DEFAULT_MODEL, LocalQueue, SYSTEM_PREFIX, Usage};
 use crate::mqsc::parse::is_name;
@@ -50,8 +52,16 @@ pub(crate) struct Made {
 
 impl Wish {
     /// What a dynamic terminus says: its address names the model, or begins the name; the node's properties say either.
-    pub(crate) fn read(state: &State, address: Option<&str>, properties: &[(Symbol, Value)]) -> Result<Self, Refusal> {
+    /// The link needs `right`, and who asks must have it on the model.
+    pub(crate) fn read(
+        state: &State,
+        who: Who<'_>,
+        right: Right,
+        address: Option<&str>,
+        properties: &[(Symbol, Value)],
+    ) -> Result<Self, Refusal> {
         let wish = Self::said(address, properties)?;
+        state.check_model(who, right, wish.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
         if let Some(model) = wish.model.as_ref().filter(|model| !state.definitions.models.contains_key(*model)) {
             return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")));
         }
@@ -174,6 +184,7 @@ impl State {
     /// Ends a temporary queue with all that is on it.
     pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
         self.dynamic.retain(|_, (id, _)| *id != queue);
+        self.dynamic_owners.remove(&queue);
         self.uses.remove(&queue);
         if let Err(error) = self.store.delete(queue, true) {
             crate::warning!("a dynamic queue could not be deleted: {error}");
@@ -199,6 +210,7 @@ impl State {
         self.store.delete(queue, purge).map_err(problem)?;
         self.store.sync(Instant::now()).map_err(problem)?;
         self.uses.remove(&queue);
+        self.dynamic_owners.remove(&queue);
         self.change_definitions(&Change::DeleteLocal { name: name.to_owned(), purge }, data)
     }
 }

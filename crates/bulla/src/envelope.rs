@@ -25,6 +25,7 @@ const LABEL_PREFIX: &str = "x-opt-bulla-";
 /// Fields of the properties section (AMQP part 3, section 3.2.4).
 const PROPERTIES: usize = 13;
 const MESSAGE_ID: usize = 0;
+const USER_ID: usize = 1;
 const TO: usize = 2;
 const REPLY_TO: usize = 4;
 const CONTENT_TYPE: usize = 6;
@@ -97,6 +98,21 @@ impl Arrival {
             Value::String(to) => Ok(Some(to)),
             _ => Err(Refusal::new(reason::MD_ERROR, "`to` is not a string")),
         }
+    }
+
+    /// Whether `user-id` is that user's name, or is not there. A look at one field.
+    pub(crate) fn is_by(&self, user: Option<&str>) -> bool {
+        let name = match self.fields.get(USER_ID) {
+            [] | [NULL] => return true,
+            [0xa0, _, name @ ..] | [0xb0, _, _, _, _, name @ ..] => name,
+            _ => return false,
+        };
+        name.is_empty() || user.is_some_and(|user| user.as_bytes() == name)
+    }
+
+    /// The queue in `reply-to`.
+    pub(crate) fn reply_to(&self) -> Result<Option<String>, Refusal> {
+        Ok(self.fields.value(REPLY_TO)?.as_str().map(str::to_owned))
     }
 
     /// Whether the message asks to be told what becomes of it. One compare for a message without application properties; with them,

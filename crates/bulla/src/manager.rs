@@ -2,10 +2,12 @@
 
 use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
+use crate::authority::{AddressPattern, Refusals};
 use crate::channel::registry::Channels;
 use crate::channel::supervisor::Triggers;
 use crate::channel::transmission::{self, TransmissionHeader};
 use crate::devices::Devices;
+use crate::dispatcher::authority::Owner;
 use crate::envelope::Label;
 use crate::events;
 use crate::mailbox::{Letter, Mailboxes};
@@ -30,9 +32,10 @@ use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
 use hashbrown::HashMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A queue manager.
@@ -71,6 +74,12 @@ pub struct Manager {
     pub(crate) since_ms: u64,
     /// Messages refused that their sender had settled, since the operator was last told of them.
     pub(crate) dropped: AtomicU64,
+    /// What the log says of refusals by authority.
+    pub(crate) refusals: Mutex<Refusals>,
+    /// Some of them are to be raised as events.
+    pub(crate) refused: AtomicBool,
+    /// Addresses that are not listened to (BLOCKADDR), and whether that is only a warning.
+    blocked_addresses: RwLock<Vec<(AddressPattern, bool)>>,
     state: Mutex<State>,
 }
 
@@ -82,9 +91,13 @@ pub struct State {
     pub definitions: Definitions,
     /// Grows at every change of a definition: handles look their route up again.
     pub generation: u64,
+    /// Grows when somebody's rights may have changed: connections and links are asked about again.
+    pub(crate) authority_generation: u64,
     pub(crate) uses: HashMap<QueueId, Use>,
     /// Queues that live as long as a link, by name; they are in no file.
     pub(crate) dynamic: HashMap<String, (QueueId, LocalQueue)>,
+    /// Who made them.
+    pub(crate) dynamic_owners: HashMap<QueueId, Owner>,
     /// Defective messages whose error queue was full: locked, tried again at each sweep.
     pub(crate) stuck: Vec<Stuck>,
     /// Bytes of messages in open units of work.
@@ -226,12 +239,17 @@ impl Manager {
             traffic_history: Mutex::default(),
             since_ms: wall_ms(SystemTime::now()),
             dropped: AtomicU64::new(0),
+            refusals: Mutex::default(),
+            refused: AtomicBool::new(false),
+            blocked_addresses: RwLock::default(),
             state: Mutex::new(State {
                 store,
                 definitions,
                 generation: 1,
+                authority_generation: 0,
                 uses: HashMap::new(),
                 dynamic: HashMap::new(),
+                dynamic_owners: HashMap::new(),
                 stuck: Vec::new(),
                 staged_bytes: 0,
                 units: UnitCounts::default(),
@@ -270,6 +288,21 @@ impl Manager {
     /// Whose key ring a channel opens and seals with: MCAUSER, or the queue manager's own name.
     pub(crate) fn channel_user<'a>(&'a self, definition: &'a ChannelDefinition) -> &'a str {
         definition.user.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Takes over whose addresses are not listened to. To be called when the rules change.
+    pub(crate) fn follow_blocked_addresses(&self, definitions: &Definitions) {
+        let blocked = match definitions.queue_manager.channel_authentication {
+            true => definitions.channel_rules.blocked_addresses(),
+            false => Vec::new(),
+        };
+        *self.blocked_addresses.write().unwrap_or_else(PoisonError::into_inner) = blocked;
+    }
+
+    /// Whether an address is kept out, and whether that is only a warning.
+    pub(crate) fn blocks(&self, address: IpAddr) -> Option<bool> {
+        let blocked = self.blocked_addresses.read().unwrap_or_else(PoisonError::into_inner);
+        blocked.iter().find(|(pattern, _)| pattern.fits(address)).map(|(_, warn)| *warn)
     }
 
     /// Tells every dispatcher in `mask`, save `except`, about a queue.

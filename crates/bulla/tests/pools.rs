@@ -25,6 +25,9 @@ fn queue_manager() -> (tempfile::TempDir, Running, Endpoint) {
     settings.amqps = None;
     (settings.dispatchers, settings.adapters) = (1, 1);
     let running = serve::start(&settings).unwrap();
+    for command in bulla::authority::AS_BEFORE {
+        mqsc(&directory, command);
+    }
     for pair in 0..PAIRS {
         mqsc(&directory, &format!("DEFINE QLOCAL(Q{pair})"));
     }

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Everybody's password: the queue manager listens on the loopback interface for as long as the run takes.
 pub const PASSWORD: &str = "a password for a measurement";
+/// Everybody who signs in may do everything, and so may channels: authority costs the same whatever the records say.
+const GRANTS: &str = "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(CONNECT)\n\
+    SET AUTHREC PROFILE(**) OBJTYPE(QUEUE) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)\n";
 /// What starting, stopping and a device's self-test may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is asked whether something has come about.
@@ -120,6 +123,7 @@ impl<'h> Manager<'h> {
             Manager { host, process, data, settings, address, tls_address, signed_up, users, queues, tokens };
         manager.bulla(&["cert", "create", "--ca", "perf", "--dn", "CN=Authority,O=Perf", "--key", "p256"], "")?;
         manager.set_up_devices()?;
+        manager.mqsc(GRANTS)?;
         Ok(manager)
     }
 

@@ -7,15 +7,32 @@
 //! Everything here is definitions and answers: no sockets, no clock. Where it is asked is in `dispatcher/authority.rs`
 //! and, for what channels bring, in `channel/delivery.rs`. The page is `docs/operating/authority.md`.
 
+mod address;
+mod channel_rule;
 mod group;
 mod profile;
 mod record;
+mod refusals;
 mod right;
 
+pub use address::{ADDRESS_BYTES_MAX, AddressError, AddressPattern};
+pub(crate) use channel_rule::fits as channel_profile_fits;
+pub use channel_rule::{
+    CHANNEL_PROFILE_CHARS_MAX, CHANNEL_RULES_MAX, CLIENT_CHANNEL, Caller, ChannelRules, Rule, RuleKey, RuleKind,
+    UserSource, is_channel_profile,
+};
 pub use group::{GROUPS_MAX, Group, Groups, MEMBERS_MAX};
 pub use profile::{PROFILE_CHARS_MAX, Profile, is_profile};
 pub use record::{ANONYMOUS, Entity, RECORDS_MAX, RecordKey, Records, SIGNED_IN};
+pub(crate) use refusals::Refusals;
 pub use right::{ALL, ALL_ADMINISTRATION, ALL_MQI, NONE, NOT_OFFERED, ObjectType, Right, Rights, WORDS};
+
+/// The commands by which everybody may do everything, as it was before there was authority; each is one command.
+pub const AS_BEFORE: [&str; 3] = [
+    "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(CONNECT)",
+    "SET AUTHREC PROFILE(**) OBJTYPE(QUEUE) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)",
+    "SET AUTHREC PROFILE(**) OBJTYPE(CHANNEL) PRINCIPAL('*') AUTHADD(ALL)",
+];
 
 /// Everything that says who may do what.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -27,6 +44,23 @@ pub struct Authorities {
 }
 
 impl Authorities {
+    /// What [`AS_BEFORE`] comes to, for programs that have a queue manager inside them.
+    #[must_use]
+    pub fn open_to_all() -> Self {
+        let mut authorities = Self::default();
+        let mut allow = |object: ObjectType, users: &[&str], rights: Rights| {
+            let profile = Profile::parse("**").filter(|_| object != ObjectType::QueueManager);
+            for user in users {
+                let profile = profile.clone().unwrap_or_else(Profile::of_queue_manager);
+                authorities.records.set(RecordKey { object, profile, entity: Entity::principal(user) }, rights);
+            }
+        };
+        allow(ObjectType::QueueManager, &[SIGNED_IN, ANONYMOUS], Right::Connect.alone());
+        allow(ObjectType::Queue, &[SIGNED_IN, ANONYMOUS], ObjectType::Queue.rights());
+        allow(ObjectType::Channel, &[SIGNED_IN], ObjectType::Channel.rights());
+        authorities
+    }
+
     /// What a user may do with an object; `user` is none for whoever has not signed in. One look at the records of the user, of
     /// each of its groups, and of every signed-in user: some microseconds, once for each link.
     #[must_use]
@@ -54,6 +88,20 @@ mod tests {
             authorities.records.set(RecordKey { entity, object: ObjectType::Queue, profile }, *rights);
         }
         authorities
+    }
+
+    #[test]
+    fn what_was_allowed_before_is_three_commands() {
+        let mut paper = crate::mqsc::transcripts::Paper::new();
+        let replies = crate::mqsc::execute(&AS_BEFORE.join("; "), &mut paper);
+        assert!(replies.iter().all(|reply| reply.exit_code() == 0));
+        let authorities = &crate::mqsc::run::Administered::definitions(&paper).authorities;
+        assert_eq!(*authorities, Authorities::open_to_all());
+        for user in [None, Some("orders")] {
+            assert_eq!(authorities.rights(user, ObjectType::Queue, "A.B"), ObjectType::Queue.rights());
+            assert!(authorities.rights(user, ObjectType::QueueManager, "").has(Right::Connect));
+        }
+        assert!(authorities.rights(Some("QM1"), ObjectType::Channel, "A.B").has(Right::Control));
     }
 
     #[test]

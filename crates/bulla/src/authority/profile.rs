@@ -60,14 +60,14 @@ impl Profile {
             return loop {
                 match (wanted.next(), found.next()) {
                     (None, None) => break true,
-                    (Some(wanted), Some(found)) if qualifier_fits(wanted.as_bytes(), found.as_bytes()) => {}
+                    (Some(wanted), Some(found)) if stars_fit(wanted.as_bytes(), found.as_bytes()) => {}
                     _ => break false,
                 }
             };
         };
         let found: Vec<&str> = name.split('.').collect();
         let fit = |wanted: &[&str], found: &[&str]| {
-            wanted.iter().zip(found).all(|(wanted, found)| qualifier_fits(wanted.as_bytes(), found.as_bytes()))
+            wanted.iter().zip(found).all(|(wanted, found)| stars_fit(wanted.as_bytes(), found.as_bytes()))
         };
         let rest = found.len().checked_sub(after.len()).filter(|rest| *rest >= before.len());
         rest.is_some_and(|rest| fit(&before, &found) && fit(&after, &found[rest..]))
@@ -96,9 +96,9 @@ impl Profile {
     }
 }
 
-/// `*` and `?` within one qualifier: any run, and any one character. Each `*` is tried again from one place further on, and the
+/// `*` and `?` in a text without meaning of its own: any run, and any one character. Each `*` is tried again from one place further on, and the
 /// last one alone: at most the product of the two lengths.
-fn qualifier_fits(wanted: &[u8], found: &[u8]) -> bool {
+pub(super) fn stars_fit(wanted: &[u8], found: &[u8]) -> bool {
     let (mut w, mut f, mut retry) = (0, 0, None);
     while f < found.len() {
         match wanted.get(w) {

@@ -67,11 +67,13 @@ pub enum Right {
     Display = 1 << 7,
     /// CTRL, on a channel: to have it started by a requester.
     Control = 1 << 8,
+    /// DLT, on a permanent dynamic queue: to delete it on closing, for others than its maker.
+    Delete = 1 << 9,
 }
 
 impl Right {
     /// Each, in the order in which they are shown.
-    pub const EVERY: [Right; 9] = [
+    pub const EVERY: [Right; 10] = [
         Right::Connect,
         Right::AlternateUser,
         Right::Inquire,
@@ -80,6 +82,7 @@ impl Right {
         Right::Browse,
         Right::SetIdentity,
         Right::Display,
+        Right::Delete,
         Right::Control,
     ];
 
@@ -96,6 +99,23 @@ impl Right {
             Right::SetIdentity => "SETID",
             Right::Display => "DSP",
             Right::Control => "CTRL",
+            Right::Delete => "DLT",
+        }
+    }
+
+    /// What is done by it, as events call it.
+    pub(crate) fn action(self) -> &'static str {
+        match self {
+            Right::Connect => "connect",
+            Right::AlternateUser => "act-as",
+            Right::Inquire => "inquire",
+            Right::Put => "put",
+            Right::Get => "get",
+            Right::Browse => "browse",
+            Right::SetIdentity => "set-user",
+            Right::Display => "make-dynamic",
+            Right::Control => "start",
+            Right::Delete => "delete",
         }
     }
 
@@ -112,7 +132,7 @@ impl Right {
 
     /// True for what MQ counts as the administration of an object, and not as its use.
     fn is_administration(self) -> bool {
-        matches!(self, Right::Display | Right::Control)
+        matches!(self, Right::Display | Right::Delete | Right::Control)
     }
 
     /// This right and no other.
@@ -207,6 +227,7 @@ pub const WORDS: &[&str] = &[
     "BROWSE",
     "SETID",
     "DSP",
+    "DLT",
     "CTRL",
     ALL,
     ALL_MQI,
@@ -224,7 +245,6 @@ pub const NOT_OFFERED: &[(&str, &str)] = &[
     ("CLR", ADMINISTERED),
     ("CRT", ADMINISTERED),
     ("CTRLX", ADMINISTERED),
-    ("DLT", ADMINISTERED),
     ("SYSTEM", ADMINISTERED),
     ("PASSALL", NO_PASSING),
     ("PASSID", NO_PASSING),
@@ -260,7 +280,7 @@ mod tests {
         let words = |word, object| Rights::meant_by(word, object).unwrap().words();
         assert_eq!(words(ALL, ObjectType::QueueManager), ["CONNECT", "ALTUSR"]);
         assert_eq!(words(ALL_MQI, ObjectType::Queue), ["INQ", "PUT", "GET", "BROWSE", "SETID"]);
-        assert_eq!(words(ALL_ADMINISTRATION, ObjectType::Queue), ["DSP"]);
+        assert_eq!(words(ALL_ADMINISTRATION, ObjectType::Queue), ["DSP", "DLT"]);
         assert_eq!(words(ALL, ObjectType::Channel), ["CTRL"]);
         assert_eq!(words(NONE, ObjectType::Queue), ["NONE"]);
         assert_eq!(Rights::meant_by("PUT", ObjectType::QueueManager), None);

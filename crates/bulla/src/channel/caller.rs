@@ -3,8 +3,8 @@
 use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REQUEST, VERSION};
 use super::registry::{InstanceId, Place, Wanted};
 use super::{sender, supervisor};
-use crate::dispatcher::Local;
 use crate::dispatcher::peer::{Link, Partner, Peer};
+use crate::dispatcher::{Local, authority};
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
 use crate::reason::{self, Refusal};
@@ -119,6 +119,10 @@ fn first_line(path: &std::path::Path) -> std::io::Result<Zeroizing<String>> {
 pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open: Box<Open>) {
     let request = protocol::text(&open.properties, REQUEST);
     peer.opened = Some(open);
+    if let Err(refusal) = authority::opened(peer, local, state) {
+        peer.engine.close(Some(refusal.to_amqp()));
+        return local.touch(peer.key);
+    }
     let result = if peer.calling.is_some() {
         called(peer, local, state)
     } else if let Some(channel) = request {
@@ -188,6 +192,12 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     }
     let id = InstanceId::of(channel);
     supervisor::check_tls(peer, state, &id, &definition)?;
+    let definition = authority::mapped_channel(peer, local, state, channel, definition)?;
+    let user = local.manager.channel_user(&definition).to_owned();
+    state.check_start(&user, channel).inspect_err(|refusal| {
+        let from = crate::dispatcher::peer::address(&mut peer.socket);
+        authority::tell(&local.manager, local.now, &from, Some(&user), refusal);
+    })?;
     supervisor::room(state)?;
     let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
     let instance = state.channels.entry(id.clone());

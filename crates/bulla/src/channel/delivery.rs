@@ -2,7 +2,9 @@
 
 use super::transmission::Destination;
 use crate::adapter::{Asker, Held};
+use crate::authority::Right;
 use crate::dispatcher::Local;
+use crate::dispatcher::authority::{self, Who};
 use crate::dispatcher::sealing::{Sealing, Stage, Task, sealing_memory};
 use crate::envelope::{Arrival, chunks_of, payload_of};
 use crate::manager::{Defaults, Route, State, not_resolved};
@@ -30,6 +32,8 @@ pub(crate) struct Way {
     pub(crate) route: Route,
     /// The resolved destination: what a seal is bound to.
     pub(crate) destination: Destination,
+    /// Messages on it may name any user.
+    any_user: bool,
 }
 
 impl Way {
@@ -38,7 +42,7 @@ impl Way {
         let own = &state.definitions.queue_manager.name;
         let here = |route: Route| {
             let destination = Destination { queue: route.queue_name.clone(), manager: own.clone() };
-            Self { route, destination }
+            Self { route, destination, any_user: true }
         };
         // A dynamic queue is in no definition; replies go to it.
         if to.manager == *own && state.dynamic.contains_key(&to.queue) {
@@ -53,7 +57,7 @@ impl Way {
 
     fn onward(state: &State, name: &str, found: &Transmission<'_>) -> Result<Self, Refusal> {
         let destination = Destination { queue: found.remote_name.clone(), manager: found.remote_manager.clone() };
-        Ok(Self { route: state.route_remote(name, found)?, destination })
+        Ok(Self { route: state.route_remote(name, found)?, destination, any_user: true })
     }
 
     /// The message as it goes on the queue here.
@@ -129,9 +133,18 @@ impl Delivery {
             // One that asks, and names no queue for the answer, is not told.
             asks = arrival.asks_for_reports().unwrap_or(false);
             let way = &*way.insert(self.way(state, &arrival)?);
+            if !way.any_user && !arrival.is_by(Some(self.user.as_str())) {
+                return Err(authority::no_identity_right_on(&way.destination.to_string()));
+            }
+            if asks && let Some(reply_to) = arrival.reply_to()? {
+                state.check(Who::channel(self.user.as_str()), Right::Put, &reply_to)?;
+            }
             self.treat(local, state, asker, way, arrival.taken_off())
         });
-        let (stage, held) = result.unwrap_or_else(|refusal| (Stage::Ready(Err(refusal)), None));
+        let (stage, held) = result.unwrap_or_else(|refusal| {
+            authority::tell(&local.manager, local.now, "a channel's", Some(self.user.as_str()), &refusal);
+            (Stage::Ready(Err(refusal)), None)
+        });
         Prepared { way, stage, held, asks }
     }
 
@@ -173,7 +186,9 @@ impl Delivery {
         let way = match self.ways.get(&to).filter(|way| way.route.generation == state.generation) {
             Some(way) => way.clone(),
             None => {
-                let way = Arc::new(Way::find(state, &to)?);
+                let rights = state.check(Who::channel(self.user.as_str()), Right::Put, &to.to_string())?;
+                let any_user = rights.has(Right::SetIdentity);
+                let way = Arc::new(Way { any_user, ..Way::find(state, &to)? });
                 if self.ways.len() >= WAYS_MAX {
                     self.ways.clear();
                 }

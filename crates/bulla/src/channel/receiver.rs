@@ -12,6 +12,7 @@ use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::{InstanceId, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
 use crate::adapter::{Asker, Finished, Held, Outcome};
+use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::peer::{Link, Peer, Traffic};
 use crate::dispatcher::sealing::Stage;
 use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
@@ -177,6 +178,7 @@ pub(crate) fn greeted(
 ) -> Result<(), Refusal> {
     let definition = definition(state, &greeting.channel)?;
     let tls = Tls::of(peer, &definition)?;
+    let definition = mapped_channel(peer, local, state, &greeting.channel, definition)?;
     peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     if !is_name(&greeting.manager) {
         return Err(not_agreed(&greeting.channel, "manager", "the partner's name is not one"));
@@ -322,6 +324,7 @@ pub(crate) fn foreign(
 ) -> Result<(), Refusal> {
     let definition = definition(state, channel)?;
     let tls = Tls::of(peer, &definition)?;
+    let definition = mapped_channel(peer, local, state, channel, definition)?;
     peer.renew_keys(state.definitions.key_reset_bytes(&definition));
     let (queue, manager) = match queue.split_once('@') {
         Some((queue, manager)) => (queue, manager),

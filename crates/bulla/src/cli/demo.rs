@@ -19,7 +19,8 @@ use std::time::SystemTime;
 const DAYS: u32 = 365;
 /// The users: one puts, one gets.
 const USERS: [&str; 2] = ["orders", "billing"];
-/// The queues, and an alias of each that shows what lies on the queue as it lies there.
+/// The queues, an alias of each that shows what lies on the queue as it lies there, and who may use them: `orders` puts,
+/// `billing` gets, and anybody may look at what is sealed.
 const OBJECTS: &str = "\
 DEFINE QLOCAL(ORDERS.CLEAR) DESCR('No protection') REPLACE
 DEFINE QLOCAL(ORDERS.SIGNED) DESCR('Integrity') REPLACE
@@ -31,6 +32,11 @@ DEFINE QALIAS(RAW.CONFIDENTIAL) TARGET(ORDERS.CONFIDENTIAL) REPLACE
 SET POLICY(ORDERS.SIGNED) SIGNALG(SHA256) SIGNER('CN=orders,O=Bulla Demo') ACTION(REPLACE)
 SET POLICY(ORDERS.PRIVATE) SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Bulla Demo') RECIP('CN=billing,O=Bulla Demo') ACTION(REPLACE)
 SET POLICY(ORDERS.CONFIDENTIAL) ENCALG(AES256) RECIP('CN=billing,O=Bulla Demo') KEYREUSE(32) ACTION(REPLACE)
+SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders', 'billing', '*ANONYMOUS') AUTHADD(CONNECT)
+SET AUTHREC PROFILE(ORDERS.*) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT, INQ)
+SET AUTHREC PROFILE(ORDERS.*) OBJTYPE(QUEUE) PRINCIPAL('billing') AUTHADD(GET, BROWSE, INQ)
+SET AUTHREC PROFILE(RAW.*) OBJTYPE(QUEUE) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(BROWSE)
+SET AUTHREC PROFILE(SYSTEM.PROTECTION.ERROR.QUEUE) OBJTYPE(QUEUE) PRINCIPAL('billing') AUTHADD(GET, BROWSE)
 ";
 
 /// Start a queue manager to try: an authority, two users, a queue for each quality of protection

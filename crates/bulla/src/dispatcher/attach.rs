@@ -1,11 +1,13 @@
 //! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
 
 use super::Local;
+use super::authority::{self, Who};
 use super::get::Consumer;
 use super::peer::{Link, Peer};
 use super::put::{self, Producer};
 use super::selection::{self, Selection};
 use super::unit_of_work;
+use crate::authority::{ObjectType, Right, Rights};
 use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver;
 use crate::dynamic::{Made, Wish};
@@ -52,8 +54,7 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
     let mut made = None;
     let result = match attach.role {
         Role::Receiver if matches!(attach.target, Some(AnyTarget::Coordinator(_))) => {
-            unit_of_work::attached(peer, &attach);
-            Ok(())
+            authority::open_to_clients(peer, local, state).map(|()| unit_of_work::attached(peer, &attach))
         }
         Role::Receiver => producer(peer, local, state, &attach, &mut made),
         Role::Sender => consumer(peer, local, state, &attach, &mut made),
@@ -62,6 +63,7 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
         if let Some(queue) = made.and_then(|made| made.temporary) {
             state.end_dynamic(queue);
         }
+        authority::tell_of(peer, local, &refusal);
         peer.engine.refuse_link(link, refusal.to_amqp());
     }
 }
@@ -98,11 +100,20 @@ fn producer(
     }
     no_topic(&target.capabilities)?;
     let mut target: Target = target.clone();
-    if target.dynamic {
-        let wish = Wish::read(state, target.address.as_deref(), &target.dynamic_node_properties)?;
-        let made = made.insert(state.define_dynamic(&wish, &local.manager.data, &mut local.random)?);
-        (target.address, target.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
-    }
+    authority::open_to_clients(peer, local, state)?;
+    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let rights = match &target.address {
+        _ if target.dynamic => {
+            let wish = Wish::read(state, who, Right::Put, target.address.as_deref(), &target.dynamic_node_properties)?;
+            let made = made.insert(state.define_dynamic(&wish, &local.manager.data, &mut local.random)?);
+            state.own_dynamic(who, made);
+            (target.address, target.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
+            ObjectType::Queue.rights()
+        }
+        Some(name) => state.check(who, Right::Put, name)?,
+        // Each message is asked about.
+        None => Rights::NONE,
+    };
     let deletes = deletes(attach, &target.capabilities)?;
     let mut producer = Producer {
         session: attach.session,
@@ -116,13 +127,15 @@ fn producer(
         who: local.device_asker(peer.generation),
         dynamic: made.as_ref().and_then(|made| made.temporary),
         deletes,
+        any_user: rights.has(Right::SetIdentity),
+        relayed: None,
     };
     if let Some(name) = &target.address {
         let route = state.put_route(name)?;
         if !route.put_enabled {
             return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
         }
-        may_delete(state, &route, deletes)?;
+        may_delete(state, &route, deletes, rights)?;
         let client_seals = |policy: &Policy| policy.quality() != Quality::None && policy.sealed_at == SealedAt::Client;
         if !producer.sealed_by_client && route.policy.as_deref().is_some_and(client_seals) {
             let detail = format!("{name}: the policy asks the application to seal");
@@ -140,7 +153,7 @@ fn producer(
         target: Some(target),
         coordinator: None,
         offered_capabilities: offered(producer.sealed_by_client, delays(&producer, attach)),
-        properties: producer.route.as_ref().map(|route| seal_properties(state, route)).unwrap_or_default(),
+        properties: producer.route.as_ref().map(|route| seal_properties(state, route, rights)).unwrap_or_default(),
         max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
     };
     peer.engine.accept_link(attach.link, reply);
@@ -162,27 +175,32 @@ fn consumer(
     no_topic(&source.capabilities)?;
     // Filters are echoed only where they are honoured.
     let selector = selection::filter(&mut source)?;
+    authority::open_to_clients(peer, local, state)?;
+    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
+    let right = if browse { Right::Browse } else { Right::Get };
     if source.dynamic {
-        let wish = Wish::read(state, source.address.as_deref(), &source.dynamic_node_properties)?;
+        let wish = Wish::read(state, who, right, source.address.as_deref(), &source.dynamic_node_properties)?;
         let made = made.insert(state.define_dynamic(&wish, &local.manager.data, &mut local.random)?);
+        state.own_dynamic(who, made);
         (source.address, source.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
     }
     let name =
         source.address.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no queue"))?;
+    let rights = state.check(who, right, &name)?;
     let route = state.route(&name)?;
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, format!("{name} has GET(DISABLED)")));
     }
     let deletes = deletes(attach, &source.capabilities)?;
-    may_delete(state, &route, deletes)?;
+    may_delete(state, &route, deletes, rights)?;
     let sealed_to_client = wants_sealed(attach, &source.capabilities);
     let opens = !sealed_to_client && route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None);
     if opens {
         // Without a ring nothing on this queue could ever be opened for this user.
         local.ring(&peer.identity)?;
     }
-    let (queue, properties) = (route.queue, seal_properties(state, &route));
-    let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
+    let (queue, properties) = (route.queue, seal_properties(state, &route, rights));
     let exclusive = !browse && takes_alone(attach, &source, &route)?;
     match browse {
         true => state.opened_to_get(queue),
@@ -249,19 +267,26 @@ fn deletes(attach: &IncomingAttach, terminus: &[Symbol]) -> Result<Option<Delete
     }
 }
 
-/// Only a queue that was made for an application is an application's to delete.
-fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>) -> Result<(), Refusal> {
+/// Only a queue that was made for an application is an application's to delete: its maker's, and whoever has DLT on it.
+fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>, rights: Rights) -> Result<(), Refusal> {
     let is_dynamic = || state.definitions.queues.get(&route.queue_name).is_some_and(|local| local.dynamic);
-    if deletes.is_none() || is_dynamic() || state.dynamic.contains_key(&route.queue_name) {
+    if deletes.is_none() {
         return Ok(());
+    }
+    if is_dynamic() || state.dynamic.contains_key(&route.queue_name) {
+        return if rights.has(Right::Delete) {
+            Ok(())
+        } else {
+            Err(authority::no_right(Right::Delete, &route.queue_name))
+        };
     }
     let detail = format!("{} is no dynamic queue: closing does not delete it", route.queue_name);
     Err(Refusal::new(reason::OPTION_NOT_VALID_FOR_TYPE, detail))
 }
 
-/// What a client that seals for itself has to know: where its messages will be, and under which policy.
-fn seal_properties(state: &State, route: &Route) -> Vec<(Symbol, Value)> {
-    let Some(policy) = &route.policy else { return Vec::new() };
+/// What a client that seals for itself has to know, and who has INQ is told: where its messages will be, and under which policy.
+fn seal_properties(state: &State, route: &Route, rights: Rights) -> Vec<(Symbol, Value)> {
+    let Some(policy) = route.policy.as_ref().filter(|_| rights.has(Right::Inquire)) else { return Vec::new() };
     let destination = state.bound_to(route);
     vec![
         (Symbol::from_static("bulla:destination"), Value::from(destination.as_str())),

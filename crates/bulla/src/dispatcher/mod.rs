@@ -5,6 +5,7 @@
 //! served to consumers that have credit. *Write*: what the engines have goes out.
 
 mod attach;
+pub(crate) mod authority;
 mod calls;
 pub(crate) use attach::SEALED;
 pub(crate) mod get;
@@ -120,6 +121,7 @@ pub(crate) struct Local {
     touched: Vec<usize>,
     generation: u64,
     definitions_seen: u64,
+    authority_seen: u64,
     /// Something in the open batch is waited for.
     pub(crate) urgent: bool,
     /// When the open batch goes to the journal at the latest.
@@ -236,6 +238,7 @@ impl Dispatcher {
                 touched: Vec::new(),
                 generation,
                 definitions_seen: 0,
+                authority_seen: 0,
                 urgent: false,
                 flush_by: None,
                 senders: HashMap::new(),
@@ -352,6 +355,11 @@ impl Dispatcher {
         for letter in std::mem::take(&mut self.letters) {
             self.open_letter(letter, state);
         }
+        // Before anything more is done for them.
+        if self.local.authority_seen != state.authority_generation {
+            self.local.authority_seen = state.authority_generation;
+            authority::recheck(&mut self.peers, &mut self.local, state);
+        }
         for index in 0..self.active.len() {
             self.events_of(self.active[index], state);
         }
@@ -458,6 +466,11 @@ impl Dispatcher {
             let refusal = Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.peers.len()));
             return crate::warning!("{refusal}");
         }
+        if let Ok(address) = stream.peer_addr()
+            && authority::is_blocked(&self.local, address)
+        {
+            return;
+        }
         // A reply that waits for the acknowledgement of the last one would cost 40 ms.
         let _ = stream.set_nodelay(true);
         let socket = match tls {
@@ -485,6 +498,8 @@ impl Dispatcher {
             socket,
             input: ReadBuffer::new(),
             identity: Identity::default(),
+            signed_in: Identity::default(),
+            admission: peer::Admission::default(),
             sasl: None,
             links: HashMap::new(),
             opened: None,
@@ -796,6 +811,7 @@ impl Dispatcher {
             get::retry_stuck(state);
             self.local.tell_of_dropped();
             state.tell_of_lost_events();
+            authority::tell_of_more(&self.local.manager, self.local.now);
             let _role = role::enter(Role::ChannelInitiator);
             supervisor::tick(&self.local, state);
         }
@@ -929,6 +945,7 @@ impl Local {
             std::process::exit(crate::cli::EXIT_JOURNAL);
         }
         state.raise_crossings(self.wall_ms);
+        authority::raise_refused(&self.manager.clone(), state, self.wall_ms);
         reports::turn(state, self.wall_ms);
         triggering::turn(state, &self.manager.data, self.now, self.wall_ms);
         let mut ready = Vec::new();

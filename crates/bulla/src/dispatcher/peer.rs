@@ -12,6 +12,7 @@ use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
 use crate::events::Event;
 use crate::manager::wall_ms;
+use crate::reason::Refusal;
 use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
@@ -37,6 +38,20 @@ pub(crate) struct Identity {
     /// Whether the proof is strong enough for the queue manager to use that user's ring:
     /// a verified client certificate, SCRAM, or PLAIN over TLS (SEAL.md, who may seal where).
     pub(crate) ring: bool,
+    /// Another user, as whom it asks to act (ALTUSR).
+    pub(crate) act_as: Option<String>,
+}
+
+/// Whether a connection may attach a client's links.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Admission {
+    /// It was not asked: the partner is a queue manager, and has attached channels alone.
+    #[default]
+    Unasked,
+    /// It may, as who it is.
+    Open,
+    /// It may not, and why.
+    Closed(Refusal),
 }
 
 /// What the partner's `open` said of it.
@@ -87,7 +102,12 @@ pub(crate) struct Peer {
     pub(crate) socket: Socket,
     pub(crate) engine: Connection,
     pub(crate) input: ReadBuffer,
+    /// As whom it acts, once it was let in.
     pub(crate) identity: Identity,
+    /// As whom it has signed in.
+    pub(crate) signed_in: Identity,
+    /// Whether it may attach a client's links.
+    pub(crate) admission: Admission,
     pub(crate) sasl: Option<sasl::Exchange>,
     pub(crate) links: HashMap<LinkId, Link>,
     /// What the other end said of itself.

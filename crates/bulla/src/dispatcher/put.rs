@@ -2,11 +2,13 @@
 //! synced → disposition.
 
 use super::attach::Deletes;
+use super::authority::{self, Relayed, Who};
 use super::peer::{Identity, Link, Peer};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
+use crate::authority::Right;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::manager::{Route, State};
@@ -44,6 +46,10 @@ pub(crate) struct Producer {
     pub(crate) dynamic: Option<QueueId>,
     /// What closing it does to its permanent dynamic queue.
     pub(crate) deletes: Option<Deletes>,
+    /// Its messages may name any user (SETID on the queue, or, on a relay, on that of the last message).
+    pub(crate) any_user: bool,
+    /// Of a relay: where the last message was allowed to go.
+    pub(crate) relayed: Option<Relayed>,
 }
 
 /// A message that waits for its adapter, or for those before it.
@@ -146,6 +152,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
         }
         refuse(Some(engine), local, receipt, &refusal);
+        authority::tell_of(peer, local, &refusal);
     }
     replenish(peer, local, state, receipt.link);
 }
@@ -186,7 +193,17 @@ fn put(
     }
     let arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
-    let route = &*found.insert(route(producer, &arrival, state)?);
+    let who = Who::client(identity, local.index, receipt.generation);
+    let route = &*found.insert(route(producer, &arrival, state, who)?);
+    if !producer.any_user && !arrival.is_by(who.user) {
+        return Err(authority::no_identity_right(producer));
+    }
+    if receipt.asks
+        && let Some(reply_to) = arrival.reply_to()?
+    {
+        // The queue manager will put there in this user's name.
+        state.check(who, Right::Put, &reply_to)?;
+    }
     let route = &**writable(route)?;
     if delivery.beyond_credit {
         return Err(Refusal::new(reason::Q_FULL, format!("{}: sent beyond the credit granted", route.queue_name)));
@@ -256,8 +273,8 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
 }
 
 /// The queue that a message goes to: the link's, looked up again after a change of definitions.
-fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State) -> Result<Arc<Route>, Refusal> {
-    let Some(opened) = &producer.opened else { return relay_route(arrival, state).map(Arc::new) };
+fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State, who: Who<'_>) -> Result<Arc<Route>, Refusal> {
+    let Some(opened) = &producer.opened else { return relay_route(producer, arrival, state, who).map(Arc::new) };
     let old = match &producer.route {
         Some(route) if route.generation == state.generation => return Ok(route.clone()),
         old => old.as_ref().map(|route| route.queue),
@@ -283,10 +300,11 @@ fn writable(route: &Arc<Route>) -> Result<&Arc<Route>, Refusal> {
 }
 
 /// An anonymous relay's message names its queue in `to`.
-fn relay_route(arrival: &Arrival, state: &State) -> Result<Route, Refusal> {
+fn relay_route(producer: &mut Producer, arrival: &Arrival, state: &State, who: Who<'_>) -> Result<Route, Refusal> {
     let to = arrival.to()?.ok_or_else(|| {
         Refusal::new(reason::UNKNOWN_OBJECT_NAME, "a message for an anonymous target names its queue in `to`")
     })?;
+    authority::relayed(producer, state, who, &to)?;
     state.put_route(&to)
 }
 

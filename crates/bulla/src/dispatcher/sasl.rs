@@ -7,7 +7,7 @@ use crate::channel::caller;
 use crate::channel::protocol::CAPABILITY;
 use crate::events::Event;
 use crate::mailbox::Letter;
-use crate::tls;
+use crate::{tls, users};
 use bulla_amqp::scram::ScramServer;
 use bulla_amqp::{Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol};
 use zeroize::Zeroizing;
@@ -70,7 +70,7 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
     match peer.sasl.take() {
         Some(Exchange::Challenged(exchange)) => match exchange.finish(response, local.manager.users.crypto()) {
             Ok(proof) => {
-                let identity = Identity { user: Some(exchange.user().to_owned()), ring: true };
+                let identity = Identity { user: Some(exchange.user().to_owned()), ring: true, act_as: None };
                 peer.sasl = Some(Exchange::Proved(identity));
                 peer.engine.sasl_challenge(proof);
             }
@@ -83,10 +83,8 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
 
 fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     let Some(plain) = PlainResponse::parse(response) else { return refuse(peer, &"a malformed response") };
-    if !plain.authorization.is_empty() && plain.authorization != plain.user {
-        return refuse(peer, &"a user may not act as another one");
-    }
-    let identity = Identity { user: Some(plain.user.to_owned()), ring: peer.socket.is_tls() };
+    let Some(act_as) = other_user(plain.authorization, plain.user) else { return refuse(peer, &NO_USER) };
+    let identity = Identity { user: Some(plain.user.to_owned()), ring: peer.socket.is_tls(), act_as };
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
     let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
     // Deriving a key from a password takes milliseconds on purpose: not on this thread.
@@ -112,16 +110,25 @@ pub(crate) fn signed_in(peer: &mut Peer, identity: Option<Identity>) {
 fn external(peer: &mut Peer, authorization: &[u8]) {
     let user = peer.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
     match user {
-        Some(user) if authorization.is_empty() || authorization == user.as_bytes() => {
-            done(peer, Identity { user: Some(user), ring: true });
-        }
-        Some(_) => refuse(peer, &"a user may not act as another one"),
+        Some(user) => match std::str::from_utf8(authorization).ok().and_then(|other| other_user(other, &user)) {
+            Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as }),
+            None => refuse(peer, &NO_USER),
+        },
         None => refuse(peer, &"the certificate names no user"),
     }
 }
 
+const NO_USER: &str = "the user to act as cannot be one";
+
+/// The user that a client asks to act as, where it is another one; whether it may is asked at open. None where no user can have
+/// the name.
+fn other_user(authorization: &str, user: &str) -> Option<Option<String>> {
+    let is_other = !authorization.is_empty() && authorization != user;
+    (!is_other || users::is_valid_name(authorization)).then(|| is_other.then(|| authorization.to_owned()))
+}
+
 fn done(peer: &mut Peer, identity: Identity) {
-    peer.identity = identity;
+    peer.signed_in = identity;
     peer.engine.sasl_outcome(true);
 }
 

@@ -181,20 +181,27 @@ fn group<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Group, Fail
 /// What came of a change, for messages; none for changes of others.
 pub(super) fn done(change: &Change, existed: bool) -> Option<String> {
     Some(match change {
-        Change::SetAuthority(records) => match records.as_slice() {
-            [(key, rights)] => format!("authority of {key} set: {}", rights.words().join(" ")),
-            records => format!("{} authority records set", records.len()),
-        },
-        Change::DeleteAuthority(keys) => match keys.as_slice() {
-            [key] => format!("authority record of {key} deleted"),
-            keys => format!("{} authority records deleted", keys.len()),
-        },
+        Change::SetAuthority(records) => {
+            let set =
+                records.iter().map(|(key, rights)| format!("authority of {key} set: {}", rights.words().join(" ")));
+            listed(set)
+        }
+        Change::DeleteAuthority(keys) => listed(keys.iter().map(|key| format!("authority record of {key} deleted"))),
         Change::DefineGroup { name, .. } if existed => format!("group {name} replaced"),
         Change::DefineGroup { name, .. } => format!("group {name} defined"),
         Change::AlterGroup { name, .. } => format!("group {name} altered"),
         Change::DeleteGroup { name } => format!("group {name} deleted"),
         _ => return None,
     })
+}
+
+/// Each, and of many how many there are beside the first ones.
+fn listed(mut each: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN_MAX: usize = 8;
+    let shown: Vec<String> = each.by_ref().take(SHOWN_MAX).collect();
+    let more = each.len();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join("; "))
 }
 
 /// What is allowed and may not be what was meant.

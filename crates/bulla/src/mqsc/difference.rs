@@ -39,6 +39,10 @@ const OWN_DEVICES: [&str; 2] = [device::CPU, device::ACCELERATOR];
 const QUEUE_NOUNS: [&str; 4] = ["QLOCAL", "QALIAS", "QREMOTE", "QMODEL"];
 /// The attribute of an authority record that says what is allowed; the others say who, and what for.
 const RIGHTS: &str = "AUTHADD";
+/// Rules for connections: several may have one channel name.
+const RULE_NOUN: &str = "CHLAUTH";
+/// The attributes by which a rule is known beside its channel.
+const SELECTORS: [&str; 5] = ["TYPE", "ADDRESS", "CLNTUSER", "SSLPEER", "SSLCERTI"];
 
 /// The steps from `now` to `wanted`, in an order in which they can be carried out: what is in another's way goes first, then what is
 /// new or changes, and what is not wanted any more goes last.
@@ -85,12 +89,25 @@ impl Kept {
 
     fn is_own(&self) -> bool {
         self.noun == "QMGR"
-            || self.name.starts_with(OWN_PREFIX)
+            || (self.name.starts_with(OWN_PREFIX) && !self.is_rule())
             || (self.noun == "DEVICE" && OWN_DEVICES.contains(&self.name.trim_matches('\'')))
+    }
+
+    fn is_rule(&self) -> bool {
+        self.noun == RULE_NOUN
+    }
+
+    /// A rule with what it is known by.
+    fn rule(&self) -> String {
+        let known_by = self.attributes.iter().map(String::as_str).filter(|text| SELECTORS.contains(&keyword(text)));
+        std::iter::once(self.head(&self.verb).as_str()).chain(known_by).collect::<Vec<_>>().join(" ")
     }
 
     /// What makes it the same object, whatever its attributes.
     fn identity(&self) -> String {
+        if self.is_rule() {
+            return self.rule();
+        }
         if self.name.is_empty() && self.verb == "SET" {
             return format!("{} {}", self.noun, self.who().join(" "));
         }
@@ -118,6 +135,10 @@ impl Kept {
         if self.name.is_empty() {
             command = format!("{command} {}", self.who().join(" "));
         }
+        if self.is_rule() {
+            let is_list = self.attributes.iter().any(|text| text.starts_with("TYPE(BLOCK"));
+            command = format!("{} ACTION({})", self.rule(), if is_list { "REMOVEALL" } else { "REMOVE" });
+        }
         Step { kind, command, was: String::new() }
     }
 
@@ -132,6 +153,7 @@ impl Kept {
         let lost = old.iter().any(|old| !changed.iter().any(|new| keyword(new) == keyword(old)));
         let command = match self.verb.as_str() {
             "SET" if self.name.is_empty() => self.rights_changed(before),
+            "SET" if self.is_rule() => format!("{} ACTION(REPLACE)", self.command()),
             "SET" => self.command(),
             "DEFINE" if lost => format!("{} REPLACE", self.command()),
             _ => std::iter::once(self.head("ALTER").as_str()).chain(changed).collect::<Vec<_>>().join(" "),
@@ -281,6 +303,11 @@ mod tests {
             "DEFINE QLOCAL(B); SET POLICY(B) ENCALG(AES256) RECIP('CN=a') RECIP('CN=b') KEYREUSE(32)",
             "DEFINE GROUP(G) MEMBERS('a', 'b'); SET AUTHREC PROFILE('**') OBJTYPE(QUEUE) GROUP(G) AUTHADD(PUT, GET)",
             "DEFINE GROUP(G); SET AUTHREC PROFILE('**') OBJTYPE(QUEUE) GROUP(G) AUTHADD(GET)",
+            "SET CHLAUTH(SYSTEM.*) TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS); \
+             SET CHLAUTH(SYSTEM.*) TYPE(ADDRESSMAP) ADDRESS('10.*') USERSRC(CHANNEL); \
+             SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('a', 'b')",
+            "SET CHLAUTH(SYSTEM.*) TYPE(ADDRESSMAP) ADDRESS('*') MCAUSER('a') WARN(YES); \
+             SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('b', 'c'); SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('10.*')",
         ];
         for now in texts.map(made) {
             for wanted in texts.map(made) {

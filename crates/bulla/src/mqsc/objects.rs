@@ -10,8 +10,8 @@ use super::parse::{self, Statement, Value};
 use super::reply::Cell;
 use super::run::{self, Change};
 use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
-use super::{authority, policy, whole_file};
-use crate::authority::{Authorities, Entity};
+use super::{authority, channel_rule, policy, whole_file};
+use crate::authority::{Authorities, ChannelRules, Entity};
 use crate::events;
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
@@ -67,6 +67,8 @@ pub struct Definitions {
     pub channels: BTreeMap<String, ChannelDefinition>,
     /// Who may do what.
     pub authorities: Authorities,
+    /// Who may use which channel, and as whom.
+    pub channel_rules: ChannelRules,
 }
 
 /// The queue manager.
@@ -106,6 +108,10 @@ pub struct QueueManager {
     pub channel_events: bool,
     /// TRIGINT in milliseconds.
     pub trigger_interval_ms: u32,
+    /// CHLAUTH(ENABLED): the rules for connections are asked.
+    pub channel_authentication: bool,
+    /// CHCKCLNT(REQUIRED): clients must sign in.
+    pub sign_in_required: bool,
 }
 
 /// A local queue.
@@ -448,6 +454,8 @@ impl Definitions {
                 performance_events: false,
                 channel_events: false,
                 trigger_interval_ms: 999_999_999,
+                channel_authentication: true,
+                sign_in_required: false,
             },
             queues: BTreeMap::new(),
             aliases: BTreeMap::new(),
@@ -458,6 +466,7 @@ impl Definitions {
             devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
             channels: BTreeMap::new(),
             authorities: Authorities::default(),
+            channel_rules: ChannelRules::default(),
         }
     }
 
@@ -654,6 +663,8 @@ impl Definitions {
             Change::SetAuthority(records) => {
                 records.iter().for_each(|(key, rights)| self.authorities.records.set(key.clone(), *rights));
             }
+            Change::SetChannelRule(key, rule) => self.channel_rules.set(key.clone(), rule.clone()),
+            Change::DeleteChannelRule(key) => self.channel_rules.remove(key),
             Change::DeleteAuthority(keys) => keys.iter().for_each(|key| self.authorities.records.remove(key)),
             Change::DefineGroup { name, group } | Change::AlterGroup { name, group } => {
                 self.authorities.groups.set(name, group.clone());
@@ -729,6 +740,7 @@ impl Definitions {
                     | Act::AlterDevice
                     | Act::DefineGroup
                     | Act::SetAuthority
+                    | Act::SetChannelRule
             )
         })?;
         if format <= FORMAT_WITHOUT_EVENTS {
@@ -831,6 +843,10 @@ impl Display for Definitions {
         for (record, rights) in self.authorities.records.iter() {
             command(f, " ", "SET", "AUTHREC", None, |key| authority::record_cell(&record, rights, key))?;
         }
+        for (rule_key, rule) in self.channel_rules.iter() {
+            let cell = |key| channel_rule::cell(rule_key, rule, key);
+            command(f, WRAPPED, "SET", "CHLAUTH", Some(&rule_key.profile), cell)?;
+        }
         Ok(())
     }
 }
@@ -883,7 +899,7 @@ fn written(attribute: &Attribute, cell: &Cell) -> Vec<String> {
             let list: Vec<_> = list.iter().map(|entry| Quoted(entry).to_string()).collect();
             vec![format!("{keyword}({})", list.join(", "))]
         }
-        (Kind::Text { .. } | Kind::Name { .. } | Kind::Profile, Cell::Text(text)) => {
+        (Kind::Text { .. } | Kind::Name { .. } | Kind::Profile | Kind::Address, Cell::Text(text)) => {
             vec![format!("{keyword}({})", Quoted(text))]
         }
         (_, Cell::Text(word)) => vec![format!("{keyword}({word})")],
@@ -1253,6 +1269,8 @@ impl QueueManager {
                 (Key::PerformanceEvents, Value::Word(word)) => self.performance_events = *word == "ENABLED",
                 (Key::ChannelEvents, Value::Word(word)) => self.channel_events = *word == "ENABLED",
                 (Key::TriggerInterval, Value::Number(number)) => self.trigger_interval_ms = clamped(*number),
+                (Key::ChannelAuthentication, Value::Word(word)) => self.channel_authentication = *word == "ENABLED",
+                (Key::CheckClient, Value::Word(word)) => self.sign_in_required = *word == "REQUIRED",
                 _ => {}
             }
         }
@@ -1277,6 +1295,8 @@ impl QueueManager {
             Key::PerformanceEvents => enabled(self.performance_events),
             Key::ChannelEvents => enabled(self.channel_events),
             Key::TriggerInterval => Cell::Number(self.trigger_interval_ms.into()),
+            Key::ChannelAuthentication => enabled(self.channel_authentication),
+            Key::CheckClient => Cell::word(if self.sign_in_required { "REQUIRED" } else { "OPTIONAL" }),
             Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
             _ => return None,
         })

@@ -368,6 +368,18 @@ pub enum Fault {
         /// What stands there.
         found: String,
     },
+    /// Not a name for channels.
+    Channels {
+        /// What stands there.
+        found: String,
+    },
+    /// Not a pattern for addresses.
+    Address {
+        /// What stands there.
+        found: String,
+        /// Why.
+        why: authority::AddressError,
+    },
     /// Not a user's name.
     User {
         /// What stands there.
@@ -411,6 +423,10 @@ impl SyntaxError {
             Fault::Profile { .. } => Some(
                 "a profile has 1 to 48 letters, digits and . _ / %, with ? and * in qualifiers and at most one ** as one".into(),
             ),
+            Fault::Channels { .. } => Some(format!(
+                "1 to {} letters, digits and . _ / %, with * for any characters",
+                authority::CHANNEL_PROFILE_CHARS_MAX
+            )),
             Fault::User { .. } => Some(format!(
                 "a user's name has 1 to {} letters, digits and . _ - @, a letter or digit first; in quotes it keeps its lower case",
                 users::NAME_BYTES_MAX
@@ -465,6 +481,8 @@ impl Display for SyntaxError {
             Fault::Unquoted { keyword } => write!(f, "{keyword} takes text in quotes"),
             Fault::Empty { keyword } => write!(f, "{keyword} cannot be empty"),
             Fault::Profile { found } => write!(f, "{found:?} is not a profile"),
+            Fault::Channels { found } => write!(f, "{found:?} does not name channels"),
+            Fault::Address { found, why } => write!(f, "{found:?} is not an address: {why}"),
             Fault::User { found } => write!(f, "{found:?} is not a user's name"),
             Fault::Destination { found } => write!(f, "{found:?} is not a destination"),
             Fault::Operator { found } => write!(f, "WHERE has no operator {found}"),
@@ -762,6 +780,13 @@ impl<'a> Parser<'a> {
         }
         self.next += 1;
         let (text, at) = self.text("a name")?;
+        if command.name == NameUse::Channels {
+            if !authority::is_channel_profile(text.trim_end()) {
+                return Err(SyntaxError { at, what: Fault::Channels { found: shortened(&text) } });
+            }
+            self.close()?;
+            return Ok(Pattern { stem: text.trim_end().into(), generic: false });
+        }
         let pattern = Pattern::new(text.trim_end());
         if pattern.generic && command.name != NameUse::Generic {
             return Err(SyntaxError { at, what: Fault::Generic { command: command.to_string() } });
@@ -875,6 +900,8 @@ impl<'a> Parser<'a> {
                 }
                 Value::Text(text.trim_end().into())
             }
+            Kind::Address => Value::Text(self.address()?),
+            Kind::Addresses => Value::List(self.list(Self::address)?),
             Kind::Users { blank: true, .. } if self.is_blank() => {
                 self.next += 1;
                 Value::List(Vec::new())
@@ -941,6 +968,15 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
+    /// A pattern for addresses.
+    fn address(&mut self) -> Result<String, SyntaxError> {
+        let (text, at) = self.text("an address")?;
+        match authority::AddressPattern::parse(&text) {
+            Ok(_) => Ok(text),
+            Err(why) => Err(SyntaxError { at, what: Fault::Address { found: shortened(&text), why } }),
+        }
+    }
+
     /// One of the table's words.
     fn word(
         &mut self,
@@ -1004,7 +1040,12 @@ impl<'a> Parser<'a> {
         self.close()?;
         let list = matches!(
             attribute.kind,
-            Kind::DistinguishedNames | Kind::Destinations | Kind::Words { .. } | Kind::Users { .. } | Kind::Names
+            Kind::DistinguishedNames
+                | Kind::Destinations
+                | Kind::Words { .. }
+                | Kind::Users { .. }
+                | Kind::Names
+                | Kind::Addresses
         );
         let why = match operator {
             Operator::Ct | Operator::Ex if !list => Some("CT and EX are for lists"),
@@ -1193,7 +1234,7 @@ mod tests {
         check("DEFINE QLOCAL(A*)", "1:15", "DEFINE QLOCAL takes one name, not a generic one", "a * is for DISPLAY");
         check("DEFINE QLOKAL(A)", "1:1", "there is no command DEFINE QLOKAL", "did you mean DEFINE QLOCAL?");
         check("DEFNE QLOCAL(A)", "1:1", "there is no command DEFNE QLOCAL", "did you mean DEFINE QLOCAL?");
-        check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY, AUTHREC");
+        check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY, AUTHREC, CHLAUTH");
         check("STRMQM", "1:1", "there is no command STRMQM", "HELP lists the commands");
         check("PING QLOCAL(A)", "1:1", "there is no command PING QLOCAL", "PING goes with CHANNEL");
         check(

@@ -182,6 +182,7 @@ fn syntax(command: &Command) -> String {
         NameUse::None => {}
         NameUse::One => text.push_str("(NAME)"),
         NameUse::Generic => text.push_str("(NAME | STEM*)"),
+        NameUse::Channels => text.push_str("(NAME, with * for any characters)"),
     }
     if command.verb == "HELP" {
         text.push_str(" [VERB | NOUN | VERB NOUN | ATTRIBUTE]");
@@ -216,6 +217,8 @@ fn takes(attribute: &Attribute) -> String {
         Kind::DistinguishedNames => "'distinguished name', …".into(),
         Kind::Words { choices, .. } => format!("{}, …", choices.join(" | ")),
         Kind::Names => "name, …".into(),
+        Kind::Address => "'address'".into(),
+        Kind::Addresses => "'address', …".into(),
         Kind::Profile => "name, or pattern with ?, * and **".into(),
         Kind::Users { special: true, .. } => "'user' | '*' | '*ANONYMOUS', …".into(),
         Kind::Users { .. } => "'user', …".into(),

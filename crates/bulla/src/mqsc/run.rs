@@ -18,8 +18,8 @@ use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
-use super::{authority, policy, reference, unit};
-use crate::authority::{Group, RecordKey, Rights};
+use super::{authority, channel_rule, policy, reference, unit};
+use crate::authority::{Group, RecordKey, Rights, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
@@ -353,6 +353,10 @@ pub enum Change {
         /// As it shall be.
         group: Group,
     },
+    /// A rule for connections, new or as it shall be.
+    SetChannelRule(RuleKey, Rule),
+    /// No such rule any more.
+    DeleteChannelRule(RuleKey),
     /// A group, and its authority records.
     DeleteGroup {
         /// Its name.
@@ -720,6 +724,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
         Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
         Act::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
         Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
@@ -765,7 +770,8 @@ fn messages(count: u64) -> String {
 /// # Errors
 /// It contradicts what is defined, or itself.
 pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    if let Some(planned) = authority::plan(statement, definitions) {
+    let planned = authority::plan(statement, definitions).or_else(|| channel_rule::plan(statement, definitions));
+    if let Some(planned) = planned {
         return planned;
     }
     let name = statement.name.stem.clone();
@@ -984,6 +990,8 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::AlterGroup
         | Act::DeleteGroup
         | Act::DisplayGroup
+        | Act::SetChannelRule
+        | Act::DisplayChannelRule
         | Act::DisplayRemote
         | Act::BeginUnit
         | Act::DisplayModel
@@ -1428,6 +1436,7 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DefineChannel { name, .. } => format!("channel {name} defined"),
         Change::AlterChannel { name, .. } => format!("channel {name} altered"),
         Change::DeleteChannel { name } => format!("channel {name} deleted"),
+        Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
         Change::SetAuthority(_)
         | Change::DeleteAuthority(_)
         | Change::DefineGroup { .. }

@@ -166,6 +166,8 @@ pub enum Act {
     DeleteGroup,
     DisplayGroup,
     BeginUnit,
+    SetChannelRule,
+    DisplayChannelRule,
     Help,
 }
 
@@ -186,6 +188,8 @@ pub enum NameUse {
     One,
     /// One object, or many by a `*` at the end.
     Generic,
+    /// Channels, by a name in which `*` stands for any characters.
+    Channels,
 }
 
 /// A word with its values.
@@ -479,6 +483,17 @@ pub enum Key {
     AuthorityList,
     Members,
     Match,
+    // Rules for connections.
+    RuleType,
+    RuleAddress,
+    AddressList,
+    ClientUser,
+    PeerIssuerPattern,
+    UserList,
+    UserSource,
+    Warn,
+    CheckClient,
+    ChannelAuthentication,
     // What steers a command.
     At,
     Replace,
@@ -562,6 +577,10 @@ pub enum Kind {
     Names,
     /// A name, or a pattern for many by `?`, `*` and `**`.
     Profile,
+    /// A pattern for addresses.
+    Address,
+    /// Patterns for addresses, comma separated.
+    Addresses,
     /// Users' names, comma separated.
     Users {
         /// The names that stand for several users are taken too.
@@ -618,6 +637,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("AUTHREC", &[]),
     ("GROUP", &[]),
     ("UNIT", &[]),
+    ("CHLAUTH", &[]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -1482,6 +1502,8 @@ const MANAGER: &[&Attribute] = &[
     &PERFMEV,
     &CHLEV,
     &TRIGINT,
+    &authority::MANAGER_CHLAUTH,
+    &authority::MANAGER_CHCKCLNT,
 ];
 const POLICY: &[&Attribute] = &[
     &SIGNALG,
@@ -1979,6 +2001,8 @@ pub static COMMANDS: &[Command] = &[
             &PERFMEV,
             &CHLEV,
             &TRIGINT,
+            &authority::MANAGER_CHLAUTH,
+            &authority::MANAGER_CHCKCLNT,
             &VERSION,
         ],
         examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],
@@ -2460,6 +2484,39 @@ pub static COMMANDS: &[Command] = &[
         options: &[],
         attributes: &[],
         examples: &["BEGIN UNIT"],
+        since: V1,
+    },
+    Command {
+        act: Act::SetChannelRule,
+        verb: "SET",
+        noun: "CHLAUTH",
+        name: NameUse::Channels,
+        object: "rule",
+        summary: "Say which addresses, users and certificates may use a channel, and as whom. Of the rules that fit, the most particular one decides: by the channel's name, then certificate before user before address. Clients are on the channel SYSTEM.DEF.SVRCONN.",
+        options: &[&authority::RULE_ACTION],
+        attributes: authority::RULE,
+        examples: &[
+            "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Whoever is not named is kept out')",
+            "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') MCAUSER('border')",
+            "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') USERSRC(CHANNEL)",
+            "SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('*ANONYMOUS')",
+            "SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('198.51.100.7', '2001:db8:*')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayChannelRule,
+        verb: "DISPLAY",
+        noun: "CHLAUTH",
+        name: NameUse::Channels,
+        object: "rule",
+        summary: "Show the rules for connections, or, with MATCH(RUNCHECK), those that would apply to a partner.",
+        options: authority::RULE_OPTIONS,
+        attributes: authority::RULE_SHOWN,
+        examples: &[
+            "DISPLAY CHLAUTH(*)",
+            "DIS CHLAUTH(QM2.QM1) MATCH(RUNCHECK) ADDRESS('192.0.2.1') SSLPEER('CN=QM2,O=Demo')",
+        ],
         since: V1,
     },
     Command {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const NOW_MS: u64 = 1_795_258_800_000;
 
 /// A queue manager without queues and devices behind its definitions.
-pub(super) struct Paper {
+pub(crate) struct Paper {
     definitions: Definitions,
     status: BTreeMap<String, QueueStatus>,
     /// Devices that are not as their AUTOSTART says.
@@ -35,7 +35,7 @@ pub(super) struct Paper {
 }
 
 impl Paper {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             definitions: Definitions::initial("DEMO"),
             status: BTreeMap::new(),
@@ -391,6 +391,21 @@ fn each_transcript_reads_as_it_is_written() {
             assert_eq!(was, is, "{}:{}", path.display(), number + 1);
         }
         assert_eq!(transcript.lines().count(), now.lines().count(), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_commands_in_the_page_about_authority_are_carried_out() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/authority.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut paper = Paper::new();
+    paper.definitions.queue_manager.name = "QM1".into();
+    let mut blocks = page.split("```mqsc\n").skip(1).peekable();
+    assert!(blocks.peek().is_some() && page.contains(&crate::authority::AS_BEFORE.join("; ")));
+    for block in blocks {
+        let commands = block.split("```").next().unwrap();
+        let shown = show(&execute(commands, &mut paper), false, None);
+        assert_eq!((shown.exit_code, shown.stderr.as_str()), (0, ""), "{commands}");
     }
 }
 

@@ -292,6 +292,14 @@ impl Administered for Administrator<'_> {
         let mut warnings: Vec<String> = changes.iter().flat_map(|change| self.unknown_names(change)).collect();
         self.manager.tls.follow(&after);
         let before = std::mem::replace(&mut self.state.definitions, after);
+        let (now, then) = (&self.state.definitions, &before);
+        if then.authorities != now.authorities
+            || then.channel_rules != now.channel_rules
+            || then.queue_manager != now.queue_manager
+        {
+            self.manager.follow_blocked_addresses(now);
+            self.state.authority_generation += 1;
+        }
         if changes.iter().any(|change| matches!(change, Change::SetPolicy(_) | Change::DeletePolicy { .. })) {
             let after = &self.state.definitions.policies;
             self.manager.accounts.keep(|name| before.policies.contains_key(name) && after.contains_key(name));

