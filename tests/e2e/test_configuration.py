@@ -74,6 +74,8 @@ def test_the_difference_says_what_was_and_goes_through_json(manager, tmp_path):
 def test_one_refused_command_leaves_everything_as_it_was_messages_included(manager, tmp_path):
     assert mqsc(manager, "-c", "DEFINE QLOCAL(KEEP)").returncode == 0
     manager.add_user("ann")
+    allowed = "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('ann') AUTHADD(CONNECT)"
+    manager.mqsc(f"{allowed}; SET AUTHREC PROFILE(KEEP) OBJTYPE(QUEUE) PRINCIPAL('ann') AUTHADD(PUT)")
     put = subprocess.run(
         [BULLA, "put", "KEEP", *manager.cli("ann"), "--persistent"], input="precious", text=True, capture_output=True
     )
