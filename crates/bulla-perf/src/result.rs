@@ -303,7 +303,14 @@ impl Results {
 /// [`Error::File`], and [`Error::Content`] with the line that is not one, or is of a format that this version does not know.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     let file = File::open(path).map_err(|error| Error::file(path, error))?;
-    let mut reader = BufReader::new(file);
+    parse(BufReader::new(file), path)
+}
+
+/// Reads what came from that file.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(mut reader: impl BufRead, path: &Path) -> Result<Vec<Line>> {
     let (mut lines, mut text) = (Vec::new(), Vec::new());
     for number in 1.. {
         text.clear();

@@ -765,7 +765,7 @@ impl Profile {
             return Err(format!("load on device {}, which the profile does not have", load.device));
         }
         let value = toml::Value::try_from(self).map_err(|error| error.to_string())?;
-        numbers_in_range(&value, "")
+        values_in_range(&value, "")
     }
 }
 
@@ -781,7 +781,8 @@ fn without_zeros(whole: &str) -> String {
     for line in whole.lines() {
         if let Some(name) = line.strip_prefix('[') {
             let table = name.trim_start_matches('[').split(['.', ']']).next().unwrap_or_default();
-            leaves_out = ZEROS_LEFT_OUT.contains(&table);
+            // That a cipher is there says something, even where it costs nothing.
+            leaves_out = ZEROS_LEFT_OUT.contains(&table) && !name.starts_with("costs.tls.");
             heading = Some(line);
         } else if !line.is_empty() && !(leaves_out && (line.ends_with("= 0.0") || line.ends_with("= false"))) {
             if let Some(heading) = heading.take() {
@@ -806,8 +807,8 @@ fn count_in_range(count: u32, what: &str, least: u32) -> std::result::Result<(),
 /// Bytes a second may be larger than any time.
 const RATE_MAX: f64 = 1e15;
 
-/// No number may be negative, none, or beyond reason.
-fn numbers_in_range(value: &toml::Value, name: &str) -> std::result::Result<(), String> {
+/// No number may be negative, none, or beyond reason, and every text is a line: it is shown as one, and written as one.
+fn values_in_range(value: &toml::Value, name: &str) -> std::result::Result<(), String> {
     match value {
         toml::Value::Float(number) => {
             let most = if name.ends_with("per-second") { RATE_MAX } else { TIME_MAX };
@@ -816,10 +817,13 @@ fn numbers_in_range(value: &toml::Value, name: &str) -> std::result::Result<(), 
                 false => Err(format!("{name} is {number}: 0 to {most}")),
             }
         }
-        toml::Value::Array(values) => values.iter().try_for_each(|value| numbers_in_range(value, name)),
+        toml::Value::String(text) if text.contains(char::is_control) => {
+            Err(format!("{name} holds a line break or another control character"))
+        }
+        toml::Value::Array(values) => values.iter().try_for_each(|value| values_in_range(value, name)),
         toml::Value::Table(values) => values.iter().try_for_each(|(key, value)| {
             let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-            numbers_in_range(value, &name)
+            values_in_range(value, &name)
         }),
         _ => Ok(()),
     }
@@ -888,6 +892,24 @@ mod tests {
         let text = profile.to_toml().unwrap();
         assert_eq!(parse(&text).unwrap(), profile, "{text}");
         assert!(text.starts_with("format = 1\nname = \"all\"\n") && !text.contains("turn-us = 0.0"), "{text}");
+    }
+
+    #[test]
+    fn a_cipher_that_costs_nothing_is_not_lost() {
+        let mut profile = Profile::empty("free", "a test");
+        profile.cores.count = 1;
+        profile.costs.tls.insert("TLS_AES_256_GCM_SHA384".into(), Cost::default());
+        assert_eq!(parse(&profile.to_toml().unwrap()).unwrap(), profile);
+    }
+
+    #[test]
+    fn a_text_of_several_lines_is_refused() {
+        for text in ["name = \"a\\nb\"", "name = \"\"\"\na\n[costs]\nb = 0.0\"\"\"", "name = \"\\u001b[2J\""] {
+            let refused = parse(&SMALL.replace("name = 'small'", text)).unwrap_err().to_string();
+            assert_eq!(refused, "profile.toml: name holds a line break or another control character");
+        }
+        let several = Profile { source: "a\n[costs]\nb = 0.0".into(), ..parse(SMALL).unwrap() };
+        assert!(several.to_toml().is_err());
     }
 
     #[test]
