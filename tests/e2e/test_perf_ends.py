@@ -65,6 +65,8 @@ def begun(tmp_path):
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
+                # Under nohup the signal would be passed on as one to ignore.
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
                 env={**os.environ, "TMPDIR": str(scratch)},
             )
         processes.append(process)
