@@ -27,6 +27,7 @@ class Proxy:
         self.waiting = {OUT: 0, BACK: 0}  # bytes that arrived and do not pass
         self.held = set()
         self.points = {OUT: [], BACK: []}  # (bytes passed, what to do), soonest first
+        self.striking = 0  # faults whose point has come and that are not done
         self.refusing = False
         self.pace = None
         self.connections = 0
@@ -80,9 +81,11 @@ class Proxy:
             self.points[direction].sort(key=lambda point: point[0])
 
     def heal(self):
-        """No fault any more, and none to come."""
+        """No fault any more, and none to come: one whose point has come already is waited for."""
         with self.changed:
             self.points = {OUT: [], BACK: []}
+            done = self.changed.wait_for(lambda: not self.striking, DEADLINE)
+            assert done, f"after {DEADLINE} s a fault is not done"
             self.refusing = False
             self.held = set()
             self.pace = None
@@ -173,17 +176,29 @@ class Proxy:
             now, rest = data[:room], data[room:]
             if points and self.passed[direction] + len(now) >= points[0][0]:
                 fault = points.pop(0)[1]
+                self.striking += 1
         try:
-            sink.sendall(now)
+            if not self._sent(link, direction, sink, now):
+                return b""
+            if fault:
+                fault()
+            return rest
+        finally:
+            if fault:
+                with self.changed:
+                    self.striking -= 1
+                    self.changed.notify_all()
+
+    def _sent(self, link, direction, sink, data):
+        try:
+            sink.sendall(data)
         except OSError:
             link.reset()
-            return b""
+            return False
         with self.changed:
-            self.passed[direction] += len(now)
+            self.passed[direction] += len(data)
             self.changed.notify_all()
-        if fault:
-            fault()
-        return rest
+        return True
 
     def _may_pass(self, link, direction):
         """Waits while the direction is held; whether the connection is still there then."""

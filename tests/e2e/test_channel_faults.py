@@ -142,8 +142,7 @@ def test_under_fire_each_persistent_message_arrives_once_and_in_order(islands, t
         islands.proxy.at(direction, after, faults[fault])
     load.run()
     faults[finale]()
-    with islands.killing:
-        islands.proxy.heal()
+    islands.proxy.heal()
     islands.near.wait_for_depth("QM2", 0)
     with islands.far.connect() as client:
         for queue in QUEUES:
