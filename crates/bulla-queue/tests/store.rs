@@ -237,7 +237,7 @@ fn a_put_that_is_refused_says_why_with_its_reason_code() {
     assert_eq!(refused(&mut store, message(2), 2053), PutError::QueueFull { max_depth: 2 });
     store.alter(queue, QueueAttributes { put_enabled: false, ..attributes }).unwrap();
     assert_eq!(refused(&mut store, message(2), 2051), PutError::PutInhibited);
-    assert_eq!(store.put(QueueId(99), message(0)).unwrap_err().reason_code(), 2085);
+    assert_eq!(store.put(QueueId(99), message(0)).unwrap_err().reason_code(), 2052);
     assert_eq!(store.status(queue).unwrap().depth, 2);
 }
 

@@ -33,7 +33,6 @@ reasons! {
     BACKED_OUT = 2003, "amqp:transaction:rollback";
     CONNECTION_BROKEN = 2009, "amqp:connection:forced";
     DYNAMIC_Q_NAME_ERROR = 2011, "amqp:invalid-field";
-    EXPIRY_ERROR = 2013, "amqp:invalid-field";
     GET_INHIBITED = 2016, "amqp:not-allowed";
     SYNCPOINT_LIMIT_REACHED = 2024, "amqp:resource-limit-exceeded";
     MAX_CONNS_LIMIT_REACHED = 2025, "amqp:resource-limit-exceeded";

@@ -203,7 +203,7 @@ impl From<JournalError> for DefineError {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum PutError {
-    /// The caller's turn: there is no such queue (2085 MQRC_UNKNOWN_OBJECT_NAME, 2052 MQRC_Q_DELETED).
+    /// The caller's turn: the queue was deleted while it was open (2052 MQRC_Q_DELETED).
     Unknown,
     /// The caller's turn: there is no such message, or it is not locked.
     NotLocked {
@@ -253,7 +253,7 @@ impl PutError {
     #[must_use]
     pub fn reason_code(&self) -> u16 {
         match self {
-            PutError::Unknown => 2085,
+            PutError::Unknown => 2052,
             PutError::NotLocked { .. } => 2034,
             PutError::QueueFull { .. } => 2053,
             PutError::TooBig { .. } => 2030,
