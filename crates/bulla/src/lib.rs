@@ -19,6 +19,7 @@ mod mailbox;
 pub mod manager;
 pub mod metrics;
 pub mod mqsc;
+pub mod policy_check;
 pub mod random;
 pub mod reason;
 mod reports;

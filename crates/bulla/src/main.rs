@@ -30,6 +30,7 @@ enum Command {
     Error(cli::error::ErrorArgs),
     Trigger(cli::trigger::TriggerArgs),
     Dlq(cli::dlq::DlqArgs),
+    Policy(cli::policy::PolicyArgs),
     Seal(cli::seal::SealArgs),
     Report(cli::report::ReportArgs),
     /// Measure what protection costs: `bulla perf --help`
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Error(args) => cli::error::run(&args),
         Command::Trigger(args) => cli::trigger::run(&args),
         Command::Dlq(args) => cli::dlq::run(&args),
+        Command::Policy(args) => cli::policy::run(&args),
         Command::Seal(args) => cli::seal::run(&args),
         Command::Report(args) => cli::report::run(&args),
         Command::Perf(words) => cli::perf::run(&parsed::<Perf>("bulla perf", words).args),

@@ -11,6 +11,7 @@ pub mod journal;
 pub mod mqsc;
 pub mod own_seal;
 pub mod perf;
+pub mod policy;
 pub mod put;
 pub mod report;
 pub mod seal;

@@ -18,6 +18,7 @@ pub mod meters;
 pub mod objects;
 pub mod parse;
 pub mod policy;
+mod policy_check;
 pub mod protection;
 pub mod reference;
 pub mod reply;
@@ -44,5 +45,6 @@ pub use objects::{
     Transmission,
 };
 pub use policy::all_from_text as policies_from_text;
+pub use policy_check::PolicyQuestion;
 pub use reply::Reply;
 pub use run::{AdminError, Administered, Change, QueueStatus, Replay, Replayed, execute, execute_apart};

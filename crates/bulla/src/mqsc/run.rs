@@ -14,6 +14,7 @@ use super::objects::{
     Process, QueueManager, RemoteQueue, SYSTEM_PREFIX, Usage,
 };
 use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
+use super::policy_check::{self, PolicyQuestion};
 use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
@@ -21,6 +22,7 @@ use super::tasks::TaskSnapshot;
 use super::{authority, channel_rule, policy, reference, unit};
 use crate::authority::{Group, RecordKey, Rights, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
+use crate::policy_check::Findings;
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -57,6 +59,14 @@ pub trait Administered {
     /// There is no such queue, or the journal can't be read.
     fn dead_letters(&mut self, _queue: &str, _max: usize) -> Result<Vec<DeadLetter>, AdminError> {
         Ok(Vec::new())
+    }
+
+    /// What a policy would do with the users, key rings and messages that are there. Changes nothing. Whatever has none refuses.
+    ///
+    /// # Errors
+    /// The journal can't be read.
+    fn check_policy(&mut self, _question: &PolicyQuestion) -> Result<Findings, AdminError> {
+        Err(AdminError::Failed { reason: 2102, detail: "there are no key rings here".into() })
     }
 
     /// What goes on at a local queue; none when there is no such queue.
@@ -707,6 +717,11 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             let done = if replay.discards { "discarded" } else { "replayed" };
             Ok(Outcome::Done { message: format!("{} {done}{left}", messages(moved)), warnings })
         }
+        Act::CheckPolicy => {
+            let question = policy_check::question(statement, target.definitions())?;
+            let findings = target.check_policy(&question).map_err(|error| failure(&error))?;
+            Ok(Outcome::Rows(policy_check::rows(&findings)))
+        }
         Act::DisplayDeadLetters => display_dead_letters(statement, target).map(Outcome::Rows),
         Act::StartDevice | Act::StopDevice => {
             let name = &statement.name.stem;
@@ -1002,6 +1017,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayDevice
         | Act::DisplayDeviceStatus
         | Act::ReplayLocal
+        | Act::CheckPolicy
         | Act::DisplayDeadLetters
         | Act::DisplayLocal
         | Act::DisplayAlias

@@ -112,6 +112,7 @@ pub enum Act {
     DeleteLocal,
     ClearLocal,
     ReplayLocal,
+    CheckPolicy,
     DisplayDeadLetters,
     DisplayLocal,
     DefineAlias,
@@ -506,6 +507,7 @@ pub enum Key {
     OfType,
     Origin,
     Count,
+    Looked,
     MessageNumber,
     To,
     KeepLabel,
@@ -600,6 +602,7 @@ pub enum Kind {
 pub const VERBS: &[(&str, &[&str])] = &[
     ("ALTER", &["ALT"]),
     ("BEGIN", &[]),
+    ("CHECK", &[]),
     ("CLEAR", &[]),
     ("DEFINE", &["DEF"]),
     ("DELETE", &["DEL"]),
@@ -1379,6 +1382,13 @@ static ORIGIN: Attribute =
     attribute(Key::Origin, "QUEUE", Kind::Name { optional: false }, "", "Only messages that came from this queue.");
 static COUNT: Attribute =
     attribute(Key::Count, "COUNT", Kind::Number { min: 1, max: DEPTH_MAX }, "", "At most so many messages.");
+static LOOKED: Attribute = attribute(
+    Key::Looked,
+    "MESSAGES",
+    Kind::Number { min: 0, max: DEPTH_MAX },
+    "1000",
+    "Look at so many messages of the queue, which takes a private-key operation for each encrypted one and reader.",
+);
 static MSGNUM: Attribute = attribute(
     Key::MessageNumber,
     "MSGNUM",
@@ -2021,6 +2031,21 @@ pub static COMMANDS: &[Command] = &[
             "SET POLICY(ORDERS) SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')",
             "SET POLICY(FAST) ENCALG(AES256) KEYREUSE(64) RECIP('CN=billing,O=Demo', 'CN=audit,O=Demo') TOLERATE",
             "SET POLICY(ORDERS) ACTION(ADD) RECIP('CN=archive,O=Demo')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::CheckPolicy,
+        verb: "CHECK",
+        noun: "POLICY",
+        name: NameUse::One,
+        object: "policy",
+        summary: "Try a policy and change nothing: whose keys and certificates fit, lengths of sealed messages, and what becomes of the messages now on the queue. Without attributes the policy that is set, with them such a one. `bulla policy check` prints it for people, with its cost.",
+        options: &[&LOOKED],
+        attributes: POLICY,
+        examples: &[
+            "CHECK POLICY(ORDERS)",
+            "CHECK POLICY(ORDERS) MESSAGES(0) SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=billing,O=Demo')",
         ],
         since: V1,
     },

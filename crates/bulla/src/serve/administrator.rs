@@ -8,12 +8,14 @@ use crate::dead_letters::DeadLetter;
 use crate::envelope;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::metrics::{OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
+use crate::mqsc::PolicyQuestion;
 use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed};
 use crate::mqsc::tasks::TaskSnapshot;
+use crate::policy_check::{Findings, MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
 use bulla_queue::{MessageId, QueueId};
 use bulla_seal::Dn;
@@ -315,6 +317,25 @@ impl Administered for Administrator<'_> {
         }
         self.manager.ring_all();
         Ok(Applied { warnings })
+    }
+
+    fn check_policy(&mut self, question: &PolicyQuestion) -> Result<Findings, AdminError> {
+        let subject = Subject::new(self.manager, &self.state, question.policy.clone(), question.in_force);
+        let began = Instant::now();
+        let mut look = self.apart(|manager| subject.look(manager, SystemTime::now(), began));
+        let mut after = None;
+        while began.elapsed() < MESSAGES_TIME_MAX {
+            let seen = usize::try_from(look.looked_at()).unwrap_or(usize::MAX);
+            let now = SystemTime::now();
+            let left = question.messages_max.saturating_sub(seen);
+            let taken = look.take(&mut self.state, &mut after, left, now).map_err(failed)?;
+            if taken.is_empty() {
+                break;
+            }
+            self.apart(|_| look.judge(taken, now));
+        }
+        let status = look.queue().and_then(|queue| self.state.store.status(queue));
+        Ok(look.done(status.map_or(0, |status| u64::from(status.depth))))
     }
 
     fn dead_letters(&mut self, queue: &str, max: usize) -> Result<Vec<DeadLetter>, AdminError> {

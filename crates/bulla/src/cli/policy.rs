@@ -1,0 +1,282 @@
+//! `bulla policy check`: what a policy would do, before anybody's message finds out.
+
+use super::{CliError, DATA_DEFAULT, EXIT_FAILED, EXIT_UNREACHABLE};
+use crate::mqsc::admin;
+use crate::mqsc::reply::Outcome;
+use bulla_perf::configuration::{Configuration, Quality, Reuse};
+use bulla_perf::plan::{self, Prediction, command, text};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// Look after protection policies
+#[derive(Args, Debug)]
+pub struct PolicyArgs {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum PolicyCommand {
+    /// Try a policy and change nothing: keys, certificates, lengths, cost, and what becomes of the messages now on the queue
+    Check(CheckArgs),
+}
+
+/// What is tried.
+#[derive(Args, Debug)]
+struct CheckArgs {
+    /// The queue or alias whose policy it is
+    queue: String,
+    /// Try such a policy instead of the one that is set: attributes as SET POLICY takes them
+    #[arg(long, value_name = "ATTRIBUTES")]
+    with: Option<String>,
+    /// Look at so many messages of the queue; each encrypted one takes a private-key operation for each reader
+    #[arg(long, value_name = "N", default_value_t = crate::policy_check::MESSAGES_DEFAULT as u64)]
+    messages: u64,
+    /// Payload of the messages whose cost is predicted, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 2048)]
+    bytes: u64,
+    /// The profile that costs come from; without it that of this machine, which `bulla plan calibrate` makes
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// As JSON: the rows of CHECK POLICY, and the prediction
+    #[arg(long)]
+    json: bool,
+    /// Data directory of the queue manager
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
+    data: PathBuf,
+}
+
+/// Messages under way at once in the stream whose cost is predicted: enough to keep the cores busy.
+const IN_FLIGHT: u32 = 64;
+
+type Fields = Map<String, Value>;
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// The queue manager is not there or refused; [`EXIT_FAILED`] where something would not work.
+pub fn run(args: &PolicyArgs) -> Result<(), CliError> {
+    let PolicyCommand::Check(args) = &args.command;
+    let rows = ask(args)?;
+    let cost = cost(args, &rows);
+    let shown = match args.json {
+        true => {
+            let (prediction, why) = match &cost {
+                Ok(prediction) => (json!(prediction), Value::Null),
+                Err(why) => (Value::Null, json!(why)),
+            };
+            format!("{:#}\n", json!({ "check": rows, "cost": prediction, "no-cost": why }))
+        }
+        false => page(&rows, &cost),
+    };
+    // A reader that goes away (`| head`) is no failure.
+    let _ = std::io::stdout().lock().write_all(shown.as_bytes());
+    match of(&rows, "PROBLEM").count() {
+        0 => Ok(()),
+        1 => Err(CliError::new(EXIT_FAILED, format!("{}: 1 problem", args.queue))),
+        count => Err(CliError::new(EXIT_FAILED, format!("{}: {count} problems", args.queue))),
+    }
+}
+
+fn ask(args: &CheckArgs) -> Result<Vec<Fields>, CliError> {
+    let quoted = args.queue.replace('\'', "''");
+    let with = args.with.as_deref().unwrap_or_default();
+    let command = format!("CHECK POLICY('{quoted}') MESSAGES({}) {with}", args.messages);
+    let replies = admin::request(&args.data, &command)
+        .map_err(|error| CliError { hint: error.hint(), ..CliError::new(EXIT_UNREACHABLE, error.to_string()) })?;
+    let [reply] = replies.as_slice() else {
+        return Err(CliError::usage("--with takes the attributes of one SET POLICY, and no further command"));
+    };
+    match &reply.outcome {
+        Outcome::Rows(rows) => Ok(rows.iter().map(crate::mqsc::reply::Row::to_map).collect()),
+        Outcome::Failed(failure) => {
+            Err(CliError { code: reply.exit_code(), message: failure.to_string(), hint: failure.hint.clone() })
+        }
+        _ => Err(CliError::usage("--with takes the attributes of SET POLICY")),
+    }
+}
+
+/// The rows that are about one kind of thing.
+fn of<'a>(rows: &'a [Fields], what: &'a str) -> impl Iterator<Item = &'a Fields> {
+    rows.iter().filter(move |row| text_of(row, "CHECK") == what)
+}
+
+fn text_of<'a>(row: &'a Fields, key: &str) -> &'a str {
+    row.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number_of(row: &Fields, key: &str) -> u64 {
+    row.get(key).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn list_of<'a>(row: &'a Fields, key: &str) -> Vec<&'a str> {
+    row.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What a message costs, or why that can't be said.
+fn cost(args: &CheckArgs, rows: &[Fields]) -> Result<Prediction, String> {
+    let policy = of(rows, "POLICY").next().ok_or("there is no policy")?;
+    let quality = match text_of(policy, "QUALITY").split(' ').next() {
+        Some("INTEGRITY") => Quality::Integrity,
+        Some("PRIVACY") => Quality::Privacy,
+        Some("CONFIDENTIALITY") => Quality::Confidentiality,
+        _ => Quality::None,
+    };
+    let signing = of(rows, "USER").map(|row| text_of(row, "SEALKEY"));
+    let wrapping = of(rows, "RECIP").map(|row| text_of(row, "KEY"));
+    let key = wrapping.chain(signing).find(|key| !key.is_empty()).unwrap_or_default();
+    if quality != Quality::None && key.is_empty() {
+        return Err("nobody here has a key that fits".to_owned());
+    }
+    let reuse = match policy.get("KEYREUSE") {
+        Some(Value::Number(count)) => {
+            Reuse::Times(count.as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0))
+        }
+        Some(Value::String(word)) if word == "UNLIMITED" => Reuse::Unlimited,
+        _ => Reuse::Times(0),
+    };
+    let configuration = Configuration {
+        quality,
+        key: key.to_owned(),
+        reuse,
+        recipients: u32::try_from(number_of(policy, "RECIPS")).unwrap_or(u32::MAX).max(1),
+        bytes: args.bytes,
+        in_flight: IN_FLIGHT,
+        ..Configuration::default()
+    };
+    let profile = command::read(args.profile.as_deref()).map_err(|error| error.to_string())?;
+    plan::predict(&profile, &configuration).map_err(|error| error.to_string())
+}
+
+fn page(rows: &[Fields], cost: &Result<Prediction, String>) -> String {
+    let mut page = String::new();
+    for policy in of(rows, "POLICY") {
+        let state = if text_of(policy, "INFORCE") == "YES" { "as it is set" } else { "proposed" };
+        let _ = writeln!(page, "{} for {}, {state}", text_of(policy, "QUALITY"), text_of(policy, "DEST"));
+        let _ = writeln!(page, "  {}", text_of(policy, "COMMAND"));
+        for left_out in list_of(policy, "LEFTOUT") {
+            let _ = writeln!(page, "  left out: {left_out}");
+        }
+    }
+    section(&mut page, "users", &["user", "put", "get", "seals with", "opens with"], of(rows, "USER").map(user));
+    let names = of(rows, "RECIP").chain(of(rows, "SIGNER")).map(|row| {
+        let missing = list_of(row, "MISSING");
+        let missing = if missing.is_empty() { String::new() } else { format!("not with {}", missing.join("; ")) };
+        let words = [text_of(row, "CHECK"), text_of(row, "DN"), text_of(row, "KEY"), text_of(row, "NOTAFTER")];
+        let mut line: Vec<String> = words.map(str::to_owned).into();
+        line.extend([list_of(row, "RINGS").join(", "), missing]);
+        line
+    });
+    section(&mut page, "names of the policy", &["", "name", "key", "until", "with", ""], names);
+    let trials = of(rows, "TRIAL").map(|row| {
+        let words = [text_of(row, "BY"), text_of(row, "FOR"), text_of(row, "RESULT")];
+        let mut line: Vec<String> = words.map(str::to_owned).into();
+        line.push(why(row, "CAUSE", "DETAILS"));
+        line
+    });
+    section(&mut page, "sealed and opened to see", &["sealed by", "opened for", "", ""], trials);
+    let sizes = of(rows, "SIZE").map(|row| {
+        let (payload, sealed) = (number_of(row, "PAYLOAD"), number_of(row, "SEALED"));
+        vec![payload.to_string(), sealed.to_string(), format!("+{}", sealed.saturating_sub(payload))]
+    });
+    section(&mut page, "bytes", &["payload", "sealed", ""], sizes);
+    for policy in of(rows, "POLICY").filter(|policy| policy.contains_key("MAXPAYLOAD")) {
+        let _ = writeln!(page, "  the longest payload within MAXMSGL: {}", number_of(policy, "MAXPAYLOAD"));
+    }
+    page.push_str("\ncost\n");
+    match cost {
+        Ok(prediction) => text::prediction(prediction).lines().for_each(|line| {
+            let _ = writeln!(page, "  {line}");
+        }),
+        Err(why) => {
+            let _ = writeln!(page, "  not predicted: {why}");
+        }
+    }
+    for policy in of(rows, "POLICY") {
+        let (looked, left) = (number_of(policy, "LOOKED"), number_of(policy, "LEFT"));
+        let _ = write!(page, "\nmessages on the queue: {looked} looked at");
+        page.push_str(&if left > 0 { format!(", {left} not\n") } else { "\n".to_owned() });
+    }
+    let fates = of(rows, "MESSAGES").map(|row| {
+        let user = text_of(row, "USER");
+        let user = if user.is_empty() { "(nobody may get)" } else { user };
+        let what = match text_of(row, "RESULT") {
+            "OPENS" => "open",
+            "CLEAR" => "are clear, and let through",
+            "ERRORQ" => "go to the error queue",
+            "NOTMINE" => "are for somebody else",
+            "FORM" => "have the right form",
+            _ => "can't be opened now",
+        };
+        let first = format!("first: {}", number_of(row, "FIRST"));
+        vec![user.to_owned(), number_of(row, "MSGS").to_string(), what.to_owned(), first, why(row, "CAUSE", "DETAILS")]
+    });
+    lines(&mut page, &["for", "messages", "", "", ""], fates.collect());
+    let problems: Vec<Vec<String>> = of(rows, "PROBLEM").map(|row| vec![text_of(row, "DETAILS").to_owned()]).collect();
+    if problems.is_empty() {
+        page.push_str("\nno problem found\n");
+    }
+    section(&mut page, "problems", &[], problems.into_iter());
+    page
+}
+
+fn user(row: &Fields) -> Vec<String> {
+    let side = |verb: &str, may: &str| {
+        let says = |what: &str| text_of(row, &format!("{verb}{what}")).to_owned();
+        match (says("S").as_str(), says("DN").as_str()) {
+            ("YES", "") => "yes".to_owned(),
+            ("YES", dn) => format!("{dn}, {}, until {}", says("KEY"), says("UNTIL")),
+            ("NO", _) if text_of(row, may) == "YES" => format!("no: {}", says("CAUSE")),
+            _ => "-".to_owned(),
+        }
+    };
+    let sides = match text_of(row, "RING") {
+        "NO" => [format!("no: {}", text_of(row, "CAUSE")), String::new()],
+        _ => [side("SEAL", "PUT"), side("OPEN", "GET")],
+    };
+    let words = [text_of(row, "USER"), text_of(row, "PUT"), text_of(row, "GET")];
+    words.map(str::to_owned).into_iter().chain(sides).collect()
+}
+
+fn why(row: &Fields, cause: &str, details: &str) -> String {
+    match text_of(row, cause) {
+        "" => String::new(),
+        cause => format!("{cause}: {}", text_of(row, details)),
+    }
+}
+
+/// A heading and a table; nothing where there are no lines.
+fn section(page: &mut String, name: &str, heads: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !rows.is_empty() {
+        let _ = writeln!(page, "\n{name}");
+        lines(page, heads, rows);
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn lines(page: &mut String, heads: &[&str], rows: Vec<Vec<String>>) {
+    if rows.is_empty() {
+        return;
+    }
+    let mut all: Vec<Vec<String>> = Vec::with_capacity(rows.len() + 1);
+    if !heads.is_empty() {
+        all.push(heads.iter().map(|head| (*head).to_owned()).collect());
+    }
+    all.extend(rows);
+    let columns = all.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in &all {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "  {cell:<width$}");
+        }
+        let _ = writeln!(page, "{}", line.trim_end());
+    }
+}

@@ -1,0 +1,711 @@
+//! What a policy would do with the users, key rings and messages that are there. Asking changes nothing: what is sealed for a trial
+//! and what is opened of a queue is dropped again.
+
+use crate::authority::{ObjectType, Right};
+use crate::envelope::{self, Arrival};
+use crate::manager::{Manager, State, from_wall_ms, wall_ms};
+use crate::random::Random;
+use crate::serve::RINGS;
+use bulla_amqp::Payload;
+use bulla_device::{CpuDevice, SystemRandom};
+use bulla_queue::{Found, QueueId, ReadError};
+use bulla_seal::certificate::{Certificate, CertificateError, Usage, utc};
+use bulla_seal::policy::{Quality, SealedAt};
+use bulla_seal::ring::Ring;
+use bulla_seal::{
+    Bound, Content, Dn, Expect, OpenError, Opener, Outcome, Packing, Policy, SealError, Sealed, Sealer, drive,
+};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Users whose rights and rings are looked at.
+pub const USERS_MAX: usize = 1_000;
+/// Users on either side of a trial: a trial takes a private-key operation at each.
+pub const TRIAL_USERS_MAX: usize = 16;
+/// Messages that are looked at where nobody says how many.
+pub const MESSAGES_DEFAULT: usize = 1_000;
+/// How long messages are looked at: what is left then is said to be left.
+pub const MESSAGES_TIME_MAX: Duration = Duration::from_secs(20);
+/// A certificate that ends within so long is told of.
+pub const EXPIRY_NOTICE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Payloads whose sealed length is told, in bytes.
+pub const PAYLOADS: [usize; 5] = [100, 2_048, 65_536, 1 << 20, 4 << 20];
+/// Bytes of messages that are read at a time, while nobody else has the queues.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Messages that are read at a time.
+const BATCH_MESSAGES_MAX: usize = 64;
+/// The payload of a trial.
+const TRIAL_PAYLOAD: &[u8] = b"trial";
+
+/// A word for the wire and the log, and one lower-case line.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Why {
+    /// The sub-reason, as a refused put or get has it.
+    pub cause: String,
+    /// What is wrong.
+    pub details: String,
+}
+
+/// A certificate that would be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Used {
+    /// Its subject.
+    pub dn: String,
+    /// Its key, as `bulla cert create --key` has it: `rsa2048`, `p256`.
+    pub key: String,
+    /// When it ends, UTC.
+    pub not_after: String,
+    /// It ends within [`EXPIRY_NOTICE`].
+    pub ends_soon: bool,
+}
+
+/// One user of the queue, or one with a key ring.
+#[derive(Clone, Debug)]
+pub struct UserFinding {
+    /// The name.
+    pub user: String,
+    /// Whether authority lets it put by this name.
+    pub may_put: bool,
+    /// Whether authority lets it get by this name.
+    pub may_get: bool,
+    /// Why its ring can't be read: there is none, most of the time.
+    pub ring: Result<(), Why>,
+    /// Whether it could seal, with which certificate of its own; none where nobody signs.
+    pub seals: Result<Option<Used>, Why>,
+    /// Whether it could open, with which certificate of its own; none where nothing is encrypted.
+    pub opens: Result<Option<Used>, Why>,
+}
+
+/// A name of the policy's.
+#[derive(Clone, Debug)]
+pub struct NameFinding {
+    /// True for SIGNER, false for RECIP.
+    pub signs: bool,
+    /// The name.
+    pub dn: String,
+    /// The newest certificate that somebody may use, and in whose rings it is.
+    pub found: Option<(Used, Vec<String>)>,
+    /// Where it is missing or no good, and why: the users who put, or the signer's own ring.
+    pub missing: Vec<(String, Why)>,
+}
+
+/// A message that one user sealed and another one opened.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Who sealed.
+    pub by: String,
+    /// Who opened.
+    pub for_whom: String,
+    /// What came of it.
+    pub result: Result<(), Why>,
+}
+
+/// What becomes of a message when it is got.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Fate {
+    /// It opens.
+    Opens,
+    /// It is clear, and goes to its reader as it is.
+    Clear,
+    /// It goes to the error queue.
+    Defective(Why),
+    /// It is for somebody else, and stays.
+    NotMine,
+    /// It stays until what is missing is back.
+    Stays(Why),
+    /// Its form is as the policy wants it; nobody here has a key to say more.
+    Form,
+}
+
+/// Messages that a user would find the same.
+#[derive(Clone, Debug)]
+pub struct MessagesFinding {
+    /// Who gets them; nobody where nobody with a key ring may.
+    pub user: Option<String>,
+    /// What becomes of them.
+    pub fate: Fate,
+    /// How many.
+    pub count: u64,
+    /// The number of the first.
+    pub first: u64,
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// What was asked about.
+    pub policy: Arc<Policy>,
+    /// It is the one that is set, not a proposed one.
+    pub in_force: bool,
+    /// What messages are bound to: `QUEUE@QMGR`.
+    pub destination: String,
+    /// Why the name leads to no queue.
+    pub no_queue: Option<String>,
+    /// Users, in the order of their names.
+    pub users: Vec<UserFinding>,
+    /// Names of the policy.
+    pub names: Vec<NameFinding>,
+    /// Trials.
+    pub trials: Vec<Trial>,
+    /// Bytes of payload, and bytes of the sealed message's body.
+    pub sizes: Vec<(usize, usize)>,
+    /// The longest payload whose seal is within MAXMSGL; header and properties take from it.
+    pub payload_max: Option<usize>,
+    /// What becomes of the messages on the queue.
+    pub messages: Vec<MessagesFinding>,
+    /// Messages looked at.
+    pub looked_at: u64,
+    /// Messages on the queue that were not.
+    pub left: u64,
+    /// Users or trials that were left out, because there are too many.
+    pub left_out: Vec<String>,
+}
+
+impl Findings {
+    /// What does not work, one lower-case line each.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.no_queue.iter().cloned().collect();
+        let quality = self.policy.quality();
+        for user in &self.users {
+            let mut says = |may: bool, what: &str, why: &Why| {
+                if may && quality != Quality::None {
+                    problems.push(format!("{} {what}: {}: {}", user.user, why.cause, why.details));
+                }
+            };
+            if let Err(why) = &user.seals {
+                says(user.may_put, "may put and can't seal", why);
+            }
+            if let Err(why) = &user.opens {
+                says(user.may_get, "may get and can't open", why);
+            }
+        }
+        for name in &self.names {
+            let kind = if name.signs { "SIGNER" } else { "RECIP" };
+            if name.found.is_none() {
+                problems.push(format!("no key ring has a good certificate of {kind}('{}')", name.dn));
+            }
+        }
+        if quality != Quality::None && !self.users.iter().any(|user| user.may_put && user.seals.is_ok()) {
+            problems.push("nobody who may put can seal".to_owned());
+        }
+        let failed = self.trials.iter().filter_map(|trial| trial.result.as_ref().err().map(|why| (trial, why)));
+        for (Trial { by, for_whom, .. }, why) in failed {
+            // Who is no recipient was told of already.
+            if why.cause != OpenError::NotARecipient.cause() {
+                problems.push(format!("what {by} seals does not open for {for_whom}: {}: {}", why.cause, why.details));
+            }
+        }
+        let used = self.users.iter().flat_map(|user| [&user.seals, &user.opens]).filter_map(|used| used.as_ref().ok());
+        let named = self.names.iter().filter_map(|name| name.found.as_ref().map(|(used, _)| used));
+        let ends: BTreeSet<(&str, &str)> = (used.flatten().chain(named))
+            .filter(|used| used.ends_soon)
+            .map(|used| (used.dn.as_str(), used.not_after.as_str()))
+            .collect();
+        problems.extend(ends.into_iter().map(|(dn, at)| format!("the certificate of {dn} ends at {at}")));
+        for found in &self.messages {
+            let whose = found.user.as_deref().unwrap_or("anybody");
+            match &found.fate {
+                Fate::Defective(why) => problems.push(format!(
+                    "{} would go to the error queue when {whose} gets: {}: {}",
+                    messages(found.count),
+                    why.cause,
+                    why.details
+                )),
+                Fate::Stays(why) => problems.push(format!(
+                    "{} can't be opened for {whose} now: {}: {}",
+                    messages(found.count),
+                    why.cause,
+                    why.details
+                )),
+                _ => {}
+            }
+        }
+        problems
+    }
+}
+
+fn messages(count: u64) -> String {
+    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
+}
+
+/// What is asked about, as the definitions have it.
+pub(crate) struct Subject {
+    policy: Arc<Policy>,
+    in_force: bool,
+    destination: String,
+    /// The local queue, where messages of this name lie on one.
+    queue: Option<QueueId>,
+    no_queue: Option<String>,
+    message_bytes_max: Option<usize>,
+    /// (name, may put, may get)
+    users: Vec<(String, bool, bool)>,
+    left_out: Vec<String>,
+}
+
+impl Subject {
+    /// Finds the queue and its users.
+    pub(crate) fn new(manager: &Manager, state: &State, policy: Arc<Policy>, in_force: bool) -> Self {
+        let name = policy.name.clone();
+        let route = state.route(&name);
+        let destination = match &route {
+            Ok(route) => state.bound_to(route),
+            Err(_) => state.destination(&name),
+        };
+        let mut names: BTreeSet<String> = manager.users.names().into_iter().collect();
+        let with_ring: BTreeSet<String> = ring_users(manager).collect();
+        names.extend(with_ring.iter().cloned());
+        let mut users: Vec<(String, bool, bool)> = names
+            .into_iter()
+            .map(|user| {
+                let rights = state.definitions.authorities.rights(Some(&user), ObjectType::Queue, &name);
+                (user, rights.has(Right::Put), rights.has(Right::Get))
+            })
+            .filter(|(user, put, get)| *put || *get || with_ring.contains(user))
+            .collect();
+        let mut left_out = Vec::new();
+        if users.len() > USERS_MAX {
+            left_out.push(format!("{} users beyond the first {USERS_MAX}", users.len() - USERS_MAX));
+            users.truncate(USERS_MAX);
+        }
+        Self {
+            in_force,
+            destination,
+            queue: route.as_ref().ok().filter(|route| route.transmission.is_none()).map(|route| route.queue),
+            message_bytes_max: route.as_ref().ok().map(|route| route.message_bytes_max),
+            no_queue: route.err().map(|refusal| refusal.detail),
+            policy,
+            users,
+            left_out,
+        }
+    }
+
+    /// Looks at users, rings and certificates, and tries them. Takes private-key operations: nobody waits for the queues meanwhile.
+    pub(crate) fn look(self, manager: &Manager, now: SystemTime, instant: Instant) -> Look {
+        let Self { policy, in_force, destination, queue, no_queue, message_bytes_max, users, mut left_out } = self;
+        let rings: Vec<Result<Arc<Ring>, Why>> = users
+            .iter()
+            .map(|(user, ..)| {
+                manager.ring(user, instant).map_err(|error| Why { cause: "no-ring".into(), details: error.to_string() })
+            })
+            .collect();
+        let parties: Vec<Party> = users
+            .into_iter()
+            .zip(rings)
+            .map(|((user, may_put, may_get), ring)| Party { user, may_put, may_get, ring })
+            .collect();
+        let found: Vec<UserFinding> = parties.iter().map(|party| party.finding(&policy, &manager.name, now)).collect();
+        let mut trier = Trier {
+            policy: &policy,
+            manager: &manager.name,
+            destination: &destination,
+            now,
+            device: CpuDevice::new("cpu"),
+        };
+        let (trials, more) = trier.all(&parties, &found);
+        left_out.extend(more);
+        let sealer = (parties.iter().zip(&found))
+            .filter(|(_, found)| found.seals.is_ok())
+            .find_map(|(party, _)| trier.sealer(party.ring.as_ref().ok()?).ok());
+        let (sizes, payload_max) =
+            sealer.map_or_else(Default::default, |sealer| sizes(&sealer, &destination, message_bytes_max));
+        let names = names(&policy, &parties, now);
+        let readers = parties
+            .into_iter()
+            .filter(|party| party.may_get)
+            .filter_map(|party| Some((party.user, party.ring.ok()?)))
+            .take(TRIAL_USERS_MAX)
+            .collect();
+        let findings = Findings {
+            policy,
+            in_force,
+            destination,
+            no_queue,
+            users: found,
+            names,
+            trials,
+            sizes,
+            payload_max,
+            messages: Vec::new(),
+            looked_at: 0,
+            left: 0,
+            left_out,
+        };
+        Look {
+            findings,
+            queue,
+            readers,
+            opener: Opener::new(),
+            device: CpuDevice::new("cpu"),
+            counted: BTreeMap::new(),
+        }
+    }
+}
+
+/// A message as it was read, and where it may be bound to.
+pub(crate) struct Taken {
+    found: Found,
+    payload: Payload,
+    destinations: Vec<String>,
+}
+
+/// The look at the messages of the queue, a batch at a time.
+pub(crate) struct Look {
+    findings: Findings,
+    queue: Option<QueueId>,
+    readers: Vec<(String, Arc<Ring>)>,
+    opener: Opener,
+    device: CpuDevice,
+    counted: BTreeMap<(Option<String>, Fate), (u64, u64)>,
+}
+
+impl Look {
+    /// The next messages, under the queues' lock; none when all were looked at.
+    ///
+    /// # Errors
+    /// The journal can't be read.
+    pub(crate) fn take(
+        &self,
+        state: &mut State,
+        after: &mut Option<bulla_queue::Place>,
+        max: usize,
+        now: SystemTime,
+    ) -> Result<Vec<Taken>, ReadError> {
+        let Some(queue) = self.queue else { return Ok(Vec::new()) };
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while taken.len() < max.min(BATCH_MESSAGES_MAX) && bytes < BATCH_BYTES_MAX {
+            let Some(found) = state.store.browse_next(queue, *after, wall_ms(now)) else { break };
+            *after = Some(found.place);
+            let payload = envelope::payload_of(&state.store.body(found.id)?);
+            bytes += payload.len();
+            let labelled = envelope::labelled_queue(&payload);
+            let policy = &self.findings.policy;
+            let destinations = match state.route(&policy.name) {
+                Ok(route) => state.destinations(&route, policy, labelled),
+                Err(_) => vec![self.findings.destination.clone()],
+            };
+            taken.push(Taken { found, payload, destinations });
+        }
+        Ok(taken)
+    }
+
+    /// Says what becomes of them. Takes a private-key operation for each that is encrypted, and reader.
+    pub(crate) fn judge(&mut self, taken: Vec<Taken>, now: SystemTime) {
+        for Taken { found, payload, destinations } in taken {
+            self.findings.looked_at += 1;
+            let put_at = from_wall_ms(found.put_at_ms);
+            let readers: Vec<Option<(String, Arc<Ring>)>> = match self.readers.is_empty() {
+                true => vec![None],
+                false => self.readers.iter().cloned().map(Some).collect(),
+            };
+            for reader in readers {
+                let (user, ring) = reader.unzip();
+                let fate = self.fate(&payload, &destinations, ring.as_ref(), put_at, now);
+                let (count, _) = self.counted.entry((user, fate)).or_insert((0, found.id.0));
+                *count += 1;
+            }
+        }
+    }
+
+    fn fate(
+        &mut self,
+        payload: &Payload,
+        destinations: &[String],
+        ring: Option<&Arc<Ring>>,
+        put_at: SystemTime,
+        now: SystemTime,
+    ) -> Fate {
+        let policy = &self.findings.policy;
+        let malformed = |details: String| Fate::Defective(Why { cause: "malformed".into(), details });
+        let arrival = match Arrival::read(payload, wall_ms(now)) {
+            Ok(arrival) => arrival,
+            Err(refusal) => return malformed(refusal.detail),
+        };
+        if !arrival.claims_seal() {
+            return match Opener::tolerate(policy, arrival.clear_content()) {
+                Ok(_) => Fate::Clear,
+                Err(OpenError::NotSealed) => {
+                    let details = "a clear message on a protected queue".into();
+                    Fate::Defective(Why { cause: "unsigned".into(), details })
+                }
+                Err(error) => Fate::Defective(why_not_open(&error)),
+            };
+        }
+        let der = match arrival.sealed_body() {
+            Ok(der) => der,
+            Err(refusal) => return malformed(refusal.detail),
+        };
+        let expect = arrival.expect(destinations.to_vec());
+        let opened = match ring {
+            None => self.opener.check_form(policy, &der, &expect, now).map(|()| Fate::Form),
+            Some(ring) => (self.opener.open(policy, ring, der, expect, put_at, now))
+                .and_then(|step| drive(step, &mut self.device))
+                .map(|_| Fate::Opens),
+        };
+        opened.unwrap_or_else(|error| match error.outcome() {
+            Outcome::NotMine => Fate::NotMine,
+            Outcome::Defective => Fate::Defective(why_not_open(&error)),
+            Outcome::Retry => Fate::Stays(why_not_open(&error)),
+        })
+    }
+
+    /// Messages looked at until now.
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.findings.looked_at
+    }
+
+    /// All that was found; `depth` messages were on the queue.
+    pub(crate) fn done(self, depth: u64) -> Findings {
+        let mut findings = self.findings;
+        findings.left = depth.saturating_sub(findings.looked_at);
+        let found = self.counted.into_iter();
+        findings.messages =
+            found.map(|((user, fate), (count, first))| MessagesFinding { user, fate, count, first }).collect();
+        findings
+    }
+
+    /// The queue whose messages are looked at.
+    pub(crate) fn queue(&self) -> Option<QueueId> {
+        self.queue
+    }
+}
+
+/// A user, and what it has.
+struct Party {
+    user: String,
+    may_put: bool,
+    may_get: bool,
+    ring: Result<Arc<Ring>, Why>,
+}
+
+impl Party {
+    fn finding(&self, policy: &Arc<Policy>, manager: &str, now: SystemTime) -> UserFinding {
+        let (seals, opens) = match &self.ring {
+            Err(why) => (Err(why.clone()), Err(why.clone())),
+            Ok(ring) => (seals(policy, ring, manager, now), opens(policy, ring, now)),
+        };
+        UserFinding {
+            user: self.user.clone(),
+            may_put: self.may_put,
+            may_get: self.may_get,
+            ring: self.ring.as_ref().map(drop).map_err(Clone::clone),
+            seals,
+            opens,
+        }
+    }
+}
+
+/// Whether a ring could seal.
+fn seals(policy: &Arc<Policy>, ring: &Arc<Ring>, manager: &str, now: SystemTime) -> Result<Option<Used>, Why> {
+    if policy.quality() == Quality::None {
+        return Ok(None);
+    }
+    Sealer::new(policy.clone(), ring.clone(), sealed_by(policy, manager), now).map_err(|error| why_not_seal(&error))?;
+    if policy.sign.is_none() {
+        return Ok(None);
+    }
+    let own = ring.signing(now).map_err(|error| why_no_certificate(&error))?;
+    if !policy.signers.is_empty() && !policy.signers.contains(own.certificate.dn()) {
+        let error = OpenError::SignerNotAuthorised { dn: own.certificate.dn().clone() };
+        return Err(why_not_open(&error));
+    }
+    Ok(Some(used(&own.certificate, now)))
+}
+
+/// Who a message says that it was sealed by: nobody else where applications seal, whose keys are tried as if they did.
+fn sealed_by(policy: &Policy, manager: &str) -> Option<String> {
+    (policy.sealed_at != SealedAt::Client).then(|| manager.to_owned())
+}
+
+/// Whether a ring holds what opening takes.
+fn opens(policy: &Arc<Policy>, ring: &Arc<Ring>, now: SystemTime) -> Result<Option<Used>, Why> {
+    if policy.encrypt.is_some() {
+        let own = ring.own().iter().find(|own| policy.recipients.contains(own.certificate.dn()));
+        let own = own.ok_or_else(|| why_not_open(&OpenError::NotARecipient))?;
+        return Ok(Some(used(&own.certificate, now)));
+    }
+    if policy.sign.is_some() && ring.trust().is_empty() {
+        let details = "its key ring believes no authority (trust/)".to_owned();
+        return Err(Why { cause: "untrusted".into(), details });
+    }
+    Ok(None)
+}
+
+/// What the rings have of the policy's names.
+fn names(policy: &Policy, parties: &[Party], now: SystemTime) -> Vec<NameFinding> {
+    let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
+    let recipients =
+        policy.recipients.iter().map(|dn| name(false, dn, parties, |ring| ring.recipient(dn, usage, now), now));
+    let signers = policy.signers.iter().map(|dn| {
+        name(
+            true,
+            dn,
+            parties,
+            |ring| ring.signing_where(now, |own| own.certificate.dn() == dn).map(|own| &own.certificate),
+            now,
+        )
+    });
+    recipients.chain(signers).collect()
+}
+
+/// What the rings have of one name. A recipient has to be in the ring of whoever puts; a signer signs with a ring of its own.
+fn name(
+    signs: bool,
+    dn: &Dn,
+    parties: &[Party],
+    find: impl for<'a> Fn(&'a Ring) -> Result<&'a Certificate, CertificateError>,
+    now: SystemTime,
+) -> NameFinding {
+    let (mut newest, mut whose, mut missing) = (None::<&Certificate>, Vec::new(), Vec::new());
+    for party in parties {
+        let Ok(ring) = &party.ring else { continue };
+        match find(ring) {
+            Ok(certificate) => {
+                whose.push(party.user.clone());
+                if newest.is_none_or(|newest| newest.not_before() < certificate.not_before()) {
+                    newest = Some(certificate);
+                }
+            }
+            Err(CertificateError::NoOwnKey { .. }) if signs => {}
+            Err(error) if signs || party.may_put => missing.push((party.user.clone(), why_no_certificate(&error))),
+            Err(_) => {}
+        }
+    }
+    NameFinding { signs, dn: dn.to_string(), found: newest.map(|newest| (used(newest, now), whose)), missing }
+}
+
+/// Seals and opens to see.
+struct Trier<'a> {
+    policy: &'a Arc<Policy>,
+    manager: &'a str,
+    destination: &'a str,
+    now: SystemTime,
+    device: CpuDevice,
+}
+
+impl Trier<'_> {
+    /// Everybody who may put and can seal, with everybody who may get and has a ring.
+    fn all(&mut self, parties: &[Party], found: &[UserFinding]) -> (Vec<Trial>, Option<String>) {
+        let both = || parties.iter().zip(found);
+        let putters: Vec<_> = both().filter(|(party, found)| party.may_put && found.seals.is_ok()).collect();
+        let getters: Vec<_> = both().filter(|(party, _)| party.may_get && party.ring.is_ok()).collect();
+        if self.policy.quality() == Quality::None {
+            return (Vec::new(), None);
+        }
+        let most = putters.len().max(getters.len());
+        let more = (most > TRIAL_USERS_MAX).then(|| format!("trials with more than {TRIAL_USERS_MAX} users on a side"));
+        let mut trials = Vec::new();
+        for (putter, _) in putters.iter().take(TRIAL_USERS_MAX) {
+            let Ok(ring) = &putter.ring else { continue };
+            let sealed = self.seal(ring);
+            for (getter, _) in getters.iter().take(TRIAL_USERS_MAX) {
+                let Ok(ring) = &getter.ring else { continue };
+                let result = sealed.clone().and_then(|(sealed, bound)| self.open(ring, sealed, bound));
+                trials.push(Trial { by: putter.user.clone(), for_whom: getter.user.clone(), result });
+            }
+        }
+        (trials, more)
+    }
+
+    fn sealer(&self, ring: &Arc<Ring>) -> Result<Sealer, Why> {
+        let sealer = Sealer::new(self.policy.clone(), ring.clone(), sealed_by(self.policy, self.manager), self.now);
+        sealer.map_err(|error| why_not_seal(&error))
+    }
+
+    fn seal(&mut self, ring: &Arc<Ring>) -> Result<(Sealed, Bound), Why> {
+        let bound = bound(self.destination);
+        let content = content(Bytes::from_static(TRIAL_PAYLOAD));
+        let sealed = (self.sealer(ring)?.seal(content, &bound, self.now, &mut SystemRandom))
+            .and_then(|step| drive(step, &mut self.device))
+            .map_err(|error| why_not_seal(&error))?;
+        Ok((sealed, bound))
+    }
+
+    fn open(&mut self, ring: &Arc<Ring>, sealed: Sealed, bound: Bound) -> Result<(), Why> {
+        let expect = Expect {
+            destinations: vec![bound.destination],
+            message_id: bound.message_id,
+            properties: bound.properties,
+            application_properties: bound.application_properties,
+        };
+        let step = Opener::new().open(self.policy, ring, sealed.der, expect, self.now, self.now);
+        let opened = step.and_then(|step| drive(step, &mut self.device)).map_err(|error| why_not_open(&error))?;
+        match opened.get().content.bytes == TRIAL_PAYLOAD {
+            true => Ok(()),
+            false => Err(Why { cause: "tampered".into(), details: "other bytes came out than went in".into() }),
+        }
+    }
+}
+
+/// Users that have a key ring.
+fn ring_users(manager: &Manager) -> impl Iterator<Item = String> + use<> {
+    let entries = std::fs::read_dir(manager.data.join(RINGS)).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().is_dir()).filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+fn bound(destination: &str) -> Bound {
+    // As long as the one that is made for a message that has none.
+    let mut message_id = vec![0x98];
+    message_id.extend_from_slice(&Random::system().bytes::<16>());
+    Bound {
+        destination: destination.to_owned(),
+        message_id: message_id.into(),
+        properties: Bytes::new(),
+        application_properties: Bytes::new(),
+    }
+}
+
+fn content(bytes: Bytes) -> Content {
+    Content { packing: Packing::Data, content_type: None, bytes }
+}
+
+/// Lengths of sealed messages, and the longest payload that fits.
+fn sizes(sealer: &Sealer, destination: &str, max: Option<usize>) -> (Vec<(usize, usize)>, Option<usize>) {
+    let longest = PAYLOADS.into_iter().chain(max).max().unwrap_or_default();
+    // Nobody writes to these pages: they take no memory.
+    let zeroes = Bytes::from(vec![0; longest]);
+    let bound = bound(destination);
+    let sealed = |payload: usize| sealer.sealed_len(&content(zeroes.slice(..payload)), &bound);
+    let lengths = PAYLOADS.iter().map(|payload| (*payload, sealed(*payload))).collect();
+    let payload_max = max.filter(|max| sealed(0) <= *max).map(|max| {
+        let (mut fits, mut beyond) = (0, max + 1);
+        while beyond - fits > 1 {
+            let middle = fits + (beyond - fits) / 2;
+            if sealed(middle) <= max { fits = middle } else { beyond = middle }
+        }
+        fits
+    });
+    (lengths, payload_max)
+}
+
+fn used(certificate: &Certificate, now: SystemTime) -> Used {
+    let left = certificate.not_after().duration_since(now).unwrap_or_default();
+    Used {
+        dn: certificate.dn().to_string(),
+        key: key_name(certificate),
+        not_after: utc(certificate.not_after()),
+        ends_soon: left < EXPIRY_NOTICE,
+    }
+}
+
+/// As `bulla cert create --key` has it.
+fn key_name(certificate: &Certificate) -> String {
+    match certificate.key_kind() {
+        bulla_seal::certificate::KeyKind::Rsa => format!("rsa{}", certificate.key_bits()),
+        _ => format!("p{}", certificate.key_bits()),
+    }
+}
+
+fn why_not_seal(error: &SealError) -> Why {
+    Why { cause: error.cause().to_owned(), details: error.to_string() }
+}
+
+fn why_not_open(error: &OpenError) -> Why {
+    Why { cause: error.cause().to_owned(), details: error.to_string() }
+}
+
+fn why_no_certificate(error: &CertificateError) -> Why {
+    Why { cause: error.cause().to_owned(), details: error.to_string() }
+}
