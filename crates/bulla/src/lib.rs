@@ -25,6 +25,7 @@ pub mod reason;
 mod reports;
 pub mod selector;
 pub mod serve;
+pub mod sign_in;
 mod task;
 pub mod task_activity;
 pub mod tls;

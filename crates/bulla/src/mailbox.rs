@@ -2,7 +2,7 @@
 
 use crate::adapter::Finished;
 use crate::channel::ChannelLetter;
-use crate::dispatcher::Identity;
+use crate::dispatcher::Verdict;
 use crate::serve::DISPATCHERS_MAX;
 use crate::tls::Tls;
 use bulla_queue::QueueId;
@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub(crate) enum Letter {
     /// An adapter is done with a message of one of its connections.
     Finished(Box<Finished>),
-    /// The password that a connection gave was looked at: whose it is, where it is right.
+    /// What a connection gave to sign in was looked at.
     SignedIn {
         /// The connection's place.
         peer: usize,
         /// Which connection it was that had that place.
         generation: u64,
-        /// Who it is.
-        identity: Option<Identity>,
+        /// What came of it.
+        verdict: Verdict,
     },
     /// A connection that the first dispatcher accepted for this one.
     Adopt(TcpStream, Option<Arc<Tls>>),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn ready() -> Letter {
-        Letter::SignedIn { peer: 0, generation: 0, identity: None }
+        Letter::SignedIn { peer: 0, generation: 0, verdict: Verdict::LockedOut { user: String::new() } }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::mqsc::objects::{
 use crate::mqsc::tasks::TaskSnapshot;
 use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
+use crate::sign_in::lockout::Lockouts;
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::traffic_history::TrafficHistory;
@@ -74,6 +75,8 @@ pub struct Manager {
     pub(crate) since_ms: u64,
     /// Messages refused that their sender had settled, since the operator was last told of them.
     pub(crate) dropped: AtomicU64,
+    /// Who was wrong how often in signing in.
+    pub(crate) lockouts: Mutex<Lockouts>,
     /// What the log says of refusals by authority.
     pub(crate) refusals: Mutex<Refusals>,
     /// Some of them are to be raised as events.
@@ -239,6 +242,7 @@ impl Manager {
             traffic_history: Mutex::default(),
             since_ms: wall_ms(SystemTime::now()),
             dropped: AtomicU64::new(0),
+            lockouts: Mutex::default(),
             refusals: Mutex::default(),
             refused: AtomicBool::new(false),
             blocked_addresses: RwLock::default(),

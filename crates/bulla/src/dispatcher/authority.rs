@@ -161,6 +161,30 @@ pub(crate) fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&st
     }
 }
 
+/// Tells the operator of an attempt to sign in that was refused, as of any refusal.
+pub(super) fn tell_of_sign_in(
+    manager: &Manager,
+    now: Instant,
+    address: String,
+    user: Option<String>,
+    why: &dyn std::fmt::Display,
+) {
+    let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+    if refusals.may_write(now) {
+        let name = user.as_deref().map_or_else(String::new, |user| format!(" as {user}"));
+        crate::warning!("{address}: sign-in{name} refused: {why}");
+        let (action, object) = (Right::Connect.action(), String::new());
+        refusals.raise(Event::NotAuthorised { user, address, action, object });
+        manager.refused.store(true, Ordering::Release);
+    }
+}
+
+/// Has an event raised in the next turn of any dispatcher.
+pub(super) fn raise(manager: &Manager, event: Event) {
+    manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).raise(event);
+    manager.refused.store(true, Ordering::Release);
+}
+
 /// What was asked for, and of what: a refusal for want of a right says both.
 fn asked_for(refusal: &Refusal) -> (&'static str, String) {
     let said = refusal.detail.split_once(": no ").and_then(|(object, rest)| {

@@ -40,9 +40,9 @@ use get::Served;
 use hashbrown::{HashMap, HashSet};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-pub(crate) use peer::Identity;
-use peer::{Link, Peer};
+use peer::{Identity, Link, Peer};
 use put::{Producer, Receipt};
+pub(crate) use sasl::Verdict;
 use signatures::Signatures;
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
@@ -534,9 +534,9 @@ impl Dispatcher {
 
     fn open_letter(&mut self, letter: Letter, state: &mut State) {
         match letter {
-            Letter::SignedIn { peer, generation, identity } => {
+            Letter::SignedIn { peer, generation, verdict } => {
                 if let Some(found) = self.peers.get_mut(peer).filter(|peer| peer.generation == generation) {
-                    sasl::signed_in(found, identity);
+                    sasl::signed_in(found, &self.local, verdict);
                     self.local.touched.push(peer);
                 }
             }

@@ -2,15 +2,39 @@
 
 use super::Local;
 use super::attach::DELAYED_DELIVERY;
+use super::authority;
 use super::peer::{Identity, Peer};
 use crate::channel::caller;
 use crate::channel::protocol::CAPABILITY;
 use crate::events::Event;
 use crate::mailbox::Letter;
+use crate::manager::Manager;
+use crate::sign_in::lockout::{Begun, Lockouts, Whose};
 use crate::{tls, users};
-use bulla_amqp::scram::ScramServer;
+use bulla_amqp::scram::{ScramError, ScramServer};
 use bulla_amqp::{Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol};
+use std::fmt::{self, Display};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
 use zeroize::Zeroizing;
+
+/// What came of an attempt to sign in.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    /// It is this one.
+    Right(Identity),
+    /// The password is not that user's, or there is no such user.
+    Wrong {
+        /// Who it said it is.
+        user: String,
+    },
+    /// Too much was wrong before: nobody has looked. The client is told what it is told of a wrong password.
+    LockedOut {
+        /// Who it said it is.
+        user: String,
+    },
+}
 
 /// An exchange that takes more than one step.
 pub(crate) enum Exchange {
@@ -52,7 +76,7 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
     match mechanism {
         Mechanism::Anonymous => done(peer, Identity::default()),
         Mechanism::Plain => plain(peer, local, response),
-        Mechanism::External => external(peer, response),
+        Mechanism::External => external(peer, local, response),
         Mechanism::ScramSha256 => match ScramServer::start(response) {
             Ok(mut exchange) => {
                 let users = &local.manager.users;
@@ -60,7 +84,7 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
                 peer.sasl = Some(Exchange::Challenged(Box::new(exchange)));
                 peer.engine.sasl_challenge(challenge);
             }
-            Err(error) => refuse(peer, &error),
+            Err(error) => refuse(peer, local, None, &error),
         },
     }
 }
@@ -68,53 +92,128 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
 /// A client answers a challenge.
 pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
     match peer.sasl.take() {
-        Some(Exchange::Challenged(exchange)) => match exchange.finish(response, local.manager.users.crypto()) {
-            Ok(proof) => {
-                let identity = Identity { user: Some(exchange.user().to_owned()), ring: true, act_as: None };
-                peer.sasl = Some(Exchange::Proved(identity));
-                peer.engine.sasl_challenge(proof);
+        Some(Exchange::Challenged(exchange)) => {
+            let finish = || exchange.finish(response, local.manager.users.crypto());
+            match judge(&local.manager, exchange.user(), ip(peer), finish, |error| *error == ScramError::NotAuthentic) {
+                Ok(Ok(proof)) => {
+                    let identity = Identity { user: Some(exchange.user().to_owned()), ring: true, act_as: None };
+                    peer.sasl = Some(Exchange::Proved(identity));
+                    peer.engine.sasl_challenge(proof);
+                }
+                Ok(Err(error)) => refuse(peer, local, Some(exchange.user()), &error),
+                Err(LockedOut) => refuse(peer, local, Some(exchange.user()), &LockedOut),
             }
-            Err(error) => refuse(peer, &error),
-        },
+        }
         Some(Exchange::Proved(identity)) => done(peer, identity),
-        None => refuse(peer, &"a response without a challenge"),
+        None => refuse(peer, local, None, &"a response without a challenge"),
     }
 }
 
 fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
-    let Some(plain) = PlainResponse::parse(response) else { return refuse(peer, &"a malformed response") };
-    let Some(act_as) = other_user(plain.authorization, plain.user) else { return refuse(peer, &NO_USER) };
+    let Some(plain) = PlainResponse::parse(response) else {
+        return refuse(peer, local, None, &"a malformed response");
+    };
+    let Some(act_as) = other_user(plain.authorization, plain.user) else {
+        return refuse(peer, local, Some(plain.user), &NO_USER);
+    };
     let identity = Identity { user: Some(plain.user.to_owned()), ring: peer.socket.is_tls(), act_as };
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
     let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
+    let address = ip(peer);
     // Deriving a key from a password takes milliseconds on purpose: not on this thread.
     let taken = local.manager.adapters.submit_aside(Box::new(move || {
-        let identity = manager.users.is_password(&user, &password).then_some(identity);
+        // Asked here and not before: those who wait for their turn at the same time are counted one by one.
+        let look = || if manager.users.is_password(&user, &password) { Ok(()) } else { Err(()) };
+        let verdict = match judge(&manager, &user, address, look, |()| true) {
+            Ok(Ok(())) => Verdict::Right(identity),
+            Ok(Err(())) => Verdict::Wrong { user },
+            Err(LockedOut) => Verdict::LockedOut { user },
+        };
         if let Some(mailbox) = manager.mailboxes.get(index) {
-            mailbox.post(Letter::SignedIn { peer: key, generation, identity });
+            mailbox.post(Letter::SignedIn { peer: key, generation, verdict });
         }
     }));
     if !taken {
-        refuse(peer, &"too busy to look at a password");
+        refuse(peer, local, Some(plain.user), &"too busy to look at a password");
     }
 }
 
-/// A password was looked at.
-pub(crate) fn signed_in(peer: &mut Peer, identity: Option<Identity>) {
-    match identity {
-        Some(identity) => done(peer, identity),
-        None => refuse(peer, &"wrong user or password"),
+/// What a client gave was looked at.
+pub(crate) fn signed_in(peer: &mut Peer, local: &Local, verdict: Verdict) {
+    match verdict {
+        Verdict::Right(identity) => done(peer, identity),
+        Verdict::Wrong { user } => refuse(peer, local, Some(&user), &"wrong user or password"),
+        Verdict::LockedOut { user } => refuse(peer, local, Some(&user), &LockedOut),
     }
 }
 
-fn external(peer: &mut Peer, authorization: &[u8]) {
+/// Too much was wrong before.
+struct LockedOut;
+
+impl Display for LockedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not looked at, because too many attempts were wrong")
+    }
+}
+
+/// Looks at what was given, unless too much was wrong before, and counts it where `is_guess` says of the error that it may have
+/// been a try.
+fn judge<T, E>(
+    manager: &Manager,
+    user: &str,
+    address: IpAddr,
+    look: impl FnOnce() -> Result<T, E>,
+    is_guess: impl FnOnce(&E) -> bool,
+) -> Result<Result<T, E>, LockedOut> {
+    if lockouts(manager).is_locked(user, address, Instant::now()) {
+        return Err(LockedOut);
+    }
+    let seen = look();
+    match &seen {
+        Ok(_) => lockouts(manager).succeeded(user, address, Instant::now()),
+        Err(error) if is_guess(error) => {
+            let begun = lockouts(manager).failed(user, address, Instant::now());
+            for begun in begun {
+                authority::raise(manager, locked_out(begun, user, address));
+            }
+        }
+        Err(_) => {}
+    }
+    Ok(seen)
+}
+
+/// Its counts hold no invariant that a panic elsewhere could break.
+fn lockouts(manager: &Manager) -> MutexGuard<'_, Lockouts> {
+    manager.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn locked_out(Begun { whose, failures, lasts }: Begun, user: &str, address: IpAddr) -> Event {
+    Event::LockedOut {
+        user: (whose != Whose::Address).then(|| named(user)).flatten(),
+        address: (whose != Whose::User).then(|| address.to_string()),
+        failures,
+        seconds: lasts.as_secs(),
+    }
+}
+
+/// A name that was given without a proof: told only where it could be a user's, for a password may stand in its place.
+fn named(user: &str) -> Option<String> {
+    users::is_valid_name(user).then(|| user.to_owned())
+}
+
+/// Where the client comes from. One that is gone already comes from nowhere, which is a place like another.
+fn ip(peer: &mut Peer) -> IpAddr {
+    peer.socket.tcp().peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+}
+
+fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
     let user = peer.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
     match user {
         Some(user) => match std::str::from_utf8(authorization).ok().and_then(|other| other_user(other, &user)) {
             Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as }),
-            None => refuse(peer, &NO_USER),
+            None => refuse(peer, local, Some(&user), &NO_USER),
         },
-        None => refuse(peer, &"the certificate names no user"),
+        None => refuse(peer, local, None, &"the certificate names no user"),
     }
 }
 
@@ -132,9 +231,8 @@ fn done(peer: &mut Peer, identity: Identity) {
     peer.engine.sasl_outcome(true);
 }
 
-fn refuse(peer: &mut Peer, why: &dyn std::fmt::Display) {
+fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
     let address = super::peer::address(&mut peer.socket);
-    crate::warning!("{address}: sign-in refused: {why}");
-    peer.refused = Some(Event::NotAuthorised { user: None, address, action: "connect", object: String::new() });
+    authority::tell_of_sign_in(&local.manager, local.now, address, user.and_then(named), why);
     peer.engine.sasl_outcome(false);
 }

@@ -56,6 +56,17 @@ pub(crate) enum Event {
         /// On what; blank for the queue manager itself.
         object: String,
     },
+    /// Too many attempts to sign in were wrong: further ones are refused for a time.
+    LockedOut {
+        /// As whom; none for whoever comes from the address, and for a name that is none.
+        user: Option<String>,
+        /// From where; none for a user who is guarded, from wherever the attempts come.
+        address: Option<String>,
+        /// Wrong attempts that led to it.
+        failures: u32,
+        /// For how long.
+        seconds: u64,
+    },
     ChannelStarted {
         channel: String,
         partner: String,
@@ -107,6 +118,7 @@ impl Event {
             Event::Depth { kind: CrossingKind::Low, .. } => "QUEUE.DEPTH.LOW",
             Event::Depth { kind: CrossingKind::Full, .. } => "QUEUE.FULL",
             Event::NotAuthorised { .. } => "NOT.AUTHORIZED",
+            Event::LockedOut { .. } => "SIGNIN.LOCKOUT",
             Event::ChannelStarted { .. } => "CHANNEL.STARTED",
             Event::ChannelStopped { .. } => "CHANNEL.STOPPED",
             Event::TlsRefused { .. } => "CHANNEL.SSL.ERROR",
@@ -124,14 +136,14 @@ impl Event {
             Event::ChannelStarted { .. } => 2282,
             Event::ChannelStopped { .. } => 2283,
             Event::TlsRefused { .. } => 2371,
-            Event::CertificateExpires { .. } => 0,
+            Event::LockedOut { .. } | Event::CertificateExpires { .. } => 0,
         }
     }
 
     /// The queue that its message goes to.
     pub(crate) fn queue(&self) -> &'static str {
         match self {
-            Event::NotAuthorised { .. } | Event::CertificateExpires { .. } => MANAGER_QUEUE,
+            Event::NotAuthorised { .. } | Event::LockedOut { .. } | Event::CertificateExpires { .. } => MANAGER_QUEUE,
             Event::Depth { .. } => PERFORMANCE_QUEUE,
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => CHANNEL_QUEUE,
         }
@@ -141,7 +153,7 @@ impl Event {
     fn is_wanted(&self, manager: &QueueManager) -> bool {
         match self {
             Event::Depth { .. } => manager.performance_events,
-            Event::NotAuthorised { .. } => manager.authority_events,
+            Event::NotAuthorised { .. } | Event::LockedOut { .. } => manager.authority_events,
             Event::ChannelStarted { .. } | Event::ChannelStopped { .. } | Event::TlsRefused { .. } => {
                 manager.channel_events
             }
@@ -159,6 +171,17 @@ impl Event {
                     CrossingKind::Full => "is full",
                 };
                 crate::note!("{queue} {what}: {depth} messages of {max_depth}");
+            }
+            Event::LockedOut { user, address, failures, seconds } => {
+                let user = user.as_deref().map_or_else(String::new, |user| format!(" as {user}"));
+                match address {
+                    Some(from) => crate::warning!(
+                        "{failures} wrong attempts to sign in{user} from {from}: refused for {seconds} s"
+                    ),
+                    None => crate::warning!(
+                        "{failures} wrong attempts to sign in{user}: one from each new address for {seconds} s"
+                    ),
+                }
             }
             Event::CertificateExpires { place, subject, not_after, days, .. } => {
                 let at = log::utc(*not_after);
@@ -179,6 +202,9 @@ impl Event {
             }
             Event::NotAuthorised { user, address, action, object } => {
                 json!({ "user": user.as_deref().map(cut), "address": address, "action": action, "object": cut(object) })
+            }
+            Event::LockedOut { user, address, failures, seconds } => {
+                json!({ "user": user.as_deref().map(cut), "address": address, "failures": failures, "seconds": seconds })
             }
             Event::ChannelStarted { channel, partner } => json!({ "channel": channel, "partner": cut(partner) }),
             Event::ChannelStopped { channel, partner, reason } => json!({
