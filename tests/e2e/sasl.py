@@ -47,7 +47,7 @@ class Dialogue:
         """(CHALLENGE, bytes) or (OUTCOME, code)."""
         code, fields = self._frame()
         assert code in (CHALLENGE, OUTCOME), code
-        return code, bytes(fields[0]) if code == CHALLENGE else int(fields[0])
+        return code, fields[0] if code == CHALLENGE else int(fields[0])
 
     def _send(self, code, fields):
         data = Data()
@@ -62,7 +62,9 @@ class Dialogue:
         data.decode(self._read(size - 8))
         data.next()
         described = data.get_object()
-        return int(described.descriptor), described.value
+        # Binary is a view of what goes with `data`.
+        fields = [bytes(field) if isinstance(field, memoryview) else field for field in described.value]
+        return int(described.descriptor), fields
 
     def _read(self, count):
         read = b""

@@ -51,7 +51,7 @@ pub use event::{
 };
 pub use message::{BodyForm, MessageBody, MessageParts, Sections, with_header};
 pub use payload::Payload;
-pub use sasl::{Mechanism, PlainResponse, SaslClient, SaslOffer, SaslSecret};
+pub use sasl::{BearerResponse, Mechanism, PlainResponse, SaslClient, SaslOffer, SaslSecret};
 pub use scram::ScramCrypto;
 pub use types::{
     AnyTarget, Coordinator, DeliveryState, Error, Header, MessageId, Open, Properties, ReceiverSettleMode, Role,

@@ -1,6 +1,6 @@
 //! SASL on the wire (part 5, section 5.3): mechanisms, and what a client answers.
 
-use crate::scram::{ScramClient, ScramCrypto};
+use crate::scram::{ScramClient, ScramCrypto, unescape};
 use crate::value::Symbol;
 use bytes::Bytes;
 use std::fmt;
@@ -16,6 +16,8 @@ pub enum Mechanism {
     External,
     /// Password proved, never sent (RFC 5802, RFC 7677).
     ScramSha256,
+    /// A token that is as good as a password for whoever has it (RFC 7628): offer it over TLS only.
+    OAuthBearer,
 }
 
 impl Mechanism {
@@ -26,6 +28,7 @@ impl Mechanism {
             Self::Plain => "PLAIN",
             Self::External => "EXTERNAL",
             Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::OAuthBearer => "OAUTHBEARER",
         }
     }
 
@@ -67,6 +70,11 @@ pub enum SaslClient {
         /// The password.
         password: String,
     },
+    /// By a bearer token.
+    Bearer {
+        /// The token.
+        token: String,
+    },
 }
 
 /// Passwords stay out of logs.
@@ -80,6 +88,7 @@ impl fmt::Debug for SaslClient {
             Self::External => f.write_str("External"),
             Self::Plain { user, .. } => of(f, "Plain", user),
             Self::Scram { user, .. } => of(f, "Scram", user),
+            Self::Bearer { token } => write!(f, "Bearer({} bytes)", token.len()),
         }
     }
 }
@@ -92,6 +101,7 @@ impl SaslClient {
             Self::Plain { .. } => Some(Mechanism::Plain),
             Self::External => Some(Mechanism::External),
             Self::Scram { .. } => Some(Mechanism::ScramSha256),
+            Self::Bearer { .. } => Some(Mechanism::OAuthBearer),
         }
     }
 
@@ -107,6 +117,7 @@ impl SaslClient {
                 let exchange = ScramClient::new(user, password, &crypto.nonce());
                 (exchange.first(), Some(exchange))
             }
+            Self::Bearer { token } => (Bytes::from(format!("n,,\x01auth=Bearer {token}\x01\x01")), None),
         }
     }
 }
@@ -130,6 +141,54 @@ impl fmt::Debug for PlainResponse<'_> {
             .field("authorization", authorization)
             .field("user", user)
             .finish_non_exhaustive()
+    }
+}
+
+/// What a client answers to the reasons of a server that refuses its token (RFC 7628, section 3.2.3).
+pub(crate) const BEARER_REFUSED: &[u8] = b"\x01";
+
+/// An OAUTHBEARER response (RFC 7628, section 3.1).
+#[derive(Clone, PartialEq, Eq)]
+pub struct BearerResponse<'a> {
+    /// Identity to act as; usually empty.
+    pub authorization: String,
+    /// The token.
+    pub token: &'a str,
+}
+
+/// Without the token.
+impl fmt::Debug for BearerResponse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BearerResponse").field("authorization", &self.authorization).finish_non_exhaustive()
+    }
+}
+
+impl<'a> BearerResponse<'a> {
+    /// Takes a response apart; none when it is not of RFC 7628's form, asks for channel binding, or has other than one token.
+    /// Keys besides `auth` are passed over, as it has them.
+    pub fn parse(response: &'a [u8]) -> Option<Self> {
+        let (header, pairs) = std::str::from_utf8(response).ok()?.split_once('\x01')?;
+        let (binding, authorization) = header.strip_suffix(',')?.split_once(',')?;
+        if binding != "n" && binding != "y" {
+            return None;
+        }
+        let authorization = match authorization {
+            "" => String::new(),
+            named => unescape(named.strip_prefix("a=")?).filter(|name| !name.is_empty())?,
+        };
+        let mut token = None;
+        for pair in pairs.strip_suffix("\x01\x01")?.split('\x01') {
+            let (key, value) = pair.split_once('=')?;
+            if key != "auth" {
+                continue;
+            }
+            let (scheme, found) = value.split_once(' ')?;
+            let is_token = scheme.eq_ignore_ascii_case("Bearer") && !found.is_empty();
+            if !is_token || token.replace(found).is_some() {
+                return None;
+            }
+        }
+        Some(Self { authorization, token: token? })
     }
 }
 
@@ -182,6 +241,7 @@ mod tests {
             format!("{:?}", SaslClient::Plain { user: user.clone(), password: password.clone() }),
             format!("{:#?}", SaslClient::Scram { user, password }),
             format!("{:?}", PlainResponse::parse(&response).unwrap()),
+            format!("{:?}", BearerResponse::parse(b"n,a=orders,\x01auth=Bearer opensesame\x01\x01").unwrap()),
             format!("{init:?}"),
             format!("{:?}", Event::SaslResponse(secret.clone())),
             format!(
@@ -197,8 +257,45 @@ mod tests {
         for text in &texts {
             assert!(!text.contains("opensesame") && !text.contains("111, 112, 101, 110"), "{text}");
         }
-        assert!(texts[..3].iter().all(|text| text.contains("orders")), "{texts:?}");
-        assert!(texts[3..].iter().all(|text| text.contains("18 bytes")), "{texts:?}");
+        assert!(texts[..4].iter().all(|text| text.contains("orders")), "{texts:?}");
+        let bearer = format!("{:?}", SaslClient::Bearer { token: "opensesame".to_owned() });
+        assert_eq!(bearer, "Bearer(10 bytes)");
+        assert!(texts[4..].iter().all(|text| text.contains("18 bytes")), "{texts:?}");
+    }
+
+    #[test]
+    fn a_bearer_response_has_one_token_and_perhaps_somebody_to_act_as() {
+        let parse = |text: &str| {
+            let response = BearerResponse::parse(text.as_bytes())?;
+            Some((response.authorization, response.token.to_owned()))
+        };
+        let found = |authorization: &str, token: &str| Some((authorization.to_owned(), token.to_owned()));
+        assert_eq!(parse("n,,\x01auth=Bearer a.b.c\x01\x01"), found("", "a.b.c"));
+        assert_eq!(parse("y,,\x01auth=bearer a\x01\x01"), found("", "a"));
+        let all = "n,a=or=2Cders=3D,\x01host=example.com\x01port=5671\x01auth=Bearer a=b=\x01\x01";
+        assert_eq!(parse(all), found("or,ders=", "a=b="));
+        for bad in [
+            "",
+            "\x01",
+            "n,,",
+            "n,,\x01\x01",
+            "n,,\x01auth=Bearer a",
+            "n,,\x01auth=Bearer a\x01",
+            "n,,\x01auth=Bearer a\x01\x01\x01",
+            "n,,\x01auth=Bearer \x01\x01",
+            "n,,\x01auth=Basic a\x01\x01",
+            "n,,\x01auth=Bearer a\x01auth=Bearer b\x01\x01",
+            "n,,\x01host=example.com\x01\x01",
+            "n,,\x01auth=Bearer a\x01host\x01\x01",
+            "p=tls-unique,,\x01auth=Bearer a\x01\x01",
+            "n,orders,\x01auth=Bearer a\x01\x01",
+            "n,a=,\x01auth=Bearer a\x01\x01",
+            "n,a=or=2ders,\x01auth=Bearer a\x01\x01",
+            "n,a=orders\x01auth=Bearer a\x01\x01",
+        ] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+        assert_eq!(BearerResponse::parse(b"n,,\x01auth=Bearer \xff\x01\x01"), None);
     }
 
     #[test]

@@ -244,7 +244,7 @@ fn attribute<'a>(part: Option<&'a str>, name: &str) -> Option<&'a str> {
 }
 
 /// `=2C` is a comma, `=3D` an equals sign; nothing else may follow one.
-fn unescape(name: &str) -> Option<String> {
+pub(crate) fn unescape(name: &str) -> Option<String> {
     let mut parts = name.split('=');
     let mut plain = parts.next()?.to_owned();
     for part in parts {

@@ -22,6 +22,7 @@ use crate::mqsc::tasks::TaskSnapshot;
 use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
 use crate::sign_in::lockout::Lockouts;
+use crate::sign_in::tokens::Tokens;
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::traffic_history::TrafficHistory;
@@ -75,6 +76,8 @@ pub struct Manager {
     pub(crate) since_ms: u64,
     /// Messages refused that their sender had settled, since the operator was last told of them.
     pub(crate) dropped: AtomicU64,
+    /// Checks the tokens that clients sign in with.
+    pub tokens: Tokens,
     /// Who was wrong how often in signing in.
     pub(crate) lockouts: Mutex<Lockouts>,
     /// What the log says of refusals by authority.
@@ -223,9 +226,12 @@ impl Manager {
     ) -> Self {
         let tls = Arc::new(Tls::new(data.join(serve::TLS)));
         tls.follow(&definitions);
+        let tokens = Tokens::new(&data);
+        tokens.follow(&definitions.queue_manager);
         Self {
             name: definitions.queue_manager.name.clone(),
             tls,
+            tokens,
             data,
             rings,
             passphrase,

@@ -159,7 +159,7 @@ impl Users {
     /// said last holds, and the log says so; a file that is gone means that there are no users.
     fn current(&self) -> MutexGuard<'_, Snapshot> {
         let mut snapshot = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = Stamp::of(&self.directory);
+        let stamp = Stamp::of(&self.directory.join(FILE));
         if stamp == snapshot.stamp {
             return snapshot;
         }
@@ -322,8 +322,8 @@ struct Snapshot {
 impl Snapshot {
     fn read(directory: &Path) -> Result<Self, UsersError> {
         // The stamp is older than the text: a change in between is read again, never missed.
-        let stamp = Stamp::of(directory);
         let path = directory.join(FILE);
+        let stamp = Stamp::of(&path);
         let file = File::open(&path).map_err(|error| unreadable(directory, error))?;
         let mode = file.metadata().map_err(|error| unreadable(directory, error))?.mode() & 0o777;
         if mode & 0o077 != 0 {
@@ -337,19 +337,23 @@ impl Snapshot {
 
 /// Tells one state of the file from the next; a replaced file has another inode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Stamp {
+pub(crate) struct Stamp {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
+    /// The last change of anything, permissions included.
+    changed: (i64, i64),
 }
 
 impl Stamp {
-    fn of(directory: &Path) -> Option<Self> {
-        let metadata = fs::metadata(directory.join(FILE)).ok()?;
+    /// Of the file at `path`; none where there is none.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
         Some(Self {
             inode: metadata.ino(),
             bytes: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::condition;
 use crate::config::{FRAME_BYTES_MIN, PEER_IDLE_TIMEOUT_MIN, SASL_FRAME_BYTES_MAX};
 use crate::event::Event;
 use crate::output::FrameKind;
-use crate::sasl::{Mechanism, SaslSecret};
+use crate::sasl::{BEARER_REFUSED, Mechanism, SaslClient, SaslSecret};
 use crate::types::{Error, Open, SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
 use bytes::{Buf, Bytes, BytesMut};
 use std::time::Duration;
@@ -215,11 +215,13 @@ impl Connection {
     }
 
     fn sasl_challenge_in(&mut self, challenge: &[u8]) -> Result<(), Error> {
-        let ConnectionRole::Client { crypto, exchange, .. } = &mut self.role else { return Ok(()) };
+        let ConnectionRole::Client { sasl, crypto, exchange } = &mut self.role else { return Ok(()) };
         let response = match exchange {
             Some(exchange) => exchange
                 .respond(challenge, crypto.as_ref())
                 .map_err(|error| Error::new(condition::UNAUTHORIZED_ACCESS, error.to_string()))?,
+            // The server says why it refuses the token, and has to be asked for the outcome.
+            None if matches!(sasl, SaslClient::Bearer { .. }) => Bytes::from_static(BEARER_REFUSED),
             None => Bytes::new(),
         };
         self.emit_sasl(&SaslResponse { response: SaslSecret(response) });

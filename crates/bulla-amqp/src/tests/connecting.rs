@@ -4,7 +4,10 @@ use super::pair::Pair;
 use super::peer::*;
 use crate::codec::Encode;
 use crate::types::{Close, End, SaslInit, SaslMechanisms, SaslResponse};
-use crate::{Config, Error, Event, Mechanism, Open, PlainResponse, Role, SaslClient, SaslOffer, Symbol, condition};
+use crate::{
+    BearerResponse, Config, Error, Event, Mechanism, Open, PlainResponse, Role, SaslClient, SaslOffer, Symbol,
+    condition,
+};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
@@ -185,6 +188,33 @@ fn scram_goes_through_the_frames() {
                 pair.run();
                 assert_eq!(closed(&pair.client_events), condition::UNAUTHORIZED_ACCESS);
             }
+        }
+    }
+}
+
+#[test]
+fn a_token_goes_through_the_frames_and_a_refused_one_is_told_why_before_the_outcome() {
+    for good in [true, false] {
+        let client = SaslClient::Bearer { token: "a.b.c".into() };
+        let offer = SaslOffer { mechanisms: vec![Mechanism::OAuthBearer], allow_bare_amqp: false };
+        let mut pair = Pair::new(config(), client, config(), offer);
+        pair.run();
+        let Some(Event::SaslInit { mechanism: Mechanism::OAuthBearer, response, .. }) = pair.server_events.pop() else {
+            panic!()
+        };
+        let response = BearerResponse::parse(&response).unwrap();
+        assert_eq!((response.authorization.as_str(), response.token), ("", "a.b.c"));
+        if good {
+            pair.server.sasl_outcome(true);
+            pair.run();
+            assert!(matches!(pair.client_events[..], [Event::Opened(_)]));
+        } else {
+            pair.server.sasl_challenge(Bytes::from_static(b"{\"status\":\"invalid_token\"}"));
+            pair.run();
+            assert_eq!(pair.server_events.pop(), Some(Event::SaslResponse(Bytes::from_static(b"\x01").into())));
+            pair.server.sasl_outcome(false);
+            pair.run();
+            assert_eq!(closed(&pair.client_events), condition::UNAUTHORIZED_ACCESS);
         }
     }
 }

@@ -27,20 +27,24 @@ pub struct ConnectionArgs {
     /// The user's password, the first line of this file
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
+    /// Sign in with the bearer token in this file, by OAUTHBEARER: over TLS, or on this machine
+    #[arg(long, value_name = "FILE", conflicts_with = "user")]
+    pub token_file: Option<PathBuf>,
 }
 
 impl ConnectionArgs {
     /// The endpoint that the options describe.
     ///
     /// # Errors
-    /// The password file can't be read.
+    /// The file of the password or of the token can't be read.
     pub fn endpoint(&self) -> Result<Endpoint, CliError> {
-        let sasl = match (&self.user, &self.password_file) {
-            (Some(user), Some(file)) => {
-                let text = std::fs::read_to_string(file).map_err(|error| CliError::file(file, error))?;
-                let password = text.lines().next().unwrap_or_default().to_owned();
-                SaslClient::Scram { user: user.clone(), password }
-            }
+        let first_line = |file: &PathBuf| -> Result<String, CliError> {
+            let text = std::fs::read_to_string(file).map_err(|error| CliError::file(file, error))?;
+            Ok(text.lines().next().unwrap_or_default().to_owned())
+        };
+        let sasl = match (&self.user, &self.password_file, &self.token_file) {
+            (Some(user), Some(file), _) => SaslClient::Scram { user: user.clone(), password: first_line(file)? },
+            (_, _, Some(file)) => SaslClient::Bearer { token: first_line(file)? },
             _ if self.cert.is_some() => SaslClient::External,
             _ => SaslClient::Anonymous,
         };

@@ -179,6 +179,20 @@ pub(super) fn tell_of_sign_in(
     }
 }
 
+/// Closes a connection whose token has expired; asked at each tick, one compare for others.
+pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let is_over = peer.signed_in.until.is_some_and(|until| local.wall_ms / 1000 >= until);
+    if !is_over || peer.engine.is_closed() {
+        return;
+    }
+    let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the token has expired: sign in with a new one");
+    tell_of(peer, local, &refusal);
+    peer.admission = Admission::Closed(refusal.clone());
+    local.forget_all(peer, state);
+    peer.engine.close(Some(refusal.to_amqp()));
+    local.touch(peer.key);
+}
+
 /// Has an event raised in the next turn of any dispatcher.
 pub(super) fn raise(manager: &Manager, event: Event) {
     manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).raise(event);

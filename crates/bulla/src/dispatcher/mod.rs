@@ -473,11 +473,13 @@ impl Dispatcher {
         }
         // A reply that waits for the acknowledgement of the last one would cost 40 ms.
         let _ = stream.set_nodelay(true);
+        // Of a TLS connection it is said anew after the handshake.
+        let here = stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
+        let engine = sasl::engine(&self.local, false, here && tls.is_none());
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),
             Some(tls) => tls.session().map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),
         };
-        let engine = sasl::engine(&self.local, false);
         match socket.and_then(|socket| self.add(socket, engine, true)) {
             Ok(_) => {}
             Err(error) => crate::warning!("accept: {error}"),
@@ -786,6 +788,7 @@ impl Dispatcher {
                 peer.end("no answer to the call in time");
             }
             peer.give_up_renewal(now);
+            authority::end_with_token(peer, &mut self.local, state);
             if !peer.units.is_empty() {
                 unit_of_work::tick(peer, &mut self.local, state);
             }

@@ -40,6 +40,8 @@ pub(crate) struct Identity {
     pub(crate) ring: bool,
     /// Another user, as whom it asks to act (ALTUSR).
     pub(crate) act_as: Option<String>,
+    /// Until when the proof holds, seconds since 1970: a token's end. None for ever.
+    pub(crate) until: Option<u64>,
 }
 
 /// Whether a connection may attach a client's links.
@@ -225,7 +227,7 @@ impl Peer {
         match local.tls_meter.time(shaking_hands, || self.socket.handshake()) {
             Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
                 // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
-                self.engine = sasl::engine(local, self.socket.verified_certificate());
+                self.engine = sasl::engine(local, self.socket.verified_certificate(), true);
             }
             Ok(Moved::Bytes(_)) => {}
             Ok(Moved::Blocked) => {

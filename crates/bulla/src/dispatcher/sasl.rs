@@ -10,9 +10,11 @@ use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::Manager;
 use crate::sign_in::lockout::{Begun, Lockouts, Whose};
+use crate::sign_in::token::TokenError;
 use crate::{tls, users};
 use bulla_amqp::scram::{ScramError, ScramServer};
-use bulla_amqp::{Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol};
+use bulla_amqp::{BearerResponse, Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol};
+use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{MutexGuard, PoisonError};
@@ -29,6 +31,8 @@ pub(crate) enum Verdict {
         /// Who it said it is.
         user: String,
     },
+    /// The token is refused.
+    Token(TokenError),
     /// Too much was wrong before: nobody has looked. The client is told what it is told of a wrong password.
     LockedOut {
         /// Who it said it is.
@@ -42,10 +46,13 @@ pub(crate) enum Exchange {
     Challenged(Box<ScramServer>),
     /// SCRAM: the proof was good and the server's own is out; the client's empty answer ends it.
     Proved(Identity),
+    /// OAUTHBEARER: why the token is refused has been said; the client's answer ends it.
+    Refused,
 }
 
-/// The engine of a new connection; `certificate` says that the client has shown a verified one.
-pub(crate) fn engine(local: &Local, certificate: bool) -> Connection {
+/// The engine of a new connection; `certificate` says that the client has shown a verified one, and `private` that nobody reads
+/// along.
+pub(crate) fn engine(local: &Local, certificate: bool, private: bool) -> Connection {
     let config = Config {
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
@@ -54,7 +61,7 @@ pub(crate) fn engine(local: &Local, certificate: bool) -> Connection {
         properties: caller::identity(),
         ..Config::new(&*local.manager.name)
     };
-    Connection::server(config, offer(certificate), local.now)
+    Connection::server(config, offer(certificate, private && local.manager.tokens.are_taken()), local.now)
 }
 
 /// Largest frame accepted, in bytes: a message of 4 MB comes in four.
@@ -65,10 +72,11 @@ const CHANNEL_MAX: u16 = 255;
 const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered.
-fn offer(certificate: bool) -> SaslOffer {
+fn offer(certificate: bool, tokens: bool) -> SaslOffer {
     let external = certificate.then_some(Mechanism::External);
-    let others = [Mechanism::ScramSha256, Mechanism::Plain, Mechanism::Anonymous];
-    SaslOffer { mechanisms: external.into_iter().chain(others).collect(), allow_bare_amqp: true }
+    let bearer = tokens.then_some(Mechanism::OAuthBearer);
+    let strong = external.into_iter().chain([Mechanism::ScramSha256]).chain(bearer);
+    SaslOffer { mechanisms: strong.chain([Mechanism::Plain, Mechanism::Anonymous]).collect(), allow_bare_amqp: true }
 }
 
 /// A client names its mechanism.
@@ -77,6 +85,7 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
         Mechanism::Anonymous => done(peer, Identity::default()),
         Mechanism::Plain => plain(peer, local, response),
         Mechanism::External => external(peer, local, response),
+        Mechanism::OAuthBearer => bearer(peer, local, response),
         Mechanism::ScramSha256 => match ScramServer::start(response) {
             Ok(mut exchange) => {
                 let users = &local.manager.users;
@@ -96,7 +105,8 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
             let finish = || exchange.finish(response, local.manager.users.crypto());
             match judge(&local.manager, exchange.user(), ip(peer), finish, |error| *error == ScramError::NotAuthentic) {
                 Ok(Ok(proof)) => {
-                    let identity = Identity { user: Some(exchange.user().to_owned()), ring: true, act_as: None };
+                    let user = Some(exchange.user().to_owned());
+                    let identity = Identity { user, ring: true, ..Identity::default() };
                     peer.sasl = Some(Exchange::Proved(identity));
                     peer.engine.sasl_challenge(proof);
                 }
@@ -105,6 +115,8 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
             }
         }
         Some(Exchange::Proved(identity)) => done(peer, identity),
+        // It was told why, and the log too.
+        Some(Exchange::Refused) => peer.engine.sasl_outcome(false),
         None => refuse(peer, local, None, &"a response without a challenge"),
     }
 }
@@ -116,7 +128,8 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     let Some(act_as) = other_user(plain.authorization, plain.user) else {
         return refuse(peer, local, Some(plain.user), &NO_USER);
     };
-    let identity = Identity { user: Some(plain.user.to_owned()), ring: peer.socket.is_tls(), act_as };
+    let ring = peer.socket.is_tls();
+    let identity = Identity { user: Some(plain.user.to_owned()), ring, act_as, until: None };
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
     let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
     let address = ip(peer);
@@ -138,11 +151,41 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     }
 }
 
+fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
+    let Some(bearer) = BearerResponse::parse(response) else {
+        return refuse_token(peer, local, &"a malformed response", "invalid_request");
+    };
+    let (authorization, token) = (bearer.authorization, Zeroizing::new(bearer.token.to_owned()));
+    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
+    let now = local.wall_ms / 1000;
+    // A token cannot be guessed, so its like are not counted. A look at the file of keys and a signature to verify: not on this thread.
+    let taken = local.manager.adapters.submit_aside(Box::new(move || {
+        let verdict = match manager.tokens.check(&token, now) {
+            Ok(grant) => match other_user(&authorization, &grant.user) {
+                // Its ring stays closed: a ring is for who has proved by a key or a password of its own to be its owner.
+                Some(act_as) => {
+                    let (user, until) = (Some(grant.user), Some(grant.until));
+                    Verdict::Right(Identity { user, ring: false, act_as, until })
+                }
+                None => Verdict::Token(TokenError::User),
+            },
+            Err(error) => Verdict::Token(error),
+        };
+        if let Some(mailbox) = manager.mailboxes.get(index) {
+            mailbox.post(Letter::SignedIn { peer: key, generation, verdict });
+        }
+    }));
+    if !taken {
+        refuse_token(peer, local, &"too busy to look at a token", "temporarily_unavailable");
+    }
+}
+
 /// What a client gave was looked at.
 pub(crate) fn signed_in(peer: &mut Peer, local: &Local, verdict: Verdict) {
     match verdict {
         Verdict::Right(identity) => done(peer, identity),
         Verdict::Wrong { user } => refuse(peer, local, Some(&user), &"wrong user or password"),
+        Verdict::Token(error) => refuse_token(peer, local, &error, "invalid_token"),
         Verdict::LockedOut { user } => refuse(peer, local, Some(&user), &LockedOut),
     }
 }
@@ -210,7 +253,7 @@ fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
     let user = peer.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
     match user {
         Some(user) => match std::str::from_utf8(authorization).ok().and_then(|other| other_user(other, &user)) {
-            Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as }),
+            Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as, until: None }),
             None => refuse(peer, local, Some(&user), &NO_USER),
         },
         None => refuse(peer, local, None, &"the certificate names no user"),
@@ -232,7 +275,18 @@ fn done(peer: &mut Peer, identity: Identity) {
 }
 
 fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
+    tell(peer, local, user, why);
+    peer.engine.sasl_outcome(false);
+}
+
+/// Says why as RFC 7628 (section 3.2.2) has it: `status` is a code of RFC 6750 (section 3.1), and says no more than that.
+fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str) {
+    tell(peer, local, None, why);
+    peer.sasl = Some(Exchange::Refused);
+    peer.engine.sasl_challenge(Bytes::from(format!("{{\"status\":\"{status}\"}}")));
+}
+
+fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
     let address = super::peer::address(&mut peer.socket);
     authority::tell_of_sign_in(&local.manager, local.now, address, user.and_then(named), why);
-    peer.engine.sasl_outcome(false);
 }

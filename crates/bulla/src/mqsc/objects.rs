@@ -112,6 +112,12 @@ pub struct QueueManager {
     pub channel_authentication: bool,
     /// CHCKCLNT(REQUIRED): clients must sign in.
     pub sign_in_required: bool,
+    /// OAUTHISS: whose tokens are taken; none for nobody's.
+    pub token_issuer: Option<String>,
+    /// OAUTHAUD: for whom they must be; none for the queue manager by its name.
+    pub token_audience: Option<String>,
+    /// OAUTHUSR: the claim that is the user's name.
+    pub token_user_claim: String,
 }
 
 /// A local queue.
@@ -456,6 +462,9 @@ impl Definitions {
                 trigger_interval_ms: 999_999_999,
                 channel_authentication: true,
                 sign_in_required: false,
+                token_issuer: None,
+                token_audience: None,
+                token_user_claim: "sub".into(),
             },
             queues: BTreeMap::new(),
             aliases: BTreeMap::new(),
@@ -1271,6 +1280,9 @@ impl QueueManager {
                 (Key::TriggerInterval, Value::Number(number)) => self.trigger_interval_ms = clamped(*number),
                 (Key::ChannelAuthentication, Value::Word(word)) => self.channel_authentication = *word == "ENABLED",
                 (Key::CheckClient, Value::Word(word)) => self.sign_in_required = *word == "REQUIRED",
+                (Key::TokenIssuer, Value::Text(issuer)) => self.token_issuer = unless_blank(issuer),
+                (Key::TokenAudience, Value::Text(audience)) => self.token_audience = unless_blank(audience),
+                (Key::TokenUserClaim, Value::Text(claim)) => self.token_user_claim.clone_from(claim),
                 _ => {}
             }
         }
@@ -1297,6 +1309,9 @@ impl QueueManager {
             Key::TriggerInterval => Cell::Number(self.trigger_interval_ms.into()),
             Key::ChannelAuthentication => enabled(self.channel_authentication),
             Key::CheckClient => Cell::word(if self.sign_in_required { "REQUIRED" } else { "OPTIONAL" }),
+            Key::TokenIssuer => blank(self.token_issuer.as_deref()),
+            Key::TokenAudience => blank(self.token_audience.as_deref()),
+            Key::TokenUserClaim => Cell::Text(self.token_user_claim.clone()),
             Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
             _ => return None,
         })

@@ -495,6 +495,9 @@ pub enum Key {
     Warn,
     CheckClient,
     ChannelAuthentication,
+    TokenIssuer,
+    TokenAudience,
+    TokenUserClaim,
     // What steers a command.
     At,
     Replace,
@@ -1514,6 +1517,9 @@ const MANAGER: &[&Attribute] = &[
     &TRIGINT,
     &authority::MANAGER_CHLAUTH,
     &authority::MANAGER_CHCKCLNT,
+    &authority::OAUTHISS,
+    &authority::OAUTHAUD,
+    &authority::OAUTHUSR,
 ];
 const POLICY: &[&Attribute] = &[
     &SIGNALG,
@@ -2013,6 +2019,9 @@ pub static COMMANDS: &[Command] = &[
             &TRIGINT,
             &authority::MANAGER_CHLAUTH,
             &authority::MANAGER_CHCKCLNT,
+            &authority::OAUTHISS,
+            &authority::OAUTHAUD,
+            &authority::OAUTHUSR,
             &VERSION,
         ],
         examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],

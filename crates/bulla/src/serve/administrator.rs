@@ -300,6 +300,7 @@ impl Administered for Administrator<'_> {
             || then.queue_manager != now.queue_manager
         {
             self.manager.follow_blocked_addresses(now);
+            self.manager.tokens.follow(&now.queue_manager);
             self.state.authority_generation += 1;
         }
         if changes.iter().any(|change| matches!(change, Change::SetPolicy(_) | Change::DeletePolicy { .. })) {

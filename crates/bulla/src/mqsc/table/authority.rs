@@ -182,6 +182,33 @@ pub(super) static MANAGER_CHCKCLNT: Attribute = attribute(
     "Whether clients must sign in, by password or certificate. OPTIONAL: whoever does not is '*ANONYMOUS'. REQUIRED: whoever does not is refused.",
 );
 
+/// OAUTHISS of the queue manager.
+pub(super) static OAUTHISS: Attribute = attribute(
+    Key::TokenIssuer,
+    "OAUTHISS",
+    Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
+    "' '",
+    "Whose tokens clients sign in with: the claim iss, as 'https://issuer.example'. Its keys are in jwks.json in the data directory. Blank: no tokens are taken.",
+);
+/// OAUTHAUD of the queue manager.
+pub(super) static OAUTHAUD: Attribute = attribute(
+    Key::TokenAudience,
+    "OAUTHAUD",
+    Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
+    "' '",
+    "What the claim aud of a token must be, or have among others. Blank: the queue manager's name.",
+);
+/// OAUTHUSR of the queue manager.
+pub(super) static OAUTHUSR: Attribute = attribute(
+    Key::TokenUserClaim,
+    "OAUTHUSR",
+    Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
+    "sub",
+    "The claim of a token that is the user's name.",
+);
+/// Longest OAUTHISS, OAUTHAUD and OAUTHUSR, in characters.
+const TOKEN_WORD_CHARS_MAX: usize = 256;
+
 /// SET CHLAUTH.
 pub(super) const RULE: &[&Attribute] = &[
     &RULE_TYPE,
