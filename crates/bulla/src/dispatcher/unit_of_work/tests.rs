@@ -12,6 +12,7 @@ use bulla_amqp::{
 };
 use bytes::Bytes;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -58,6 +59,41 @@ impl Desk {
             }
         };
         self.alter(|_| {});
+    }
+
+    /// Ends it as `kill -9` would, and starts it again: what was written by now is there, and nothing that waited to be.
+    /// `gone` ends the clients, which find nobody any more.
+    fn kill(&mut self, gone: impl FnOnce()) {
+        let found = tempfile::tempdir().unwrap();
+        let manager = self.running().manager().clone();
+        let state = manager.lock();
+        // Nobody hands anything more to the journal meanwhile; what it has still to write is written when two looks agree.
+        let deadline = Instant::now() + PATIENCE;
+        let mut before = files(self.dir.path());
+        loop {
+            let now = files(self.dir.path());
+            if now == before {
+                break;
+            }
+            assert!(Instant::now() < deadline, "the journal does not come to rest");
+            before = now;
+        }
+        for (name, bytes) in before {
+            let path = found.path().join(&name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+            // What others may read is refused at a start.
+            let mode = std::fs::metadata(self.dir.path().join(name)).unwrap().permissions();
+            std::fs::set_permissions(path, mode).unwrap();
+        }
+        drop(state);
+        drop(manager);
+        gone();
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+        self.dir = found;
+        self.start();
     }
 
     /// Changes the queue manager, and defines the queues.
@@ -121,6 +157,24 @@ impl Desk {
             std::thread::yield_now();
         }
     }
+}
+
+/// The files below a folder, and what is in them.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let (mut found, mut folders) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(below) = folders.pop() {
+        for entry in std::fs::read_dir(folder.join(&below)).unwrap() {
+            let entry = entry.unwrap();
+            let (kind, name) = (entry.file_type().unwrap(), below.join(entry.file_name()));
+            if kind.is_dir() {
+                folders.push(name);
+            } else if kind.is_file() {
+                found.push((name, std::fs::read(entry.path()).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
 }
 
 impl Drop for Desk {

@@ -1,4 +1,4 @@
-//! Random puts, gets, units of work, lost connections and restarts, and after each step the queues are what a model says.
+//! Random puts, gets, units of work, lost connections, restarts and kills, and after each step the queues are what a model says.
 //!
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
@@ -141,6 +141,16 @@ impl Model {
         }
     }
 
+    /// What is found again: persistent messages, none of them with anybody.
+    fn after_a_kill(&self) -> Model {
+        let mut queues = self.queues.clone();
+        for queue in &mut queues {
+            queue.retain(|_, entry| entry.persistent);
+            queue.values_mut().for_each(|entry| entry.locked = false);
+        }
+        Model { queues, ..*self }
+    }
+
     fn available(&self, queue: usize) -> Vec<Shown> {
         let free = self.queues[queue].values().filter(|entry| !entry.locked);
         free.map(|entry| (entry.number, entry.failures)).collect()
@@ -205,7 +215,7 @@ impl Run {
                 let unit = self.seats[seat].client.begin().unwrap();
                 self.seats[seat].units.push((unit, ModelUnit::default()));
             }
-            12..=19 => self.put(seat, queue),
+            12..=19 => drop(self.put(seat, queue)),
             20..=44 if open > 0 => self.put_in(seat, queue, unit),
             45..=54 => self.get(seat, queue),
             55..=79 if open > 0 => self.get_in(seat, queue, unit),
@@ -221,12 +231,17 @@ impl Run {
                 self.seats[seat].client.end(unit, false, PATIENCE).unwrap();
             }
             98 => self.lose(seat),
-            99 if self.random.below(8) == 0 => self.restart(),
+            99 => match self.random.below(12) {
+                0 => self.restart(),
+                1 => self.kill(),
+                _ => {}
+            },
             _ => {}
         }
     }
 
-    fn put(&mut self, seat: usize, queue: usize) {
+    /// Whether a message was put that is there after a kill.
+    fn put(&mut self, seat: usize, queue: usize) -> bool {
         let entry = self.model.fresh(&mut self.random);
         let Seat { client, senders, .. } = &mut self.seats[seat];
         let result = client.put(senders[queue], message(entry.number, entry.priority, entry.persistent), PATIENCE);
@@ -234,6 +249,7 @@ impl Run {
         if result.is_ok() {
             self.model.put(queue, entry);
         }
+        result.is_ok() && entry.persistent
     }
 
     fn put_in(&mut self, seat: usize, queue: usize, unit: usize) {
@@ -320,6 +336,38 @@ impl Run {
             queue.retain(|_, entry| entry.persistent);
         }
         self.agree("it was started again");
+        self.seats = (0..CLIENTS).map(|_| Seat::new(&self.desk)).collect();
+    }
+
+    /// The process is killed with units and deliveries open, a moment after some more was done. What was answered is there; what
+    /// was not may be, but nothing of it without what was done before.
+    fn kill(&mut self) {
+        {
+            let manager = self.desk.running().manager().clone();
+            manager.lock().store.sync(std::time::Instant::now()).unwrap();
+        }
+        let mut possible = vec![self.model.after_a_kill()];
+        for _ in 0..self.random.below(6) {
+            let (seat, queue) = (self.random.below(CLIENTS as u64) as usize, self.random.below(OPEN as u64) as usize);
+            if self.random.below(3) > 0 {
+                self.get(seat, queue);
+                possible.push(self.model.after_a_kill());
+            } else if self.put(seat, queue) {
+                // It was answered, and a journal keeps what came before.
+                possible = vec![self.model.after_a_kill()];
+            } else {
+                possible.push(self.model.after_a_kill());
+            }
+        }
+        // What the connections had open is nobody's.
+        let seats = &mut self.seats;
+        self.desk.kill(|| seats.clear());
+        let found: Vec<Vec<Shown>> = QUEUES.iter().map(|queue| self.desk.available(queue)).collect();
+        let found =
+            possible.into_iter().rev().find(|model| (0..QUEUES.len()).all(|at| model.available(at) == found[at]));
+        self.model =
+            found.expect("what is found after a kill is not what was there at any moment since the last answer");
+        self.agree("it was killed");
         self.seats = (0..CLIENTS).map(|_| Seat::new(&self.desk)).collect();
     }
 
