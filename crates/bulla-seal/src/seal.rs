@@ -79,6 +79,11 @@ impl Sealer {
         Arc::ptr_eq(&self.policy, policy) && self.ring.generation() == ring.generation()
     }
 
+    /// The certificate of the key that signs; none where nothing is signed.
+    pub fn signer(&self) -> Option<&Certificate> {
+        self.parties.signer.as_ref().map(|signer| &signer.certificate)
+    }
+
     /// Whether the next message needs no key of its own: it is then sealed in a few microseconds, and
     /// [`Sealer::seal`] is done at once.
     pub fn has_live_key(&self, now: SystemTime) -> bool {
@@ -350,6 +355,7 @@ impl Parties {
 
 /// A key with everything about it that stands in each message it signs.
 struct Signer {
+    certificate: Certificate,
     key: PrivateKey,
     work: SignatureWork,
     digest: Digest,
@@ -412,6 +418,7 @@ impl Signer {
         encodings.sort_unstable();
         encodings.dedup();
         Signer {
+            certificate: certificate.clone(),
             key: own.key.clone(),
             work,
             digest,

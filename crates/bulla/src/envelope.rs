@@ -6,6 +6,7 @@
 //! with content-type blanked (the original one stands in an attribute of its own) and absent fields
 //! at the end left out. See `docs/formats/sealed-message.md`.
 
+use crate::audit::entry::hex;
 use crate::channel::transmission::{self, Destination};
 use crate::dead_letters::DeadLetter;
 use crate::manager::Defaults;
@@ -13,6 +14,7 @@ use crate::random::Random;
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use bulla_amqp::message::encode_map_section;
+use bulla_amqp::types::MessageId;
 use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, with_header};
 use bulla_queue::{Chunks, Found, Message, User};
 use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
@@ -589,6 +591,20 @@ pub(crate) fn with_delivery_count(payload: Payload, count: u32) -> Payload {
     let header = Header { delivery_count: count, first_acquirer: false, ..header };
     with_header(&payload, &sections, &header)
 }
+
+/// A message's id as its sender gave it; numbers in digits, bytes in hexadecimal digits. None where there is none, or the message can't be read.
+pub(crate) fn message_id(payload: &Payload) -> Option<String> {
+    let properties = Sections::scan(payload).ok()?.decode_properties(payload).ok()?;
+    Some(match properties.message_id? {
+        MessageId::Ulong(number) => number.to_string(),
+        MessageId::Uuid(bytes) => hex(&bytes),
+        MessageId::Binary(bytes) => hex(bytes.get(..MESSAGE_ID_BYTES_SHOWN).unwrap_or(&bytes)),
+        MessageId::String(text) => text,
+    })
+}
+
+/// Bytes of a binary message id that are told.
+const MESSAGE_ID_BYTES_SHOWN: usize = 128;
 
 /// A queue's body as the engine's payload: no byte is copied.
 pub(crate) fn payload_of(body: &Chunks) -> Payload {

@@ -40,6 +40,7 @@ enum Command {
     #[command(disable_help_flag = true)]
     Plan(Words),
     Journal(cli::journal::JournalArgs),
+    Audit(cli::audit::AuditArgs),
     /// Loads a PKCS#11 module for the process that starts this one.
     #[command(hide = true)]
     TokenHelper,
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         Command::Perf(words) => cli::perf::run(&parsed::<Perf>("bulla perf", words).args),
         Command::Plan(words) => cli::perf::plan(&parsed::<Plan>("bulla plan", words).args),
         Command::Journal(args) => cli::journal::run(&args),
+        Command::Audit(args) => cli::audit::run(&args),
         Command::TokenHelper => cli::token_helper::run(),
     };
     match result {

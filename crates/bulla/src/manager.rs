@@ -2,6 +2,7 @@
 
 use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
+use crate::audit::Audit;
 use crate::authority::{AddressPattern, Refusals};
 use crate::channel::registry::Channels;
 use crate::channel::supervisor::Triggers;
@@ -80,6 +81,8 @@ pub struct Manager {
     pub tokens: Tokens,
     /// Who was wrong how often in signing in.
     pub(crate) lockouts: Mutex<Lockouts>,
+    /// Who changed what, who was refused, whose keys were used.
+    pub(crate) audit: Arc<Audit>,
     /// What the log says of refusals by authority.
     pub(crate) refusals: Mutex<Refusals>,
     /// Some of them are to be raised as events.
@@ -220,9 +223,7 @@ impl Manager {
         users: Users,
         store: Store,
         definitions: Definitions,
-        mailboxes: Arc<Mailboxes>,
-        tasks: Arc<Tasks>,
-        devices: Devices,
+        (mailboxes, tasks, devices, audit): (Arc<Mailboxes>, Arc<Tasks>, Devices, Arc<Audit>),
     ) -> Self {
         let tls = Arc::new(Tls::new(data.join(serve::TLS)));
         tls.follow(&definitions);
@@ -249,6 +250,7 @@ impl Manager {
             since_ms: wall_ms(SystemTime::now()),
             dropped: AtomicU64::new(0),
             lockouts: Mutex::default(),
+            audit,
             refusals: Mutex::default(),
             refused: AtomicBool::new(false),
             blocked_addresses: RwLock::default(),

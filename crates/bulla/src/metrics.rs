@@ -6,6 +6,7 @@
 
 mod traffic;
 
+use crate::audit::AuditCounts;
 use crate::mqsc::costs::{CostSnapshot, PROCESS};
 use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
 use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
@@ -60,6 +61,8 @@ pub struct Counts {
     pub traffic: TrafficSnapshot,
     /// Units of work since the start.
     pub units: UnitCounts,
+    /// Entries of the audit log since the start.
+    pub audit: AuditCounts,
 }
 
 /// Units of work that ended.
@@ -78,8 +81,25 @@ impl Counts {
             + &task_text(&self.tasks)
             + &cost_text(&self.costs)
             + &self.units.text()
+            + &audit_text(&self.audit)
             + &traffic_text(&self.traffic)
     }
+}
+
+/// The audit log's metrics as text.
+fn audit_text(counts: &AuditCounts) -> String {
+    let mut out = String::new();
+    let mut family = Family { out: &mut out, name: "", is_begun: false, kind: "", help: "" };
+    let families = [
+        ("bulla_audit_entries_total", "Entries of the audit log that were written and synced.", counts.written),
+        ("bulla_audit_dropped_total", "Entries that are missing in the audit log, as its gaps tell.", counts.dropped),
+        ("bulla_audit_failures_total", "Tries to write or sync the audit log that failed.", counts.failures),
+    ];
+    for (name, help, count) in families {
+        family.begin(name, "counter", help);
+        family.sample("", "", count);
+    }
+    out
 }
 
 impl UnitCounts {
@@ -495,6 +515,7 @@ mod tests {
             costs: costs(),
             traffic: traffic::tests::busy(),
             units: UnitCounts { committed: 3, backed_out: 1 },
+            audit: AuditCounts { written: 9, dropped: 2, failures: 1 },
         }
     }
 

@@ -21,7 +21,12 @@ pub const USER_BYTES_MAX: usize = 128;
 pub struct Rings {
     root: PathBuf,
     users: Mutex<HashMap<String, Arc<Mutex<Entry>>>>,
+    on_change: Option<OnChange>,
 }
+
+/// Whoever wants to hear that a ring was read, or can't be read any more: the user, and the ring or why there is none. The ring's lock is held meanwhile:
+/// no other ring may be asked for.
+pub type OnChange = Box<dyn Fn(&str, Result<&Ring, &RingError>) + Send + Sync>;
 
 #[derive(Default)]
 struct Entry {
@@ -39,7 +44,14 @@ struct Entry {
 impl Rings {
     /// The rings below `root`, which need not exist yet. Nothing is read.
     pub fn new(root: PathBuf) -> Rings {
-        Rings { root, users: Mutex::new(HashMap::new()) }
+        Rings { root, users: Mutex::new(HashMap::new()), on_change: None }
+    }
+
+    /// The same, and `tell` hears of each ring that is read for the first time, or anew because its files have changed, and of each that
+    /// can't be read any more.
+    #[must_use]
+    pub fn telling(self, tell: OnChange) -> Rings {
+        Rings { on_change: Some(tell), ..self }
     }
 
     /// The directory of a user's ring.
@@ -66,8 +78,15 @@ impl Rings {
             .checked
             .is_none_or(|checked| now.saturating_duration_since(checked) >= CHECK_INTERVAL || now < checked);
         if due {
-            entry.refresh(&path);
+            let changed = entry.refresh(&path);
             entry.checked = Some(now);
+            if let (true, Some(tell)) = (changed, &self.on_change) {
+                match (&entry.ring, &entry.error) {
+                    (_, Some(error)) => tell(user, Err(error)),
+                    (Some(ring), None) => tell(user, Ok(ring)),
+                    (None, None) => {}
+                }
+            }
         }
         match (&entry.ring, &entry.error) {
             (Some(ring), None) => Ok(ring.clone()),
@@ -108,24 +127,30 @@ impl Rings {
 }
 
 impl Entry {
-    fn refresh(&mut self, path: &Path) {
+    /// Whether another ring is there than before, or another reason why there is none.
+    fn refresh(&mut self, path: &Path) -> bool {
         if self.error.is_none() && self.ring.is_some() && is_current(&self.files, self.turn) {
             self.turn = self.turn.wrapping_add(PEOPLE_CHECKED_MAX);
-            return;
+            return false;
         }
+        self.turn = 0;
         match load::load(path, Keys::Open(self.passphrase.as_ref()), &self.files) {
             Ok((ring, files)) => {
                 // Files that were touched but say the same are no reason to forget keys and verdicts.
-                if files.changed || self.ring.is_none() {
+                let changed = files.changed || self.ring.is_none();
+                if changed {
                     self.ring = Some(Arc::new(ring));
                 }
                 self.files = files;
-                self.error = None;
+                self.error.take().is_some() || changed
             }
             // The old snapshot stays for the case that all is as before again, but is not given out.
-            Err(error) => self.error = Some(error),
+            Err(error) => {
+                let changed = self.error.as_ref() != Some(&error);
+                self.error = Some(error);
+                changed
+            }
         }
-        self.turn = 0;
     }
 }
 

@@ -5,7 +5,7 @@ use crate::adapter::{Asker, Held};
 use crate::authority::Right;
 use crate::dispatcher::Local;
 use crate::dispatcher::authority::{self, Who};
-use crate::dispatcher::sealing::{Sealing, Stage, Task, sealing_memory};
+use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
 use crate::envelope::{Arrival, chunks_of, payload_of};
 use crate::manager::{Defaults, Route, State, not_resolved};
 use crate::mqsc::channel::Protection;
@@ -14,12 +14,12 @@ use crate::mqsc::protection::ProtectionMeters;
 use crate::reason::{self, Refusal};
 use bulla_amqp::Payload;
 use bulla_queue::{Message, User};
+use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bulla_seal::ring::Ring;
-use bulla_seal::{Policy, Sealer};
 use bytes::Bytes;
 use hashbrown::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Ways that one link remembers; beyond it all are looked up again.
 const WAYS_MAX: usize = 1_024;
@@ -270,7 +270,7 @@ impl Delivery {
     }
 
     /// The link's sealer for a policy: it lives as long as the link, and its content key with it.
-    fn sealer(&mut self, local: &Local, state: &State, policy: &Arc<Policy>) -> Result<Arc<Mutex<Sealer>>, Refusal> {
+    fn sealer(&mut self, local: &Local, state: &State, policy: &Arc<Policy>) -> Result<LinkSealer, Refusal> {
         let ring = self.ring(local)?;
         let is_for = |slot: &Option<Sealing>| slot.as_ref().is_some_and(|slot| Arc::ptr_eq(&slot.policy, policy));
         let place = match self.sealings.iter().position(is_for) {

@@ -15,6 +15,7 @@ use super::registry::{InstanceId, Place};
 use super::supervisor;
 use super::transmission::{self, TransmissionHeader};
 use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
+use crate::dispatcher::sealing::OpeningKeys;
 use crate::dispatcher::{Local, store_refusal};
 use crate::envelope;
 use crate::events::Event;
@@ -82,6 +83,8 @@ pub(crate) struct Sending {
     /// When messages are taken again that the partner gave back.
     retry_at: Option<Instant>,
     counts: Counts,
+    /// What opening does with the keys of the channel user's ring.
+    keys: OpeningKeys,
 }
 
 /// How the partner takes messages.
@@ -234,6 +237,7 @@ pub(crate) fn begin(
         last_activity: local.now,
         retry_at: None,
         counts: Counts::default(),
+        keys: OpeningKeys::default(),
     }));
     let instance = state.channels.entry(id);
     instance.status.state = ChannelState::Initializing;

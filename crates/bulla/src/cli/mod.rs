@@ -1,6 +1,7 @@
 //! The command line: each subcommand is a file. Results go to standard output, the rest to standard
 //! error; each kind of failure has an exit code.
 
+pub mod audit;
 pub mod cert;
 pub mod connection;
 pub mod demo;

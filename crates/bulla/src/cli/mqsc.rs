@@ -206,7 +206,7 @@ mod tests {
         let data = directory.path().to_str().unwrap();
         let script = directory.path().join("setup.mqsc");
         std::fs::write(&script, "DISPLAY QMGR\n").unwrap();
-        let echo = |text: &str| {
+        let echo = |_: admin::Peer, text: &str| {
             assert!(text.starts_with("DISPLAY QMGR"));
             let outcome = Outcome::Done { message: "queue manager seen".into(), warnings: Vec::new() };
             vec![Reply { at: Position::default(), command: text.into(), outcome }]
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(bulla(&["--data", data, "--apply", wanted]), EXIT_UNREACHABLE);
         let asked = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
         let heard = asked.clone();
-        let echo = move |text: &str| {
+        let echo = move |_: admin::Peer, text: &str| {
             text.clone_into(&mut heard.lock().unwrap());
             let outcome = Outcome::Done { message: "made".into(), warnings: Vec::new() };
             vec![Reply { at: Position::default(), command: "BEGIN UNIT".into(), outcome }]

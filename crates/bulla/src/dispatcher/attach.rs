@@ -5,6 +5,7 @@ use super::authority::{self, Who};
 use super::get::Consumer;
 use super::peer::{Link, Peer};
 use super::put::{self, Producer};
+use super::sealing::OpeningKeys;
 use super::selection::{self, Selection};
 use super::unit_of_work;
 use crate::authority::{ObjectType, Right, Rights};
@@ -228,6 +229,7 @@ fn consumer(
         who: local.device_asker(peer.generation),
         dynamic: made.as_ref().and_then(|made| made.temporary),
         deletes,
+        keys: OpeningKeys::default(),
     };
     let reply = AttachReply {
         source: Some(source),

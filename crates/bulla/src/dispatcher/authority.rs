@@ -7,6 +7,7 @@
 use super::Local;
 use super::peer::{Admission, Identity, Link, Partner, Peer};
 use super::put::Producer;
+use crate::audit::{self, Refused};
 use crate::authority::{
     ANONYMOUS, CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource,
 };
@@ -146,15 +147,20 @@ pub(crate) fn no_identity_right_on(opened: &str) -> Refusal {
     Refusal::new(reason::NOT_AUTHORIZED, detail)
 }
 
-/// Tells the operator of a refusal by authority; a flood of them is a few lines and a number.
+/// Tells the operator of a refusal by authority; a flood of them is a few lines and a number. Each is in the audit log.
 pub(crate) fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&str>, refusal: &Refusal) {
     if refusal.reason != reason::NOT_AUTHORIZED {
         return;
     }
+    let (action, object) = asked_for(refusal);
+    // A rule that only warns says so before the address.
+    let (let_in, address) = from.strip_prefix(LETS_IN).map_or((false, from), |address| (true, address));
+    let connection = audit::Who::Connection { user: user.map(str::to_owned), address: address.to_owned() };
+    let (reason, detail) = (refusal.reason.code, refusal.detail.clone());
+    manager.audit.refused(now, connection, &Refused { action, object: &object, reason, detail, let_in });
     let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
     if refusals.may_write(now) {
         crate::warning!("{from} user {}: {refusal}", user.unwrap_or(ANONYMOUS));
-        let (action, object) = asked_for(refusal);
         let (user, address) = (user.map(str::to_owned), from.to_owned());
         refusals.raise(Event::NotAuthorised { user, address, action, object });
         manager.refused.store(true, Ordering::Release);
@@ -169,6 +175,10 @@ pub(super) fn tell_of_sign_in(
     user: Option<String>,
     why: &dyn std::fmt::Display,
 ) {
+    let (action, detail) = (Right::Connect.action(), format!("sign-in refused: {why}"));
+    let connection = audit::Who::Connection { user: user.clone(), address: address.clone() };
+    let (object, reason) = ("", reason::NOT_AUTHORIZED.code);
+    manager.audit.refused(now, connection, &Refused { action, object, reason, detail, let_in: false });
     let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
     if refusals.may_write(now) {
         let name = user.as_deref().map_or_else(String::new, |user| format!(" as {user}"));
@@ -193,11 +203,26 @@ pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut Sta
     local.touch(peer.key);
 }
 
-/// Has an event raised in the next turn of any dispatcher.
+/// Has an event raised in the next turn of any dispatcher. That somebody is locked out is in the audit log.
 pub(super) fn raise(manager: &Manager, event: Event) {
+    if let Event::LockedOut { user, address, failures, seconds } = &event {
+        manager.audit.locked_out(user.as_deref(), address.as_deref(), *failures, *seconds);
+    }
     manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).raise(event);
     manager.refused.store(true, Ordering::Release);
 }
+
+/// Has a partner in the audit log whom TLS has refused.
+pub(super) fn audit(local: &Local, event: &Event) {
+    let Event::TlsRefused { partner, reason, .. } = event else { return };
+    let (action, detail) = (Right::Connect.action(), reason.detail.clone());
+    let refused = Refused { action, object: "", reason: reason.reason.code, detail, let_in: false };
+    let connection = audit::Who::Connection { user: None, address: partner.clone() };
+    local.manager.audit.refused(local.now, connection, &refused);
+}
+
+/// What stands before the address of a partner whom a rule with WARN(YES) lets in.
+const LETS_IN: &str = "WARN(YES) lets in ";
 
 /// What was asked for, and of what: a refusal for want of a right says both.
 fn asked_for(refusal: &Refusal) -> (&'static str, String) {
@@ -336,7 +361,7 @@ fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Op
         let refusal = Refusal::new(reason::NOT_AUTHORIZED, format!("{channel}: kept out by {key}"));
         match rule.warn {
             true => {
-                tell(&local.manager, local.now, &format!("WARN(YES) lets in {address}"), caller.user, &refusal);
+                tell(&local.manager, local.now, &format!("{LETS_IN}{address}"), caller.user, &refusal);
                 Ok(())
             }
             // Which rule it was is the operator's to know.
@@ -386,7 +411,10 @@ pub(crate) fn mapped_channel(
     let user = local.manager.channel_user(&definition).to_owned();
     let mapped = mapped(peer, local, state, channel, Some(&user))?;
     if mapped.sign_in_required && peer.signed_in.user.is_none() {
-        return Err(kept_out_of(format!("{channel}: the partner has not signed in")));
+        let refusal = kept_out_of(format!("{channel}: the partner has not signed in"));
+        let from = super::peer::address(&mut peer.socket);
+        tell(&local.manager, local.now, &from, None, &refusal);
+        return Err(refusal);
     }
     Ok(ChannelDefinition { user: mapped.user.or_else(|| definition.user.clone()), ..definition })
 }
@@ -395,7 +423,7 @@ pub(crate) fn mapped_channel(
 pub(super) fn is_blocked(local: &Local, address: SocketAddr) -> bool {
     let Some(warn) = local.manager.blocks(address.ip()) else { return false };
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "kept out by CHLAUTH(*) TYPE(BLOCKADDR)");
-    let from = if warn { format!("WARN(YES) lets in {address}") } else { address.to_string() };
+    let from = if warn { format!("{LETS_IN}{address}") } else { address.to_string() };
     tell(&local.manager, local.now, &from, None, &refusal);
     !warn
 }

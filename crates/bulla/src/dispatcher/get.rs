@@ -3,6 +3,7 @@
 
 use super::attach::Deletes;
 use super::peer::{Identity, Link, Peer};
+use super::sealing::OpeningKeys;
 use super::selection::Selection;
 use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
 use crate::accounting::Cost;
@@ -75,6 +76,8 @@ pub(crate) struct Consumer {
     pub(crate) dynamic: Option<QueueId>,
     /// What closing it does to its permanent dynamic queue.
     pub(crate) deletes: Option<Deletes>,
+    /// What opening its messages does with the keys of the reader's ring.
+    pub(crate) keys: OpeningKeys,
 }
 
 /// A locked message on its way through the opener.
@@ -276,7 +279,7 @@ fn send(
 
 /// Starts to open a message, or says at once what it is.
 fn open(
-    consumer: &Consumer,
+    consumer: &mut Consumer,
     asker: Asker,
     local: &Local,
     state: &State,
@@ -285,7 +288,7 @@ fn open(
     payload: &Payload,
 ) -> Stage {
     let _protection = role::enter(Role::Protection);
-    let Some(policy) = &consumer.route.policy else {
+    let Some(policy) = &consumer.route.policy.clone() else {
         return Stage::Ready(Err(Fault::Later {
             cause: "internal",
             detail: "a policy went while it was asked for".into(),
@@ -322,7 +325,7 @@ fn clear(policy: &Policy, arrival: &Arrival, local: &Local) -> Result<Readable, 
 #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
 fn open_sealed(
     policy: &Arc<Policy>,
-    consumer: &Consumer,
+    consumer: &mut Consumer,
     asker: Asker,
     local: &Local,
     state: &State,
@@ -346,9 +349,15 @@ fn open_sealed(
     let work = if at_once {
         match open() {
             Ok(Step::Done(opened)) => {
-                return Ok(opened_stage(local, &under, &arrival, opened, &tally.effort().into()));
+                let cost = tally.effort().into();
+                count_use(&mut consumer.keys, local, identity, Some(&opened), &cost);
+                return Ok(opened_stage(local, &under, &arrival, opened, &cost));
             }
-            Err(error) => return Ok(Stage::Ready(Err(fault(local, &under, &error, &tally.effort().into())))),
+            Err(error) => {
+                let cost = tally.effort().into();
+                count_use(&mut consumer.keys, local, identity, None, &cost);
+                return Ok(Stage::Ready(Err(fault(local, &under, &error, &cost))));
+            }
             Ok(step) => Work::GoOnOpening(step, Arc::new(open)),
         }
     } else {
@@ -356,6 +365,18 @@ fn open_sealed(
     };
     local.manager.adapters.submit(asker, &consumer.who, work, tally);
     Ok(Stage::Away(Box::new(arrival), under))
+}
+
+/// Counts the use of the reader's key.
+fn count_use(
+    keys: &mut OpeningKeys,
+    local: &Local,
+    identity: &Identity,
+    opened: Option<&Verified<Opened>>,
+    cost: &Cost,
+) {
+    let user = identity.user.as_deref().unwrap_or_default();
+    keys.note(local, user, opened.map(Verified::get), cost, || local.ring(identity).ok());
 }
 
 fn opened_stage(local: &Local, policy: &Policy, arrival: &Arrival, opened: Verified<Opened>, cost: &Cost) -> Stage {
@@ -384,11 +405,15 @@ impl Fault {
 /// An adapter is done with a message of this link.
 pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
     let Finished { asker, outcome, cost } = done;
-    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&asker.link) else { return };
+    let Peer { links, identity, .. } = &mut *peer;
+    let Some(Link::Consumer(consumer)) = links.get_mut(&asker.link) else { return };
     let place = usize::try_from(asker.slot.wrapping_sub(consumer.first_slot)).unwrap_or(usize::MAX);
     let Some(opening) = consumer.opening.get_mut(place) else { return };
     let Stage::Away(arrival, policy) = &opening.stage else { return };
     let protection = role::enter(Role::Protection);
+    if let Done::Opened(opened) = &outcome {
+        count_use(&mut consumer.keys, local, identity, opened.as_ref().ok(), &cost);
+    }
     opening.stage = match outcome {
         Done::Opened(Ok(opened)) => opened_stage(local, policy, arrival, opened, &cost),
         Done::Opened(Err(error)) => Stage::Ready(Err(fault(local, policy, &error, &cost))),
@@ -481,16 +506,18 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
 
 /// Moves a message whose seal is defective to the error queue (inventory B2.15).
 fn quarantine(from: &Route, local: &Local, state: &mut State, id: MessageId, cause: &str, detail: &str) -> bool {
-    let label = defective(from, local, cause, detail);
+    let label = defective(from, local, state, id, cause, detail);
     move_away(ERROR_QUEUE, from, state, id, label)
 }
 
 /// Counts a message whose seal is defective, and tells the operator of it.
-fn defective(from: &Route, local: &Local, cause: &str, detail: &str) -> Label {
+fn defective(from: &Route, local: &Local, state: &mut State, id: MessageId, cause: &str, detail: &str) -> Label {
     if let Some(policy) = &from.policy {
         local.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
     }
     crate::warning!("{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}", from.queue_name);
+    let message_id = state.store.body(id).ok().and_then(|body| envelope::message_id(&envelope::payload_of(&body)));
+    local.manager.audit.quarantined(&from.queue_name, id.0, message_id.as_deref(), cause, detail);
     Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, local.wall_ms)
 }
 
@@ -577,7 +604,7 @@ pub(crate) fn settled(
             }
             Some(DeliveryState::Rejected(error)) => {
                 let from = consumer.route.clone();
-                let to = rejected_to(&from, local, state, error.as_ref());
+                let to = rejected_to(&from, local, state, id, error.as_ref());
                 if !reject(&from, local.wall_ms, state, id, to) {
                     consumer.pass_over(id, None);
                 }
@@ -623,13 +650,14 @@ pub(crate) type Destination = (String, Label);
 pub(crate) fn rejected_to(
     from: &Route,
     local: &Local,
-    state: &State,
+    state: &mut State,
+    id: MessageId,
     error: Option<&bulla_amqp::Error>,
 ) -> Option<Destination> {
     let detail = error.and_then(|error| error.description.as_deref()).unwrap_or_default();
     if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
         fail(from, local, "reported-by-client");
-        return Some((ERROR_QUEUE.to_owned(), defective(from, local, "reported-by-client", detail)));
+        return Some((ERROR_QUEUE.to_owned(), defective(from, local, state, id, "reported-by-client", detail)));
     }
     let to = state.definitions.queue_manager.dead_letter_queue.clone()?;
     Some((to, Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms)))

@@ -851,6 +851,7 @@ impl Dispatcher {
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = self.poll.registry().deregister(peer.socket.tcp());
             if let Some(event) = peer.refused.take() {
+                authority::audit(&self.local, &event);
                 state.raise(&event, self.local.wall_ms);
             }
             self.local.forget_all(&mut peer, state);

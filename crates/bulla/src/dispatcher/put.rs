@@ -4,7 +4,7 @@
 use super::attach::Deletes;
 use super::authority::{self, Relayed, Who};
 use super::peer::{Identity, Link, Peer};
-use super::sealing::{Sealing, Stage, Task, sealing_memory};
+use super::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
@@ -16,11 +16,11 @@ use crate::reason::{self, Refusal};
 use crate::reports;
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId};
 use bulla_queue::{Message, QueueId};
+use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
-use bulla_seal::{Policy, Sealer};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 /// Credit of a link whose messages are put as they come.
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
@@ -375,7 +375,7 @@ fn sealer(
     state: &State,
     identity: &Identity,
     policy: &Arc<Policy>,
-) -> Result<Arc<Mutex<Sealer>>, Refusal> {
+) -> Result<LinkSealer, Refusal> {
     let ring = local.ring(identity)?;
     Sealing::renewed(&mut producer.sealing, policy, ring, &state.definitions.queue_manager.name, local)
 }

@@ -4,6 +4,7 @@
 use super::Local;
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
+use crate::audit::{KeyUse, Purpose};
 use crate::envelope::{Arrival, Envelope};
 use crate::manager::Route;
 use crate::mqsc::protection::{Deed, ProtectionMeters};
@@ -13,7 +14,8 @@ use bulla_device::role::{self, Role};
 use bulla_queue::Message;
 use bulla_seal::policy::Quality;
 use bulla_seal::ring::Ring;
-use bulla_seal::{Bound, Content, Policy, SealError, Sealer, Step, Tally};
+use bulla_seal::{Bound, Content, Opened, Policy, SealError, Sealer, Step, Tally};
+use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
@@ -24,7 +26,14 @@ const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Sealing {
     pub(crate) policy: Arc<Policy>,
     ring: Arc<Ring>,
+    sealer: LinkSealer,
+}
+
+/// A link's sealer, and the counter of the key that it signs with.
+#[derive(Clone)]
+pub(crate) struct LinkSealer {
     sealer: Arc<Mutex<Sealer>>,
+    key: Option<Arc<KeyUse>>,
 }
 
 /// How far a message has come on its way through the adapters.
@@ -39,7 +48,7 @@ pub(crate) enum Stage {
 
 /// What an adapter does to a message.
 pub(crate) enum Away {
-    Sealing(Box<Envelope>, Arc<Policy>),
+    Sealing(Box<Envelope>, Arc<Policy>, Option<Arc<KeyUse>>),
     Checking(Box<Message>, Arc<Policy>),
 }
 
@@ -63,14 +72,16 @@ impl Sealing {
         ring: Arc<Ring>,
         sealed_by: &str,
         local: &Local,
-    ) -> Result<Arc<Mutex<Sealer>>, Refusal> {
+    ) -> Result<LinkSealer, Refusal> {
         let valid = |sealing: &&Self| Arc::ptr_eq(&sealing.policy, policy) && Arc::ptr_eq(&sealing.ring, &ring);
         if let Some(sealing) = slot.as_ref().filter(valid) {
             return Ok(sealing.sealer.clone());
         }
         let _protection = role::enter(Role::Protection);
         let sealer = Sealer::new(policy.clone(), ring.clone(), Some(sealed_by.to_owned()), local.wall);
-        let sealer = Arc::new(Mutex::new(sealer.map_err(|error| seal_refusal(&error))?));
+        let sealer = sealer.map_err(|error| seal_refusal(&error))?;
+        let key = sealer.signer().map(|key| local.manager.audit.key(ring.user(), Some(key), Purpose::Seal));
+        let sealer = LinkSealer { sealer: Arc::new(Mutex::new(sealer)), key };
         *slot = Some(Self { policy: policy.clone(), ring, sealer: sealer.clone() });
         Ok(sealer)
     }
@@ -104,7 +115,7 @@ impl Task<'_> {
     pub(crate) fn seal(
         self,
         local: &mut Local,
-        sealer: Arc<Mutex<Sealer>>,
+        LinkSealer { sealer, key }: LinkSealer,
         destination: String,
         arrival: Arrival,
     ) -> Result<Stage, Refusal> {
@@ -118,7 +129,7 @@ impl Task<'_> {
             if let Ok(mut free) = sealer.try_lock()
                 && free.has_live_key(now)
             {
-                return self.seal_here(&mut free, room, local, envelope, content, &bound);
+                return self.seal_here((&mut free, key), room, local, envelope, content, &bound);
             }
         }
         let tally = Tally::new();
@@ -129,13 +140,13 @@ impl Task<'_> {
             sealer.seal_counting(content, &bound, now, &mut SystemRandom, &counted)
         }));
         local.manager.adapters.submit(self.asker, self.who, work, tally);
-        Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone())))
+        Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone(), key)))
     }
 
     /// With a live content key sealing is a cipher's work alone.
     fn seal_here(
         self,
-        sealer: &mut Sealer,
+        (sealer, key): (&mut Sealer, Option<Arc<KeyUse>>),
         room: usize,
         local: &Local,
         envelope: Envelope,
@@ -147,12 +158,13 @@ impl Task<'_> {
         match sealer.seal_counting(content, bound, local.wall, &mut SystemRandom, &tally) {
             Ok(Step::Done(sealed)) => {
                 let cost = tally.effort().into();
+                count_use(key.as_deref(), &cost);
                 note(local, self.policy, self.also, Deed::Sealed, &cost);
                 Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
             }
             Ok(step @ Step::Device(..)) => {
                 local.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))), tally);
-                Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone())))
+                Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone(), key)))
             }
             Err(error) => {
                 let cost = tally.effort().into();
@@ -172,14 +184,17 @@ impl Stage {
             other => return *self = other,
         };
         let (deed, policy) = match (&away, &outcome) {
-            (Away::Sealing(_, policy), Outcome::Sealed(Ok(_))) => (Deed::Sealed, policy),
-            (Away::Sealing(_, policy), _) => (Deed::FailedToSeal, policy),
+            (Away::Sealing(_, policy, _), Outcome::Sealed(Ok(_))) => (Deed::Sealed, policy),
+            (Away::Sealing(_, policy, _), _) => (Deed::FailedToSeal, policy),
             (Away::Checking(_, policy), Outcome::Checked(Ok(()))) => (Deed::Checked, policy),
             (Away::Checking(_, policy), _) => (Deed::FailedToOpen, policy),
         };
         note(local, policy, also, deed, cost);
+        if let Away::Sealing(_, _, key) = &away {
+            count_use(key.as_deref(), cost);
+        }
         *self = Self::Ready(match (away, outcome) {
-            (Away::Sealing(envelope, _), Outcome::Sealed(Ok(sealed))) => Ok(envelope.sealed(sealed)),
+            (Away::Sealing(envelope, ..), Outcome::Sealed(Ok(sealed))) => Ok(envelope.sealed(sealed)),
             (Away::Sealing(..), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
             (Away::Checking(message, _), Outcome::Checked(Ok(()))) => Ok(*message),
             (Away::Checking(..), Outcome::Checked(Err(error))) => {
@@ -187,6 +202,65 @@ impl Stage {
             }
             _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
         });
+    }
+}
+
+/// Counts the use of the key that signs: none where the message needed no signature.
+fn count_use(key: Option<&KeyUse>, cost: &Cost) {
+    if let Some(key) = key.filter(|_| cost.effort.signs > 0) {
+        key.add(1, cost.effort.signs);
+    }
+}
+
+/// What links that open count of the keys in the ring they open with.
+#[derive(Default)]
+pub(crate) struct OpeningKeys {
+    /// Keys that were used last, by the name that messages have for them.
+    known: Vec<(Bytes, Arc<KeyUse>)>,
+    /// For what could not be opened: nobody says with which of the keys that was tried.
+    unknown: Option<Arc<KeyUse>>,
+}
+
+/// Keys of one ring that a link knows at a time.
+const KEYS_KNOWN_MAX: usize = 8;
+
+impl OpeningKeys {
+    /// A message was opened, or not. For one under a key that the link knows: a compare and an addition, or two.
+    pub(crate) fn note(
+        &mut self,
+        local: &Local,
+        user: &str,
+        opened: Option<&Opened>,
+        cost: &Cost,
+        ring: impl FnOnce() -> Option<Arc<Ring>>,
+    ) {
+        let unwraps = cost.effort.unwraps;
+        let audit = &local.manager.audit;
+        let Some(opened) = opened else {
+            if unwraps > 0 {
+                self.unknown.get_or_insert_with(|| audit.key(user, None, Purpose::Open)).add(1, unwraps);
+            }
+            return;
+        };
+        let recipients = &opened.seal.recipients;
+        if recipients.is_empty() {
+            return; // signed only: no key of the reader's
+        }
+        if let Some((_, key)) = self.known.iter().find(|(name, _)| recipients.contains(name)) {
+            return key.add(1, unwraps);
+        }
+        let ring = ring();
+        let own = |name: &Bytes| Some((name.clone(), ring.as_ref()?.find_own(name)?.certificate.clone()));
+        let Some((name, certificate)) = recipients.iter().find_map(own) else {
+            // The ring was replaced meanwhile, or the message names its recipients by their keys alone.
+            return self.unknown.get_or_insert_with(|| audit.key(user, None, Purpose::Open)).add(1, unwraps);
+        };
+        let key = audit.key(user, Some(&certificate), Purpose::Open);
+        key.add(1, unwraps);
+        if self.known.len() >= KEYS_KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.push((name, key));
     }
 }
 

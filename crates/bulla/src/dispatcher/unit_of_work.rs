@@ -300,7 +300,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
                 removals.push(get.id);
             }
             Some(DeliveryState::Rejected(error)) => {
-                let to = get::rejected_to(&get.from, local, state, error.as_ref());
+                let to = get::rejected_to(&get.from, local, state, get.id, error.as_ref());
                 let moved = to.as_ref().and_then(|to| get::moved_with(&get.from, state, get.id, to, &puts));
                 match moved {
                     Some(moved) => {

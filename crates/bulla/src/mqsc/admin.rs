@@ -37,6 +37,29 @@ pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 /// Most bytes of an answer.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 
+/// Who is at the other end of the socket, as the kernel says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Peer {
+    /// User number.
+    pub uid: u32,
+    /// Group number.
+    pub gid: u32,
+    /// Process number.
+    pub pid: u32,
+}
+
+impl Peer {
+    /// As it was when the connection was made (SO_PEERCRED, unix(7)).
+    fn of(stream: &UnixStream) -> io::Result<Self> {
+        let peer = rustix::net::sockopt::socket_peercred(stream)?;
+        Ok(Self {
+            uid: peer.uid.as_raw(),
+            gid: peer.gid.as_raw(),
+            pid: u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or_default(),
+        })
+    }
+}
+
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -71,7 +94,7 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
 pub fn serve(
     directory: &Path,
     listener: UnixListener,
-    mut handler: impl FnMut(&str) -> Vec<Reply> + Send + 'static,
+    mut handler: impl FnMut(Peer, &str) -> Vec<Reply> + Send + 'static,
 ) -> io::Result<Server> {
     let stopping = Arc::new(AtomicBool::new(false));
     let stop = stopping.clone();
@@ -184,10 +207,11 @@ impl Display for RequestError {
     }
 }
 
-fn answer(mut stream: UnixStream, time: Duration, handler: &mut dyn FnMut(&str) -> Vec<Reply>) -> io::Result<()> {
+fn answer(mut stream: UnixStream, time: Duration, handler: &mut dyn FnMut(Peer, &str) -> Vec<Reply>) -> io::Result<()> {
+    let peer = Peer::of(&stream)?;
     let body = read_frame(&mut stream, TEXT_BYTES_MAX, Instant::now() + time)?;
     let text = String::from_utf8(body).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    let replies: Json = handler(&text).iter().map(Reply::to_json).collect();
+    let replies: Json = handler(peer, &text).iter().map(Reply::to_json).collect();
     write_frame(&mut stream, replies.to_string().as_bytes(), ANSWER_BYTES_MAX, Instant::now() + time)
 }
 
@@ -269,9 +293,19 @@ mod tests {
     use super::super::reply::Outcome;
     use super::*;
 
-    fn echo(text: &str) -> Vec<Reply> {
+    fn echo(peer: Peer, text: &str) -> Vec<Reply> {
+        assert_eq!(peer.uid, rustix::process::getuid().as_raw());
+        assert_eq!(peer.pid, std::process::id());
         let outcome = Outcome::Done { message: text.into(), warnings: Vec::new() };
         vec![Reply { at: Position { line: 1, column: 1 }, command: "ECHO".into(), outcome }]
+    }
+
+    fn own() -> Peer {
+        Peer {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            pid: std::process::id(),
+        }
     }
 
     #[test]
@@ -283,7 +317,7 @@ mod tests {
         let mode = fs::metadata(deep.join(SOCKET)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         for text in ["DISPLAY QMGR", "", &"x".repeat(300_000)] {
-            assert_eq!(request(&deep, text).unwrap(), echo(text));
+            assert_eq!(request(&deep, text).unwrap(), echo(own(), text));
         }
         server.stop();
         assert!(!deep.join(SOCKET).exists() && !deep.join("admin.new").exists());
@@ -297,7 +331,7 @@ mod tests {
         let refused = request(directory.path(), "HELP").unwrap_err();
         assert!(matches!(refused, RequestError::NotRunning { .. }), "{refused}");
         let server = serve(directory.path(), listen(directory.path()).unwrap(), echo).unwrap();
-        assert_eq!(request(directory.path(), "HELP").unwrap(), echo("HELP"));
+        assert_eq!(request(directory.path(), "HELP").unwrap(), echo(own(), "HELP"));
         server.stop();
     }
 

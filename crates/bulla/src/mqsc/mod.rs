@@ -47,4 +47,7 @@ pub use objects::{
 pub use policy::all_from_text as policies_from_text;
 pub use policy_check::PolicyQuestion;
 pub use reply::Reply;
-pub use run::{AdminError, Administered, Change, QueueStatus, Replay, Replayed, execute, execute_apart};
+pub use run::{
+    AdminError, Administered, Change, Oversight, QueueStatus, Replay, Replayed, execute, execute_apart,
+    execute_overseen,
+};

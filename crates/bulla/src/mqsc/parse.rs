@@ -74,6 +74,54 @@ impl Display for Statement {
     }
 }
 
+impl Statement {
+    /// The whole command as one could give it, but for its secrets: `DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)`. For whoever writes it down.
+    pub fn without_secrets(&self) -> String {
+        let mut text = self.to_string();
+        for Setting { attribute, value, .. } in &self.settings {
+            let keyword = attribute.keyword;
+            // A string takes everything.
+            let _ = match value {
+                Value::Word(word) if matches!(attribute.kind, Kind::Switch(_)) => write!(text, " {word}"),
+                Value::Word(word) if *word == keyword => write!(text, " {word}"),
+                Value::Word(word) => write!(text, " {keyword}({word})"),
+                Value::Number(number) => write!(text, " {keyword}({number})"),
+                Value::Text(value) => write!(text, " {keyword}({})", in_quotes(&struck_out(value))),
+                Value::List(values) => {
+                    let values: Vec<String> = values.iter().map(|value| in_quotes(&struck_out(value))).collect();
+                    write!(text, " {keyword}({})", values.join(","))
+                }
+            };
+        }
+        text
+    }
+}
+
+fn in_quotes(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The attributes of a PKCS#11 URI that hold or lead to a PIN (RFC 7512, section 2.4). Other secrets are given in files.
+const SECRETS: [&str; 2] = ["pin-value=", "pin-source="];
+
+/// A text without the PIN of a PKCS#11 URI in it: such a command is refused, but somebody gave it.
+fn struck_out(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let mut kept = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(rest) = lower.get(at..) {
+        let found = SECRETS.iter().filter_map(|secret| rest.find(secret).map(|place| place + secret.len())).min();
+        let Some(begin) = found.map(|place| at + place) else { break };
+        let end =
+            lower.get(begin..).and_then(|rest| rest.find([';', '&', '?'])).map_or(lower.len(), |length| begin + length);
+        kept.push_str(text.get(at..begin).unwrap_or_default());
+        kept.push_str("***");
+        at = end;
+    }
+    kept.push_str(text.get(at..).unwrap_or_default());
+    kept
+}
+
 /// An object name, or the beginning of many.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Pattern {

@@ -629,28 +629,74 @@ pub fn execute(text: &str, target: &mut dyn Administered) -> Vec<Reply> {
 
 /// Like [`execute`], for a target that others wait for: `hold` is called once for each command, and gives the target to
 /// what it is given, so that it can let go in between.
-pub fn execute_apart(text: &str, mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered))) -> Vec<Reply> {
+pub fn execute_apart(text: &str, hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered))) -> Vec<Reply> {
+    execute_overseen(text, &mut Unseen, hold)
+}
+
+/// Who is asked before commands are carried out, and told what came of them.
+pub trait Oversight {
+    /// These commands are about to be carried out, together where there are several.
+    ///
+    /// # Errors
+    /// None of them may be.
+    fn before(&mut self, statements: &[&Statement]) -> Result<(), AdminError>;
+
+    /// What came of commands that [`before`](Self::before) let pass or not, in their order. An answer without a command, for a text
+    /// that is none, is left out.
+    fn after(&mut self, replies: &[&Reply]);
+}
+
+/// Nobody.
+struct Unseen;
+
+impl Oversight for Unseen {
+    fn before(&mut self, _: &[&Statement]) -> Result<(), AdminError> {
+        Ok(())
+    }
+
+    fn after(&mut self, _: &[&Reply]) {}
+}
+
+/// Like [`execute_apart`], with somebody who is asked before each command, and of a unit before all of it. The target is not held meanwhile.
+pub fn execute_overseen(
+    text: &str,
+    overseer: &mut dyn Oversight,
+    mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
+) -> Vec<Reply> {
     let statements = parse::statements(text);
     if unit::is_unit(&statements) {
+        let understood: Vec<&Statement> = statements.iter().flatten().collect();
         let mut replies = Vec::new();
-        hold(&mut |target| replies = unit::carry_out(&statements, target));
+        match overseer.before(&understood) {
+            Ok(()) => hold(&mut |target| replies = unit::carry_out(&statements, target)),
+            Err(error) => replies = unit::not_carried_out(&statements, &error),
+        }
+        let of_commands: Vec<&Reply> = replies.iter().filter(|reply| !reply.command.is_empty()).collect();
+        overseer.after(&of_commands);
         return replies;
     }
-    let answered = |statement: Result<Statement, SyntaxError>| match statement {
+    let mut answered = |statement: Result<Statement, SyntaxError>| match statement {
         Ok(statement) => {
             let mut outcome = None;
-            hold(&mut |target| outcome = Some(perform(&statement, target).unwrap_or_else(Outcome::Failed)));
+            match overseer.before(&[&statement]) {
+                Ok(()) => {
+                    hold(&mut |target| outcome = Some(perform(&statement, target).unwrap_or_else(Outcome::Failed)))
+                }
+                Err(error) => outcome = Some(Outcome::Failed(failure(&error))),
+            }
             let outcome = outcome.unwrap_or_else(|| {
                 Outcome::Failed(failure(&AdminError::Failed {
                     reason: 2162,
                     detail: "the queue manager did not take the command".into(),
                 }))
             });
-            Reply { at: statement.at, command: statement.to_string(), outcome }
+            let reply = Reply { at: statement.at, command: statement.to_string(), outcome };
+            overseer.after(&[&reply]);
+            reply
         }
         Err(error) => Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(&error)) },
     };
-    statements.into_iter().map(answered).collect()
+    statements.into_iter().map(&mut answered).collect()
 }
 
 /// What a command that changes definitions comes to, and what is to be said of it.

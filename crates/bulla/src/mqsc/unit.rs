@@ -2,7 +2,7 @@
 
 use super::parse::{Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
-use super::run::{Administered, Change, Planned, invalid, refused, syntax_failure};
+use super::run::{AdminError, Administered, Change, Planned, invalid, refused, syntax_failure};
 use super::table::Act;
 
 /// MQ's reason code for what was undone with the rest of its unit.
@@ -38,6 +38,18 @@ pub(super) fn carry_out(statements: &[Result<Statement, SyntaxError>], target: &
         Err(error) => Reply { at: error.at, command: String::new(), outcome },
     });
     std::iter::once(Reply { at: begin.at, command: begin.to_string(), outcome: first }).chain(replies).collect()
+}
+
+/// The answers of a unit that was refused as a whole.
+pub(super) fn not_carried_out(statements: &[Result<Statement, SyntaxError>], error: &AdminError) -> Vec<Reply> {
+    let answer = |(place, statement): (usize, &Result<Statement, SyntaxError>)| match statement {
+        Ok(statement) => {
+            let outcome = if place == 0 { Outcome::Failed(refused(error)) } else { left_undone(None) };
+            Reply { at: statement.at, command: statement.to_string(), outcome }
+        }
+        Err(error) => Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(error)) },
+    };
+    statements.iter().enumerate().map(answer).collect()
 }
 
 /// What each command comes to, or why it can't be carried out.

@@ -2,12 +2,14 @@
 
 mod administrator;
 pub(crate) mod first_start;
+mod overseer;
 mod pools;
 
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
 pub use pools::ADAPTERS_MAX;
 pub(crate) use pools::Pools;
 
+use crate::audit::{Audit, Entry, Kind, Who};
 use crate::channel::supervisor;
 use crate::devices::Devices;
 use crate::events::certificates;
@@ -31,6 +33,8 @@ use bulla_queue::{
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Rings;
 use mio::net::TcpListener;
+use overseer::Overseer;
+use serde_json::json;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -201,7 +205,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let tasks = Arc::new(Tasks::default());
     let store = open_store(settings, &mailboxes, &tasks)?;
     let definitions = load_definitions(settings)?;
-    let rings = Rings::new(data.join(RINGS));
+    let audit = Arc::new(Audit::open(data).map_err(|error| file(&data.join(crate::audit::FOLDER), error))?);
+    let rings = overseer::tell_of_rings(Rings::new(data.join(RINGS)), audit.clone());
     let passphrase = match &settings.passphrase {
         Some(path) => Some(Passphrase::from_file(path).map_err(|error| file(path, io::Error::other(error)))?),
         None => None,
@@ -226,8 +231,13 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let cpu = definitions.devices.get(CPU).map_or(bulla_device::Kind::Cpu, DeviceDefinition::kind);
     let devices = Devices::new(Scheduler::new(cpu, cores), settings.lanes.clone());
     devices.set_up(&definitions).map_err(|error| file(data, io::Error::other(error)))?;
-    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, mailboxes, tasks, devices);
-    let manager = Arc::new(manager);
+    let name = definitions.queue_manager.name.clone();
+    let parts = (mailboxes, tasks, devices, audit.clone());
+    let manager = Arc::new(Manager::new(data.clone(), rings, passphrase, users, store, definitions, parts));
+    // Nobody is let in whose doings could not be written down.
+    let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
+    let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
+    started.map_err(|error| file(&data.join(crate::audit::FOLDER), io::Error::other(error)))?;
     let tls = tls.map(|listener| (listener, manager.tls.clone()));
     define_queues(&manager, data)?;
     manager.follow_blocked_addresses(&manager.lock().definitions);
@@ -293,7 +303,10 @@ impl Running {
         if let Some(thread) = self.statistics.take() {
             thread.join().map_err(|_| io::Error::other("the thread for statistics died"))?;
         }
-        self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other)
+        let closed = self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other);
+        let how = json!({ "journal": if closed.is_ok() { "closed" } else { "not closed" } });
+        self.manager.audit.close_with(Entry::new(Kind::Stop, Who::QueueManager, how));
+        closed
     }
 }
 
@@ -367,8 +380,12 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
 fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {
     let listener = admin::listen(data)?;
     let manager = manager.clone();
-    admin::serve(data, listener, move |text| {
-        mqsc::execute_apart(text, |command| command(&mut Administrator::new(&manager)))
+    admin::serve(data, listener, move |peer, text| {
+        let mut overseer = Overseer::new(&manager.audit, peer);
+        let mut replies =
+            mqsc::execute_overseen(text, &mut overseer, |command| command(&mut Administrator::new(&manager)));
+        overseer.finish(&mut replies);
+        replies
     })
 }
 
@@ -424,6 +441,7 @@ fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io:
             costs: manager.cost_snapshot(),
             traffic: administrator::traffic(&manager),
             units,
+            audit: manager.audit.counts(),
         }
     })
 }

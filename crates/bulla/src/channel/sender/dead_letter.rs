@@ -92,6 +92,10 @@ impl Sending {
         self.note(Deed::Quarantined, &Cost::default(), local);
         crate::warning!("channel {}: a message goes to {ERROR_QUEUE}: {refusal}", self.id.channel);
         let body = state.store.body(found.id).map_err(|error| error.to_string());
+        let message_id = body.as_ref().ok().and_then(|body| envelope::message_id(&envelope::payload_of(body)));
+        let cause = refusal.cause.unwrap_or_default();
+        let (number, id) = (found.id.0, message_id.as_deref());
+        local.manager.audit.quarantined(&self.queue_name, number, id, cause, &refusal.detail);
         let moved = body.and_then(|body| {
             let stored = envelope::payload_of(&body);
             let route = state.route(ERROR_QUEUE).map_err(|refusal| refusal.to_string())?;

@@ -16,7 +16,7 @@ use bulla_amqp::{Connection, LinkId, Payload};
 use bulla_device::role::{self, Role};
 use bulla_queue::Found;
 use bulla_seal::policy::Quality;
-use bulla_seal::{OpenError, Outcome as Verdict, Policy, Tally};
+use bulla_seal::{OpenError, Outcome as Verdict, Policy, Tally, Verified};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,6 +180,11 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
     let OpeningStage::Away(arrival) = &opening.stage else { return };
     let is_open = matches!(outcome, Outcome::Opened(Ok(_)));
     let protection = role::enter(Role::Protection);
+    if let Outcome::Opened(opened) = &outcome {
+        let user = local.manager.channel_user(&sending.definition);
+        let ring = || local.manager.ring(user, local.now).ok();
+        sending.keys.note(local, user, opened.as_ref().ok().map(Verified::get), &cost, ring);
+    }
     opening.stage = OpeningStage::Ready(match outcome {
         Outcome::Opened(Ok(opened)) => {
             let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
