@@ -1,6 +1,7 @@
 # run     build, and start a queue manager to try
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # test    everything: unit and integration tests, then the four unmodified clients against the program
+# interop suites that others wrote for AMQP brokers, fetched and run against the program; docs/interoperability.md
 # check   what to run before a commit: format, lints, unit tests
 # bench   the benchmarks of the crates
 # measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
@@ -12,6 +13,7 @@
 
 FUZZ_SECONDS ?= 600
 PYTEST_ARGS ?=
+SUITES ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 export BULLA = $(abspath $(TARGET))/release/bulla
 
@@ -22,7 +24,7 @@ RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 
-.PHONY: run islands build test check bench measure lanes fuzz clients packages
+.PHONY: run islands build test interop check bench measure lanes fuzz clients packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -44,6 +46,9 @@ check: packages
 test: packages build clients
 	cargo test --release --workspace
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
+
+interop: build $(VENV)
+	python3 tests/interop/run.py $(SUITES)
 
 bench: packages lanes
 	cargo bench --workspace --bench '*'
