@@ -26,10 +26,10 @@ pub(crate) const SEALING_BYTES_MAX: usize = 512 << 20;
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
 const TASKS_PER_TURN: usize = 16;
-/// Tasks of one connection that may be under way at once: enough for full lanes, and no more, so that one whose token
+/// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no more, so that one whose token
 /// is away does not keep the others waiting.
 const TASKS_OF_ASKER_MAX: usize = 128;
-/// Tasks that may be under way at once; more wait in line, where connections have their turns.
+/// Tasks that may be under way at once; more wait in line, where users and channels have their turns.
 const TASKS_MAX: usize = 8192;
 /// How long a message waits for a key service that is away (a token that was pulled, a device that was
 /// stopped) before its put is refused or its reader's link ends with 2063.

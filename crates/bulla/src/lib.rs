@@ -15,6 +15,7 @@ pub mod dispatcher;
 mod dynamic;
 mod envelope;
 pub mod events;
+pub mod limits;
 pub mod log;
 mod mailbox;
 pub mod manager;

@@ -11,6 +11,7 @@ use crate::devices::Devices;
 use crate::dispatcher::authority::Owner;
 use crate::envelope::Label;
 use crate::events;
+use crate::limits::ConnectedUsers;
 use crate::mailbox::{Letter, Mailboxes};
 use crate::metrics::UnitCounts;
 use crate::mqsc::channel::ChannelDefinition;
@@ -109,6 +110,8 @@ pub struct State {
     pub(crate) dynamic_owners: HashMap<QueueId, Owner>,
     /// Defective messages whose error queue was full: locked, tried again at each sweep.
     pub(crate) stuck: Vec<Stuck>,
+    /// Users that are connected, and what they have of what is limited.
+    pub(crate) users: ConnectedUsers,
     /// Bytes of messages in open units of work.
     pub(crate) staged_bytes: usize,
     /// Units of work since the start.
@@ -263,6 +266,7 @@ impl Manager {
                 dynamic: HashMap::new(),
                 dynamic_owners: HashMap::new(),
                 stuck: Vec::new(),
+                users: ConnectedUsers::default(),
                 staged_bytes: 0,
                 units: UnitCounts::default(),
                 channels: Channels::default(),

@@ -34,6 +34,7 @@ reasons! {
     CONNECTION_BROKEN = 2009, "amqp:connection:forced";
     DYNAMIC_Q_NAME_ERROR = 2011, "amqp:invalid-field";
     GET_INHIBITED = 2016, "amqp:not-allowed";
+    HANDLE_NOT_AVAILABLE = 2017, "amqp:resource-limit-exceeded";
     SYNCPOINT_LIMIT_REACHED = 2024, "amqp:resource-limit-exceeded";
     MAX_CONNS_LIMIT_REACHED = 2025, "amqp:resource-limit-exceeded";
     MD_ERROR = 2026, "amqp:decode-error";

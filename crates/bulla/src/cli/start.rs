@@ -7,6 +7,7 @@ use crate::mqsc::objects::Definitions;
 use crate::serve::{self, Settings, StartError};
 use bulla_device::role::{self, Role};
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::disable_transparent_huge_pages;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
@@ -89,10 +90,22 @@ impl StartArgs {
 /// It did not start, or did not stop cleanly.
 pub fn run(args: &StartArgs) -> Result<(), CliError> {
     mask_instructions(&args.data)?;
+    raise_open_files();
     serve_until_signalled(&args.settings(), |running| match args.until_stdin_closes {
         true => stop_when_stdin_closes(running.manager().clone()),
         false => Ok(()),
     })
+}
+
+/// A connection is an open file: as many as the system allows, where a session's customary limit is 1,024.
+fn raise_open_files() {
+    let allowed = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: allowed.maximum, maximum: allowed.maximum };
+    if allowed.current != allowed.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, wanted)
+    {
+        crate::warning!("the limit of open files stays at {:?}: {error}", allowed.current);
+    }
 }
 
 /// The kernel closes a pipe when nobody holds its other end any more, also after SIGKILL: a parent needs nothing else to take its
@@ -118,6 +131,10 @@ const WITHOUT_CRYPTOGRAPHY: &str = "~0x200000200000000:~0x60020200000:~0x800000"
 /// With the device CPU of TYPE(SOFTWARE) the program begins once more, with the instructions masked off: OpenSSL looks
 /// at them once, before anybody could tell it.
 fn mask_instructions(data: &Path) -> Result<(), CliError> {
+    if !Definitions::may_mention(data, "SOFTWARE") {
+        // To understand all definitions takes a second where there are very many, and the start does it anyway.
+        return Ok(());
+    }
     let definitions = Definitions::load(data).map_err(|error| refused(&StartError::Definitions(error)))?;
     let cpu = definitions.as_ref().and_then(|definitions| definitions.devices.get(CPU));
     let software = cpu.is_some_and(|cpu| cpu.kind() == bulla_device::Kind::Software);

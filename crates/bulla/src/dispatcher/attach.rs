@@ -19,7 +19,7 @@ use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
 use bulla_amqp::{AttachReply, IncomingAttach, Symbol, Value};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -55,11 +55,14 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
     let mut made = None;
     let result = match attach.role {
         Role::Receiver if matches!(attach.target, Some(AnyTarget::Coordinator(_))) => {
-            authority::open_to_clients(peer, local, state).map(|()| unit_of_work::attached(peer, &attach))
+            authority::may_attach(peer, local, state).map(|()| unit_of_work::attached(peer, &attach))
         }
         Role::Receiver => producer(peer, local, state, &attach, &mut made),
         Role::Sender => consumer(peer, local, state, &attach, &mut made),
     };
+    if let Some(user) = peer.user.filter(|_| peer.links.get(&link).is_some_and(Link::is_clients)) {
+        state.users.attached(user);
+    }
     if let Err(refusal) = result {
         if let Some(queue) = made.and_then(|made| made.temporary) {
             state.end_dynamic(queue);
@@ -101,7 +104,7 @@ fn producer(
     }
     no_topic(&target.capabilities)?;
     let mut target: Target = target.clone();
-    authority::open_to_clients(peer, local, state)?;
+    authority::may_attach(peer, local, state)?;
     let who = Who::client(&peer.identity, local.index, peer.generation);
     let rights = match &target.address {
         _ if target.dynamic => {
@@ -125,7 +128,8 @@ fn producer(
         pending: VecDeque::new(),
         first_slot: 0,
         sealing: None,
-        who: local.device_asker(peer.generation),
+        who: local.client_asker(peer),
+        user: peer.user,
         dynamic: made.as_ref().and_then(|made| made.temporary),
         deletes,
         any_user: rights.has(Right::SetIdentity),
@@ -176,7 +180,7 @@ fn consumer(
     no_topic(&source.capabilities)?;
     // Filters are echoed only where they are honoured.
     let selector = selection::filter(&mut source)?;
-    authority::open_to_clients(peer, local, state)?;
+    authority::may_attach(peer, local, state)?;
     let who = Who::client(&peer.identity, local.index, peer.generation);
     let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
     let right = if browse { Right::Browse } else { Right::Get };
@@ -226,7 +230,8 @@ fn consumer(
         arrivals: 0,
         rescan_at: local.now,
         draining: false,
-        who: local.device_asker(peer.generation),
+        who: local.client_asker(peer),
+        unsettled: HashMap::new(),
         dynamic: made.as_ref().and_then(|made| made.temporary),
         deletes,
         keys: OpeningKeys::default(),

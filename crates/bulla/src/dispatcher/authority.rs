@@ -260,7 +260,7 @@ const KEPT_OUT: &str = "channel-rule";
 ///
 /// # Errors
 /// 2035: the connection is to be closed.
-pub(crate) fn opened(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
+pub(crate) fn opened(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     if peer.calling.is_some() {
         // Whoever was called for a channel is nobody's client.
         let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the connection is a channel's");
@@ -276,15 +276,34 @@ pub(crate) fn opened(peer: &mut Peer, local: &Local, state: &State) -> Result<()
 /// Whether a client's link may be attached on this connection at all.
 ///
 /// # Errors
-/// 2035.
-pub(super) fn open_to_clients(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
+/// 2035, or 2025 where its user has as many connections as it may.
+fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     if let Admission::Unasked = peer.admission {
-        peer.admission = admit(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
+        peer.admission = let_in(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
     }
     match &peer.admission {
         Admission::Closed(refusal) => Err(refusal.clone()),
         _ => Ok(()),
     }
+}
+
+/// Whether one more of a client's links may be attached on this connection.
+///
+/// # Errors
+/// As [`open_to_clients`]; 2017 where its user has as many links as it may.
+pub(super) fn may_attach(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
+    open_to_clients(peer, local, state)?;
+    peer.user.map_or(Ok(()), |user| state.users.may_attach(user))
+}
+
+/// Finds the user in force, and counts the connection as that user's.
+fn let_in(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
+    admit(peer, local, state)?;
+    if peer.user.is_none() {
+        let limits = &state.definitions.user_limits;
+        peer.user = Some(state.users.connect(peer.identity.user.as_deref(), limits, local.now)?);
+    }
+    Ok(())
 }
 
 /// Finds the user in force: the one who has signed in, or whom the rules make of that, or as whom that one asks to act. CONNECT is
@@ -458,7 +477,7 @@ pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut Sta
             Admission::Open => Some(peer.identity.user.clone()),
             Admission::Closed(_) => None,
         };
-        peer.admission = admit(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
+        peer.admission = let_in(peer, local, state).map_or_else(Admission::Closed, |()| Admission::Open);
         if let (Some(user), Admission::Open) = (&was, &peer.admission)
             && *user != peer.identity.user
         {

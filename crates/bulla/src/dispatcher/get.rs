@@ -9,6 +9,7 @@ use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
 use crate::envelope::{self, Arrival, Label, Readable};
+use crate::limits::UserId;
 use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck, from_wall_ms};
 use crate::mqsc::objects::{Backout, LocalQueue};
 use crate::mqsc::protection::Deed;
@@ -19,7 +20,7 @@ use bulla_device::role::{self, Role};
 use bulla_queue::{Found, Look, Message, MessageId, Place, PutError, QueueId, RemoveError};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,6 +58,8 @@ pub(crate) struct Consumer {
     pub(crate) selection: Option<Box<Selection>>,
     /// Messages that are locked under a delivery of this link.
     pub(crate) outstanding: HashSet<MessageId>,
+    /// Their bytes, where their user's UNACKED limits them.
+    pub(crate) unsettled: HashMap<MessageId, u64>,
     /// Of these, the ones whose unit of work was backed out: given back, they count as failed.
     pub(crate) backed_out: HashSet<MessageId>,
     /// Messages on their way through the opener, in delivery order.
@@ -117,7 +120,7 @@ pub(crate) enum Served {
 
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
 pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Served {
-    let Peer { key, engine, links, identity, generation, output_full, .. } = peer;
+    let Peer { key, engine, links, identity, generation, output_full, user, .. } = peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return Served::Nothing };
     if consumer.route.generation != state.generation {
         match state.route(&consumer.opened) {
@@ -141,6 +144,11 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         return Served::Blocked;
     }
     if consumer.opening.len() >= OPENING_MAX.min(engine.credit(link) as usize) {
+        return Served::Blocked;
+    }
+    if user.is_some_and(|user| state.users.is_full(user)) {
+        // Whoever settles on another connection wakes nobody here: the next tick does.
+        local.rescan.insert(consumer.route.queue);
         return Served::Blocked;
     }
     let locked = match &mut consumer.selection {
@@ -182,7 +190,7 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         deliver_opened(peer, local, state, link);
         return Served::Sent;
     }
-    send(consumer, engine, link, local, state, &locked, payload);
+    send(consumer, *user, engine, link, local, state, &locked, payload);
     Served::Sent
 }
 
@@ -195,6 +203,33 @@ impl Consumer {
         } else if !self.browse {
             self.cursor = place.or(self.cursor);
         }
+    }
+
+    /// Counts a delivery with what its user has unsettled. A compare where nothing limits that.
+    fn note_delivered(&mut self, user: Option<UserId>, state: &mut State, id: MessageId, bytes: usize) {
+        if let Some(user) = user.filter(|user| state.users.counts_unacknowledged(*user)) {
+            self.unsettled.insert(id, bytes as u64);
+            state.users.delivered(user, bytes as u64);
+        }
+    }
+
+    /// Counts a delivery again whose outcome was not applied: the client has it still.
+    pub(crate) fn note_returned(&mut self, user: Option<UserId>, state: &mut State, id: MessageId) {
+        if user.is_some_and(|user| state.users.counts_unacknowledged(user)) {
+            // What can't be read is got by nobody, and reported when it is.
+            let bytes = state.store.body(id).map_or(0, |body| envelope::payload_of(&body).len());
+            self.note_delivered(user, state, id, bytes);
+        }
+    }
+
+    /// Takes a delivery off what its user has unsettled; true where the user may be sent more again. A compare where
+    /// nothing was counted.
+    pub(crate) fn note_settled(&mut self, user: Option<UserId>, state: &mut State, id: MessageId) -> bool {
+        if self.unsettled.is_empty() {
+            return false;
+        }
+        let bytes = self.unsettled.remove(&id).unwrap_or(0);
+        user.is_some_and(|user| state.users.settled(user, bytes))
     }
 
     /// Whether messages pass the opener on their way to this link.
@@ -245,8 +280,10 @@ fn next_of_mine(consumer: &mut Consumer, local: &Local, state: &mut State) -> Op
 }
 
 /// Sends a message as it is to go out; it stays locked until the client has settled it.
+#[allow(clippy::too_many_arguments, reason = "the facts of one delivery")]
 fn send(
     consumer: &mut Consumer,
+    user: Option<UserId>,
     engine: &mut Connection,
     link: LinkId,
     local: &mut Local,
@@ -255,7 +292,7 @@ fn send(
     payload: Payload,
 ) {
     let payload = envelope::with_delivery_count(payload, locked.delivery_count);
-    let (settled, queue) = (consumer.presettled, consumer.route.queue);
+    let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, payload.len());
     let sent = engine.send(link, locked.id.0, payload, settled);
     if consumer.browse {
         state.use_of(queue).traffic.browses += u64::from(sent);
@@ -274,6 +311,7 @@ fn send(
         local.flush_soon();
     } else {
         consumer.outstanding.insert(locked.id);
+        consumer.note_delivered(user, state, locked.id, bytes);
     }
 }
 
@@ -428,7 +466,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
 /// Sends what is opened at the head of the link's openings, and deals with what did not open.
 fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     loop {
-        let Peer { engine, links, .. } = peer;
+        let Peer { engine, links, user, .. } = peer;
         let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
         if !matches!(consumer.opening.front(), Some(Opening { stage: Stage::Ready(_), .. })) {
             return;
@@ -441,7 +479,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
             fail(&consumer.route, local, cause);
         }
         match ready {
-            Ok(readable) => send(consumer, engine, link, local, state, &locked, readable.into_payload()),
+            Ok(readable) => send(consumer, *user, engine, link, local, state, &locked, readable.into_payload()),
             Err(Fault::NotMine) => {
                 consumer.pass_over(locked.id, Some(locked.place));
                 match &mut consumer.selection {
@@ -584,7 +622,9 @@ pub(crate) fn settled(
     let id = MessageId(token);
     let queue = consumer.route.queue;
     let mut ticket = None;
+    let mut has_room = false;
     if consumer.outstanding.remove(&id) {
+        has_room = consumer.note_settled(peer.user, state, id);
         let was_backed_out = !consumer.backed_out.is_empty() && consumer.backed_out.remove(&id);
         match &outcome {
             Some(DeliveryState::Accepted) => {
@@ -629,6 +669,9 @@ pub(crate) fn settled(
         }
     } else if !peer.units.is_empty() && unit_of_work::again(peer, local, link, id, None, settled) {
         return;
+    }
+    if has_room {
+        local.serve_all_of(peer);
     }
     if !settled {
         let state_out = outcome.unwrap_or(DeliveryState::Released);
@@ -754,8 +797,12 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
 
 /// Gives back what a link held, when it goes. What was under way when a connection ended counts as `failed`; a client that
 /// takes leave of a link says itself what failed, and need not have looked at what it had prefetched.
-pub(crate) fn forget(consumer: &mut Consumer, wall_ms: u64, state: &mut State, failed: bool) {
+pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
     consumer.who.leave();
+    if let Some(user) = user {
+        let bytes = consumer.unsettled.drain().map(|(_, bytes)| bytes).sum();
+        state.users.settled(user, bytes);
+    }
     if let Some(selection) = consumer.selection.take() {
         selection.end(state);
     }

@@ -14,6 +14,7 @@ pub(crate) mod put;
 mod sasl;
 pub(crate) mod sealing;
 pub(crate) mod selection;
+mod serve_list;
 mod signatures;
 mod socket;
 pub mod tls_socket;
@@ -43,10 +44,12 @@ use mio::{Events, Interest, Poll, Token};
 use peer::{Identity, Link, Peer};
 use put::{Producer, Receipt};
 pub(crate) use sasl::Verdict;
+use serve_list::ServeList;
 use signatures::Signatures;
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,7 +117,7 @@ pub(crate) struct Local {
     pub(crate) rescan: HashSet<QueueId>,
     /// Rings without their keys, to check clients' own seals by, and when they were read.
     keyless: HashMap<String, (Instant, Arc<Ring>)>,
-    serve: Vec<QueueId>,
+    serve: ServeList,
     /// What consumers with selectors may still look at in this turn.
     pub(crate) looks: selection::Looks,
     freed: Vec<QueueId>,
@@ -130,6 +133,9 @@ pub(crate) struct Local {
     pub(crate) senders: HashMap<QueueId, usize>,
     /// Connections whose channels have something to do in this turn.
     channels: Vec<usize>,
+    /// Producers that get credit again when their user's rate has some, and when they ask.
+    paced: HashSet<(usize, LinkId)>,
+    pace_at: Option<Instant>,
     /// When queues are to be served again, whatever happens.
     wakes: Vec<(Instant, QueueId)>,
     /// Producers that went while messages they had settled were being sealed.
@@ -232,7 +238,7 @@ impl Dispatcher {
                 waiting: HashMap::new(),
                 rescan: HashSet::new(),
                 keyless: HashMap::new(),
-                serve: Vec::new(),
+                serve: ServeList::default(),
                 looks: selection::Looks::default(),
                 freed: Vec::new(),
                 touched: Vec::new(),
@@ -243,6 +249,8 @@ impl Dispatcher {
                 flush_by: None,
                 senders: HashMap::new(),
                 channels: Vec::new(),
+                paced: HashSet::new(),
+                pace_at: None,
                 wakes: Vec::new(),
                 departed: HashMap::new(),
                 units: Units::default(),
@@ -259,7 +267,7 @@ impl Dispatcher {
     pub(crate) fn run(mut self) -> io::Result<Left> {
         let mut events = Events::with_capacity(256);
         loop {
-            let wakes = self.local.wakes.iter().map(|(at, _)| *at).chain(self.local.wake_at);
+            let wakes = self.local.wakes.iter().map(|(at, _)| *at).chain(self.local.wake_at).chain(self.local.pace_at);
             let work_due = self.local.flush_by.into_iter().chain(wakes).min();
             let due = work_due.map_or(self.next_tick, |at| at.min(self.next_tick));
             let had_work = self.has_work();
@@ -318,7 +326,7 @@ impl Dispatcher {
         self.active.retain(|&key| {
             let Some(peer) = self.peers.get_mut(key) else { return false };
             let goes_on = peer.wants_to_read() || peer.wants_to_write() || peer.is_over();
-            peer.listed = goes_on;
+            (peer.listed, peer.active) = (goes_on, goes_on);
             goes_on
         });
     }
@@ -500,6 +508,7 @@ impl Dispatcher {
             socket,
             input: ReadBuffer::new(),
             identity: Identity::default(),
+            user: None,
             signed_in: Identity::default(),
             admission: peer::Admission::default(),
             sasl: None,
@@ -511,6 +520,7 @@ impl Dispatcher {
             writable: ready,
             output_full: false,
             listed: false,
+            active: false,
             broken: None,
             flush_by: None,
             closed_by: None,
@@ -694,6 +704,7 @@ impl Dispatcher {
 
     /// Gives waiting producers the room there is, and consumers what is on their queues.
     fn serve(&mut self, state: &mut State) {
+        self.pace(state);
         for queue in std::mem::take(&mut self.local.freed) {
             let mut waiting = self.local.waiting.remove(&queue).unwrap_or_default();
             let peers = &mut self.peers;
@@ -711,11 +722,25 @@ impl Dispatcher {
             self.local.keep_waiting(queue, waiting, state);
         }
         self.local.looks.begin();
-        for queue in std::mem::take(&mut self.local.serve) {
+        for queue in self.local.serve.take() {
             self.serve_queue(queue, state);
         }
         for queue in self.local.looks.take_unfinished() {
             self.local.serve(queue);
+        }
+    }
+
+    /// Producers that had no credit because of their user's rate are looked at again.
+    fn pace(&mut self, state: &mut State) {
+        if self.local.pace_at.is_none_or(|at| at > self.local.now) {
+            return;
+        }
+        self.local.pace_at = None;
+        for (key, link) in std::mem::take(&mut self.local.paced) {
+            if let Some(peer) = self.peers.get_mut(key) {
+                put::replenish(peer, &mut self.local, state, link);
+                self.local.touched.push(key);
+            }
         }
     }
 
@@ -789,6 +814,7 @@ impl Dispatcher {
             }
             peer.give_up_renewal(now);
             authority::end_with_token(peer, &mut self.local, state);
+            peer.input.rest();
             if !peer.units.is_empty() {
                 unit_of_work::tick(peer, &mut self.local, state);
             }
@@ -855,6 +881,9 @@ impl Dispatcher {
                 state.raise(&event, self.local.wall_ms);
             }
             self.local.forget_all(&mut peer, state);
+            if let Some(user) = peer.user.take() {
+                state.users.disconnect(user, self.local.now);
+            }
         }
     }
 }
@@ -866,9 +895,29 @@ impl Local {
         self.wall_ms = wall_ms(self.wall);
     }
 
-    /// As whom a connection's link asks for devices: a number of its own for each connection.
+    /// As whom a connection that is no client's asks for devices: a number of its own for each.
     pub(crate) fn device_asker(&self, generation: u64) -> bulla_device::Asker {
         bulla_device::Asker::new((self.index as u64) << 48 | generation)
+    }
+
+    /// As whom a client's link asks for devices: a number for each user, so that users have their turns there, however many
+    /// connections each of them has. Whoever has not signed in has no keys here, and is one by connection.
+    pub(crate) fn client_asker(&self, peer: &Peer) -> bulla_device::Asker {
+        const OF_USERS: u64 = 1 << 63;
+        match &peer.identity.user {
+            None => self.device_asker(peer.generation),
+            Some(user) => {
+                let mut hasher = DefaultHasher::new();
+                user.hash(&mut hasher);
+                bulla_device::Asker::new(hasher.finish() | OF_USERS)
+            }
+        }
+    }
+
+    /// Has a producer that its user's rate leaves without credit looked at again then.
+    pub(crate) fn pace(&mut self, at: Instant, key: usize, link: LinkId) {
+        self.paced.insert((key, link));
+        self.pace_at = Some(self.pace_at.map_or(at, |other| other.min(at)));
     }
 
     /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a message.
@@ -885,14 +934,21 @@ impl Local {
             return;
         }
         self.definitions_seen = state.generation;
-        self.serve.extend(self.consumers.keys().copied());
+        self.consumers.keys().for_each(|queue| self.serve.add(*queue));
         self.freed.extend(self.waiting.keys().copied());
     }
 
     /// Has `queue` served in this turn.
     pub(crate) fn serve(&mut self, queue: QueueId) {
-        if !self.serve.contains(&queue) {
-            self.serve.push(queue);
+        self.serve.add(queue);
+    }
+
+    /// Has the queues served that a connection gets from.
+    pub(crate) fn serve_all_of(&mut self, peer: &Peer) {
+        for link in peer.links.values() {
+            if let Link::Consumer(consumer) = link {
+                self.serve(consumer.route.queue);
+            }
         }
     }
 
@@ -1028,7 +1084,12 @@ impl Local {
 
     /// Gives back all that a link held; what was delivered and not settled counts as `failed` or not.
     fn forget(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, failed: bool) {
-        match peer.links.remove(&link) {
+        let gone = peer.links.remove(&link);
+        if let Some(user) = peer.user.filter(|_| gone.as_ref().is_some_and(Link::is_clients)) {
+            let granted = if let Some(Link::Producer(producer)) = &gone { producer.granted } else { 0 };
+            state.users.detached(user, granted);
+        }
+        match gone {
             Some(Link::Producer(producer)) => {
                 put::forget(&producer, state);
                 if let Some(route) = &producer.route {
@@ -1043,7 +1104,7 @@ impl Local {
                 }
             }
             Some(Link::Consumer(mut consumer)) => {
-                get::forget(&mut consumer, self.wall_ms, state, failed);
+                get::forget(&mut consumer, peer.user, self.wall_ms, state, failed);
                 let queue = consumer.route.queue;
                 if let Some(consumers) = self.consumers.get_mut(&queue) {
                     consumers.links.retain(|known| *known != (peer.key, link));
@@ -1170,10 +1231,10 @@ fn is_passing(error: &io::Error) -> bool {
 /// Puts a connection on the list of those to look at.
 fn list(peers: &mut Slab<Peer>, active: &mut Vec<usize>, key: usize) {
     if let Some(peer) = peers.get_mut(key) {
-        if !active.contains(&key) {
+        if !peer.active {
             active.push(key);
         }
-        peer.listed = true;
+        (peer.listed, peer.active) = (true, true);
     }
 }
 

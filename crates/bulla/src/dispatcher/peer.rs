@@ -11,6 +11,7 @@ use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
 use crate::events::Event;
+use crate::limits::UserId;
 use crate::manager::wall_ms;
 use crate::reason::Refusal;
 use crate::task::TaskMeter;
@@ -106,6 +107,8 @@ pub(crate) struct Peer {
     pub(crate) input: ReadBuffer,
     /// As whom it acts, once it was let in.
     pub(crate) identity: Identity,
+    /// That user, as one who is limited.
+    pub(crate) user: Option<UserId>,
     /// As whom it has signed in.
     pub(crate) signed_in: Identity,
     /// Whether it may attach a client's links.
@@ -128,8 +131,10 @@ pub(crate) struct Peer {
     pub(crate) writable: bool,
     /// A consumer found the output full: its queues are served again after the next write.
     pub(crate) output_full: bool,
-    /// On the list of connections to look at in this turn.
+    /// To be looked at or written to in this turn.
     pub(crate) listed: bool,
+    /// On the list of connections to look at.
+    pub(crate) active: bool,
     /// When a connection that is over must have taken what is still to be sent.
     pub(crate) flush_by: Option<Instant>,
     /// Why the connection is over, where it is.
@@ -167,6 +172,11 @@ impl Partner {
 }
 
 impl Link {
+    /// Whether it is a client's, and counts as one of its user's.
+    pub(crate) fn is_clients(&self) -> bool {
+        matches!(self, Self::Producer(_) | Self::Consumer(_) | Self::Coordinator(_))
+    }
+
     /// The session that the link ends with.
     pub(crate) fn session(&self) -> SessionId {
         match self {

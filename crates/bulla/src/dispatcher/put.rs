@@ -11,6 +11,7 @@ use crate::adapter::{Asker, Finished, Held};
 use crate::authority::Right;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
+use crate::limits::UserId;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::reports;
@@ -42,6 +43,8 @@ pub(crate) struct Producer {
     pub(crate) sealing: Option<Sealing>,
     /// As whom it asks for devices.
     pub(crate) who: bulla_device::Asker,
+    /// Whose messages these are, as one who is limited.
+    pub(crate) user: Option<UserId>,
     /// The dynamic queue that ends with this link.
     pub(crate) dynamic: Option<QueueId>,
     /// What closing it does to its permanent dynamic queue.
@@ -266,6 +269,9 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
         return;
     }
     producer.granted -= 1;
+    if let Some(user) = producer.user {
+        state.users.put(user);
+    }
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
         let usage = state.use_of(route.queue);
         usage.granted = usage.granted.saturating_sub(1);
@@ -514,9 +520,20 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     if outstanding > full / 2 {
         return;
     }
-    let wanted = full - outstanding;
+    let mut wanted = full - outstanding;
+    if let Some(user) = producer.user {
+        wanted = state.users.allowed(user, wanted, local.now);
+        if wanted == 0 {
+            if producer.granted == 0 {
+                local.pace(state.users.look_again_at(user, local.now), peer.key, link);
+            }
+            return;
+        }
+    }
+    let user = producer.user;
     let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
         producer.granted += wanted;
+        user.into_iter().for_each(|user| state.users.granted(user, wanted));
         peer.engine.set_credit(link, peer.engine.credit(link).saturating_add(wanted));
         return;
     };
@@ -540,6 +557,7 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         return;
     }
     producer.granted += granted;
+    user.into_iter().for_each(|user| state.users.granted(user, granted));
     let usage = state.use_of(queue);
     usage.granted = usage.granted.saturating_add(granted);
     // Deliveries that wait in the engine are counted here still and there no more.

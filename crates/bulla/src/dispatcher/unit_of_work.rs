@@ -416,6 +416,7 @@ fn return_delivery(
     match peer.links.get_mut(&link) {
         Some(Link::Consumer(consumer)) if !settled => {
             consumer.outstanding.insert(id);
+            consumer.note_returned(peer.user, state, id);
             consumer.backed_out.insert(id);
         }
         _ => {
@@ -499,9 +500,13 @@ pub(crate) fn retire(
         return;
     }
     consumer.backed_out.remove(&id);
+    let has_room = consumer.note_settled(peer.user, state, id);
     let (from, many) = (consumer.route.clone(), consumer.outstanding.len() >= get::OUTSTANDING_MANY);
     if many {
         local.serve(from.queue);
+    }
+    if has_room {
+        local.serve_all_of(peer);
     }
     let messages_max = state.definitions.queue_manager.max_uncommitted;
     let Some(unit) = local.units.open.get_mut(&unit_id) else { return };

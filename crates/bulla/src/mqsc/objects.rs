@@ -10,9 +10,10 @@ use super::parse::{self, Statement, Value};
 use super::reply::Cell;
 use super::run::{self, Change};
 use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
-use super::{authority, channel_rule, policy, whole_file};
+use super::{authority, channel_rule, limit, policy, whole_file};
 use crate::authority::{Authorities, ChannelRules, Entity};
 use crate::events;
+use crate::limits::UserLimits;
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
@@ -69,6 +70,8 @@ pub struct Definitions {
     pub authorities: Authorities,
     /// Who may use which channel, and as whom.
     pub channel_rules: ChannelRules,
+    /// What users may have at once.
+    pub user_limits: UserLimits,
 }
 
 /// The queue manager.
@@ -476,6 +479,7 @@ impl Definitions {
             channels: BTreeMap::new(),
             authorities: Authorities::default(),
             channel_rules: ChannelRules::default(),
+            user_limits: UserLimits::default(),
         }
     }
 
@@ -674,6 +678,8 @@ impl Definitions {
             }
             Change::SetChannelRule(key, rule) => self.channel_rules.set(key.clone(), rule.clone()),
             Change::DeleteChannelRule(key) => self.channel_rules.remove(key),
+            Change::SetLimit { user, limit } => self.user_limits.set(user, *limit),
+            Change::DeleteLimit { user } => self.user_limits.remove(user),
             Change::DeleteAuthority(keys) => keys.iter().for_each(|key| self.authorities.records.remove(key)),
             Change::DefineGroup { name, group } | Change::AlterGroup { name, group } => {
                 self.authorities.groups.set(name, group.clone());
@@ -701,6 +707,14 @@ impl Definitions {
         // One byte beyond the limit is enough for the parser to refuse it.
         file.take(parse::TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(unreadable)?;
         Self::from_text(&text, &path).map(Some)
+    }
+
+    /// Whether `word` stands anywhere in `objects.mqsc` in `directory`; true where that can't be read.
+    pub(crate) fn may_mention(directory: &Path, word: &str) -> bool {
+        match std::fs::read_to_string(directory.join(FILE)) {
+            Ok(text) => text.contains(word),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     /// Writes `objects.mqsc` in `directory`: aside, synced, renamed.
@@ -750,6 +764,7 @@ impl Definitions {
                     | Act::DefineGroup
                     | Act::SetAuthority
                     | Act::SetChannelRule
+                    | Act::SetLimit
             )
         })?;
         if format <= FORMAT_WITHOUT_EVENTS {
@@ -782,7 +797,7 @@ impl Definitions {
     }
 
     fn read(&mut self, text: &str, path: &Path, belongs: impl Fn(Act) -> bool) -> Result<(), LoadError> {
-        for statement in parse::statements(text) {
+        for statement in parse::each(text) {
             let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
             let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
             if !belongs(statement.command.act) {
@@ -855,6 +870,9 @@ impl Display for Definitions {
         for (rule_key, rule) in self.channel_rules.iter() {
             let cell = |key| channel_rule::cell(rule_key, rule, key);
             command(f, WRAPPED, "SET", "CHLAUTH", Some(&rule_key.profile), cell)?;
+        }
+        for (user, user_limit) in self.user_limits.iter() {
+            command(f, " ", "SET", "LIMIT", Some(user), |key| limit::cell(user_limit, key))?;
         }
         Ok(())
     }

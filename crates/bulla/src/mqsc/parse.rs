@@ -8,12 +8,13 @@
 //! and, where there is one, a hint. One bad command does not stop the next.
 
 use super::table::{self, Attribute, Command, DN_CHARS_MAX, Key, Kind, NAME_CHARS_MAX, NameUse};
-use crate::{authority, users};
+use crate::{authority, limits, users};
 use std::collections::HashSet;
 use std::fmt::{self, Display, Write};
 
-/// Most bytes of one piece of text: a file, or a request over the socket.
-pub const TEXT_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of one piece of text: a file, or a request over the socket. As many queues as there may be
+/// ([`OBJECTS_MAX`](super::objects::OBJECTS_MAX)), each with every attribute, take 71 MB.
+pub const TEXT_BYTES_MAX: usize = 256 << 20;
 /// Most bytes of one command, its continued lines together.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 
@@ -229,33 +230,31 @@ impl Operator {
 
 /// Understands `text`: each command in turn, or what is wrong with it.
 pub fn statements(text: &str) -> Vec<Result<Statement, SyntaxError>> {
-    if text.len() > TEXT_BYTES_MAX {
-        return vec![Err(SyntaxError {
-            at: Position { line: 1, column: 1 },
-            what: Fault::TextTooLong { bytes: text.len() },
-        })];
-    }
-    let mut found = Vec::new();
-    for source in sources(text) {
-        match source.and_then(|source| tokens(&source)) {
-            Ok(tokens) => {
-                let commands = tokens.split(|token| token.kind == TokenKind::Semicolon);
-                let commands = commands.filter(|tokens| !tokens.is_empty());
-                found.extend(commands.map(|tokens| Parser { tokens, next: 0 }.statement()));
-            }
-            Err(error) => found.push(Err(error)),
+    each(text).collect()
+}
+
+/// Like [`statements`], one command understood at a time: a text of many takes no more memory than its longest one.
+pub fn each(text: &str) -> impl Iterator<Item = Result<Statement, SyntaxError>> {
+    let too_long = (text.len() > TEXT_BYTES_MAX).then(|| {
+        let at = Position { line: 1, column: 1 };
+        Err(SyntaxError { at, what: Fault::TextTooLong { bytes: text.len() } })
+    });
+    let text = if too_long.is_some() { "" } else { text };
+    let understood = Sources::new(text).flat_map(|source| match source.and_then(|source| tokens(&source)) {
+        Ok(tokens) => {
+            let commands = tokens.split(|token| token.kind == TokenKind::Semicolon);
+            let commands = commands.filter(|tokens| !tokens.is_empty());
+            commands.map(|tokens| Parser { tokens, next: 0 }.statement()).collect()
         }
-        if found.len() > COMMANDS_MAX {
-            let at = found.get(COMMANDS_MAX).map_or(Position::default(), |next| match next {
-                Ok(statement) => statement.at,
-                Err(error) => error.at,
-            });
-            found.truncate(COMMANDS_MAX);
-            found.push(Err(SyntaxError { at, what: Fault::TooManyCommands }));
-            break;
+        Err(error) => vec![Err(error)],
+    });
+    let counted = understood.enumerate().map(|(place, found)| match (place, found) {
+        (COMMANDS_MAX.., Ok(Statement { at, .. }) | Err(SyntaxError { at, .. })) => {
+            Err(SyntaxError { at, what: Fault::TooManyCommands })
         }
-    }
-    found
+        (_, found) => found,
+    });
+    too_long.into_iter().chain(counted.take(COMMANDS_MAX + 1))
 }
 
 /// True when MQ would take `name` for an object.
@@ -594,41 +593,54 @@ impl Source {
 }
 
 /// Joins continued lines and leaves out comments and blank lines.
-fn sources(text: &str) -> Vec<Result<Source, SyntaxError>> {
-    let mut found = Vec::new();
-    let mut open: Option<Source> = None;
-    let mut skip_blanks = true; // the line before ended in `+`, or is none of this command's
-    for (index, line) in text.lines().enumerate() {
-        let number = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
-        let body = line.trim_end();
-        if line.starts_with('*') || body.is_empty() {
-            continue;
-        }
-        let (body, continues, keep_next) = match body.as_bytes().last() {
-            Some(b'+') => (&body[..body.len() - 1], true, false),
-            Some(b'-') => (&body[..body.len() - 1], true, true),
-            _ => (body, false, false),
-        };
-        let part = if skip_blanks { body.trim_start() } else { body };
-        let blanks = body.chars().count() - part.chars().count();
-        let source = open.get_or_insert_with(|| Source { text: String::new(), pieces: Vec::new() });
-        let column = u32::try_from(blanks).unwrap_or(u32::MAX).saturating_add(1);
-        source.pieces.push((source.text.len(), Position { line: number, column }));
-        // Beyond the limit the rest is not kept, and the error is given at the command's end.
-        if source.text.len() <= COMMAND_BYTES_MAX {
-            source.text.push_str(part);
-        }
-        skip_blanks = !keep_next;
-        if !continues {
-            skip_blanks = true;
-            found.extend(open.take().map(finished));
-        }
+/// The commands of a text, their continued lines joined.
+struct Sources<'a> {
+    lines: std::iter::Enumerate<std::str::Lines<'a>>,
+    open: Option<Source>,
+    /// The line before ended in `+`, or is none of this command's.
+    skip_blanks: bool,
+}
+
+impl<'a> Sources<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { lines: text.lines().enumerate(), open: None, skip_blanks: true }
     }
-    if let Some(source) = open {
+}
+
+impl Iterator for Sources<'_> {
+    type Item = Result<Source, SyntaxError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        for (index, line) in self.lines.by_ref() {
+            let number = u32::try_from(index).unwrap_or(u32::MAX).saturating_add(1);
+            let body = line.trim_end();
+            if line.starts_with('*') || body.is_empty() {
+                continue;
+            }
+            let (body, continues, keep_next) = match body.as_bytes().last() {
+                Some(b'+') => (&body[..body.len() - 1], true, false),
+                Some(b'-') => (&body[..body.len() - 1], true, true),
+                _ => (body, false, false),
+            };
+            let part = if self.skip_blanks { body.trim_start() } else { body };
+            let blanks = body.chars().count() - part.chars().count();
+            let source = self.open.get_or_insert_with(|| Source { text: String::new(), pieces: Vec::new() });
+            let column = u32::try_from(blanks).unwrap_or(u32::MAX).saturating_add(1);
+            source.pieces.push((source.text.len(), Position { line: number, column }));
+            // Beyond the limit the rest is not kept, and the error is given at the command's end.
+            if source.text.len() <= COMMAND_BYTES_MAX {
+                source.text.push_str(part);
+            }
+            self.skip_blanks = !keep_next;
+            if !continues {
+                self.skip_blanks = true;
+                return self.open.take().map(finished);
+            }
+        }
+        let source = self.open.take()?;
         let at = source.at(source.text.len());
-        found.push(Err(SyntaxError { at, what: Fault::NothingContinues }));
+        Some(Err(SyntaxError { at, what: Fault::NothingContinues }))
     }
-    found
 }
 
 fn finished(source: Source) -> Result<Source, SyntaxError> {
@@ -831,6 +843,13 @@ impl<'a> Parser<'a> {
         if command.name == NameUse::Channels {
             if !authority::is_channel_profile(text.trim_end()) {
                 return Err(SyntaxError { at, what: Fault::Channels { found: shortened(&text) } });
+            }
+            self.close()?;
+            return Ok(Pattern { stem: text.trim_end().into(), generic: false });
+        }
+        if command.name == NameUse::Users {
+            if !limits::is_user_pattern(text.trim_end()) {
+                return Err(SyntaxError { at, what: Fault::User { found: shortened(&text) } });
             }
             self.close()?;
             return Ok(Pattern { stem: text.trim_end().into(), generic: false });
@@ -1282,7 +1301,12 @@ mod tests {
         check("DEFINE QLOCAL(A*)", "1:15", "DEFINE QLOCAL takes one name, not a generic one", "a * is for DISPLAY");
         check("DEFINE QLOKAL(A)", "1:1", "there is no command DEFINE QLOKAL", "did you mean DEFINE QLOCAL?");
         check("DEFNE QLOCAL(A)", "1:1", "there is no command DEFNE QLOCAL", "did you mean DEFINE QLOCAL?");
-        check("SET QLOCAL(A)", "1:1", "there is no command SET QLOCAL", "SET goes with POLICY, AUTHREC, CHLAUTH");
+        check(
+            "SET QLOCAL(A)",
+            "1:1",
+            "there is no command SET QLOCAL",
+            "SET goes with POLICY, AUTHREC, CHLAUTH, LIMIT",
+        );
         check("STRMQM", "1:1", "there is no command STRMQM", "HELP lists the commands");
         check("PING QLOCAL(A)", "1:1", "there is no command PING QLOCAL", "PING goes with CHANNEL");
         check(

@@ -183,6 +183,7 @@ fn syntax(command: &Command) -> String {
         NameUse::One => text.push_str("(NAME)"),
         NameUse::Generic => text.push_str("(NAME | STEM*)"),
         NameUse::Channels => text.push_str("(NAME, with * for any characters)"),
+        NameUse::Users => text.push_str("(USER | STEM*)"),
     }
     if command.verb == "HELP" {
         text.push_str(" [VERB | NOUN | VERB NOUN | ATTRIBUTE]");

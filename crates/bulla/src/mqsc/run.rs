@@ -19,9 +19,10 @@ use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
-use super::{authority, channel_rule, policy, reference, unit};
+use super::{authority, channel_rule, limit, policy, reference, unit};
 use crate::authority::{Group, RecordKey, Rights, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
+use crate::limits::{Limit, UserStatus};
 use crate::policy_check::Findings;
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
@@ -75,6 +76,11 @@ pub trait Administered {
     /// What was done under a policy. Whatever protects nothing has done nothing.
     fn policy_status(&self, _name: &str) -> PolicyStatus {
         PolicyStatus::default()
+    }
+
+    /// Users that are connected, by name. Nobody is connected to whatever has no connections.
+    fn users(&self) -> Vec<UserStatus> {
+        Vec::new()
     }
 
     /// Every local queue as it was kept last by a moment, milliseconds since 1970, UTC, in the order of names.
@@ -367,6 +373,18 @@ pub enum Change {
     SetChannelRule(RuleKey, Rule),
     /// No such rule any more.
     DeleteChannelRule(RuleKey),
+    /// A limit of users, new or as it shall be.
+    SetLimit {
+        /// The user, or the beginning of names.
+        user: String,
+        /// As it shall be.
+        limit: Limit,
+    },
+    /// No such limit any more.
+    DeleteLimit {
+        /// The user, or the beginning of names.
+        user: String,
+    },
     /// A group, and its authority records.
     DeleteGroup {
         /// Its name.
@@ -786,6 +804,8 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
         Act::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
         Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
         Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
@@ -832,6 +852,7 @@ fn messages(count: u64) -> String {
 /// It contradicts what is defined, or itself.
 pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let planned = authority::plan(statement, definitions).or_else(|| channel_rule::plan(statement, definitions));
+    let planned = planned.or_else(|| limit::plan(statement, definitions));
     if let Some(planned) = planned {
         return planned;
     }
@@ -1053,6 +1074,10 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayGroup
         | Act::SetChannelRule
         | Act::DisplayChannelRule
+        | Act::SetLimit
+        | Act::DeleteLimit
+        | Act::DisplayLimit
+        | Act::DisplayLimitStatus
         | Act::DisplayRemote
         | Act::BeginUnit
         | Act::DisplayModel
@@ -1499,6 +1524,7 @@ fn done(change: &Change, existed: bool) -> String {
         Change::AlterChannel { name, .. } => format!("channel {name} altered"),
         Change::DeleteChannel { name } => format!("channel {name} deleted"),
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
+        Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
         Change::SetAuthority(_)
         | Change::DeleteAuthority(_)
         | Change::DefineGroup { .. }

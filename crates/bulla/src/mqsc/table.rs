@@ -5,6 +5,7 @@
 
 mod authority;
 mod channel;
+mod limit;
 mod protection;
 
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
@@ -169,6 +170,10 @@ pub enum Act {
     BeginUnit,
     SetChannelRule,
     DisplayChannelRule,
+    SetLimit,
+    DeleteLimit,
+    DisplayLimit,
+    DisplayLimitStatus,
     Help,
 }
 
@@ -191,6 +196,8 @@ pub enum NameUse {
     Generic,
     /// Channels, by a name in which `*` stands for any characters.
     Channels,
+    /// A user's name, the beginning of one with a `*`, `*` alone, or `*ANONYMOUS`.
+    Users,
 }
 
 /// A word with its values.
@@ -498,6 +505,17 @@ pub enum Key {
     TokenIssuer,
     TokenAudience,
     TokenUserClaim,
+    // Limits of users.
+    UserConnections,
+    UserLinks,
+    UserUnacknowledged,
+    UserRate,
+    UserLimit,
+    UserConnectionsNow,
+    UserLinksNow,
+    UserUnacknowledgedNow,
+    UserHeldBack,
+    UserRefused,
     // What steers a command.
     At,
     Replace,
@@ -644,6 +662,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("GROUP", &[]),
     ("UNIT", &[]),
     ("CHLAUTH", &[]),
+    ("LIMIT", &[]),
+    ("LIMITSTATUS", &["LIMS"]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -2551,6 +2571,57 @@ pub static COMMANDS: &[Command] = &[
             "DISPLAY CHLAUTH(*)",
             "DIS CHLAUTH(QM2.QM1) MATCH(RUNCHECK) ADDRESS('192.0.2.1') SSLPEER('CN=QM2,O=Demo')",
         ],
+        since: V1,
+    },
+    Command {
+        act: Act::SetLimit,
+        verb: "SET",
+        noun: "LIMIT",
+        name: NameUse::Users,
+        object: "limit",
+        summary: "Limit what one user may have at once. The name may end in *: then the limit is each one's whose name begins so. The name itself comes before the longest beginning. What is not given stays.",
+        options: &[],
+        attributes: limit::LIMITS,
+        examples: &[
+            "SET LIMIT('app*') MAXCONNS(100) MAXHANDS(1000)",
+            "SET LIMIT('*ANONYMOUS') MSGRATE(500) UNACKED(1048576)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteLimit,
+        verb: "DELETE",
+        noun: "LIMIT",
+        name: NameUse::Users,
+        object: "limit",
+        summary: "Delete a limit; its users have that of another pattern that fits them, or none.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE LIMIT('app*')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLimit,
+        verb: "DISPLAY",
+        noun: "LIMIT",
+        name: NameUse::Users,
+        object: "limit",
+        summary: "Show limits of users.",
+        options: limit::OPTIONS,
+        attributes: limit::LIMITS,
+        examples: &["DISPLAY LIMIT('*')", "DIS LIMIT('*') WHERE(MSGRATE GT 0)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLimitStatus,
+        verb: "DISPLAY",
+        noun: "LIMITSTATUS",
+        name: NameUse::Users,
+        object: "user",
+        summary: "Show users that are connected, what they have, and which limit holds for them.",
+        options: limit::OPTIONS,
+        attributes: limit::STATUS,
+        examples: &["DISPLAY LIMITSTATUS('*')", "DIS LIMS('*') WHERE(HELDBACK GT 0)"],
         since: V1,
     },
     Command {

@@ -6,6 +6,7 @@ use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::dead_letters::DeadLetter;
 use crate::envelope;
+use crate::limits::UserStatus;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::metrics::{OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
@@ -303,6 +304,10 @@ impl Administered for Administrator<'_> {
             self.manager.tokens.follow(&now.queue_manager);
             self.state.authority_generation += 1;
         }
+        if before.user_limits != self.state.definitions.user_limits {
+            let State { users, definitions, .. } = &mut *self.state;
+            users.follow(&definitions.user_limits, Instant::now());
+        }
         if changes.iter().any(|change| matches!(change, Change::SetPolicy(_) | Change::DeletePolicy { .. })) {
             let after = &self.state.definitions.policies;
             self.manager.accounts.keep(|name| before.policies.contains_key(name) && after.contains_key(name));
@@ -512,6 +517,10 @@ impl Administered for Administrator<'_> {
             active_channels_max: state.definitions.queue_manager.active_channels_max,
             listeners: self.manager.listeners.get().cloned().unwrap_or_default(),
         }
+    }
+
+    fn users(&self) -> Vec<UserStatus> {
+        self.state.users.status()
     }
 
     fn policy_status(&self, name: &str) -> PolicyStatus {

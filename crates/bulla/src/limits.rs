@@ -1,0 +1,526 @@
+//! Limits of users, as SET LIMIT writes them, and what each user that is connected has of what they limit.
+//!
+//! A user is whoever a connection acts as; those who have not signed in are one user together. Each user that a limit fits has
+//! the whole of it, whatever others of the same pattern have. Of several that fit, the name itself comes first, then the longest beginning.
+
+use crate::authority::ANONYMOUS;
+use crate::reason::{self, Refusal};
+use crate::users;
+use hashbrown::HashMap;
+use slab::Slab;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Most limits.
+pub const LIMITS_MAX: usize = 1_000;
+/// Highest MSGRATE, messages a second.
+pub const RATE_MAX: u32 = 10_000_000;
+/// Users who are not connected and whose rate is remembered, so that a new connection is no new allowance.
+const IDLE_USERS_MAX: usize = 1_000;
+/// The least time after which somebody whose credit was held back is looked at again.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+/// The most, however many links a user has.
+const LOOK_AGAIN_WITHIN: Duration = Duration::from_secs(2);
+/// Links of a user for which the time is as it is; for twice as many it is twice as long.
+const LINKS_LOOKED_AT: u32 = 100;
+/// Sub-reasons of refusals.
+const TOO_MANY_CONNECTIONS: &str = "user-connections";
+const TOO_MANY_LINKS: &str = "user-links";
+
+/// What one user may have at once; 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Limit {
+    /// MAXCONNS: connections.
+    pub connections: u32,
+    /// MAXHANDS: links that put, get, browse or coordinate, on all connections together.
+    pub links: u32,
+    /// UNACKED: bytes of messages delivered and not settled. The one that exceeds it is still delivered.
+    pub unacknowledged_bytes: u64,
+    /// MSGRATE: messages put a second; as many may come at once after a second of none.
+    pub messages_a_second: u32,
+}
+
+/// All limits, by the user's name or the beginning of names with a `*`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct UserLimits {
+    all: BTreeMap<String, Limit>,
+}
+
+/// True for a user's name, the beginning of one with a `*`, `*` for all who have signed in, and `*ANONYMOUS`.
+#[must_use]
+pub fn is_user_pattern(text: &str) -> bool {
+    let beginning = text.strip_suffix('*').unwrap_or(text);
+    text == ANONYMOUS || text == "*" || users::is_valid_name(beginning)
+}
+
+impl UserLimits {
+    /// All of them, by their patterns.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Limit)> {
+        self.all.iter().map(|(pattern, limit)| (pattern.as_str(), limit))
+    }
+
+    /// The limit of that very pattern.
+    #[must_use]
+    pub fn get(&self, pattern: &str) -> Option<&Limit> {
+        self.all.get(pattern)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Makes it the limit of that pattern.
+    pub fn set(&mut self, pattern: &str, limit: Limit) {
+        self.all.insert(pattern.to_owned(), limit);
+    }
+
+    /// That pattern has no limit any more.
+    pub fn remove(&mut self, pattern: &str) {
+        self.all.remove(pattern);
+    }
+
+    /// The limit that holds for a user, and its pattern.
+    #[must_use]
+    pub fn of(&self, user: &str) -> Option<(&str, &Limit)> {
+        let fits = |pattern: &str| {
+            pattern == user
+                || pattern.strip_suffix('*').is_some_and(|beginning| user != ANONYMOUS && user.starts_with(beginning))
+        };
+        let particular = |pattern: &str| (pattern == user, pattern.len());
+        self.iter().filter(|(pattern, _)| fits(pattern)).max_by_key(|(pattern, _)| particular(pattern))
+    }
+}
+
+/// Messages a second, with a second's worth at once: what was not used longer ago is gone.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// Billionths of a message; below zero after a change to a lower rate.
+    level: i64,
+    filled_at: Instant,
+}
+
+/// Billionths of a message.
+const MESSAGE: i64 = 1_000_000_000;
+
+impl Bucket {
+    /// A full one.
+    fn new(rate: u32, now: Instant) -> Self {
+        Self { level: i64::from(rate) * MESSAGE, filled_at: now }
+    }
+
+    fn fill(&mut self, rate: u32, now: Instant) {
+        let second = Duration::from_secs(1);
+        let passed = now.saturating_duration_since(self.filled_at).min(second).as_nanos() as i64;
+        let full = i64::from(rate) * MESSAGE;
+        self.level = self.level.saturating_add(passed * i64::from(rate)).min(full);
+        self.filled_at = self.filled_at.max(now);
+    }
+
+    fn messages(&self) -> u32 {
+        u32::try_from(self.level / MESSAGE).unwrap_or(0)
+    }
+
+    fn is_full(&self, rate: u32) -> bool {
+        self.level >= i64::from(rate) * MESSAGE
+    }
+}
+
+/// A user that is connected, or was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct UserId(usize);
+
+/// What a user has.
+#[derive(Clone, Debug)]
+struct Uses {
+    name: String,
+    pattern: Option<String>,
+    limit: Limit,
+    connections: u32,
+    links: u32,
+    unacknowledged_bytes: u64,
+    /// Credit that is out on its links, messages.
+    granted: u32,
+    bucket: Bucket,
+    held_back: u64,
+    refused: u64,
+    /// The operator has been told that it is at its limit of connections, of links; again once it was down to half of it.
+    told: (bool, bool),
+}
+
+/// What a user has, for DISPLAY LIMITSTATUS.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct UserStatus {
+    /// The user; `*ANONYMOUS` for all who have not signed in.
+    pub name: String,
+    /// The limit that holds for it; empty for none.
+    pub pattern: String,
+    /// Connections.
+    pub connections: u32,
+    /// Links on all of them.
+    pub links: u32,
+    /// Bytes delivered and not settled, counted where UNACKED limits them.
+    pub unacknowledged_bytes: u64,
+    /// How often MSGRATE left it less credit than it could have had.
+    pub held_back: u64,
+    /// Connections and links refused.
+    pub refused: u64,
+}
+
+/// Users that are connected.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectedUsers {
+    by_name: HashMap<String, UserId>,
+    all: Slab<Uses>,
+}
+
+impl ConnectedUsers {
+    /// A connection of that user is let in; none is whoever has not signed in.
+    ///
+    /// # Errors
+    /// 2025: it has as many as it may.
+    pub(crate) fn connect(&mut self, user: Option<&str>, limits: &UserLimits, now: Instant) -> Result<UserId, Refusal> {
+        let name = user.unwrap_or(ANONYMOUS);
+        let id = match self.by_name.get(name) {
+            Some(id) => *id,
+            None => self.add(name, limits, now),
+        };
+        let uses = &mut self.all[id.0];
+        let max = uses.limit.connections;
+        if max > 0 && uses.connections >= max {
+            uses.refused += 1;
+            let refusal = uses.refusal(reason::MAX_CONNS_LIMIT_REACHED, TOO_MANY_CONNECTIONS, "connections", max);
+            if !std::mem::replace(&mut uses.told.0, true) {
+                crate::warning!("{refusal}");
+            }
+            return Err(refusal);
+        }
+        uses.connections += 1;
+        Ok(id)
+    }
+
+    fn add(&mut self, name: &str, limits: &UserLimits, now: Instant) -> UserId {
+        if self.all.len() >= IDLE_USERS_MAX {
+            let Self { by_name, all } = self;
+            all.retain(|_, uses| {
+                uses.bucket.fill(uses.limit.messages_a_second, now);
+                let stays = uses.connections > 0 || !uses.bucket.is_full(uses.limit.messages_a_second);
+                if !stays {
+                    by_name.remove(&uses.name);
+                }
+                stays
+            });
+        }
+        let found = limits.of(name);
+        let limit = found.map(|(_, limit)| *limit).unwrap_or_default();
+        let id = UserId(self.all.insert(Uses {
+            name: name.to_owned(),
+            pattern: found.map(|(pattern, _)| pattern.to_owned()),
+            limit,
+            connections: 0,
+            links: 0,
+            unacknowledged_bytes: 0,
+            granted: 0,
+            bucket: Bucket::new(limit.messages_a_second, now),
+            held_back: 0,
+            refused: 0,
+            told: (false, false),
+        }));
+        self.by_name.insert(name.to_owned(), id);
+        id
+    }
+
+    /// A connection of that user is gone, and its links before it.
+    pub(crate) fn disconnect(&mut self, id: UserId, now: Instant) {
+        let Some(uses) = self.all.get_mut(id.0) else { return };
+        uses.connections = uses.connections.saturating_sub(1);
+        uses.told.0 &= uses.connections > uses.limit.connections / 2;
+        uses.bucket.fill(uses.limit.messages_a_second, now);
+        // One that has used up its rate is remembered: a new connection is no new allowance.
+        if uses.connections == 0 && uses.bucket.is_full(uses.limit.messages_a_second) {
+            self.by_name.remove(&uses.name);
+            self.all.remove(id.0);
+        }
+    }
+
+    /// Whether that user may open one more link.
+    ///
+    /// # Errors
+    /// 2017: it has as many as it may.
+    pub(crate) fn may_attach(&mut self, id: UserId) -> Result<(), Refusal> {
+        let Some(uses) = self.all.get_mut(id.0) else { return Ok(()) };
+        let max = uses.limit.links;
+        if max == 0 || uses.links < max {
+            return Ok(());
+        }
+        uses.refused += 1;
+        let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, TOO_MANY_LINKS, "links", max);
+        if !std::mem::replace(&mut uses.told.1, true) {
+            crate::warning!("{refusal}");
+        }
+        Err(refusal)
+    }
+
+    /// That user has one more link.
+    pub(crate) fn attached(&mut self, id: UserId) {
+        if let Some(uses) = self.all.get_mut(id.0) {
+            uses.links += 1;
+        }
+    }
+
+    /// That user has one link less, with so much credit that was not used.
+    pub(crate) fn detached(&mut self, id: UserId, granted: u32) {
+        if let Some(uses) = self.all.get_mut(id.0) {
+            uses.links = uses.links.saturating_sub(1);
+            uses.granted = uses.granted.saturating_sub(granted);
+            uses.told.1 &= uses.links > uses.limit.links / 2;
+        }
+    }
+
+    /// How much of the credit `wanted` for one more link that user may be given now. One of several links gets half of what there is, so that
+    /// the next finds some, too.
+    pub(crate) fn allowed(&mut self, id: UserId, wanted: u32, now: Instant) -> u32 {
+        let Some(uses) = self.all.get_mut(id.0) else { return wanted };
+        let rate = uses.limit.messages_a_second;
+        if rate == 0 {
+            return wanted;
+        }
+        uses.bucket.fill(rate, now);
+        let free = uses.bucket.messages().saturating_sub(uses.granted);
+        let allowed = wanted.min((free / 2).max(free.min(1)));
+        uses.held_back += u64::from(allowed < wanted);
+        allowed
+    }
+
+    /// When somebody who was allowed nothing is to ask again: the more links a user has, the longer each of them waits.
+    pub(crate) fn look_again_at(&self, id: UserId, now: Instant) -> Instant {
+        let (rate, links) = self.all.get(id.0).map_or((0, 0), |uses| (uses.limit.messages_a_second, uses.links));
+        let one = Duration::from_secs(1).checked_div(rate).unwrap_or_default().max(LOOK_AGAIN_AFTER);
+        now + one.saturating_mul(1 + links / LINKS_LOOKED_AT).min(LOOK_AGAIN_WITHIN)
+    }
+
+    /// So much credit went out on a link of that user.
+    pub(crate) fn granted(&mut self, id: UserId, credit: u32) {
+        if let Some(uses) = self.all.get_mut(id.0) {
+            uses.granted = uses.granted.saturating_add(credit);
+        }
+    }
+
+    /// Hot path, once per message that a client puts: one index.
+    pub(crate) fn put(&mut self, id: UserId) {
+        if let Some(uses) = self.all.get_mut(id.0) {
+            uses.granted = uses.granted.saturating_sub(1);
+            if uses.limit.messages_a_second > 0 {
+                uses.bucket.level = uses.bucket.level.saturating_sub(MESSAGE);
+            }
+        }
+    }
+
+    /// Hot path, once per message that a client gets: whether it has as much unsettled as it may. One index and one compare.
+    pub(crate) fn is_full(&self, id: UserId) -> bool {
+        self.all.get(id.0).is_some_and(|uses| {
+            uses.limit.unacknowledged_bytes > 0 && uses.unacknowledged_bytes >= uses.limit.unacknowledged_bytes
+        })
+    }
+
+    /// Whether what is delivered to that user is to be counted.
+    pub(crate) fn counts_unacknowledged(&self, id: UserId) -> bool {
+        self.all.get(id.0).is_some_and(|uses| uses.limit.unacknowledged_bytes > 0)
+    }
+
+    /// So many bytes were delivered to that user.
+    pub(crate) fn delivered(&mut self, id: UserId, bytes: u64) {
+        if let Some(uses) = self.all.get_mut(id.0) {
+            uses.unacknowledged_bytes = uses.unacknowledged_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// So many of them are settled. True where that user may be sent more again.
+    pub(crate) fn settled(&mut self, id: UserId, bytes: u64) -> bool {
+        let was_full = self.is_full(id);
+        if let Some(uses) = self.all.get_mut(id.0) {
+            uses.unacknowledged_bytes = uses.unacknowledged_bytes.saturating_sub(bytes);
+        }
+        was_full && !self.is_full(id)
+    }
+
+    /// The limits have changed: from now on these hold. Who has more than it may keeps it.
+    pub(crate) fn follow(&mut self, limits: &UserLimits, now: Instant) {
+        for (_, uses) in &mut self.all {
+            let found = limits.of(&uses.name);
+            let limit = found.map(|(_, limit)| *limit).unwrap_or_default();
+            let (was, is) = (uses.limit.messages_a_second, limit.messages_a_second);
+            if was != is {
+                uses.bucket = Bucket::new(is, now);
+            }
+            uses.pattern = found.map(|(pattern, _)| pattern.to_owned());
+            uses.limit = limit;
+            uses.told = (false, false);
+        }
+    }
+
+    /// Everybody who is connected, by name.
+    pub(crate) fn status(&self) -> Vec<UserStatus> {
+        let connected = self.all.iter().filter(|(_, uses)| uses.connections > 0);
+        let mut found: Vec<UserStatus> = connected
+            .map(|(_, uses)| UserStatus {
+                name: uses.name.clone(),
+                pattern: uses.pattern.clone().unwrap_or_default(),
+                connections: uses.connections,
+                links: uses.links,
+                unacknowledged_bytes: uses.unacknowledged_bytes,
+                held_back: uses.held_back,
+                refused: uses.refused,
+            })
+            .collect();
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        found
+    }
+}
+
+impl Uses {
+    fn refusal(&self, reason: reason::Reason, cause: &'static str, what: &str, max: u32) -> Refusal {
+        let pattern = self.pattern.as_deref().unwrap_or_default();
+        let detail = format!("user {} has {max} {what}, as many as LIMIT('{pattern}') allows", self.name);
+        Refusal { cause: Some(cause), ..Refusal::new(reason, detail) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(all: &[(&str, Limit)]) -> UserLimits {
+        let mut limits = UserLimits::default();
+        all.iter().for_each(|(pattern, limit)| limits.set(pattern, *limit));
+        limits
+    }
+
+    fn rate(messages_a_second: u32) -> Limit {
+        Limit { messages_a_second, ..Limit::default() }
+    }
+
+    #[test]
+    fn the_name_itself_comes_before_the_longest_beginning_and_that_before_everybody() {
+        let limits = limits(&[("*", rate(1)), ("app*", rate(2)), ("app.orders*", rate(3)), ("app.orders", rate(4))]);
+        let of = |user| limits.of(user).map(|(pattern, _)| pattern);
+        assert_eq!(of("app.orders"), Some("app.orders"));
+        assert_eq!(of("app.orders.eu"), Some("app.orders*"));
+        assert_eq!(of("app"), Some("app*"));
+        assert_eq!(of("bob"), Some("*"));
+        assert_eq!(of(ANONYMOUS), None, "who has not signed in is nobody of them");
+    }
+
+    #[test]
+    fn patterns_are_names_and_beginnings_of_names() {
+        for good in ["app", "app*", "*", "*ANONYMOUS", "a@b.c-d_e*"] {
+            assert!(is_user_pattern(good), "{good}");
+        }
+        for bad in ["", "a*b", "**", "*a", ".a", "a b"] {
+            assert!(!is_user_pattern(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn one_connection_and_one_link_too_many_are_refused_and_counted() {
+        let limits = limits(&[("*", Limit { connections: 2, links: 1, ..Limit::default() })]);
+        let (mut users, now) = (ConnectedUsers::default(), Instant::now());
+        let bob = users.connect(Some("bob"), &limits, now).unwrap();
+        assert_eq!(users.connect(Some("bob"), &limits, now).unwrap(), bob);
+        let refusal = users.connect(Some("bob"), &limits, now).unwrap_err();
+        assert_eq!((refusal.reason.code, refusal.cause), (2025, Some(TOO_MANY_CONNECTIONS)));
+        users.connect(Some("ann"), &limits, now).expect("another user has all of it, too");
+        users.may_attach(bob).unwrap();
+        users.attached(bob);
+        let refusal = users.may_attach(bob).unwrap_err();
+        assert_eq!((refusal.reason.code, refusal.cause), (2017, Some(TOO_MANY_LINKS)));
+        assert_eq!(users.status()[1].refused, 2);
+        users.detached(bob, 0);
+        users.may_attach(bob).unwrap();
+        users.disconnect(bob, now);
+        users.connect(Some("bob"), &limits, now).expect("there is room again");
+    }
+
+    #[test]
+    fn in_any_time_no_more_credit_goes_out_than_a_second_at_once_and_the_rate_after_that() {
+        let limits = limits(&[("bob", rate(100))]);
+        let begun = Instant::now();
+        let mut users = ConnectedUsers::default();
+        let bob = users.connect(Some("bob"), &limits, begun).unwrap();
+        let mut put = 0;
+        for ms in 0..=3_000 {
+            let now = begun + Duration::from_millis(ms);
+            let credit = users.allowed(bob, 1_000, now);
+            users.granted(bob, credit);
+            // Of what it has it uses a half at a time, and keeps the rest for later.
+            for _ in 0..credit.div_ceil(2) {
+                users.put(bob);
+                put += 1;
+            }
+            assert!(put <= 100 + ms / 10, "after {ms} ms");
+        }
+        assert!(put > 150, "{put}");
+    }
+
+    #[test]
+    fn a_new_connection_is_no_new_allowance() {
+        let limits = limits(&[("bob", rate(10))]);
+        let now = Instant::now();
+        let mut users = ConnectedUsers::default();
+        for round in 0..3 {
+            let bob = users.connect(Some("bob"), &limits, now).unwrap();
+            let mut got = 0;
+            while let credit @ 1.. = users.allowed(bob, 10, now) {
+                users.granted(bob, credit);
+                (0..credit).for_each(|_| users.put(bob));
+                got += credit;
+            }
+            assert_eq!(got, if round == 0 { 10 } else { 0 });
+            users.disconnect(bob, now);
+        }
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_held_back() {
+        let (mut users, now) = (ConnectedUsers::default(), Instant::now());
+        let somebody = users.connect(None, &UserLimits::default(), now).unwrap();
+        assert_eq!(users.allowed(somebody, 1_000, now), 1_000);
+        assert!(!users.is_full(somebody) && users.may_attach(somebody).is_ok());
+        users.disconnect(somebody, now);
+        assert!(users.status().is_empty() && users.all.is_empty());
+    }
+
+    #[test]
+    fn what_is_unsettled_fills_up_and_makes_room_again() {
+        let limits = limits(&[("bob", Limit { unacknowledged_bytes: 100, ..Limit::default() })]);
+        let (mut users, now) = (ConnectedUsers::default(), Instant::now());
+        let bob = users.connect(Some("bob"), &limits, now).unwrap();
+        users.delivered(bob, 99);
+        assert!(!users.is_full(bob));
+        users.delivered(bob, 50);
+        assert!(users.is_full(bob));
+        assert!(!users.settled(bob, 49), "it is full still");
+        assert!(users.settled(bob, 1));
+        assert!(!users.settled(bob, 99), "it was not full before");
+    }
+
+    #[test]
+    fn a_change_of_limits_holds_for_who_is_connected() {
+        let (mut users, now) = (ConnectedUsers::default(), Instant::now());
+        let bob = users.connect(Some("bob"), &UserLimits::default(), now).unwrap();
+        users.attached(bob);
+        users.follow(&limits(&[("b*", Limit { links: 1, messages_a_second: 4, ..Limit::default() })]), now);
+        assert_eq!(users.may_attach(bob).unwrap_err().reason.code, 2017);
+        assert_eq!(users.allowed(bob, 1_000, now), 2);
+        users.follow(&UserLimits::default(), now);
+        assert_eq!(users.allowed(bob, 1_000, now), 1_000);
+        assert_eq!(users.status()[0].pattern, "");
+    }
+}

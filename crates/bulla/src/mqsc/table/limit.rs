@@ -1,0 +1,56 @@
+//! The table's attributes of users' limits.
+
+use super::{ALL, Attribute, Key, Kind, WHERE, attribute, shown};
+use crate::limits::RATE_MAX;
+
+/// Highest counts, as MQ has them.
+const COUNT_MAX: u64 = 999_999_999;
+/// Highest UNACKED: a tebibyte.
+const BYTES_MAX: u64 = 1 << 40;
+
+static MAXCONNS: Attribute = attribute(
+    Key::UserConnections,
+    "MAXCONNS",
+    Kind::Number { min: 0, max: COUNT_MAX },
+    "0",
+    "Most connections of one user; 0 for no limit. One more is refused with 2025 user-connections.",
+);
+static MAXHANDS: Attribute = attribute(
+    Key::UserLinks,
+    "MAXHANDS",
+    Kind::Number { min: 0, max: COUNT_MAX },
+    "0",
+    "Most links of one user, on all its connections together; 0 for no limit. One more is refused with 2017 user-links.",
+);
+static UNACKED: Attribute = attribute(
+    Key::UserUnacknowledged,
+    "UNACKED",
+    Kind::Number { min: 0, max: BYTES_MAX },
+    "0",
+    "Bytes of messages delivered to one user and not settled, from which on it is sent no more until it settles some; 0 for no limit.",
+);
+static MSGRATE: Attribute = attribute(
+    Key::UserRate,
+    "MSGRATE",
+    Kind::Number { min: 0, max: RATE_MAX as u64 },
+    "0",
+    "Messages that one user may put a second, by all its links; 0 for no limit. Beyond it credit is held back: nothing is refused, nothing lost.",
+);
+static LIMIT: Attribute = shown(Key::UserLimit, "LIMIT", "The limit that holds for the user; empty for none.");
+static CURCONNS: Attribute = shown(Key::UserConnectionsNow, "CURCONNS", "Connections of the user.");
+static CURHANDS: Attribute = shown(Key::UserLinksNow, "CURHANDS", "Links on them that put, get, browse or coordinate.");
+static CURUNACK: Attribute = shown(
+    Key::UserUnacknowledgedNow,
+    "CURUNACK",
+    "Bytes delivered and not settled; counted from when UNACKED limits them.",
+);
+static HELDBACK: Attribute =
+    shown(Key::UserHeldBack, "HELDBACK", "How often MSGRATE left a link less credit than it could have had.");
+static REFUSED: Attribute = shown(Key::UserRefused, "REFUSED", "Connections and links refused because of the limit.");
+
+/// SET LIMIT, and what DISPLAY LIMIT shows.
+pub(super) const LIMITS: &[&Attribute] = &[&MAXCONNS, &MAXHANDS, &UNACKED, &MSGRATE];
+/// DISPLAY: what steers it.
+pub(super) const OPTIONS: &[&Attribute] = &[&WHERE, &ALL];
+/// DISPLAY LIMITSTATUS: what it shows.
+pub(super) const STATUS: &[&Attribute] = &[&LIMIT, &CURCONNS, &CURHANDS, &CURUNACK, &HELDBACK, &REFUSED];

@@ -1,0 +1,114 @@
+"""SET LIMIT: what one user may have at once, whatever others have."""
+
+import json
+import time
+
+import pytest
+from proton import Message
+
+from manager import wait_until
+from proton_driver import Refused
+
+
+@pytest.fixture(scope="module")
+def qm(managers):
+    manager = managers("user-limits")
+    manager.mqsc("DEFINE QLOCAL(Q); DEFINE QLOCAL(LARGE)")
+    for name in ("app1", "app2", "other"):
+        manager.add_user(name)
+    yield manager
+    assert manager.process.poll() is None, "".join(manager.log[-30:])
+    assert manager.stop() == 0, "".join(manager.log[-30:])
+
+
+@pytest.fixture(autouse=True)
+def unlimited(qm):
+    yield
+    qm.mqsc("DELETE LIMIT('app*')", code=None)
+
+
+def status(qm, user):
+    done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY LIMITSTATUS('{user}')")
+    return json.loads(done.stdout)[0]["objects"][0]
+
+
+def reason(call):
+    with pytest.raises(Refused) as refused:
+        call()
+    return refused.value.reason, refused.value.cause
+
+
+def test_one_connection_too_many_is_refused_with_2025_and_others_are_let_in(qm):
+    qm.mqsc("SET LIMIT('app*') MAXCONNS(2)")
+    with qm.connect("app1"), qm.connect("app1"):
+        for _ in range(3):
+            with pytest.raises(Refused) as refused:
+                qm.connect("app1")
+            assert "2025" in refused.value.description and "user-connections" in refused.value.description
+        with qm.connect("app2"), qm.connect("other"):
+            assert status(qm, "app1") | {"CURHANDS": 0} == {
+                "USER": "app1",
+                "LIMIT": "app*",
+                "CURCONNS": 2,
+                "CURHANDS": 0,
+                "CURUNACK": 0,
+                "HELDBACK": 0,
+                "REFUSED": 3,
+            }
+    # Once, and not for each of the three.
+    assert sum("user app1 has 2 connections" in line for line in qm.log) == 1
+    wait_until(lambda: "does not exist" in qm.mqsc("DISPLAY LIMITSTATUS('app1')", code=None), "they are gone")
+    qm.connect("app1").close()
+
+
+def test_one_link_too_many_on_all_connections_together_is_refused_with_2017(qm):
+    qm.mqsc("SET LIMIT('app*') MAXHANDS(3)")
+    with qm.connect("app1") as one, qm.connect("app1") as two:
+        links = [one.sender("Q"), one.receiver("Q"), two.sender("Q")]
+        assert reason(lambda: two.sender("Q")) == (2017, "user-links")
+        assert reason(lambda: one.receiver("Q")) == (2017, "user-links")
+        links[0].close()
+        two.sender("Q")
+        assert status(qm, "app1")["CURHANDS"] == 3
+    with qm.connect("other") as other:
+        assert all(other.sender("Q") for _ in range(4))
+
+
+def test_a_user_beyond_its_rate_waits_for_credit_and_loses_nothing(qm):
+    qm.mqsc("SET LIMIT('app*') MSGRATE(100)")
+    count, began = 250, time.monotonic()
+    with qm.connect("app1") as client:
+        sender = client.sender("Q")
+        for number in range(count):
+            client.put("Q", Message(body=number), sender)
+        # A hundred at once, and the others at a hundred a second; that it is not slower nobody can promise on a busy machine.
+        assert time.monotonic() - began > (count - 100) / 100 - 0.2
+        assert status(qm, "app1")["HELDBACK"] > 0
+        assert [message.body for message in client.get_all("Q", credit=count)] == list(range(count))
+
+
+def test_no_more_is_delivered_than_may_be_unsettled_until_some_is_settled(qm):
+    qm.mqsc("SET LIMIT('app*') UNACKED(10000)")
+    with qm.connect("other") as other:
+        sender = other.sender("LARGE")
+        for number in range(8):
+            other.put("LARGE", Message(body=bytes([number]) * 4000, inferred=True), sender)
+    with qm.connect("app1") as client:
+        receiver = client.receiver("LARGE", credit=8)
+        receiver.flush()
+        wait_until(lambda: status(qm, "app1")["CURUNACK"] > 10000, "three of them are delivered")
+        assert status(qm, "app1")["CURUNACK"] < 16000
+        assert qm.status("LARGE")["CURDEPTH"] == 8
+        assert [receiver.next().body[0] for _ in range(8)] == list(range(8))
+    assert qm.depth("LARGE") == 0
+
+
+def test_limits_are_kept_and_read_back_and_hold_for_who_is_connected(qm):
+    with qm.connect("app1") as client:
+        client.sender("Q")
+        qm.mqsc("SET LIMIT('app*') MAXHANDS(1) MAXCONNS(9)")
+        assert reason(lambda: client.sender("Q")) == (2017, "user-links")
+        qm.mqsc("DELETE LIMIT('app*')")
+        client.sender("Q")
+    qm.mqsc("SET LIMIT('app*') MAXCONNS(9)")
+    assert "SET LIMIT('app*') MAXCONNS(9) MAXHANDS(0)" in qm.run("mqsc", "--data", qm.data, "--export").stdout.decode()
