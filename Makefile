@@ -5,6 +5,7 @@
 # check   what to run before a commit: format, lints, unit tests
 # bench   the benchmarks of the crates
 # measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
+# hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
 # fuzz    each fuzz target for FUZZ_SECONDS
 #
@@ -12,6 +13,7 @@
 # whatever else is downloaded or built lands under .cache/ and in the clients' own folders.
 
 FUZZ_SECONDS ?= 600
+HOSTILE_SECONDS ?= 600
 PYTEST_ARGS ?=
 SUITES ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -24,7 +26,7 @@ RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 
-.PHONY: run islands build test interop check bench measure lanes fuzz clients packages
+.PHONY: run islands build test interop check bench measure hostile lanes fuzz clients packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -55,6 +57,9 @@ bench: packages lanes
 
 measure: build
 	tools/measure.sh $(BULLA)
+
+hostile: packages build clients
+	$(PYTHON) tests/hostile/hostile.py --seconds $(HOSTILE_SECONDS)
 
 lanes: packages
 	@tools/lanes.sh $(TARGET)/release/libbulla_lanes.so
