@@ -482,7 +482,7 @@ impl Dispatcher {
         // A reply that waits for the acknowledgement of the last one would cost 40 ms.
         let _ = stream.set_nodelay(true);
         // Of a TLS connection it is said anew after the handshake.
-        let here = stream.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
+        let here = stream.peer_addr().is_ok_and(|address| sasl::is_private(address.ip()));
         let engine = sasl::engine(&self.local, false, here && tls.is_none());
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),

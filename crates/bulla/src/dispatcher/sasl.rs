@@ -71,6 +71,11 @@ const CHANNEL_MAX: u16 = 255;
 /// Silence after which a connection is given up.
 const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
+/// Whether nobody can read along on a connection in clear: the client is on this machine.
+pub(crate) fn is_private(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
 /// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered.
 fn offer(certificate: bool, tokens: bool) -> SaslOffer {
     let external = certificate.then_some(Mechanism::External);
@@ -279,7 +284,8 @@ fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display)
     peer.engine.sasl_outcome(false);
 }
 
-/// Says why as RFC 7628 (section 3.2.2) has it: `status` is a code of RFC 6750 (section 3.1), and says no more than that.
+/// Says why as RFC 7628 (section 3.2.2) has it: `status` is a registered code (RFC 6749, section 4.1.2.1; RFC 6750, section 3.1), and
+/// says no more than that.
 fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str) {
     tell(peer, local, None, why);
     peer.sasl = Some(Exchange::Refused);
@@ -289,4 +295,36 @@ fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str)
 fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
     let address = super::peer::address(&mut peer.socket);
     authority::tell_of_sign_in(&local.manager, local.now, address, user.and_then(named), why);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_asked_for_where_nobody_reads_along() {
+        let bearer = |tokens| offer(false, tokens).mechanisms.contains(&Mechanism::OAuthBearer);
+        assert!(bearer(true) && !bearer(false));
+        for (address, here) in [
+            ("127.0.0.1", true),
+            ("127.8.8.8", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("192.0.2.1", false),
+            ("10.0.0.1", false),
+            ("2001:db8::1", false),
+            ("::ffff:192.0.2.1", false),
+            ("0.0.0.0", false),
+        ] {
+            assert_eq!(is_private(address.parse().unwrap()), here, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_could_be_a_password_is_not_told() {
+        assert_eq!(named("orders").as_deref(), Some("orders"));
+        for odd in ["", "correct horse", "p\u{e4}ss", "$ecret!", &"x".repeat(65)] {
+            assert_eq!(named(odd), None, "{odd}");
+        }
+    }
 }
