@@ -144,11 +144,11 @@ class Manager:
         path.write_text(self.passwords[user] + "\n")
         return path
 
-    def connect(self, user=None, timeout=DEADLINE):
+    def connect(self, user=None, timeout=DEADLINE, container=None):
         """A proton client: by PLAIN over TLS, or nobody in clear."""
         if user is None:
-            return Client(self.amqp, timeout=timeout)
-        return Client(self.amqps, user, self.passwords[user], self.ca, timeout=timeout)
+            return Client(self.amqp, timeout=timeout, container=container)
+        return Client(self.amqps, user, self.passwords[user], self.ca, timeout=timeout, container=container)
 
     def cli(self, user):
         """Options of `bulla put`, `get` and `error` that sign in as the user."""

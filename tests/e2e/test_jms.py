@@ -14,6 +14,7 @@ from proton import Message, symbol, timestamp
 from manager import DEADLINE, wait_until
 from proxy import Proxy
 from test_clients import DRIVERS
+from test_topics import TOPICS
 
 FEATURES = [*DRIVERS["jms"][:-1], "Features"]
 SOURCE = (Path(__file__).parents[1] / "clients/jms/src/main/java/Features.java").read_text()
@@ -22,7 +23,7 @@ CHECKS = re.findall(r'check\("(\w+)", this::', SOURCE)
 
 @pytest.fixture(scope="module")
 def results(qm):
-    qm.mqsc("DEFINE QLOCAL(JMS)")
+    qm.mqsc(f"DEFINE QLOCAL(JMS)\n{TOPICS}")
     done = subprocess.run(
         [str(word) for word in [*FEATURES, "all", qm.amqp, "JMS"]],
         stdout=subprocess.PIPE,
@@ -135,5 +136,5 @@ def test_a_container_and_a_link_offer_what_they_do(qm):
         client.connection.create_sender("JMS", name="capable")
         offered = client.connection.conn.remote_offered_capabilities
         names = {str(name) for name in (offered.elements if hasattr(offered, "elements") else offered)}
-        assert {"ANONYMOUS-RELAY", "DELAYED_DELIVERY"} <= names
-        assert "SHARED-SUBS" not in names
+        assert {"ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"} <= names
+        assert client.connection.conn.remote_properties[symbol("topic-prefix")] == "topic://"

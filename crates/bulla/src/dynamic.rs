@@ -6,7 +6,7 @@
 use crate::authority::Right;
 use crate::dispatcher::authority::Who;
 use crate::manager::{State, attributes};
-use crate::mqsc::objects::{DEFAULT_MODEL, LocalQueue, SYSTEM_PREFIX, Usage};
+use crate::mqsc::objects::{DEFAULT_MODEL, Definitions, LocalQueue, SYSTEM_PREFIX, Usage};
 use crate::mqsc::parse::is_name;
 use crate::mqsc::run::Change;
 use crate::random::Random;
@@ -134,19 +134,28 @@ impl State {
         self.store.define(&name, attributes(&name, &queue, &self.definitions)).map_err(problem)?;
         self.store.sync(Instant::now()).map_err(problem)?;
         let change = Change::DefineLocal { name: name.clone(), queue };
-        self.change_definitions(&change, data)?;
+        self.change_definitions(&[change], data)?;
         Ok(Made { name, temporary: None })
     }
 
-    /// Takes a change over that this queue manager made by itself; what it does to the store is done already.
-    pub(crate) fn change_definitions(&mut self, change: &Change, data: &Path) -> Result<(), Refusal> {
+    /// Takes changes over that this queue manager made by itself; what they do to the store is done already.
+    pub(crate) fn change_definitions(&mut self, changes: &[Change], data: &Path) -> Result<(), Refusal> {
         let mut after = self.definitions.clone();
-        after.apply(change);
+        changes.iter().for_each(|change| after.apply(change));
         after.save(data).map_err(problem)?;
-        self.definitions = after;
-        self.generation += 1;
-        crate::note!("{change}");
+        self.define(after);
+        changes.iter().for_each(|change| crate::note!("{change}"));
         Ok(())
+    }
+
+    /// From now on that is what is defined; gives what was. Links look their routes up again.
+    pub(crate) fn define(&mut self, after: Definitions) -> Definitions {
+        let before = std::mem::replace(&mut self.definitions, after);
+        if before.subscriptions != self.definitions.subscriptions || before.topics != self.definitions.topics {
+            self.topics.follow(&self.definitions);
+        }
+        self.generation += 1;
+        before
     }
 
     /// A name that nothing has: the one that is asked for, one that begins so, or any.
@@ -183,6 +192,9 @@ impl State {
 
     /// Ends a temporary queue with all that is on it.
     pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
+        if let Some(name) = self.store.name(queue) {
+            self.topics.queue_is_gone(name);
+        }
         self.dynamic.retain(|_, (id, _)| *id != queue);
         self.dynamic_owners.remove(&queue);
         self.uses.remove(&queue);
@@ -211,7 +223,7 @@ impl State {
         self.store.sync(Instant::now()).map_err(problem)?;
         self.uses.remove(&queue);
         self.dynamic_owners.remove(&queue);
-        self.change_definitions(&Change::DeleteLocal { name: name.to_owned(), purge }, data)
+        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }], data)
     }
 }
 
@@ -220,7 +232,8 @@ fn not_ours(name: &str) -> bool {
     !name.starts_with(SYSTEM_PREFIX)
 }
 
-fn problem(error: impl std::fmt::Display) -> Refusal {
+/// Something of the queue manager's own failed: 2102.
+pub(crate) fn problem(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(reason::RESOURCE_PROBLEM, error.to_string())
 }
 

@@ -165,6 +165,31 @@ impl Arrival {
         self.message(defaults, user, body)
     }
 
+    /// The same message for one queue of several, as it is.
+    pub(crate) fn copy(&self, defaults: Defaults, user: Option<&str>) -> Message {
+        self.message(defaults, user, chunks_of(&self.payload))
+    }
+
+    /// The same message once more, to be sealed for one queue of several.
+    pub(crate) fn again(&self) -> Result<Self, Refusal> {
+        Self::read(&self.payload, self.wall_ms)
+    }
+
+    /// The message as it arrived, in pieces.
+    pub(crate) fn chunks(&self) -> &[Bytes] {
+        self.payload.chunks()
+    }
+
+    /// Whether it must survive a restart.
+    pub(crate) fn is_persistent(&self, defaults: Defaults) -> bool {
+        self.header.as_ref().map_or(defaults.persistent, |header| header.durable)
+    }
+
+    /// 0 to 9.
+    pub(crate) fn priority(&self, defaults: Defaults) -> u8 {
+        self.header.as_ref().map_or(defaults.priority, |header| header.priority.min(9))
+    }
+
     /// Takes the message apart into what is sealed, what is bound to it, and what stays around it.
     pub(crate) fn into_envelope(
         self,
@@ -243,8 +268,8 @@ impl Arrival {
 
     fn message(&self, defaults: Defaults, user: Option<&str>, body: Chunks) -> Message {
         Message {
-            priority: self.header.as_ref().map_or(defaults.priority, |header| header.priority.min(9)),
-            persistent: self.header.as_ref().map_or(defaults.persistent, |header| header.durable),
+            priority: self.priority(defaults),
+            persistent: self.is_persistent(defaults),
             expires_at_ms: self.expires_at_ms(defaults.expiry_cap_ms),
             available_at_ms: self.available_at_ms(),
             put_at_ms: self.wall_ms,

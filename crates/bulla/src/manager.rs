@@ -27,6 +27,7 @@ use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
 use crate::task::Tasks;
 use crate::tls::Tls;
+use crate::topics::Topics;
 use crate::traffic_history::TrafficHistory;
 use crate::triggering::{self, Triggering};
 use crate::users::Users;
@@ -122,6 +123,8 @@ pub struct State {
     pub(crate) triggers: Triggers,
     /// One message of each transmission queue and when it was put, to tell how long messages lie there.
     pub(crate) queue_time_probes: HashMap<QueueId, (MessageId, Instant)>,
+    /// Who has subscribed to what.
+    pub(crate) topics: Topics,
     /// Queues that start applications.
     pub(crate) triggering: Triggering,
     /// Events whose queue had no room for them, since the operator was last told.
@@ -272,6 +275,7 @@ impl Manager {
                 channels: Channels::default(),
                 triggers: Triggers::default(),
                 queue_time_probes: HashMap::new(),
+                topics: Topics::default(),
                 triggering: Triggering::default(),
                 events_lost: 0,
             }),
@@ -479,6 +483,7 @@ impl State {
         get_enabled: bool,
         put_enabled: bool,
     ) -> Route {
+        let policy = policy.or_else(|| self.policy_of_managed(name));
         Route {
             queue,
             queue_name: name.to_owned(),

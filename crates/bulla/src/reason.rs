@@ -77,6 +77,13 @@ reasons! {
     UNSUPPORTED_CIPHER_SUITE = 2400, "amqp:not-allowed";
     SSL_CERTIFICATE_REVOKED = 2401, "amqp:unauthorized-access";
     SSL_CERT_STORE_ERROR = 2402, "amqp:internal-error";
+    TOPIC_STRING_ERROR = 2425, "amqp:invalid-field";
+    NO_SUBSCRIPTION = 2428, "amqp:not-found";
+    SUBSCRIPTION_IN_USE = 2429, "amqp:resource-locked";
+    DURABILITY_NOT_ALLOWED = 2436, "amqp:not-allowed";
+    SUB_NAME_ERROR = 2440, "amqp:invalid-field";
+    PUBLICATION_FAILURE = 2502, "amqp:not-allowed";
+    SUB_INHIBITED = 2503, "amqp:not-allowed";
     CHANNEL_NOT_AVAILABLE = 2537, "amqp:resource-locked";
     HOST_NOT_AVAILABLE = 2538, "amqp:connection:forced";
     CHANNEL_CONFIG_ERROR = 2539, "amqp:not-allowed";

@@ -153,7 +153,9 @@ fn switch_off(state: &mut State, data: &Path, name: String, local: LocalQueue) {
     let attributes = attributes(&name, &queue, &state.definitions);
     let done = state.store.define(&name, attributes).map_err(|error| error.to_string());
     let change = Change::AlterLocal { name: name.clone(), queue };
-    let done = done.and_then(|_| state.change_definitions(&change, data).map_err(|refusal| refusal.to_string()));
+    let done = done.and_then(|_| {
+        state.change_definitions(std::slice::from_ref(&change), data).map_err(|refusal| refusal.to_string())
+    });
     if let Err(why) = done {
         crate::alarm!("{name}: NOTRIGGER after TRIGTYPE(DEPTH) is not kept: {why}");
     }

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from proton import ConnectionException, Data, Delivery, Disposition, Link, Message, SSLDomain, Timeout, int32
 from proton.handlers import IncomingMessageHandler
-from proton.reactor import Copy, LinkOption, Selector
+from proton.reactor import Container, Copy, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
 # Beyond this, nothing more is expected to come (seconds).
@@ -80,6 +80,14 @@ def _SealedLink():
     return Asks("bulla:sealed")
 
 
+def _container(name):
+    """A container of that id; none for one of its own."""
+    container = Container()
+    if name:
+        container.container_id = name
+    return container
+
+
 class Client:
     """One connection; every call blocks until the other side has answered."""
 
@@ -94,6 +102,7 @@ class Client:
         mechanisms=None,
         timeout=WAIT_SECONDS,
         insecure=False,
+        container=None,
     ):
         domain = None
         if urlsplit(url).scheme == "amqps":
@@ -110,6 +119,7 @@ class Client:
             self.connection = BlockingConnection(
                 url,
                 timeout=timeout,
+                container=_container(container),
                 ssl_domain=domain,
                 user=user,
                 password=password,
@@ -146,9 +156,9 @@ class Client:
             )
         )
 
-    def receiver(self, queue, credit=1, browse=False, sealed=False, selector=None, asks=()):
+    def receiver(self, queue, credit=1, browse=False, sealed=False, selector=None, asks=(), name=None, options=()):
         """A receiving link, or Refused."""
-        options = [Copy()] if browse else []
+        options = [*options, *([Copy()] if browse else [])]
         if selector is not None:
             options.append(Selector(selector))
         if asks:
@@ -158,7 +168,7 @@ class Client:
         handler = _Incoming(self.connection)
         receiver = self._link(
             lambda: self.connection.create_receiver(
-                queue, name=self._name(), credit=credit, handler=handler, options=options or None
+                queue, name=name or self._name(), credit=credit, handler=handler, options=options or None
             )
         )
         return Receiver(self, receiver, handler)
@@ -312,6 +322,12 @@ class Receiver:
 
     def close(self):
         Client._close(self.blocking)
+
+    def detach(self):
+        """Goes, and may come back: what it got from stays. The other side has heard of it on return."""
+        self.blocking.detach()
+        self.flush()
+        Client._close(self.client.sender(None))
 
 
 def make(kind, number, size, props):

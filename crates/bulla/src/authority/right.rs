@@ -11,9 +11,15 @@ pub enum ObjectType {
     Queue,
     /// CHANNEL
     Channel,
+    /// A topic object, by its name.
+    Topic,
 }
 
 impl ObjectType {
+    /// Each.
+    pub const EVERY: [ObjectType; 4] =
+        [ObjectType::QueueManager, ObjectType::Queue, ObjectType::Channel, ObjectType::Topic];
+
     /// MQSC's word.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -21,15 +27,14 @@ impl ObjectType {
             ObjectType::QueueManager => "QMGR",
             ObjectType::Queue => "QUEUE",
             ObjectType::Channel => "CHANNEL",
+            ObjectType::Topic => "TOPIC",
         }
     }
 
     /// Of MQSC's word.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
-        [ObjectType::QueueManager, ObjectType::Queue, ObjectType::Channel]
-            .into_iter()
-            .find(|known| known.word() == word)
+        Self::EVERY.into_iter().find(|known| known.word() == word)
     }
 
     /// Every right that there is on such an object.
@@ -69,11 +74,15 @@ pub enum Right {
     Control = 1 << 8,
     /// DLT, on a permanent dynamic queue: to delete it on closing, for others than its maker.
     Delete = 1 << 9,
+    /// PUB, on a topic object: to publish on its topic and on those below.
+    Publish = 1 << 10,
+    /// SUB, on a topic object: to subscribe to its topic and to those below.
+    Subscribe = 1 << 11,
 }
 
 impl Right {
     /// Each, in the order in which they are shown.
-    pub const EVERY: [Right; 10] = [
+    pub const EVERY: [Right; 12] = [
         Right::Connect,
         Right::AlternateUser,
         Right::Inquire,
@@ -84,6 +93,8 @@ impl Right {
         Right::Display,
         Right::Delete,
         Right::Control,
+        Right::Publish,
+        Right::Subscribe,
     ];
 
     /// MQSC's word.
@@ -100,6 +111,8 @@ impl Right {
             Right::Display => "DSP",
             Right::Control => "CTRL",
             Right::Delete => "DLT",
+            Right::Publish => "PUB",
+            Right::Subscribe => "SUB",
         }
     }
 
@@ -116,6 +129,8 @@ impl Right {
             Right::Display => "make-dynamic",
             Right::Control => "start",
             Right::Delete => "delete",
+            Right::Publish => "publish",
+            Right::Subscribe => "subscribe",
         }
     }
 
@@ -125,6 +140,7 @@ impl Right {
         let on = match self {
             Right::Connect | Right::AlternateUser => ObjectType::QueueManager,
             Right::Control => ObjectType::Channel,
+            Right::Publish | Right::Subscribe => ObjectType::Topic,
             _ => ObjectType::Queue,
         };
         on == object
@@ -229,6 +245,8 @@ pub const WORDS: &[&str] = &[
     "DSP",
     "DLT",
     "CTRL",
+    "PUB",
+    "SUB",
     ALL,
     ALL_MQI,
     ALL_ADMINISTRATION,
@@ -250,9 +268,7 @@ pub const NOT_OFFERED: &[(&str, &str)] = &[
     ("PASSID", NO_PASSING),
     ("SET", NO_MQSET),
     ("SETALL", "of a message's context AMQP has the user alone: that is SETID"),
-    ("PUB", "there are no topics to publish on"),
-    ("RESUME", "there are no topics to subscribe to"),
-    ("SUB", "there are no topics to subscribe to"),
+    ("RESUME", "whoever made a subscription goes on with it, and needs SUB for that"),
 ];
 
 #[cfg(test)]
@@ -263,8 +279,7 @@ mod tests {
     fn every_word_means_something_and_every_right_has_a_word() {
         for right in Right::EVERY {
             assert!(WORDS.contains(&right.word()));
-            let objects = [ObjectType::QueueManager, ObjectType::Queue, ObjectType::Channel];
-            let on: Vec<_> = objects.into_iter().filter(|object| right.is_on(*object)).collect();
+            let on: Vec<_> = ObjectType::EVERY.into_iter().filter(|object| right.is_on(*object)).collect();
             assert_eq!(on.len(), 1, "{right}");
             assert_eq!(Rights::meant_by(right.word(), on[0]), Some(right.alone()));
         }
@@ -282,6 +297,7 @@ mod tests {
         assert_eq!(words(ALL_MQI, ObjectType::Queue), ["INQ", "PUT", "GET", "BROWSE", "SETID"]);
         assert_eq!(words(ALL_ADMINISTRATION, ObjectType::Queue), ["DSP", "DLT"]);
         assert_eq!(words(ALL, ObjectType::Channel), ["CTRL"]);
+        assert_eq!(words(ALL, ObjectType::Topic), ["PUB", "SUB"]);
         assert_eq!(words(NONE, ObjectType::Queue), ["NONE"]);
         assert_eq!(Rights::meant_by("PUT", ObjectType::QueueManager), None);
     }

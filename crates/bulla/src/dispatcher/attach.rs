@@ -4,9 +4,11 @@ use super::Local;
 use super::authority::{self, Who};
 use super::get::Consumer;
 use super::peer::{Link, Peer};
+use super::publish::Publishing;
 use super::put::{self, Producer};
 use super::sealing::OpeningKeys;
 use super::selection::{self, Selection};
+use super::subscribe::{self, Subscription};
 use super::unit_of_work;
 use crate::authority::{ObjectType, Right, Rights};
 use crate::channel::protocol::SenderGreeting;
@@ -15,6 +17,7 @@ use crate::dynamic::{Made, Wish};
 use crate::events::Event;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
+use crate::topics;
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
 use bulla_amqp::{AttachReply, IncomingAttach, Symbol, Value};
 use bulla_seal::Policy;
@@ -28,8 +31,6 @@ pub(crate) const SEALED: &str = "bulla:sealed";
 
 /// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
 pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
-/// What a terminus is called that is no queue.
-const TOPICS: [&str; 2] = ["topic", "temporary-topic"];
 /// A link that asks for this gets from its queue alone (MQOO_INPUT_EXCLUSIVE), or is refused with 2042.
 pub(crate) const EXCLUSIVE: &str = "bulla:exclusive";
 /// A link that asks for this gets with others (MQOO_INPUT_SHARED), unless the queue has NOSHARE.
@@ -102,9 +103,15 @@ fn producer(
             }
         });
     }
-    no_topic(&target.capabilities)?;
     let mut target: Target = target.clone();
     authority::may_attach(peer, local, state)?;
+    if target.dynamic && subscribe::is_topic(&target.capabilities) {
+        let who = Who::client(&peer.identity, local.index, peer.generation);
+        target.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
+    }
+    if let Some(topic) = subscribe::topic_of(target.address.as_deref(), &target.capabilities) {
+        return publisher(peer, local, state, attach, target, topic);
+    }
     let who = Who::client(&peer.identity, local.index, peer.generation);
     let rights = match &target.address {
         _ if target.dynamic => {
@@ -133,6 +140,7 @@ fn producer(
         dynamic: made.as_ref().and_then(|made| made.temporary),
         deletes,
         any_user: rights.has(Right::SetIdentity),
+        publishing: target.address.is_none().then(|| Publishing::new(peer, None)),
         relayed: None,
     };
     if let Some(name) = &target.address {
@@ -175,12 +183,25 @@ fn consumer(
     attach: &IncomingAttach,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
-    let mut source: Source =
-        attach.source.clone().ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no source"))?;
-    no_topic(&source.capabilities)?;
+    authority::may_attach(peer, local, state)?;
+    let Some(mut source) = attach.source.clone() else {
+        let (source, subscription) = subscribe::recover(peer, local, state, attach)?;
+        return subscriber(peer, local, state, attach, source, subscription, true);
+    };
+    let no_local = selection::take_no_local(&mut source);
     // Filters are echoed only where they are honoured.
     let selector = selection::filter(&mut source)?;
-    authority::may_attach(peer, local, state)?;
+    if source.dynamic && subscribe::is_topic(&source.capabilities) {
+        let who = Who::client(&peer.identity, local.index, peer.generation);
+        source.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
+    }
+    if subscribe::topic_of(source.address.as_deref(), &source.capabilities).is_some() {
+        let leaves_out = no_local.is_some();
+        let subscription = subscribe::open(peer, local, state, attach, &mut source, selector, leaves_out)?;
+        source.filter.extend(no_local);
+        let alone = !subscription.shared;
+        return subscriber(peer, local, state, attach, source, subscription, alone);
+    }
     let who = Who::client(&peer.identity, local.index, peer.generation);
     let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
     let right = if browse { Right::Browse } else { Right::Get };
@@ -205,7 +226,8 @@ fn consumer(
         // Without a ring nothing on this queue could ever be opened for this user.
         local.ring(&peer.identity)?;
     }
-    let (queue, properties) = (route.queue, seal_properties(state, &route, rights));
+    let queue = route.queue;
+    let properties = seal_properties(state, &route, rights);
     let exclusive = !browse && takes_alone(attach, &source, &route)?;
     match browse {
         true => state.opened_to_get(queue),
@@ -235,6 +257,7 @@ fn consumer(
         dynamic: made.as_ref().and_then(|made| made.temporary),
         deletes,
         keys: OpeningKeys::default(),
+        subscription: None,
     };
     let reply = AttachReply {
         source: Some(source),
@@ -251,6 +274,148 @@ fn consumer(
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
     local.add_consumer(queue, peer.key, attach.link, state);
     Ok(())
+}
+
+/// The client publishes on a topic.
+fn publisher(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    target: Target,
+    topic: String,
+) -> Result<(), Refusal> {
+    let who = Who::client(&peer.identity, local.index, peer.generation);
+    state.check_topic(who, Right::Publish, &topic)?;
+    if wants_sealed(attach, &target.capabilities) {
+        // Each subscription's queue has a binding of its own.
+        let detail = "what is published is sealed for each subscription, which an application can't do";
+        return Err(Refusal::new(reason::OPTIONS_ERROR, detail));
+    }
+    // Whether it can be published on is known before the first message.
+    state.publisher(&topic)?;
+    let producer = Producer {
+        session: attach.session,
+        opened: Some(format!("{}{topic}", topics::PREFIX)),
+        route: None,
+        sealed_by_client: false,
+        granted: 0,
+        pending: VecDeque::new(),
+        first_slot: 0,
+        sealing: None,
+        who: local.client_asker(peer),
+        user: peer.user,
+        dynamic: None,
+        deletes: None,
+        any_user: false,
+        publishing: Some(Publishing::new(peer, Some(topic))),
+        relayed: None,
+    };
+    let reply = AttachReply {
+        source: attach.source.clone(),
+        target: Some(target),
+        coordinator: None,
+        offered_capabilities: offered(false, delays(&producer, attach)),
+        properties: Vec::new(),
+        max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
+    };
+    peer.engine.accept_link(attach.link, reply);
+    peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
+    put::replenish(peer, local, state, attach.link);
+    Ok(())
+}
+
+/// The client gets from a subscription; one that was made for this link goes again where that does not come to be.
+fn subscriber(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    source: Source,
+    subscription: Subscription,
+    exclusive: bool,
+) -> Result<(), Refusal> {
+    let made = subscription.is_new.then(|| (subscription.queue.clone(), subscription.durable.clone()));
+    let result = get_subscribed(peer, local, state, attach, source, subscription, exclusive);
+    if let (Err(_), Some((queue, durable))) = (&result, made)
+        && let Some(queue) = state.store.queue(&queue)
+    {
+        let manager = local.manager.clone();
+        state.left_subscription(queue, durable.as_deref(), true, &manager.data);
+    }
+    result
+}
+
+fn get_subscribed(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    source: Source,
+    subscription: Subscription,
+    exclusive: bool,
+) -> Result<(), Refusal> {
+    let sealed_to_client = wants_sealed(attach, &source.capabilities);
+    let route = state.route(&subscription.queue)?;
+    if !route.get_enabled {
+        return Err(Refusal::new(reason::GET_INHIBITED, "the subscription's queue has GET(DISABLED)"));
+    }
+    let opens = !sealed_to_client && route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None);
+    if opens {
+        local.ring(&peer.identity)?;
+    }
+    let queue = route.queue;
+    state.opened_to_take(&subscription.queue, queue, exclusive).map_err(|_| {
+        let name = subscription.durable.as_deref().unwrap_or(&subscription.topic);
+        Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("{name}: others get from it"))
+    })?;
+    // Who may subscribe may know what it takes to open what comes.
+    let properties = seal_properties(state, &route, Right::Inquire.alone());
+    let consumer = Consumer {
+        session: attach.session,
+        route: Arc::new(route),
+        browse: false,
+        selection: None,
+        exclusive,
+        presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
+        sealed_to_client,
+        opened: subscription.queue.clone(),
+        cursor: None,
+        outstanding: HashSet::new(),
+        unsettled: HashMap::new(),
+        backed_out: HashSet::new(),
+        opening: VecDeque::new(),
+        first_slot: 0,
+        not_mine: HashSet::new(),
+        arrivals: 0,
+        rescan_at: local.now,
+        draining: false,
+        who: local.client_asker(peer),
+        dynamic: None,
+        deletes: None,
+        keys: OpeningKeys::default(),
+        subscription: Some(Box::new(subscription)),
+    };
+    let reply = AttachReply {
+        source: Some(source),
+        target: match &attach.target {
+            Some(AnyTarget::Target(target)) => Some(target.clone()),
+            _ => None,
+        },
+        coordinator: None,
+        offered_capabilities: subscriber_capabilities(sealed_to_client, !exclusive),
+        properties,
+        max_message_size: 0,
+    };
+    peer.engine.accept_link(attach.link, reply);
+    peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
+    local.add_consumer(queue, peer.key, attach.link, state);
+    Ok(())
+}
+
+fn subscriber_capabilities(sealed: bool, shared: bool) -> Vec<Symbol> {
+    let shared = shared.then_some(Symbol::from_static(subscribe::SHARED_SUBSCRIPTIONS));
+    offered(sealed, false).into_iter().chain(shared).collect()
 }
 
 /// Whether this link gets alone: it asks to, the queue says so of links that don't, or of all.
@@ -324,12 +489,4 @@ fn delays(producer: &Producer, attach: &IncomingAttach) -> bool {
 fn offered(sealed: bool, delays: bool) -> Vec<Symbol> {
     let all = [(sealed, SEALED), (delays, DELAYED_DELIVERY)];
     all.into_iter().filter(|(is, _)| *is).map(|(_, name)| Symbol::from_static(name)).collect()
-}
-
-/// A topic is not the queue of that name.
-fn no_topic(terminus: &[Symbol]) -> Result<(), Refusal> {
-    if terminus.iter().any(|capability| TOPICS.contains(&capability.as_str())) {
-        return Err(Refusal::new(reason::OPTIONS_ERROR, "topics are not offered"));
-    }
-    Ok(())
 }

@@ -16,6 +16,7 @@ use crate::events::Event;
 use crate::manager::{Manager, State};
 use crate::mqsc::channel::ChannelDefinition;
 use crate::reason::{self, Refusal};
+use crate::topics;
 use bulla_amqp::LinkId;
 use bulla_seal::dn::Dn;
 use openssl::x509::X509VerifyResult;
@@ -131,7 +132,7 @@ impl State {
 }
 
 /// A right is missing.
-pub(super) fn no_right(right: Right, name: &str) -> Refusal {
+pub(crate) fn no_right(right: Right, name: &str) -> Refusal {
     Refusal::new(reason::NOT_AUTHORIZED, format!("{name}: no {right}"))
 }
 
@@ -460,8 +461,14 @@ pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
 /// What a link of a client needs on the name that it has open.
 fn needs(link: &Link) -> Option<(Right, &str)> {
     match link {
-        Link::Producer(producer) => Some((Right::Put, producer.opened.as_deref()?)),
-        Link::Consumer(consumer) => Some((if consumer.browse { Right::Browse } else { Right::Get }, &consumer.opened)),
+        Link::Producer(producer) => match producer.publishing.as_ref().and_then(|publishing| publishing.topic()) {
+            Some(topic) => Some((Right::Publish, topic)),
+            None => Some((Right::Put, producer.opened.as_deref()?)),
+        },
+        Link::Consumer(consumer) => match &consumer.subscription {
+            Some(subscription) => Some((Right::Subscribe, &subscription.topic)),
+            None => Some((if consumer.browse { Right::Browse } else { Right::Get }, &consumer.opened)),
+        },
         Link::Receiving(_) | Link::Sending(_) | Link::Coordinator(_) => None,
     }
 }
@@ -507,6 +514,9 @@ fn recheck_links(peer: &mut Peer, local: &mut Local, state: &mut State, closed: 
             let Some((right, opened)) = peer.links.get(&link).and_then(needs) else { continue };
             match closed {
                 Some(refusal) => Err(refusal.clone()),
+                None if matches!(right, Right::Publish | Right::Subscribe) => {
+                    state.check_topic(Who::of(peer, local), right, opened).map(|()| Rights::NONE)
+                }
                 None => state.check(Who::of(peer, local), right, opened),
             }
         };
@@ -539,7 +549,10 @@ pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: 
         return Ok(());
     }
     producer.relayed = None;
-    producer.any_user = state.check(who, Right::Put, to)?.has(Right::SetIdentity);
+    producer.any_user = match to.strip_prefix(topics::PREFIX) {
+        Some(topic) => state.check_topic(who, Right::Publish, topic).map(|()| false)?,
+        None => state.check(who, Right::Put, to)?.has(Right::SetIdentity),
+    };
     producer.relayed = Some(Relayed { name: to.to_owned(), generation });
     Ok(())
 }

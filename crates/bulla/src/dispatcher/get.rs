@@ -5,6 +5,7 @@ use super::attach::Deletes;
 use super::peer::{Identity, Link, Peer};
 use super::sealing::OpeningKeys;
 use super::selection::Selection;
+use super::subscribe::Subscription;
 use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
@@ -81,6 +82,8 @@ pub(crate) struct Consumer {
     pub(crate) deletes: Option<Deletes>,
     /// What opening its messages does with the keys of the reader's ring.
     pub(crate) keys: OpeningKeys,
+    /// The subscription whose queue it is.
+    pub(crate) subscription: Option<Box<Subscription>>,
 }
 
 /// A locked message on its way through the opener.

@@ -10,6 +10,7 @@ mod calls;
 pub(crate) use attach::SEALED;
 pub(crate) mod get;
 pub(crate) mod peer;
+pub(crate) mod publish;
 pub(crate) mod put;
 mod sasl;
 pub(crate) mod sealing;
@@ -17,6 +18,7 @@ pub(crate) mod selection;
 mod serve_list;
 mod signatures;
 mod socket;
+pub(crate) mod subscribe;
 pub mod tls_socket;
 pub(crate) mod unit_of_work;
 pub use socket::Moved;
@@ -641,12 +643,18 @@ impl Dispatcher {
                 Event::LinkOpened(opened) => sender::opened(peer, local, state, &opened),
                 Event::Detached { link, error, closed } => {
                     let deletes = peer.links.get(&link).filter(|_| closed).and_then(Link::deletes);
+                    let unsubscribes = peer.links.get(&link).filter(|_| closed).and_then(Link::durable_subscription);
                     if let Some(Link::Sending(_)) = peer.links.get(&link) {
                         sender::detached(peer, local, state, link, error.as_ref());
                     }
                     local.forget(peer, state, link, false);
                     if let Some((queue, how)) = deletes {
                         local.delete_closed(state, &queue, how);
+                    }
+                    if let Some((queue, name)) = unsubscribes {
+                        let manager = local.manager.clone();
+                        state.left_subscription(queue, Some(&name), true, &manager.data);
+                        manager.ring_all();
                     }
                     caller::detached(peer, local, error.as_ref());
                 }
@@ -1114,6 +1122,9 @@ impl Local {
                     }
                 }
                 self.end_dynamic(consumer.dynamic, state);
+                if let Some(subscription) = &consumer.subscription {
+                    state.left_subscription(queue, subscription.durable.as_deref(), false, &self.manager.data);
+                }
             }
             Some(Link::Receiving(receiving)) => receiver::forget(receiving, peer, self, state, link),
             Some(Link::Coordinator(_)) => unit_of_work::forget(peer, self, state, link),

@@ -19,6 +19,7 @@ use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
 use bulla_device::Role;
+use bulla_queue::QueueId;
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
@@ -186,6 +187,13 @@ impl Link {
             Self::Sending(session) => *session,
             Self::Coordinator(coordinator) => coordinator.session,
         }
+    }
+
+    /// The queue and the name of the durable subscription that the link gets from.
+    pub(crate) fn durable_subscription(&self) -> Option<(QueueId, String)> {
+        let Self::Consumer(consumer) = self else { return None };
+        let name = consumer.subscription.as_ref()?.durable.clone()?;
+        Some((consumer.route.queue, name))
     }
 
     /// The permanent dynamic queue that is to go when the link closes, and how.

@@ -4,6 +4,7 @@
 use super::attach::Deletes;
 use super::authority::{self, Relayed, Who};
 use super::peer::{Identity, Link, Peer};
+use super::publish::{self, Publishing};
 use super::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
@@ -51,20 +52,31 @@ pub(crate) struct Producer {
     pub(crate) deletes: Option<Deletes>,
     /// Its messages may name any user (SETID on the queue, or, on a relay, on that of the last message).
     pub(crate) any_user: bool,
+    /// What is needed to publish: of a link to a topic, and of a relay.
+    pub(crate) publishing: Option<Box<Publishing>>,
     /// Of a relay: where the last message was allowed to go.
     pub(crate) relayed: Option<Relayed>,
 }
 
 /// A message that waits for its adapter, or for those before it.
 pub(crate) struct Pending {
-    receipt: Receipt,
-    queue: QueueId,
-    policy: Option<Arc<Policy>>,
+    pub(super) receipt: Receipt,
+    pub(super) queue: QueueId,
+    pub(super) policy: Option<Arc<Policy>>,
     /// Where it goes from there, from a transmission queue.
-    transmission: Option<Arc<TransmissionHeader>>,
-    stage: Stage,
+    pub(super) transmission: Option<Arc<TransmissionHeader>>,
+    pub(super) stage: Stage,
+    /// It is one of the copies of a publication.
+    pub(super) copy: Option<CopyOf>,
     /// Its memory, given back when it is put.
-    _held: Held,
+    pub(super) _held: Option<Held>,
+}
+
+/// Which of the copies of a publication, which lie one after the other.
+pub(super) struct CopyOf {
+    pub(super) is_last: bool,
+    /// The others are put where this one can't be.
+    pub(super) is_spared: bool,
 }
 
 /// Where the answer to a delivery goes.
@@ -95,7 +107,7 @@ impl Receipt {
 }
 
 /// What is to be done with an arrived message.
-enum Treatment {
+pub(super) enum Treatment {
     /// It goes on the queue as it is.
     AsIs,
     /// It claims to be sealed: the claim is checked.
@@ -117,7 +129,7 @@ impl Producer {
     }
 
     /// Who asks the adapters for the next message of this link.
-    fn asker(&self, receipt: Receipt, local: &Local) -> Asker {
+    pub(super) fn asker(&self, receipt: Receipt, local: &Local) -> Asker {
         Asker {
             dispatcher: local.index,
             peer: receipt.key,
@@ -196,6 +208,10 @@ fn put(
     }
     let arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
+    if let Some(topic) = publish::topic_of(producer, &arrival)? {
+        let beyond_credit = delivery.beyond_credit;
+        return publish::publish(producer, engine, identity, receipt, local, state, arrival, &topic, beyond_credit);
+    }
     let who = Who::client(identity, local.index, receipt.generation);
     let route = &*found.insert(route(producer, &arrival, state, who)?);
     if !producer.any_user && !arrival.is_by(who.user) {
@@ -234,13 +250,21 @@ fn put(
             if let Some(unit) = receipt.unit {
                 local.units.begun(unit);
             }
-            producer.pending.push_back(Pending { receipt, queue, policy, transmission, stage, _held: held });
+            producer.pending.push_back(Pending {
+                receipt,
+                queue,
+                policy,
+                transmission,
+                stage,
+                copy: None,
+                _held: Some(held),
+            });
             Ok(())
         }
     }
 }
 
-fn refuse(engine: Option<&mut Connection>, local: &mut Local, receipt: Receipt, refusal: &Refusal) {
+pub(super) fn refuse(engine: Option<&mut Connection>, local: &mut Local, receipt: Receipt, refusal: &Refusal) {
     match engine {
         Some(engine) if !receipt.settled => {
             let state = receipt.state(DeliveryState::Rejected(Some(refusal.to_amqp())));
@@ -256,7 +280,13 @@ fn refuse(engine: Option<&mut Connection>, local: &mut Local, receipt: Receipt, 
 }
 
 /// A put is refused: by its reason with the queue, by its cause with the policy.
-fn count_refused(local: &Local, state: &mut State, queue: QueueId, policy: Option<&Policy>, refusal: &Refusal) {
+pub(super) fn count_refused(
+    local: &Local,
+    state: &mut State,
+    queue: QueueId,
+    policy: Option<&Policy>,
+    refusal: &Refusal,
+) {
     state.use_of(queue).traffic.reject(refusal.reason.code);
     if let (Some(policy), Some(cause)) = (policy, refusal.cause) {
         local.manager.accounts.fail(&policy.name, cause);
@@ -314,7 +344,7 @@ fn relay_route(producer: &mut Producer, arrival: &Arrival, state: &State, who: W
     state.put_route(&to)
 }
 
-fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
+pub(super) fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
     let Some(policy) = &route.policy else { return Ok(Treatment::AsIs) };
     if arrival.claims_seal() {
         return Ok(Treatment::Check(policy.clone()));
@@ -433,9 +463,20 @@ fn note(producer: &mut Producer, local: &Local, done: Finished) {
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
-fn put_ready(producer: &mut Producer, mut engine: Option<&mut Connection>, local: &mut Local, state: &mut State) {
-    while let Some(Pending { stage: Stage::Ready(_), .. }) = producer.pending.front() {
-        let Some(Pending { receipt, queue, policy, transmission, stage: Stage::Ready(ready), _held }) =
+pub(super) fn put_ready(
+    producer: &mut Producer,
+    mut engine: Option<&mut Connection>,
+    local: &mut Local,
+    state: &mut State,
+) {
+    while let Some(Pending { stage: Stage::Ready(_), copy, .. }) = producer.pending.front() {
+        if copy.is_some() {
+            match publish::put_ready(producer, engine.as_deref_mut(), local, state) {
+                true => continue,
+                false => return,
+            }
+        }
+        let Some(Pending { receipt, queue, policy, transmission, stage: Stage::Ready(ready), .. }) =
             producer.pending.pop_front()
         else {
             return;
@@ -565,7 +606,7 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
 }
 
 /// A message that was being sealed is given up, because its link is gone.
-fn lose(receipt: Receipt, local: &mut Local) {
+pub(super) fn lose(receipt: Receipt, local: &mut Local) {
     if let Some(unit) = receipt.unit {
         let gone = Refusal::new(reason::CONNECTION_BROKEN, "a link ended while its message was being sealed");
         local.units.doom(unit, &gone);

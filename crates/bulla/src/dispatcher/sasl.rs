@@ -4,6 +4,7 @@ use super::Local;
 use super::attach::DELAYED_DELIVERY;
 use super::authority;
 use super::peer::{Identity, Peer};
+use super::subscribe::{SHARED_SUBSCRIPTIONS, TOPIC_PREFIX};
 use crate::channel::caller;
 use crate::channel::protocol::CAPABILITY;
 use crate::events::Event;
@@ -11,9 +12,9 @@ use crate::mailbox::Letter;
 use crate::manager::Manager;
 use crate::sign_in::lockout::{Begun, Lockouts, Whose};
 use crate::sign_in::token::TokenError;
-use crate::{tls, users};
+use crate::{tls, topics, users};
 use bulla_amqp::scram::{ScramError, ScramServer};
-use bulla_amqp::{BearerResponse, Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol};
+use bulla_amqp::{BearerResponse, Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol, Value};
 use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,12 +54,15 @@ pub(crate) enum Exchange {
 /// The engine of a new connection; `certificate` says that the client has shown a verified one, and `private` that nobody reads
 /// along.
 pub(crate) fn engine(local: &Local, certificate: bool, private: bool) -> Connection {
+    let prefix = (Symbol::from_static(TOPIC_PREFIX), Value::from(topics::PREFIX));
     let config = Config {
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
         idle_timeout: Some(IDLE_TIMEOUT),
-        offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, CAPABILITY].map(Symbol::from_static).to_vec(),
-        properties: caller::identity(),
+        offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, CAPABILITY]
+            .map(Symbol::from_static)
+            .to_vec(),
+        properties: caller::identity().into_iter().chain([prefix]).collect(),
         ..Config::new(&*local.manager.name)
     };
     Connection::server(config, offer(certificate, private && local.manager.tokens.are_taken()), local.now)

@@ -3,8 +3,8 @@
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch, Selector, keys_of};
-use bulla_amqp::Value;
 use bulla_amqp::types::Source;
+use bulla_amqp::{Symbol, Value};
 use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen};
 use hashbrown::HashSet;
 
@@ -87,6 +87,32 @@ pub(crate) fn filter(source: &mut Source) -> Result<Option<Selector>, Refusal> {
         }
     });
     refused.map_or(Ok(selector), Err)
+}
+
+/// The filter of subscriptions that leave out what their own client publishes, as it is registered, by name and by number.
+const NO_LOCAL: &str = "apache.org:no-local-filter:list";
+const NO_LOCAL_CODE: u64 = 0x0000_468C_0000_0003;
+
+/// Takes the filter that leaves out the client's own publications from a source, where there is one. For a queue it is not
+/// honoured, and not echoed.
+pub(crate) fn take_no_local(source: &mut Source) -> Option<(Symbol, Value)> {
+    let is_no_local = |(_, filter): &(Symbol, Value)| {
+        matches!(filter, Value::Described(both) if match &both.0 {
+            Value::Ulong(code) => *code == NO_LOCAL_CODE,
+            Value::Symbol(name) => name.as_str() == NO_LOCAL,
+            _ => false,
+        })
+    };
+    let at = source.filter.iter().position(is_no_local)?;
+    Some(source.filter.remove(at))
+}
+
+/// The text of the selector in a source of which [`filter`] has left what is honoured.
+pub(crate) fn text(source: &Source) -> Option<&str> {
+    source.filter.iter().find_map(|(_, filter)| match filter {
+        Value::Described(both) => both.1.as_str(),
+        _ => None,
+    })
 }
 
 impl Selection {

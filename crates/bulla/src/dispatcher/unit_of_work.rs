@@ -93,6 +93,8 @@ struct StagedPut {
     is_remote: bool,
     /// It asks to be told what becomes of it.
     asks: bool,
+    /// Of the copy of a publication: whether the others are put where this one can't be.
+    spared: Option<bool>,
 }
 
 /// A locked message, and what becomes of it at the commit.
@@ -284,15 +286,29 @@ pub(crate) fn go_on(peer: &mut Peer, local: &mut Local, state: &mut State) {
 /// One group of journal records for everything, or nothing of it.
 fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit, answer: Answer) {
     let staged = std::mem::take(&mut unit.puts);
+    let queues: Vec<QueueId> = staged.iter().map(|put| put.queue).collect();
     let mut traces = Vec::with_capacity(staged.len());
     let mut puts = Vec::with_capacity(staged.len());
-    for StagedPut { queue, message, is_single, is_remote, asks } in staged {
+    let mut before: HashMap<QueueId, usize> = HashMap::new();
+    for StagedPut { queue, message, is_single, is_remote, asks, spared } in staged {
+        if let Some(is_spared) = spared {
+            let before =
+                before.entry(queue).or_insert_with(|| puts.iter().filter(|(other, _)| *other == queue).count());
+            // A subscription may have ended meanwhile, or its queue have filled up.
+            let is_gone = state.store.attributes(queue).is_none();
+            if is_gone || is_spared && state.store.admits(queue, &message, *before).is_err() {
+                continue;
+            }
+            *before += 1;
+        }
         traces.push((queue, is_single, is_remote, asks));
         puts.push((queue, message));
     }
     let (mut removals, mut got, mut later) = (Vec::new(), Vec::new(), Vec::new());
     for get in &unit.gets {
         match &get.outcome {
+            // A temporary queue has gone with its link, and what was on it.
+            Some(DeliveryState::Accepted) if state.store.attributes(get.from.queue).is_none() => {}
             Some(DeliveryState::Accepted) => {
                 let put_at_ms = state.store.put_at_ms(get.id).unwrap_or(local.wall_ms);
                 let asking = reports::about_to_be_got(state, get.id);
@@ -317,14 +333,14 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
     let ticket = match state.store.commit(puts, &removals, &[]) {
         Ok(ticket) => ticket,
         Err(error) => {
-            unstage(local, state, traces.iter().map(|(queue, ..)| *queue), unit.bytes);
+            unstage(local, state, queues.into_iter(), unit.bytes);
             unit.bytes = 0;
             back_out(peer, local, state, unit);
             let refusal = backed_out(&store_refusal(&error));
             return say(peer, local, state, answer, Err(rolled_back(&refusal)));
         }
     };
-    unstage(local, state, traces.iter().map(|(queue, ..)| *queue), unit.bytes);
+    unstage(local, state, queues.into_iter(), unit.bytes);
     for (id, (queue, is_single, is_remote, asks)) in (first..).map(MessageId).zip(traces) {
         if asks {
             reports::arrived(state, id, is_remote, local.wall_ms);
@@ -436,7 +452,8 @@ fn unstage(local: &mut Local, state: &mut State, queues: impl Iterator<Item = Qu
             usage.granted = usage.granted.saturating_sub(1);
             usage.staged = usage.staged.saturating_sub(1);
         }
-        if last.replace(queue) != Some(queue) {
+        // A subscription's queue may be gone.
+        if last.replace(queue) != Some(queue) && state.uses.contains_key(&queue) {
             local.freed(queue, state);
         }
     }
@@ -468,12 +485,49 @@ pub(crate) fn stage(
     }
     let before = state.uses.get(&queue).map_or(0, |usage| usage.staged as usize);
     state.store.admits(queue, &message, before).map_err(|error| store_refusal(&error))?;
-    unit.puts.push(StagedPut { queue, message, is_single: receipt.is_single, is_remote, asks: receipt.asks });
+    let (is_single, asks) = (receipt.is_single, receipt.asks);
+    unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, spared: None });
     unit.bytes += bytes;
     state.staged_bytes += bytes;
     let usage = state.use_of(queue);
     usage.granted = usage.granted.saturating_add(1);
     usage.staged += 1;
+    Ok(())
+}
+
+/// A publication is ready to be put, in a unit: its copies are kept for the commit, all or none. Each counts against the limits.
+/// Whether the queues have room for them is the caller's to have asked.
+pub(crate) fn stage_copies(
+    local: &mut Local,
+    state: &mut State,
+    id: UnitId,
+    receipt: &Receipt,
+    copies: Vec<(QueueId, Message, bool, bool)>,
+) -> Result<(), Refusal> {
+    let messages_max = state.definitions.queue_manager.max_uncommitted;
+    let unit = local.units.open.get_mut(&id).ok_or_else(|| Refusal::new(reason::BACKED_OUT, "the unit is over"))?;
+    if let Some(doomed) = &unit.doomed {
+        return Err(doomed.clone());
+    }
+    let each = copies.iter().map(|(_, message, ..)| message.body.len().saturating_add(STAGED_OVERHEAD_BYTES));
+    let bytes = each.fold(0_usize, usize::saturating_add);
+    unit.admits_more(copies.len(), messages_max)?;
+    if unit.bytes.saturating_add(bytes) > UNIT_BYTES_MAX {
+        return Err(limit("bytes", format!("the unit of work would be longer than {UNIT_BYTES_MAX} bytes")));
+    }
+    if state.staged_bytes.saturating_add(bytes) > STAGED_BYTES_MAX {
+        let detail = format!("{} of {STAGED_BYTES_MAX} bytes for units of work are taken", state.staged_bytes);
+        return Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, detail));
+    }
+    unit.bytes += bytes;
+    state.staged_bytes += bytes;
+    for (queue, message, is_remote, is_spared) in copies {
+        let (is_single, asks) = (receipt.is_single, receipt.asks);
+        unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, spared: Some(is_spared) });
+        let usage = state.use_of(queue);
+        usage.granted = usage.granted.saturating_add(1);
+        usage.staged += 1;
+    }
     Ok(())
 }
 
@@ -594,8 +648,12 @@ impl Unit {
 
     /// Whether one more message is within MAXUMSGS.
     fn admits(&self, messages_max: u32) -> Result<(), Refusal> {
+        self.admits_more(1, messages_max)
+    }
+
+    fn admits_more(&self, more: usize, messages_max: u32) -> Result<(), Refusal> {
         let messages = self.puts.len() + self.gets.len();
-        if messages < messages_max as usize {
+        if messages.saturating_add(more) <= messages_max as usize {
             return Ok(());
         }
         Err(limit("messages", format!("the unit of work has its maximum of {messages_max} messages (MAXUMSGS)")))

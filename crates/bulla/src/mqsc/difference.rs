@@ -90,6 +90,8 @@ impl Kept {
     fn is_own(&self) -> bool {
         self.noun == "QMGR"
             || (self.name.starts_with(OWN_PREFIX) && !self.is_rule())
+            // What applications make is theirs.
+            || (self.noun == "SUB" && self.name.contains('|'))
             || (self.noun == "DEVICE" && OWN_DEVICES.contains(&self.name.trim_matches('\'')))
     }
 

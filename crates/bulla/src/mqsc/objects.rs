@@ -10,6 +10,7 @@ use super::parse::{self, Statement, Value};
 use super::reply::Cell;
 use super::run::{self, Change};
 use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
+use super::topic::{BASE_TOPIC, Subscription, Topic};
 use super::{authority, channel_rule, limit, policy, whole_file};
 use crate::authority::{Authorities, ChannelRules, Entity};
 use crate::events;
@@ -60,6 +61,10 @@ pub struct Definitions {
     pub models: BTreeMap<String, ModelQueue>,
     /// Process definitions by name.
     pub processes: BTreeMap<String, Process>,
+    /// Topic objects by name; [`BASE_TOPIC`] is always there.
+    pub topics: BTreeMap<String, Topic>,
+    /// Subscriptions that outlive their links, by name.
+    pub subscriptions: BTreeMap<String, Subscription>,
     /// Policies by the name that is opened.
     pub policies: BTreeMap<String, Arc<Policy>>,
     /// Crypto devices by name; [`device::CPU`] is always there.
@@ -474,6 +479,8 @@ impl Definitions {
             remotes: BTreeMap::new(),
             models: BTreeMap::from([(DEFAULT_MODEL.into(), ModelQueue::initial())]),
             processes: BTreeMap::new(),
+            topics: BTreeMap::from([(BASE_TOPIC.into(), Topic::default())]),
+            subscriptions: BTreeMap::new(),
             policies: BTreeMap::new(),
             devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
             channels: BTreeMap::new(),
@@ -662,6 +669,19 @@ impl Definitions {
                 self.processes.insert(name.clone(), process.clone());
             }
             Change::DeleteProcess { name } => drop(self.processes.remove(name)),
+            Change::DefineTopic { name, topic } | Change::AlterTopic { name, topic } => {
+                self.topics.insert(name.clone(), topic.clone());
+            }
+            Change::DeleteTopic { name } => drop(self.topics.remove(name)),
+            Change::DefineSubscription { name, subscription } | Change::AlterSubscription { name, subscription } => {
+                self.subscriptions.insert(name.clone(), subscription.clone());
+            }
+            Change::DeleteSubscription { name } => {
+                let gone = self.subscriptions.remove(name);
+                if let Some(queue) = gone.filter(|gone| gone.managed).map(|gone| gone.destination) {
+                    self.queues.remove(&queue);
+                }
+            }
             Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
             Change::DeletePolicy { name } => drop(self.policies.remove(name)),
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),
@@ -757,6 +777,9 @@ impl Definitions {
                     | Act::DefineModel
                     | Act::AlterModel
                     | Act::DefineProcess
+                    | Act::DefineTopic
+                    | Act::AlterTopic
+                    | Act::DefineSubscription
                     | Act::DefineChannel
                     | Act::SetPolicy
                     | Act::DefineDevice
@@ -782,6 +805,9 @@ impl Definitions {
         }
         if let Some(model) = now.models.get(DEFAULT_MODEL) {
             bare.models.insert(DEFAULT_MODEL.into(), model.clone());
+        }
+        if let Some(root) = now.topics.get(BASE_TOPIC) {
+            bare.topics.insert(BASE_TOPIC.into(), root.clone());
         }
         bare
     }
@@ -848,6 +874,16 @@ impl Display for Definitions {
         }
         for (name, process) in &self.processes {
             command(f, WRAPPED, "DEFINE", "PROCESS", Some(name), |key| process.cell(key))?;
+        }
+        // Topics before the subscriptions that name them; the root's is there before the file is read.
+        for (name, topic) in
+            self.topics.iter().filter(|(name, topic)| *name != BASE_TOPIC || **topic != Topic::default())
+        {
+            let verb = if name == BASE_TOPIC { "ALTER" } else { "DEFINE" };
+            command(f, WRAPPED, verb, "TOPIC", Some(name), |key| topic.cell(key))?;
+        }
+        for (name, subscription) in &self.subscriptions {
+            command(f, WRAPPED, "DEFINE", "SUB", Some(name), |key| subscription.cell(key))?;
         }
         for (name, policy) in &self.policies {
             command(f, WRAPPED, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
@@ -1410,6 +1446,8 @@ mod tests {
         check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
         check("DEFINE", "QREMOTE", |key| RemoteQueue::default().cell(key));
         check("DEFINE", "PROCESS", |key| Process::default().cell(key));
+        check("DEFINE", "TOPIC", |key| Topic::default().cell(key));
+        check("DEFINE", "SUB", |key| Subscription::default().cell(key));
         check("DEFINE", "QMODEL", |key| ModelQueue::default().cell(key));
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
         for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
@@ -1714,6 +1752,11 @@ mod tests {
             "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) CERTLABL('my-label')",
             "CHLTYPE(RQSTR) CONNAME('h') SOURCE('a/b?c=d') TARGET('t') USERID('u v') PASSFILE('/p q')",
         ];
+        let topics = [
+            "",
+            "PUB(DISABLED) SUB(ENABLED) DURSUB(NO) DEFPRTY(0) DEFPSIST(YES) PMSGDLV(ALL) NPMSGDLV(ALLDUR) MDURMDL(M)",
+            "PUB(ENABLED) SUB(DISABLED) DURSUB(YES) DEFPSIST(NO) PMSGDLV(ALLAVAIL) MNDURMDL(M) DESCR('d')",
+        ];
         let groups = ["MEMBERS('u', 'a.b-c@d') DESCR('it''s')", "MEMBERS(' ')", ""];
         let records = [
             "OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)",
@@ -1743,6 +1786,16 @@ mod tests {
                 commands +=
                     &format!("DEF QM('m_{number}') {}\n", ["", "DEFTYPE(PERMDYN) NOSHARE", "MAXDEPTH(7)"][next(3)]);
                 commands += &format!("DEF PRO('p_{number}') {}\n", ["", "APPLICID('/a b') USERDATA('it''s')"][next(2)]);
+                commands +=
+                    &format!("DEF TOPIC('t_{number}') TOPICSTR('it''s/{number}') {}\n", topics[next(topics.len())]);
+                commands += &format!(
+                    "DEF SUB('s_{number}') TOPICSTR('{}') DEST(Q) SELECTOR('{}')\n",
+                    ["a/+/#", "é b", "+"][next(3)],
+                    ["a = ''x''", "", "b > 1 AND JMSPriority < 3"][next(3)],
+                );
+                commands += &format!(
+                    "DEF SUB('ID:a{number}|é (b)') TOPICOBJ('t_{number}') DESTCLAS(MANAGED) DEST(SYSTEM.MANAGED.DURABLE.{number}) SUBUSER('u')\n"
+                );
                 commands += &format!("DEF CHL('c_{number}') {}\n", channels[next(channels.len())]);
                 commands += &format!("DEF GROUP('g_{number}') {}\n", groups[next(groups.len())]);
                 commands += &format!("SET AUTHREC {}\n", records[next(records.len())]);

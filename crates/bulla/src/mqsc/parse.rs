@@ -859,7 +859,7 @@ impl<'a> Parser<'a> {
             return Err(SyntaxError { at, what: Fault::Generic { command: command.to_string() } });
         }
         let everything = pattern.generic && pattern.stem.is_empty();
-        if !(everything || is_name(&pattern.stem)) {
+        if !(everything || command.takes_name(&pattern.stem, pattern.generic)) {
             return Err(SyntaxError { at, what: Fault::Name { found: shortened(&text) } });
         }
         self.close()?;

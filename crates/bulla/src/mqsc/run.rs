@@ -19,6 +19,7 @@ use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
+use super::topic::{self, Subscription, Topic};
 use super::{authority, channel_rule, limit, policy, reference, unit};
 use crate::authority::{Group, RecordKey, Rights, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
@@ -301,6 +302,44 @@ pub enum Change {
     },
     /// A process definition.
     DeleteProcess {
+        /// Its name.
+        name: String,
+    },
+    /// A new topic object, or a replacement.
+    DefineTopic {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        topic: Topic,
+    },
+    /// An existing topic object.
+    AlterTopic {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        topic: Topic,
+    },
+    /// A topic object. Subscriptions to its topics stay.
+    DeleteTopic {
+        /// Its name.
+        name: String,
+    },
+    /// A new subscription, or a replacement; what is on its queue stays.
+    DefineSubscription {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        subscription: Subscription,
+    },
+    /// An existing subscription; what is on its queue stays.
+    AlterSubscription {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        subscription: Subscription,
+    },
+    /// A subscription, with its queue where that is its own. Refused with [`AdminError::InUse`] while somebody gets from that.
+    DeleteSubscription {
         /// Its name.
         name: String,
     },
@@ -755,6 +794,8 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         | Act::DisplayRemote
         | Act::DisplayModel
         | Act::DisplayProcess
+        | Act::DisplayTopic
+        | Act::DisplaySubscription
         | Act::DisplayQueue
         | Act::DisplayPolicy => display(statement, target).map(Outcome::Rows),
         Act::DisplayQueueStatus | Act::DisplayPolicyStatus => {
@@ -853,6 +894,7 @@ fn messages(count: u64) -> String {
 pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let planned = authority::plan(statement, definitions).or_else(|| channel_rule::plan(statement, definitions));
     let planned = planned.or_else(|| limit::plan(statement, definitions));
+    let planned = planned.or_else(|| topic::plan(statement, definitions));
     if let Some(planned) = planned {
         return planned;
     }
@@ -878,6 +920,11 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             if name == ERROR_QUEUE || name == DEAD_LETTER_QUEUE {
                 let message = format!("{name} is used by the queue manager itself");
                 return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
+            }
+            if let Some(subscription) = topic::managing(&name, definitions) {
+                let message = format!("{name} belongs to subscription {subscription}");
+                let hint = Some(format!("DELETE SUB('{subscription}') deletes both"));
+                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
             }
             Ok(Change::DeleteLocal { name, purge: statement.says(Key::Purge, "PURGE") })
         }
@@ -1082,6 +1129,14 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::BeginUnit
         | Act::DisplayModel
         | Act::DisplayProcess
+        | Act::DefineTopic
+        | Act::AlterTopic
+        | Act::DeleteTopic
+        | Act::DisplayTopic
+        | Act::DefineSubscription
+        | Act::AlterSubscription
+        | Act::DeleteSubscription
+        | Act::DisplaySubscription
         | Act::Help
         | Act::StartDevice
         | Act::StopDevice
@@ -1479,6 +1534,8 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
         Change::DefineModel { name, .. } => definitions.models.contains_key(name),
         Change::DefineProcess { name, .. } => definitions.processes.contains_key(name),
+        Change::DefineTopic { name, .. } => definitions.topics.contains_key(name),
+        Change::DefineSubscription { name, .. } => definitions.subscriptions.contains_key(name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
         Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
@@ -1523,6 +1580,12 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DefineChannel { name, .. } => format!("channel {name} defined"),
         Change::AlterChannel { name, .. } => format!("channel {name} altered"),
         Change::DeleteChannel { name } => format!("channel {name} deleted"),
+        Change::DefineTopic { .. }
+        | Change::AlterTopic { .. }
+        | Change::DeleteTopic { .. }
+        | Change::DefineSubscription { .. }
+        | Change::AlterSubscription { .. }
+        | Change::DeleteSubscription { .. } => topic::done(change, existed).unwrap_or_default(),
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
         Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
         Change::SetAuthority(_)
@@ -1608,7 +1671,11 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
         Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
             vec![format!("there is no queue {} yet", policy.name)]
         }
-        change => authority::forewarnings(change, definitions),
+        change => {
+            let mut warnings = topic::forewarnings(change, definitions);
+            warnings.extend(authority::forewarnings(change, definitions));
+            warnings
+        }
     }
 }
 
@@ -1690,6 +1757,17 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
             processes.map(|(name, process)| -> Candidate<'_> { (name, None, Box::new(|key| process.cell(key))) }),
         );
     }
+    if act == Act::DisplayTopic {
+        let topics = definitions.topics.iter();
+        candidates
+            .extend(topics.map(|(name, topic)| -> Candidate<'_> { (name, None, Box::new(|key| topic.cell(key))) }));
+    }
+    if act == Act::DisplaySubscription {
+        let subscriptions = definitions.subscriptions.iter();
+        candidates.extend(
+            subscriptions.map(|(name, found)| -> Candidate<'_> { (name, None, Box::new(|key| found.cell(key))) }),
+        );
+    }
     if act == Act::DisplayQueueStatus {
         candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
             // Asked once for the row; counters that belong together come from one moment.
@@ -1727,6 +1805,8 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
             Act::DisplayPolicy | Act::DisplayPolicyStatus => unknown("policy", name),
             Act::DisplayQueue => unknown("queue", name),
             Act::DisplayProcess => unknown("process", name),
+            Act::DisplayTopic => unknown("topic", name),
+            Act::DisplaySubscription => unknown("subscription", name),
             _ => none_such(name, definitions),
         });
     }
@@ -1739,11 +1819,15 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
             | Act::DisplayRemote
             | Act::DisplayModel
             | Act::DisplayProcess
+            | Act::DisplayTopic
+            | Act::DisplaySubscription
             | Act::DisplayQueue
     );
     let head = match act {
         Act::DisplayPolicy | Act::DisplayPolicyStatus => "POLICY",
         Act::DisplayProcess => "PROCESS",
+        Act::DisplayTopic => "TOPIC",
+        Act::DisplaySubscription => "SUB",
         _ => "QUEUE",
     };
     rows(statement, head, candidates, &wanted(statement, brief))

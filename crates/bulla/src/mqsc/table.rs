@@ -7,7 +7,9 @@ mod authority;
 mod channel;
 mod limit;
 mod protection;
+pub(crate) mod topic;
 
+use crate::topics;
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
 pub(super) use protection::*;
 use std::fmt::{self, Display};
@@ -132,6 +134,14 @@ pub enum Act {
     AlterProcess,
     DeleteProcess,
     DisplayProcess,
+    DefineTopic,
+    AlterTopic,
+    DeleteTopic,
+    DisplayTopic,
+    DefineSubscription,
+    AlterSubscription,
+    DeleteSubscription,
+    DisplaySubscription,
     DisplayQueue,
     DisplayQueueStatus,
     AlterManager,
@@ -175,6 +185,17 @@ pub enum Act {
     DisplayLimit,
     DisplayLimitStatus,
     Help,
+}
+
+impl Command {
+    /// Whether its objects can have that name, or names that begin so.
+    pub(super) fn takes_name(&self, name: &str, is_beginning: bool) -> bool {
+        match (self.noun, is_beginning) {
+            ("SUB", false) => topics::is_subscription_name(name),
+            ("SUB", true) => topics::may_begin_subscription_name(name),
+            _ => super::parse::is_name(name),
+        }
+    }
 }
 
 impl Act {
@@ -275,6 +296,23 @@ pub enum Key {
     ApplicationId,
     UserData,
     EnvironmentData,
+    // Topics and subscriptions.
+    TopicString,
+    TopicObject,
+    Publish,
+    Subscribe,
+    DurableSubscriptions,
+    PersistentDelivery,
+    NonPersistentDelivery,
+    DurableModel,
+    NonDurableModel,
+    Destination,
+    DestinationClass,
+    Selector,
+    SubscriptionUser,
+    SubscriptionShare,
+    NotFrom,
+    SubscriptionModel,
     // Remote queues.
     RemoteName,
     RemoteManager,
@@ -646,6 +684,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("QREMOTE", &["QR"]),
     ("QMODEL", &["QM"]),
     ("PROCESS", &["PRO"]),
+    ("TOPIC", &[]),
+    ("SUB", &[]),
     ("QSTATUS", &["QS"]),
     ("DEADMSG", &["DM"]),
     ("QMGR", &[]),
@@ -1914,6 +1954,102 @@ pub static COMMANDS: &[Command] = &[
         options: &[&WHERE, &ALL],
         attributes: PROCESSES,
         examples: &["DISPLAY PROCESS(*) APPLICID", "DIS PRO(BILLING)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineTopic,
+        verb: "DEFINE",
+        noun: "TOPIC",
+        name: NameUse::One,
+        object: "topic",
+        summary: "Create a topic object: what holds for a topic and those below it, and a name for rights on them. Topics themselves need none.",
+        options: &[&REPLACE, &LIKE],
+        attributes: topic::TOPIC,
+        examples: &["DEFINE TOPIC(PRICES) TOPICSTR('prices') MNDURMDL(PRICES.MODEL) PMSGDLV(ALL)"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterTopic,
+        verb: "ALTER",
+        noun: "TOPIC",
+        name: NameUse::One,
+        object: "topic",
+        summary: "Change attributes of a topic object; the others stay. SYSTEM.BASE.TOPIC is the root's, and always there.",
+        options: &[],
+        attributes: topic::TOPIC,
+        examples: &["ALTER TOPIC(SYSTEM.BASE.TOPIC) DURSUB(NO)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteTopic,
+        verb: "DELETE",
+        noun: "TOPIC",
+        name: NameUse::One,
+        object: "topic",
+        summary: "Delete a topic object: from then on its parent's attributes and rights hold for its topics.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE TOPIC(PRICES)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayTopic,
+        verb: "DISPLAY",
+        noun: "TOPIC",
+        name: NameUse::Generic,
+        object: "topic",
+        summary: "Show topic objects. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::TOPIC,
+        examples: &["DISPLAY TOPIC(*) TOPICSTR", "DIS TOPIC(SYSTEM.BASE.TOPIC)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineSubscription,
+        verb: "DEFINE",
+        noun: "SUB",
+        name: NameUse::One,
+        object: "subscription",
+        summary: "Create a subscription: from then on what is published on its topic is put on its queue.",
+        options: &[&REPLACE, &LIKE],
+        attributes: topic::SUBSCRIPTION,
+        examples: &["DEFINE SUB(AUDIT) TOPICSTR('prices/#') DEST(AUDIT.PRICES) SELECTOR('volume > 1000')"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterSubscription,
+        verb: "ALTER",
+        noun: "SUB",
+        name: NameUse::One,
+        object: "subscription",
+        summary: "Change attributes of a subscription; the others stay, and so does what is on its queue.",
+        options: &[],
+        attributes: topic::SUBSCRIPTION,
+        examples: &["ALTER SUB(AUDIT) SELECTOR(' ')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteSubscription,
+        verb: "DELETE",
+        noun: "SUB",
+        name: NameUse::One,
+        object: "subscription",
+        summary: "Delete a subscription. A MANAGED queue goes with it and all that is on it; another one stays.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE SUB(AUDIT)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplaySubscription,
+        verb: "DISPLAY",
+        noun: "SUB",
+        name: NameUse::Generic,
+        object: "subscription",
+        summary: "Show subscriptions that outlive their links: those defined here, and the durable ones of applications, as CLIENT|NAME. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::SUBSCRIPTION,
+        examples: &["DISPLAY SUB(*) TOPICSTR DEST", "DIS SUB(*) WHERE(DESTCLAS EQ MANAGED)"],
         since: V1,
     },
     Command {

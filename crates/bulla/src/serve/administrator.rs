@@ -86,6 +86,12 @@ impl<'a> Administrator<'a> {
         Ok(())
     }
 
+    /// The queue that goes with a subscription, by name and number.
+    fn managed_queue(&self, subscription: &str) -> Option<(String, QueueId)> {
+        let found = self.state.definitions.subscriptions.get(subscription).filter(|found| found.managed)?;
+        self.state.store.queue(&found.destination).map(|queue| (found.destination.clone(), queue))
+    }
+
     /// Refuses to remove what is in use, or a queue with messages, before anything is changed.
     fn removable(&self, change: &Change) -> Result<(), AdminError> {
         match change {
@@ -99,6 +105,10 @@ impl<'a> Administrator<'a> {
                 }
                 Ok(())
             }
+            Change::DeleteSubscription { name } => match self.managed_queue(name) {
+                Some((destination, queue)) => self.unused(&destination, queue),
+                None => Ok(()),
+            },
             Change::ClearLocal { name } => self.unused(name, self.queue(name)?),
             Change::DeleteAlias { name } => {
                 let found = self.state.definitions.resolve(name).ok();
@@ -132,6 +142,13 @@ impl<'a> Administrator<'a> {
                     }
                     Ok(())
                 }
+                Change::DeleteSubscription { name } => {
+                    let gone = definitions.subscriptions.get(name).filter(|gone| gone.managed);
+                    let gone = gone.and_then(|gone| definitions.queues.get_key_value(&gone.destination));
+                    gone.map_or(Ok(()), |(name, queue)| {
+                        store.define(name, attributes(name, queue, definitions)).map(drop)
+                    })
+                }
                 _ => Ok(()),
             };
             if let Err(error) = undone {
@@ -150,6 +167,13 @@ impl<'a> Administrator<'a> {
                 let queue = self.queue(name)?;
                 self.state.store.delete(queue, *purge).map_err(failed)?;
                 self.state.uses.remove(&queue);
+                Ok(())
+            }
+            Change::DeleteSubscription { name } => {
+                if let Some((_, queue)) = self.managed_queue(name) {
+                    self.state.store.delete(queue, true).map_err(failed)?;
+                    self.state.uses.remove(&queue);
+                }
                 Ok(())
             }
             Change::ClearLocal { name } => {
@@ -294,10 +318,11 @@ impl Administered for Administrator<'_> {
         }
         let mut warnings: Vec<String> = changes.iter().flat_map(|change| self.unknown_names(change)).collect();
         self.manager.tls.follow(&after);
-        let before = std::mem::replace(&mut self.state.definitions, after);
+        let before = self.state.define(after);
         let (now, then) = (&self.state.definitions, &before);
         if then.authorities != now.authorities
             || then.channel_rules != now.channel_rules
+            || then.topics != now.topics
             || then.queue_manager != now.queue_manager
         {
             self.manager.follow_blocked_addresses(now);
@@ -312,7 +337,6 @@ impl Administered for Administrator<'_> {
             let after = &self.state.definitions.policies;
             self.manager.accounts.keep(|name| before.policies.contains_key(name) && after.contains_key(name));
         }
-        self.state.generation += 1;
         for change in &changes {
             crate::note!("{change}");
             if let Change::AlterManager(definition) = change

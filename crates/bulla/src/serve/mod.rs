@@ -373,6 +373,7 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
     for name in orphans {
         crate::warning!("{name}: in the journal but not defined; its messages stay until it is defined again");
     }
+    state.topics.follow(&state.definitions);
     supervisor::recover(state);
     Ok(())
 }

@@ -13,9 +13,9 @@ static PROFILE: Attribute = attribute(
 static OBJTYPE: Attribute = attribute(
     Key::AuthorityObject,
     "OBJTYPE",
-    words(&["QUEUE", "QMGR", "CHANNEL"]),
+    words(&["QUEUE", "QMGR", "CHANNEL", "TOPIC"]),
     "",
-    "What the rights are on. QUEUE: every name that can be opened, aliases, remote and model queues included. Needed.",
+    "What the rights are on. QUEUE: every name that can be opened, aliases, remote and model queues included. TOPIC: the names of topic objects, not topic strings. Needed.",
 );
 static PRINCIPAL: Attribute = attribute(
     Key::Principal,
@@ -30,7 +30,7 @@ static AUTHADD: Attribute = attribute(
     "AUTHADD",
     Kind::Words { choices: authority::WORDS, refused: authority::NOT_OFFERED },
     "",
-    "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID, DSP and DLT on queues; CTRL on channels. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to administer it. NONE: a record that gives nothing, for names that a more general one would allow.",
+    "Rights to give. CONNECT and ALTUSR are on the queue manager; INQ, PUT, GET, BROWSE, SETID, DSP and DLT on queues; CTRL on channels; PUB and SUB on topics. ALL, ALLMQI, ALLADM: all that the object has, those to use it, those to administer it. NONE: a record that gives nothing, for names that a more general one would allow.",
 );
 static AUTHRMV: Attribute = attribute(
     Key::AuthorityRemove,

@@ -18,7 +18,10 @@ import jakarta.jms.QueueBrowser;
 import jakarta.jms.Session;
 import jakarta.jms.StreamMessage;
 import jakarta.jms.TemporaryQueue;
+import jakarta.jms.TemporaryTopic;
 import jakarta.jms.TextMessage;
+import jakarta.jms.Topic;
+import jakarta.jms.TopicSubscriber;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -78,7 +81,6 @@ public final class Features {
         check("a_browser_sees_all_in_order_and_takes_nothing", this::browser);
         check("what_is_no_selector_is_an_invalid_selector", this::invalidSelector);
         check("a_queue_that_is_not_there_is_an_invalid_destination", this::invalidDestination);
-        check("a_topic_is_refused", this::topic);
         check("receive_no_wait_gets_what_is_there_with_and_without_prefetch", this::noWait);
         check("the_most_urgent_comes_first", this::priorities);
         check("a_message_expires", this::timeToLive);
@@ -93,6 +95,12 @@ public final class Features {
         check("a_temporary_queue_answers_and_goes", this::temporary);
         check("non_persistent_messages_say_so", this::nonPersistent);
         check("groups_and_users_are_properties", this::properties);
+        check("each_subscriber_of_a_topic_gets_each_publication", this::subscribers);
+        check("a_durable_subscriber_gets_what_came_while_it_was_away_until_it_unsubscribes", this::durableSubscriber);
+        check("a_shared_subscription_is_one_durable_or_not", this::shared);
+        check("a_subscriber_selects_and_leaves_its_own_publications_out", this::selectsAndLeavesOut);
+        check("a_transacted_session_publishes_and_gets_as_a_whole", this::transactedTopic);
+        check("a_temporary_topic_answers_all_that_ask", this::temporaryTopic);
     }
 
     private void check(String what, Check check) {
@@ -325,14 +333,197 @@ public final class Features {
         });
     }
 
-    private void topic() throws Exception {
-        auto((session, queue) -> {
-            try {
-                session.createConsumer(session.createTopic(name));
-                throw new AssertionError("a queue was opened as a topic");
-            } catch (JMSException error) {
-                is(error.getMessage().contains("topics are not offered"), error.getMessage());
+    private interface TopicBody {
+        void run(Connection connection, Session session, Topic topic) throws Exception;
+    }
+
+    /** A connection of that client id, or of none, and a topic of the check's own. */
+    private void topic(String client, String topic, TopicBody body) throws Exception {
+        String options = client == null ? "" : "?jms.clientID=" + client;
+        try (Connection connection = connect(options); Session session = connection.createSession()) {
+            body.run(connection, session, session.createTopic("jms/" + topic));
+        }
+    }
+
+    private static void publish(Session session, Topic topic, String... texts) throws JMSException {
+        try (MessageProducer producer = session.createProducer(topic)) {
+            for (String text : texts) {
+                producer.send(session.createTextMessage(text));
             }
+        }
+    }
+
+    private static List<String> rest(MessageConsumer consumer) throws JMSException {
+        List<String> texts = new ArrayList<>();
+        for (Message next = consumer.receiveNoWait(); next != null; next = consumer.receiveNoWait()) {
+            texts.add(text(next));
+        }
+        return texts;
+    }
+
+    private void subscribers() throws Exception {
+        topic(null, "a/b", (connection, session, topic) -> {
+            MessageConsumer exact = session.createConsumer(topic);
+            MessageConsumer below = session.createConsumer(session.createTopic("jms/a/#"));
+            MessageConsumer other = session.createConsumer(session.createTopic("jms/b"));
+            publish(session, topic, "1", "2");
+            MessageProducer anonymous = session.createProducer(null);
+            anonymous.send(topic, session.createTextMessage("3"));
+            anonymous.send(session.createTopic("jms/a"), session.createTextMessage("4"));
+            Message first = exact.receive(WAIT);
+            same("1", text(first));
+            same(topic, first.getJMSDestination());
+            same(List.of("2", "3"), rest(exact));
+            same(List.of("1", "2", "3", "4"), rest(below));
+            same(List.of(), rest(other));
+            is(session.createConsumer(session.createQueue(name)).receiveNoWait() == null, "no queue got any");
+        });
+    }
+
+    private void durableSubscriber() throws Exception {
+        topic("durable", "d", (connection, session, topic) -> {
+            TopicSubscriber subscriber = session.createDurableSubscriber(topic, "sub");
+            publish(session, topic, "here");
+            same(List.of("here"), rest(subscriber));
+            try {
+                session.unsubscribe("sub");
+                throw new AssertionError("a subscription in use was ended");
+            } catch (JMSException refused) {
+                is(!(refused instanceof InvalidDestinationException), refused.getMessage());
+            }
+            subscriber.close();
+            publish(session, topic, "away");
+        });
+        topic(null, "d", (connection, session, topic) -> publish(session, topic, "not connected"));
+        topic("durable", "d", (connection, session, topic) -> {
+            MessageConsumer subscriber = session.createDurableConsumer(topic, "sub");
+            same(List.of("away", "not connected"), rest(subscriber));
+            subscriber.close();
+            subscriber = session.createDurableConsumer(topic, "sub", "colour = 'red'", false);
+            publish(session, topic, "not red");
+            same(List.of(), rest(subscriber));
+            subscriber.close();
+            session.unsubscribe("sub");
+            publish(session, topic, "nobody");
+            subscriber = session.createDurableConsumer(topic, "sub");
+            same(List.of(), rest(subscriber));
+            subscriber.close();
+            session.unsubscribe("sub");
+            try {
+                session.unsubscribe("sub");
+                throw new AssertionError("a subscription that is not there was ended");
+            } catch (InvalidDestinationException none) {
+                return;
+            }
+        });
+    }
+
+    private interface Shared {
+        MessageConsumer consumer(Session session, Topic topic) throws JMSException;
+    }
+
+    /** Two connections share what is published, and a client with the same subscription alone gets it all. */
+    private void shares(String first, String second, String topic, Shared shared, boolean stays) throws Exception {
+        topic(first, topic, (connection, session, ours) -> topic(second, topic, (other, elsewhere, theirs) -> {
+            MessageConsumer one = shared.consumer(session, ours);
+            MessageConsumer two = shared.consumer(elsewhere, theirs);
+            MessageConsumer three = shared.consumer(session, ours);
+            publish(session, ours, "a", "b", "c", "d", "e", "f");
+            List<String> all = new ArrayList<>(rest(one));
+            all.addAll(rest(two));
+            all.addAll(rest(three));
+            same(List.of("a", "b", "c", "d", "e", "f"), all.stream().sorted().toList());
+            one.close();
+            two.close();
+            publish(session, ours, "left");
+            same("left", text(three.receive(WAIT)));
+            three.close();
+            publish(session, ours, "nobody");
+            MessageConsumer again = shared.consumer(session, ours);
+            same(stays ? List.of("nobody") : List.of(), rest(again));
+            again.close();
+        }));
+    }
+
+    private void shared() throws Exception {
+        shares(null, null, "s1", (session, topic) -> session.createSharedConsumer(topic, "pool"), false);
+        shares(null, null, "s2", (session, topic) -> session.createSharedDurableConsumer(topic, "durable pool"), true);
+        topic(null, "s2", (connection, session, topic) -> session.unsubscribe("durable pool"));
+        topic("sharing", "s3", (connection, session, topic) -> {
+            MessageConsumer one = session.createSharedDurableConsumer(topic, "pool", "n > 0");
+            MessageConsumer two = session.createSharedDurableConsumer(topic, "pool", "n > 0");
+            for (int number = 0; number < 4; number++) {
+                TextMessage message = session.createTextMessage("" + number);
+                message.setIntProperty("n", number);
+                session.createProducer(topic).send(message);
+            }
+            List<String> all = new ArrayList<>(rest(one));
+            all.addAll(rest(two));
+            same(List.of("1", "2", "3"), all.stream().sorted().toList());
+            one.close();
+            two.close();
+            session.unsubscribe("pool");
+        });
+    }
+
+    private void selectsAndLeavesOut() throws Exception {
+        topic("mine", "f", (connection, session, topic) -> topic("yours", "f", (other, elsewhere, same) -> {
+            MessageConsumer red = session.createConsumer(topic, "colour = 'red'");
+            MessageConsumer foreign = session.createConsumer(topic, null, true);
+            for (Session sender : List.of(session, elsewhere)) {
+                for (String colour : List.of("red", "blue")) {
+                    TextMessage message = sender.createTextMessage(colour + (sender == session ? " mine" : " yours"));
+                    message.setStringProperty("colour", colour);
+                    sender.createProducer(topic).send(message);
+                }
+            }
+            same(List.of("red mine", "red yours"), rest(red));
+            same(List.of("red yours", "blue yours"), rest(foreign));
+        }));
+    }
+
+    private void transactedTopic() throws Exception {
+        topic(null, "t", (connection, session, topic) -> {
+            MessageConsumer consumer = session.createConsumer(topic);
+            try (Session unit = connection.createSession(true, Session.SESSION_TRANSACTED)) {
+                MessageProducer producer = unit.createProducer(topic);
+                producer.send(unit.createTextMessage("no"));
+                unit.rollback();
+                producer.send(unit.createTextMessage("1"));
+                producer.send(unit.createTextMessage("2"));
+                is(consumer.receive(SOON) == null, "nothing comes before the commit");
+                unit.commit();
+                same("1", text(consumer.receive(WAIT)));
+                same("2", text(consumer.receive(WAIT)));
+                MessageConsumer transacted = unit.createConsumer(topic);
+                publish(session, topic, "again");
+                same("again", text(transacted.receive(WAIT)));
+                unit.rollback();
+                Message again = transacted.receive(WAIT);
+                same("again", text(again));
+                is(again.getJMSRedelivered(), "it came again");
+                unit.commit();
+            }
+        });
+    }
+
+    private void temporaryTopic() throws Exception {
+        topic(null, "requests", (connection, session, topic) -> {
+            MessageConsumer requests = session.createConsumer(topic);
+            TemporaryTopic replies = session.createTemporaryTopic();
+            MessageConsumer one = session.createConsumer(replies);
+            MessageConsumer two = session.createConsumer(replies);
+            TextMessage request = session.createTextMessage("question");
+            request.setJMSReplyTo(replies);
+            session.createProducer(topic).send(request);
+            Message question = requests.receive(WAIT);
+            same(replies, question.getJMSReplyTo());
+            session.createProducer(null).send(question.getJMSReplyTo(), session.createTextMessage("answer"));
+            same("answer", text(one.receive(WAIT)));
+            same("answer", text(two.receive(WAIT)));
+            one.close();
+            two.close();
+            replies.delete();
         });
     }
 

@@ -1,0 +1,349 @@
+//! The put journey of a publication: transfer → message → subscriptions that match → for each the policy of its queue → [seal] →
+//! all queues and the journal in one step → synced → disposition.
+
+use super::authority::{self, Who};
+use super::peer::{Identity, Peer};
+use super::put::{self, CopyOf, Pending, Producer, Receipt, Treatment};
+use super::sealing::{Sealing, Stage, Task, sealing_memory};
+use super::unit_of_work;
+use super::{Confirmation, Confirmed, Local};
+use crate::authority::Right;
+use crate::channel::transmission::TransmissionHeader;
+use crate::envelope::Arrival;
+use crate::manager::{Route, State};
+use crate::reason::{self, Refusal};
+use crate::reports;
+use crate::selector::{Facts, Scratch};
+use crate::topics::{self, Publisher, Target};
+use bulla_amqp::{Connection, DeliveryState};
+use bulla_queue::{Message, MessageId, QueueId};
+use bulla_seal::Policy;
+use hashbrown::HashMap;
+use std::sync::Arc;
+
+/// What a link on which a client publishes keeps from one publication to the next.
+#[derive(Default)]
+pub(crate) struct Publishing {
+    /// The link's topic; none for an anonymous relay.
+    topic: Option<String>,
+    /// The client's container, whose own subscriptions may leave its publications out.
+    container: Option<String>,
+    publisher: Option<Publisher>,
+    /// What the policies of subscriptions seal with, by policy.
+    sealings: HashMap<String, Option<Sealing>>,
+    scratch: Scratch,
+}
+
+/// A publication for one subscription, ready to be put.
+struct Copy {
+    queue: QueueId,
+    policy: Option<Arc<Policy>>,
+    transmission: Option<Arc<TransmissionHeader>>,
+    message: Result<Message, Refusal>,
+    /// The publication goes to the others where this one can't be put.
+    is_spared: bool,
+}
+
+impl Publishing {
+    /// Of a link to that topic, or of a relay.
+    pub(crate) fn new(peer: &Peer, topic: Option<String>) -> Box<Self> {
+        let container = peer.opened.as_deref().map(|open| open.container_id.clone());
+        Box::new(Self { topic, container, ..Self::default() })
+    }
+
+    /// The link's topic.
+    pub(crate) fn topic(&self) -> Option<&str> {
+        self.topic.as_deref()
+    }
+}
+
+/// The topic that a message is published on; none for one that goes to a queue. A compare for a link to a queue.
+pub(super) fn topic_of(producer: &Producer, arrival: &Arrival) -> Result<Option<String>, Refusal> {
+    let Some(publishing) = &producer.publishing else { return Ok(None) };
+    match &publishing.topic {
+        Some(topic) => Ok(Some(topic.clone())),
+        None => Ok(arrival.to()?.and_then(|to| to.strip_prefix(topics::PREFIX).map(str::to_owned))),
+    }
+}
+
+/// A message has come for a topic: it is put on the queue of each subscription that it matches, or of none.
+#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the engine")]
+pub(super) fn publish(
+    producer: &mut Producer,
+    engine: &mut Connection,
+    identity: &Identity,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &mut State,
+    arrival: Arrival,
+    topic: &str,
+    beyond_credit: bool,
+) -> Result<(), Refusal> {
+    let who = Who::client(identity, local.index, receipt.generation);
+    if producer.opened.is_none() {
+        authority::relayed(producer, state, who, &format!("{}{topic}", topics::PREFIX))?;
+    }
+    if !arrival.is_by(who.user) {
+        return Err(authority::no_identity_right(producer));
+    }
+    if receipt.asks
+        && let Some(reply_to) = arrival.reply_to()?
+    {
+        state.check(who, Right::Put, &reply_to)?;
+    }
+    let Some(mut publishing) = producer.publishing.take() else { return Ok(()) };
+    let result = current(&mut publishing, topic, state).and_then(|()| match beyond_credit {
+        true => Err(Refusal::new(reason::Q_FULL, format!("{topic}: sent beyond the credit granted"))),
+        false => to_each(producer, engine, identity, receipt, local, state, &mut publishing, &arrival),
+    });
+    producer.publishing = Some(publishing);
+    result
+}
+
+/// Looks up again where publications go, where that may have changed.
+fn current(publishing: &mut Publishing, topic: &str, state: &State) -> Result<(), Refusal> {
+    let holds = |known: &Publisher| known.topic == topic && known.is_current(state);
+    if !publishing.publisher.as_ref().is_some_and(holds) {
+        publishing.publisher = None;
+        publishing.publisher = Some(state.publisher(topic)?);
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments, reason = "the facts of one put")]
+fn to_each(
+    producer: &mut Producer,
+    engine: &mut Connection,
+    identity: &Identity,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &mut State,
+    publishing: &mut Publishing,
+    arrival: &Arrival,
+) -> Result<(), Refusal> {
+    let Publishing { container, publisher: Some(publisher), sealings, scratch, .. } = publishing else {
+        return Ok(());
+    };
+    let persistent = arrival.is_persistent(publisher.defaults);
+    let facts = Facts { priority: arrival.priority(publisher.defaults), persistent, delivery_count: 0 };
+    let mut is_wanted = |target: &&Target| {
+        let selects = |selector: &crate::selector::Selector, scratch: &mut Scratch| {
+            selector.matches(scratch, facts, arrival.chunks(), true) == Some(true)
+        };
+        let live = &target.subscription;
+        !live.leaves_out(container.as_deref()) && live.selector().is_none_or(|selector| selects(selector, scratch))
+    };
+    let mut copies: Vec<(&Target, &Arc<Route>, Result<Treatment, Refusal>)> = Vec::new();
+    for target in publisher.targets.iter().filter(&mut is_wanted) {
+        match &target.route {
+            Ok(route) => copies.push((target, route, put::treatment(producer, route, arrival))),
+            Err(refusal) if publisher.needs(target, persistent) => return Err(not_published(refusal)),
+            Err(_) => {}
+        }
+    }
+    let goes_as_it_is = |treatment: &Result<Treatment, Refusal>| matches!(treatment, Ok(Treatment::AsIs) | Err(_));
+    let is_first = producer.pending.is_empty() || copies.is_empty();
+    if is_first && copies.iter().all(|(.., treatment)| goes_as_it_is(treatment)) {
+        let ready = copies.into_iter().map(|(target, route, treatment)| Copy {
+            queue: route.queue,
+            policy: route.policy.clone(),
+            transmission: route.transmission.clone(),
+            message: treatment.map(|_| arrival.copy(route.defaults, identity.user.as_deref())),
+            is_spared: !publisher.needs(target, persistent),
+        });
+        return put_copies(Some(engine), receipt, local, state, ready.collect());
+    }
+    let last = copies.len() - 1;
+    for (at, (target, route, treatment)) in copies.into_iter().enumerate() {
+        // The message and its sealed form, until it is on the queue.
+        let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory);
+        let stage = held.and_then(|held| {
+            let sealing = route.policy.as_ref().map(|policy| sealings.entry(policy.name.clone()).or_default());
+            let stage = treatment.and_then(|treatment| {
+                treat(treatment, producer, receipt, local, state, identity, route, sealing, arrival)
+            });
+            stage.map(|stage| (stage, held))
+        });
+        let (stage, held) = match stage {
+            Ok((stage, held)) => (stage, Some(held)),
+            // Decided with the others, when these are ready: some may be with the adapters already.
+            Err(refusal) => (Stage::Ready(Err(refusal)), None),
+        };
+        state.use_of(route.queue).granted += 1;
+        if let Some(unit) = receipt.unit {
+            local.units.begun(unit);
+        }
+        let copy = CopyOf { is_last: at == last, is_spared: !publisher.needs(target, persistent) };
+        producer.pending.push_back(Pending {
+            receipt,
+            queue: route.queue,
+            policy: route.policy.clone(),
+            transmission: route.transmission.clone(),
+            stage,
+            copy: Some(copy),
+            _held: held,
+        });
+    }
+    put::put_ready(producer, Some(engine), local, state);
+    Ok(())
+}
+
+/// What becomes of one copy: as it is, or by its queue's policy.
+#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
+fn treat(
+    treatment: Treatment,
+    producer: &Producer,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &State,
+    identity: &Identity,
+    route: &Route,
+    sealing: Option<&mut Option<Sealing>>,
+    arrival: &Arrival,
+) -> Result<Stage, Refusal> {
+    let user = identity.user.as_deref();
+    let asker = producer.asker(receipt, local);
+    match treatment {
+        Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.copy(route.defaults, user)))),
+        Treatment::Check(policy) => {
+            let ring = match producer.sealed_by_client {
+                true => local.ring_without_keys(identity)?,
+                false => Some(local.ring(identity)?),
+            };
+            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
+            task.check(local, ring, state.destinations(route, &policy, None), arrival.again()?)
+        }
+        Treatment::Seal(policy) => {
+            let ring = local.ring(identity)?;
+            let mut unkept = None;
+            let slot = sealing.unwrap_or(&mut unkept);
+            let sealer = Sealing::renewed(slot, &policy, ring, &state.definitions.queue_manager.name, local)?;
+            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
+            task.seal(local, sealer, state.bound_to(route), arrival.again()?)
+        }
+    }
+}
+
+/// Puts the publication at the head of a link's pending messages, once all its copies are ready. False where they are not.
+pub(super) fn put_ready(
+    producer: &mut Producer,
+    mut engine: Option<&mut Connection>,
+    local: &mut Local,
+    state: &mut State,
+) -> bool {
+    let is_last = |pending: &Pending| pending.copy.as_ref().is_none_or(|copy| copy.is_last);
+    let Some(last) = producer.pending.iter().position(is_last) else { return false };
+    let is_ready = |pending: &Pending| matches!(pending.stage, Stage::Ready(_));
+    if !producer.pending.iter().take(last + 1).all(is_ready) {
+        return false;
+    }
+    let group: Vec<Pending> = producer.pending.drain(..=last).collect();
+    producer.first_slot += group.len() as u64;
+    let Some(receipt) = group.first().map(|pending| pending.receipt) else { return false };
+    let mut copies = Vec::with_capacity(group.len());
+    for Pending { queue, policy, transmission, stage, copy, receipt, .. } in group {
+        if let Some(unit) = receipt.unit {
+            local.units.ended(unit);
+        }
+        if let Some(usage) = state.uses.get_mut(&queue).filter(|_| engine.is_some()) {
+            usage.granted = usage.granted.saturating_sub(1);
+        }
+        if let Stage::Ready(message) = stage {
+            let is_spared = copy.is_some_and(|copy| copy.is_spared);
+            copies.push(Copy { queue, policy, transmission, message, is_spared });
+        }
+    }
+    if engine.is_none() && !receipt.settled {
+        // Its sender has no answer and will send it again: putting it now would make two of it.
+        put::lose(receipt, local);
+        return true;
+    }
+    if let Err(refusal) = put_copies(engine.as_deref_mut(), receipt, local, state, copies) {
+        put::refuse(engine, local, receipt, &refusal);
+    }
+    true
+}
+
+/// Puts a publication's copies, all in one step; it is confirmed once the journal has synced past them.
+fn put_copies(
+    engine: Option<&mut Connection>,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &mut State,
+    copies: Vec<Copy>,
+) -> Result<(), Refusal> {
+    let mut puts: Vec<(QueueId, Message)> = Vec::with_capacity(copies.len());
+    let mut traces = Vec::with_capacity(copies.len());
+    let mut before: HashMap<QueueId, usize> = HashMap::with_capacity(copies.len());
+    let mut failed = None;
+    for Copy { queue, policy, transmission, message, is_spared } in copies {
+        if state.store.attributes(queue).is_none() {
+            continue; // the subscription has ended while its copy was being sealed
+        }
+        let staged = |state: &State| state.uses.get(&queue).map_or(0, |usage| usage.staged as usize);
+        let first = if receipt.unit.is_some() { staged(state) } else { 0 };
+        let before = before.entry(queue).or_insert(first);
+        let admitted = message.and_then(|message| {
+            let message = match &transmission {
+                Some(header) => header.put_on(message),
+                None => message,
+            };
+            let admitted = state.store.admits(queue, &message, *before);
+            admitted.map(|()| message).map_err(|error| super::store_refusal(&error))
+        });
+        match admitted {
+            Ok(message) => {
+                *before += 1;
+                traces.push((queue, transmission.is_some(), is_spared));
+                puts.push((queue, message));
+            }
+            Err(refusal) => {
+                put::count_refused(local, state, queue, policy.as_deref(), &refusal);
+                if !is_spared {
+                    failed.get_or_insert(refusal);
+                }
+            }
+        }
+    }
+    if let Some(refusal) = failed {
+        return Err(not_published(&refusal));
+    }
+    if let Some(unit) = receipt.unit {
+        let staged = puts.into_iter().zip(traces);
+        let staged = staged.map(|((queue, message), (_, is_remote, is_spared))| (queue, message, is_remote, is_spared));
+        unit_of_work::stage_copies(local, state, unit, &receipt, staged.collect())?;
+        if let Some(engine) = engine.filter(|_| !receipt.settled) {
+            engine.dispose(receipt.link, receipt.id, unit.state(DeliveryState::Accepted));
+        }
+        return Ok(());
+    }
+    let first = state.store.newest().0 + 1;
+    let ticket = state.store.commit(puts, &[], &[]).map_err(|error| super::store_refusal(&error))?;
+    for (id, (queue, is_remote, _)) in (first..).map(MessageId).zip(traces) {
+        if is_remote {
+            state.probe_queue_time(queue, id);
+        }
+        state.note_put(queue, id, local.now);
+        if receipt.asks {
+            reports::arrived(state, id, is_remote, local.wall_ms);
+        }
+        state.use_of(queue).traffic.single_puts += u64::from(receipt.is_single);
+    }
+    local.urgent |= ticket > state.store.synced();
+    match engine {
+        Some(_) if receipt.settled => {}
+        Some(engine) if ticket <= state.store.synced() => {
+            engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted);
+        }
+        Some(_) => local.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) }),
+        None => {}
+    }
+    Ok(())
+}
+
+/// A subscription that must get the publication can't: nobody gets it. Whose that is, and on which queue, is not the publisher's
+/// to know.
+fn not_published(why: &Refusal) -> Refusal {
+    let detail = format!("a subscription can't take it: {} MQRC_{}", why.reason.code, why.reason.name);
+    Refusal { cause: why.cause, ..Refusal::new(reason::PUBLICATION_FAILURE, detail) }
+}

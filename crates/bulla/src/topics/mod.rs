@@ -1,0 +1,431 @@
+//! Topics: who has subscribed to what, and where each publication goes.
+//!
+//! A subscription is a queue, and a publication is a message put on the queue of every subscription that it matches, all in
+//! one step. So depth, limits, priorities, expiry, persistence and policies of a subscription are those of its queue.
+//!
+//! Durable subscriptions are definitions (`DISPLAY SUB`) with a local queue; others live in memory, on a temporary queue, and
+//! go with their last link. Topics need no definition: topic objects say what holds for a topic and those below it.
+//! How links come to this is in `dispatcher/subscribe.rs` and `dispatcher/publish.rs`; the page is `docs/operating/topics.md`.
+
+mod index;
+mod subscribe;
+
+pub(crate) use subscribe::Wanted;
+
+use crate::authority::{ObjectType, Right, Rights};
+use crate::dispatcher::authority::{Who, no_right};
+use crate::manager::{Defaults, Route, State};
+use crate::mqsc::objects::{DEFAULT_MODEL, Definitions};
+use crate::mqsc::parse::is_name;
+use crate::mqsc::topic::{Needed, Subscription, Topic};
+use crate::reason::{self, Refusal};
+use crate::selector::Selector;
+use bulla_seal::Policy;
+use hashbrown::HashMap;
+use index::{ANY_MANY, ANY_ONE, Id, Index, SEPARATOR};
+use std::sync::Arc;
+
+/// Longest topic in bytes, as MQ has it.
+pub(crate) const TOPIC_BYTES_MAX: usize = 10_240;
+/// Most levels of a topic.
+pub(crate) const LEVELS_MAX: usize = 128;
+/// Longest name of a subscription in bytes, as MQ has it.
+pub(crate) const SUBSCRIPTION_NAME_BYTES_MAX: usize = 10_240;
+/// Most subscriptions that are not durable. Those that are count among the queues that may be defined.
+pub(crate) const NON_DURABLE_MAX: usize = 10_000;
+/// An address that begins so is a topic, whatever the capabilities of the terminus say.
+pub(crate) const PREFIX: &str = "topic://";
+/// What the queues that are made for subscriptions are called.
+pub(crate) const MANAGED_PREFIX: &str = "SYSTEM.MANAGED.";
+const DURABLE_PREFIX: &str = "SYSTEM.MANAGED.DURABLE.";
+const NON_DURABLE_PREFIX: &str = "SYSTEM.MANAGED.NDURABLE.";
+/// Between client and name in the name of an application's subscription.
+pub(crate) const OF: char = '|';
+
+/// Whether something can be published on that.
+///
+/// # Errors
+/// What is wrong, to be read behind `TOPICSTR` or `the topic`.
+pub(crate) fn check_topic(topic: &str) -> Result<(), &'static str> {
+    check_pattern(topic)?;
+    match topic.split(SEPARATOR).any(is_wildcard) {
+        true => Err("has a wildcard: + or # for a level"),
+        false => Ok(()),
+    }
+}
+
+/// Whether that can be subscribed to: a topic, or one with wildcards.
+///
+/// # Errors
+/// What is wrong, to be read behind `TOPICSTR` or `the topic`.
+pub(crate) fn check_pattern(topic: &str) -> Result<(), &'static str> {
+    if topic.is_empty() {
+        return Err("is empty");
+    }
+    if topic.len() > TOPIC_BYTES_MAX {
+        return Err("is longer than 10240 bytes");
+    }
+    if topic.split(SEPARATOR).count() > LEVELS_MAX {
+        return Err("has more than 128 levels");
+    }
+    // It is kept as text, a line for each attribute, and blanks at the end of a text mean nothing there.
+    if topic.chars().any(char::is_control) || topic.trim_end() != topic {
+        return Err("has control characters, or a blank at its end");
+    }
+    Ok(())
+}
+
+fn is_wildcard(level: &str) -> bool {
+    level == ANY_ONE || level == ANY_MANY
+}
+
+/// The topic without its wildcards and what is behind them: what decides who may subscribe.
+fn literal_part(pattern: &str) -> &str {
+    let mut end = 0;
+    for level in pattern.split(SEPARATOR) {
+        if is_wildcard(level) {
+            return pattern.get(..end.max(1) - 1).unwrap_or_default();
+        }
+        end += level.len() + 1;
+    }
+    pattern
+}
+
+/// Whether a subscription can have that name: a queue's name, or `CLIENT|NAME` of an application's.
+pub(crate) fn is_subscription_name(name: &str) -> bool {
+    is_name(name) || name.rsplit_once(OF).is_some_and(|(_, own)| !own.is_empty()) && may_begin_subscription_name(name)
+}
+
+/// Whether names of subscriptions can begin so.
+pub(crate) fn may_begin_subscription_name(name: &str) -> bool {
+    let is_plain = |letter: char| !letter.is_control() && letter != '*';
+    name.len() <= SUBSCRIPTION_NAME_BYTES_MAX && name.chars().all(is_plain) && name.trim() == name
+}
+
+/// Whether a subscription was made by an application, by its name.
+pub(crate) fn is_of_application(name: &str) -> bool {
+    name.contains(OF)
+}
+
+/// Who has subscribed to what.
+#[derive(Default)]
+pub(crate) struct Topics {
+    index: Index,
+    live: HashMap<Id, Arc<Live>>,
+    last: Id,
+    /// Those that are defined, by name.
+    defined: HashMap<String, Id>,
+    /// Those that are not durable and shared, by name.
+    shared: HashMap<String, Id>,
+    /// Those whose queue was made for them, by its name.
+    by_queue: HashMap<String, Id>,
+    /// The topic object of each string that has one.
+    objects: HashMap<String, String>,
+    /// Grows when a subscription comes or goes.
+    version: u64,
+}
+
+/// A subscription as publications see it.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// The topic, wildcards included.
+    topic: String,
+    /// The queue, as an application would open it to put.
+    destination: String,
+    selector: Option<Selector>,
+    /// What the selector was read from.
+    selector_text: String,
+    /// A client whose publications are left out.
+    not_from: Option<String>,
+    durable: bool,
+    /// Whose it is; none where nobody has signed in, and of one that an administrator made.
+    user: Option<String>,
+    /// The model of its own queue, whose policy holds there.
+    model: Option<String>,
+}
+
+/// What holds for a topic: of each attribute what the nearest topic object above says.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    publish: bool,
+    subscribe: bool,
+    durable: bool,
+    priority: u8,
+    persistent: bool,
+    persistent_delivery: Needed,
+    non_persistent_delivery: Needed,
+    durable_model: String,
+    non_durable_model: String,
+}
+
+/// Where publications on a topic go, until a subscription, a definition or a policy changes.
+pub(crate) struct Publisher {
+    pub(crate) topic: String,
+    pub(crate) targets: Vec<Target>,
+    /// DEFPRTY and DEFPSIST of the topic.
+    pub(crate) defaults: Defaults,
+    persistent_delivery: Needed,
+    non_persistent_delivery: Needed,
+    generation: u64,
+    version: u64,
+}
+
+/// One subscription to that topic.
+pub(crate) struct Target {
+    pub(crate) subscription: Arc<Live>,
+    /// Its queue; why not, where that leads nowhere.
+    pub(crate) route: Result<Arc<Route>, Refusal>,
+}
+
+impl Live {
+    /// Which publications are wanted; none for all.
+    pub(crate) fn selector(&self) -> Option<&Selector> {
+        self.selector.as_ref()
+    }
+
+    /// Whether publications of that client are left out.
+    pub(crate) fn leaves_out(&self, container: Option<&str>) -> bool {
+        self.not_from.is_some() && self.not_from.as_deref() == container
+    }
+
+    fn of(subscription: &Subscription, definitions: &Definitions) -> Option<Self> {
+        Some(Self {
+            topic: subscription.topic(definitions).filter(|topic| !topic.is_empty())?,
+            destination: subscription.destination.clone(),
+            selector: Selector::parse(&subscription.selector).ok().filter(|_| !subscription.selector.is_empty()),
+            selector_text: subscription.selector.clone(),
+            not_from: subscription.not_from.clone(),
+            durable: true,
+            user: subscription.user.clone(),
+            model: subscription.managed.then(|| subscription.model.clone()).flatten(),
+        })
+    }
+}
+
+impl Publisher {
+    /// Whether it still holds.
+    pub(crate) fn is_current(&self, state: &State) -> bool {
+        self.generation == state.generation && self.version == state.topics.version
+    }
+
+    /// Whether a subscription must take a publication, or nobody gets it.
+    pub(crate) fn needs(&self, target: &Target, persistent: bool) -> bool {
+        let needed = if persistent { self.persistent_delivery } else { self.non_persistent_delivery };
+        needed.needs(target.subscription.durable)
+    }
+}
+
+impl Topics {
+    /// Takes over what is defined.
+    pub(crate) fn follow(&mut self, definitions: &Definitions) {
+        self.objects = definitions.topics.iter().map(|(name, topic)| (topic.string.clone(), name.clone())).collect();
+        for id in std::mem::take(&mut self.defined).into_values() {
+            self.take_out(id);
+        }
+        for (name, subscription) in &definitions.subscriptions {
+            let Some(live) = Live::of(subscription, definitions) else { continue };
+            let id = self.take_in(live, subscription.managed);
+            self.defined.insert(name.clone(), id);
+        }
+        self.version += 1;
+    }
+
+    /// The number of subscriptions that are not durable.
+    fn non_durable(&self) -> usize {
+        self.live.len() - self.defined.len()
+    }
+
+    fn take_in(&mut self, live: Live, has_own_queue: bool) -> Id {
+        self.last += 1;
+        self.index.insert(&live.topic, self.last);
+        if has_own_queue {
+            self.by_queue.insert(live.destination.clone(), self.last);
+        }
+        self.live.insert(self.last, Arc::new(live));
+        self.version += 1;
+        self.last
+    }
+
+    fn take_out(&mut self, id: Id) {
+        let Some(live) = self.live.remove(&id) else { return };
+        self.index.remove(&live.topic, id);
+        self.by_queue.remove(&live.destination);
+        self.version += 1;
+    }
+
+    /// A queue is gone, and with it the subscription that it was made for.
+    pub(crate) fn queue_is_gone(&mut self, queue: &str) {
+        let Some(id) = self.by_queue.get(queue).copied() else { return };
+        self.shared.retain(|_, known| *known != id);
+        self.take_out(id);
+    }
+
+    /// The subscription that a queue was made for.
+    fn of_queue(&self, queue: &str) -> Option<&Live> {
+        self.by_queue.get(queue).and_then(|id| self.live.get(id)).map(AsRef::as_ref)
+    }
+}
+
+impl Standing {
+    fn of<'a>(objects: impl Iterator<Item = &'a Topic> + Clone) -> Self {
+        let model = |of: fn(&Topic) -> Option<&String>| {
+            objects.clone().find_map(of).cloned().unwrap_or_else(|| DEFAULT_MODEL.to_owned())
+        };
+        Self {
+            publish: objects.clone().find_map(|topic| topic.publish).unwrap_or(true),
+            subscribe: objects.clone().find_map(|topic| topic.subscribe).unwrap_or(true),
+            durable: objects.clone().find_map(|topic| topic.durable).unwrap_or(true),
+            priority: objects.clone().find_map(|topic| topic.default_priority).unwrap_or(4),
+            persistent: objects.clone().find_map(|topic| topic.default_persistent).unwrap_or(false),
+            persistent_delivery: objects.clone().find_map(|topic| topic.persistent_delivery).unwrap_or(Needed::Durable),
+            non_persistent_delivery: objects
+                .clone()
+                .find_map(|topic| topic.non_persistent_delivery)
+                .unwrap_or(Needed::None),
+            durable_model: model(|topic| topic.durable_model.as_ref()),
+            non_durable_model: model(|topic| topic.non_durable_model.as_ref()),
+        }
+    }
+}
+
+/// A topic and those above it, nearest first; the root is the empty one.
+fn upwards(topic: &str) -> impl Iterator<Item = &str> + Clone {
+    fn above<'a>(of: &&'a str) -> Option<&'a str> {
+        (!of.is_empty()).then_some(of.rsplit_once(SEPARATOR).map_or("", |(above, _)| above))
+    }
+    std::iter::successors(Some(topic), above)
+}
+
+impl State {
+    /// The topic objects at a topic and above it, nearest first.
+    fn objects_of<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = (&'a str, &'a Topic)> + Clone {
+        let named = upwards(literal_part(topic)).filter_map(|string| self.topics.objects.get(string));
+        named.filter_map(|name| self.definitions.topics.get_key_value(name)).map(|(name, topic)| (name.as_str(), topic))
+    }
+
+    /// Whether somebody has a right on a topic: on its topic object, or on one above it. With wildcards, what is before the first
+    /// one counts. Says nothing of who else is there.
+    ///
+    /// # Errors
+    /// 2035.
+    pub(crate) fn check_topic(&self, who: Who<'_>, right: Right, topic: &str) -> Result<(), Refusal> {
+        let rights = |name: &str| self.definitions.authorities.rights(who.user, ObjectType::Topic, name);
+        let all = self.objects_of(topic).fold(Rights::NONE, |all, (name, _)| all.with(rights(name)));
+        if all.has(right) { Ok(()) } else { Err(no_right(right, topic)) }
+    }
+
+    fn standing(&self, topic: &str) -> Standing {
+        Standing::of(self.objects_of(topic).map(|(_, topic)| topic))
+    }
+
+    /// Where publications on a topic go now. A walk down the index, and a route for each subscription that matches.
+    ///
+    /// # Errors
+    /// 2425 for what is no topic, 2051 where nothing may be published.
+    pub(crate) fn publisher(&self, topic: &str) -> Result<Publisher, Refusal> {
+        check_topic(topic).map_err(|why| no_topic(topic, why))?;
+        let standing = self.standing(topic);
+        if !standing.publish {
+            return Err(Refusal::new(reason::PUT_INHIBITED, format!("{topic} has PUB(DISABLED)")));
+        }
+        let found = self.topics.index.matching(topic);
+        let targets = found.into_iter().filter_map(|id| self.topics.live.get(&id)).map(|subscription| {
+            let route = self.put_route(&subscription.destination).and_then(|route| match route.put_enabled {
+                true => Ok(route),
+                false => Err(Refusal::new(reason::PUT_INHIBITED, "a subscription's queue has PUT(DISABLED)")),
+            });
+            // What a publication without a header is like is the topic's to say, how long it may lie there the queue's.
+            let route = route.map(|route| {
+                let defaults =
+                    Defaults { priority: standing.priority, persistent: standing.persistent, ..route.defaults };
+                Arc::new(Route { defaults, ..route })
+            });
+            Target { subscription: subscription.clone(), route }
+        });
+        Ok(Publisher {
+            topic: topic.to_owned(),
+            targets: targets.collect(),
+            defaults: Defaults { priority: standing.priority, persistent: standing.persistent, expiry_cap_ms: None },
+            persistent_delivery: standing.persistent_delivery,
+            non_persistent_delivery: standing.non_persistent_delivery,
+            generation: self.generation,
+            version: self.topics.version,
+        })
+    }
+
+    /// The policy of a queue that was made for a subscription: that of the model's name.
+    pub(crate) fn policy_of_managed(&self, queue: &str) -> Option<Arc<Policy>> {
+        if !queue.starts_with(MANAGED_PREFIX) {
+            return None;
+        }
+        let model = self.topics.of_queue(queue)?.model.as_ref()?;
+        self.definitions.policies.get(model).cloned()
+    }
+}
+
+/// What is wrong with a topic: 2425.
+fn no_topic(topic: &str, why: &str) -> Refusal {
+    const SHOWN_CHARS_MAX: usize = 100;
+    let shown: String = topic.chars().filter(|letter| !letter.is_control()).take(SHOWN_CHARS_MAX).collect();
+    Refusal::new(reason::TOPIC_STRING_ERROR, format!("the topic '{shown}' {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_has_levels_without_wildcards() {
+        for good in ["a", "a/b", "/a", "a//b", "a+/b#", "é/x y"] {
+            assert_eq!(check_topic(good), Ok(()), "{good}");
+        }
+        for bad in ["", "a/+", "#", "a/#/b", "a\nb", "a ", &"x".repeat(TOPIC_BYTES_MAX + 1), &"/".repeat(LEVELS_MAX)] {
+            assert!(check_topic(bad).is_err(), "{bad}");
+        }
+        for good in ["a/+", "#", "a/#/b"] {
+            assert_eq!(check_pattern(good), Ok(()), "{good}");
+        }
+        for bad in ["", "a/+\0", "# "] {
+            assert!(check_pattern(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_subscription_is_judged_by_what_is_before_its_first_wildcard() {
+        for (pattern, literal) in
+            [("a/b", "a/b"), ("a/+/b", "a"), ("a/b/#", "a/b"), ("#", ""), ("/#", ""), ("//+", "/"), ("a+/#", "a+")]
+        {
+            assert_eq!(literal_part(pattern), literal, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn the_way_up_ends_at_the_root() {
+        let all = |topic| upwards(topic).collect::<Vec<_>>();
+        assert_eq!(all("a/b/c"), ["a/b/c", "a/b", "a", ""]);
+        assert_eq!(all("/a"), ["/a", ""]);
+        assert_eq!(all(""), [""]);
+    }
+
+    #[test]
+    fn names_of_subscriptions_are_those_of_objects_or_of_applications() {
+        for good in ["AUDIT", "client|sub", "|global", "ID:é x:1|my sub", "a|b|c"] {
+            assert!(is_subscription_name(good), "{good}");
+        }
+        for bad in ["", "a b", "client|", "a|b*", "a|\n", " a|b", "a|b "] {
+            assert!(!is_subscription_name(bad), "{bad}");
+        }
+        assert!(is_of_application("|x") && !is_of_application("AUDIT"));
+    }
+
+    #[test]
+    fn what_the_nearest_object_leaves_open_the_one_above_says() {
+        let near = Topic { publish: Some(false), durable_model: Some("M".into()), ..Topic::default() };
+        let far = Topic { publish: Some(true), persistent_delivery: Some(Needed::All), ..Topic::default() };
+        let standing = Standing::of([&near, &far].into_iter());
+        assert!(!standing.publish && standing.subscribe && standing.durable);
+        assert_eq!((standing.priority, standing.persistent), (4, false));
+        assert_eq!((standing.persistent_delivery, standing.non_persistent_delivery), (Needed::All, Needed::None));
+        assert_eq!((standing.durable_model.as_str(), standing.non_durable_model.as_str()), ("M", DEFAULT_MODEL));
+    }
+}

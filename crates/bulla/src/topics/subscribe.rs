@@ -1,0 +1,249 @@
+//! Subscriptions come and go: a queue of their own, and their place among the others.
+
+use super::{DURABLE_PREFIX, Live, NON_DURABLE_MAX, NON_DURABLE_PREFIX, check_pattern, no_topic};
+use crate::authority::Right;
+use crate::dispatcher::authority::{Who, no_right};
+use crate::dynamic::problem;
+use crate::manager::{State, attributes};
+use crate::mqsc::objects::{LocalQueue, OBJECTS_MAX, Usage};
+use crate::mqsc::run::Change;
+use crate::mqsc::topic::Subscription;
+use crate::random::Random;
+use crate::reason::{self, Refusal};
+use crate::selector::Selector;
+use bulla_queue::{QueueAttributes, QueueId};
+use std::path::Path;
+use std::time::Instant;
+
+/// What a link asks for that subscribes.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The topic, wildcards included.
+    pub(crate) topic: String,
+    /// `CLIENT|NAME` of one that is durable or shared.
+    pub(crate) name: Option<String>,
+    pub(crate) durable: bool,
+    pub(crate) shared: bool,
+    /// Which publications are wanted, and the text of that.
+    pub(crate) selector: Option<Selector>,
+    pub(crate) selector_text: String,
+    /// A client whose publications are left out.
+    pub(crate) not_from: Option<String>,
+}
+
+/// The subscription that a link gets from.
+#[derive(Debug)]
+pub(crate) struct Subscribed {
+    /// Its queue.
+    pub(crate) queue: String,
+    /// It was made for this link.
+    pub(crate) is_new: bool,
+}
+
+impl State {
+    /// Makes a subscription, or finds the one of that name. A durable one is on disk on return, which is waited for.
+    ///
+    /// # Errors
+    /// 2425 for what is no topic, 2035 without SUB there or where it is another user's, 2503 and 2436 where the topic
+    /// takes none, 2429 where it is in use and would have to become another one, 2102 where there are too many.
+    pub(crate) fn subscribe(
+        &mut self,
+        who: Who<'_>,
+        wanted: Wanted,
+        data: &Path,
+        random: &mut Random,
+    ) -> Result<Subscribed, Refusal> {
+        check_pattern(&wanted.topic).map_err(|why| no_topic(&wanted.topic, why))?;
+        self.check_topic(who, Right::Subscribe, &wanted.topic)?;
+        let known = match (&wanted.name, wanted.durable) {
+            (None, _) => None,
+            (Some(name), true) => self.topics.defined.get(name),
+            (Some(name), false) => self.topics.shared.get(name),
+        };
+        if let Some(live) = known.and_then(|id| self.topics.live.get(id)).cloned() {
+            if live.user.as_deref() != who.user {
+                return Err(no_right(Right::Subscribe, &wanted.topic));
+            }
+            if self.is_same(&live, &wanted) {
+                return Ok(Subscribed { queue: live.destination.clone(), is_new: false });
+            }
+            // Another topic or selector by the same name is another subscription (JMS 3.1, section 8.3.3).
+            if self.is_open(&live.destination) {
+                let name = wanted.name.as_deref().unwrap_or_default();
+                let detail = format!("{name}: others get from it, with another topic or selector");
+                return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, detail));
+            }
+            match &wanted.name {
+                Some(name) if wanted.durable => self.unsubscribe(name, data)?,
+                _ => self.end_non_durable(&live.destination),
+            }
+        }
+        let standing = self.standing(&wanted.topic);
+        if !standing.subscribe {
+            return Err(Refusal::new(reason::SUB_INHIBITED, format!("{} has SUB(DISABLED)", wanted.topic)));
+        }
+        let model = if wanted.durable { standing.durable_model } else { standing.non_durable_model };
+        let made_of = self.definitions.models.get(&model).map(|model| model.queue.clone());
+        let made_of = made_of
+            .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")))?;
+        let queue = LocalQueue { usage: Usage::Normal, dynamic: false, share: true, ..made_of };
+        match (&wanted.name, wanted.durable) {
+            (Some(_), true) if !standing.durable => {
+                Err(Refusal::new(reason::DURABILITY_NOT_ALLOWED, format!("{} has DURSUB(NO)", wanted.topic)))
+            }
+            (Some(name), true) => self.define_durable(name.clone(), who, wanted, model, queue, data, random),
+            _ => self.define_non_durable(who, wanted, model, queue, random),
+        }
+    }
+
+    fn is_same(&self, live: &Live, wanted: &Wanted) -> bool {
+        let is_shared = |name: &String| self.definitions.subscriptions.get(name).is_some_and(|known| known.shared);
+        live.topic == wanted.topic
+            && live.selector_text == wanted.selector_text
+            && live.not_from == wanted.not_from
+            && (!wanted.durable || wanted.name.as_ref().is_some_and(is_shared) == wanted.shared)
+    }
+
+    /// Whether somebody gets from that queue.
+    fn is_open(&self, queue: &str) -> bool {
+        let usage = self.store.queue(queue).and_then(|queue| self.uses.get(&queue));
+        usage.is_some_and(|usage| usage.getters > 0)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what a subscription is made of; called once")]
+    fn define_durable(
+        &mut self,
+        name: String,
+        who: Who<'_>,
+        wanted: Wanted,
+        model: String,
+        queue: LocalQueue,
+        data: &Path,
+        random: &mut Random,
+    ) -> Result<Subscribed, Refusal> {
+        if self.definitions.queues.len() >= OBJECTS_MAX || self.definitions.subscriptions.len() >= OBJECTS_MAX {
+            return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
+        }
+        let destination = self.managed_name(DURABLE_PREFIX, random);
+        self.store.define(&destination, attributes(&destination, &queue, &self.definitions)).map_err(problem)?;
+        self.store.sync(Instant::now()).map_err(problem)?;
+        let subscription = Subscription {
+            string: wanted.topic,
+            destination: destination.clone(),
+            managed: true,
+            selector: wanted.selector_text,
+            user: who.user.map(str::to_owned),
+            shared: wanted.shared,
+            not_from: wanted.not_from,
+            model: Some(model),
+            ..Subscription::default()
+        };
+        let changes = [
+            Change::DefineLocal { name: destination.clone(), queue },
+            Change::DefineSubscription { name, subscription },
+        ];
+        if let Err(refusal) = self.change_definitions(&changes, data) {
+            // Without a definition nobody would ever find it.
+            if let Some(queue) = self.store.queue(&destination)
+                && let Err(error) = self.store.delete(queue, true)
+            {
+                crate::warning!("{destination}: {error}");
+            }
+            return Err(refusal);
+        }
+        Ok(Subscribed { queue: destination, is_new: true })
+    }
+
+    fn define_non_durable(
+        &mut self,
+        who: Who<'_>,
+        wanted: Wanted,
+        model: String,
+        local: LocalQueue,
+        random: &mut Random,
+    ) -> Result<Subscribed, Refusal> {
+        if self.topics.non_durable() >= NON_DURABLE_MAX {
+            let detail = format!("there are {NON_DURABLE_MAX} subscriptions that are not durable");
+            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
+        }
+        let destination = self.managed_name(NON_DURABLE_PREFIX, random);
+        let attributes = QueueAttributes { temporary: true, ..attributes(&destination, &local, &self.definitions) };
+        let queue = self.store.define(&destination, attributes).map_err(problem)?;
+        self.dynamic.insert(destination.clone(), (queue, local));
+        let live = Live {
+            topic: wanted.topic,
+            destination: destination.clone(),
+            selector: wanted.selector,
+            selector_text: wanted.selector_text,
+            not_from: wanted.not_from,
+            durable: false,
+            user: who.user.map(str::to_owned),
+            model: Some(model),
+        };
+        let id = self.topics.take_in(live, true);
+        if let Some(name) = wanted.name {
+            self.topics.shared.insert(name, id);
+        }
+        Ok(Subscribed { queue: destination, is_new: true })
+    }
+
+    /// A name that nothing has.
+    fn managed_name(&self, prefix: &str, random: &mut Random) -> String {
+        loop {
+            let name = format!("{prefix}{}", random.name::<8>().to_uppercase());
+            if self.store.queue(&name).is_none() && !self.definitions.queues.contains_key(&name) {
+                return name;
+            }
+        }
+    }
+
+    /// An application's durable subscription of that name which is that user's: its topic and its queue.
+    pub(crate) fn durable_of(&self, who: Who<'_>, name: &str) -> Option<(&str, &str)> {
+        let live = self.topics.defined.get(name).and_then(|id| self.topics.live.get(id))?;
+        let is_theirs = self.topics.by_queue.contains_key(&live.destination) && live.user.as_deref() == who.user;
+        is_theirs.then_some((live.topic.as_str(), live.destination.as_str()))
+    }
+
+    /// A link that got from a subscription has gone: one that is not durable goes with its last link, a durable one where the
+    /// link was closed for good and no other gets from it. What can't be deleted stays, and the log says so.
+    pub(crate) fn left_subscription(&mut self, queue: QueueId, name: Option<&str>, is_closed: bool, data: &Path) {
+        if self.uses.get(&queue).is_some_and(|usage| usage.takers > 0) {
+            return;
+        }
+        match name {
+            None => self.end_dynamic(queue),
+            Some(name) if is_closed => {
+                if let Err(refusal) = self.unsubscribe(name, data) {
+                    crate::warning!("subscription {name} was to go, and stays: {refusal}");
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Ends an application's durable subscription with what is on its queue. Waits for the disk.
+    ///
+    /// # Errors
+    /// 2428 where there is none, 2429 while somebody gets from it; it stays then.
+    pub(crate) fn unsubscribe(&mut self, name: &str, data: &Path) -> Result<(), Refusal> {
+        let found = self.definitions.subscriptions.get(name).filter(|found| found.managed);
+        let destination = found.map(|found| found.destination.clone());
+        let destination = destination
+            .ok_or_else(|| Refusal::new(reason::NO_SUBSCRIPTION, format!("there is no subscription {name}")))?;
+        if self.is_open(&destination) {
+            return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("somebody gets from {name}")));
+        }
+        if let Some(queue) = self.store.queue(&destination) {
+            self.store.delete(queue, true).map_err(problem)?;
+            self.store.sync(Instant::now()).map_err(problem)?;
+            self.uses.remove(&queue);
+        }
+        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }], data)
+    }
+
+    fn end_non_durable(&mut self, queue: &str) {
+        if let Some(queue) = self.store.queue(queue) {
+            self.end_dynamic(queue);
+        }
+    }
+}
