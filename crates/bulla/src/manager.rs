@@ -9,6 +9,7 @@ use crate::channel::supervisor::Triggers;
 use crate::channel::transmission::{self, TransmissionHeader};
 use crate::devices::Devices;
 use crate::dispatcher::authority::Owner;
+use crate::dispatcher::groups::Groups;
 use crate::envelope::Label;
 use crate::events;
 use crate::limits::ConnectedUsers;
@@ -156,6 +157,8 @@ pub(crate) struct Use {
     pub(crate) arrivals: u64,
     /// Sealed messages passed over for a reader who is not a recipient.
     pub(crate) not_mine: u64,
+    /// Whose its message groups are.
+    pub(crate) groups: Groups,
     /// What went on there, beside what the store counts.
     pub(crate) traffic: Traffic,
 }
@@ -193,6 +196,8 @@ pub(crate) struct Route {
     pub(crate) message_bytes_max: usize,
     /// NOSHARE: whoever takes messages takes them alone.
     pub(crate) takes_alone: bool,
+    /// GROUPS(YES): messages of one group go to one link at a time.
+    pub(crate) has_groups: bool,
     /// DEFSOPT(EXCL): so does whoever does not say.
     pub(crate) default_exclusive: bool,
     /// What a message without a header section gets.
@@ -493,6 +498,7 @@ impl State {
             waits_when_full: local.full == Full::Wait,
             message_bytes_max: local.max_message_bytes.min(self.definitions.queue_manager.max_message_bytes) as usize,
             takes_alone: !local.share,
+            has_groups: local.groups,
             default_exclusive: local.default_exclusive,
             defaults: Defaults {
                 priority: local.default_priority,

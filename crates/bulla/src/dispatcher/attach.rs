@@ -3,6 +3,7 @@
 use super::Local;
 use super::authority::{self, Who};
 use super::get::Consumer;
+use super::groups::Owner;
 use super::peer::{Link, Peer};
 use super::publish::Publishing;
 use super::put::{self, Producer};
@@ -233,7 +234,8 @@ fn consumer(
         true => state.opened_to_get(queue),
         false => state.opened_to_take(&name, queue, exclusive)?,
     }
-    let selection = selector.map(|selector| Box::new(Selection::begin(selector, state, queue, browse)));
+    let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
+    let selection = Selection::wanted(selector, owner, &route, state, browse);
     let consumer = Consumer {
         session: attach.session,
         route: Arc::new(route),
@@ -371,11 +373,13 @@ fn get_subscribed(
     })?;
     // Who may subscribe may know what it takes to open what comes.
     let properties = seal_properties(state, &route, Right::Inquire.alone());
+    let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
+    let selection = Selection::wanted(None, owner, &route, state, false);
     let consumer = Consumer {
         session: attach.session,
         route: Arc::new(route),
         browse: false,
-        selection: None,
+        selection,
         exclusive,
         presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
         sealed_to_client,

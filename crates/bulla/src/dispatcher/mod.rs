@@ -7,6 +7,7 @@
 mod attach;
 pub(crate) mod authority;
 mod calls;
+pub(crate) mod groups;
 pub(crate) use attach::SEALED;
 pub(crate) mod get;
 pub(crate) mod peer;
@@ -1120,6 +1121,12 @@ impl Local {
                         self.consumers.remove(&queue);
                         self.forget_interest(queue, state);
                     }
+                }
+                if consumer.route.has_groups && !consumer.browse {
+                    // Its groups are the others' now.
+                    self.serve(queue);
+                    let on = state.uses.get(&queue).map_or(0, |usage| usage.consumers_on);
+                    self.manager.post(on, self.index, || Letter::Ready(queue));
                 }
                 self.end_dynamic(consumer.dynamic, state);
                 if let Some(subscription) = &consumer.subscription {

@@ -1,8 +1,9 @@
 //! A consumer's selector at work: from the filter in its attach to the next message that it wants.
 
-use crate::manager::State;
+use super::groups::Owner;
+use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
-use crate::selector::{Facts, Scratch, Selector, keys_of};
+use crate::selector::{Facts, Scratch, Selector, group_of, keys_of};
 use bulla_amqp::types::Source;
 use bulla_amqp::{Symbol, Value};
 use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen};
@@ -19,7 +20,10 @@ const LOOKS_PER_CONSUMER: usize = 1_024;
 
 /// What a consumer with a selector knows.
 pub(crate) struct Selection {
-    selector: Selector,
+    selector: Option<Selector>,
+    /// Who it is, where the queue has message groups, and how often groups had become free when it looked last.
+    group_owner: Option<Owner>,
+    freed: u64,
     scratch: Scratch,
     cursor: Cursor,
     queue: QueueId,
@@ -116,13 +120,32 @@ pub(crate) fn text(source: &Source) -> Option<&str> {
 }
 
 impl Selection {
-    /// A consumer with that selector opens a queue.
-    pub(crate) fn begin(selector: Selector, state: &mut State, queue: QueueId, browse: bool) -> Self {
+    /// What a consumer needs to choose by; none for one that takes what comes next.
+    pub(crate) fn wanted(
+        selector: Option<Selector>,
+        owner: Owner,
+        route: &Route,
+        state: &mut State,
+        browse: bool,
+    ) -> Option<Box<Self>> {
+        let group_owner = (route.has_groups && !browse).then_some(owner);
+        let chooses = selector.is_some() || group_owner.is_some();
+        chooses.then(|| Box::new(Self::begin(selector, group_owner, state, route.queue, browse)))
+    }
+
+    fn begin(
+        selector: Option<Selector>,
+        group_owner: Option<Owner>,
+        state: &mut State,
+        queue: QueueId,
+        browse: bool,
+    ) -> Self {
         let cursor = if browse { Cursor::default() } else { state.store.watch(queue) };
-        if let (Some(key), false) = (selector.key(), browse) {
+        if let (Some(key), false) = (selector.as_ref().and_then(Selector::key), browse) {
             state.store.index(queue, keys_of, key.kind);
         }
-        Self { selector, scratch: Scratch::default(), cursor, queue, browse }
+        let freed = state.use_of(queue).groups.freed();
+        Self { selector, group_owner, freed, scratch: Scratch::default(), cursor, queue, browse }
     }
 
     /// The consumer goes.
@@ -131,7 +154,10 @@ impl Selection {
             return;
         }
         state.store.unwatch(self.queue);
-        if self.selector.key().is_some() {
+        if let (Some(owner), Some(usage)) = (self.group_owner, state.uses.get_mut(&self.queue)) {
+            usage.groups.leave(owner);
+        }
+        if self.selector.as_ref().and_then(Selector::key).is_some() {
             state.store.unindex(self.queue);
         }
     }
@@ -151,24 +177,40 @@ impl Selection {
         }
         let mut budget = LOOKS_PER_CONSUMER.min(looks.left);
         let share = budget;
-        let Self { selector, scratch, cursor, queue, browse } = self;
+        if self.group_owner.is_some() {
+            let freed = state.use_of(self.queue).groups.freed();
+            if freed != self.freed {
+                // What was passed over for a group's sake is looked at again.
+                state.store.unwatch(self.queue);
+                (self.cursor, self.freed) = (state.store.watch(self.queue), freed);
+            }
+        }
+        let Self { selector, group_owner, scratch, cursor, queue, browse, .. } = self;
+        let State { store, uses, .. } = state;
+        let groups = &mut uses.entry(*queue).or_default().groups;
         let mut show = |seen: &Seen<'_>| {
             if !not_mine.is_empty() && not_mine.contains(&seen.id) {
                 return Looked::Pass;
             }
             let Seen { priority, persistent, delivery_count, .. } = *seen;
-            match selector.matches(scratch, Facts { priority, persistent, delivery_count }, seen.body, seen.is_whole) {
-                Some(true) => Looked::Take,
-                Some(false) => Looked::Pass,
+            let facts = Facts { priority, persistent, delivery_count };
+            match selector.as_ref().map_or(Some(true), |one| one.matches(scratch, facts, seen.body, seen.is_whole)) {
+                Some(true) => {}
+                Some(false) => return Looked::Pass,
+                None => return Looked::More,
+            }
+            let Some(owner) = *group_owner else { return Looked::Take };
+            match group_of(seen.body) {
+                Some(group) if group.is_none_or(|group| groups.claim(group, owner)) => Looked::Take,
+                Some(_) => Looked::Pass,
                 None => Looked::More,
             }
         };
-        let keyed = match selector.key().filter(|_| !*browse) {
-            Some(key) => state.store.look_up(*queue, key.value, wall_ms, true, &mut budget, &mut show),
+        let keyed = match selector.as_ref().and_then(Selector::key).filter(|_| !*browse) {
+            Some(key) => store.look_up(*queue, key.value, wall_ms, true, &mut budget, &mut show),
             None => None,
         };
-        let found =
-            keyed.unwrap_or_else(|| state.store.look(*queue, cursor, wall_ms, !*browse, &mut budget, &mut show));
+        let found = keyed.unwrap_or_else(|| store.look(*queue, cursor, wall_ms, !*browse, &mut budget, &mut show));
         looks.left = looks.left.saturating_sub(share - budget);
         if found == Look::Unfinished {
             looks.unfinished(*queue, true);

@@ -192,6 +192,8 @@ pub struct LocalQueue {
     pub initiation_queue: Option<String>,
     /// PROCESS
     pub process: Option<String>,
+    /// GROUPS(YES): messages of one group go to one link at a time.
+    pub groups: bool,
 }
 
 /// BACKOUT: who heeds BOTHRESH.
@@ -1066,6 +1068,7 @@ impl Default for LocalQueue {
             expiry_cap_tenths: None,
             initiation_queue: None,
             process: None,
+            groups: false,
         }
     }
 }
@@ -1106,6 +1109,7 @@ impl LocalQueue {
                 (Key::LowEvent, Value::Word(word)) => self.low_event = *word == "ENABLED",
                 (Key::FullEvent, Value::Word(word)) => self.full_event = *word == "ENABLED",
                 (Key::Share, Value::Word(word)) => self.share = *word == "SHARE",
+                (Key::Groups, Value::Word(word)) => self.groups = *word == "YES",
                 (Key::DefaultShare, Value::Word(word)) => self.default_exclusive = *word == "EXCL",
                 (Key::DefinitionType, Value::Word(word)) => self.dynamic = *word == "PERMDYN",
                 (Key::TriggerType, Value::Word(word)) => {
@@ -1164,6 +1168,7 @@ impl LocalQueue {
             Key::LowEvent => enabled(self.low_event),
             Key::FullEvent => enabled(self.full_event),
             Key::Share => Cell::word(if self.share { "SHARE" } else { "NOSHARE" }),
+            Key::Groups => Cell::word(if self.groups { "YES" } else { "NO" }),
             Key::DefaultShare => Cell::word(if self.default_exclusive { "EXCL" } else { "SHARED" }),
             Key::DefinitionType => Cell::word(if self.dynamic { "PERMDYN" } else { "PREDEFINED" }),
             Key::TriggerType => Cell::word(match self.trigger_type {
@@ -1704,7 +1709,7 @@ mod tests {
 
     #[test]
     fn definitions_are_read_back_as_they_were_written() {
-        let words: [(&str, &[&str]); 17] = [
+        let words: [(&str, &[&str]); 18] = [
             ("GET", &["ENABLED", "DISABLED"]),
             ("PUT", &["ENABLED", "DISABLED"]),
             ("DEFPSIST", &["YES", "NO"]),
@@ -1721,6 +1726,7 @@ mod tests {
             ("QDPHIEV", &["ENABLED", "DISABLED"]),
             ("QDPMAXEV", &["ENABLED", "DISABLED"]),
             ("DEFSOPT", &["EXCL", "SHARED"]),
+            ("GROUPS", &["YES", "NO"]),
             ("DESCR", &["'it''s; + - * \"x\" é'", "' '", "'a+'", "' (lead'", "X"]),
         ];
         let policies = [

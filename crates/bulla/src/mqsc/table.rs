@@ -292,6 +292,7 @@ pub enum Key {
     InitiationQueue,
     ProcessName,
     ExpiryCap,
+    Groups,
     // Processes.
     ApplicationId,
     UserData,
@@ -911,6 +912,13 @@ static CAPEXPRY: Attribute = attribute(
     "NOLIMIT",
     "Longest that a message lies on the queue before it expires, in tenths of a second from its put; one that says less expires sooner.",
 );
+static GROUPS: Attribute = attribute(
+    Key::Groups,
+    "GROUPS",
+    words(&["NO", "YES"]),
+    "NO",
+    "Whether messages with the same group-id (JMSXGroupID) go to one link at a time, in their order, for as long as it is there. A change is for links that come later.",
+);
 static APPLICID: Attribute = attribute(
     Key::ApplicationId,
     "APPLICID",
@@ -1528,6 +1536,7 @@ const LOCAL: &[&Attribute] = &[
     &SHARE,
     &DEFSOPT,
     &CAPEXPRY,
+    &GROUPS,
     &LOCAL_DEFTYPE,
     &TRIGTYPE,
     &TRIGDPTH,
@@ -1554,6 +1563,7 @@ const MODEL: &[&Attribute] = &[
     &SHARE,
     &DEFSOPT,
     &CAPEXPRY,
+    &GROUPS,
 ];
 const PROCESSES: &[&Attribute] = &[&DESCR, &APPLICID, &USERDATA, &ENVRDATA];
 const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
@@ -1731,6 +1741,7 @@ pub static COMMANDS: &[Command] = &[
             &SHARE,
             &DEFSOPT,
             &CAPEXPRY,
+            &GROUPS,
             &LOCAL_DEFTYPE,
             &TRIGTYPE,
             &TRIGDPTH,
@@ -1904,6 +1915,7 @@ pub static COMMANDS: &[Command] = &[
             &SHARE,
             &DEFSOPT,
             &CAPEXPRY,
+            &GROUPS,
         ],
         examples: &["DISPLAY QMODEL(*) DEFTYPE", "DIS QM(SYSTEM.DEFAULT.MODEL.QUEUE)"],
         since: V1,
@@ -2086,6 +2098,7 @@ pub static COMMANDS: &[Command] = &[
             &SHARE,
             &DEFSOPT,
             &CAPEXPRY,
+            &GROUPS,
             &LOCAL_DEFTYPE,
             &TRIGTYPE,
             &TRIGDPTH,

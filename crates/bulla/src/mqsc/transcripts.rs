@@ -410,6 +410,18 @@ fn the_commands_in_the_page_about_authority_are_carried_out() {
 }
 
 #[test]
+fn the_commands_in_the_page_about_topics_are_carried_out() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/topics.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> = page.split("```mqsc\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    assert_eq!(blocks.len(), 2);
+    for commands in blocks {
+        let shown = show(&execute(commands, &mut Paper::new()), false, None);
+        assert_eq!(shown.exit_code, 0, "{commands}: {}", shown.stderr);
+    }
+}
+
+#[test]
 fn the_commands_in_the_page_about_channels_are_carried_out() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/channels.md");
     let page = std::fs::read_to_string(page).unwrap();

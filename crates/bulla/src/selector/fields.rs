@@ -16,7 +16,7 @@ const USER_ID: usize = 1;
 const SUBJECT: usize = 3;
 pub(super) const CORRELATION_ID: usize = 5;
 const CREATION_TIME: usize = 9;
-const GROUP_ID: usize = 10;
+pub(super) const GROUP_ID: usize = 10;
 const GROUP_SEQUENCE: usize = 11;
 /// Their names after `amqp.`.
 const STANDARD: [&str; 13] = [

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
 
-use super::fields::{CORRELATION_ID, MESSAGE_ID, front_properties};
+use super::fields::{CORRELATION_ID, GROUP_ID, MESSAGE_ID, front_properties};
 
 const ID: &[u8] = b"ID:";
 const UUID: &[u8] = b"AMQP_UUID:";
@@ -136,6 +136,22 @@ pub fn keys_of(body: &[Bytes]) -> Option<[u64; 2]> {
         }
     })?;
     Some(keys)
+}
+
+/// The number of a message's group, by its name; none for a message of no group. `None` where the front of the message is not
+/// enough.
+pub fn group_of(body: &[Bytes]) -> Option<Option<u64>> {
+    let mut group = None;
+    front_properties(body, |encoded| {
+        let name = match encoded.get(GROUP_ID) {
+            Some([0xa1, _, name @ ..] | [0xb1, _, _, _, _, name @ ..]) if !name.is_empty() => name,
+            _ => return,
+        };
+        let mut hasher = DefaultHasher::new();
+        hasher.write(name);
+        group = Some(hasher.finish());
+    })?;
+    Some(group)
 }
 
 fn begin(which: Which) -> DefaultHasher {

@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 pub(crate) use fields::each_number;
 pub use fields::{Facts, Scratch};
-pub use id::keys_of;
+pub use id::{group_of, keys_of};
 
 use expression::{Comparison, Expression};
 use fields::Wanted;
