@@ -19,6 +19,8 @@ from test_queues import EXCLUSIVE, SHARED, in_thread, own_queue, reason_of
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/reason-codes.md").read_text()
 REASONS = (ROOT / "crates/bulla/src/reason.rs").read_text()
+# Where tests are: this folder, and each crate's own. What is built lies elsewhere.
+SOURCES = [*Path(__file__).parent.glob("*.py"), *(path for kind in ("src", "tests") for path in ROOT.glob(f"crates/*/{kind}/**/*.rs"))]
 # What `reason.rs` has, and what only answers of the admin language have: code, name.
 GIVEN = {int(code): (name, condition) for name, code, condition in re.findall(r'^    ([A-Z0-9_]+) = (\d+), "(.+)";$', REASONS, re.M)}
 # MQ's codes that a queue manager and its clients meet in the verbs that Bulla has.
@@ -56,7 +58,7 @@ def test_the_page_has_every_code_of_mq_that_a_verb_of_bulla_could_return():
 
 def source_of(file, name):
     """The test of that name, with what stands right before it and the constants that it uses."""
-    found = [path for path in ROOT.glob(f"**/{file}") if not {"target", ".cache", "node_modules"} & {*path.relative_to(ROOT).parts}]
+    found = [path for path in SOURCES if path.as_posix().endswith("/" + file)]
     assert len(found) == 1, f"{file}: {found}"
     text = found[0].read_text()
     test = re.search(rf"^ *(?:def|fn) {name}\(.*?(?=^(?:def|@pytest|class|# ----|    fn|    #\[test\]|fn|#\[test\])|\Z)", text, re.S | re.M)
