@@ -23,7 +23,7 @@ CHECKS = re.findall(r'check\("(\w+)", this::', SOURCE)
 
 @pytest.fixture(scope="module")
 def results(qm):
-    qm.mqsc(f"DEFINE QLOCAL(JMS)\n{TOPICS}")
+    qm.mqsc(f"DEFINE QLOCAL(JMS)\nDEFINE QLOCAL(JMS.GROUPS) GROUPS(YES)\n{TOPICS}")
     done = subprocess.run(
         [str(word) for word in [*FEATURES, "all", qm.amqp, "JMS"]],
         stdout=subprocess.PIPE,

@@ -28,6 +28,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Enumeration;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -95,6 +96,7 @@ public final class Features {
         check("a_temporary_queue_answers_and_goes", this::temporary);
         check("non_persistent_messages_say_so", this::nonPersistent);
         check("groups_and_users_are_properties", this::properties);
+        check("messages_of_a_group_go_to_one_consumer_in_order", this::groups);
         check("each_subscriber_of_a_topic_gets_each_publication", this::subscribers);
         check("a_durable_subscriber_gets_what_came_while_it_was_away_until_it_unsubscribes", this::durableSubscriber);
         check("a_shared_subscription_is_one_durable_or_not", this::shared);
@@ -330,6 +332,38 @@ public final class Features {
             } catch (InvalidDestinationException error) {
                 is(error.getMessage().contains("2085"), error.getMessage());
             }
+        });
+    }
+
+    private void groups() throws Exception {
+        with(Session.AUTO_ACKNOWLEDGE, "?jms.prefetchPolicy.all=1", (session, unused) -> {
+            Queue queue = session.createQueue(name + ".GROUPS");
+            MessageConsumer one = session.createConsumer(queue);
+            MessageConsumer two = session.createConsumer(queue);
+            try (MessageProducer producer = session.createProducer(queue)) {
+                for (int number = 0; number < 12; number++) {
+                    TextMessage message = session.createTextMessage("" + number);
+                    message.setStringProperty("JMSXGroupID", number % 2 == 0 ? "even" : "odd");
+                    message.setIntProperty("JMSXGroupSeq", number / 2 + 1);
+                    producer.send(message);
+                }
+            }
+            // Each has room for one, so each has got a group by now; which is whose is nobody's promise.
+            int first = Integer.parseInt(text(one.receive(WAIT)));
+            int other = Integer.parseInt(text(two.receive(WAIT)));
+            same(1, first + other);
+            same("" + (first + 2), text(one.receive(WAIT)));
+            one.close();
+            List<Integer> rest = new ArrayList<>();
+            for (int number = 0; number < 9; number++) {
+                rest.add(Integer.parseInt(text(two.receive(WAIT))));
+            }
+            for (int parity = 0; parity < 2; parity++) {
+                int which = parity;
+                List<Integer> group = rest.stream().filter(number -> number % 2 == which).toList();
+                same(group.stream().sorted().toList(), group);
+            }
+            same(9, Set.copyOf(rest).size());
         });
     }
 
