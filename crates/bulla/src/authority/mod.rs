@@ -8,6 +8,7 @@
 //! and, for what channels bring, in `channel/delivery.rs`. The page is `docs/operating/authority.md`.
 
 mod address;
+mod administrator;
 mod channel_rule;
 mod group;
 mod profile;
@@ -16,6 +17,9 @@ mod refusals;
 mod right;
 
 pub use address::{ADDRESS_BYTES_MAX, AddressError, AddressPattern};
+pub use administrator::{
+    ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, AllAdministrators, OsIdentity, Role,
+};
 pub(crate) use channel_rule::fits as channel_profile_fits;
 pub use channel_rule::{
     CHANNEL_PROFILE_CHARS_MAX, CHANNEL_RULES_MAX, CLIENT_CHANNEL, Caller, ChannelRules, Rule, RuleKey, RuleKind,
@@ -41,6 +45,8 @@ pub struct Authorities {
     pub records: Records,
     /// Who is in which group.
     pub groups: Groups,
+    /// Who may administer beside the process's owner.
+    pub administrators: AllAdministrators,
 }
 
 impl Authorities {

@@ -48,6 +48,9 @@ pub struct StartArgs {
     /// The shared object with the code of accelerators; beside the program unless given
     #[arg(long, value_name = "FILE")]
     pub lanes: Option<PathBuf>,
+    /// A directory for a second admin socket, for administrators with a role (DEFINE ADMIN): `bulla mqsc --data DIR`
+    #[arg(long, value_name = "DIR")]
+    pub admin_directory: Option<PathBuf>,
     /// Stop when standard input ends: with whoever holds the other end of the pipe, whatever ends it
     #[arg(long)]
     pub until_stdin_closes: bool,
@@ -77,6 +80,7 @@ impl StartArgs {
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
         settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib << 20);
         settings.passphrase.clone_from(&self.passphrase_file);
+        settings.admin_directory.clone_from(&self.admin_directory);
         if let Some(lanes) = &self.lanes {
             settings.lanes.clone_from(lanes);
         }

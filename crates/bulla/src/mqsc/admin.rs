@@ -9,6 +9,9 @@
 //! | 4 | 4 | length | bytes that follow, little-endian |
 //! | 8 | length | body | request: MQSC text; answer: a JSON array of [`Reply::to_json`]; both UTF-8 |
 //!
+//! Another one, for administrators with a role, may be in a directory of its own (`bulla start --admin-directory`), mode 0666: who is at the other
+//! end is known from the kernel, and asked for a role at each command.
+//!
 //! The queue manager takes one connection after another, and gives each so long to send its request and to take its
 //! answer, so that one that says nothing holds nobody up for long.
 
@@ -32,6 +35,10 @@ use std::time::{Duration, Instant};
 pub const SOCKET: &str = "admin.sock";
 /// How long a request may take to arrive, and an answer to be taken.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a request of somebody without a role may take to arrive, and its refusal to be taken.
+pub const STRANGER_TIME_MAX: Duration = Duration::from_secs(1);
+/// Most bytes of such a request.
+pub const STRANGER_BYTES_MAX: usize = 64 << 10;
 /// How long the asking side waits for an answer: clearing a deep queue takes its time.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(600);
 /// Most bytes of an answer.
@@ -71,6 +78,21 @@ const MAGIC: [u8; 4] = *b"BMQ1";
 /// # Errors
 /// Whatever the file system says.
 pub fn listen(directory: &Path) -> io::Result<UnixListener> {
+    listen_for(directory, 0o600)
+}
+
+/// The same, for everybody who can reach the directory: whoever listens asks each caller for its role.
+///
+/// # Errors
+/// Whatever the file system says.
+pub fn listen_to_all(directory: &Path) -> io::Result<UnixListener> {
+    if short_path(directory, |path| UnixStream::connect(path)).is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "another queue manager has its admin socket there"));
+    }
+    listen_for(directory, 0o666)
+}
+
+fn listen_for(directory: &Path, mode: u32) -> io::Result<UnixListener> {
     // Binding makes the socket with the process's umask; in a directory of its own nobody else can reach it until
     // it has its permissions and its name.
     let private = directory.join("admin.new");
@@ -81,7 +103,7 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
     DirBuilder::new().mode(0o700).create(&private)?;
     let listener = short_path(&private, |path| UnixListener::bind(path))?;
     let unnamed = private.join(SOCKET);
-    fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
+    fs::set_permissions(&unnamed, Permissions::from_mode(mode))?;
     fs::rename(&unnamed, directory.join(SOCKET))?;
     fs::remove_dir(&private)?;
     Ok(listener)
@@ -94,6 +116,19 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
 pub fn serve(
     directory: &Path,
     listener: UnixListener,
+    handler: impl FnMut(Peer, &str) -> Vec<Reply> + Send + 'static,
+) -> io::Result<Server> {
+    serve_some(directory, listener, |_| true, handler)
+}
+
+/// The same; of whoever is not `known` no more is read than a refusal takes.
+///
+/// # Errors
+/// No thread could be started.
+pub fn serve_some(
+    directory: &Path,
+    listener: UnixListener,
+    known: impl Fn(Peer) -> bool + Send + 'static,
     mut handler: impl FnMut(Peer, &str) -> Vec<Reply> + Send + 'static,
 ) -> io::Result<Server> {
     let stopping = Arc::new(AtomicBool::new(false));
@@ -106,7 +141,7 @@ pub fn serve(
             }
             match stream {
                 // A connection that fails is its own misfortune: the other end sees it close.
-                Ok(stream) => drop(answer(stream, TRANSFER_TIME_MAX, &mut handler)),
+                Ok(stream) => drop(answer(stream, TRANSFER_TIME_MAX, &known, &mut handler)),
                 // Out of descriptors, most likely: asking again at once would only burn the processor.
                 Err(_) => thread::sleep(ACCEPT_PAUSE),
             }
@@ -207,9 +242,16 @@ impl Display for RequestError {
     }
 }
 
-fn answer(mut stream: UnixStream, time: Duration, handler: &mut dyn FnMut(Peer, &str) -> Vec<Reply>) -> io::Result<()> {
+fn answer(
+    mut stream: UnixStream,
+    time: Duration,
+    known: &dyn Fn(Peer) -> bool,
+    handler: &mut dyn FnMut(Peer, &str) -> Vec<Reply>,
+) -> io::Result<()> {
     let peer = Peer::of(&stream)?;
-    let body = read_frame(&mut stream, TEXT_BYTES_MAX, Instant::now() + time)?;
+    let (bytes, time) =
+        if known(peer) { (TEXT_BYTES_MAX, time) } else { (STRANGER_BYTES_MAX, time.min(STRANGER_TIME_MAX)) };
+    let body = read_frame(&mut stream, bytes, Instant::now() + time)?;
     let text = String::from_utf8(body).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     let replies: Json = handler(peer, &text).iter().map(Reply::to_json).collect();
     write_frame(&mut stream, replies.to_string().as_bytes(), ANSWER_BYTES_MAX, Instant::now() + time)
@@ -353,7 +395,7 @@ mod tests {
     #[test]
     fn one_that_says_nothing_is_left_at_the_deadline() {
         let (_silent, answering) = UnixStream::pair().unwrap();
-        let error = answer(answering, Duration::ZERO, &mut echo).unwrap_err();
+        let error = answer(answering, Duration::ZERO, &|_| true, &mut echo).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -6,7 +6,8 @@ use super::reply::{Cell, Failure, FailureKind, Row};
 use super::run::{Change, fits, free_or_replaced, invalid, too_many, unknown, wanted};
 use super::table::{Act, Key};
 use crate::authority::{
-    Entity, GROUPS_MAX, Group, MEMBERS_MAX, ObjectType, Profile, RECORDS_MAX, RecordKey, Rights, SIGNED_IN,
+    ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, Entity, GROUPS_MAX, Group, MEMBERS_MAX, ObjectType,
+    Profile, RECORDS_MAX, RecordKey, Rights, Role, SIGNED_IN,
 };
 use std::collections::BTreeMap;
 
@@ -23,6 +24,17 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Option<R
     Some(match statement.command.act {
         Act::SetAuthority => set(statement, definitions),
         Act::DeleteAuthority => delete(statement, definitions),
+        Act::DefineAdministrators => define_administrators(statement, definitions),
+        Act::AlterAdministrators => {
+            let name = statement.name.stem.clone();
+            administrators(&name, definitions)
+                .and_then(|one| with_administrators(one.clone(), statement))
+                .map(|administrators| Change::AlterAdministrators { name, administrators })
+        }
+        Act::DeleteAdministrators => {
+            let name = statement.name.stem.clone();
+            administrators(&name, definitions).map(|_| Change::DeleteAdministrators { name })
+        }
         Act::DefineGroup => define_group(statement, definitions),
         Act::AlterGroup => alter_group(statement, definitions),
         Act::DeleteGroup => {
@@ -173,6 +185,53 @@ fn changed(mut group: Group, statement: &Statement) -> Result<Group, Failure> {
     Ok(group)
 }
 
+fn define_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let all = &definitions.authorities.administrators;
+    let name = statement.name.stem.clone();
+    let like = match statement.value(Key::Like) {
+        Some(Value::Text(model)) => administrators(model, definitions)?.clone(),
+        _ => Administrators::default(),
+    };
+    free_or_replaced(statement, all.contains_key(&name))?;
+    if !all.contains_key(&name) && all.len() >= ADMINISTRATORS_MAX {
+        return Err(too_many(ADMINISTRATORS_MAX, "ADMIN objects"));
+    }
+    Ok(Change::DefineAdministrators { administrators: with_administrators(like, statement)?, name })
+}
+
+fn with_administrators(mut one: Administrators, statement: &Statement) -> Result<Administrators, Failure> {
+    if let Some(Value::Text(text)) = statement.value(Key::Description) {
+        one.description.clone_from(text);
+    }
+    for (key, names) in [(Key::OsUsers, &mut one.users), (Key::OsGroups, &mut one.groups)] {
+        let Some(Value::List(given)) = statement.value(key) else { continue };
+        if given.len() > ADMINISTRATOR_NAMES_MAX {
+            let message = format_args!("{ADMINISTRATOR_NAMES_MAX} names at most, not {}", given.len());
+            return Err(invalid(message, None));
+        }
+        *names = given.iter().cloned().collect();
+    }
+    if let Some(Value::Word(word)) = statement.value(Key::AdministratorRole) {
+        one.role = Role::EVERY.into_iter().find(|role| role.word() == *word).unwrap_or_default();
+    }
+    Ok(one)
+}
+
+fn administrators<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Administrators, Failure> {
+    definitions.authorities.administrators.get(name).ok_or_else(|| unknown("administrators", name))
+}
+
+/// Attributes of administrators.
+pub(super) fn administrators_cell(one: &Administrators, key: Key) -> Option<Cell> {
+    Some(match key {
+        Key::Description => Cell::Text(one.description.clone()),
+        Key::OsUsers => Cell::List(one.users.iter().cloned().collect()),
+        Key::OsGroups => Cell::List(one.groups.iter().cloned().collect()),
+        Key::AdministratorRole => Cell::word(one.role.word()),
+        _ => return None,
+    })
+}
+
 fn group<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Group, Failure> {
     let found = definitions.authorities.groups.get(name);
     found.ok_or_else(|| Failure { reason: Some(UNKNOWN_ENTITY), ..unknown("group", name) })
@@ -191,6 +250,10 @@ pub(super) fn done(change: &Change, existed: bool) -> Option<String> {
         Change::DefineGroup { name, .. } => format!("group {name} defined"),
         Change::AlterGroup { name, .. } => format!("group {name} altered"),
         Change::DeleteGroup { name } => format!("group {name} deleted"),
+        Change::DefineAdministrators { name, .. } if existed => format!("administrators {name} replaced"),
+        Change::DefineAdministrators { name, .. } => format!("administrators {name} defined"),
+        Change::AlterAdministrators { name, .. } => format!("administrators {name} altered"),
+        Change::DeleteAdministrators { name } => format!("administrators {name} deleted"),
         _ => return None,
     })
 }

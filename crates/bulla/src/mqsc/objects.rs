@@ -706,6 +706,11 @@ impl Definitions {
             Change::DefineGroup { name, group } | Change::AlterGroup { name, group } => {
                 self.authorities.groups.set(name, group.clone());
             }
+            Change::DefineAdministrators { name, administrators }
+            | Change::AlterAdministrators { name, administrators } => {
+                self.authorities.administrators.insert(name.clone(), administrators.clone());
+            }
+            Change::DeleteAdministrators { name } => drop(self.authorities.administrators.remove(name)),
             Change::DeleteGroup { name } => {
                 self.authorities.groups.remove(name);
                 self.authorities.records.remove_all_of(&Entity::Group(name.clone()));
@@ -787,6 +792,7 @@ impl Definitions {
                     | Act::DefineDevice
                     | Act::AlterDevice
                     | Act::DefineGroup
+                    | Act::DefineAdministrators
                     | Act::SetAuthority
                     | Act::SetChannelRule
                     | Act::SetLimit
@@ -901,6 +907,9 @@ impl Display for Definitions {
         // Groups before the records that name them.
         for (name, group) in self.authorities.groups.iter() {
             command(f, WRAPPED, "DEFINE", "GROUP", Some(name), |key| authority::group_cell(group, key))?;
+        }
+        for (name, one) in &self.authorities.administrators {
+            command(f, WRAPPED, "DEFINE", "ADMIN", Some(name), |key| authority::administrators_cell(one, key))?;
         }
         for (record, rights) in self.authorities.records.iter() {
             command(f, " ", "SET", "AUTHREC", None, |key| authority::record_cell(&record, rights, key))?;
@@ -1764,6 +1773,7 @@ mod tests {
             "PUB(ENABLED) SUB(DISABLED) DURSUB(YES) DEFPSIST(NO) PMSGDLV(ALLAVAIL) MNDURMDL(M) DESCR('d')",
         ];
         let groups = ["MEMBERS('u', 'a.b-c@d') DESCR('it''s')", "MEMBERS(' ')", ""];
+        let administrators = ["OSUSER('u', '1001') DESCR('it''s')", "OSGROUP('g') ROLE(ALL)", "ROLE(OPERATE)"];
         let records = [
             "OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)",
             "PROFILE('**') OBJTYPE(QUEUE) PRINCIPAL('*') AUTHADD(ALLMQI)",
@@ -1804,6 +1814,7 @@ mod tests {
                 );
                 commands += &format!("DEF CHL('c_{number}') {}\n", channels[next(channels.len())]);
                 commands += &format!("DEF GROUP('g_{number}') {}\n", groups[next(groups.len())]);
+                commands += &format!("DEF ADMIN('a_{number}') {}\n", administrators[next(administrators.len())]);
                 commands += &format!("SET AUTHREC {}\n", records[next(records.len())]);
                 commands +=
                     &format!("SET AUTHREC PROFILE(Q.{number}.*) OBJTYPE(QUEUE) GROUP('g_{number}') AUTHADD(ALL)\n");

@@ -21,7 +21,7 @@ use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
 use super::topic::{self, Subscription, Topic};
 use super::{authority, channel_rule, limit, policy, reference, unit};
-use crate::authority::{Group, RecordKey, Rights, Rule, RuleKey};
+use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
 use crate::limits::{Limit, UserStatus};
 use crate::policy_check::Findings;
@@ -424,6 +424,25 @@ pub enum Change {
         /// The user, or the beginning of names.
         user: String,
     },
+    /// New administrators, or a replacement.
+    DefineAdministrators {
+        /// Their name.
+        name: String,
+        /// As they shall be.
+        administrators: Administrators,
+    },
+    /// Existing administrators.
+    AlterAdministrators {
+        /// Their name.
+        name: String,
+        /// As they shall be.
+        administrators: Administrators,
+    },
+    /// No such administrators any more.
+    DeleteAdministrators {
+        /// Their name.
+        name: String,
+    },
     /// A group, and its authority records.
     DeleteGroup {
         /// Its name.
@@ -537,6 +556,13 @@ pub enum AdminError {
         /// The channel.
         name: String,
     },
+    /// It takes a greater role than whoever gave it has: 2035.
+    NotAuthorised {
+        /// The command.
+        command: String,
+        /// What it takes.
+        needs: Role,
+    },
     /// Nothing is kept of that time: 3200.
     NotKept {
         /// What was asked for, milliseconds since 1970, UTC.
@@ -558,6 +584,7 @@ impl AdminError {
     pub fn reason(&self) -> u32 {
         match self {
             AdminError::InUse { .. } => 2042,
+            AdminError::NotAuthorised { .. } => 2035,
             AdminError::NotEmpty { .. } => 2055,
             AdminError::Unknown { .. } => 2085,
             AdminError::NotKept { .. } => 3200,
@@ -581,6 +608,7 @@ impl Display for AdminError {
             AdminError::InUse { name, links } => write!(f, "{name} is open on {links} links"),
             AdminError::NotEmpty { name, depth } => write!(f, "{name} holds {}", messages(*depth)),
             AdminError::Unknown { name } => write!(f, "{name} does not exist"),
+            AdminError::NotAuthorised { command, needs } => write!(f, "{command} takes the role {needs}"),
             AdminError::Running { name, state } => write!(f, "device {name} is {state}"),
             AdminError::NoDevices { name } => write!(f, "no devices run here, {name} neither"),
             AdminError::ChannelInUse { name, state } => write!(f, "channel {name} is {state}"),
@@ -848,6 +876,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
         Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
+        Act::DisplayAdministrators => display_administrators(statement, target).map(Outcome::Rows),
         Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         _ => {
@@ -1119,6 +1148,10 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::AlterGroup
         | Act::DeleteGroup
         | Act::DisplayGroup
+        | Act::DefineAdministrators
+        | Act::AlterAdministrators
+        | Act::DeleteAdministrators
+        | Act::DisplayAdministrators
         | Act::SetChannelRule
         | Act::DisplayChannelRule
         | Act::SetLimit
@@ -1539,6 +1572,7 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
         Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
+        Change::DefineAdministrators { name, .. } => definitions.authorities.administrators.contains_key(name),
         _ => true,
     }
 }
@@ -1592,6 +1626,9 @@ fn done(change: &Change, existed: bool) -> String {
         | Change::DeleteAuthority(_)
         | Change::DefineGroup { .. }
         | Change::AlterGroup { .. }
+        | Change::DefineAdministrators { .. }
+        | Change::AlterAdministrators { .. }
+        | Change::DeleteAdministrators { .. }
         | Change::DeleteGroup { .. } => authority::done(change, existed).unwrap_or_default(),
     }
 }
@@ -1916,6 +1953,19 @@ fn display_groups(statement: &Statement, target: &dyn Administered) -> Result<Ve
         return Err(unknown("group", &statement.name.stem));
     }
     rows(statement, "GROUP", candidates, &wanted(statement, false))
+}
+
+fn display_administrators(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let all = &target.definitions().authorities.administrators;
+    let candidates: Vec<Candidate<'_>> = all
+        .iter()
+        .filter(|(name, _)| statement.name.fits(name))
+        .map(|(name, one)| -> Candidate<'_> { (name, None, Box::new(|key| authority::administrators_cell(one, key))) })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("administrators", &statement.name.stem));
+    }
+    rows(statement, "ADMIN", candidates, &wanted(statement, false))
 }
 
 fn display_channels(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {

@@ -9,6 +9,7 @@ mod limit;
 mod protection;
 pub(crate) mod topic;
 
+use crate::authority::Role;
 use crate::topics;
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
 pub(super) use protection::*;
@@ -80,7 +81,33 @@ pub struct Command {
     pub since: &'static str,
 }
 
+/// How much each verb asks of whoever gives it.
+pub const ROLES: [(&str, Role); 15] = [
+    ("HELP", Role::Look),
+    ("DISPLAY", Role::Look),
+    // What it holds together is asked about by itself.
+    ("BEGIN", Role::Look),
+    ("START", Role::Operate),
+    ("STOP", Role::Operate),
+    ("PING", Role::Operate),
+    ("RESET", Role::Operate),
+    ("RESOLVE", Role::Operate),
+    ("CLEAR", Role::Operate),
+    ("REPLAY", Role::Operate),
+    // It changes nothing, and works with the readers' keys.
+    ("CHECK", Role::Operate),
+    ("DEFINE", Role::All),
+    ("ALTER", Role::All),
+    ("DELETE", Role::All),
+    ("SET", Role::All),
+];
+
 impl Command {
+    /// The role that it takes. A verb that the table does not know takes everything.
+    pub fn role(&self) -> Role {
+        ROLES.iter().find(|(verb, _)| *verb == self.verb).map_or(Role::All, |(_, role)| *role)
+    }
+
     /// True for commands that show and change nothing.
     pub fn is_display(&self) -> bool {
         self.verb == "DISPLAY"
@@ -177,6 +204,10 @@ pub enum Act {
     AlterGroup,
     DeleteGroup,
     DisplayGroup,
+    DefineAdministrators,
+    AlterAdministrators,
+    DeleteAdministrators,
+    DisplayAdministrators,
     BeginUnit,
     SetChannelRule,
     DisplayChannelRule,
@@ -523,6 +554,9 @@ pub enum Key {
     AuthorityObject,
     Principal,
     Group,
+    OsUsers,
+    OsGroups,
+    AdministratorRole,
     AuthorityAdd,
     AuthorityRemove,
     Entity,
@@ -701,6 +735,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("COSTSTATUS", &["COSTS"]),
     ("AUTHREC", &[]),
     ("GROUP", &[]),
+    ("ADMIN", &[]),
     ("UNIT", &[]),
     ("CHLAUTH", &[]),
     ("LIMIT", &[]),
@@ -2678,6 +2713,57 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
+        act: Act::DefineAdministrators,
+        verb: "DEFINE",
+        noun: "ADMIN",
+        name: NameUse::One,
+        object: "administrators",
+        summary: "Let users and groups of the operating system administer over the second admin socket (bulla start --admin-directory). The owner of the queue manager's process may do everything, always.",
+        options: &[&REPLACE, &LIKE],
+        attributes: authority::ADMINISTRATORS,
+        examples: &[
+            "DEFINE ADMIN(OPERATORS) OSGROUP('mqops') ROLE(OPERATE) DESCR('Night shift')",
+            "DEFINE ADMIN(AUDITORS) OSUSER('carol', '1004') ROLE(LOOK)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterAdministrators,
+        verb: "ALTER",
+        noun: "ADMIN",
+        name: NameUse::One,
+        object: "administrators",
+        summary: "Change administrators: OSUSER and OSGROUP say anew who they are. It holds from the next command on.",
+        options: &[],
+        attributes: authority::ADMINISTRATORS,
+        examples: &["ALTER ADMIN(OPERATORS) OSUSER('dave')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteAdministrators,
+        verb: "DELETE",
+        noun: "ADMIN",
+        name: NameUse::One,
+        object: "administrators",
+        summary: "Let these administer no longer.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE ADMIN(AUDITORS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAdministrators,
+        verb: "DISPLAY",
+        noun: "ADMIN",
+        name: NameUse::Generic,
+        object: "administrators",
+        summary: "Show who may administer, and how much.",
+        options: &[&WHERE, &ALL],
+        attributes: authority::ADMINISTRATORS,
+        examples: &["DISPLAY ADMIN(*)", "DIS ADMIN(*) WHERE(OSGROUP CT 'mqops')"],
+        since: V1,
+    },
+    Command {
         act: Act::BeginUnit,
         verb: "BEGIN",
         noun: "UNIT",
@@ -2805,6 +2891,7 @@ mod tests {
         for command in COMMANDS {
             assert!(seen.insert((command.verb, command.noun)), "{command}");
             assert!(VERBS.iter().any(|(verb, _)| *verb == command.verb));
+            assert!(ROLES.iter().any(|(verb, _)| *verb == command.verb), "{command} asks for no role");
             assert!(command.noun.is_empty() || NOUNS.iter().any(|(noun, _)| *noun == command.noun));
         }
     }

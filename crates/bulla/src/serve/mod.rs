@@ -79,6 +79,8 @@ pub struct Settings {
     pub passphrase: Option<PathBuf>,
     /// The shared object with the accelerators' code.
     pub lanes: PathBuf,
+    /// A directory for an admin socket that administrators with a role can reach.
+    pub admin_directory: Option<PathBuf>,
 }
 
 impl Settings {
@@ -99,6 +101,7 @@ impl Settings {
             sync_inline_bytes_max: 64 << 10,
             passphrase: None,
             lanes: lanes_beside_program(),
+            admin_directory: None,
         }
     }
 }
@@ -115,6 +118,7 @@ pub struct Running {
     statistics: Option<JoinHandle<()>>,
     certificates: Option<Watch>,
     admin: Option<admin::Server>,
+    admin_of_roles: Option<admin::Server>,
     metrics: Option<metrics::Server>,
     /// Where AMQP is spoken in clear.
     pub amqp: Option<SocketAddr>,
@@ -254,13 +258,18 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let pools = manager.make_pools(&definition, (settings.dispatchers, settings.adapters), (clear, tls));
     pools.map_err(|error| file(data, error))?;
     let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
+    let admin_of_roles = settings
+        .admin_directory
+        .as_ref()
+        .map(|directory| start_admin_of_roles(&manager, directory).map_err(|error| file(directory, error)));
+    let admin_of_roles = admin_of_roles.transpose()?;
     let statistics = start_statistics(&manager).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
     let metrics = metrics.map(|listener| start_metrics(&manager, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
     let (statistics, admin) = (Some(statistics), Some(admin));
-    Ok(Running { manager, statistics, certificates, admin, metrics, amqp, amqps, metrics_address })
+    Ok(Running { manager, statistics, certificates, admin, admin_of_roles, metrics, amqp, amqps, metrics_address })
 }
 
 impl Running {
@@ -289,7 +298,7 @@ impl Running {
 
     fn join(&mut self) -> io::Result<()> {
         self.manager.join_dispatchers()?;
-        if let Some(admin) = self.admin.take() {
+        for admin in [self.admin.take(), self.admin_of_roles.take()].into_iter().flatten() {
             admin.stop();
         }
         if let Some(metrics) = self.metrics.take() {
@@ -381,13 +390,29 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
 fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {
     let listener = admin::listen(data)?;
     let manager = manager.clone();
-    admin::serve(data, listener, move |peer, text| {
-        let mut overseer = Overseer::new(&manager.audit, peer);
-        let mut replies =
-            mqsc::execute_overseen(text, &mut overseer, |command| command(&mut Administrator::new(&manager)));
-        overseer.finish(&mut replies);
-        replies
-    })
+    admin::serve(data, listener, move |peer, text| carried_out(&manager, peer, text))
+}
+
+/// The socket for administrators with a role, in a directory that they can reach.
+fn start_admin_of_roles(manager: &Arc<Manager>, directory: &Path) -> io::Result<admin::Server> {
+    std::fs::create_dir_all(directory)?;
+    if directory.canonicalize()? == manager.data.canonicalize()? {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the data directory is its owner's alone: name another one",
+        ));
+    }
+    let listener = admin::listen_to_all(directory)?;
+    let (manager, asked) = (manager.clone(), manager.clone());
+    let known = move |peer| overseer::role_of(&asked, peer).is_some();
+    admin::serve_some(directory, listener, known, move |peer, text| carried_out(&manager, peer, text))
+}
+
+fn carried_out(manager: &Arc<Manager>, peer: admin::Peer, text: &str) -> Vec<mqsc::Reply> {
+    let mut overseer = Overseer::new(manager, peer);
+    let mut replies = mqsc::execute_overseen(text, &mut overseer, |command| command(&mut Administrator::new(manager)));
+    overseer.finish(&mut replies);
+    replies
 }
 
 fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {

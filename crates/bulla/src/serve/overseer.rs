@@ -1,20 +1,28 @@
 //! Whoever gives commands is written down: what was asked for before it is carried out, what came of it before it is answered.
 
-use crate::audit::{Audit, Entry, Kind, Who};
+use crate::audit::{Audit, Entry, Kind, Refused, Who};
+use crate::authority::{OsIdentity, Role};
+use crate::events::Event;
+use crate::manager::{Manager, wall_ms};
 use crate::mqsc::admin::Peer;
 use crate::mqsc::parse::Statement;
 use crate::mqsc::reply::{Outcome, Reply};
 use crate::mqsc::run::{AdminError, Oversight};
+use crate::reason;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 /// What a command is refused with whose entry can't be written: MQRC_RESOURCE_PROBLEM.
 const RESOURCE_PROBLEM: u32 = 2102;
 
 /// The commands of one request.
 pub(super) struct Overseer<'a> {
-    audit: &'a Audit,
+    manager: &'a Manager,
+    peer: Peer,
     who: Who,
     /// Whether each of the commands that were asked about last is written down.
     written: Vec<bool>,
@@ -24,9 +32,9 @@ pub(super) struct Overseer<'a> {
 
 impl<'a> Overseer<'a> {
     /// For somebody on the admin socket.
-    pub(super) fn new(audit: &'a Audit, peer: Peer) -> Self {
+    pub(super) fn new(manager: &'a Manager, peer: Peer) -> Self {
         let who = Who::Administrator { uid: peer.uid, gid: peer.gid, pid: peer.pid };
-        Self { audit, who, written: Vec::new(), results: Vec::new() }
+        Self { manager, peer, who, written: Vec::new(), results: Vec::new() }
     }
 
     /// Has the results on disk before anybody is answered. Where they can't be, what was done stays done, and the answers say so.
@@ -35,7 +43,7 @@ impl<'a> Overseer<'a> {
         if results.is_empty() {
             return;
         }
-        let Err(error) = self.audit.record(results) else { return };
+        let Err(error) = self.manager.audit.record(results) else { return };
         for reply in replies {
             if let Outcome::Done { warnings, .. } = &mut reply.outcome {
                 warnings.push(format!("what came of this is not known to be in the audit log: {error}"));
@@ -44,8 +52,64 @@ impl<'a> Overseer<'a> {
     }
 }
 
+impl Overseer<'_> {
+    /// Whether the caller's role is enough for all of these. It is asked for each time: a role may have been taken away meanwhile.
+    fn allowed(&self, statements: &[&Statement]) -> Result<(), AdminError> {
+        let role = role_of(self.manager, self.peer);
+        let beyond = statements.iter().find(|statement| role.is_none_or(|role| role < statement.command.role()));
+        let Some(statement) = beyond else { return Ok(()) };
+        let (command, needs) = (statement.command.to_string(), statement.command.role());
+        let has = role.map_or("no role", Role::word);
+        let Peer { uid, gid, pid } = self.peer;
+        let detail = format!("{command} takes the role {needs}, and user {uid} has {has}");
+        crate::warning!("admin socket: uid {uid} gid {gid} pid {pid}: 2035 MQRC_NOT_AUTHORIZED {detail}");
+        let object = statement.without_secrets();
+        let refused =
+            Refused { action: ADMINISTER, object: &object, reason: reason::NOT_AUTHORIZED.code, detail, let_in: false };
+        self.manager.audit.refused(Instant::now(), self.who.clone(), &refused);
+        let address = "admin socket".to_owned();
+        let event = Event::NotAuthorised { user: Some(format!("uid {uid}")), address, action: ADMINISTER, object };
+        self.manager.lock().raise(&event, wall_ms(SystemTime::now()));
+        self.manager.ring_all();
+        Err(AdminError::NotAuthorised { command, needs })
+    }
+}
+
+/// What a refusal calls what was asked for.
+const ADMINISTER: &str = "administer";
+
+/// The files that say who is who, and most bytes of one that are read.
+const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
+const NAMES_BYTES_MAX: u64 = 16 << 20;
+
+/// What somebody on an admin socket may do: everything for the owner of this process, and for the machine's superuser, who could become the owner; for others
+/// what ADMIN objects say.
+pub(super) fn role_of(manager: &Manager, peer: Peer) -> Option<Role> {
+    if peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw() {
+        return Some(Role::All);
+    }
+    let all = manager.lock().definitions.authorities.administrators.clone();
+    if all.is_empty() {
+        return None;
+    }
+    OsIdentity::new(peer.uid, peer.gid, &names_in(PASSWD), &names_in(GROUP)).role(&all)
+}
+
+/// The text of such a file; nothing where it can't be read or is too long: then numbers count alone.
+fn names_in(path: &str) -> String {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(NAMES_BYTES_MAX + 1).read_to_end(&mut text));
+    match read {
+        Ok(bytes) if bytes as u64 <= NAMES_BYTES_MAX => String::from_utf8_lossy(&text).into_owned(),
+        _ => String::new(),
+    }
+}
+
 impl Oversight for Overseer<'_> {
     fn before(&mut self, statements: &[&Statement]) -> Result<(), AdminError> {
+        self.written.clear();
+        self.allowed(statements)?;
         self.written = statements.iter().map(|statement| changes_something(statement)).collect();
         let together = statements.len() > 1;
         let entry = |statement: &&&Statement| {
@@ -65,10 +129,11 @@ impl Oversight for Overseer<'_> {
             reason: RESOURCE_PROBLEM,
             detail: error.to_string(),
         };
-        self.audit.record(entries).map_err(refused)
+        self.manager.audit.record(entries).map_err(refused)
     }
 
     fn after(&mut self, replies: &[&Reply]) {
+        // Nothing is written of what was refused for want of a role: the refusal is.
         let written = std::mem::take(&mut self.written);
         for reply in replies.iter().zip(written).filter_map(|(reply, written)| written.then_some(reply)) {
             let mut what = json!({ "command": reply.command });

@@ -74,6 +74,31 @@ pub(super) const RECORD_SHOWN: &[&Attribute] = &[&ENTITY, &ENTTYPE, &AUTHLIST];
 /// Groups.
 pub(super) const GROUP_OBJECT: &[&Attribute] = &[&DESCR, &MEMBERS];
 
+static OSUSER: Attribute = attribute(
+    Key::OsUsers,
+    "OSUSER",
+    Kind::Users { special: false, blank: true },
+    "' '",
+    "Users of the operating system, by name or by number; blank for nobody. Names are those of /etc/passwd.",
+);
+static OSGROUP: Attribute = attribute(
+    Key::OsGroups,
+    "OSGROUP",
+    Kind::Users { special: false, blank: true },
+    "' '",
+    "Groups of the operating system, by name or by number: whoever's process has the group, and its members by /etc/group; blank for nobody.",
+);
+static ROLE: Attribute = attribute(
+    Key::AdministratorRole,
+    "ROLE",
+    words(&["LOOK", "OPERATE", "ALL"]),
+    "LOOK",
+    "What they may do. LOOK: DISPLAY and reports. OPERATE: START, STOP, PING, RESET, RESOLVE, CLEAR, REPLAY and CHECK, too. ALL: everything, these roles included. Of several the greatest counts; what goes beyond it is refused with 2035.",
+);
+
+/// Administrators.
+pub(super) const ADMINISTRATORS: &[&Attribute] = &[&DESCR, &OSUSER, &OSGROUP, &ROLE];
+
 /// Longest CLNTUSER and MCAUSER in characters.
 const USER_CHARS_MAX: usize = crate::users::NAME_BYTES_MAX;
 
