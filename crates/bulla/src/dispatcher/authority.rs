@@ -453,7 +453,7 @@ pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
     if refusal.cause == Some(KEPT_OUT) {
         return;
     }
-    let from = super::peer::address(&mut peer.socket);
+    let from = peer.from.map_or_else(|| super::peer::address(&mut peer.socket), |from| from.to_string());
     let user = peer.identity.user.as_deref().or(peer.signed_in.user.as_deref());
     tell(&local.manager, local.now, &from, user, refusal);
 }

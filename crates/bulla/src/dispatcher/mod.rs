@@ -508,6 +508,7 @@ impl Dispatcher {
             key,
             generation: self.local.generation,
             engine,
+            from: socket.tcp().peer_addr().ok(),
             socket,
             input: ReadBuffer::new(),
             identity: Identity::default(),

@@ -22,6 +22,7 @@ use bulla_device::Role;
 use bulla_queue::QueueId;
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Reads of one connection in one turn: after that the others have theirs.
@@ -104,6 +105,8 @@ pub(crate) struct Peer {
     /// Its place in the dispatcher.
     pub(crate) key: usize,
     pub(crate) socket: Socket,
+    /// Where it comes from, as long as somebody may ask: the system forgets it when the partner hangs up. None for a call that is still under way.
+    pub(crate) from: Option<SocketAddr>,
     pub(crate) engine: Connection,
     pub(crate) input: ReadBuffer,
     /// As whom it acts, once it was let in.
@@ -363,7 +366,7 @@ impl Peer {
             // Callers that are no TLS, or hang up, are not worth a line.
             (Some(TlsRefusal::Library { .. }), None) | (None, _) => {}
             (Some(refusal), None) => {
-                let address = address(&mut self.socket);
+                let address = self.from.map_or_else(|| address(&mut self.socket), |from| from.to_string());
                 let refusal = refusal.refusal();
                 crate::warning!("{address}: {refusal}");
                 let channel = String::new();
