@@ -553,6 +553,8 @@ def test_a_requester_has_a_server_channel_started_where_its_user_has_ctrl(pair):
     )
     line = f"user QM2: 2035 MQRC_NOT_AUTHORIZED {channel}: no CTRL"
     wait_until(lambda: any(line in found for found in far.log), line)
+    audited = lambda: far.run("audit", "show", "--json", "--kind", "refusal", "--data", far.data).stdout.decode()
+    wait_until(lambda: f'"action":"start","object":"{channel}","reason":2035' in audited(), "the audit log has it")
     near.mqsc(f"STOP CHANNEL({channel}) STATUS(INACTIVE)", code=None)
     wait_for_status(near, channel, "INACTIVE")
     allow(far, channel, "CTRL", user="QM2", kind="CHANNEL")

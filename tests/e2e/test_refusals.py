@@ -10,6 +10,7 @@ from manager import wait_until
 from pki import Authority
 from proton_driver import Client, Refused
 from test_authority import acting
+from test_queues import own_queue
 
 CLIENTS = "SYSTEM.DEF.SVRCONN"
 MODEL = "SYSTEM.DEFAULT.MODEL.QUEUE"
@@ -143,6 +144,28 @@ def test_to_act_as_another_without_the_right_is_2035_and_written_down(qm, queue)
     assert "no ALTUSR" in entry["what"]["detail"]
     qm.mqsc("SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders') AUTHADD(ALTUSR)")
     assert acting(qm, "orders", "billing", queue) == "accepted"
+    qm.mqsc("DELETE AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders')")
+
+
+def test_to_delete_anothers_queue_without_the_right_is_2035_and_written_down(qm):
+    qm.mqsc(
+        """
+        DEFINE QMODEL(LASTING) DEFTYPE(PERMDYN)
+        SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders') AUTHADD(CONNECT)
+        SET AUTHREC PROFILE(LASTING) OBJTYPE(QUEUE) PRINCIPAL('billing') AUTHADD(GET, DSP)
+        """
+    )
+    with qm.connect("billing") as maker, qm.connect("orders") as other:
+        receiver, name = own_queue(maker, model="LASTING")
+        receiver.close()
+        qm.mqsc(f"SET AUTHREC PROFILE('{name}') OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(GET)")
+        told = Told(qm)
+        delete = lambda: other.receiver(name, credit=0, asks=["bulla:delete-on-close"]).close()
+        assert reason(delete) == 2035
+        told.of(action="delete", object=name, user="orders", reason=2035)
+        qm.mqsc(f"SET AUTHREC PROFILE('{name}') OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(DLT)")
+        assert reason(delete) is None
+        assert reason(lambda: other.receiver(name, credit=0)) == 2085
     qm.mqsc("DELETE AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders')")
 
 
