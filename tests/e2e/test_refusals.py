@@ -8,11 +8,11 @@ from proton import ConnectionException, Message
 
 from manager import wait_until
 from pki import Authority
-from proton_driver import Client, Refused
+from proton_driver import Refused
 from test_authority import acting
+from test_chlauth import CLIENTS, by_certificate
 from test_queues import own_queue
 
-CLIENTS = "SYSTEM.DEF.SVRCONN"
 MODEL = "SYSTEM.DEFAULT.MODEL.QUEUE"
 TOPIC = "RATES"
 numbers = itertools.count(1)
@@ -167,10 +167,6 @@ def test_to_delete_anothers_queue_without_the_right_is_2035_and_written_down(qm)
         assert reason(delete) is None
         assert reason(lambda: other.receiver(name, credit=0)) == 2085
     qm.mqsc("DELETE AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders')")
-
-
-def by_certificate(qm, identity):
-    return Client(qm.amqps, ca=qm.ca, cert=identity.certificate, key=identity.key, timeout=20)
 
 
 # Each type of rule that keeps somebody out, and what the audit log says that it is.

@@ -209,14 +209,14 @@ class ProtonNative(Suite):
         # Unpacked beside the machine's own libraries, not installed.
         sh("apt-get", "--quiet", "download", *self.PACKAGES, cwd=self.folder)
         for package in self.folder.glob("*.deb"):
-            sh("dpkg", "-x", package, self.folder / "root")
-        (library,) = (self.folder / "root/usr/lib").glob("*-linux-gnu")
+            sh("dpkg", "-x", package, self.folder / "unpacked")
+        (library,) = (self.folder / "unpacked/usr/lib").glob("*-linux-gnu")
         for language, (compiler, name, programs, _, _) in self.LANGUAGES.items():
             programs_at = self.folder / "bin" / language
             programs_at.mkdir(parents=True)
             for program in programs:
                 (source,) = (self.source / language / "examples").glob(f"{program}.c*")
-                out = ["-o", programs_at / program, f"-I{self.folder}/root/usr/include", f"-L{library}", f"-Wl,-rpath,{library}"]
+                out = ["-o", programs_at / program, f"-I{self.folder / 'unpacked/usr/include'}", f"-L{library}", f"-Wl,-rpath,{library}"]
                 sh(*compiler, source, *out, f"-l{name}", "-pthread")
             broker = programs_at / "broker"
             broker.write_text(f"#!/bin/sh\necho listening on {PORT}\nexec sleep {DEADLINE}\n")
@@ -224,7 +224,7 @@ class ProtonNative(Suite):
         (self.folder / "ready").touch()
 
     def run(self, manager):
-        (library,) = (self.folder / "root/usr/lib").glob("*-linux-gnu")
+        (library,) = (self.folder / "unpacked/usr/lib").glob("*-linux-gnu")
         results = []
         for language, (_, _, _, group, tests) in self.LANGUAGES.items():
             path = f"{self.folder}/bin/{language}:{os.environ['PATH']}"

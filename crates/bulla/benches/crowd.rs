@@ -171,6 +171,7 @@ impl Manager {
             {
                 return Ok(Self { process, data, address: address.trim().parse()? });
             }
+            // The log is a file, which nobody can wait for; what is measured begins when the line is there.
             thread::sleep(Duration::from_millis(2));
         }
         process.kill()?;
