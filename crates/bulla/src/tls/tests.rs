@@ -17,6 +17,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 const DAY: Duration = Duration::from_secs(86_400);
+/// How long before now the certificates begin that are good at once. OpenSSL asks `time(2)`, which lags behind the clock of
+/// [`SystemTime`] by up to a tick: one that begins now is at times one of the future.
+const GOOD_SINCE: Duration = Duration::from_secs(60);
 const CHANNEL: &str = "QM1.TO.QM2";
 
 /// Two queue managers' `tls/` folders, `caller` and `called`, under one authority that both believe.
@@ -33,7 +36,7 @@ impl Pair {
         let pair = Self { folder, authority, called: Definitions::initial("QM2") };
         for (end, name) in [("caller", "CN=QM1,OU=Payments,O=Example"), ("called", "CN=QM2,OU=Payments,O=Example")] {
             fs::create_dir_all(pair.dir(end)).unwrap();
-            pair.install(end, "server", name, SystemTime::now(), 10);
+            pair.install(end, "server", name, SystemTime::now() - GOOD_SINCE, 10);
             fs::write(pair.dir(end).join("clients.pem"), pair.authority.root().to_pem()).unwrap();
         }
         pair
@@ -164,7 +167,7 @@ fn receiver(spec: &str) -> ChannelDefinition {
 #[test]
 fn each_cipher_spec_is_agreed_on_by_its_name_and_by_nothing_else() {
     let pair = Pair::new();
-    pair.install("called", "rsa", "CN=QM2,O=Example", SystemTime::now(), 10);
+    pair.install("called", "rsa", "CN=QM2,O=Example", SystemTime::now() - GOOD_SINCE, 10);
     for spec in ALL {
         let needs_rsa = spec.weak || spec.ibm.starts_with("ECDHE_RSA");
         let label = needs_rsa.then(|| "rsa".to_owned());
@@ -296,7 +299,7 @@ fn an_old_list_refuses_everybody_it_could_name_and_nobody_else() {
     refused(&pair, false, "revocation-unknown");
     // An authority without a list is not asked for one.
     let free = found(&pair.folder.path().join("free"), "CN=Free");
-    issue(&free, &pair.dir("caller"), "server", "CN=QM1", SystemTime::now(), 10);
+    issue(&free, &pair.dir("caller"), "server", "CN=QM1", SystemTime::now() - GOOD_SINCE, 10);
     let both = [pair.authority.root().to_pem(), free.root().to_pem()].concat();
     fs::write(pair.dir("called").join("clients.pem"), both).unwrap();
     assert!(pair.start(&sender("ANY_TLS13"), &receiver("ANY_TLS13")).iter().all(Result::is_ok));
@@ -307,7 +310,7 @@ fn a_certificate_of_a_strange_authority_is_refused_on_either_side() {
     for end in ["caller", "called"] {
         let pair = Pair::new();
         let strange = found(&pair.folder.path().join("strange"), "CN=Root,O=Example");
-        issue(&strange, &pair.dir(end), "server", "CN=QM2", SystemTime::now(), 10);
+        issue(&strange, &pair.dir(end), "server", "CN=QM2", SystemTime::now() - GOOD_SINCE, 10);
         refused(&pair, end == "called", "certificate-untrusted");
     }
 }
@@ -372,8 +375,8 @@ fn the_partner_is_whom_sslpeer_or_conname_says() {
 #[test]
 fn a_channel_shows_the_certificate_of_its_label() {
     let pair = Pair::new();
-    pair.install("caller", "cards", "CN=Cards", SystemTime::now(), 10);
-    pair.install("called", "desk", "CN=Desk", SystemTime::now(), 10);
+    pair.install("caller", "cards", "CN=Cards", SystemTime::now() - GOOD_SINCE, 10);
+    pair.install("called", "desk", "CN=Desk", SystemTime::now() - GOOD_SINCE, 10);
     let label = |label: &str| Some(label.to_owned());
     let near = ChannelDefinition { certificate_label: label("cards"), ..sender("ANY_TLS13") };
     let far = ChannelDefinition { certificate_label: label("desk"), ..receiver("ANY_TLS13") };
@@ -396,7 +399,7 @@ fn the_next_handshake_sees_a_certificate_that_was_exchanged_and_not_one_that_is_
         check_channel(Some(near.unwrap().ssl()), &sender("ANY_TLS13")).unwrap().unwrap().subject
     };
     assert_eq!(subject(), "CN=QM2,OU=Payments,O=Example");
-    pair.install("called", "server", "CN=New", SystemTime::now(), 10);
+    pair.install("called", "server", "CN=New", SystemTime::now() - GOOD_SINCE, 10);
     called.shared.look_again();
     assert_eq!(subject(), "CN=New");
     fs::write(pair.dir("called").join("server.pem"), "-----BEGIN CERT").unwrap();
