@@ -93,6 +93,13 @@ impl Tally {
         }
     }
 
+    /// The message's opening begins anew and no operation was done for it yet: what was counted of it, its bytes, will be again.
+    pub fn begin_again(&self) {
+        if let Some(counts) = &self.0 {
+            counts.bytes_in.store(0, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn content_key(&self) {
         self.add(|counts| &counts.content_keys, 1);
     }

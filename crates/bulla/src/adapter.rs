@@ -14,7 +14,7 @@ use bulla_device::scheduler::{Answer, DeviceId, Sink};
 use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue, ticks};
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
 use slab::Slab;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +31,9 @@ const TASKS_PER_TURN: usize = 16;
 const TASKS_OF_ASKER_MAX: usize = 128;
 /// Tasks that may be under way at once; more wait in line, where users and channels have their turns.
 const TASKS_MAX: usize = 8192;
+/// Questions to private keys that are remembered as answered, the half of them at least: a message that was looked at before such an answer came
+/// is under way for far less than so many unwraps take.
+const ANSWERED_MAX: usize = 1024;
 /// How long a message waits for a key service that is away (a token that was pulled, a device that was
 /// stopped) before its put is refused or its reader's link ends with 2063.
 pub(crate) const KEY_SERVICE_WAIT: Duration = Duration::from_secs(30);
@@ -128,7 +131,34 @@ struct Away {
     tasks: Slab<Task>,
     /// By what is asked of a private key: the tasks that wait for the same answer. Messages under one content key
     /// come together, and one unwrap serves them all.
-    shared: HashMap<[u8; 32], Vec<(Job, Task)>>,
+    shared: HashMap<Question, Vec<(Job, Task)>>,
+    /// What was answered lately, and whoever asked first has used.
+    answered: Answered,
+}
+
+/// What is asked of a private key, as a digest: see [`question`].
+type Question = [u8; 32];
+
+/// Questions whose answer an opener may remember. Two halves: when the recent one is full it becomes the older one, and what
+/// was that is forgotten. No answer is kept here.
+#[derive(Default)]
+struct Answered {
+    recent: HashSet<Question>,
+    older: HashSet<Question>,
+}
+
+impl Answered {
+    fn note(&mut self, question: Question) {
+        if self.recent.len() >= ANSWERED_MAX / 2 {
+            std::mem::swap(&mut self.recent, &mut self.older);
+            self.recent.clear();
+        }
+        self.recent.insert(question);
+    }
+
+    fn has(&self, question: &Question) -> bool {
+        self.recent.contains(question) || self.older.contains(question)
+    }
 }
 
 /// What waits for an adapter.
@@ -175,7 +205,9 @@ struct Task {
     /// Ticks that adapters spent on it; what a device took for its job is the device's.
     spent: u64,
     /// What its job asks, where others may wait for the same.
-    shared: Option<[u8; 32]>,
+    shared: Option<Question>,
+    /// It has looked for its content key once more since somebody had that unwrapped: it asks now, whatever was answered.
+    looked_again: bool,
     /// What its steps count in.
     tally: Tally,
     /// When its job was handed over, and how long earlier ones took.
@@ -446,7 +478,8 @@ impl Turn<'_> {
             };
             let spent = ticks().saturating_sub(begun);
             let (devices, wait) = (Vec::new(), DeviceWait::default());
-            self.advance(Standing { asker, who, deadline, devices, checking: false, spent, tally, wait }, stage);
+            let (checking, looked_again) = (false, false);
+            self.advance(Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, wait }, stage);
         }
         while !self.jobs.is_empty() {
             self.place();
@@ -466,6 +499,7 @@ impl Turn<'_> {
     /// Sets the tasks aside and hands their jobs to the scheduler.
     fn place(&mut self) {
         let mut placed: Vec<Job> = Vec::with_capacity(self.jobs.len());
+        let mut known = Vec::new();
         let now = Instant::now();
         {
             let mut away = self.adapters.away();
@@ -481,6 +515,13 @@ impl Turn<'_> {
                         others.push((job, task));
                         continue;
                     }
+                    if let Progress::Open(_, again) = &task.progress
+                        && !task.looked_again
+                        && away.answered.has(&question)
+                    {
+                        known.push((again.clone(), task));
+                        continue;
+                    }
                     away.shared.insert(question, Vec::new());
                 }
                 // In doubt the processor has the last word; a token's key is asked once more.
@@ -490,6 +531,21 @@ impl Turn<'_> {
             }
         }
         self.adapters.scheduler.place(&mut placed, &self.sink, &mut self.inline);
+        for (again, task) in known {
+            self.look_again(&again, task);
+        }
+    }
+
+    /// Between its look for the content key and now, that was unwrapped for another message: the task begins anew, and finds it.
+    /// Where the opener has forgotten it by now the task asks after all.
+    fn look_again(&mut self, again: &Again<Verified<Opened>, OpenError>, task: Task) {
+        let Task { asker, who, deadline, devices, checking, spent, tally, wait, .. } = task;
+        let begun = ticks();
+        tally.begin_again();
+        let stage = Stage::Open(again(), again.clone());
+        let spent = spent.saturating_add(ticks().saturating_sub(begun));
+        let looked_again = true;
+        self.advance(Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, wait }, stage);
     }
 
     /// Goes on with the tasks whose answers came; to compute one here took `each` ticks.
@@ -501,36 +557,63 @@ impl Turn<'_> {
         {
             let mut away = self.adapters.away();
             for answer in answers {
-                let Some(task) = usize::try_from(answer.id).ok().and_then(|key| away.tasks.try_remove(key)) else {
-                    continue;
-                };
-                let others = task.shared.and_then(|question| away.shared.remove(&question)).unwrap_or_default();
-                resumed.push((task, others, answer));
+                let task = usize::try_from(answer.id).ok().and_then(|key| away.tasks.try_remove(key));
+                resumed.extend(task.map(|task| (task, answer)));
             }
         }
         let now = Instant::now();
-        let waited = |task: &mut Task| {
-            let waited = now.saturating_duration_since(task.placed_at).as_nanos();
-            task.wait.note(u64::try_from(waited).unwrap_or(u64::MAX));
-        };
-        for (mut task, others, answer) in resumed {
+        let mut answered = Vec::new();
+        for (mut task, answer) in resumed {
             task.spent = task.spent.saturating_add(each);
-            waited(&mut task);
-            for (job, mut other) in others {
-                waited(&mut other);
-                match &answer.result {
-                    // The first one's asker has gone, or its time is up: the next one asks for all.
-                    Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
-                    result => self.resume(other, result.clone(), answer.device, true),
-                }
+            task.waited(now);
+            if let Some(question) = task.shared {
+                answered.push((question, answer.result.clone(), answer.device));
             }
             self.resume(task, answer.result, answer.device, false);
+        }
+        if answered.is_empty() {
+            return;
+        }
+        // Whoever asked first has used the answer, so the opener knows the key before the question is closed: from then on nobody
+        // joins those who wait, and whoever comes looks for the key again.
+        let mut shared = Vec::new();
+        {
+            let mut away = self.adapters.away();
+            for (question, result, device) in answered {
+                if result.is_ok() {
+                    away.answered.note(question);
+                }
+                let others = away.shared.remove(&question).unwrap_or_default();
+                shared.extend(others.into_iter().map(|(job, other)| (job, other, result.clone(), device)));
+            }
+        }
+        let now = Instant::now();
+        for (job, mut other, result, device) in shared {
+            other.waited(now);
+            match result {
+                // The first one's asker has gone, or its time is up: the next one asks for all.
+                Err(DeviceError::Cancelled | DeviceError::Deadline) => self.jobs.push((job, other)),
+                result => self.resume(other, result, device, true),
+            }
         }
     }
 
     /// `is_shared`: the answer was another task's, which asked the same.
     fn resume(&mut self, task: Task, result: Result<Output, DeviceError>, device: DeviceId, is_shared: bool) {
-        let Task { asker, who, deadline, progress, mut devices, checking, unproved, spent, tally, wait, .. } = task;
+        let Task {
+            asker,
+            who,
+            deadline,
+            progress,
+            mut devices,
+            checking,
+            unproved,
+            spent,
+            looked_again,
+            tally,
+            wait,
+            ..
+        } = task;
         let is_shared = is_shared && result.is_ok();
         let begun = ticks();
         if unproved && device != DeviceId::CPU && !devices.contains(&device) {
@@ -545,7 +628,7 @@ impl Turn<'_> {
             tally.unwrap_was_shared();
         }
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
-        self.advance(Standing { asker, who, deadline, devices, checking, spent, tally, wait }, stage);
+        self.advance(Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, wait }, stage);
     }
 
     /// Sets a task aside with its next job, or tells its outcome.
@@ -616,7 +699,7 @@ impl Turn<'_> {
 }
 
 /// What a job asks of a private key, where the answer is the same for everybody who asks it.
-fn question(job: &Job) -> Option<[u8; 32]> {
+fn question(job: &Job) -> Option<Question> {
     let (kind, asked, expected_len) = match &*job.work {
         bulla_device::Work::RsaUnwrap { padding: RsaPadding::Pkcs1, wrapped, expected_len } => {
             (0, wrapped, *expected_len)
@@ -642,16 +725,38 @@ struct Standing {
     deadline: Instant,
     devices: Vec<DeviceId>,
     checking: bool,
+    looked_again: bool,
     spent: u64,
     tally: Tally,
     wait: DeviceWait,
 }
 
+impl Task {
+    /// Its answer is there.
+    fn waited(&mut self, now: Instant) {
+        let waited = now.saturating_duration_since(self.placed_at).as_nanos();
+        self.wait.note(u64::try_from(waited).unwrap_or(u64::MAX));
+    }
+}
+
 impl Standing {
     fn task(self, progress: Progress) -> Task {
-        let Self { asker, who, deadline, devices, checking, spent, tally, wait } = self;
-        let (unproved, shared, placed_at) = (false, None, deadline);
-        Task { asker, who, deadline, progress, devices, checking, spent, unproved, shared, tally, placed_at, wait }
+        let Self { asker, who, deadline, devices, checking, looked_again, spent, tally, wait } = self;
+        Task {
+            asker,
+            who,
+            deadline,
+            progress,
+            devices,
+            checking,
+            unproved: false,
+            spent,
+            shared: None,
+            looked_again,
+            tally,
+            placed_at: deadline,
+            wait,
+        }
     }
 
     /// Whether a verdict against the message came from a device that may be wrong.

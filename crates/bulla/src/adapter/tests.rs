@@ -187,6 +187,16 @@ impl Pool {
         self.adapters.submit(asker, who, Work::Open(message.opening(&tally)), tally);
     }
 
+    /// As a dispatcher does: it has looked at the message itself, and found that it needs a device.
+    fn go_on_opening(&self, slot: u64, who: &bulla_device::Asker, message: &Message) -> Begun {
+        let tally = Tally::new();
+        let opening = message.opening(&tally);
+        let step = opening().unwrap();
+        assert!(matches!(step, Step::Device(..)), "nobody knows the content key yet");
+        let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: self.link, slot };
+        Begun { asker, who: who.clone(), work: Work::GoOnOpening(step, opening), tally }
+    }
+
     /// What came of so many messages, in the order of their slots.
     fn outcomes(&mut self, count: usize) -> Vec<Result<Opened, OpenError>> {
         let end = Instant::now() + PATIENCE;
@@ -235,6 +245,20 @@ impl Drop for Pool {
             assert!(ended.is_ok() || std::thread::panicking(), "the adapter panicked");
         }
         self.adapters.scheduler.shut_down();
+    }
+}
+
+/// An opening that was begun, and that nobody was given yet.
+struct Begun {
+    asker: Asker,
+    who: bulla_device::Asker,
+    work: Work,
+    tally: Tally,
+}
+
+impl Begun {
+    fn submit(self, pool: &Pool) {
+        pool.adapters.submit(self.asker, &self.who, self.work, self.tally);
     }
 }
 
@@ -391,6 +415,61 @@ fn one_unwrap_serves_all_messages_that_come_together_under_one_content_key() {
     assert_eq!((effort.unwraps, effort.cache_hits), (1, 11), "one did it, the others had it done");
     assert_eq!(wait.jobs, 12, "all of them waited");
     assert!(wait.longest_ns > 0 && wait.ns >= wait.longest_ns && wait.ns <= 12 * wait.longest_ns);
+}
+
+#[test]
+fn messages_whose_key_was_unwrapped_since_somebody_looked_for_it_are_not_unwrapped_again() {
+    let world = World::new();
+    let mut pool = Pool::new([]);
+    pool.run();
+    let who = bulla_device::Asker::new(1);
+    let messages = world.messages(40);
+    // A dispatcher has looked at all of them before the first one's key is unwrapped.
+    let mut begun: Vec<Begun> =
+        (0..).zip(&messages).map(|(slot, message)| pool.go_on_opening(slot, &who, message)).collect();
+    let others = begun.split_off(1);
+    begun.remove(0).submit(&pool);
+    let first = pool.outcomes(1);
+    assert!(is_open(&first[0], 0), "{first:?}");
+    for begun in others {
+        begun.submit(&pool);
+    }
+    let outcomes = pool.outcomes(messages.len() - 1);
+    assert!(outcomes.iter().enumerate().all(|(number, outcome)| is_open(outcome, 1 + number)), "{outcomes:?}");
+    assert_eq!(pool.seen().len(), 1, "unwraps");
+    let effort = pool.meters.opening;
+    assert_eq!((effort.unwraps, effort.cache_hits), (1, 39), "one did it, the others found it");
+    let sealed: usize = messages.iter().map(|message| message.der.len()).sum();
+    assert_eq!(effort.bytes_in, sealed as u64, "each message counts once, however often it was begun");
+}
+
+#[test]
+fn a_key_that_was_unwrapped_and_forgotten_since_somebody_looked_for_it_is_unwrapped_once_more() {
+    let world = World::new();
+    let mut pool = Pool::new([]);
+    pool.run();
+    let who = bulla_device::Asker::new(1);
+    let messages = world.messages(2);
+    let [first, second] = [0, 1].map(|slot| pool.go_on_opening(slot as u64, &who, &messages[slot]));
+    first.submit(&pool);
+    assert!(is_open(&pool.outcomes(1)[0], 0));
+    world.opener.flush();
+    second.submit(&pool);
+    let outcomes = pool.outcomes(1);
+    assert!(is_open(&outcomes[0], 1), "{outcomes:?}");
+    assert_eq!((pool.seen().len(), pool.meters.opening.unwraps, pool.meters.opening.cache_hits), (2, 2, 0));
+}
+
+#[test]
+fn what_was_answered_is_forgotten_in_the_end() {
+    let mut answered = Answered::default();
+    let question = |number: usize| -> Question { openssl::sha::sha256(&number.to_be_bytes()) };
+    for number in 0..3 * ANSWERED_MAX {
+        answered.note(question(number));
+        assert!(answered.recent.len() + answered.older.len() <= ANSWERED_MAX);
+        assert!(answered.has(&question(number.saturating_sub(ANSWERED_MAX / 2 - 1))), "the last half is always there");
+    }
+    assert!(!answered.has(&question(0)));
 }
 
 #[test]
