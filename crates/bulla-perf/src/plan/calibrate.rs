@@ -3,7 +3,7 @@
 use super::fit::{Unknown, fit};
 use super::pace;
 use super::predict::{Prediction, SEED, Workload, predict_workload};
-use super::profile::{Cores, Device, DeviceKind, Journal, Operation, Operations, Place, Profile, Threads, Times};
+use super::profile::{Cores, Device, DeviceKind, Journal, Operation, Operations, Pace, Place, Profile, Threads, Times};
 use super::service_times;
 use super::teller::Teller;
 use super::trial::{Trial, measure_all, workload_of};
@@ -91,8 +91,8 @@ pub fn run(args: &CalibrateArgs, host: &dyn Host) -> Result<Verdict> {
         false => of_results(&args.results)?,
     };
     // What is fitted holds at the speed that the cores had in the middle of the runs; each run is predicted at its own.
-    let paces: Vec<f64> = observed.iter().map(|run| run.pace_us).collect();
-    profile.cores.pace_us = pace::middle(&paces);
+    let paces: Vec<Pace> = observed.iter().map(|run| run.pace).collect();
+    profile.fitted_at(pace::middle(&paces));
     operations_at_work(&mut profile, &observed);
     teller.begin("fitting")?;
     let (before, after) = fit_to(&mut profile, &observed, &teller)?;
@@ -174,7 +174,7 @@ fn operations_at_work(profile: &mut Profile, observed: &[Observed]) {
     let Some(device) = profile.devices.get_mut(ACCELERATOR) else { return };
     for run in observed {
         let Some(operations) = device.operations.get_mut(&run.configuration.key) else { continue };
-        let even = if run.pace_us > 0.0 && pace_us > 0.0 { pace_us / run.pace_us } else { 1.0 };
+        let even = if run.pace.rsa_us > 0.0 && pace_us > 0.0 { pace_us / run.pace.rsa_us } else { 1.0 };
         for (operation, us) in &run.on_lanes {
             if let Some(alone) = operations.get(*operation) {
                 let full = us * even;
@@ -237,8 +237,9 @@ fn this_machine(host: &dyn Host, teller: &Teller) -> Result<Profile> {
         wake_us: wake_up.cpu / 2.0,
         sleep_us: wake_up.cpu / 2.0,
         deep_sleep_us: wake_up.cpu,
-        // Found with the short runs.
-        pace_us: 0.0,
+        // Of the short runs, once they are over.
+        pace_us: times.pace.rsa_us,
+        curve_pace_us: times.pace.curve_us,
     };
     profile.threads = threads(host)?;
     profile.cpu = times.cpu;
@@ -331,9 +332,9 @@ pub(super) fn trials(has_accelerator: bool) -> Vec<Trial> {
 
 /// The sample with the middle rate, as it would be if the cores had always been equally fast.
 fn middle(mut samples: Vec<Sample>) -> Option<Sample> {
-    let paces: Vec<f64> = samples.iter().map(pace::of).collect();
-    let known = pace::middle(&paces) > 0.0;
-    let even = |sample: &Sample| sample.rate * if known { pace::of(sample) } else { 1.0 };
+    let paces: Vec<Pace> = samples.iter().map(pace::of).collect();
+    let known = pace::middle(&paces).rsa_us > 0.0;
+    let even = |sample: &Sample| sample.rate * if known { pace::of(sample).rsa_us } else { 1.0 };
     samples.sort_by(|a, b| even(a).total_cmp(&even(b)));
     let at = samples.len() / 2;
     (at < samples.len()).then(|| samples.swap_remove(at))
@@ -356,8 +357,8 @@ struct Observed {
     rate: f64,
     /// Cores that others used meanwhile, or the hypervisor took.
     background: f64,
-    /// How fast the cores were meanwhile: see [`Cores::pace_us`]; 0 where that is not known.
-    pace_us: f64,
+    /// How fast the cores were meanwhile.
+    pace: Pace,
     /// What an accelerator's operations took, microseconds.
     on_lanes: Vec<(Operation, f64)>,
     /// Processor time of a transaction, microseconds, in the order of [`FITTED`]; 0 for what is not looked at.
@@ -377,7 +378,7 @@ impl Observed {
             configuration: trial.configuration.clone(),
             rate: sample.rate,
             background: sample.cores_elsewhere + sample.cores_stolen,
-            pace_us: pace::of(sample),
+            pace: pace::of(sample),
             on_lanes: on_lanes(trial, sample),
             roles,
         })
@@ -385,7 +386,7 @@ impl Observed {
 
     /// What it would do on that system, with the cores that were there, as fast as they were.
     fn predicted(&self, profile: &Profile) -> Result<Prediction> {
-        let mut disturbed = profile.at_pace(self.pace_us);
+        let mut disturbed = profile.at_pace(self.pace);
         disturbed.cores.background = self.background.min(f64::from(profile.cores.count) * BACKGROUND_MAX);
         predict_workload(&disturbed, &self.configuration, self.workload, SEED)
     }

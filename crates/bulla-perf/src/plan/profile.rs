@@ -100,6 +100,35 @@ pub struct Cores {
     /// processor time; 0 where that is not known.
     #[serde(default)]
     pub pace_us: f64,
+    /// The same of an ECDSA signature with P-192: how fast the curves were that OpenSSL has no code of their own for, which is all but
+    /// P-256; 0 where that is not known, and then `pace-us` holds for them too.
+    #[serde(default)]
+    pub curve_pace_us: f64,
+}
+
+/// How fast cores are: what two reference signatures take there, microseconds of processor time; 0 is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// RSA 1024: stands for everything but those curves. See [`Cores::pace_us`].
+    pub rsa_us: f64,
+    /// ECDSA with P-192. See [`Cores::curve_pace_us`].
+    pub curve_us: f64,
+}
+
+impl Pace {
+    /// By what all times are to be stretched, and by what those of curves in compiled arithmetic, from here to there; 1 where one of
+    /// the two is not known.
+    fn factors(self, to: Pace) -> (f64, f64) {
+        let known = |from: f64, to: f64| (from > 0.0 && to > 0.0).then_some(to / from);
+        let all = known(self.rsa_us, to.rsa_us).unwrap_or(1.0);
+        (all, known(self.curve_us, to.curve_us).unwrap_or(all))
+    }
+
+    /// Whether the operations of a key follow the curve, on the processor.
+    #[must_use]
+    pub fn is_of_curve(key: &str) -> bool {
+        matches!(key, "p192" | "p224" | "p384" | "p521")
+    }
 }
 
 impl Default for Cores {
@@ -115,6 +144,7 @@ impl Default for Cores {
             sleep_us: 0.0,
             deep_sleep_us: 0.0,
             pace_us: 0.0,
+            curve_pace_us: 0.0,
         }
     }
 }
@@ -710,27 +740,44 @@ impl Profile {
         fs::rename(&aside, path).map_err(|error| Error::file(path, error))
     }
 
-    /// The same system while its cores are so fast that a signature beside the load takes `pace_us` (see [`Cores::pace_us`]): all that
-    /// cores do takes as much longer. Cards, disks and the network stay as they are, and so does everything where one of the two
-    /// paces is not known.
+    /// How fast the cores were when everything else was measured.
     #[must_use]
-    pub fn at_pace(&self, pace_us: f64) -> Profile {
+    pub fn pace(&self) -> Pace {
+        Pace { rsa_us: self.cores.pace_us, curve_us: self.cores.curve_pace_us }
+    }
+
+    /// The same system while its cores are so fast that signatures beside the load take so long (see [`Cores::pace_us`]): all that
+    /// cores do takes as much longer, operations of each key by the signature that they follow. Cards, disks and the network stay as
+    /// they are, and so does everything where one of the two paces is not known.
+    #[must_use]
+    pub fn at_pace(&self, pace: Pace) -> Profile {
         let mut paced = self.clone();
-        if pace_us <= 0.0 || self.cores.pace_us <= 0.0 {
-            return paced;
-        }
-        let factor = pace_us / self.cores.pace_us;
+        let (factor, of_curve) = self.pace().factors(pace);
         for device in paced.devices.values_mut().filter(|device| device.place == Place::Cores) {
             device.operations.values_mut().for_each(|operations| operations.stretch(factor));
             let times = device.me_us.values_mut().chain(device.crt_us.values_mut());
             times.chain([&mut device.call_us, &mut device.job_us]).for_each(|us| *us *= factor);
         }
-        paced.cpu.values_mut().chain(paced.software.values_mut()).for_each(|operations| operations.stretch(factor));
+        for (key, operations) in paced.cpu.iter_mut().chain(&mut paced.software) {
+            operations.stretch(if Pace::is_of_curve(key) { of_curve } else { factor });
+        }
         paced.costs.stretch(factor);
         let Cores { wake_up_us, deep_wake_up_us, wake_us, sleep_us, deep_sleep_us, .. } = &mut paced.cores;
         [wake_up_us, deep_wake_up_us, wake_us, sleep_us, deep_sleep_us].into_iter().for_each(|us| *us *= factor);
-        paced.cores.pace_us = pace_us;
+        if pace.rsa_us > 0.0 && self.cores.pace_us > 0.0 {
+            (paced.cores.pace_us, paced.cores.curve_pace_us) = (pace.rsa_us, self.cores.curve_pace_us * of_curve);
+        }
         paced
+    }
+
+    /// Says at which pace the short runs were, to which the fit brings everything; what the operations of curves took alone is brought
+    /// there by what their own signature says beyond the other one.
+    pub(super) fn fitted_at(&mut self, pace: Pace) {
+        let (factor, of_curve) = self.pace().factors(pace);
+        for (_, operations) in self.cpu.iter_mut().filter(|(key, _)| Pace::is_of_curve(key)) {
+            operations.stretch(of_curve / factor);
+        }
+        (self.cores.pace_us, self.cores.curve_pace_us) = (pace.rsa_us, pace.curve_us);
     }
 
     /// The device that stands for that kind; none where the profile has none.
@@ -858,6 +905,7 @@ mod tests {
             sleep_us: 3.0,
             deep_sleep_us: 9.0,
             pace_us: 104.5,
+            curve_pace_us: 380.25,
         };
         let mut operations = Operations::default();
         for operation in Operation::ALL {

@@ -6,7 +6,7 @@
 //! signatures, and what counts is the median of how many signatures long it took.
 
 use super::pace::Reference;
-use super::profile::{Operation, Operations, Protection, SealOpen, Times};
+use super::profile::{Operation, Operations, Pace, Protection, SealOpen, Times};
 use crate::error::{Error, Result};
 use bulla_device::{
     Accelerator, CpuDevice, Device, Driver, Finished, Job, Operation as DeviceOperation, SystemRandom, thread_cpu_ns,
@@ -50,6 +50,8 @@ pub(crate) struct ServiceTimes {
     pub(crate) lanes: BTreeMap<String, Operations>,
     /// Sealing and opening beside the operations; what threads do with each other is left out.
     pub(crate) protection: Protection,
+    /// How fast the cores were: what the reference signatures took.
+    pub(crate) pace: Pace,
 }
 
 /// Measures for every key, each figure for at least so long in all.
@@ -79,25 +81,28 @@ pub(crate) fn measure(
         for (name, jobs) in &people {
             for (operation, job) in jobs {
                 let mut note = |on, times| found.entry((name, *operation, on)).or_default().push(times);
-                note(On::Processor, scale.of(|| job_us(&mut cpu, job, 1, each))?);
+                let by = if Pace::is_of_curve(name) { By::Curve } else { By::Rsa };
+                note(On::Processor, scale.of(by, || job_us(&mut cpu, job, 1, each))?);
                 if let Some(lanes) = accelerator.as_mut().filter(|lanes| lanes.driver.takes(job)) {
                     let engine = lanes.engine.as_mut();
-                    note(On::OneLane, scale.of(|| job_us(engine, job, 1, each))?);
-                    note(On::AllLanes, scale.of(|| job_us(engine, job, LANES as usize, each))?);
+                    note(On::OneLane, scale.of(By::Rsa, || job_us(engine, job, 1, each))?);
+                    note(On::AllLanes, scale.of(By::Rsa, || job_us(engine, job, LANES as usize, each))?);
                 }
             }
         }
         let mut parts = [[0.0; 4]; 4];
         for (part, how) in parts.iter_mut().zip([How::Integrity, How::Privacy, How::Confidentiality, How::Live]) {
-            *part = scale.each(|| person.seal_open(how, &mut cpu, each))?;
+            *part = scale.each(By::Rsa, || person.seal_open(how, &mut cpu, each))?;
         }
         sealing.push(parts);
     }
     // A reference signature in the middle turns numbers of signatures into microseconds again.
-    let reference = median(scale.readings);
-    let mut times = ServiceTimes::default();
+    let pace = super::pace::middle(&scale.readings);
+    let reference = pace.rsa_us;
+    let mut times = ServiceTimes { pace, ..ServiceTimes::default() };
     for ((name, operation, on), ratios) in found {
-        let us = reference * median(ratios);
+        let by_curve = on == On::Processor && Pace::is_of_curve(name);
+        let us = if by_curve { pace.curve_us } else { reference } * median(ratios);
         match on {
             On::Processor => times.cpu.entry(name.to_owned()).or_default().set(operation, us.into()),
             On::OneLane => times.lanes.entry(name.to_owned()).or_default().set(operation, us.into()),
@@ -128,27 +133,42 @@ enum On {
     AllLanes,
 }
 
+/// Which reference signature something is measured in.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Rsa,
+    Curve,
+}
+
 /// Measures in reference signatures.
 struct Scale {
     reference: Reference,
-    /// What signatures took, microseconds.
-    readings: Vec<f64>,
+    /// What signatures took.
+    readings: Vec<Pace>,
 }
 
 impl Scale {
     /// How many signatures long it took.
-    fn of(&mut self, measure: impl FnOnce() -> Result<f64>) -> Result<f64> {
-        let [times] = self.each(|| Ok([measure()?]))?;
+    fn of(&mut self, by: By, measure: impl FnOnce() -> Result<f64>) -> Result<f64> {
+        let [times] = self.each(by, || Ok([measure()?]))?;
         Ok(times)
     }
 
     /// The same of several numbers.
-    fn each<const COUNT: usize>(&mut self, measure: impl FnOnce() -> Result<[f64; COUNT]>) -> Result<[f64; COUNT]> {
-        let before = self.reference.us()?;
+    fn each<const COUNT: usize>(
+        &mut self,
+        by: By,
+        measure: impl FnOnce() -> Result<[f64; COUNT]>,
+    ) -> Result<[f64; COUNT]> {
+        let before = self.reference.pace()?;
         let measured = measure()?;
-        let after = self.reference.us()?;
+        let after = self.reference.pace()?;
         self.readings.extend([before, after]);
-        Ok(measured.map(|us| us / f64::midpoint(before, after)))
+        let reference = match by {
+            By::Rsa => f64::midpoint(before.rsa_us, after.rsa_us),
+            By::Curve => f64::midpoint(before.curve_us, after.curve_us),
+        };
+        Ok(measured.map(|us| us / reference))
     }
 }
 

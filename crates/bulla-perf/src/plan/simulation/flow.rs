@@ -472,7 +472,8 @@ impl Simulation<'_> {
                 let adapters_part = if task.looked { 1.0 - LOOK_PART } else { 1.0 };
                 if reused {
                     let (key, state) = (message.key, &mut link.keys[message.key]);
-                    if state.known && !task.looked {
+                    // Where a dispatcher has looked in vain the adapter looks again: what it did was for nothing.
+                    if state.known {
                         bill.add(Role::Protection, class.open_live);
                         stage.done.push(task);
                         return;

@@ -312,7 +312,7 @@ struct Task {
     step: usize,
     /// Its only operation makes or finds a content key that others use too.
     shared_key: bool,
-    /// A dispatcher has looked for its content key, in vain: it is unwrapped, even where that has been done meanwhile.
+    /// A dispatcher has looked for its content key, in vain, and has done a part of its opening.
     looked: bool,
 }
 
