@@ -185,8 +185,7 @@ impl Audit {
         inner.answer.clone()
     }
 
-    /// Somebody was refused (2035): an entry each, and of a flood of them the first of each second and how many there were
-    /// from where.
+    /// Somebody was refused (2035): an entry each, and of a flood of them some of each second and how many there were from where.
     pub(crate) fn refused(&self, now: Instant, who: Who, refused: &Refused<'_>) {
         let Refused { action, object, reason, detail, let_in } = refused;
         let at_ms = wall_ms(SystemTime::now());
@@ -460,7 +459,8 @@ mod tests {
             true
         })
         .unwrap();
-        assert_eq!((single, counted), (u64::from(refusals::ENTRIES_MAX), 1000 - u64::from(refusals::ENTRIES_MAX)));
+        let single_max = u64::from(refusals::OF_ONE.in_a_second);
+        assert_eq!((single, counted), (single_max, 1000 - single_max));
     }
 
     #[test]
