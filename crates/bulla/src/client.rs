@@ -350,6 +350,17 @@ impl Client {
         }
     }
 
+    /// Takes what has come and sends what is due, for one that does something else for longer than a peer waits to hear of it.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn tend(&mut self) -> Result<(), ClientError> {
+        const MOMENT: Duration = Duration::from_millis(1);
+        self.flush()?;
+        self.fill(Instant::now() + MOMENT, MOMENT)?;
+        self.flush()
+    }
+
     /// Says what became of a delivery.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use bulla_amqp::{BodyForm, Delivery, DeliveryState, Error, Sections, Symbol};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// How long one wait for a trigger message takes, before programs that have ended are looked after.
@@ -64,9 +64,13 @@ pub fn run(args: &TriggerArgs) -> Result<(), CliError> {
         }
         if running >= args.at_once {
             // The next message waits on its queue, where others may take it.
-            match told.recv() {
+            match told.recv_timeout(WAIT) {
                 Ok(()) => running -= 1,
-                Err(_) => return Err(CliError::new(EXIT_FAILED, "nobody tells when a program ends".to_owned())),
+                // However long they run, the queue manager hears of this one.
+                Err(RecvTimeoutError::Timeout) => client.tend()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(CliError::new(EXIT_FAILED, "nobody tells when a program ends".to_owned()));
+                }
             }
             continue;
         }
