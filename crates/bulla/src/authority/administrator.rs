@@ -77,6 +77,7 @@ impl OsIdentity {
             let mut fields = line.split(':');
             if let (Some(name), Some(_), Some(number)) = (fields.next(), fields.next(), fields.next())
                 && number == uid
+                && is_name(name)
             {
                 found.users.insert(name.to_owned());
             }
@@ -85,16 +86,17 @@ impl OsIdentity {
             let fields: Vec<&str> = line.split(':').collect();
             let [name, _, number, members] = fields[..] else { continue };
             if number == gid || members.split(',').any(|member| found.is_called(member)) {
-                found.groups.insert(name.to_owned());
+                if is_name(name) {
+                    found.groups.insert(name.to_owned());
+                }
                 found.groups.insert(number.to_owned());
             }
         }
         found
     }
 
-    /// A name of digits alone is a number: nobody gets a role by being called like one.
     fn is_called(&self, member: &str) -> bool {
-        member.bytes().any(|byte| !byte.is_ascii_digit()) && self.users.contains(member)
+        is_name(member) && self.users.contains(member)
     }
 
     /// The greatest role that any of the objects gives; none where none knows it.
@@ -105,6 +107,11 @@ impl OsIdentity {
         };
         administrators.values().filter(fits).map(|object| object.role).max()
     }
+}
+
+/// A name of digits alone is a number: nobody gets a role by being called like one.
+fn is_name(text: &str) -> bool {
+    text.bytes().any(|byte| !byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -145,6 +152,19 @@ mod tests {
             Some(Role::Operate),
             "a user that no file knows"
         );
+    }
+
+    #[test]
+    fn whoever_is_called_like_a_number_is_not_that_user_or_group() {
+        let known = OsIdentity::new(2000, 3000, "1001:x:2000:3000::/:/bin/sh\n", "2001:x:3000:\n");
+        let set = |name: &str| BTreeSet::from([name.to_owned()]);
+        let role = |users: &[&str], groups: &[&str]| {
+            let (users, groups) = (users.iter().flat_map(|name| set(name)), groups.iter().flat_map(|name| set(name)));
+            let all = Administrators { users: users.collect(), groups: groups.collect(), ..Administrators::default() };
+            known.role(&BTreeMap::from([("A".to_owned(), all)])).is_some()
+        };
+        assert!(role(&["2000"], &[]) && role(&[], &["3000"]));
+        assert!(!role(&["1001"], &[]) && !role(&[], &["2001"]));
     }
 
     #[test]
