@@ -67,7 +67,7 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
         let replies = admin::request(&args.data, OBJECTS).map_err(|error| CliError::failed(error.to_string()))?;
         for reply in &replies {
             if reply.exit_code() != 0 {
-                return Err(CliError::failed(reply.text()));
+                return Err(CliError::failed(reply.diagnostics(None).join("; ")));
             }
         }
         println!("{}", welcome(&args.data, running));

@@ -52,7 +52,8 @@ pub fn run(args: &GetArgs) -> Result<(), CliError> {
     let attached = client.receiver(&args.queue, args.browse, args.own_seal.ring.is_some())?;
     let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached.properties)?;
     let wanted = args.count.unwrap_or(if args.browse || args.out.is_some() { u64::MAX } else { 1 });
-    let wait = args.wait.map(|seconds| if seconds == 0 { WAIT_MAX } else { Duration::from_secs(seconds) });
+    let wait =
+        args.wait.map(|seconds| if seconds == 0 { WAIT_MAX } else { Duration::from_secs(seconds).min(WAIT_MAX) });
     if let Some(out) = &args.out {
         std::fs::create_dir_all(out).map_err(|error| CliError::file(out, error))?;
     }

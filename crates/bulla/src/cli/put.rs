@@ -1,8 +1,8 @@
 //! `bulla put`: each file is a message.
 
+use super::CliError;
 use super::connection::ConnectionArgs;
 use super::own_seal::{OwnSeal, OwnSealArgs};
-use super::{CliError, EXIT_REFUSED};
 use crate::client::Client;
 use crate::envelope::data_section_head;
 use bulla_amqp::message::encode_map_section;
@@ -123,9 +123,7 @@ fn message(args: &PutArgs, body: Vec<u8>) -> Result<Payload, CliError> {
 }
 
 fn property(text: &str) -> Result<(Value, Value), CliError> {
-    let (key, value) = text.split_once('=').ok_or_else(|| CliError {
-        code: EXIT_REFUSED,
-        ..CliError::usage(format!("--property {text}: expected KEY=VALUE"))
-    })?;
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| CliError::usage(format!("--property {text}: expected KEY=VALUE")))?;
     Ok((Value::from(key), Value::from(value)))
 }

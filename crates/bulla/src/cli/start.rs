@@ -78,7 +78,7 @@ impl StartArgs {
         settings.metrics = self.metrics.0;
         settings.dispatchers = self.dispatchers.unwrap_or(settings.dispatchers);
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
-        settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib << 20);
+        settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib.saturating_mul(1 << 20));
         settings.passphrase.clone_from(&self.passphrase_file);
         settings.admin_directory.clone_from(&self.admin_directory);
         if let Some(lanes) = &self.lanes {
