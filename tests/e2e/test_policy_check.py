@@ -179,3 +179,9 @@ def test_a_certificate_that_ends_soon_is_told_of(site):
     site.qm.mqsc(f"SET AUTHREC PROFILE({queue}) OBJTYPE(QUEUE) PRINCIPAL('briefly') AUTHADD(GET)")
     rows, _ = check(site, queue, code=1)
     assert any(line.startswith(f"the certificate of {site.people.dn('briefly')} ends at ") for line in problems(rows))
+
+
+def test_what_it_is_asked_to_try_is_no_further_command(site):
+    asked = "SIGNALG(SHA256); DEFINE QLOCAL(MADE.BY.CHECK)"
+    site.qm.run("policy", "check", "QX", "--data", site.qm.data, "--with", asked, code=2)
+    assert "MADE.BY.CHECK" not in site.qm.mqsc("DISPLAY QLOCAL(*)")

@@ -31,7 +31,7 @@ pub fn line(level: Level, text: fmt::Arguments<'_>) {
 const LINE_BYTES_MAX: usize = 1024;
 
 /// The text on one line: what a peer says can't pass for a line of its own.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
         if line.len() >= LINE_BYTES_MAX {

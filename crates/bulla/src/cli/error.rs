@@ -1,12 +1,13 @@
 //! `bulla error`: what could not be opened, why, and back to its queue once that is mended.
 
 use super::connection::ConnectionArgs;
-use super::{CliError, EXIT_EMPTY};
+use super::{CliError, EXIT_EMPTY, EXIT_UNREACHABLE};
 use crate::client::Client;
 use crate::envelope;
 use crate::log;
 use crate::manager::ERROR_QUEUE;
 use crate::mqsc::admin;
+use crate::mqsc::reply::Outcome;
 use bulla_amqp::{BodyForm, Payload, Sections, Value};
 use clap::{Args, Subcommand};
 use std::io::Write;
@@ -107,18 +108,28 @@ fn show(number: u64, connection: &ConnectionArgs, from: &str) -> Result<(), CliE
 }
 
 fn replay(queue: Option<&str>, count: Option<u64>, from: &str, data: &std::path::Path) -> Result<(), CliError> {
-    let queue = queue.map(|queue| format!(" QUEUE({queue})")).unwrap_or_default();
-    let count = count.map(|count| format!(" COUNT({count})")).unwrap_or_default();
-    let command = format!("REPLAY QLOCAL({from}){queue}{count}");
-    let replies = admin::request(data, &command)
-        .map_err(|error| CliError { hint: error.hint(), ..CliError::failed(error.to_string()) })?;
+    let replies = admin::request(data, &replay_command(queue, count, from))
+        .map_err(|error| CliError { hint: error.hint(), ..CliError::new(EXIT_UNREACHABLE, error.to_string()) })?;
     for reply in &replies {
-        if reply.exit_code() != 0 {
-            return Err(CliError::failed(reply.diagnostics(None).join("; ")));
+        if let Outcome::Failed(failure) = &reply.outcome {
+            return Err(CliError {
+                hint: failure.hint.clone(),
+                ..CliError::new(reply.exit_code(), failure.to_string())
+            });
         }
         print!("{}", reply.text());
+        // Why messages stayed.
+        reply.diagnostics(None).iter().for_each(|line| eprintln!("{line}"));
     }
     Ok(())
+}
+
+/// Names are as they were given: quoted they are neither folded to upper case nor read as anything else.
+fn replay_command(queue: Option<&str>, count: Option<u64>, from: &str) -> String {
+    let quoted = |name: &str| format!("('{}')", name.replace('\'', "''"));
+    let queue = queue.map(|queue| format!(" QUEUE{}", quoted(queue))).unwrap_or_default();
+    let count = count.map(|count| format!(" COUNT({count})")).unwrap_or_default();
+    format!("REPLAY QLOCAL{}{queue}{count}", quoted(from))
 }
 
 /// Hands each message of a queue to `each` until that has seen enough.
@@ -149,7 +160,8 @@ impl Label {
         let annotations =
             Sections::scan(message).map(|sections| envelope::annotations(message, &sections)).unwrap_or_default();
         let find = |name: &str| annotations.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value);
-        let text = |name: &str| find(name).and_then(Value::as_str).unwrap_or("-").to_owned();
+        // Whoever may put on the queue may have written the label, and not for this terminal.
+        let text = |name: &str| log::one_line(find(name).and_then(Value::as_str).unwrap_or("-"));
         Self {
             queue: text("x-opt-bulla-queue"),
             time: match find("x-opt-bulla-time") {
@@ -162,5 +174,19 @@ impl Label {
             cause: text("x-opt-bulla-cause"),
             details: text("x-opt-bulla-details"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqsc::parse;
+
+    #[test]
+    fn a_name_is_no_command_and_keeps_its_letters() {
+        let read = |name| parse::statements(&replay_command(Some(name), Some(3), name));
+        let [Ok(statement)] = &read("orders")[..] else { panic!("{:?}", read("orders")) };
+        assert_eq!((statement.command.to_string().as_str(), statement.name.stem.as_str()), ("REPLAY QLOCAL", "orders"));
+        let [Err(_)] = &read("X'); CLEAR QLOCAL('KEEP")[..] else { panic!("it is one command, with a wrong name") };
     }
 }

@@ -1,8 +1,8 @@
 //! `bulla policy check`: what a policy would do, before anybody's message finds out.
 
 use super::{CliError, DATA_DEFAULT, EXIT_FAILED, EXIT_UNREACHABLE};
-use crate::mqsc::admin;
 use crate::mqsc::reply::Outcome;
+use crate::mqsc::{admin, parse};
 use bulla_perf::configuration::{Configuration, Quality, Reuse};
 use bulla_perf::plan::{self, Prediction, command, text};
 use clap::{Args, Subcommand};
@@ -85,11 +85,14 @@ fn ask(args: &CheckArgs) -> Result<Vec<Fields>, CliError> {
     let quoted = args.queue.replace('\'', "''");
     let with = args.with.as_deref().unwrap_or_default();
     let command = format!("CHECK POLICY('{quoted}') MESSAGES({}) {with}", args.messages);
+    // It is this command alone that changes nothing.
+    let only_one = || CliError::usage("--with takes the attributes of one SET POLICY, and no further command");
+    if parse::statements(&command).len() != 1 {
+        return Err(only_one());
+    }
     let replies = admin::request(&args.data, &command)
         .map_err(|error| CliError { hint: error.hint(), ..CliError::new(EXIT_UNREACHABLE, error.to_string()) })?;
-    let [reply] = replies.as_slice() else {
-        return Err(CliError::usage("--with takes the attributes of one SET POLICY, and no further command"));
-    };
+    let [reply] = replies.as_slice() else { return Err(only_one()) };
     match &reply.outcome {
         Outcome::Rows(rows) => Ok(rows.iter().map(crate::mqsc::reply::Row::to_map).collect()),
         Outcome::Failed(failure) => {
