@@ -128,7 +128,7 @@ impl State {
     }
 
     fn define_permanent(&mut self, name: String, queue: LocalQueue, data: &Path) -> Result<Made, Refusal> {
-        if self.definitions.queues.len() >= crate::mqsc::objects::OBJECTS_MAX {
+        if !self.definitions.has_room_for_a_queue() {
             return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
         }
         self.store.define(&name, attributes(&name, &queue, &self.definitions)).map_err(problem)?;

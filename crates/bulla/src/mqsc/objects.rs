@@ -718,6 +718,11 @@ impl Definitions {
         }
     }
 
+    /// Whether there may be one more queue, alias, remote queue or model: they are counted together, here and when they are read.
+    pub(crate) fn has_room_for_a_queue(&self) -> bool {
+        self.queues.len() + self.aliases.len() + self.remotes.len() + self.models.len() < OBJECTS_MAX
+    }
+
     /// Reads `objects.mqsc` in `directory`; none when there is no such file.
     ///
     /// # Errors
@@ -747,9 +752,11 @@ impl Definitions {
     /// Writes `objects.mqsc` in `directory`: aside, synced, renamed.
     ///
     /// # Errors
-    /// Whatever the file system says; the file is then the old one.
+    /// Whatever the file system says, and more than [`load`](Self::load) reads; the file is then the old one.
     pub fn save(&self, directory: &Path) -> io::Result<()> {
-        whole_file::replace(&directory.join(FILE), self.to_string().as_bytes(), 0o600)
+        let text = self.to_string();
+        readable(&text).map_err(io::Error::other)?;
+        whole_file::replace(&directory.join(FILE), text.as_bytes(), 0o600)
     }
 
     /// Reads the form that `Display` writes; `path` is for messages.
@@ -842,6 +849,24 @@ impl Definitions {
         }
         Ok(())
     }
+}
+
+/// Whether a text of definitions is within what the reader takes; what is wrong otherwise.
+fn readable(text: &str) -> Result<(), String> {
+    if text.len() > parse::TEXT_BYTES_MAX {
+        return Err(format!("all definitions have {} bytes, and may have {}", text.len(), parse::TEXT_BYTES_MAX));
+    }
+    let mut bytes = 0;
+    for line in text.lines() {
+        bytes += line.len();
+        if bytes > parse::COMMAND_BYTES_MAX {
+            return Err(format!("a definition is longer than {} bytes", parse::COMMAND_BYTES_MAX));
+        }
+        if !line.ends_with('+') {
+            bytes = 0;
+        }
+    }
+    Ok(())
 }
 
 impl Destination<'_> {
@@ -1988,5 +2013,48 @@ mod tests {
         assert_eq!(twice, "objects.mqsc:3:1: A is a local queue");
         assert_eq!(refused(&format!("{header}CLEAR QLOCAL(A)")), "objects.mqsc:2:1: CLEAR QLOCAL does not belong here");
         assert_eq!(reread(header).unwrap().queue_manager.name, "Q1");
+    }
+
+    #[test]
+    fn what_would_not_be_read_back_is_not_saved() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut definitions = Definitions::initial("QM1");
+        definitions.save(directory.path()).unwrap();
+        let before = std::fs::read_to_string(directory.path().join(FILE)).unwrap();
+        let description = "é".repeat(parse::COMMAND_BYTES_MAX / 2);
+        definitions.queues.insert("LONG".into(), LocalQueue { description, ..LocalQueue::default() });
+        assert!(definitions.save(directory.path()).unwrap_err().to_string().contains("longer than 1048576 bytes"));
+        assert_eq!(std::fs::read_to_string(directory.path().join(FILE)).unwrap(), before);
+        // Many lines of one command count together, those of many commands do not.
+        let line = format!("{}+\n", "x".repeat(1000));
+        assert!(readable(&line.repeat(1100)).is_err());
+        assert_eq!(readable(&line.replace('+', "").repeat(1100)), Ok(()));
+    }
+
+    #[test]
+    fn queues_of_all_sorts_are_counted_together_as_when_they_are_read() {
+        let mut definitions = Definitions::empty("QM1");
+        assert!(definitions.has_room_for_a_queue());
+        for number in definitions.models.len()..OBJECTS_MAX {
+            definitions.aliases.insert(format!("A{number}"), AliasQueue::default());
+        }
+        assert!(!definitions.has_room_for_a_queue());
+    }
+
+    #[test]
+    fn a_topic_object_does_not_grow_over_the_subscriptions_below_it() {
+        let deep = vec!["a"; 127].join("/");
+        let text =
+            format!("DEF QLOCAL(D); DEF TOPIC(T) TOPICSTR('x'); DEF SUB(S) TOPICOBJ(T) TOPICSTR('{deep}') DEST(D)");
+        let base = Definitions::bare(&Definitions::initial("QM1"));
+        let made = Definitions::from_commands(&text, Path::new("x"), base).unwrap();
+        for (command, may) in [
+            ("ALTER TOPIC(T) TOPICSTR('x/y')", false),
+            ("DEF TOPIC(T) TOPICSTR('x/y') REPLACE", false),
+            ("ALTER TOPIC(T) TOPICSTR('y')", true),
+        ] {
+            let after = Definitions::from_commands(command, Path::new("x"), made.clone());
+            assert_eq!(after.is_ok(), may, "{command}: {after:?}");
+        }
     }
 }

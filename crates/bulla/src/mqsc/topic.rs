@@ -162,12 +162,16 @@ impl Subscription {
     #[must_use]
     pub fn topic(&self, definitions: &Definitions) -> Option<String> {
         let Some(object) = &self.object else { return Some(self.string.clone()) };
-        let above = &definitions.topics.get(object)?.string;
-        Some(match (above.is_empty(), self.string.is_empty()) {
-            (_, true) => above.clone(),
+        Some(self.below(&definitions.topics.get(object)?.string))
+    }
+
+    /// Its string below that of a topic object.
+    fn below(&self, above: &str) -> String {
+        match (above.is_empty(), self.string.is_empty()) {
+            (_, true) => above.to_owned(),
             (true, false) => self.string.clone(),
             (false, false) => format!("{above}/{}", self.string),
-        })
+        }
     }
 
     pub(super) fn set(&mut self, statement: &Statement) {
@@ -265,6 +269,22 @@ fn sensible_topic(name: &str, topic: &Topic, definitions: &Definitions) -> Resul
     if let Some((other, _)) = definitions.topics.iter().find(same) {
         let message = format!("topic {other} has that TOPICSTR");
         return Err(Failure { kind: FailureKind::Refused, reason: None, message, hint: None });
+    }
+    still_sensible(name, topic, definitions)
+}
+
+/// Refuses a string that the subscriptions with that TOPICOBJ can't go on below: they would not be read back at the next start.
+fn still_sensible(name: &str, topic: &Topic, definitions: &Definitions) -> Result<(), Failure> {
+    if definitions.topics.get(name).is_none_or(|before| before.string == topic.string) {
+        return Ok(());
+    }
+    for (subscription, of) in &definitions.subscriptions {
+        if of.object.as_deref() == Some(name)
+            && let Err(why) = topics::check_pattern(&of.below(&topic.string))
+        {
+            let message = format!("subscription {subscription} has TOPICOBJ({name}): its whole topic {why}");
+            return Err(Failure { kind: FailureKind::Refused, reason: None, message, hint: None });
+        }
     }
     Ok(())
 }

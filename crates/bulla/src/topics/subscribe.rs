@@ -121,7 +121,7 @@ impl State {
         data: &Path,
         random: &mut Random,
     ) -> Result<Subscribed, Refusal> {
-        if self.definitions.queues.len() >= OBJECTS_MAX || self.definitions.subscriptions.len() >= OBJECTS_MAX {
+        if !self.definitions.has_room_for_a_queue() || self.definitions.subscriptions.len() >= OBJECTS_MAX {
             return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
         }
         let destination = self.managed_name(DURABLE_PREFIX, random);
