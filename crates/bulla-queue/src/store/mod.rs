@@ -401,6 +401,8 @@ pub struct Store {
     /// When messages expire, soonest first. May name messages that are gone.
     expiries: BinaryHeap<Reverse<(u64, u64)>>,
     expiring: usize,
+    /// The latest moment that was swept: what had expired by then and was locked is not in `expiries` any more.
+    swept_ms: u64,
     delays: Delays,
     /// Queues that are indexed, and the entries of all their indexes.
     indexed: Vec<QueueId>,
@@ -758,7 +760,8 @@ impl Store {
             }
         }
         entry.state = State::Available;
-        if entry.expires_at_ms != u64::MAX {
+        // What is still to come is there already.
+        if entry.expires_at_ms <= self.swept_ms {
             self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
         }
         if let Some(queue) = self.queues.get_mut(&entry.queue) {
@@ -912,6 +915,7 @@ impl Store {
     pub fn sweep(&mut self, now_ms: u64, max: usize) {
         self.release_due(now_ms, max);
         self.let_go_of_indexes(now_ms);
+        self.swept_ms = self.swept_ms.max(now_ms);
         for _ in 0..max {
             match self.expiries.peek() {
                 Some(&Reverse((at, id))) if at <= now_ms => {
@@ -1289,6 +1293,9 @@ impl Store {
                 continue;
             }
             entry.state = State::Available;
+            if entry.expires_at_ms <= self.swept_ms {
+                self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
+            }
             queue.unlock(entry.lane, entry.index, entry.id);
             mark_ready(queue, &mut self.ready);
             if queue.arrived(entry.priority) {
@@ -1443,5 +1450,44 @@ fn mark_ready(queue: &mut Queue, ready: &mut Vec<QueueId>) {
 fn mark_freed(queue: &mut Queue, freed: &mut Vec<QueueId>) {
     if !std::mem::replace(&mut queue.freed, true) {
         freed.push(queue.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+    use super::*;
+    use crate::FileSpill;
+    use crate::sim::{Manner, SimDisk, SimEngine};
+
+    #[test]
+    fn a_message_that_comes_back_again_and_again_is_watched_for_its_end_once() {
+        let spill = FileSpill::open(SimDisk::default(), 10_000).unwrap();
+        let log = SimEngine::default().log(Manner::Prompt);
+        let mut store = Store::open(Box::new(log), Box::new(spill), Limits::default(), Instant::now()).unwrap();
+        let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
+        let message = |expires_at_ms| Message {
+            priority: 4,
+            persistent: false,
+            expires_at_ms: Some(expires_at_ms),
+            available_at_ms: None,
+            put_at_ms: 0,
+            user: None,
+            body: vec![0; 8].into(),
+        };
+        store.put(queue, message(1_000)).unwrap();
+        for now_ms in 0..500 {
+            store.sweep(now_ms, 10);
+            let id = store.lock_next(queue, None, now_ms).unwrap().id;
+            store.release(id, false);
+        }
+        assert_eq!(store.expiries.len(), 1);
+        let id = store.lock_next(queue, None, 500).unwrap().id;
+        store.sweep(1_000, 10);
+        assert_eq!((store.status(queue).unwrap().depth, store.expiries.len()), (1, 0), "it is locked");
+        store.release(id, false);
+        store.sweep(1_000, 10);
+        assert_eq!((store.status(queue).unwrap().depth, store.expiries.len()), (0, 0));
     }
 }

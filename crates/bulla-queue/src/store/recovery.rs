@@ -111,6 +111,7 @@ pub(super) fn open(
         journal,
         spill,
         expiring: expiries.len(),
+        swept_ms: 0,
         expiries,
         delays,
         indexed: Vec::new(),
