@@ -57,6 +57,11 @@ pub struct Seen<'a> {
 pub enum Looked {
     /// Not for it.
     Pass,
+    /// Not for it, and seeing that took as long as `cost` messages more.
+    PassAt {
+        /// What comes off the budget beside the message itself.
+        cost: usize,
+    },
     /// It wants this one.
     Take,
     /// The front of the body is not enough. Of a whole one: not for it.
@@ -253,8 +258,10 @@ impl Store {
                         unread = Some(slot);
                         break;
                     };
-                    if show(&entry.seen(body.chunks(), true)) == Looked::Take {
-                        return Walked::Wanted(slot);
+                    match show(&entry.seen(body.chunks(), true)) {
+                        Looked::Take => return Walked::Wanted(slot),
+                        Looked::PassAt { cost } => *budget = budget.saturating_sub(cost),
+                        Looked::Pass | Looked::More => {}
                     }
                 }
                 let Some(slot) = unread else { break };
@@ -290,6 +297,19 @@ impl Store {
 
     /// Shows one message, its body read back where it is not in memory.
     pub(super) fn show(
+        &mut self,
+        slot: Slot,
+        budget: &mut usize,
+        show: &mut impl FnMut(&Seen<'_>) -> Looked,
+    ) -> Looked {
+        let looked = self.show_as_much_as_it_takes(slot, budget, show);
+        if let Looked::PassAt { cost } = looked {
+            *budget = budget.saturating_sub(cost);
+        }
+        looked
+    }
+
+    fn show_as_much_as_it_takes(
         &mut self,
         slot: Slot,
         budget: &mut usize,

@@ -196,7 +196,7 @@ impl Selection {
             let facts = Facts { priority, persistent, delivery_count };
             match selector.as_ref().map_or(Some(true), |one| one.matches(scratch, facts, seen.body, seen.is_whole)) {
                 Some(true) => {}
-                Some(false) => return Looked::Pass,
+                Some(false) => return Looked::PassAt { cost: scratch.cost() },
                 None => return Looked::More,
             }
             let Some(owner) = *group_owner else { return Looked::Take };

@@ -1,6 +1,6 @@
 //! A selector as it is evaluated: three-valued logic over what a message shows (JMS 3.1, section 3.8.1.2).
 
-use super::fields::Fields;
+use super::fields::{Fields, steps_of};
 
 /// A condition or a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,12 +82,12 @@ impl Expression {
                 any
             }
             Expression::Not(term) => term.truth(fields).map(|is| !is),
-            Expression::Compare(how, both) => compare(*how, both.0.value(fields), both.1.value(fields)),
+            Expression::Compare(how, both) => compare(*how, both.0.value(fields), both.1.value(fields), fields),
             Expression::Between(three) => {
                 let (value, low, high) = &**three;
                 let value = value.value(fields);
-                let above = compare(Comparison::GreaterOrEqual, value, low.value(fields));
-                let below = compare(Comparison::LessOrEqual, value, high.value(fields));
+                let above = compare(Comparison::GreaterOrEqual, value, low.value(fields), fields);
+                let below = compare(Comparison::LessOrEqual, value, high.value(fields), fields);
                 match (above, below) {
                     (Some(false), _) | (_, Some(false)) => Some(false),
                     (Some(true), Some(true)) => Some(true),
@@ -96,12 +96,19 @@ impl Expression {
             }
             Expression::In(field, texts) => match fields.value(*field) {
                 Value::Null => None,
-                Value::Text(text) => Some(texts.iter().any(|known| known.as_bytes() == text)),
+                Value::Text(text) => {
+                    for known in texts {
+                        if is_same(text, known.as_bytes(), fields)? {
+                            return Some(true);
+                        }
+                    }
+                    Some(false)
+                }
                 _ => Some(false),
             },
             Expression::Like(field, pattern) => match fields.value(*field) {
                 Value::Null => None,
-                Value::Text(text) => Some(pattern.matches(text)),
+                Value::Text(text) => pattern.matches(text, fields),
                 _ => Some(false),
             },
             Expression::IsNull(field) => Some(fields.value(*field) == Value::Null),
@@ -139,14 +146,14 @@ impl Expression {
 
 /// Compares as section 3.8.1.3 says: numbers of either kind with each other, strings and booleans for equality alone;
 /// values of unlike types are neither equal nor unequal, which is false.
-fn compare(how: Comparison, left: Value<'_>, right: Value<'_>) -> Truth {
+fn compare(how: Comparison, left: Value<'_>, right: Value<'_>, fields: &Fields<'_>) -> Truth {
     let order = match (left, right) {
         (Value::Null, _) | (_, Value::Null) => return None,
         (Value::Long(left), Value::Long(right)) => Some(left.cmp(&right)),
         (Value::Long(left), Value::Double(right)) => (left as f64).partial_cmp(&right),
         (Value::Double(left), Value::Long(right)) => left.partial_cmp(&(right as f64)),
         (Value::Double(left), Value::Double(right)) => left.partial_cmp(&right),
-        (Value::Text(left), Value::Text(right)) => return equality(how, left == right),
+        (Value::Text(left), Value::Text(right)) => return equality(how, is_same(left, right, fields)?),
         (Value::Boolean(left), Value::Boolean(right)) => return equality(how, left == right),
         _ => return Some(false),
     };
@@ -160,6 +167,14 @@ fn compare(how: Comparison, left: Value<'_>, right: Value<'_>) -> Truth {
         Comparison::Greater => order.is_gt(),
         Comparison::GreaterOrEqual => order.is_ge(),
     })
+}
+
+/// Whether two texts are equal; unknown where too much was compared already.
+fn is_same(left: &[u8], right: &[u8], fields: &Fields<'_>) -> Truth {
+    if left.len() != right.len() {
+        return Some(false);
+    }
+    fields.spend(steps_of(left.len())).then(|| left == right)
 }
 
 fn equality(how: Comparison, is_equal: bool) -> Truth {
@@ -233,11 +248,16 @@ impl Pattern {
     }
 
     /// Walks the text once, and back to the last `%` where that has to take one character more: at most text times pattern steps.
-    fn matches(&self, text: &[u8]) -> bool {
+    /// Unknown where that is more than may be spent on a message.
+    fn matches(&self, text: &[u8], fields: &Fields<'_>) -> Truth {
         let (mut at, mut piece) = (0, 0);
         let mut again: Option<(usize, usize)> = None;
         loop {
+            if !fields.spend(1) {
+                return None;
+            }
             match self.0.get(piece) {
+                Some(Piece::Any) if piece + 1 == self.0.len() => return Some(true),
                 Some(Piece::Any) => {
                     again = Some((at, piece + 1));
                     piece += 1;
@@ -251,7 +271,7 @@ impl Pattern {
                     (at, piece) = (at + character(&text[at..]), piece + 1);
                     continue;
                 }
-                None if at == text.len() => return true,
+                None if at == text.len() => return Some(true),
                 _ => {}
             }
             match &mut again {
@@ -259,7 +279,7 @@ impl Pattern {
                     *from += character(&text[*from..]);
                     (at, piece) = (*from, *behind);
                 }
-                _ => return false,
+                _ => return Some(false),
             }
         }
     }

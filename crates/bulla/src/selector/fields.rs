@@ -9,6 +9,7 @@ use super::id::{self, Which};
 use crate::envelope::value_len;
 use bulla_amqp::{Payload, Sections};
 use bytes::Bytes;
+use std::cell::Cell;
 
 /// Fields of the properties section (AMQP part 3, section 3.2.4).
 pub(super) const MESSAGE_ID: usize = 0;
@@ -40,6 +41,16 @@ const TTL: usize = 2;
 /// Header fields of JMS that may not stand in a selector (JMS 3.1, section 3.8.1.1).
 const NOT_SELECTABLE: [&str; 5] =
     ["JMSDestination", "JMSReplyTo", "JMSRedelivered", "JMSExpiration", "JMSDeliveryTime"];
+
+/// Steps that judging one message may take, each a character tried: some 0.2 ms. A comparison that would need more is unknown, as
+/// one with a field that is not there; a text of 64 KiB is looked through for a word with half of them.
+const STEPS_PER_MESSAGE_MAX: u32 = 131_072;
+/// Steps that cost as much as looking at a message.
+const STEPS_PER_LOOK: u32 = 256;
+/// Bytes of a text that are compared with another in one step.
+const BYTES_PER_STEP: usize = 64;
+/// Application properties of one message that a selector looks at; what comes after is not there for it.
+const PROPERTIES_LOOKED_AT_MAX: usize = 4_096;
 
 /// Descriptors of the sections up to the body (AMQP part 3, section 3.2).
 const HEADER: u8 = 0x70;
@@ -78,7 +89,8 @@ pub(super) struct Wanted {
     header: bool,
     /// How many fields of the properties section have to be walked over.
     standard: usize,
-    properties: bool,
+    /// The fields that are application properties, by name.
+    properties: Vec<usize>,
 }
 
 /// What the queue knows of a message.
@@ -101,6 +113,8 @@ pub struct Scratch {
     ids: [Vec<u8>; 2],
     /// The sections of a message that came in pieces.
     head: Vec<u8>,
+    /// Steps that the last message took.
+    pub(super) spent: u32,
 }
 
 /// A message as an expression sees it.
@@ -111,6 +125,7 @@ pub(super) struct Fields<'a> {
     ids: &'a [Vec<u8>; 2],
     facts: Facts,
     has_header: bool,
+    steps_left: Cell<u32>,
 }
 
 impl Wanted {
@@ -172,13 +187,22 @@ impl Wanted {
     pub(super) fn prepare(&mut self) {
         for field in &self.fields {
             match field.source {
-                Source::Property => self.properties = true,
+                Source::Property => {}
                 Source::Standard(place) => self.standard = self.standard.max(place + 1),
                 Source::JmsId(which) => self.standard = self.standard.max(place_of(which) + 1),
                 Source::Durable | Source::DeliveryMode | Source::TimeToLive => self.header = true,
                 Source::Priority | Source::DeliveryCount | Source::DeliveryNumber => {}
             }
         }
+        let fields = &self.fields;
+        self.properties = (0..fields.len()).filter(|field| fields[*field].source == Source::Property).collect();
+        self.properties.sort_by(|left, right| fields[*left].name.cmp(&fields[*right].name));
+    }
+
+    /// The number of the application property of that name.
+    fn property(&self, name: &[u8]) -> Option<usize> {
+        let found = self.properties.binary_search_by(|field| self.fields[*field].name.as_bytes().cmp(name)).ok()?;
+        Some(self.properties[found])
     }
 
     /// The index's key for `field = 'text'`.
@@ -201,6 +225,11 @@ fn place_of(which: Which) -> usize {
 }
 
 impl Scratch {
+    /// What judging the last message took beside looking at it: in messages.
+    pub fn cost(&self) -> usize {
+        (self.spent / STEPS_PER_LOOK) as usize
+    }
+
     /// Notes where the wanted fields of a message are. `None` where its front is not enough.
     pub(super) fn find<'a>(
         &'a mut self,
@@ -252,29 +281,38 @@ impl Scratch {
                 }
             }
         }
-        if wanted.properties {
+        if !wanted.properties.is_empty() {
             find_properties(wanted, bytes, heads.application, &mut self.spans);
         }
-        Some(Fields { wanted, bytes, spans: &self.spans, ids: &self.ids, facts, has_header: heads.header != 0 })
+        Some(Fields {
+            wanted,
+            bytes,
+            spans: &self.spans,
+            ids: &self.ids,
+            facts,
+            has_header: heads.header != 0,
+            steps_left: Cell::new(STEPS_PER_MESSAGE_MAX),
+        })
     }
 }
 
-/// Walks the application properties until all that are wanted are found.
+/// Walks the application properties until all that are wanted are found, or [`PROPERTIES_LOOKED_AT_MAX`] were looked at.
 fn find_properties(wanted: &Wanted, bytes: &[u8], at: usize, spans: &mut [(u32, u32)]) {
-    let mut left = wanted.fields.iter().filter(|field| field.source == Source::Property).count();
+    let mut left = wanted.properties.len();
     let mut map = List::new(bytes, at);
-    while let (Some(key), Some(value)) = (map.next(), map.next()) {
+    for _ in 0..PROPERTIES_LOOKED_AT_MAX {
+        let (Some(key), Some(value)) = (map.next(), map.next()) else { return };
         let name = match slice(bytes, key) {
             [0xa1 | 0xa3, _, name @ ..] | [0xb1 | 0xb3, _, _, _, _, name @ ..] => name,
             _ => continue,
         };
-        for (field, noted) in wanted.fields.iter().zip(spans.iter_mut()) {
-            if field.source == Source::Property && field.name.as_bytes() == name && *noted == (0, 0) {
-                *noted = value;
-                left -= 1;
-                if left == 0 {
-                    return;
-                }
+        if let Some(noted) = wanted.property(name).and_then(|field| spans.get_mut(field))
+            && *noted == (0, 0)
+        {
+            *noted = value;
+            left -= 1;
+            if left == 0 {
+                return;
             }
         }
     }
@@ -400,7 +438,24 @@ fn slice(bytes: &[u8], (start, end): (u32, u32)) -> &[u8] {
     bytes.get(start as usize..end as usize).unwrap_or_default()
 }
 
+/// What it costs to compare that many bytes with as many others.
+pub(super) fn steps_of(bytes: usize) -> u32 {
+    1 + u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX - 1)
+}
+
 impl<'a> Fields<'a> {
+    /// Counts steps; whether there were as many left for this message.
+    pub(super) fn spend(&self, steps: u32) -> bool {
+        let left = self.steps_left.get().checked_sub(steps);
+        self.steps_left.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// Steps that were counted.
+    pub(super) fn spent(&self) -> u32 {
+        STEPS_PER_MESSAGE_MAX - self.steps_left.get()
+    }
+
     /// What the message has there.
     pub(super) fn value(&self, field: usize) -> Value<'a> {
         let Some(known) = self.wanted.fields.get(field) else { return Value::Null };

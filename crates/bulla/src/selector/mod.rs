@@ -5,7 +5,8 @@
 //! reads them there. Nothing is decoded that is not asked for, the body is never looked at, and after the first few
 //! messages nothing is allocated.
 //!
-//! Everything that a stranger may send has a limit: the text, how deep it nests, how many operations it has.
+//! Everything that a stranger may send has a limit: the text, how deep it nests, how many operations it has, and what judging one
+//! message may cost.
 
 mod expression;
 mod fields;
@@ -102,7 +103,9 @@ impl Selector {
     /// expression; `scratch` keeps what that needs from message to message.
     pub fn matches(&self, scratch: &mut Scratch, facts: Facts, body: &[Bytes], is_whole: bool) -> Option<bool> {
         let fields = scratch.find(&self.wanted, facts, body, is_whole)?;
-        Some(self.expression.truth(&fields) == Some(true))
+        let is_wanted = self.expression.truth(&fields) == Some(true);
+        scratch.spent = fields.spent();
+        Some(is_wanted)
     }
 }
 

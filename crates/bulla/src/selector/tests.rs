@@ -561,3 +561,59 @@ fn damaged_messages_are_judged_like_any_other() {
         }
     }
 }
+
+/// A message with these application properties alone.
+fn with_properties(properties: &[(Value, Value)]) -> Bytes {
+    let mut bytes = Vec::new();
+    encode_map_section(0x74, properties, &mut bytes);
+    bytes.extend_from_slice(&[0x00, 0x53, 0x75, 0xa0, 0]);
+    bytes.into()
+}
+
+fn judge_bytes(text: &str, bytes: &Bytes, scratch: &mut Scratch) -> bool {
+    let selector = Selector::parse(text).unwrap();
+    selector.matches(scratch, Facts::default(), std::slice::from_ref(bytes), true).unwrap()
+}
+
+#[test]
+fn what_would_take_too_long_is_unknown_and_its_cost_is_told() {
+    let mut scratch = Scratch::default();
+    let text = "a".repeat(1 << 20);
+    let message =
+        with_properties(&[(Value::from("x"), Value::from(text.as_str())), (Value::from("y"), Value::from("b"))]);
+    let never = format!("x LIKE '%{}b'", "a".repeat(5_000));
+    for (selector, wanted) in [
+        (never.clone(), false),
+        (format!("NOT ({never})"), false),
+        (format!("y = 'b' OR {never}"), true),
+        ("x LIKE 'a%'".into(), true),
+        ("y LIKE '%b'".into(), true),
+        (vec!["x = x"; 900].join(" AND "), false),
+        ("x = x".into(), true),
+    ] {
+        assert_eq!(judge_bytes(&selector, &message, &mut scratch), wanted, "{:.40}", selector);
+    }
+    judge_bytes(&never, &message, &mut scratch);
+    assert!(scratch.cost() > 100, "{}", scratch.cost());
+    judge_bytes("y = 'b'", &message, &mut scratch);
+    assert_eq!(scratch.cost(), 0);
+}
+
+#[test]
+fn a_word_is_found_in_a_long_text() {
+    let mut text = "lorem ipsum ".repeat(4_000);
+    text.push_str("needle");
+    let message = with_properties(&[(Value::from("x"), Value::from(text.as_str()))]);
+    assert!(judge_bytes("x LIKE '%needle%'", &message, &mut Scratch::default()));
+}
+
+#[test]
+fn of_very_many_properties_the_first_thousands_are_looked_at() {
+    let named = |number: usize| (Value::from(format!("p{number}").as_str()), Value::Long(1));
+    let message = with_properties(&(0..10_000).map(named).collect::<Vec<_>>());
+    for (name, wanted) in [("p0", true), ("p4000", true), ("p9999", false)] {
+        assert_eq!(judge_bytes(&format!("{name} = 1"), &message, &mut Scratch::default()), wanted, "{name}");
+    }
+    let some = (0..500).rev().map(|number| format!("p{number} = 1")).collect::<Vec<_>>().join(" AND ");
+    assert!(judge_bytes(&some, &message, &mut Scratch::default()));
+}
