@@ -107,6 +107,11 @@ fn v6(text: &str) -> Result<[Range; 8], AddressError> {
     let Some((before, after)) = text.split_once("::") else {
         return filled(parts(text)?, text.ends_with(":*"), ANY_V6);
     };
+    if after == "*" {
+        // Whatever comes behind: nobody means zeros and one part.
+        let before = parts(before)?;
+        return if before.len() < 8 { filled(before, true, ANY_V6) } else { Err(AddressError::Parts) };
+    }
     let (mut all, after) = (parts(before)?, parts(after)?);
     // At least one zero stands where the two colons are.
     let zeros = 8usize.checked_sub(all.len() + after.len()).filter(|zeros| *zeros > 0).ok_or(AddressError::Parts)?;
@@ -164,6 +169,8 @@ mod tests {
             ("::", "::"),
             ("::1", "::1"),
             ("fe80::*:1", "fe80::5:1"),
+            ("2001:db8::*", "2001:db8:1:2:3:4:5:6"),
+            ("::*", "fe80::1"),
         ] {
             assert!(fits(pattern, address), "{pattern} {address}");
         }
@@ -176,6 +183,7 @@ mod tests {
             ("2001:db8:*", "192.0.2.1"),
             ("2001:db8::1", "2001:db8::2"),
             ("::", "::1"),
+            ("2001:db8::*", "2001:db9::1"),
         ] {
             assert!(!fits(pattern, address), "{pattern} {address}");
         }
@@ -201,6 +209,7 @@ mod tests {
             "1:2:3:4:5:6:7:8:9",
             "1:2:3:4:5:6:7::8",
             "::1::",
+            "1:2:3:4:5:6:7:8::*",
             "12345::",
             "g::",
             ":",

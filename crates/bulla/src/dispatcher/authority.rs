@@ -162,7 +162,7 @@ pub(crate) fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&st
     let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
     if refusals.may_write(now) {
         crate::warning!("{from} user {}: {refusal}", user.unwrap_or(ANONYMOUS));
-        let (user, address) = (user.map(str::to_owned), from.to_owned());
+        let (user, address) = (user.map(str::to_owned), address.to_owned());
         refusals.raise(Event::NotAuthorised { user, address, action, object });
         manager.refused.store(true, Ordering::Release);
     }
@@ -227,7 +227,8 @@ const LETS_IN: &str = "WARN(YES) lets in ";
 
 /// What was asked for, and of what: a refusal for want of a right says both.
 fn asked_for(refusal: &Refusal) -> (&'static str, String) {
-    let said = refusal.detail.split_once(": no ").and_then(|(object, rest)| {
+    // The last one: what stands before it is a name that a client has given.
+    let said = refusal.detail.rsplit_once(": no ").and_then(|(object, rest)| {
         let right = Right::EVERY.iter().find(|right| rest.starts_with(right.word()))?;
         Some((right.action(), object.to_owned()))
     });
@@ -555,4 +556,17 @@ pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: 
     };
     producer.relayed = Some(Relayed { name: to.to_owned(), generation });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_sounds_like_a_refusal_does_not_stand_for_what_was_asked() {
+        let refusal = Refusal::new(reason::NOT_AUTHORIZED, "ORDERS: no GET x: no PUT");
+        assert_eq!(asked_for(&refusal), (Right::Put.action(), "ORDERS: no GET x".to_owned()));
+        let other = Refusal::new(reason::NOT_AUTHORIZED, "the certificate names no user");
+        assert_eq!(asked_for(&other), (Right::Connect.action(), String::new()));
+    }
 }

@@ -92,6 +92,7 @@ impl Kept {
             || (self.name.starts_with(OWN_PREFIX) && !self.is_rule())
             // What applications make is theirs.
             || (self.noun == "SUB" && self.name.contains('|'))
+            || self.attributes.iter().any(|attribute| attribute == "DEFTYPE(PERMDYN)")
             || (self.noun == "DEVICE" && OWN_DEVICES.contains(&self.name.trim_matches('\'')))
     }
 
@@ -324,5 +325,11 @@ mod tests {
         let now = Definitions::initial("QM1");
         let bare = Definitions::bare(&now);
         assert_eq!(steps(&now, &bare), []);
+    }
+
+    #[test]
+    fn what_applications_have_made_is_never_removed() {
+        assert_eq!(told("DEFINE QLOCAL(A) DEFTYPE(PERMDYN)", ""), []);
+        assert_eq!(told("DEFINE QLOCAL(A)", "").len(), 1);
     }
 }
