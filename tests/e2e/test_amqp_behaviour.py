@@ -218,6 +218,20 @@ def test_a_full_queue_that_waits_grants_no_credit_until_there_is_room(qm):
         assert bodies(getter.get_all("NARROW")) == [1, 2]
 
 
+def test_producers_that_do_not_put_keep_nobody_from_an_empty_queue(qm):
+    qm.mqsc("DEFINE QLOCAL(SHARED) MAXDEPTH(50) FULL(WAIT)")
+    with qm.connect() as holder, qm.connect() as other:
+        idle = [holder.sender("SHARED") for _ in range(30)]
+        late = other.sender("SHARED")
+        for number in range(50):
+            other.put("SHARED", Message(body=number), late)
+        assert sum(sender.link.credit for sender in idle) > 0, "they hold what nobody can take back"
+        assert bodies(other.get_all("SHARED", credit=100)) == list(range(50))
+        # Whoever was idle may still put.
+        holder.put("SHARED", Message(body="again"), idle[0])
+        assert other.get("SHARED").body == "again"
+
+
 def test_a_full_queue_that_rejects_answers_2053(qm):
     qm.mqsc("DEFINE QLOCAL(STRICT) MAXDEPTH(2) FULL(REJECT)")
     with qm.connect() as client:

@@ -284,17 +284,20 @@ impl ConnectedUsers {
         }
     }
 
-    /// How much of the credit `wanted` for one more link that user may be given now. One of several links gets half of what there is, so that
-    /// the next finds some, too.
-    pub(crate) fn allowed(&mut self, id: UserId, wanted: u32, now: Instant) -> u32 {
+    /// How much of the credit `wanted` that user may be given now for a link that has `has`. One of several links gets half of what there
+    /// is, so that the next finds some, too. A link without any gets one also where others hold all there is and do not use it: what
+    /// that puts beyond the rate is taken from the time after.
+    pub(crate) fn allowed(&mut self, id: UserId, has: u32, wanted: u32, now: Instant) -> u32 {
         let Some(uses) = self.all.get_mut(id.0) else { return wanted };
         let rate = uses.limit.messages_a_second;
         if rate == 0 {
             return wanted;
         }
         uses.bucket.fill(rate, now);
-        let free = uses.bucket.messages().saturating_sub(uses.granted);
-        let allowed = wanted.min((free / 2).max(free.min(1)));
+        let now_there = uses.bucket.messages();
+        let free = now_there.saturating_sub(uses.granted);
+        let least = if has == 0 { now_there.min(1) } else { free.min(1) };
+        let allowed = wanted.min((free / 2).max(least));
         uses.held_back += u64::from(allowed < wanted);
         allowed
     }
@@ -454,19 +457,43 @@ mod tests {
         let begun = Instant::now();
         let mut users = ConnectedUsers::default();
         let bob = users.connect(Some("bob"), &limits, begun).unwrap();
-        let mut put = 0;
+        let (mut put, mut has) = (0, 0);
         for ms in 0..=3_000 {
             let now = begun + Duration::from_millis(ms);
-            let credit = users.allowed(bob, 1_000, now);
+            let credit = users.allowed(bob, has, 1_000, now);
             users.granted(bob, credit);
+            has += credit;
             // Of what it has it uses a half at a time, and keeps the rest for later.
             for _ in 0..credit.div_ceil(2) {
                 users.put(bob);
-                put += 1;
+                (put, has) = (put + 1, has - 1);
             }
             assert!(put <= 100 + ms / 10, "after {ms} ms");
         }
         assert!(put > 150, "{put}");
+    }
+
+    #[test]
+    fn links_that_do_not_use_their_credit_keep_nobody_waiting_and_the_rate_holds_all_the_same() {
+        let limits = limits(&[("bob", rate(100))]);
+        let begun = Instant::now();
+        let mut users = ConnectedUsers::default();
+        let bob = users.connect(Some("bob"), &limits, begun).unwrap();
+        for link in 0..50 {
+            let credit = users.allowed(bob, 0, 1_000, begun);
+            assert!(credit > 0, "link {link} has none");
+            users.granted(bob, credit);
+        }
+        let mut put = 0;
+        for ms in 0..=3_000 {
+            while let 1.. = users.allowed(bob, 0, 1_000, begun + Duration::from_millis(ms)) {
+                users.granted(bob, 1);
+                users.put(bob);
+                put += 1;
+            }
+            assert!(put <= 100 + ms / 10, "{put} after {ms} ms");
+        }
+        assert!(put > 300, "{put}");
     }
 
     #[test]
@@ -477,7 +504,7 @@ mod tests {
         for round in 0..3 {
             let bob = users.connect(Some("bob"), &limits, now).unwrap();
             let mut got = 0;
-            while let credit @ 1.. = users.allowed(bob, 10, now) {
+            while let credit @ 1.. = users.allowed(bob, 0, 10, now) {
                 users.granted(bob, credit);
                 (0..credit).for_each(|_| users.put(bob));
                 got += credit;
@@ -491,7 +518,7 @@ mod tests {
     fn without_a_limit_nothing_is_held_back() {
         let (mut users, now) = (ConnectedUsers::default(), Instant::now());
         let somebody = users.connect(None, &UserLimits::default(), now).unwrap();
-        assert_eq!(users.allowed(somebody, 1_000, now), 1_000);
+        assert_eq!(users.allowed(somebody, 0, 1_000, now), 1_000);
         assert!(!users.is_full(somebody) && users.may_attach(somebody).is_ok());
         users.disconnect(somebody, now);
         assert!(users.status().is_empty() && users.all.is_empty());
@@ -518,9 +545,9 @@ mod tests {
         users.attached(bob);
         users.follow(&limits(&[("b*", Limit { links: 1, messages_a_second: 4, ..Limit::default() })]), now);
         assert_eq!(users.may_attach(bob).unwrap_err().reason.code, 2017);
-        assert_eq!(users.allowed(bob, 1_000, now), 2);
+        assert_eq!(users.allowed(bob, 0, 1_000, now), 2);
         users.follow(&UserLimits::default(), now);
-        assert_eq!(users.allowed(bob, 1_000, now), 1_000);
+        assert_eq!(users.allowed(bob, 0, 1_000, now), 1_000);
         assert_eq!(users.status()[0].pattern, "");
     }
 }

@@ -823,6 +823,7 @@ impl Dispatcher {
                 peer.end("no answer to the call in time");
             }
             peer.give_up_renewal(now);
+            put::tick(peer, state);
             authority::end_with_token(peer, &mut self.local, state);
             peer.input.rest();
             if !peer.units.is_empty() {

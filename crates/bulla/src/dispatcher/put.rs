@@ -28,6 +28,9 @@ use std::sync::atomic::Ordering;
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub(crate) const CREDIT_PROTECTED: u32 = 256;
+/// Ticks after which credit that a link does not use is room for others who wait: two seconds.
+const PROMISE_LAPSES_AFTER_TICKS: u8 = 8;
+
 /// A link on which a client puts.
 pub(crate) struct Producer {
     pub(crate) session: SessionId,
@@ -36,8 +39,11 @@ pub(crate) struct Producer {
     pub(crate) route: Option<Arc<Route>>,
     /// The client seals for itself (capability `bulla:sealed`).
     pub(crate) sealed_by_client: bool,
-    /// Credit that is out on this link and counted in its queue's `granted`.
+    /// Credit that is out on this link and counted in its queue's `granted`, unless that has lapsed.
     pub(crate) granted: u32,
+    /// Ticks for which others waited for room while this link used none of its credit. A message that comes after
+    /// [`PROMISE_LAPSES_AFTER_TICKS`] is put if there is room then.
+    pub(crate) unused_ticks: u8,
     /// Messages with the adapters, in the order of their arrival.
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) first_slot: u64,
@@ -121,6 +127,16 @@ impl Producer {
     pub(crate) fn credit_full(&self) -> u32 {
         let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
         if protected { CREDIT_PROTECTED } else { CREDIT_CLEAR }
+    }
+
+    /// Whether its credit no longer counts as room that is taken.
+    fn has_lapsed(&self) -> bool {
+        self.unused_ticks >= PROMISE_LAPSES_AFTER_TICKS
+    }
+
+    /// Credit of this link that is counted in its queue's `granted`.
+    fn promised(&self) -> u32 {
+        if self.has_lapsed() { 0 } else { self.granted }
     }
 
     /// Whether messages are pending that their sender has settled.
@@ -298,6 +314,7 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
     if producer.granted == 0 {
         return;
     }
+    promise_again(producer, state);
     producer.granted -= 1;
     if let Some(user) = producer.user {
         state.users.put(user);
@@ -305,6 +322,34 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
         let usage = state.use_of(route.queue);
         usage.granted = usage.granted.saturating_sub(1);
+    }
+}
+
+/// The link uses its credit: it counts as room that is taken, also where it had lapsed.
+fn promise_again(producer: &mut Producer, state: &mut State) {
+    if producer.has_lapsed()
+        && let (Some(route), Some(_)) = (&producer.route, &producer.opened)
+    {
+        let usage = state.use_of(route.queue);
+        usage.granted = usage.granted.saturating_add(producer.granted);
+    }
+    producer.unused_ticks = 0;
+}
+
+/// Lets credit lapse that links do not use while others wait for room on the same queue: it can't be taken back, and whoever holds it
+/// in a row would keep them waiting for ever.
+pub(super) fn tick(peer: &mut Peer, state: &mut State) {
+    for link in peer.links.values_mut() {
+        let Link::Producer(producer) = link else { continue };
+        if producer.granted == 0 || producer.has_lapsed() {
+            continue;
+        }
+        let (Some(route), Some(_)) = (&producer.route, &producer.opened) else { continue };
+        let Some(usage) = state.uses.get_mut(&route.queue).filter(|usage| usage.waiters_on != 0) else { continue };
+        producer.unused_ticks += 1;
+        if producer.has_lapsed() {
+            usage.granted = usage.granted.saturating_sub(producer.granted);
+        }
     }
 }
 
@@ -320,7 +365,8 @@ fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State, who: Who
         // An alias leads elsewhere now: what was promised there is promised here.
         for (queue, sign) in [(old, -1), (route.queue, 1)] {
             let usage = state.use_of(queue);
-            usage.granted = usage.granted.saturating_add_signed(sign * i32::try_from(producer.granted).unwrap_or(0));
+            let granted = i32::try_from(producer.promised()).unwrap_or(0);
+            usage.granted = usage.granted.saturating_add_signed(sign * granted);
             usage.putters = usage.putters.saturating_add_signed(sign);
         }
     }
@@ -563,7 +609,7 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     }
     let mut wanted = full - outstanding;
     if let Some(user) = producer.user {
-        wanted = state.users.allowed(user, wanted, local.now);
+        wanted = state.users.allowed(user, producer.granted, wanted, local.now);
         if wanted == 0 {
             if producer.granted == 0 {
                 local.pace(state.users.look_again_at(user, local.now), peer.key, link);
@@ -597,6 +643,7 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         }
         return;
     }
+    promise_again(producer, state);
     producer.granted += granted;
     user.into_iter().for_each(|user| state.users.granted(user, granted));
     let usage = state.use_of(queue);
@@ -659,7 +706,7 @@ pub(crate) fn forget(producer: &Producer, state: &mut State) {
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
         && let Some(usage) = state.uses.get_mut(&route.queue)
     {
-        usage.granted = usage.granted.saturating_sub(producer.granted);
+        usage.granted = usage.granted.saturating_sub(producer.promised());
         usage.putters = usage.putters.saturating_sub(1);
     }
     for pending in &producer.pending {
