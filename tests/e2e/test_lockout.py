@@ -53,6 +53,17 @@ def test_after_ten_wrong_passwords_the_right_one_is_as_wrong_for_a_time_and_only
     assert any("as orders refused: not looked at" in line for line in qm.log)
 
 
+def test_an_administrator_sees_a_lockout_and_ends_it(qm):
+    qm.add_user("cards")
+    right = qm.passwords["cards"]
+    asked = locked_out(qm, "cards", lambda: sasl.plain(qm, "cards", "wrong"))
+    shown = still_locked(asked, lambda: qm.mqsc("DISPLAY LOCKOUT('cards')"))
+    assert "TYPE(USER)" in shown and "ADDRESS(127.0.0.1)" in shown, shown
+    ended = still_locked(asked, lambda: qm.mqsc("RESET LOCKOUT('cards') ADDRESS('127.0.0.1')"))
+    assert "1 lockout ended" in ended, ended
+    assert still_locked(asked, lambda: sasl.plain(qm, "cards", right)) == sasl.OK, "before its time"
+
+
 def test_scram_and_plain_are_counted_together_and_refused_alike(qm):
     qm.add_user("audit")
     right, qm.passwords["audit"] = qm.passwords["audit"], "wrong"

@@ -83,7 +83,7 @@ pub struct Manager {
     /// Checks the tokens that clients sign in with.
     pub tokens: Tokens,
     /// Who was wrong how often in signing in.
-    pub(crate) lockouts: Mutex<Lockouts>,
+    lockouts: Mutex<Lockouts>,
     /// Who changed what, who was refused, whose keys were used.
     pub(crate) audit: Arc<Audit>,
     /// What the log says of refusals by authority.
@@ -297,6 +297,11 @@ impl Manager {
             drop(poisoned);
             std::process::exit(crate::cli::EXIT_INTERNAL)
         })
+    }
+
+    /// Who was wrong how often in signing in. Its counts hold no invariant that a panic elsewhere could break.
+    pub(crate) fn lockouts(&self) -> MutexGuard<'_, Lockouts> {
+        self.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A user's ring, unlocked where the operator gave a passphrase.

@@ -10,7 +10,7 @@ use crate::channel::protocol::CAPABILITY;
 use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::Manager;
-use crate::sign_in::lockout::{Begun, Lockouts, Whose};
+use crate::sign_in::lockout::{Begun, Whose};
 use crate::sign_in::token::TokenError;
 use crate::{tls, topics, users};
 use bulla_amqp::scram::{ScramError, ScramServer};
@@ -18,7 +18,6 @@ use bulla_amqp::{BearerResponse, Config, Connection, Mechanism, PlainResponse, S
 use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 use zeroize::Zeroizing;
 
@@ -217,14 +216,14 @@ fn judge<T, E>(
     look: impl FnOnce() -> Result<T, E>,
     is_guess: impl FnOnce(&E) -> bool,
 ) -> Result<Result<T, E>, LockedOut> {
-    if lockouts(manager).is_locked(user, address, Instant::now()) {
+    if manager.lockouts().is_locked(user, address, Instant::now()) {
         return Err(LockedOut);
     }
     let seen = look();
     match &seen {
-        Ok(_) => lockouts(manager).succeeded(user, address, Instant::now()),
+        Ok(_) => manager.lockouts().succeeded(user, address, Instant::now()),
         Err(error) if is_guess(error) => {
-            let begun = lockouts(manager).failed(user, address, Instant::now());
+            let begun = manager.lockouts().failed(user, address, Instant::now());
             for begun in begun {
                 authority::raise(manager, locked_out(begun, user, address));
             }
@@ -232,11 +231,6 @@ fn judge<T, E>(
         Err(_) => {}
     }
     Ok(seen)
-}
-
-/// Its counts hold no invariant that a panic elsewhere could break.
-fn lockouts(manager: &Manager) -> MutexGuard<'_, Lockouts> {
-    manager.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn locked_out(Begun { whose, failures, lasts }: Begun, user: &str, address: IpAddr) -> Event {
@@ -255,7 +249,7 @@ fn named(user: &str) -> Option<String> {
 
 /// Where the client comes from. One that is gone already comes from nowhere, which is a place like another.
 fn ip(peer: &mut Peer) -> IpAddr {
-    peer.socket.tcp().peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+    peer.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
 fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
@@ -297,7 +291,7 @@ fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str)
 }
 
 fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
-    let address = super::peer::address(&mut peer.socket);
+    let address = peer.from.map_or_else(|| "unknown".into(), |address| address.to_string());
     authority::tell_of_sign_in(&local.manager, local.now, address, user.and_then(named), why);
 }
 

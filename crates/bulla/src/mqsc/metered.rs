@@ -6,6 +6,8 @@ use super::objects::Definitions;
 use super::reply::{Outcome, Reply, Row};
 use super::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed, execute};
 use super::tasks::TaskSnapshot;
+use crate::sign_in::lockout::{InForce, Lockouts};
+use std::time::Instant;
 
 /// What was counted; each queue and each policy has the same.
 pub(super) struct Metered {
@@ -15,6 +17,7 @@ pub(super) struct Metered {
     pub(super) costs: CostSnapshot,
     pub(super) queue: Option<QueueStatus>,
     pub(super) policy: PolicyStatus,
+    pub(super) lockouts: Lockouts,
 }
 
 impl Default for Metered {
@@ -26,6 +29,7 @@ impl Default for Metered {
             costs: CostSnapshot::default(),
             queue: None,
             policy: PolicyStatus::default(),
+            lockouts: Lockouts::default(),
         }
     }
 }
@@ -62,6 +66,14 @@ impl Administered for Metered {
 
     fn policy_status(&self, _: &str) -> PolicyStatus {
         self.policy.clone()
+    }
+
+    fn lockouts(&self) -> Vec<InForce> {
+        self.lockouts.in_force(Instant::now())
+    }
+
+    fn end_lockouts(&mut self, ends: &dyn Fn(&InForce) -> bool) -> usize {
+        self.lockouts.end(Instant::now(), ends)
     }
 
     fn device_meters(&mut self, _: Option<u64>) -> Result<Snapshot, AdminError> {

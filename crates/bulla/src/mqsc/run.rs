@@ -20,11 +20,12 @@ use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
 use super::topic::{self, Subscription, Topic};
-use super::{authority, channel_rule, limit, policy, reference, unit};
+use super::{authority, channel_rule, limit, lockout, policy, reference, unit};
 use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
 use crate::limits::{Limit, UserStatus};
 use crate::policy_check::Findings;
+use crate::sign_in::lockout::InForce;
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -82,6 +83,16 @@ pub trait Administered {
     /// Users that are connected, by name. Nobody is connected to whatever has no connections.
     fn users(&self) -> Vec<UserStatus> {
         Vec::new()
+    }
+
+    /// Lockouts in force. Nobody signs in to whatever has no connections.
+    fn lockouts(&self) -> Vec<InForce> {
+        Vec::new()
+    }
+
+    /// Ends those lockouts that it is told yes for; how many that were.
+    fn end_lockouts(&mut self, _ends: &dyn Fn(&InForce) -> bool) -> usize {
+        0
     }
 
     /// Every local queue as it was kept last by a moment, milliseconds since 1970, UTC, in the order of names.
@@ -875,6 +886,8 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
+        Act::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
+        Act::ResetLockout => lockout::reset(statement, target),
         Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
         Act::DisplayAdministrators => display_administrators(statement, target).map(Outcome::Rows),
         Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
@@ -1158,6 +1171,8 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DeleteLimit
         | Act::DisplayLimit
         | Act::DisplayLimitStatus
+        | Act::DisplayLockout
+        | Act::ResetLockout
         | Act::DisplayRemote
         | Act::BeginUnit
         | Act::DisplayModel

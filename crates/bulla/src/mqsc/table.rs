@@ -6,6 +6,7 @@
 mod authority;
 mod channel;
 mod limit;
+mod lockout;
 mod protection;
 pub(crate) mod topic;
 
@@ -215,6 +216,8 @@ pub enum Act {
     DeleteLimit,
     DisplayLimit,
     DisplayLimitStatus,
+    DisplayLockout,
+    ResetLockout,
     Help,
 }
 
@@ -589,6 +592,12 @@ pub enum Key {
     UserUnacknowledgedNow,
     UserHeldBack,
     UserRefused,
+    // Who has to wait for wrong attempts to sign in.
+    LockoutKind,
+    LockoutAddress,
+    LockoutSeconds,
+    LockoutCount,
+    FromAddress,
     // What steers a command.
     At,
     Replace,
@@ -740,6 +749,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("CHLAUTH", &[]),
     ("LIMIT", &[]),
     ("LIMITSTATUS", &["LIMS"]),
+    ("LOCKOUT", &[]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -2857,6 +2867,30 @@ pub static COMMANDS: &[Command] = &[
         options: limit::OPTIONS,
         attributes: limit::STATUS,
         examples: &["DISPLAY LIMITSTATUS('*')", "DIS LIMS('*') WHERE(HELDBACK GT 0)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLockout,
+        verb: "DISPLAY",
+        noun: "LOCKOUT",
+        name: NameUse::Users,
+        object: "lockout",
+        summary: "Show who is not let in at the moment because too many attempts to sign in were wrong. What is about an address is about everybody there, and shown for '*' only.",
+        options: limit::OPTIONS,
+        attributes: lockout::STATUS,
+        examples: &["DISPLAY LOCKOUT('*')", "DIS LOCKOUT('*') WHERE(ADDRESS EQ '192.0.2.1')"],
+        since: V1,
+    },
+    Command {
+        act: Act::ResetLockout,
+        verb: "RESET",
+        noun: "LOCKOUT",
+        name: NameUse::Users,
+        object: "lockout",
+        summary: "End lockouts before their time: those that DISPLAY LOCKOUT shows for the same name, of one address where it is given. Attempts count from nothing again.",
+        options: lockout::OPTIONS,
+        attributes: &[],
+        examples: &["RESET LOCKOUT('orders')", "RESET LOCKOUT('*') ADDRESS('192.0.2.1')"],
         since: V1,
     },
     Command {

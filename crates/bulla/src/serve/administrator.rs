@@ -18,6 +18,7 @@ use crate::mqsc::run::{AdminError, Administered, Applied, Change, PolicyStatus, 
 use crate::mqsc::tasks::TaskSnapshot;
 use crate::policy_check::{Findings, MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
+use crate::sign_in::lockout::InForce;
 use bulla_queue::{MessageId, QueueId};
 use bulla_seal::Dn;
 use std::collections::HashSet;
@@ -545,6 +546,14 @@ impl Administered for Administrator<'_> {
 
     fn users(&self) -> Vec<UserStatus> {
         self.state.users.status()
+    }
+
+    fn lockouts(&self) -> Vec<InForce> {
+        self.manager.lockouts().in_force(Instant::now())
+    }
+
+    fn end_lockouts(&mut self, ends: &dyn Fn(&InForce) -> bool) -> usize {
+        self.manager.lockouts().end(Instant::now(), ends)
     }
 
     fn policy_status(&self, name: &str) -> PolicyStatus {

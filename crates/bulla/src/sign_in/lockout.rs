@@ -12,7 +12,8 @@
 //! A refused attempt is not counted: a lockout ends at its time, however often somebody knocks meanwhile. Everything is forgotten at
 //! a restart, and what is forgotten early is what is oldest.
 
-use hashbrown::HashMap;
+use crate::users;
+use hashbrown::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -40,15 +41,32 @@ pub const KNOWN_FOR: Duration = Duration::from_hours(24);
 /// Most users, addresses and pairs of both that are remembered, some 100 bytes each.
 pub const RECORDS_MAX: usize = 65_536;
 
+/// A lockout in force.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct InForce {
+    /// Who is locked out.
+    pub whose: Whose,
+    /// The user, unless it is about an address; none where what was given can't be a user's name.
+    pub user: Option<String>,
+    /// The address, unless it is about a user from everywhere; of IPv6 the first 64 bits.
+    pub address: Option<IpAddr>,
+    /// How long it still lasts.
+    pub left: Duration,
+    /// How many there were one after the other, this one included.
+    pub lockouts: u32,
+}
+
 /// Wrong attempts, and who has to wait for that. What it is told of has happened `now`, in any order.
 pub struct Lockouts {
     records: HashMap<Key, Record>,
     /// Names are kept as hashes: an attempt costs the same memory whatever it calls itself.
     hasher: RandomState,
+    /// The names behind the hashes of users who have been locked out, for administrators to see.
+    names: HashMap<u64, Box<str>>,
 }
 
 /// Who is locked out.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Whose {
     /// The user, from the address.
     Pair,
@@ -76,6 +94,15 @@ enum Key {
     User(u64),
 }
 
+impl Key {
+    fn user(&self) -> Option<u64> {
+        match self {
+            Self::Pair(user, _) | Self::User(user) => Some(*user),
+            Self::Address(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Record {
     /// Wrong attempts since `since`.
@@ -92,7 +119,7 @@ struct Record {
 
 impl Default for Lockouts {
     fn default() -> Self {
-        Self { records: HashMap::new(), hasher: RandomState::new() }
+        Self { records: HashMap::new(), hasher: RandomState::new(), names: HashMap::new() }
     }
 }
 
@@ -126,6 +153,7 @@ impl Lockouts {
             everywhere.failures = everywhere.failures.saturating_add(1);
             if everywhere.failures >= USER_FAILURES_MAX {
                 begun.push(Begun { whose: Whose::User, failures: everywhere.failures, lasts: GUARDED_FOR });
+                everywhere.lockouts = everywhere.lockouts.saturating_add(1);
                 (everywhere.failures, everywhere.since, everywhere.locked_until) = (0, now, now + GUARDED_FOR);
             }
         }
@@ -134,6 +162,9 @@ impl Lockouts {
         let once = pair.lockouts > 0 || (is_guarded && pair.known_until <= now);
         let most = if once { 1 } else { PAIR_FAILURES_MAX };
         begun.extend(pair.failed(Whose::Pair, most, now));
+        if !begun.is_empty() && users::is_valid_name(user) {
+            self.names.insert(self.hash(user), user.into());
+        }
         let record = self.record(Key::Address(address), now);
         let most = if record.lockouts > 0 { ADDRESS_FAILURES_AGAIN } else { ADDRESS_FAILURES_MAX };
         begun.extend(record.failed(Whose::Address, most, now));
@@ -145,6 +176,48 @@ impl Lockouts {
         self.make_room(now);
         let pair = self.record(self.pair(user, network(address)), now);
         *pair = Record { known_until: now + KNOWN_FOR, ..Record::new(now) };
+    }
+
+    /// The lockouts that are in force, and the users who are guarded.
+    pub fn in_force(&self, now: Instant) -> Vec<InForce> {
+        let mut all: Vec<InForce> = self.keys_in_force(now).map(|(key, record)| self.shown(key, record, now)).collect();
+        all.sort();
+        all
+    }
+
+    /// Ends the lockouts that `ends` says yes to; how many that were. Who was locked out has as many attempts again as somebody of
+    /// whom nothing is known.
+    pub fn end(&mut self, now: Instant, ends: impl Fn(&InForce) -> bool) -> usize {
+        let ended: Vec<Key> = self
+            .keys_in_force(now)
+            .filter(|(key, record)| ends(&self.shown(key, record, now)))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in &ended {
+            if let Some(record) = self.records.get_mut(key) {
+                *record = Record { known_until: record.known_until, ..Record::new(now) };
+            }
+        }
+        ended.len()
+    }
+
+    fn keys_in_force(&self, now: Instant) -> impl Iterator<Item = (&Key, &Record)> {
+        self.records.iter().filter(move |(_, record)| record.locked_until > now)
+    }
+
+    fn shown(&self, key: &Key, record: &Record, now: Instant) -> InForce {
+        let (whose, user, address) = match *key {
+            Key::Pair(user, address) => (Whose::Pair, Some(user), Some(address)),
+            Key::Address(address) => (Whose::Address, None, Some(address)),
+            Key::User(user) => (Whose::User, Some(user), None),
+        };
+        InForce {
+            whose,
+            user: user.and_then(|user| self.names.get(&user)).map(ToString::to_string),
+            address,
+            left: record.locked_until.saturating_duration_since(now),
+            lockouts: record.lockouts,
+        }
     }
 
     fn hash(&self, user: &str) -> u64 {
@@ -179,6 +252,9 @@ impl Lockouts {
                 !goes
             });
         }
+        let Self { records, names, .. } = self;
+        let known: HashSet<u64> = records.keys().filter_map(Key::user).collect();
+        names.retain(|user, _| known.contains(user));
     }
 }
 
@@ -393,5 +469,36 @@ mod tests {
         let much_later = now + KNOWN_FOR;
         lockouts.records.retain(|_, record| !record.is_over(much_later));
         assert!(lockouts.records.is_empty(), "{lockouts:?}");
+    }
+
+    #[test]
+    fn a_lockout_that_is_ended_leaves_nothing_behind_but_that_the_user_is_known() {
+        let mut lockouts = Lockouts::default();
+        let now = Instant::now();
+        lockouts.succeeded("orders", HOME, now);
+        guess(&mut lockouts, "orders", HOME, now, Whose::Pair);
+        let in_force = lockouts.in_force(now);
+        let [one] = in_force.as_slice() else { panic!("{in_force:?}") };
+        assert_eq!((one.whose, one.user.as_deref(), one.address), (Whose::Pair, Some("orders"), Some(HOME)));
+        assert_eq!((one.left, one.lockouts), (LOCKED_FOR_FIRST, 1));
+        assert_eq!(lockouts.end(now, |_| false), 0);
+        assert_eq!(lockouts.end(now, |lockout| lockout.user.as_deref() == Some("orders")), 1);
+        assert!(!lockouts.is_locked("orders", HOME, now) && lockouts.in_force(now).is_empty());
+        let (count, again) = guess(&mut lockouts, "orders", HOME, now, Whose::Pair);
+        assert_eq!((count, again.lasts), (PAIR_FAILURES_MAX, LOCKED_FOR_FIRST));
+    }
+
+    #[test]
+    fn names_are_forgotten_with_what_is_known_of_them() {
+        let mut lockouts = Lockouts::default();
+        let now = Instant::now();
+        guess(&mut lockouts, "orders", HOME, now, Whose::Pair);
+        assert_eq!(lockouts.names.len(), 1);
+        let later = now + FORGOTTEN_AFTER + LOCKED_FOR_MAX + WINDOW;
+        for number in 0..u32::try_from(RECORDS_MAX).unwrap() {
+            lockouts.failed(&format!("u{number}"), address(number), later);
+        }
+        assert!(lockouts.names.is_empty());
+        assert!(lockouts.records.len() <= RECORDS_MAX);
     }
 }
