@@ -1,6 +1,6 @@
 # run     build, and start a queue manager to try
 # islands two queue managers and a message each way, protected in four ways: what lies where
-# test    everything: unit and integration tests, then the four unmodified clients against the program
+# test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # interop suites that others wrote for AMQP brokers, fetched and run against the program; docs/interoperability.md
 # check   what to run before a commit: format, lints, unit tests
 # bench   the benchmarks of the crates

@@ -43,8 +43,17 @@ SET AUTHREC PROFILE(SYSTEM.BASE.TOPIC) OBJTYPE(TOPIC) PRINCIPAL('*', '*ANONYMOUS
 """
 
 
+# What a package manager says when it does not reach its registry (mvn).
+OUT_OF_REACH = re.compile(r"Could not transfer artifact|Unknown host|Connection (refused|timed out|reset)|Network is unreachable|Could not resolve host")
+
+
 class NotHere(Exception):
     """The suite can't be had on this machine, and why."""
+
+    @property
+    def is_out_of_reach(self):
+        """Whether it is the registry that is not reached, and nothing that is wrong here."""
+        return bool(OUT_OF_REACH.search(str(self)))
 
 
 def sh(*command, cwd=None, env=None, check=True):
@@ -61,12 +70,14 @@ def sh(*command, cwd=None, env=None, check=True):
         timeout=DEADLINE,
     )
     if check and done.returncode != 0:
-        raise NotHere(f"{' '.join(map(str, command))}: exit {done.returncode}: {done.stdout[-1000:]}")
+        raise NotHere(f"{' '.join(map(str, command))}: exit {done.returncode}: {done.stdout[-4000:]}")
     return done.stdout
 
 
 class Manager:
     """A queue manager in a directory that goes with it."""
+
+    ports = {"amqp": PORT}
 
     def __init__(self, definitions):
         self.folder = tempfile.TemporaryDirectory(prefix="bulla-interop-")
@@ -123,7 +134,8 @@ class Suite:
         """Gets it, once."""
 
     def run(self, manager):
-        """The results: test, None where it passed, why where it failed."""
+        """The results: test, None where it passed, why where it failed. What it needs of a manager is its data directory,
+        `mqsc`, and for suites that can be told another port than the usual one `ports`."""
 
     def cause(self, test):
         for pattern, why in self.known.items():
@@ -309,7 +321,7 @@ class Joram(Suite):
         names = re.findall(r"org/objectweb/jtests/jms/conform/(\S+Test)\.class", sh("unzip", "-l", jar))
         printed = sh(
             "java",
-            f"-Dbulla.url=amqp://127.0.0.1:{PORT}",
+            f"-Dbulla.url=amqp://127.0.0.1:{manager.ports['amqp']}",
             f"-Dbulla.program={BULLA}",
             f"-Dbulla.data={manager.data}",
             "-cp",
