@@ -1,22 +1,43 @@
-"""What a client may do to a queue manager that means it no good. Each attack is a function of a target and of the moment to stop.
+"""What a client may do to a queue manager that means it no good. Each attack is a function of a target and of a pace.
 
-Each is bounded in connections, bytes and pace, and goes on through refusals: whoever is hung up on comes again."""
+Each is bounded in connections and bytes, and goes on through refusals: whoever is hung up on comes again. As a program,
+`attacks.py KIND TARGET` goes on with one of them, as fast as it can, until its standard input ends, and then says in a line
+of JSON how much of it there was."""
 
 import itertools
+import json
 import random
+import select
+import ssl
 import struct
+import sys
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from threading import Event, Thread
 
 import frames
 from frames import RECEIVER, SENDER
 
-# Between two blows of an attack, seconds: what is tried is the queue manager, not how much processor time is left for it.
+# Between two blows of an attack that is paced, seconds: what is tried then is not how much processor time there is.
 PAUSE = 0.005
+# How long an answer is waited for before the next blow, seconds.
+PATIENCE = 0.05
 KIB, MIB = 1 << 10, 1 << 20
 # Where a credit can't be higher.
 ALL_CREDIT = (1 << 32) - 1
+# Messages that are begun and never ended: so many in each blow, of so many bytes each, and what each frame of one carries.
+UNFINISHED, UNFINISHED_BYTES, UNFINISHED_FRAME_BYTES = 10, 4 * MIB, 64 * KIB
+# Whoever guesses passwords does it from so many addresses, each of which is locked out by itself.
+GUESSERS = 100
+
+
+@dataclass
+class Tally:
+    """How much there was of an attack."""
+
+    connections: int = 0
+    bytes_sent: int = 0
+    bytes_heard: int = 0
 
 
 @dataclass
@@ -28,14 +49,39 @@ class Target:
     queue: str
     full_queue: str
     user: str
+    tally: Tally = field(default_factory=Tally)
+
+    def dial(self, **where):
+        peer = frames.dial(where.pop("port", None) or self.port, **where)
+        self.tally.connections += 1
+        return peer
+
+
+class Pace:
+    """How quickly blow follows blow, and whether it is enough."""
+
+    def __init__(self, stop, paced=True):
+        self.stop, self.paced = stop, paced
+
+    def pause(self, seconds=PAUSE):
+        """Between two blows; nothing for attacks that aren't paced. True when it is enough."""
+        return self.stop.wait(seconds) if self.paced else self.stop.is_set()
+
+    def wait(self, seconds):
+        """What belongs to the attack and is no pace. True when it is enough."""
+        return self.stop.wait(seconds)
+
+    def times(self, count):
+        """Blows at once, of an attack that isn't paced."""
+        return 1 if self.paced else count
 
 
 class Peers:
     """Connections of one attack; the ones that are hung up on are made anew."""
 
-    def __init__(self, target, stack, count, hello, receive_bytes=None, port=None):
-        self.port, self.count, self.hello = port or target.port, count, hello
-        self.receive_bytes, self.peers = receive_bytes, []
+    def __init__(self, target, stack, count, hello, **where):
+        self.target, self.count, self.hello, self.where = target, count, hello, where
+        self.peers = []
         stack.callback(self.close)
 
     def close(self):
@@ -47,15 +93,17 @@ class Peers:
         """As many as there may be; one that can't be made now is made later."""
         with suppress(OSError):
             while len(self.peers) < self.count:
-                peer = frames.dial(self.port, self.receive_bytes)
+                peer = self.target.dial(**self.where)
                 self.peers.append(peer)
-                peer.sendall(self.hello)
+                if not self.send(peer, self.hello):
+                    break
         return list(self.peers)
 
     def send(self, peer, data):
         """False when the other side takes no more."""
         try:
             peer.sendall(data)
+            self.target.tally.bytes_sent += len(data)
             return True
         except OSError:
             self.drop(peer)
@@ -66,68 +114,74 @@ class Peers:
         with suppress(ValueError):
             self.peers.remove(peer)
 
-    def listen(self):
-        """Takes in what was said, and drops the connections that are over."""
+    def listen(self, patience=0, bytes_max=1 << 16):
+        """Takes in what was said, after at most so many seconds, and drops the connections that are over."""
+        if patience and self.peers:
+            select.select(self.peers, [], [], patience)
         for peer in list(self.peers):
-            if frames.heard(peer) is None:
+            said = frames.heard(peer, bytes_max)
+            if said is None:
                 self.drop(peer)
+            else:
+                self.target.tally.bytes_heard += len(said)
 
 
-def slow_reader(target, stop):
+def slow_reader(target, pace):
     """Asks for everything on a queue of large messages, and reads a little of it a second."""
     hello = frames.opening() + frames.begin() + frames.attach("slow", 0, target.full_queue, RECEIVER)
     with ExitStack() as stack:
         peers = Peers(target, stack, 20, hello + frames.flow(0, ALL_CREDIT), receive_bytes=4 * KIB)
-        while not stop.wait(0.2):
-            for peer in peers.all():
-                if frames.heard(peer, 100) is None:
-                    peers.drop(peer)
+        while not pace.wait(0.2):
+            peers.all()
+            peers.listen(bytes_max=100)
 
 
-def credit_hoarder(target, stop):
+def credit_hoarder(target, pace):
     """Has many links to put by, takes the credit, and puts nothing."""
     links = b"".join(frames.attach(f"hoard-{number}", number, target.queue, SENDER) for number in range(100))
     with ExitStack() as stack:
         peers = Peers(target, stack, 5, frames.opening() + frames.begin() + links)
-        while not stop.wait(0.2):
+        while not pace.wait(0.2):
             peers.all()
             peers.listen()
 
 
-def link_flood(target, stop):
+def link_flood(target, pace):
     """Attaches and detaches without end."""
     names = itertools.count()
     with ExitStack() as stack:
         peers = Peers(target, stack, 2, frames.opening() + frames.begin())
-        while not stop.wait(PAUSE):
+        while not pace.pause():
             for peer in peers.all():
-                number = next(names)
-                handle = number % 200
-                link = frames.attach(f"flood-{number}", handle, target.queue, SENDER)
-                peers.send(peer, link + frames.performative(frames.DETACH, handle, True))
+                blows = []
+                for number in itertools.islice(names, pace.times(50)):
+                    handle = number % 200
+                    blows.append(frames.attach(f"flood-{number}", handle, target.queue, SENDER))
+                    blows.append(frames.performative(frames.DETACH, handle, True))
+                peers.send(peer, b"".join(blows))
             peers.listen()
 
 
-def too_many_links(target, stop):
+def too_many_links(target, pace):
     """Attaches until it is told to stop, and some more."""
     links = b"".join(frames.attach(f"many-{number}", number, target.queue, SENDER) for number in range(3_000))
     with ExitStack() as stack:
-        while not stop.wait(0.2):
+        while not pace.pause(0.2):
             peers = Peers(target, stack, 1, frames.opening() + frames.begin() + links)
             peers.all()
-            stop.wait(0.2)
-            peers.listen()
+            pace.pause(0.2)
+            peers.listen(PATIENCE)
             peers.close()
 
 
-def session_flood(target, stop):
+def session_flood(target, pace):
     """Begins as many sessions as there may be, more than that, and ends them."""
     sessions = b"".join(frames.begin(channel) for channel in range(256))
     ends = b"".join(frames.performative(frames.END, channel=channel) for channel in range(256))
     beyond = frames.begin(300)
     with ExitStack() as stack:
         peers = Peers(target, stack, 2, frames.opening())
-        while not stop.wait(0.05):
+        while not pace.pause(PATIENCE):
             for peer in peers.all():
                 peers.send(peer, sessions + ends)
             peers.listen()
@@ -136,7 +190,7 @@ def session_flood(target, stop):
             peers.listen()
 
 
-def giant_maps(target, stop):
+def giant_maps(target, pace):
     """Puts messages with maps of very many entries, nested ones, and ones that say they are larger than they are."""
     many = frames.encoded({f"key-{number}": number for number in range(20_000)})
     named = frames.encoded({frames.Symbol(f"key-{number}"): number for number in range(20_000)})
@@ -146,47 +200,70 @@ def giant_maps(target, stop):
     sections = [b"\x00\x53" + bytes([code]) for code in (0x70, 0x71, 0x72, 0x73, 0x74)]
     payloads = [section + body + frames.data(b"x") for section in sections for body in (many, deep, lying, odd)]
     hello = frames.opening() + frames.begin() + frames.attach("maps", 0, target.queue, SENDER)
+    # In a performative, too: the open's properties, where anything may stand.
+    fields = [frames.encoded(field) for field in ["giant", *[None] * 8]] + [named]
+    opening = frames.AMQP_HEADER + frames.frame(b"\x00\x53\x10" + frames.listed(0xD0, fields))
     with ExitStack() as stack:
         peers = Peers(target, stack, 2, hello)
         turns = {}
-        while not stop.wait(0.02):
+        while not pace.pause(0.02):
             for peer in peers.all():
                 number = turns[peer] = turns.get(peer, -1) + 1
-                # In a performative, too: the open's properties, where anything may stand.
                 peers.send(peer, frames.transfer(0, number, payloads[number % len(payloads)]))
             peers.listen()
-            with suppress(OSError), frames.dial(target.port) as peer:
-                fields = ["giant", *[None] * 8]
-                opening = [frames.encoded(field) for field in fields] + [named]
-                peer.sendall(frames.AMQP_HEADER + frames.frame(b"\x00\x53\x10" + frames.listed(0xD0, opening)))
+            with ExitStack() as once:
+                Peers(target, once, 1, opening).all()
 
 
-def half_open(target, stop):
+def half_open(target, pace):
     """Begins to connect in each way, and says no more."""
     client_hello = bytes.fromhex("16030100c8010000c40303") + bytes(40)
     starts = [b"", b"A", frames.AMQP_HEADER, frames.AMQP_HEADER[:7], frames.SASL_HEADER, frames.opening()[:20]]
     with ExitStack() as stack:
         clear = [Peers(target, stack, 40, start) for start in starts]
         tls = [Peers(target, stack, 40, start, port=target.tls_port) for start in (b"", client_hello, client_hello[:3])]
-        while not stop.wait(0.1):
+        while not pace.wait(0.1):
             for peers in clear + tls:
                 peers.all()
                 peers.listen()
 
 
-def password_guessing(target, stop):
-    """Signs in with one wrong password after another."""
-    guesses = itertools.count()
+def handshakes(target, pace):
+    """Starts TLS, which costs the other side a signature, and hangs up."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    while not pace.pause(0.02):
+        with suppress(OSError), target.dial(port=target.tls_port) as peer, context.wrap_socket(peer):
+            pass
+
+
+def connection_flood(target, pace):
+    """Connects as it should, closes as it should, and comes again."""
+    talk = frames.opening() + frames.begin() + frames.performative(frames.CLOSE)
     with ExitStack() as stack:
-        while not stop.wait(0.05):
-            peers = Peers(target, stack, 4, frames.plain(target.user, f"guess-{next(guesses)}"))
+        while not pace.pause(0.02):
+            peers = Peers(target, stack, pace.times(20), talk)
             peers.all()
-            stop.wait(0.05)
-            peers.listen()
+            peers.listen(PATIENCE)
             peers.close()
 
 
-def cut_frames(target, stop):
+def password_guessing(target, pace):
+    """Signs in with one wrong password after another, from one address after another."""
+    guesses = itertools.count()
+    with ExitStack() as stack:
+        while not pace.pause(PATIENCE):
+            guess = next(guesses)
+            peers = Peers(target, stack, 4, frames.plain(target.user, f"guess-{guess}"), address=f"127.0.3.{guess % GUESSERS + 1}")
+            peers.all()
+            pace.pause(PATIENCE)
+            # The mechanisms come at once; what the answer to the guess is comes after them.
+            peers.listen(PATIENCE)
+            peers.listen(PATIENCE)
+            peers.close()
+
+
+def cut_frames(target, pace):
     """Ends a good conversation after each of its bytes, and sends another one byte by byte."""
     talk = frames.opening() + frames.begin() + frames.attach("cut", 0, target.queue, SENDER)
     talk += frames.transfer(0, 0, frames.data(b"x" * 20), settled=True) + frames.performative(frames.CLOSE)
@@ -194,9 +271,9 @@ def cut_frames(target, stop):
     with ExitStack() as stack:
         slow = Peers(target, stack, 5, b"")
         said = {}
-        while not stop.wait(PAUSE):
-            with suppress(OSError), frames.dial(target.port) as peer:
-                peer.sendall(talk[: next(places)])
+        while not pace.pause():
+            with ExitStack() as once:
+                Peers(target, once, 1, talk[: next(places)]).all()
             for peer in slow.all():
                 at = said[peer] = said.get(peer, -1) + 1
                 if at >= len(talk):
@@ -207,25 +284,25 @@ def cut_frames(target, stop):
             slow.listen()
 
 
-def huge_frames(target, stop):
+def huge_frames(target, pace):
     """Announces frames of sizes that can't be, and of the largest that may be, and sends a little of them."""
     sizes = [0, 1, 7, 8, 0x7FFFFFFF, 0xFFFFFFFF, MIB, MIB + 1, 512]
     heads = [struct.pack(">IBBH", size, offset, 0, 0) for size in sizes for offset in (0, 1, 2, 255)]
     turns = itertools.cycle(heads)
     with ExitStack() as stack:
-        while not stop.wait(0.05):
+        while not pace.pause(PATIENCE):
             peers = Peers(target, stack, 10, frames.opening() + next(turns) + bytes(100))
             peers.all()
-            stop.wait(0.02)
-            peers.listen()
+            pace.pause(0.02)
+            peers.listen(PATIENCE)
             peers.close()
 
 
-def garbage(target, stop):
+def garbage(target, pace):
     """Sends bytes without sense: at once, after the header, and as the body of frames."""
     chance = random.Random(1)
     with ExitStack() as stack:
-        while not stop.wait(0.02):
+        while not pace.pause(0.02):
             noise = chance.randbytes(chance.randrange(1, 4 * KIB))
             starts = [noise, frames.AMQP_HEADER + noise, frames.opening() + frames.begin() + frames.frame(noise)]
             for port in (target.port, target.tls_port):
@@ -235,30 +312,45 @@ def garbage(target, stop):
                 peers.close()
 
 
-def never_settling(target, stop):
-    """Gets all it can, asks for more, and settles nothing."""
+def never_settling(target, pace):
+    """Gets all it can, asks for more, and settles nothing; comes again when there is no more."""
     hello = frames.opening() + frames.begin() + frames.attach("never", 0, target.full_queue, RECEIVER)
     with ExitStack() as stack:
         peers = Peers(target, stack, 5, hello + frames.flow(0, ALL_CREDIT))
-        while not stop.wait(PAUSE):
-            for peer in peers.all():
-                if frames.heard(peer, MIB) is None:
-                    peers.drop(peer)
+        while not pace.pause():
+            peers.all()
+            heard = target.tally.bytes_heard
+            peers.listen(PATIENCE, bytes_max=MIB)
+            if heard == target.tally.bytes_heard and not pace.paced:
+                peers.close()
 
 
-def flood(target, stop):
-    """Puts as much as it is let, settled and whatever its credit, and never the end of a large message."""
+def unfinished_messages(target, pace):
+    """Begins large messages on many connections, and never ends them."""
+    hello = frames.opening() + frames.begin() + frames.attach("unfinished", 0, target.queue, SENDER)
+    part = frames.transfer(0, 0, frames.data(bytes(2 * UNFINISHED_BYTES))[:UNFINISHED_FRAME_BYTES], more=True)
+    with ExitStack() as stack:
+        peers = Peers(target, stack, UNFINISHED * pace.times(3), hello)
+        sent = {}
+        while not pace.pause(PATIENCE):
+            begun = [peer for peer in peers.all() if sent.get(peer, 0) < UNFINISHED_BYTES]
+            for peer in begun:
+                if peers.send(peer, part):
+                    sent[peer] = sent.get(peer, 0) + UNFINISHED_FRAME_BYTES
+            peers.listen(0 if begun else PATIENCE)
+            sent = {peer: count for peer, count in sent.items() if peer in peers.peers}
+
+
+def flood(target, pace):
+    """Puts as much as it is let, settled and whatever its credit."""
     hello = frames.opening() + frames.begin() + frames.attach("flood", 0, target.queue, SENDER)
+    body = frames.data(bytes(2 * KIB))
     with ExitStack() as stack:
         peers = Peers(target, stack, 2, hello)
-        unfinished = Peers(target, stack, 4, hello + frames.transfer(0, 0, frames.data(bytes(8 * MIB))[: 512 * KIB], more=True))
         turns = {}
-        while not stop.wait(PAUSE):
-            unfinished.all()
-            unfinished.listen()
+        while not pace.pause():
             for peer in peers.all():
                 number = turns[peer] = turns.get(peer, 0) + 20
-                body = frames.data(bytes(2 * KIB))
                 peers.send(peer, b"".join(frames.transfer(0, number + n, body, settled=True) for n in range(20)))
             peers.listen()
 
@@ -271,17 +363,20 @@ ATTACKS = [
     session_flood,
     giant_maps,
     half_open,
+    handshakes,
+    connection_flood,
     password_guessing,
     cut_frames,
     huge_frames,
     garbage,
     never_settling,
+    unfinished_messages,
     flood,
 ]
 
 
 class UnderAttack:
-    """While it lasts, so many attacks are under way."""
+    """While it lasts, so many attacks are under way, paced, in threads of this program."""
 
     def __init__(self, target, attacks):
         self.target, self.stop = target, Event()
@@ -290,7 +385,7 @@ class UnderAttack:
 
     def _strike(self, attack):
         try:
-            attack(self.target, self.stop)
+            attack(self.target, Pace(self.stop))
         except Exception as error:  # an attack that breaks tries nothing: whoever runs it must know
             self.failures.append(f"{attack.__name__}: {error!r}")
 
@@ -303,3 +398,18 @@ class UnderAttack:
         self.stop.set()
         for thread in self.threads:
             thread.join(60)
+
+
+def main():
+    kind, where = sys.argv[1:]
+    (attack,) = [attack for attack in ATTACKS if attack.__name__ == kind]
+    target, stop = Target(**json.loads(where)), Event()
+    # Whoever started this ends it, also by not being there any more.
+    Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+    print("ready", flush=True)
+    attack(target, Pace(stop, paced=False))
+    print(json.dumps(asdict(target.tally)))
+
+
+if __name__ == "__main__":
+    main()
