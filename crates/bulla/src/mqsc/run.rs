@@ -1512,9 +1512,7 @@ fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<S
 }
 
 fn room_for(name: &str, definitions: &Definitions) -> Result<(), Failure> {
-    let Definitions { queues, aliases, remotes, models, .. } = definitions;
-    let count = queues.len() + aliases.len() + remotes.len() + models.len();
-    if count >= OBJECTS_MAX && type_of(name, definitions).is_none() {
+    if !definitions.has_room_for_a_queue() && type_of(name, definitions).is_none() {
         return Err(too_many(OBJECTS_MAX, "queues, aliases, remote queues and models"));
     }
     Ok(())
