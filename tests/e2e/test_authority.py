@@ -14,6 +14,7 @@ from manager import ERROR_QUEUE, GRANTS, label, wait_until
 from people import People
 from proton_driver import Refused
 from sites import clear
+from test_queues import own_queue
 
 MODEL = "SYSTEM.DEFAULT.MODEL.QUEUE"
 EVENTS = "SYSTEM.ADMIN.QMGR.EVENT"
@@ -305,6 +306,19 @@ def test_a_dynamic_queue_is_its_maker_s(qm, orders):
         put(nobody, own)
         with qm.connect() as stranger:
             refused(lambda: put(stranger, own))
+
+
+def test_a_dynamic_queue_of_a_whole_name_takes_the_right_on_that_name(qm, orders):
+    allow(qm, MODEL, "GET", "DSP")
+    name = f"MINE{next(numbers)}"
+    qm.mqsc(f"DEFINE QLOCAL({name}.THERE)")
+    for asked in (name, f"{name}.THERE"):
+        # Whether there is such a queue is not to be learnt either.
+        assert f"{asked}: no GET" in refused(lambda asked=asked: own_queue(orders, name=asked))
+    allow(qm, name, "GET")
+    receiver, made = own_queue(orders, name=name)
+    assert made == name
+    receiver.close()
 
 
 def test_inq_is_to_be_told_of_the_policy(qm, queue, orders):

@@ -185,6 +185,20 @@ def test_a_name_may_be_begun_or_given_whole(qm, client):
     receiver.close()
 
 
+def test_a_temporary_queue_s_name_is_not_given_to_another_object(qm, client):
+    qm.mqsc("DEFINE QLOCAL(PAYROLL)\nDEFINE QLOCAL(PAYROLL.X) USAGE(XMITQ)")
+    receiver, _ = own_queue(client, name="ADMINQ")
+    for command in (
+        "DEFINE QALIAS(ADMINQ) TARGET(PAYROLL)",
+        "DEFINE QREMOTE(ADMINQ) RNAME(PAYROLL) RQMNAME(FAR) XMITQ(PAYROLL.X)",
+        "DEFINE QLOCAL(ADMINQ)",
+        "DEFINE QMODEL(ADMINQ)",
+    ):
+        assert "2042" in qm.mqsc(command, code=4), command
+    receiver.close()
+    wait_until(lambda: "defined" in qm.mqsc("DEFINE QALIAS(ADMINQ) TARGET(PAYROLL)", code=None), "the name is free")
+
+
 def test_a_name_that_can_not_be_is_refused_and_leaves_nothing(qm, client):
     for name in ["A B*", "X" * 33 + "*", "*A*", "SYSTEM.X*", "SYSTEM.X", "A B"]:
         assert refused(lambda name=name: own_queue(client, name=name)) == 2011, name

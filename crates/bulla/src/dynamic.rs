@@ -52,7 +52,7 @@ pub(crate) struct Made {
 
 impl Wish {
     /// What a dynamic terminus says: its address names the model, or begins the name; the node's properties say either.
-    /// The link needs `right`, and who asks must have it on the model.
+    /// The link needs `right`, and who asks must have it on the model, and on a name that is given whole.
     pub(crate) fn read(
         state: &State,
         who: Who<'_>,
@@ -62,6 +62,10 @@ impl Wish {
     ) -> Result<Self, Refusal> {
         let wish = Self::said(address, properties)?;
         state.check_model(who, right, wish.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
+        // Before the name is looked for: nobody learns of a name without a right on it, nor takes one that others put to.
+        if let Some(name) = wish.name.as_deref().filter(|name| !name.ends_with('*')) {
+            state.check(who, right, name)?;
+        }
         if let Some(model) = wish.model.as_ref().filter(|model| !state.definitions.models.contains_key(*model)) {
             return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")));
         }

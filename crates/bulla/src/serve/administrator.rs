@@ -93,9 +93,19 @@ impl<'a> Administrator<'a> {
         self.state.store.queue(&found.destination).map(|queue| (found.destination.clone(), queue))
     }
 
-    /// Refuses to remove what is in use, or a queue with messages, before anything is changed.
+    /// Refuses to remove what is in use, or a queue with messages, and a name that a temporary queue has, before anything is changed.
     fn removable(&self, change: &Change) -> Result<(), AdminError> {
         match change {
+            // Whoever puts by that name would go on reaching the temporary queue, and its maker would get what is for others.
+            Change::DefineLocal { name, .. }
+            | Change::DefineAlias { name, .. }
+            | Change::DefineRemote { name, .. }
+            | Change::DefineModel { name, .. }
+                if self.state.dynamic.contains_key(name) =>
+            {
+                let detail = format!("{name} is an application's temporary queue, until that closes it");
+                Err(AdminError::Failed { reason: reason::OBJECT_IN_USE.code.into(), detail })
+            }
             Change::DeleteLocal { name, purge } => {
                 // One that is defined in the same unit is not there yet.
                 let Some(queue) = self.state.store.queue(name) else { return Ok(()) };
