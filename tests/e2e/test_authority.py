@@ -434,6 +434,18 @@ def test_a_link_ends_when_its_right_goes(qm, queue, orders):
     assert qm.depth(queue) == 3
 
 
+def test_a_link_ends_when_an_alias_of_a_queue_manager_leads_home(qm, queue, orders):
+    far, there = f"FAR{next(numbers)}", f"QM{next(numbers)}"
+    qm.mqsc(f"DEFINE QLOCAL({there}) USAGE(XMITQ)\nDEFINE QREMOTE({far}) RQMNAME({there})")
+    allow(qm, far, "PUT")
+    sender = orders.sender(f"{queue}@{far}")
+    orders.put(None, Message(body="barley"), sender)
+    assert qm.depth(there) == 1
+    qm.mqsc(f"ALTER QREMOTE({far}) RQMNAME(GUARDED)")
+    refused(lambda: orders.put(None, Message(body="barley"), sender))
+    assert qm.depth(queue) == 0
+
+
 def test_the_operator_reads_who_was_refused_what_and_a_flood_is_a_few_lines(qm, queue, orders):
     refused(lambda: put(orders, queue))
     line = f"user orders: 2035 MQRC_NOT_AUTHORIZED {queue}: no PUT"

@@ -334,6 +334,8 @@ impl Administered for Administrator<'_> {
         if then.authorities != now.authorities
             || then.channel_rules != now.channel_rules
             || then.topics != now.topics
+            // By a queue-manager alias somebody may have a queue open without a right on that.
+            || then.remotes != now.remotes
             || then.queue_manager != now.queue_manager
         {
             self.manager.follow_blocked_addresses(now);
