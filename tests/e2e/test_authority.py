@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from proton import ConnectionException, Message
+from proton import ConnectionException, Message, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
@@ -393,6 +393,36 @@ class As(MessagingHandler):
 
     def on_transport_error(self, event):
         self.end(event, str(event.transport.condition))
+
+
+class Pretends(MessagingHandler):
+    """Says that it has channels, and attaches none."""
+
+    def __init__(self, qm):
+        super().__init__()
+        self.qm, self.told = qm, ""
+
+    def on_start(self, event):
+        self.connection = event.container.connect(self.qm.amqp, reconnect=False)
+        self.connection.offered_capabilities = [symbol("bulla:channel")]
+        self.deadline = event.container.schedule(60, self)
+
+    def on_connection_error(self, event):
+        self.told = event.connection.remote_condition.description
+        event.connection.close()
+        self.deadline.cancel()
+
+    def on_timer_task(self, event):
+        self.connection.close()
+
+
+def test_whoever_says_it_has_channels_and_has_none_is_a_client_like_any_other(managers):
+    manager = managers(name="SHUT", grants=None)
+    manager.mqsc("SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders') AUTHADD(CONNECT)")
+    handler = Pretends(manager)
+    Container(handler).run()
+    assert "2035 MQRC_NOT_AUTHORIZED" in handler.told, handler.told
+    stop(manager)
 
 
 def acting(qm, user, other, queue):

@@ -24,7 +24,7 @@ use slab::Slab;
 use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -199,6 +199,27 @@ pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut Sta
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the token has expired: sign in with a new one");
     tell_of(peer, local, &refusal);
     peer.admission = Admission::Closed(refusal.clone());
+    local.forget_all(peer, state);
+    peer.engine.close(Some(refusal.to_amqp()));
+    local.touch(peer.key);
+}
+
+/// How long a partner that says it has channels may be connected without one, before it is a client like any other.
+const CHANNEL_WITHIN: Duration = Duration::from_secs(10);
+
+/// Asks a partner that was let pass for its channels, and has none, whether it may use the queue manager; asked at each tick.
+pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    let is_let_in = matches!(peer.admission, Admission::Open) || peer.calling.is_some() || peer.opened.is_none();
+    if is_let_in || peer.is_channel || peer.sending.is_some() || peer.engine.is_closed() {
+        return;
+    }
+    let of_channel = |link: &Link| matches!(link, Link::Receiving(_) | Link::Sending(_));
+    let since = *peer.idle_since.get_or_insert(local.now);
+    if local.now.saturating_duration_since(since) < CHANNEL_WITHIN || peer.links.values().any(of_channel) {
+        return;
+    }
+    let Err(refusal) = open_to_clients(peer, local, state) else { return };
+    tell_of(peer, local, &refusal);
     local.forget_all(peer, state);
     peer.engine.close(Some(refusal.to_amqp()));
     local.touch(peer.key);

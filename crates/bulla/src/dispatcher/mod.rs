@@ -530,6 +530,7 @@ impl Dispatcher {
             closed_by: None,
             refused: None,
             renewal_since: None,
+            idle_since: None,
             calling: None,
             sending: None,
             is_channel: false,
@@ -825,6 +826,7 @@ impl Dispatcher {
             peer.give_up_renewal(now);
             put::tick(peer, state);
             authority::end_with_token(peer, &mut self.local, state);
+            authority::end_without_channel(peer, &mut self.local, state);
             peer.input.rest();
             if !peer.units.is_empty() {
                 unit_of_work::tick(peer, &mut self.local, state);

@@ -117,6 +117,8 @@ pub(crate) struct Peer {
     pub(crate) signed_in: Identity,
     /// Whether it may attach a client's links.
     pub(crate) admission: Admission,
+    /// Since when it has been open without being let in, and without a channel.
+    pub(crate) idle_since: Option<Instant>,
     pub(crate) sasl: Option<sasl::Exchange>,
     pub(crate) links: HashMap<LinkId, Link>,
     /// What the other end said of itself.
