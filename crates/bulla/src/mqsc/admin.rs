@@ -253,8 +253,14 @@ fn answer(
         if known(peer) { (TEXT_BYTES_MAX, time) } else { (STRANGER_BYTES_MAX, time.min(STRANGER_TIME_MAX)) };
     let body = read_frame(&mut stream, bytes, Instant::now() + time)?;
     let text = String::from_utf8(body).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    let replies: Json = handler(peer, &text).iter().map(Reply::to_json).collect();
-    write_frame(&mut stream, replies.to_string().as_bytes(), ANSWER_BYTES_MAX, Instant::now() + time)
+    let mut body = String::from("[");
+    // One after the other: what is written is let go.
+    for (index, reply) in handler(peer, &text).into_iter().enumerate() {
+        body.push_str(if index == 0 { "" } else { "," });
+        body.push_str(&reply.to_json().to_string());
+    }
+    body.push(']');
+    write_frame(&mut stream, body.as_bytes(), ANSWER_BYTES_MAX, Instant::now() + time)
 }
 
 fn write_frame(stream: &mut UnixStream, body: &[u8], bytes_max: usize, deadline: Instant) -> io::Result<()> {

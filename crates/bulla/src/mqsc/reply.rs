@@ -66,6 +66,16 @@ pub enum Cell {
 }
 
 impl Cell {
+    /// Roughly, with its keyword's own.
+    fn bytes(&self) -> usize {
+        let texts = match self {
+            Cell::Number(_) | Cell::Pair(..) => 0,
+            Cell::Text(text) => text.len(),
+            Cell::List(list) => list.iter().map(|text| text.len() + size_of::<String>()).sum(),
+        };
+        texts + size_of::<(String, Self)>()
+    }
+
     pub(super) fn word(word: &str) -> Self {
         Cell::Text(word.into())
     }
@@ -186,6 +196,17 @@ impl Reply {
             Outcome::Failed(Failure { kind: FailureKind::Invalid, .. }) => EXIT_INVALID,
             Outcome::Failed(_) => EXIT_REFUSED,
             _ => EXIT_DONE,
+        }
+    }
+
+    /// Roughly what it takes to hold what is shown, in bytes.
+    pub(super) fn shown_bytes(&self) -> usize {
+        match &self.outcome {
+            Outcome::Rows(rows) => {
+                rows.iter().flat_map(|row| &row.cells).map(|(key, cell)| key.len() + cell.bytes()).sum()
+            }
+            Outcome::Help(text) => text.len(),
+            Outcome::Done { .. } | Outcome::Failed(_) => 0,
         }
     }
 

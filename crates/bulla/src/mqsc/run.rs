@@ -740,6 +740,11 @@ pub trait Oversight {
     /// What came of commands that [`before`](Self::before) let pass or not, in their order. An answer without a command, for a text
     /// that is none, is left out.
     fn after(&mut self, replies: &[&Reply]);
+
+    /// Whether what comes after those is looked at, or is not even answered.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody.
@@ -757,7 +762,20 @@ impl Oversight for Unseen {
 pub fn execute_overseen(
     text: &str,
     overseer: &mut dyn Oversight,
+    hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
+) -> Vec<Reply> {
+    execute_within(text, overseer, hold, SHOWN_BYTES_MAX)
+}
+
+/// Bytes that may be shown of one text, in memory and roughly, before no further command is carried out that shows something: the next
+/// one begins as long as there is room.
+const SHOWN_BYTES_MAX: usize = 128 << 20;
+
+fn execute_within(
+    text: &str,
+    overseer: &mut dyn Oversight,
     mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
+    bytes_max: usize,
 ) -> Vec<Reply> {
     let statements = parse::statements(text);
     if unit::is_unit(&statements) {
@@ -771,28 +789,48 @@ pub fn execute_overseen(
         overseer.after(&of_commands);
         return replies;
     }
-    let mut answered = |statement: Result<Statement, SyntaxError>| match statement {
-        Ok(statement) => {
-            let mut outcome = None;
-            match overseer.before(&[&statement]) {
-                Ok(()) => {
-                    hold(&mut |target| outcome = Some(perform(&statement, target).unwrap_or_else(Outcome::Failed)))
-                }
-                Err(error) => outcome = Some(Outcome::Failed(failure(&error))),
+    let mut bytes = 0;
+    let mut answered = |statement: Result<Statement, SyntaxError>| {
+        let reply = match statement {
+            Ok(statement) if bytes > bytes_max && ["DISPLAY", "HELP", "CHECK"].contains(&statement.command.verb) => {
+                let message = "not carried out: what was to be shown before it is too long already".to_owned();
+                let failure = Failure { kind: FailureKind::Refused, reason: Some(2102), message, hint: None };
+                Reply { at: statement.at, command: statement.to_string(), outcome: Outcome::Failed(failure) }
             }
-            let outcome = outcome.unwrap_or_else(|| {
-                Outcome::Failed(failure(&AdminError::Failed {
-                    reason: 2162,
-                    detail: "the queue manager did not take the command".into(),
-                }))
-            });
-            let reply = Reply { at: statement.at, command: statement.to_string(), outcome };
-            overseer.after(&[&reply]);
-            reply
-        }
-        Err(error) => Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(&error)) },
+            Ok(statement) => {
+                let mut outcome = None;
+                match overseer.before(&[&statement]) {
+                    Ok(()) => {
+                        hold(&mut |target| outcome = Some(perform(&statement, target).unwrap_or_else(Outcome::Failed)))
+                    }
+                    Err(error) => outcome = Some(Outcome::Failed(failure(&error))),
+                }
+                let outcome = outcome.unwrap_or_else(|| {
+                    Outcome::Failed(failure(&AdminError::Failed {
+                        reason: 2162,
+                        detail: "the queue manager did not take the command".into(),
+                    }))
+                });
+                let reply = Reply { at: statement.at, command: statement.to_string(), outcome };
+                overseer.after(&[&reply]);
+                bytes += reply.shown_bytes();
+                reply
+            }
+            Err(error) => {
+                Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(&error)) }
+            }
+        };
+        (reply, overseer.goes_on())
     };
-    statements.into_iter().map(&mut answered).collect()
+    let mut replies = Vec::new();
+    for statement in statements {
+        let (reply, goes_on) = answered(statement);
+        replies.push(reply);
+        if !goes_on {
+            break;
+        }
+    }
+    replies
 }
 
 /// What a command that changes definitions comes to, and what is to be said of it.
@@ -2254,6 +2292,36 @@ mod tests {
         assert_eq!(replies.iter().map(Reply::exit_code).collect::<Vec<_>>(), [0, 2, 0]);
         let refused = execute_apart("DIS QMGR", |_| ());
         assert!(matches!(&refused[0].outcome, Outcome::Failed(Failure { reason: Some(2162), .. })));
+    }
+
+    #[test]
+    fn where_too_much_is_shown_the_rest_is_not_and_what_changes_something_is_carried_out() {
+        let mut paper = crate::mqsc::transcripts::Paper::new();
+        let text = "HELP; DIS QMGR; HELP; CHECK POLICY(A); DEF QLOCAL(NEW.ONE)";
+        let replies = execute_within(text, &mut Unseen, |command| command(&mut paper), 1);
+        let shown: Vec<bool> = replies.iter().map(|reply| reply.exit_code() == 0).collect();
+        assert_eq!(shown, [true, false, false, false, true]);
+        assert!(replies[1].diagnostics(None)[0].contains("too long"), "{:?}", replies[1]);
+        assert!(paper.definitions().queues.contains_key("NEW.ONE"));
+    }
+
+    #[test]
+    fn whoever_is_refused_for_good_is_refused_once() {
+        struct Stranger(usize);
+        impl Oversight for Stranger {
+            fn before(&mut self, _: &[&Statement]) -> Result<(), AdminError> {
+                self.0 += 1;
+                Err(AdminError::NotAuthorised { command: "HELP".into(), needs: Role::Look })
+            }
+            fn after(&mut self, _: &[&Reply]) {}
+            fn goes_on(&self) -> bool {
+                false
+            }
+        }
+        let mut stranger = Stranger(0);
+        let replies =
+            execute_overseen(&"HELP;".repeat(1000), &mut stranger, |_| unreachable!("nothing is carried out"));
+        assert_eq!((replies.len(), stranger.0), (1, 1));
     }
 
     #[test]

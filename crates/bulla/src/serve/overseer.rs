@@ -13,7 +13,7 @@ use bulla_seal::ring::{Ring, RingError, Rings};
 use serde_json::json;
 use std::fs::File;
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Instant, SystemTime};
 
 /// What a command is refused with whose entry can't be written: MQRC_RESOURCE_PROBLEM.
@@ -28,13 +28,18 @@ pub(super) struct Overseer<'a> {
     written: Vec<bool>,
     /// What came of commands, until that is synced.
     results: Vec<Entry>,
+    /// With every name and number that it has, once that was asked for; none for whoever may do everything.
+    identity: Option<OsIdentity>,
+    /// Whether somebody has asked who has no role at all.
+    is_stranger: bool,
 }
 
 impl<'a> Overseer<'a> {
     /// For somebody on the admin socket.
     pub(super) fn new(manager: &'a Manager, peer: Peer) -> Self {
         let who = Who::Administrator { uid: peer.uid, gid: peer.gid, pid: peer.pid };
-        Self { manager, peer, who, written: Vec::new(), results: Vec::new() }
+        let identity = (!is_owner(peer)).then(|| identity_of(peer));
+        Self { manager, peer, who, written: Vec::new(), results: Vec::new(), identity, is_stranger: false }
     }
 
     /// Has the results on disk before anybody is answered. Where they can't be, what was done stays done, and the answers say so.
@@ -54,23 +59,31 @@ impl<'a> Overseer<'a> {
 
 impl Overseer<'_> {
     /// Whether the caller's role is enough for all of these. It is asked for each time: a role may have been taken away meanwhile.
-    fn allowed(&self, statements: &[&Statement]) -> Result<(), AdminError> {
-        let role = role_of(self.manager, self.peer);
+    fn allowed(&mut self, statements: &[&Statement]) -> Result<(), AdminError> {
+        let role = match &self.identity {
+            None => Some(Role::All),
+            Some(identity) => identity.role(&self.manager.lock().definitions.authorities.administrators),
+        };
+        self.is_stranger = role.is_none();
         let beyond = statements.iter().find(|statement| role.is_none_or(|role| role < statement.command.role()));
         let Some(statement) = beyond else { return Ok(()) };
         let (command, needs) = (statement.command.to_string(), statement.command.role());
         let has = role.map_or("no role", Role::word);
         let Peer { uid, gid, pid } = self.peer;
         let detail = format!("{command} takes the role {needs}, and user {uid} has {has}");
-        crate::warning!("admin socket: uid {uid} gid {gid} pid {pid}: 2035 MQRC_NOT_AUTHORIZED {detail}");
-        let object = statement.without_secrets();
+        let (now, object) = (Instant::now(), statement.without_secrets());
+        let line = format!("admin socket: uid {uid} gid {gid} pid {pid}: 2035 MQRC_NOT_AUTHORIZED {detail}");
         let refused =
             Refused { action: ADMINISTER, object: &object, reason: reason::NOT_AUTHORIZED.code, detail, let_in: false };
-        self.manager.audit.refused(Instant::now(), self.who.clone(), &refused);
-        let address = "admin socket".to_owned();
-        let event = Event::NotAuthorised { user: Some(format!("uid {uid}")), address, action: ADMINISTER, object };
-        self.manager.lock().raise(&event, wall_ms(SystemTime::now()));
-        self.manager.ring_all();
+        self.manager.audit.refused(now, self.who.clone(), &refused);
+        // As of refusals over AMQP: a flood is a few lines and events, and a number.
+        if self.manager.refusals.lock().unwrap_or_else(PoisonError::into_inner).may_write(now) {
+            crate::warning!("{line}");
+            let address = "admin socket".to_owned();
+            let event = Event::NotAuthorised { user: Some(format!("uid {uid}")), address, action: ADMINISTER, object };
+            self.manager.lock().raise(&event, wall_ms(SystemTime::now()));
+            self.manager.ring_all();
+        }
         Err(AdminError::NotAuthorised { command, needs })
     }
 }
@@ -86,14 +99,23 @@ const NAMES_BYTES_MAX: u64 = 16 << 20;
 /// What somebody on an admin socket may do: everything for the owner of this process, and for the machine's superuser, who could become the owner; for others
 /// what ADMIN objects say.
 pub(super) fn role_of(manager: &Manager, peer: Peer) -> Option<Role> {
-    if peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw() {
+    if is_owner(peer) {
         return Some(Role::All);
     }
     let all = manager.lock().definitions.authorities.administrators.clone();
     if all.is_empty() {
         return None;
     }
-    OsIdentity::new(peer.uid, peer.gid, &names_in(PASSWD), &names_in(GROUP)).role(&all)
+    identity_of(peer).role(&all)
+}
+
+fn is_owner(peer: Peer) -> bool {
+    peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw()
+}
+
+/// Reads the files of names.
+fn identity_of(peer: Peer) -> OsIdentity {
+    OsIdentity::new(peer.uid, peer.gid, &names_in(PASSWD), &names_in(GROUP))
 }
 
 /// The text of such a file; nothing where it can't be read or is too long: then numbers count alone.
@@ -130,6 +152,11 @@ impl Oversight for Overseer<'_> {
             detail: error.to_string(),
         };
         self.manager.audit.record(entries).map_err(refused)
+    }
+
+    /// A stranger is refused once, whatever it asks for.
+    fn goes_on(&self) -> bool {
+        !self.is_stranger
     }
 
     fn after(&mut self, replies: &[&Reply]) {
