@@ -1,13 +1,14 @@
 """Bad input, each with its error, and a queue manager that goes on."""
 
 import concurrent.futures
+import json
 import os
 import re
 import socket
 import subprocess
 
 import pytest
-from proton import Message
+from proton import Message, symbol
 
 import cms
 import der
@@ -427,6 +428,31 @@ def test_a_damaged_body_is_found_by_check_and_the_other_messages_flow(stopped, f
     with stopped.connect() as client:
         got = [message.body for message in client.get_all("Q")]
     assert got == ["kept"] + [b"%03d" % number * 1000 for number in range(50) if number != 20]
+
+
+def test_a_damaged_dead_letter_stops_no_replay_and_can_be_discarded(stopped):
+    stopped.start()
+    stopped.mqsc("DEFINE QLOCAL(D)")
+    with stopped.connect() as client:
+        origin = {symbol("x-opt-bulla-queue"): "Q"}
+        for number in range(3):
+            body = b"%03d" % number * 3000
+            client.put("D", Message(body=body, inferred=True, durable=True, annotations=origin))
+    stopped.kill()
+    [segment] = (stopped.data / "journal").glob("*.segment")
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"001" * 3000) + 500] ^= 1
+    segment.write_bytes(content)
+    stopped.start()
+    said = stopped.mqsc("REPLAY QLOCAL(D)")
+    assert "2 messages replayed, 1 left" in said and "damaged" in said, said
+    done = stopped.run("mqsc", "--data", stopped.data, "--json", "-c", "DISPLAY DEADMSG(D) ALL")
+    [left] = json.loads(done.stdout)[0]["objects"]
+    assert left["CAUSE"] in ("damaged", ""), left
+    stays = stopped.mqsc(f"REPLAY QLOCAL(D) MSGNUM({left['MSGNUM']})")
+    assert "0 messages replayed, 1 left" in stays, stays
+    assert "1 message discarded" in stopped.mqsc(f"REPLAY QLOCAL(D) MSGNUM({left['MSGNUM']}) DISCARD")
+    assert stopped.depth("D") == 0
 
 
 def test_a_definition_that_does_not_parse_is_refused_with_its_line(stopped):

@@ -107,3 +107,16 @@ def test_dead_letters_are_shown_and_one_is_moved_by_its_number(qm):
     qm.mqsc(f"REPLAY QLOCAL({DEAD_LETTER_QUEUE}) TO(B)", code=2)
     assert "1 message replayed" in qm.mqsc(f"REPLAY QLOCAL({DEAD_LETTER_QUEUE}) MSGNUM({number}) TO(B)")
     assert bodies(qm, "B") == ["x"]
+
+
+def test_a_look_goes_on_behind_what_stays_and_a_rule_that_leads_nowhere_is_an_attempt(qm, tmp_path):
+    with qm.connect() as client:
+        sender = client.sender(DEAD_LETTER_QUEUE)
+        # These stay, and come first for whoever gets.
+        for _ in range(1000):
+            client.put(DEAD_LETTER_QUEUE, Message(body="stays", priority=9), sender)
+    reject(qm, "A", "behind", priority=0)
+    reject(qm, "B", "nowhere", priority=0)
+    done = handler(qm, tmp_path, "WAIT(NO)\nDESTQ(B) ACTION(FWD) FWDQ(NOWHERE)\nDESTQ(A) ACTION(DISCARD)\n")
+    assert "NOWHERE" in done.stderr.decode() and "2085" in done.stderr.decode()
+    assert qm.depth(DEAD_LETTER_QUEUE) == 1001

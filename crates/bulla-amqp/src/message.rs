@@ -111,6 +111,33 @@ impl Sections {
         Ok(sections)
     }
 
+    /// The sections up to the message annotations, of a message of which only the front may be there; none where that ends before
+    /// it is known where they are, or is no message.
+    pub fn front(payload: &Payload) -> Option<Self> {
+        let mut cursor = Cursor::new(payload);
+        let mut sections = Self::default();
+        loop {
+            let start = cursor.at();
+            if cursor.next_byte()? != code::DESCRIBED {
+                return None;
+            }
+            let section = cursor.descriptor().ok()?;
+            if section > section::MESSAGE_ANNOTATIONS {
+                return Some(sections);
+            }
+            let value = cursor.byte().ok()?;
+            check_type(section, value).ok()?;
+            cursor.skip_value(value, 0).ok()?;
+            let range = start..cursor.at();
+            match section {
+                section::HEADER => sections.header = Some(range),
+                section::DELIVERY_ANNOTATIONS => sections.delivery_annotations = Some(range),
+                section::MESSAGE_ANNOTATIONS => sections.message_annotations = Some(range),
+                _ => return None,
+            }
+        }
+    }
+
     /// The header; its defaults when there is none.
     pub fn decode_header(&self, payload: &Payload) -> Result<Header, DecodeError> {
         match &self.header {

@@ -482,26 +482,52 @@ pub(crate) fn moved_message(payload: &Payload, was: Was) -> Message {
     was.message(payload)
 }
 
+/// Bytes of one text of a label that are shown.
+const LABEL_TEXT_BYTES_MAX: usize = 512;
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LABEL_TEXT_BYTES_MAX)]
+}
+
 /// What the label of a message on an error or dead-letter queue says, and the queue knows.
 pub(crate) fn dead_letter(payload: &Payload, found: &Found) -> DeadLetter {
-    let annotations = Sections::scan(payload).map(|sections| annotations(payload, &sections)).unwrap_or_default();
+    with_label(payload, unread_letter(found))
+}
+
+fn with_label(payload: &Payload, letter: DeadLetter) -> DeadLetter {
+    let sections = Sections::front(payload).or_else(|| Sections::scan(payload).ok());
+    let annotations = sections.map(|sections| annotations(payload, &sections)).unwrap_or_default();
     let find = |name: &str| {
         let is_it = |key: &Value| key.as_str().and_then(|key| key.strip_prefix(LABEL_PREFIX)) == Some(name);
         annotations.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
     };
-    let text = |name: &str| find(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    // Whoever may put on the queue may have written the label.
+    let text = |name: &str| cut(find(name).and_then(Value::as_str).unwrap_or_default()).to_owned();
     DeadLetter {
-        number: found.id.0,
         reason: find("reason").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
         cause: text("cause"),
         details: text("details"),
         queue: text("queue"),
         manager: text("manager"),
+        ..letter
+    }
+}
+
+/// What is known of a message on an error or dead-letter queue without its label.
+fn unread_letter(found: &Found) -> DeadLetter {
+    DeadLetter {
+        number: found.id.0,
         user: found.user.as_ref().map(|user| user.as_str().to_owned()).unwrap_or_default(),
         persistent: found.persistent,
         bytes: found.body_bytes.into(),
         put_ms: found.put_at_ms,
+        ..DeadLetter::default()
     }
+}
+
+/// A message on an error or dead-letter queue whose body can't be read.
+pub(crate) fn damaged_letter(found: &Found, why: &dyn std::fmt::Display) -> DeadLetter {
+    DeadLetter { cause: "damaged".to_owned(), details: why.to_string(), ..unread_letter(found) }
 }
 
 /// What a queue knew of a message that moves, and knows of it afterwards.
@@ -885,5 +911,19 @@ mod tests {
         {
             assert!(Arrival::read(&Payload::from(Bytes::copy_from_slice(section)), NOW_MS).is_err());
         }
+    }
+
+    #[test]
+    fn a_label_that_somebody_else_wrote_is_cut_and_the_front_of_a_message_is_enough() {
+        let key = |name: &str| Value::from(bulla_amqp::Symbol::new(&format!("{LABEL_PREFIX}{name}")).unwrap());
+        let mut bytes = Vec::new();
+        let label =
+            [(key("cause"), Value::from("rejected")), (key("details"), Value::from("é".repeat(2_000).as_str()))];
+        encode_map_section(MESSAGE_ANNOTATIONS, &label, &mut bytes);
+        data_section_head(1_000_000, &mut bytes);
+        let found = DeadLetter { number: 7, ..DeadLetter::default() };
+        let letter = with_label(&Payload::from(Bytes::from(bytes)), found);
+        assert_eq!((letter.number, letter.cause.as_str()), (7, "rejected"));
+        assert_eq!(letter.details.len(), LABEL_TEXT_BYTES_MAX);
     }
 }

@@ -40,6 +40,22 @@ fn each_section_is_found() {
 }
 
 #[test]
+fn the_front_of_a_message_is_enough_for_its_annotations() {
+    let front = |parts: &[&[u8]]| Sections::front(&Payload::from(Bytes::from(parts.concat())));
+    let whole = [HEADER, ANNOTATIONS, PROPERTIES, DATA].concat();
+    for length in 0..=whole.len() {
+        let found = front(&[&whole[..length]]);
+        // Once the descriptor of what comes after them is there it is known that there are no more.
+        assert_eq!(found.is_some(), length >= 7 + 6 + 3, "{length}");
+        let annotations = found.and_then(|found| found.message_annotations);
+        assert_eq!(annotations, (length >= 7 + 6 + 3).then_some(7..13), "{length}");
+    }
+    assert_eq!(front(&[DATA]), Some(Sections::default()));
+    assert_eq!(front(&[&[0, 0x53, 0x01, 0x45]]), None);
+    assert_eq!(front(&[b"no message"]), None);
+}
+
+#[test]
 fn bodies_are_told_apart() {
     assert_eq!(scan(&[]).unwrap().body, BodyForm::Empty);
     assert_eq!(scan(&[HEADER]).unwrap().body, BodyForm::Empty);

@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
-use super::Store;
 use super::messages::{Entry, Kept, State};
+use super::{ReadError, Store};
 use crate::lane::Slot;
 use crate::log::Position;
-use crate::message::{Found, MessageId, QueueId};
+use crate::message::{Chunks, Found, MessageId, QueueId};
 use crate::queue::LANES;
 
 /// Messages that a queue remembers as come back; a reader that is further behind begins from the front.
@@ -331,6 +331,23 @@ impl Store {
         *budget = budget.saturating_sub(READ_COST + whole / HEAD_BYTES);
         let Some(body) = self.front(slot, whole) else { return Looked::Pass };
         show(&self.messages[slot].seen(&[body], true))
+    }
+
+    /// A body of which the front may be enough, and whether this is all of it: what is in memory or no longer than `bytes` is whole,
+    /// of others so much is read, and not checked.
+    ///
+    /// # Errors
+    /// As [`Store::body`].
+    pub fn head(&mut self, id: MessageId, bytes: usize) -> Result<(Chunks, bool), ReadError> {
+        let slot = self.messages.slot(id).ok_or(ReadError::Unknown { id })?;
+        let entry = &self.messages[slot];
+        if entry.body.is_none()
+            && entry.body_bytes as usize > bytes
+            && let Some(front) = self.front(slot, bytes)
+        {
+            return Ok((front.into(), false));
+        }
+        self.body(id).map(|body| (body, true))
     }
 
     /// The first bytes of a body that is not in memory, as they lie on the disk.

@@ -1,14 +1,15 @@
 //! `bulla dlq`: deals with dead letters by the rules of a file, over the admin socket. What is done with a message is one unit of
 //! work of the queue manager: nothing is lost, and nothing comes twice.
 
-use super::{CliError, DATA_DEFAULT, EXIT_REFUSED};
+use super::{CliError, DATA_DEFAULT, EXIT_UNREACHABLE};
 use crate::dead_letters::DeadLetter;
 use crate::dead_letters::rules::{Action, Rule, Rules, TEXT_BYTES_MAX};
 use crate::mqsc::admin;
 use crate::mqsc::objects::DEAD_LETTER_QUEUE;
 use crate::mqsc::reply::{Cell, Outcome, Reply, Row};
+use crate::mqsc::run::DEAD_LETTERS_MAX;
 use clap::Args;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -58,10 +59,18 @@ pub fn run(args: &DlqArgs) -> Result<(), CliError> {
         Some(queue) => queue,
         None => dead_letter_queue(&args.data)?,
     };
-    let mut tried: HashMap<u64, Tried> = HashMap::new();
+    let mut tried: BTreeMap<u64, Tried> = BTreeMap::new();
+    // One look sees so many; the next one goes on behind them, so that none waits behind those that stay.
+    let mut after = 0;
     loop {
-        let letters = dead_letters(&args.data, &queue)?;
-        tried.retain(|number, _| letters.iter().any(|letter| letter.number == *number));
+        let letters = dead_letters(&args.data, &queue, after)?;
+        let next = match letters.last() {
+            Some(last) if letters.len() >= DEAD_LETTERS_MAX => last.number,
+            _ => u64::MAX,
+        };
+        let there: HashSet<u64> = letters.iter().map(|letter| letter.number).collect();
+        tried.retain(|number, _| !(after < *number && *number <= next) || there.contains(number));
+        after = if next == u64::MAX { 0 } else { next };
         for letter in &letters {
             let known = tried.entry(letter.number).or_default();
             if args.dry_run {
@@ -71,7 +80,10 @@ pub fn run(args: &DlqArgs) -> Result<(), CliError> {
             }
         }
         if args.dry_run || args.once || rules.once {
-            return Ok(());
+            if after == 0 {
+                return Ok(());
+            }
+            continue;
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -108,17 +120,20 @@ fn deal(args: &DlqArgs, queue: &str, rules: &Rules, letter: &DeadLetter, known: 
         Action::Retry { .. } => (format!("put back on {}", letter.queue), String::new()),
     };
     let command = format!("REPLAY QLOCAL('{queue}') MSGNUM({}) {options}", letter.number);
-    let reply = ask(&args.data, &command)?;
-    let Outcome::Done { message, warnings } = &reply.outcome else {
-        return Err(CliError::new(EXIT_REFUSED, reply.diagnostics(None).join("; ")));
+    let reply = answer(&args.data, &command)?;
+    let why = match &reply.outcome {
+        Outcome::Done { message, .. } if message.starts_with("1 ") => {
+            crate::note!("{}: {what}, line {}", said(letter), rule.line);
+            return Ok(());
+        }
+        Outcome::Done { warnings, .. } => warnings.join("; "),
+        // A queue that is not there, say: an attempt like any other, and the letters behind it are dealt with.
+        Outcome::Failed(failure) => failure.to_string(),
+        Outcome::Rows(_) | Outcome::Help(_) => String::new(),
     };
-    if message.starts_with("1 ") {
-        crate::note!("{}: {what}, line {}", said(letter), rule.line);
-        return Ok(());
-    }
     *known.attempts.entry(rule.line).or_default() += 1;
     known.again_at = Some(now + Duration::from_secs(rules.retry_seconds.into()));
-    crate::warning!("{}: not {what}, line {}: {}", said(letter), rule.line, warnings.join("; "));
+    crate::warning!("{}: not {what}, line {}: {}", said(letter), rule.line, why);
     Ok(())
 }
 
@@ -149,8 +164,9 @@ fn dead_letter_queue(data: &Path) -> Result<String, CliError> {
     Ok(queue)
 }
 
-fn dead_letters(data: &Path, queue: &str) -> Result<Vec<DeadLetter>, CliError> {
-    let rows = rows(ask(data, &format!("DISPLAY DEADMSG('{queue}') ALL"))?)?;
+fn dead_letters(data: &Path, queue: &str, after: u64) -> Result<Vec<DeadLetter>, CliError> {
+    let after = if after == 0 { String::new() } else { format!("AFTER({after})") };
+    let rows = rows(ask(data, &format!("DISPLAY DEADMSG('{queue}') ALL {after}"))?)?;
     let letter = |row: &Row| DeadLetter {
         number: number(row, "MSGNUM").unwrap_or_default(),
         reason: number(row, "REASON").and_then(|code| u16::try_from(code).ok()),
@@ -166,14 +182,21 @@ fn dead_letters(data: &Path, queue: &str) -> Result<Vec<DeadLetter>, CliError> {
     Ok(rows.iter().map(letter).collect())
 }
 
+/// The answer to a command that has to be carried out.
 fn ask(data: &Path, command: &str) -> Result<Reply, CliError> {
-    let replies = admin::request(data, command)
-        .map_err(|error| CliError { hint: error.hint(), ..CliError::failed(error.to_string()) })?;
-    let reply = replies.into_iter().next().ok_or_else(|| CliError::failed("the queue manager did not answer"))?;
-    match reply.outcome {
-        Outcome::Failed(_) => Err(CliError::new(EXIT_REFUSED, reply.diagnostics(None).join("; "))),
+    let reply = answer(data, command)?;
+    match &reply.outcome {
+        Outcome::Failed(failure) => {
+            Err(CliError { hint: failure.hint.clone(), ..CliError::new(reply.exit_code(), failure.to_string()) })
+        }
         _ => Ok(reply),
     }
+}
+
+fn answer(data: &Path, command: &str) -> Result<Reply, CliError> {
+    let replies = admin::request(data, command)
+        .map_err(|error| CliError { hint: error.hint(), ..CliError::new(EXIT_UNREACHABLE, error.to_string()) })?;
+    replies.into_iter().next().ok_or_else(|| CliError::failed("the queue manager did not answer"))
 }
 
 fn rows(reply: Reply) -> Result<Vec<Row>, CliError> {

@@ -353,7 +353,11 @@ impl Row {
         }
         let mut text = String::new();
         let mut column = 0;
-        for (index, cell) in shown.iter().enumerate() {
+        for (index, cell) in shown.iter_mut().enumerate() {
+            if cell.chars().any(char::is_control) {
+                // Strangers' words among them: a terminal is not to follow them.
+                *cell = escaped(cell);
+            }
             let chars = cell.chars().count();
             let fits = column == 1 && chars < COLUMN_CHARS;
             if index > 0 && !fits {
@@ -404,6 +408,12 @@ impl Row {
         let cells = json.as_object()?.iter().map(|(keyword, value)| Some((keyword.clone(), cell(value)?)));
         Some(Self { cells: cells.collect::<Option<_>>()? })
     }
+}
+
+/// Control characters as `\u{1b}`.
+fn escaped(text: &str) -> String {
+    let one = |letter: char| if letter.is_control() { letter.escape_default().collect() } else { String::from(letter) };
+    text.chars().map(one).collect()
 }
 
 fn trim_line(text: &mut String) {
@@ -466,5 +476,12 @@ mod tests {
                 assert_eq!(name.strip_prefix("MQRC_"), Some(reason.name));
             }
         }
+    }
+
+    #[test]
+    fn a_terminal_does_not_follow_what_is_shown() {
+        let mut row = Row::default();
+        row.push("DETAILS", Cell::word("a\u{1b}[2J\nb\u{9b}é"));
+        assert_eq!(row.text(), "DETAILS(a\\u{1b}[2J\\nb\\u{9b}é)\n");
     }
 }

@@ -60,7 +60,7 @@ pub trait Administered {
     ///
     /// # Errors
     /// There is no such queue, or the journal can't be read.
-    fn dead_letters(&mut self, _queue: &str, _max: usize) -> Result<Vec<DeadLetter>, AdminError> {
+    fn dead_letters(&mut self, _queue: &str, _after: Option<u64>, _max: usize) -> Result<Vec<DeadLetter>, AdminError> {
         Ok(Vec::new())
     }
 
@@ -1268,7 +1268,7 @@ fn one_message(statement: &Statement, definitions: &Definitions) -> Result<Repla
 }
 
 /// Most messages that DISPLAY DEADMSG shows at once; the answer has to fit the socket's frame.
-const DEAD_LETTERS_MAX: usize = 1_000;
+pub(crate) const DEAD_LETTERS_MAX: usize = 1_000;
 
 fn display_dead_letters(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
     let name = &statement.name.stem;
@@ -1277,7 +1277,11 @@ fn display_dead_letters(statement: &Statement, target: &mut dyn Administered) ->
         Some(Value::Number(count)) => usize::try_from(*count).unwrap_or(usize::MAX).min(DEAD_LETTERS_MAX),
         _ => DEAD_LETTERS_MAX,
     };
-    let letters = target.dead_letters(name, max).map_err(|error| failure(&error))?;
+    let after = match statement.value(Key::After) {
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let letters = target.dead_letters(name, after, max).map_err(|error| failure(&error))?;
     let candidates: Vec<Candidate<'_>> = letters
         .iter()
         .map(|letter| -> Candidate<'_> { (name, None, Box::new(|key| dead_letter_cell(letter, key))) })

@@ -610,6 +610,7 @@ pub enum Key {
     OfType,
     Origin,
     Count,
+    After,
     Looked,
     MessageNumber,
     To,
@@ -1498,6 +1499,13 @@ static ORIGIN: Attribute =
     attribute(Key::Origin, "QUEUE", Kind::Name { optional: false }, "", "Only messages that came from this queue.");
 static COUNT: Attribute =
     attribute(Key::Count, "COUNT", Kind::Number { min: 1, max: DEPTH_MAX }, "", "At most so many messages.");
+static AFTER: Attribute = attribute(
+    Key::After,
+    "AFTER",
+    Kind::Number { min: 1, max: u64::MAX },
+    "",
+    "Only messages of higher numbers: the last one that was shown leads to the next ones.",
+);
 static LOOKED: Attribute = attribute(
     Key::Looked,
     "MESSAGES",
@@ -1731,7 +1739,7 @@ pub static COMMANDS: &[Command] = &[
         name: NameUse::One,
         object: "queue",
         summary: "Show what lies on an error or dead-letter queue and can be got, oldest first: what its labels say. `bulla dlq` deals with it by rules.",
-        options: &[&COUNT, &WHERE, &ALL],
+        options: &[&COUNT, &AFTER, &WHERE, &ALL],
         attributes: &[
             &MSGNUM_SHOWN,
             &DEAD_REASON,
@@ -1748,6 +1756,7 @@ pub static COMMANDS: &[Command] = &[
         examples: &[
             "DISPLAY DEADMSG(SYSTEM.DEAD.LETTER.QUEUE)",
             "DIS DM(SYSTEM.DEAD.LETTER.QUEUE) WHERE(REASON EQ 2053) COUNT(10)",
+            "DIS DM(SYSTEM.DEAD.LETTER.QUEUE) AFTER(1099511627778)",
         ],
         since: V1,
     },

@@ -19,13 +19,15 @@ use crate::mqsc::tasks::TaskSnapshot;
 use crate::policy_check::{Findings, MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
 use crate::sign_in::lockout::InForce;
-use bulla_queue::{MessageId, QueueId};
+use bulla_amqp::Sections;
+use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
 use bulla_seal::Dn;
-use std::collections::HashSet;
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// One request's hold on the queue manager.
 pub(super) struct Administrator<'a> {
@@ -233,7 +235,12 @@ impl<'a> Administrator<'a> {
     fn replay_one(&mut self, replay: &Replay, from: QueueId, id: MessageId) -> Result<Replayed, AdminError> {
         let stays = |why: String| Replayed { moved: 0, left: 1, warnings: vec![format!("message {}: {why}", id.0)] };
         let body = match self.state.store.find(id) {
-            Some((queue, _)) if queue == from => self.state.store.body(id).map_err(failed)?,
+            // What is not moved need not be read: so a damaged one can go.
+            Some((queue, _)) if queue == from && replay.discards => Chunks::from(Bytes::new()),
+            Some((queue, _)) if queue == from => match self.state.store.body(id) {
+                Ok(body) => body,
+                Err(error) => return Ok(stays(error.to_string())),
+            },
             _ => return Ok(stays(format!("it is not on {}", replay.from))),
         };
         let payload = envelope::payload_of(&body);
@@ -267,33 +274,91 @@ impl<'a> Administrator<'a> {
         Ok(Replayed { moved: 1, ..Replayed::default() })
     }
 
-    /// The names that some user's ring has a certificate of.
-    fn known_names(&self) -> HashSet<Dn> {
-        let users = std::fs::read_dir(self.manager.data.join(RINGS)).into_iter().flatten().flatten();
-        let names = users.filter_map(|entry| entry.file_name().into_string().ok());
-        names
-            .filter_map(|user| self.manager.ring(&user, Instant::now()).ok())
-            .flat_map(|ring| {
-                let own = ring.own().iter().map(|own| own.certificate.dn().clone());
-                own.chain(ring.people().iter().map(|person| person.certificate.dn().clone())).collect::<Vec<_>>()
-            })
-            .collect()
+    /// What the label of a message says, of which the front is read where that is enough.
+    fn dead_letter(&mut self, found: &Found) -> Result<DeadLetter, ReadError> {
+        let (head, is_whole) = self.state.store.head(found.id, LABEL_BYTES)?;
+        let mut payload = envelope::payload_of(&head);
+        if !is_whole && Sections::front(&payload).is_none() {
+            payload = envelope::payload_of(&self.state.store.body(found.id)?);
+        }
+        Ok(envelope::dead_letter(&payload, found))
     }
 
-    /// Names in a policy for which nobody's ring has a certificate: a put by whoever lacks them will be refused.
-    fn unknown_names(&self, change: &Change) -> Vec<String> {
-        let Change::SetPolicy(policy) = change else { return Vec::new() };
-        let known = self.known_names();
-        policy
-            .recipients
-            .iter()
-            .chain(&policy.signers)
-            .filter(|dn| !known.contains(*dn))
-            .map(|dn| {
-                format!("no key ring holds a certificate of {dn}: puts and gets that need it are refused with 2063")
-            })
-            .collect()
+    /// Others have the queues for a moment, in the middle of something long that bears it.
+    fn let_others_go_on(&mut self) {
+        // Whoever waits needs time to wake up: a lock that is taken again at once is not given away.
+        self.apart(|_| std::thread::sleep(LET_GO));
     }
+}
+
+/// Messages that are passed by while the queues' lock is held once: a microsecond each.
+const LOOKED_AT_ONCE: usize = 1_000;
+/// Dead letters that are looked at or moved while the queues' lock is held once.
+const LETTERS_AT_ONCE: usize = 64;
+/// How long the lock is let go between them.
+const LET_GO: Duration = Duration::from_micros(100);
+/// Bytes of a body that is not in memory that are read for its label.
+const LABEL_BYTES: usize = 4 << 10;
+/// Messages that stayed where they were of which it is said why.
+const REASONS_MAX: usize = 100;
+
+/// Why messages stayed where they were.
+#[derive(Default)]
+struct Stayed {
+    count: u64,
+    reasons: Vec<String>,
+}
+
+impl Stayed {
+    fn push(&mut self, id: MessageId, why: &dyn std::fmt::Display) {
+        self.count += 1;
+        if self.reasons.len() < REASONS_MAX {
+            self.reasons.push(format!("message {}: {why}", id.0));
+        }
+    }
+
+    /// How many, and why.
+    fn told(mut self) -> (u64, Vec<String>) {
+        let more = self.count - self.reasons.len() as u64;
+        if more > 0 {
+            self.reasons.push(format!("{more} more messages stayed"));
+        }
+        (self.count, self.reasons)
+    }
+}
+
+/// The names that some user's ring has a certificate of.
+fn known_names(manager: &Manager) -> HashSet<Dn> {
+    let users = std::fs::read_dir(manager.data.join(RINGS)).into_iter().flatten().flatten();
+    let names = users.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter_map(|user| manager.ring(&user, Instant::now()).ok())
+        .flat_map(|ring| {
+            let own = ring.own().iter().map(|own| own.certificate.dn().clone());
+            own.chain(ring.people().iter().map(|person| person.certificate.dn().clone())).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Names in policies for which nobody's ring has a certificate: a put by whoever lacks them will be refused. Reads every ring.
+fn unknown_names(manager: &Manager, changes: &[Change]) -> Vec<String> {
+    let policies: Vec<_> = changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::SetPolicy(policy) => Some(policy),
+            _ => None,
+        })
+        .collect();
+    if policies.is_empty() {
+        return Vec::new();
+    }
+    let known = known_names(manager);
+    policies
+        .into_iter()
+        .flat_map(|policy| policy.recipients.iter().chain(&policy.signers))
+        .filter(|dn| !known.contains(*dn))
+        .map(|dn| format!("no key ring holds a certificate of {dn}: puts and gets that need it are refused with 2063"))
+        .collect()
 }
 
 impl Administered for Administrator<'_> {
@@ -327,7 +392,7 @@ impl Administered for Administrator<'_> {
             self.take_back(&changes);
             return Err((last, failed(error)));
         }
-        let mut warnings: Vec<String> = changes.iter().flat_map(|change| self.unknown_names(change)).collect();
+        let mut warnings = Vec::new();
         self.manager.tls.follow(&after);
         let before = self.state.define(after);
         let (now, then) = (&self.state.definitions, &before);
@@ -359,6 +424,8 @@ impl Administered for Administrator<'_> {
             }
         }
         self.manager.ring_all();
+        // Rings are read, and unlocked, while others go on.
+        warnings.extend(self.apart(|manager| unknown_names(manager, &changes)));
         Ok(Applied { warnings })
     }
 
@@ -381,17 +448,36 @@ impl Administered for Administrator<'_> {
         Ok(look.done(status.map_or(0, |status| u64::from(status.depth))))
     }
 
-    fn dead_letters(&mut self, queue: &str, max: usize) -> Result<Vec<DeadLetter>, AdminError> {
+    fn dead_letters(&mut self, queue: &str, after: Option<u64>, max: usize) -> Result<Vec<DeadLetter>, AdminError> {
         let queue = self.queue(queue)?;
         let now_ms = wall_ms(SystemTime::now());
-        let (mut letters, mut cursor) = (Vec::new(), None);
-        while letters.len() < max {
-            let Some(found) = self.state.store.browse_next(queue, cursor, now_ms) else { break };
+        // By number, whatever their priorities: the oldest.
+        let (mut oldest, mut cursor, mut seen) = (BTreeMap::new(), None, 0_usize);
+        while let Some(found) = self.state.store.browse_next(queue, cursor, now_ms) {
             cursor = Some(found.place);
-            let body = self.state.store.body(found.id).map_err(failed)?;
-            letters.push(envelope::dead_letter(&envelope::payload_of(&body), &found));
+            if after.is_none_or(|after| found.id.0 > after) {
+                oldest.insert(found.id.0, found);
+            }
+            if oldest.len() > max {
+                oldest.pop_last();
+            }
+            seen += 1;
+            if seen.is_multiple_of(LOOKED_AT_ONCE) {
+                self.let_others_go_on();
+            }
         }
-        letters.sort_by_key(|letter| letter.number);
+        let mut letters = Vec::with_capacity(oldest.len());
+        for found in oldest.into_values() {
+            match self.dead_letter(&found) {
+                Ok(letter) => letters.push(letter),
+                // It went meanwhile.
+                Err(ReadError::Unknown { .. }) => {}
+                Err(why) => letters.push(envelope::damaged_letter(&found, &why)),
+            }
+            if letters.len() % LETTERS_AT_ONCE == 0 {
+                self.let_others_go_on();
+            }
+        }
         Ok(letters)
     }
 
@@ -401,21 +487,38 @@ impl Administered for Administrator<'_> {
             return self.replay_one(replay, from, MessageId(number));
         }
         let now_ms = wall_ms(SystemTime::now());
-        let (mut done, mut cursor, mut stayed) = (0, None, Vec::new());
+        // What comes back meanwhile, because it still does not open, say, is not moved again.
+        let newest = self.state.store.newest();
+        let (mut done, mut seen, mut cursor, mut stayed) = (0, 0, None, Stayed::default());
         while replay.count.is_none_or(|count| done < count) {
+            if seen == LETTERS_AT_ONCE {
+                seen = 0;
+                self.let_others_go_on();
+            }
+            seen += 1;
             let Some(found) = self.state.store.browse_next(from, cursor, now_ms) else { break };
             let before = cursor.replace(found.place);
-            let body = self.state.store.body(found.id).map_err(failed)?;
+            if found.id > newest {
+                continue;
+            }
+            // One that can't be read stays, and those behind it go.
+            let body = match self.state.store.body(found.id) {
+                Ok(body) => body,
+                Err(error) => {
+                    stayed.push(found.id, &error);
+                    continue;
+                }
+            };
             let payload = envelope::payload_of(&body);
             let Some(origin) = envelope::labelled_queue(&payload) else {
-                stayed.push(format!("message {}: its label names no queue", found.id.0));
+                stayed.push(found.id, &"its label names no queue");
                 continue;
             };
             if replay.origin.as_ref().is_some_and(|queue| *queue != origin) {
                 continue;
             }
             let Some(target) = self.state.store.queue(&origin) else {
-                stayed.push(format!("message {}: {origin} does not exist any more", found.id.0));
+                stayed.push(found.id, &format_args!("{origin} does not exist any more"));
                 continue;
             };
             let Some(locked) = self.state.store.lock_next(from, before, now_ms).filter(|next| next.id == found.id)
@@ -425,14 +528,15 @@ impl Administered for Administrator<'_> {
             let message = envelope::unlabelled_message(&payload, (&locked).into());
             if let Err(error) = self.state.store.transfer(locked.id, target, message) {
                 self.state.store.release(locked.id, false);
-                stayed.push(format!("message {}: {error}", found.id.0));
+                stayed.push(found.id, &error);
                 continue;
             }
             done += 1;
         }
         self.state.store.sync(Instant::now()).map_err(failed)?;
         self.manager.ring_all();
-        Ok(Replayed { moved: done, left: stayed.len() as u64, warnings: stayed })
+        let (left, warnings) = stayed.told();
+        Ok(Replayed { moved: done, left, warnings })
     }
 
     fn start_device(&mut self, name: &str) -> Result<(), AdminError> {
