@@ -54,6 +54,8 @@ def test_one_connection_too_many_is_refused_with_2025_and_others_are_let_in(qm):
                 "CURUNACK": 0,
                 "HELDBACK": 0,
                 "REFUSED": 3,
+                "SEALUSED": 0,
+                "SEALHELD": 0,
             }
     # Once, and not for each of the three.
     assert sum("user app1 has 2 connections" in line for line in qm.log) == 1

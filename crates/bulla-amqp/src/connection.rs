@@ -52,6 +52,8 @@ pub struct Connection {
     links: Slots<Link>,
     /// Bytes of messages that are still arriving.
     in_progress: u64,
+    /// Messages that have arrived whole.
+    arrived: u64,
     peer_max_frame: usize,
     peer_channel_max: u16,
     /// For the handshake, then for the answer to our close.
@@ -134,6 +136,7 @@ impl Connection {
             sessions: Slots::new(),
             links: Slots::new(),
             in_progress: 0,
+            arrived: 0,
             peer_max_frame: config::FRAME_BYTES_MIN as usize,
             peer_channel_max: u16::MAX,
             deadline,
@@ -207,6 +210,23 @@ impl Connection {
     /// would pile up, and while SASL waits for the host.
     pub fn wants_input(&self) -> bool {
         self.out.len() < self.config.limits.output_bytes.saturating_mul(2) && self.phase != Phase::SaslHost
+    }
+
+    /// Bytes of messages that are still arriving, as far as they have come.
+    pub fn in_progress(&self) -> u64 {
+        self.in_progress
+    }
+
+    /// Messages that have arrived whole.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// The host reads nothing now: the peer's silence is not the peer's.
+    pub fn not_read(&mut self, now: Instant) {
+        if let (Some(timeout), true) = (self.config.idle_timeout, self.idle_deadline.is_some()) {
+            self.idle_deadline = now.checked_add(timeout);
+        }
     }
 
     /// Does what is due: a heartbeat owed to the peer, or giving up on a silent one.

@@ -5,6 +5,7 @@
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
 use crate::accounting::Cost;
+use crate::limits::{KeyTime, KeyWork, UserLimits};
 use crate::mailbox::{Letter, Mailboxes};
 use crate::mqsc::protection::DeviceWait;
 use crate::task::TaskMeter;
@@ -15,6 +16,7 @@ use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, sche
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
 use slab::Slab;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ const TASKS_MAX: usize = 8192;
 /// Questions to private keys that are remembered as answered, the half of them at least: a message that was looked at before such an answer came
 /// is under way for far less than so many unwraps take.
 const ANSWERED_MAX: usize = 1024;
+/// Users whose share of private-key time is remembered, connected or not; one whose share is whole may be forgotten.
+const SHARES_MAX: usize = 1_000;
 /// How long a message waits for a key service that is away (a token that was pulled, a device that was
 /// stopped) before its put is refused or its reader's link ends with 2063.
 pub(crate) const KEY_SERVICE_WAIT: Duration = Duration::from_secs(30);
@@ -176,9 +180,17 @@ struct Inbox {
     /// Tasks that were taken and are not done, by asker, and all together.
     under_way: HashMap<u64, usize>,
     under_way_total: usize,
+    /// Users with a share of private-key time, by the number with which they ask.
+    shares: HashMap<u64, Share>,
     /// How many adapters were busy at one moment, at most, since somebody asked.
     busy_peak: usize,
     stopping: bool,
+}
+
+/// A user's share of private-key time.
+struct Share {
+    user: String,
+    time: KeyTime,
 }
 
 /// A task that nobody has started.
@@ -187,6 +199,8 @@ struct New {
     who: bulla_device::Asker,
     work: Work,
     tally: Tally,
+    /// What it takes of its user's share.
+    keys: KeyWork,
 }
 
 /// A task that was started.
@@ -210,6 +224,9 @@ struct Task {
     looked_again: bool,
     /// What its steps count in.
     tally: Tally,
+    /// What it takes of its user's share, and whether its job is for a private key.
+    keys: KeyWork,
+    is_private: bool,
     /// When its job was handed over, and how long earlier ones took.
     placed_at: Instant,
     wait: DeviceWait,
@@ -254,8 +271,43 @@ impl Adapters {
     /// Hands a task over, whose steps count in `tally`. Once `who` has left nothing is done for it any more.
     pub(crate) fn submit(&self, asker: Asker, who: &bulla_device::Asker, work: Work, tally: Tally) {
         let mut inbox = self.lock();
-        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work, tally });
+        inbox.tasks.push(who.number(), New { asker, who: who.clone(), work, tally, keys: KeyWork::default() });
         self.wake(inbox);
+    }
+
+    /// Gives a user that share of private-key time, milliseconds a second; 0 for none: then it has its turns with the others.
+    pub(crate) fn share_keys(&self, user: &str, ms_a_second: u32, now: Instant) {
+        let number = asker_of(user);
+        let mut inbox = self.lock();
+        let Inbox { shares, under_way, .. } = &mut *inbox;
+        if ms_a_second == 0 {
+            shares.remove(&number);
+        } else if let Some(share) = shares.get_mut(&number) {
+            share.time.resize(ms_a_second, now);
+        } else {
+            if shares.len() >= SHARES_MAX {
+                // A share that is whole is as good as a new one.
+                shares.retain(|number, share| under_way.contains_key(number) || !share.time.is_full(now));
+            }
+            shares.insert(number, Share { user: user.to_owned(), time: KeyTime::new(ms_a_second, now) });
+        }
+        drop(inbox);
+        self.bell.notify_all();
+    }
+
+    /// The limits have changed: who has a share has another one now, or none.
+    pub(crate) fn follow_limits(&self, limits: &UserLimits, now: Instant) {
+        self.lock().shares.retain(|_, share| {
+            let ms_a_second = limits.of(&share.user).map_or(0, |(_, limit)| limit.key_ms_a_second);
+            share.time.resize(ms_a_second, now);
+            ms_a_second > 0
+        });
+        self.bell.notify_all();
+    }
+
+    /// Private-key time that a user has taken, nanoseconds, and how often its share was used up; none without one.
+    pub(crate) fn key_time_of(&self, user: &str) -> Option<(u64, u64)> {
+        self.lock().shares.get(&asker_of(user)).map(|share| share.time.counts())
     }
 
     /// Hands over something else, for somebody who may be a stranger: false where `ASIDES_MAX` wait already.
@@ -340,8 +392,9 @@ impl Adapters {
             }
             let mut taken =
                 Taken { answers: std::mem::take(&mut inbox.answers), aside: inbox.asides.pop(), tasks: Vec::new() };
+            let now = inbox.looks_at_shares().then(Instant::now);
             while taken.tasks.len() < TASKS_PER_TURN {
-                let Some(task) = inbox.next_task() else { break };
+                let Some(task) = inbox.next_task(now) else { break };
                 taken.tasks.push(task);
             }
             if !taken.is_empty() {
@@ -358,19 +411,25 @@ impl Adapters {
                 return None;
             }
             inbox.idle += 1;
-            inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+            inbox = match now.and_then(|now| inbox.share_in(now)) {
+                None => self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                Some(wait) => self.bell.wait_timeout(inbox, wait).unwrap_or_else(PoisonError::into_inner).0,
+            };
             inbox.idle -= 1;
         }
     }
 
     /// Tasks of these askers are done.
-    fn done(&self, askers: &mut Vec<u64>) {
+    fn done(&self, askers: &mut Vec<(u64, KeyWork)>) {
         if askers.is_empty() {
             return;
         }
         let mut inbox = self.lock();
         inbox.under_way_total -= askers.len();
-        for asker in askers.drain(..) {
+        for (asker, keys) in askers.drain(..) {
+            if let Some(share) = inbox.shares.get_mut(&asker) {
+                share.time.end(keys);
+            }
             let left = inbox.under_way.get_mut(&asker).map_or(0, |count| {
                 *count -= 1;
                 *count
@@ -408,17 +467,41 @@ impl Sink for Adapters {
 }
 
 impl Inbox {
-    /// The next task whose asker has not too many under way.
-    fn next_task(&mut self) -> Option<New> {
+    /// The next task whose asker has not too many under way and has something left of its share. `now` where shares are looked at.
+    fn next_task(&mut self, now: Option<Instant>) -> Option<New> {
         if self.under_way_total >= TASKS_MAX {
             return None;
         }
-        let Self { tasks, under_way, .. } = self;
-        let few = |new: &New| under_way.get(&new.who.number()).is_none_or(|count| *count < TASKS_OF_ASKER_MAX);
-        let task = tasks.pop_if(few)?;
+        let Self { tasks, under_way, shares, .. } = self;
+        let few = |number| under_way.get(&number).is_none_or(|count| *count < TASKS_OF_ASKER_MAX);
+        let may = |number| match now {
+            None => true,
+            // One that has gone is done at once, whatever is left of its share.
+            Some(now) => shares.get(&number).is_none_or(|share| share.time.may_begin(now)),
+        };
+        let mut task = tasks.pop_if(|new| few(new.who.number()) && (new.who.is_gone() || may(new.who.number())))?;
+        if let Some(now) = now
+            && let Some(share) = shares.get_mut(&task.who.number())
+            && !task.who.is_gone()
+        {
+            task.keys = share.time.begin(now);
+        }
         *self.under_way.entry(task.who.number()).or_default() += 1;
         self.under_way_total += 1;
         Some(task)
+    }
+
+    /// Whether shares are looked at: not any more when the pool stops.
+    fn looks_at_shares(&self) -> bool {
+        !self.shares.is_empty() && !self.tasks.is_empty() && !self.stopping
+    }
+
+    /// In what time one of the shares that are used up has something again; none where tasks wait for no share.
+    fn share_in(&self, now: Instant) -> Option<Duration> {
+        if self.tasks.is_empty() {
+            return None;
+        }
+        self.shares.values().filter_map(|share| share.time.wait(now)).min()
     }
 
     fn has_work(&self) -> bool {
@@ -455,8 +538,8 @@ struct Turn<'a> {
     /// Jobs that this turn hands over, each with its task.
     jobs: Vec<(Job, Task)>,
     outcomes: Vec<Finished>,
-    /// Askers of tasks that are done, one entry a task.
-    done: Vec<u64>,
+    /// Askers of tasks that are done, one entry a task, and what it took of the asker's share.
+    done: Vec<(u64, KeyWork)>,
 }
 
 impl Turn<'_> {
@@ -464,9 +547,9 @@ impl Turn<'_> {
     fn carry_out(&mut self, taken: Taken) {
         self.go_on(taken.answers, 0);
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
-        for New { asker, who, work, tally } in taken.tasks {
+        for New { asker, who, work, tally, keys } in taken.tasks {
             if who.is_gone() {
-                self.done.push(who.number());
+                self.done.push((who.number(), keys));
                 continue;
             }
             let begun = ticks();
@@ -479,7 +562,10 @@ impl Turn<'_> {
             let spent = ticks().saturating_sub(begun);
             let (devices, wait) = (Vec::new(), DeviceWait::default());
             let (checking, looked_again) = (false, false);
-            self.advance(Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, wait }, stage);
+            self.advance(
+                Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+                stage,
+            );
         }
         while !self.jobs.is_empty() {
             self.place();
@@ -507,6 +593,7 @@ impl Turn<'_> {
                 job.asker = task.who.clone();
                 job.deadline = Some(task.deadline);
                 task.placed_at = now;
+                task.is_private = job.work.needs_private_key();
                 task.unproved =
                     matches!(&*job.work, bulla_device::Work::RsaUnwrap { .. } | bulla_device::Work::EcdhDerive { .. });
                 task.shared = if task.checking { None } else { question(&job) };
@@ -539,13 +626,16 @@ impl Turn<'_> {
     /// Between its look for the content key and now, that was unwrapped for another message: the task begins anew, and finds it.
     /// Where the opener has forgotten it by now the task asks after all.
     fn look_again(&mut self, again: &Again<Verified<Opened>, OpenError>, task: Task) {
-        let Task { asker, who, deadline, devices, checking, spent, tally, wait, .. } = task;
+        let Task { asker, who, deadline, devices, checking, spent, tally, keys, wait, .. } = task;
         let begun = ticks();
         tally.begin_again();
         let stage = Stage::Open(again(), again.clone());
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
         let looked_again = true;
-        self.advance(Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, wait }, stage);
+        self.advance(
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            stage,
+        );
     }
 
     /// Goes on with the tasks whose answers came; to compute one here took `each` ticks.
@@ -565,6 +655,10 @@ impl Turn<'_> {
         let mut answered = Vec::new();
         for (mut task, answer) in resumed {
             task.spent = task.spent.saturating_add(each);
+            if task.is_private {
+                // Whoever shares the answer has taken nothing.
+                task.keys.taken_ns = task.keys.taken_ns.saturating_add(answer.service_ns);
+            }
             task.waited(now);
             if let Some(question) = task.shared {
                 answered.push((question, answer.result.clone(), answer.device));
@@ -611,6 +705,7 @@ impl Turn<'_> {
             spent,
             looked_again,
             tally,
+            keys,
             wait,
             ..
         } = task;
@@ -628,7 +723,10 @@ impl Turn<'_> {
             tally.unwrap_was_shared();
         }
         let spent = spent.saturating_add(ticks().saturating_sub(begun));
-        self.advance(Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, wait }, stage);
+        self.advance(
+            Standing { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait },
+            stage,
+        );
     }
 
     /// Sets a task aside with its next job, or tells its outcome.
@@ -680,7 +778,7 @@ impl Turn<'_> {
         self.meter.request(standing.spent);
         let cost = Cost { effort: standing.tally.effort(), wait: standing.wait };
         self.outcomes.push(Finished { asker: standing.asker, outcome, cost });
-        self.done.push(standing.who.number());
+        self.done.push((standing.who.number(), standing.keys));
     }
 
     /// Sends what is finished to those who asked, a letter each and one ring a dispatcher.
@@ -696,6 +794,15 @@ impl Turn<'_> {
         }
         self.outcomes.clear();
     }
+}
+
+/// The number with which a user's links ask for devices, so that users have their turns there, however many connections each of
+/// them has.
+pub(crate) fn asker_of(user: &str) -> u64 {
+    const OF_USERS: u64 = 1 << 63;
+    let mut hasher = DefaultHasher::new();
+    user.hash(&mut hasher);
+    hasher.finish() | OF_USERS
 }
 
 /// What a job asks of a private key, where the answer is the same for everybody who asks it.
@@ -728,6 +835,7 @@ struct Standing {
     looked_again: bool,
     spent: u64,
     tally: Tally,
+    keys: KeyWork,
     wait: DeviceWait,
 }
 
@@ -741,7 +849,7 @@ impl Task {
 
 impl Standing {
     fn task(self, progress: Progress) -> Task {
-        let Self { asker, who, deadline, devices, checking, looked_again, spent, tally, wait } = self;
+        let Self { asker, who, deadline, devices, checking, looked_again, spent, tally, keys, wait } = self;
         Task {
             asker,
             who,
@@ -754,6 +862,8 @@ impl Standing {
             shared: None,
             looked_again,
             tally,
+            keys,
+            is_private: false,
             placed_at: deadline,
             wait,
         }

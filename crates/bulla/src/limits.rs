@@ -1,12 +1,18 @@
-//! Limits of users, as SET LIMIT writes them, and what each user that is connected has of what they limit.
+//! Limits of users, as SET LIMIT writes them, and what each user that is connected has of what they limit; of queues in `queue.rs`.
 //!
 //! A user is whoever a connection acts as; those who have not signed in are one user together. Each user that a limit fits has
 //! the whole of it, whatever others of the same pattern have. Of several that fit, the name itself comes first, then the longest beginning.
+
+mod key_time;
+mod queue;
 
 use crate::authority::ANONYMOUS;
 use crate::reason::{self, Refusal};
 use crate::users;
 use hashbrown::HashMap;
+pub(crate) use key_time::{KeyTime, KeyWork};
+pub use queue::QueueLimit;
+pub(crate) use queue::QueueUses;
 use slab::Slab;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,6 +21,8 @@ use std::time::{Duration, Instant};
 pub const LIMITS_MAX: usize = 1_000;
 /// Highest MSGRATE, messages a second.
 pub const RATE_MAX: u32 = 10_000_000;
+/// Highest SEALTIME, milliseconds a second: a thousand engines, always busy.
+pub const KEY_TIME_MAX: u32 = 1_000_000;
 /// Users who are not connected and whose rate is remembered, so that a new connection is no new allowance.
 const IDLE_USERS_MAX: usize = 1_000;
 /// The least time after which somebody whose credit was held back is looked at again.
@@ -38,6 +46,8 @@ pub struct Limit {
     pub unacknowledged_bytes: u64,
     /// MSGRATE: messages put a second; as many may come at once after a second of none.
     pub messages_a_second: u32,
+    /// SEALTIME: milliseconds of private-key time a second, for sealing and opening.
+    pub key_ms_a_second: u32,
 }
 
 /// All limits, by the user's name or the beginning of names with a `*`.
@@ -128,9 +138,25 @@ impl Bucket {
         u32::try_from(self.level / MESSAGE).unwrap_or(0)
     }
 
+    /// How much of the credit `wanted` may go out now, where `promised` messages are to come already. One of several links gets half of
+    /// what there is, so that the next finds some, too; and one that has none gets one where anything is saved up, because others
+    /// may keep their credit for ever. So the rate may be exceeded by a message for each link; that is paid back before more goes out.
+    fn allowed(&self, wanted: u32, has_none: bool, promised: u32) -> u32 {
+        let saved = self.messages();
+        let free = saved.saturating_sub(promised);
+        let share = (free / 2).max(free.min(1)).max(saved.min(u32::from(has_none)));
+        wanted.min(share)
+    }
+
     fn is_full(&self, rate: u32) -> bool {
         self.level >= i64::from(rate) * MESSAGE
     }
+}
+
+/// After what time somebody is looked at again who was allowed nothing at that rate: the more links there are, the longer each of them waits.
+fn look_again_after(rate: u32, links: u32) -> Duration {
+    let one = Duration::from_secs(1).checked_div(rate).unwrap_or_default().max(LOOK_AGAIN_AFTER);
+    one.saturating_mul(1 + links / LINKS_LOOKED_AT).min(LOOK_AGAIN_WITHIN)
 }
 
 /// A user that is connected, or was.
@@ -162,6 +188,8 @@ pub struct UserStatus {
     pub name: String,
     /// The limit that holds for it; empty for none.
     pub pattern: String,
+    /// That limit.
+    pub limit: Limit,
     /// Connections.
     pub connections: u32,
     /// Links on all of them.
@@ -172,6 +200,10 @@ pub struct UserStatus {
     pub held_back: u64,
     /// Connections and links refused.
     pub refused: u64,
+    /// Private-key time taken since SEALTIME limits it, nanoseconds.
+    pub key_ns: u64,
+    /// How often that share was used up.
+    pub key_used_up: u64,
 }
 
 /// Users that are connected.
@@ -294,19 +326,15 @@ impl ConnectedUsers {
             return wanted;
         }
         uses.bucket.fill(rate, now);
-        let now_there = uses.bucket.messages();
-        let free = now_there.saturating_sub(uses.granted);
-        let least = if has == 0 { now_there.min(1) } else { free.min(1) };
-        let allowed = wanted.min((free / 2).max(least));
+        let allowed = uses.bucket.allowed(wanted, has == 0, uses.granted);
         uses.held_back += u64::from(allowed < wanted);
         allowed
     }
 
-    /// When somebody who was allowed nothing is to ask again: the more links a user has, the longer each of them waits.
+    /// When somebody who was allowed nothing is to ask again.
     pub(crate) fn look_again_at(&self, id: UserId, now: Instant) -> Instant {
         let (rate, links) = self.all.get(id.0).map_or((0, 0), |uses| (uses.limit.messages_a_second, uses.links));
-        let one = Duration::from_secs(1).checked_div(rate).unwrap_or_default().max(LOOK_AGAIN_AFTER);
-        now + one.saturating_mul(1 + links / LINKS_LOOKED_AT).min(LOOK_AGAIN_WITHIN)
+        now + look_again_after(rate, links)
     }
 
     /// So much credit went out on a link of that user.
@@ -369,6 +397,17 @@ impl ConnectedUsers {
         }
     }
 
+    /// Who is connected and has a share of private-key time, and how much, milliseconds a second.
+    pub(crate) fn key_shares(&self) -> impl Iterator<Item = (&str, u32)> {
+        let limited = self.all.iter().filter(|(_, uses)| uses.connections > 0 && uses.limit.key_ms_a_second > 0);
+        limited.map(|(_, uses)| (uses.name.as_str(), uses.limit.key_ms_a_second))
+    }
+
+    /// That user's share of private-key time, milliseconds a second; 0 for none.
+    pub(crate) fn key_share(&self, id: UserId) -> u32 {
+        self.all.get(id.0).map_or(0, |uses| uses.limit.key_ms_a_second)
+    }
+
     /// Everybody who is connected, by name.
     pub(crate) fn status(&self) -> Vec<UserStatus> {
         let connected = self.all.iter().filter(|(_, uses)| uses.connections > 0);
@@ -376,11 +415,13 @@ impl ConnectedUsers {
             .map(|(_, uses)| UserStatus {
                 name: uses.name.clone(),
                 pattern: uses.pattern.clone().unwrap_or_default(),
+                limit: uses.limit,
                 connections: uses.connections,
                 links: uses.links,
                 unacknowledged_bytes: uses.unacknowledged_bytes,
                 held_back: uses.held_back,
                 refused: uses.refused,
+                ..UserStatus::default()
             })
             .collect();
         found.sort_by(|a, b| a.name.cmp(&b.name));

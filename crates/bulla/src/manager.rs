@@ -8,11 +8,12 @@ use crate::channel::registry::Channels;
 use crate::channel::supervisor::Triggers;
 use crate::channel::transmission::{self, TransmissionHeader};
 use crate::devices::Devices;
+use crate::dispatcher::arriving::Arriving;
 use crate::dispatcher::authority::Owner;
 use crate::dispatcher::groups::Groups;
 use crate::envelope::Label;
 use crate::events;
-use crate::limits::ConnectedUsers;
+use crate::limits::{ConnectedUsers, QueueLimit, QueueUses};
 use crate::mailbox::{Letter, Mailboxes};
 use crate::metrics::UnitCounts;
 use crate::mqsc::channel::ChannelDefinition;
@@ -92,6 +93,8 @@ pub struct Manager {
     pub(crate) refused: AtomicBool,
     /// Addresses that are not listened to (BLOCKADDR), and whether that is only a warning.
     blocked_addresses: RwLock<Vec<(AddressPattern, bool)>>,
+    /// Bytes of messages that are arriving on all connections.
+    pub(crate) arriving: Arriving,
     state: Mutex<State>,
 }
 
@@ -157,6 +160,8 @@ pub(crate) struct Use {
     pub(crate) arrivals: u64,
     /// Sealed messages passed over for a reader who is not a recipient.
     pub(crate) not_mine: u64,
+    /// What its links have of what the queue limits.
+    pub(crate) limited: QueueUses,
     /// Whose its message groups are.
     pub(crate) groups: Groups,
     /// What went on there, beside what the store counts.
@@ -200,6 +205,8 @@ pub(crate) struct Route {
     pub(crate) has_groups: bool,
     /// DEFSOPT(EXCL): so does whoever does not say.
     pub(crate) default_exclusive: bool,
+    /// MAXHANDS, UNACKED and MSGRATE.
+    pub(crate) limit: QueueLimit,
     /// What a message without a header section gets.
     pub(crate) defaults: Defaults,
     /// Where it goes from there, for a transmission queue that was reached by a remote name.
@@ -234,6 +241,7 @@ impl Manager {
         users: Users,
         store: Store,
         definitions: Definitions,
+        arriving: Arriving,
         (mailboxes, tasks, devices, audit): (Arc<Mailboxes>, Arc<Tasks>, Devices, Arc<Audit>),
     ) -> Self {
         let tls = Arc::new(Tls::new(data.join(serve::TLS)));
@@ -265,6 +273,7 @@ impl Manager {
             refusals: Mutex::default(),
             refused: AtomicBool::new(false),
             blocked_addresses: RwLock::default(),
+            arriving,
             state: Mutex::new(State {
                 store,
                 definitions,
@@ -382,6 +391,26 @@ impl Manager {
 impl State {
     pub(crate) fn use_of(&mut self, queue: QueueId) -> &mut Use {
         self.uses.entry(queue).or_default()
+    }
+
+    /// The limits of the queue of that name now.
+    pub(crate) fn queue_limit(&self, name: &str) -> QueueLimit {
+        let defined = self.definitions.queues.get(name);
+        let local = defined.or_else(|| self.dynamic.get(name).map(|(_, local)| local));
+        local.map(|local| local.limit).unwrap_or_default()
+    }
+
+    /// Whether a client's link may open that queue.
+    ///
+    /// # Errors
+    /// 2017 where MAXHANDS are open.
+    pub(crate) fn may_open(&mut self, route: &Route) -> Result<(), Refusal> {
+        if route.limit.links == 0 {
+            return Ok(());
+        }
+        let usage = self.use_of(route.queue);
+        let links = usage.putters.saturating_add(usage.getters);
+        usage.limited.may_open(route.limit, &route.queue_name, links)
     }
 
     /// A handle is opened that puts.
@@ -505,6 +534,7 @@ impl State {
             takes_alone: !local.share,
             has_groups: local.groups,
             default_exclusive: local.default_exclusive,
+            limit: local.limit,
             defaults: Defaults {
                 priority: local.default_priority,
                 persistent: local.default_persistent,

@@ -4,6 +4,7 @@
 //! `GET /metrics` is the one request there is. Requests are parsed by `httparse`; what it sees is at most [`REQUEST_BYTES_MAX`], and
 //! one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that a stranger costs little.
 
+mod limits;
 mod traffic;
 
 use crate::audit::AuditCounts;
@@ -12,6 +13,7 @@ use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
 use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::role::{self, Role};
 use bulla_device::{Histogram, Kind, OperationMeter};
+pub use limits::{ArrivingCounts, LimitSnapshot, limits_text};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -63,6 +65,8 @@ pub struct Counts {
     pub units: UnitCounts,
     /// Entries of the audit log since the start.
     pub audit: AuditCounts,
+    /// What limits users, and what is arriving.
+    pub limits: LimitSnapshot,
 }
 
 /// Units of work that ended.
@@ -82,6 +86,7 @@ impl Counts {
             + &cost_text(&self.costs)
             + &self.units.text()
             + &audit_text(&self.audit)
+            + &limits_text(&self.limits)
             + &traffic_text(&self.traffic)
     }
 }
@@ -516,6 +521,7 @@ mod tests {
             traffic: traffic::tests::busy(),
             units: UnitCounts { committed: 3, backed_out: 1 },
             audit: AuditCounts { written: 9, dropped: 2, failures: 1 },
+            limits: limits::tests::busy(),
         }
     }
 

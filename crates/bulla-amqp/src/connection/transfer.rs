@@ -240,6 +240,7 @@ impl Connection {
     #[inline]
     fn delivery_in(&mut self, session_index: u32, delivery: Delivery) {
         let index = delivery.link.index;
+        self.arrived += 1;
         if !delivery.settled {
             let limit = self.config.limits.link_unsettled;
             let Some(link) = self.links.at_mut(index) else { return };

@@ -300,6 +300,17 @@ fn a_silent_peer_is_closed_at_the_idle_deadline() {
 }
 
 #[test]
+fn a_peer_that_is_not_read_is_not_silent() {
+    let mut peer = Peer::opened(Config { idle_timeout: Some(Duration::from_secs(30)), ..config() });
+    peer.advance(Duration::from_secs(29));
+    peer.engine.not_read(peer.now);
+    peer.advance(Duration::from_secs(29));
+    assert!(!peer.engine.is_closed());
+    peer.advance(Duration::from_secs(1));
+    assert!(peer.engine.is_closed());
+}
+
+#[test]
 fn a_peer_that_never_opens_is_given_up() {
     let mut peer = Peer::new(config(), offer());
     peer.bytes(SASL_HEADER);

@@ -206,12 +206,14 @@ fn bytes_of_messages_under_way_have_a_limit_for_the_connection() {
     peer.engine.set_credit(one, 5);
     peer.engine.set_credit(two, 5);
     peer.transfer(0, &Transfer { more: true, ..transfer(0) }, &[0; 600]);
+    assert_eq!((peer.engine.in_progress(), peer.engine.arrived()), (600, 0));
     peer.transfer(0, &Transfer { more: true, handle: 1, ..transfer(1) }, &[0; 600]);
     assert_eq!(detached(&mut peer, two), condition::RESOURCE_LIMIT_EXCEEDED);
     // What the detached link held is free again.
     peer.transfer(0, &Transfer { more: true, ..transfer(0) }, &[0; 300]);
     peer.transfer(0, &transfer(0), &[0; 300]);
     assert_eq!(deliveries(peer.events())[0].payload.len(), 1_200);
+    assert_eq!((peer.engine.in_progress(), peer.engine.arrived()), (0, 1));
 }
 
 #[test]

@@ -307,6 +307,7 @@ impl Engine {
         let mut failed: Vec<(Waiting, DeviceError)> = Vec::new();
         let mut counted: Vec<(Operation, u64, bool)> = Vec::with_capacity(ended.len());
         let mut service_ns = 0;
+        let each_ns = call.call_ns / (ended.len() as u64).max(1);
         for (mut serviced, finished) in ended {
             let Finished { mut result, service, .. } = finished;
             service_ns += service.map_or(0, ns);
@@ -337,7 +338,8 @@ impl Engine {
                 Err(error) if the_devices => failed.push((serviced.waiting, error)),
                 result => {
                     scheduler.unload(&mut serviced.waiting);
-                    answers.push(serviced.waiting.answered(result, by));
+                    let (sink, answer) = serviced.waiting.answered(result, by);
+                    answers.push((sink, Answer { service_ns: service.map_or(each_ns, ns), ..answer }));
                 }
             }
         }

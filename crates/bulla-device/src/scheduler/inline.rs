@@ -66,7 +66,7 @@ impl Inline {
             meters.call(waiting.shape, cpu_ns, [job].into_iter());
             meters.cpu_ns += cpu_ns;
             drop(meters);
-            answers.push(waiting.answer(result, DeviceId::CPU));
+            answers.push(Answer { service_ns: cpu_ns, ..waiting.answer(result, DeviceId::CPU) });
         }
         answers
     }

@@ -72,6 +72,9 @@ pub struct Answer {
     pub result: Result<Output, DeviceError>,
     /// Who computed it.
     pub device: DeviceId,
+    /// Nanoseconds that an engine, or the processor, was busy with it: of a call with several jobs an equal part each. 0 where
+    /// nobody computed it.
+    pub service_ns: u64,
 }
 
 /// Where answers go, in calls from the devices' threads.
@@ -763,7 +766,7 @@ impl Waiting {
     }
 
     fn answer(&self, result: Result<Output, DeviceError>, device: DeviceId) -> Answer {
-        Answer { id: self.job.id, result, device }
+        Answer { id: self.job.id, result, device, service_ns: 0 }
     }
 
     fn answered(self, result: Result<Output, DeviceError>, device: DeviceId) -> (Arc<dyn Sink>, Answer) {

@@ -516,6 +516,55 @@ fn when_the_one_who_asked_first_leaves_the_others_still_get_their_messages() {
     assert_eq!(pool.state(), State::Running);
 }
 
+fn new_task(world: &mut impl FnMut() -> Message, user: &str) -> (u64, New) {
+    let number = asker_of(user);
+    let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: link(), slot: 0 };
+    let tally = Tally::new();
+    let work = Work::Open(world().opening(&tally));
+    (number, New { asker, who: bulla_device::Asker::new(number), work, tally, keys: KeyWork::default() })
+}
+
+#[test]
+fn who_has_used_up_its_share_of_private_key_time_waits_and_others_do_not() {
+    let (world, now) = (World::new(), Instant::now());
+    let mut one = || world.messages(1).remove(0);
+    let mut inbox = Inbox::default();
+    inbox.shares.insert(asker_of("app"), Share { user: "app".into(), time: KeyTime::new(1, now) });
+    for user in ["app", "app", "app", "other", "other"] {
+        let (number, task) = new_task(&mut one, user);
+        inbox.tasks.push(number, task);
+    }
+    assert!(inbox.looks_at_shares());
+    let order: Vec<u64> = std::iter::from_fn(|| inbox.next_task(Some(now))).map(|task| task.who.number()).collect();
+    assert_eq!(order, [asker_of("app"), asker_of("other"), asker_of("other")]);
+    let wait = inbox.share_in(now).expect("the share fills again");
+    assert!(inbox.next_task(Some(now + wait)).is_some() && inbox.next_task(Some(now + wait)).is_none());
+    inbox.stopping = true;
+    assert!(!inbox.looks_at_shares(), "what waits when the pool stops is done");
+    assert!(inbox.next_task(None).is_some() && inbox.tasks.is_empty());
+}
+
+#[test]
+fn private_key_time_is_counted_with_the_user_and_a_small_share_only_takes_longer() {
+    const COUNT: usize = 8;
+    let world = World::new();
+    let mut pool = Pool::new([]);
+    let who = bulla_device::Asker::new(asker_of("app"));
+    pool.adapters.share_keys("app", 2, Instant::now());
+    let messages: Vec<Message> = (0..COUNT).map(|_| world.messages(1).remove(0)).collect();
+    for (slot, message) in messages.iter().enumerate() {
+        pool.open(slot as u64, &who, message);
+    }
+    pool.run();
+    let outcomes = pool.outcomes(COUNT);
+    assert!(outcomes.iter().all(|outcome| is_open(outcome, 0)));
+    pool.all_begun();
+    let (taken_ns, used_up) = pool.adapters.key_time_of("app").unwrap();
+    assert!(taken_ns > 0 && used_up > 0, "{taken_ns} {used_up}");
+    pool.adapters.follow_limits(&UserLimits::default(), Instant::now());
+    assert_eq!(pool.adapters.key_time_of("app"), None, "the limit is gone");
+}
+
 #[test]
 fn adapters_come_and_go_and_every_message_is_opened_once() {
     let world = World::new();

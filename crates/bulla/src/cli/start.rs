@@ -42,6 +42,9 @@ pub struct StartArgs {
     /// Mebibytes of message bodies held in memory; more goes to disk
     #[arg(long, value_name = "MIB")]
     pub memory: Option<usize>,
+    /// Mebibytes of messages that may be arriving on all connections together; beyond it those that hold much take turns
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub arriving: Option<u64>,
     /// The passphrase of the private keys in the key rings, the first line of this file
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
@@ -79,6 +82,7 @@ impl StartArgs {
         settings.dispatchers = self.dispatchers.unwrap_or(settings.dispatchers);
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
         settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib.saturating_mul(1 << 20));
+        settings.arriving_bytes_max = self.arriving.map_or(settings.arriving_bytes_max, |mib| mib << 20);
         settings.passphrase.clone_from(&self.passphrase_file);
         settings.admin_directory.clone_from(&self.admin_directory);
         if let Some(lanes) = &self.lanes {

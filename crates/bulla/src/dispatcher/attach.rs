@@ -156,6 +156,7 @@ fn producer(
             let detail = format!("{name}: the policy asks the application to seal");
             return Err(Refusal::security("sealed-at-client", detail));
         }
+        state.may_open(&route)?;
         state.opened_to_put(route.queue);
         producer.route = Some(Arc::new(route));
         if let Err(refusal) = put::prepare(&mut producer, local, state, &peer.identity) {
@@ -231,6 +232,7 @@ fn consumer(
     let queue = route.queue;
     let properties = seal_properties(state, &route, rights);
     let exclusive = !browse && takes_alone(attach, &source, &route)?;
+    state.may_open(&route)?;
     match browse {
         true => state.opened_to_get(queue),
         false => state.opened_to_take(&name, queue, exclusive)?,
@@ -369,6 +371,7 @@ fn get_subscribed(
         local.ring(&peer.identity)?;
     }
     let queue = route.queue;
+    state.may_open(&route)?;
     state.opened_to_take(&subscription.queue, queue, exclusive).map_err(|_| {
         let name = subscription.durable.as_deref().unwrap_or(&subscription.topic);
         Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("{name}: others get from it"))

@@ -324,7 +324,11 @@ fn let_in(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refus
     admit(peer, local, state)?;
     if peer.user.is_none() {
         let limits = &state.definitions.user_limits;
-        peer.user = Some(state.users.connect(peer.identity.user.as_deref(), limits, local.now)?);
+        let user = state.users.connect(peer.identity.user.as_deref(), limits, local.now)?;
+        peer.user = Some(user);
+        if let (Some(name), share @ 1..) = (&peer.identity.user, state.users.key_share(user)) {
+            local.manager.adapters.share_keys(name, share, local.now);
+        }
     }
     Ok(())
 }

@@ -59,8 +59,8 @@ pub(crate) struct Consumer {
     pub(crate) selection: Option<Box<Selection>>,
     /// Messages that are locked under a delivery of this link.
     pub(crate) outstanding: HashSet<MessageId>,
-    /// Their bytes, where their user's UNACKED limits them.
-    pub(crate) unsettled: HashMap<MessageId, u64>,
+    /// Their bytes, where an UNACKED limits them.
+    pub(crate) unsettled: HashMap<MessageId, Unsettled>,
     /// Of these, the ones whose unit of work was backed out: given back, they count as failed.
     pub(crate) backed_out: HashSet<MessageId>,
     /// Messages on their way through the opener, in delivery order.
@@ -84,6 +84,14 @@ pub(crate) struct Consumer {
     pub(crate) keys: OpeningKeys,
     /// The subscription whose queue it is.
     pub(crate) subscription: Option<Box<Subscription>>,
+}
+
+/// A delivery whose bytes are counted until it is settled.
+pub(crate) struct Unsettled {
+    bytes: u64,
+    /// With its user, with its queue: each where it had a limit when this was delivered.
+    of_user: bool,
+    of_queue: bool,
 }
 
 /// A locked message on its way through the opener.
@@ -154,6 +162,12 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         local.rescan.insert(consumer.route.queue);
         return Served::Blocked;
     }
+    let limit = consumer.route.limit;
+    if limit.unacknowledged_bytes > 0 && !consumer.browse && state.use_of(consumer.route.queue).limited.is_full(limit) {
+        // As above; whoever settles here has the queue served at once.
+        local.rescan.insert(consumer.route.queue);
+        return Served::Blocked;
+    }
     let locked = match &mut consumer.selection {
         None => next(consumer, local, state),
         Some(selection) => match selection.next(&consumer.not_mine, &mut local.looks, state, local.wall_ms) {
@@ -208,31 +222,62 @@ impl Consumer {
         }
     }
 
-    /// Counts a delivery with what its user has unsettled. A compare where nothing limits that.
+    /// Whether what is delivered is counted: with that user, with the queue.
+    fn counted(&self, user: Option<UserId>, state: &State) -> (bool, bool) {
+        let of_user = user.is_some_and(|user| state.users.counts_unacknowledged(user));
+        (of_user, self.route.limit.unacknowledged_bytes > 0)
+    }
+
+    /// Counts a delivery with what its user and its queue have unsettled. Two compares where nothing limits that.
     fn note_delivered(&mut self, user: Option<UserId>, state: &mut State, id: MessageId, bytes: usize) {
-        if let Some(user) = user.filter(|user| state.users.counts_unacknowledged(*user)) {
-            self.unsettled.insert(id, bytes as u64);
-            state.users.delivered(user, bytes as u64);
+        let (of_user, of_queue) = self.counted(user, state);
+        if !of_user && !of_queue {
+            return;
+        }
+        let bytes = bytes as u64;
+        self.unsettled.insert(id, Unsettled { bytes, of_user, of_queue });
+        if let Some(user) = user.filter(|_| of_user) {
+            state.users.delivered(user, bytes);
+        }
+        if of_queue {
+            state.use_of(self.route.queue).limited.delivered(bytes);
         }
     }
 
     /// Counts a delivery again whose outcome was not applied: the client has it still.
     pub(crate) fn note_returned(&mut self, user: Option<UserId>, state: &mut State, id: MessageId) {
-        if user.is_some_and(|user| state.users.counts_unacknowledged(user)) {
+        if self.counted(user, state) != (false, false) {
             // What can't be read is got by nobody, and reported when it is.
             let bytes = state.store.body(id).map_or(0, |body| envelope::payload_of(&body).len());
             self.note_delivered(user, state, id, bytes);
         }
     }
 
-    /// Takes a delivery off what its user has unsettled; true where the user may be sent more again. A compare where
+    /// Takes a delivery off what its user and its queue have unsettled; true where the user may be sent more again. A compare where
     /// nothing was counted.
-    pub(crate) fn note_settled(&mut self, user: Option<UserId>, state: &mut State, id: MessageId) -> bool {
+    pub(crate) fn note_settled(
+        &mut self,
+        user: Option<UserId>,
+        local: &mut Local,
+        state: &mut State,
+        id: MessageId,
+    ) -> bool {
         if self.unsettled.is_empty() {
             return false;
         }
-        let bytes = self.unsettled.remove(&id).unwrap_or(0);
-        user.is_some_and(|user| state.users.settled(user, bytes))
+        let Some(was) = self.unsettled.remove(&id) else { return false };
+        let (user_has_room, queue_has_room) = self.take_off(user, state, &was);
+        if queue_has_room {
+            local.serve_everywhere(self.route.queue, state);
+        }
+        user_has_room
+    }
+
+    /// Whether the user, and whether the queue, has room again.
+    fn take_off(&self, user: Option<UserId>, state: &mut State, was: &Unsettled) -> (bool, bool) {
+        let user_has_room = user.is_some_and(|user| was.of_user && state.users.settled(user, was.bytes));
+        let (limit, queue) = (self.route.limit, self.route.queue);
+        (user_has_room, was.of_queue && state.use_of(queue).limited.settled(limit, was.bytes))
     }
 
     /// Whether messages pass the opener on their way to this link.
@@ -627,7 +672,7 @@ pub(crate) fn settled(
     let mut ticket = None;
     let mut has_room = false;
     if consumer.outstanding.remove(&id) {
-        has_room = consumer.note_settled(peer.user, state, id);
+        has_room = consumer.note_settled(peer.user, local, state, id);
         let was_backed_out = !consumer.backed_out.is_empty() && consumer.backed_out.remove(&id);
         match &outcome {
             Some(DeliveryState::Accepted) => {
@@ -802,9 +847,8 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
 /// takes leave of a link says itself what failed, and need not have looked at what it had prefetched.
 pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
     consumer.who.leave();
-    if let Some(user) = user {
-        let bytes = consumer.unsettled.drain().map(|(_, bytes)| bytes).sum();
-        state.users.settled(user, bytes);
+    for (_, was) in std::mem::take(&mut consumer.unsettled) {
+        consumer.take_off(user, state, &was);
     }
     if let Some(selection) = consumer.selection.take() {
         selection.end(state);

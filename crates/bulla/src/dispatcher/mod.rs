@@ -4,6 +4,7 @@
 //! queues' lock: engine events become puts and removals, synced puts are confirmed, and queues are
 //! served to consumers that have credit. *Write*: what the engines have goes out.
 
+pub(crate) mod arriving;
 mod attach;
 pub(crate) mod authority;
 mod calls;
@@ -24,6 +25,7 @@ pub mod tls_socket;
 pub(crate) mod unit_of_work;
 pub use socket::Moved;
 
+use crate::adapter;
 use crate::channel::caller::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
@@ -35,6 +37,7 @@ use crate::reports;
 use crate::task::TaskMeter;
 use crate::tls::Tls;
 use crate::triggering;
+use arriving::{Line, Share};
 use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
@@ -52,7 +55,6 @@ use signatures::Signatures;
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -90,6 +92,8 @@ pub(crate) struct Dispatcher {
     local: Local,
     letters: Vec<Letter>,
     signatures: Signatures,
+    /// Connections that are not read, because too much is arriving on all of them.
+    line: Line,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
@@ -260,6 +264,7 @@ impl Dispatcher {
             },
             letters: Vec::new(),
             signatures,
+            line: Line::default(),
             accept_again: false,
             next_tick: now,
             stop_by: None,
@@ -326,6 +331,7 @@ impl Dispatcher {
         self.read();
         self.work();
         self.write();
+        self.resume();
         self.active.retain(|&key| {
             let Some(peer) = self.peers.get_mut(key) else { return false };
             let goes_on = peer.wants_to_read() || peer.wants_to_write() || peer.is_over();
@@ -335,15 +341,34 @@ impl Dispatcher {
     }
 
     fn read(&mut self) {
+        self.resume();
         for &key in &self.active {
             if let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) {
                 let _role = role::enter(peer.role());
-                peer.read(&self.local);
+                let place = (key, peer.generation);
+                let all = &self.local.manager.arriving;
+                let Some(bytes_max) = self.line.may_read(place, &mut peer.arriving, all) else { continue };
+                peer.read(&self.local, bytes_max);
                 self.signatures.ask(peer);
             }
         }
         for answer in self.signatures.place(&self.local.manager) {
             self.signed(answer);
+        }
+    }
+
+    /// Those who wait because too much is arriving are read again, as far as they may be. A compare where nobody waits.
+    fn resume(&mut self) {
+        if !self.line.is_empty() {
+            let Self { line, peers, local, .. } = self;
+            let place = line.resume(&local.manager.arriving, local.now, |(key, generation)| {
+                peers.get(key).filter(|peer| peer.generation == generation).map(|peer| peer.arriving)
+            });
+            let Some((key, _)) = place else { return };
+            if let Some(peer) = peers.get_mut(key) {
+                peer.arriving.resume(local.now);
+            }
+            list(&mut self.peers, &mut self.active, key);
         }
     }
 
@@ -519,6 +544,7 @@ impl Dispatcher {
             links: HashMap::new(),
             opened: None,
             traffic: peer::Traffic::default(),
+            arriving: Share::new(self.local.now),
             readable: ready,
             read_closed: false,
             writable: ready,
@@ -811,7 +837,21 @@ impl Dispatcher {
         // What is expired, moved or tried again below goes to the journal now.
         self.local.urgent = true;
         let now = self.local.now;
+        let arriving = self.local.manager.clone();
+        let arriving = &arriving.arriving;
         for (key, peer) in &mut self.peers {
+            peer.note_arriving(arriving);
+            if peer.arriving.stopped {
+                peer.engine.not_read(now);
+            }
+            if !peer.engine.is_closed()
+                && let Some(refusal) = self.line.gives_up((key, peer.generation), &peer.arriving, arriving, now)
+            {
+                crate::warning!("{}: {refusal}", peer::address(&mut peer.socket));
+                self.local.forget_all(peer, state);
+                peer.engine.close(Some(refusal.to_amqp()));
+                self.local.touched.push(key);
+            }
             if peer.engine.poll_timeout().is_some_and(|due| due <= now) {
                 peer.engine.handle_timeout(now);
                 self.local.touched.push(key);
@@ -887,6 +927,7 @@ impl Dispatcher {
                 continue;
             }
             let mut peer = self.peers.remove(key);
+            peer.arriving.holds(0, 0, &self.local.manager.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = self.poll.registry().deregister(peer.socket.tcp());
             if let Some(event) = peer.refused.take() {
@@ -916,14 +957,9 @@ impl Local {
     /// As whom a client's link asks for devices: a number for each user, so that users have their turns there, however many
     /// connections each of them has. Whoever has not signed in has no keys here, and is one by connection.
     pub(crate) fn client_asker(&self, peer: &Peer) -> bulla_device::Asker {
-        const OF_USERS: u64 = 1 << 63;
         match &peer.identity.user {
             None => self.device_asker(peer.generation),
-            Some(user) => {
-                let mut hasher = DefaultHasher::new();
-                user.hash(&mut hasher);
-                bulla_device::Asker::new(hasher.finish() | OF_USERS)
-            }
+            Some(user) => bulla_device::Asker::new(adapter::asker_of(user)),
         }
     }
 
@@ -954,6 +990,13 @@ impl Local {
     /// Has `queue` served in this turn.
     pub(crate) fn serve(&mut self, queue: QueueId) {
         self.serve.add(queue);
+    }
+
+    /// Has `queue` served by all who have readers of it.
+    pub(crate) fn serve_everywhere(&mut self, queue: QueueId, state: &State) {
+        self.serve(queue);
+        let on = state.uses.get(&queue).map_or(0, |usage| usage.consumers_on);
+        self.manager.post(on, self.index, || Letter::Ready(queue));
     }
 
     /// Has the queues served that a connection gets from.
@@ -1128,9 +1171,7 @@ impl Local {
                 }
                 if consumer.route.has_groups && !consumer.browse {
                     // Its groups are the others' now.
-                    self.serve(queue);
-                    let on = state.uses.get(&queue).map_or(0, |usage| usage.consumers_on);
-                    self.manager.post(on, self.index, || Letter::Ready(queue));
+                    self.serve_everywhere(queue, state);
                 }
                 self.end_dynamic(consumer.dynamic, state);
                 if let Some(subscription) = &consumer.subscription {

@@ -1,5 +1,6 @@
 //! One connection: its socket, its protocol engine, who it is, and its links.
 
+use super::arriving::{Arriving, Share};
 use super::attach::Deletes;
 use super::get::Consumer;
 use super::put::Producer;
@@ -129,6 +130,8 @@ pub(crate) struct Peer {
     pub(crate) traffic: Traffic,
     /// Which of the connections that had this place it is.
     pub(crate) generation: u64,
+    /// What it has of all messages that are arriving.
+    pub(crate) arriving: Share,
     /// The socket may have bytes to read.
     pub(crate) readable: bool,
     /// The other side sends no more: behind the last bytes is the end, of which epoll tells only once.
@@ -227,7 +230,9 @@ impl Peer {
     pub(crate) fn wants_to_read(&self) -> bool {
         // A renegotiation that the output waits for is driven by reading.
         let room = self.engine.output_len() < RENEWAL_OUTPUT_BYTES_MAX;
-        self.readable && (self.engine.wants_input() || (room && self.socket.write_waits_for_read()))
+        self.readable
+            && !self.arriving.stopped
+            && (self.engine.wants_input() || (room && self.socket.write_waits_for_read()))
     }
 
     /// Ends a connection whose partner does not answer a renewal of the keys; asked at each tick.
@@ -244,8 +249,14 @@ impl Peer {
         self.writable && (self.engine.output_len() > 0 || self.socket.wants_to_send())
     }
 
-    /// Reads what is there, within this turn's share, and feeds it to the engine.
-    pub(crate) fn read(&mut self, local: &Local) {
+    /// Bytes that it holds of messages that are arriving, and of a frame that has begun.
+    pub(crate) fn note_arriving(&mut self, all: &Arriving) {
+        let held = self.engine.in_progress() + self.input.waiting().len() as u64;
+        self.arriving.holds(held, self.engine.arrived(), all);
+    }
+
+    /// Reads what is there, within this turn's share, no more than `bytes_max` at a time, and feeds it to the engine.
+    pub(crate) fn read(&mut self, local: &Local, bytes_max: Option<usize>) {
         let shaking_hands = self.is_shaking_hands();
         match local.tls_meter.time(shaking_hands, || self.socket.handshake()) {
             Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
@@ -260,20 +271,23 @@ impl Peer {
             Ok(Moved::End) => return self.end("closed during the handshake"),
             Err(error) => return self.failed(&error),
         }
-        self.read_input(local);
+        self.read_input(local, bytes_max);
+        self.note_arriving(&local.manager.arriving);
         self.count_key_resets();
         if self.socket.write_goes_on() {
             self.writable = true;
         }
     }
 
-    fn read_input(&mut self, local: &Local) {
+    fn read_input(&mut self, local: &Local, bytes_max: Option<usize>) {
         for _ in 0..READS_PER_TURN {
             let wanted = self.engine.wanted(self.input.waiting());
             let room = self.input.spare(wanted);
-            let room_len = room.len();
+            let room_len = bytes_max.map_or(room.len(), |max| max.min(room.len()));
+            let room = &mut room[..room_len];
             match local.tls_meter.time(self.socket.is_tls(), || self.socket.read(room)) {
                 Ok(Moved::Bytes(n)) => {
+                    self.arriving.heard(local.now);
                     self.traffic.buffers_received += 1;
                     self.traffic.bytes_received += n as u64;
                     let engine = &mut self.engine;

@@ -327,7 +327,9 @@ fn put_copies(
         if receipt.asks {
             reports::arrived(state, id, is_remote, local.wall_ms);
         }
-        state.use_of(queue).traffic.single_puts += u64::from(receipt.is_single);
+        let usage = state.use_of(queue);
+        usage.traffic.single_puts += u64::from(receipt.is_single);
+        usage.limited.put();
     }
     local.urgent |= ticket > state.store.synced();
     match engine {

@@ -12,7 +12,7 @@ use crate::adapter::{Asker, Finished, Held};
 use crate::authority::Right;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
-use crate::limits::UserId;
+use crate::limits::{QueueUses, UserId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::reports;
@@ -243,6 +243,9 @@ fn put(
     if delivery.beyond_credit {
         return Err(Refusal::new(reason::Q_FULL, format!("{}: sent beyond the credit granted", route.queue_name)));
     }
+    if producer.opened.is_none() && route.limit.messages_a_second > 0 {
+        state.use_of(route.queue).limited.admit(route.limit, &route.queue_name, local.now)?;
+    }
     let treatment = treatment(producer, route, &arrival)?;
     if let (Treatment::AsIs, true) = (&treatment, producer.pending.is_empty()) {
         let message = arrival.into_message(route.defaults, identity.user.as_deref());
@@ -322,6 +325,7 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
         let usage = state.use_of(route.queue);
         usage.granted = usage.granted.saturating_sub(1);
+        usage.limited.put();
     }
 }
 
@@ -608,16 +612,32 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         return;
     }
     let mut wanted = full - outstanding;
-    if let Some(user) = producer.user {
+    let has_none = producer.granted == 0;
+    let user = producer.user;
+    if let Some(user) = user {
         wanted = state.users.allowed(user, producer.granted, wanted, local.now);
         if wanted == 0 {
-            if producer.granted == 0 {
+            if has_none {
                 local.pace(state.users.look_again_at(user, local.now), peer.key, link);
             }
             return;
         }
     }
-    let user = producer.user;
+    if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
+        && route.limit.messages_a_second > 0
+    {
+        // Not what it was when the last message came: two rates in turns would begin anew each time.
+        let limit =
+            if route.generation == state.generation { route.limit } else { state.queue_limit(&route.queue_name) };
+        let usage = state.use_of(route.queue);
+        wanted = usage.limited.allowed(limit, wanted, has_none, usage.granted, local.now);
+        if wanted == 0 {
+            if has_none {
+                local.pace(QueueUses::look_again_at(limit, usage.putters, local.now), peer.key, link);
+            }
+            return;
+        }
+    }
     let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
         producer.granted += wanted;
         user.into_iter().for_each(|user| state.users.granted(user, wanted));

@@ -554,7 +554,7 @@ pub(crate) fn retire(
         return;
     }
     consumer.backed_out.remove(&id);
-    let has_room = consumer.note_settled(peer.user, state, id);
+    let has_room = consumer.note_settled(peer.user, local, state, id);
     let (from, many) = (consumer.route.clone(), consumer.outstanding.len() >= get::OUTSTANDING_MANY);
     if many {
         local.serve(from.queue);

@@ -1,6 +1,7 @@
 //! What queues, policies and channels counted, for Prometheus.
 
 use super::{Family, Seconds, escaped};
+use crate::limits::QueueLimit;
 use crate::mqsc::channel::{ChannelState, ChannelStatus};
 use crate::mqsc::protection::ProtectionMeters;
 use crate::mqsc::run::QueueStatus;
@@ -64,12 +65,17 @@ fn microseconds(us: u64) -> Seconds {
 fn queues(family: &mut Family<'_>, queues: &[(String, QueueStatus)]) {
     let label = |name: &str| format!("queue=\"{}\"", escaped(name));
     type Value = fn(&QueueStatus) -> u64;
-    let gauges: [(&str, &str, Value); 3] = [
+    let gauges: [(&str, &str, Value); 4] = [
         ("bulla_queue_depth", "Messages on the queue, those under delivery included.", |queue| queue.depth),
         ("bulla_queue_uncommitted", "Messages under delivery, in an open unit of work, or not yet synced.", |queue| {
             queue.uncommitted
         }),
         ("bulla_queue_bytes", "Bytes of all messages on the queue, as stored.", |queue| queue.bytes),
+        (
+            "bulla_queue_unacknowledged_bytes",
+            "Bytes delivered and not settled, counted where UNACKED limits them.",
+            |queue| queue.unacknowledged_bytes,
+        ),
     ];
     for (name, help, value) in gauges {
         family.begin(name, "gauge", help);
@@ -88,7 +94,23 @@ fn queues(family: &mut Family<'_>, queues: &[(String, QueueStatus)]) {
         family.sample("", &format!("{},direction=\"put\"", label(queue)), of.open_output);
         family.sample("", &format!("{},direction=\"get\"", label(queue)), of.open_input);
     }
-    let counters: [(&str, &str, Value); 9] = [
+    family.begin(
+        "bulla_queue_limit",
+        "gauge",
+        "The limits in force, by what they limit; none where there is no limit.",
+    );
+    for (queue, of) in queues {
+        let QueueLimit { links, unacknowledged_bytes, messages_a_second } = of.limit;
+        let limits = [
+            ("links", links.into()),
+            ("unacknowledged_bytes", unacknowledged_bytes),
+            ("messages_per_second", u64::from(messages_a_second)),
+        ];
+        for (what, limit) in limits.into_iter().filter(|(_, limit)| *limit > 0) {
+            family.sample("", &format!("{},limit=\"{what}\"", label(queue)), limit);
+        }
+    }
+    let counters: [(&str, &str, Value); 11] = [
         ("bulla_queue_puts_total", "Messages put.", |queue| queue.puts),
         ("bulla_queue_persistent_puts_total", "Of them, persistent ones.", |queue| queue.persistent_puts),
         ("bulla_queue_gets_total", "Messages got.", |queue| queue.gets),
@@ -97,6 +119,14 @@ fn queues(family: &mut Family<'_>, queues: &[(String, QueueStatus)]) {
         ("bulla_queue_put_bytes_total", "Bytes of the messages put, as stored.", |queue| queue.bytes_put),
         ("bulla_queue_got_bytes_total", "Bytes of the messages got, as stored.", |queue| queue.bytes_got),
         ("bulla_queue_expired_total", "Messages that expired.", |queue| queue.expired),
+        (
+            "bulla_queue_held_back_total",
+            "Times that MSGRATE left a link less credit than it could have had.",
+            |queue| queue.held_back,
+        ),
+        ("bulla_queue_limit_refused_total", "Links and messages refused because of the queue's limits.", |queue| {
+            queue.limit_refused
+        }),
         (
             "bulla_queue_not_mine_total",
             "Times that a message was passed over for a reader who is not a recipient.",
@@ -242,6 +272,7 @@ pub(super) mod tests {
             puts,
             oldest_seconds: Some(puts),
             rejects: vec![(2030, 1), (2053, puts)],
+            limit: QueueLimit { links: 4, ..QueueLimit::default() },
             ..QueueStatus::default()
         }
     }

@@ -7,6 +7,8 @@ use super::run::{Change, fits, too_many, unknown, wanted};
 use super::table::{Act, Key};
 use crate::limits::{LIMITS_MAX, Limit, UserStatus};
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// What SET LIMIT and DELETE LIMIT come to; none for commands of others.
 ///
 /// # Errors
@@ -39,6 +41,7 @@ fn changed(mut limit: Limit, statement: &Statement) -> Limit {
     limit.links = count(Key::UserLinks).unwrap_or(limit.links);
     limit.unacknowledged_bytes = number(Key::UserUnacknowledged).unwrap_or(limit.unacknowledged_bytes);
     limit.messages_a_second = count(Key::UserRate).unwrap_or(limit.messages_a_second);
+    limit.key_ms_a_second = count(Key::UserKeyTime).unwrap_or(limit.key_ms_a_second);
     limit
 }
 
@@ -58,6 +61,7 @@ pub(super) fn cell(limit: &Limit, key: Key) -> Option<Cell> {
         Key::UserLinks => limit.links.into(),
         Key::UserUnacknowledged => limit.unacknowledged_bytes,
         Key::UserRate => limit.messages_a_second.into(),
+        Key::UserKeyTime => limit.key_ms_a_second.into(),
         _ => return None,
     }))
 }
@@ -70,6 +74,8 @@ fn status_cell(status: &UserStatus, key: Key) -> Option<Cell> {
         Key::UserUnacknowledgedNow => Cell::Number(status.unacknowledged_bytes),
         Key::UserHeldBack => Cell::Number(status.held_back),
         Key::UserRefused => Cell::Number(status.refused),
+        Key::UserKeyTimeTaken => Cell::Number(status.key_ns / NS_PER_MS),
+        Key::UserKeyTimeUsedUp => Cell::Number(status.key_used_up),
         _ => return None,
     })
 }
@@ -145,7 +151,7 @@ mod tests {
     #[test]
     fn limits_are_read_back_as_they_were_written() {
         let mut paper = Paper::new();
-        let set = "SET LIMIT('app*') MAXCONNS(5) MSGRATE(1000); SET LIMIT('*ANONYMOUS') MAXHANDS(3) UNACKED(65536)";
+        let set = "SET LIMIT('app*') MAXCONNS(5) MSGRATE(1000); SET LIMIT('*ANONYMOUS') MAXHANDS(3) UNACKED(65536) SEALTIME(250)";
         answers(set, &mut paper);
         answers("SET LIMIT('app*') MAXCONNS(6)", &mut paper);
         let definitions = paper.definitions();

@@ -14,7 +14,7 @@ use super::topic::{BASE_TOPIC, Subscription, Topic};
 use super::{authority, channel_rule, limit, policy, whole_file};
 use crate::authority::{Authorities, ChannelRules, Entity};
 use crate::events;
-use crate::limits::UserLimits;
+use crate::limits::{QueueLimit, UserLimits};
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
@@ -194,6 +194,8 @@ pub struct LocalQueue {
     pub process: Option<String>,
     /// GROUPS(YES): messages of one group go to one link at a time.
     pub groups: bool,
+    /// MAXHANDS, UNACKED and MSGRATE.
+    pub limit: QueueLimit,
 }
 
 /// BACKOUT: who heeds BOTHRESH.
@@ -1103,6 +1105,7 @@ impl Default for LocalQueue {
             initiation_queue: None,
             process: None,
             groups: false,
+            limit: QueueLimit::default(),
         }
     }
 }
@@ -1144,6 +1147,9 @@ impl LocalQueue {
                 (Key::FullEvent, Value::Word(word)) => self.full_event = *word == "ENABLED",
                 (Key::Share, Value::Word(word)) => self.share = *word == "SHARE",
                 (Key::Groups, Value::Word(word)) => self.groups = *word == "YES",
+                (Key::QueueLinks, Value::Number(number)) => self.limit.links = clamped(*number),
+                (Key::QueueUnacknowledged, Value::Number(number)) => self.limit.unacknowledged_bytes = *number,
+                (Key::QueueRate, Value::Number(number)) => self.limit.messages_a_second = clamped(*number),
                 (Key::DefaultShare, Value::Word(word)) => self.default_exclusive = *word == "EXCL",
                 (Key::DefinitionType, Value::Word(word)) => self.dynamic = *word == "PERMDYN",
                 (Key::TriggerType, Value::Word(word)) => {
@@ -1203,6 +1209,9 @@ impl LocalQueue {
             Key::FullEvent => enabled(self.full_event),
             Key::Share => Cell::word(if self.share { "SHARE" } else { "NOSHARE" }),
             Key::Groups => Cell::word(if self.groups { "YES" } else { "NO" }),
+            Key::QueueLinks => Cell::Number(self.limit.links.into()),
+            Key::QueueUnacknowledged => Cell::Number(self.limit.unacknowledged_bytes),
+            Key::QueueRate => Cell::Number(self.limit.messages_a_second.into()),
             Key::DefaultShare => Cell::word(if self.default_exclusive { "EXCL" } else { "SHARED" }),
             Key::DefinitionType => Cell::word(if self.dynamic { "PERMDYN" } else { "PREDEFINED" }),
             Key::TriggerType => Cell::word(match self.trigger_type {
@@ -1743,7 +1752,7 @@ mod tests {
 
     #[test]
     fn definitions_are_read_back_as_they_were_written() {
-        let words: [(&str, &[&str]); 18] = [
+        let words: [(&str, &[&str]); 21] = [
             ("GET", &["ENABLED", "DISABLED"]),
             ("PUT", &["ENABLED", "DISABLED"]),
             ("DEFPSIST", &["YES", "NO"]),
@@ -1761,6 +1770,9 @@ mod tests {
             ("QDPMAXEV", &["ENABLED", "DISABLED"]),
             ("DEFSOPT", &["EXCL", "SHARED"]),
             ("GROUPS", &["YES", "NO"]),
+            ("MAXHANDS", &["0", "7"]),
+            ("UNACKED", &["0", "65536"]),
+            ("MSGRATE", &["0", "1000"]),
             ("DESCR", &["'it''s; + - * \"x\" é'", "' '", "'a+'", "' (lead'", "X"]),
         ];
         let policies = [

@@ -23,7 +23,7 @@ use super::topic::{self, Subscription, Topic};
 use super::{authority, channel_rule, limit, lockout, policy, reference, unit};
 use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
-use crate::limits::{Limit, UserStatus};
+use crate::limits::{Limit, QueueLimit, UserStatus};
 use crate::policy_check::Findings;
 use crate::sign_in::lockout::InForce;
 use bulla_seal::Policy;
@@ -695,6 +695,14 @@ pub struct QueueStatus {
     pub longest_time_us: u64,
     /// Refused puts by reason code.
     pub rejects: Vec<(u16, u64)>,
+    /// Its limits.
+    pub limit: QueueLimit,
+    /// Bytes delivered and not settled, counted where the queue limits them.
+    pub unacknowledged_bytes: u64,
+    /// How often its rate left a link less credit than it could have had.
+    pub held_back: u64,
+    /// Links and messages refused because of its limits.
+    pub limit_refused: u64,
 }
 
 /// What was done under a policy.
@@ -2179,6 +2187,9 @@ fn status_cell(status: &QueueStatus, key: Key) -> Option<Cell> {
         Key::LongestMessage => optional(status.longest_bytes),
         Key::TimeOnQueue => Cell::Pair(status.time_us.short, status.time_us.long),
         Key::LongestTimeOnQueue => Cell::Number(status.longest_time_us),
+        Key::QueueUnacknowledgedNow => Cell::Number(status.unacknowledged_bytes),
+        Key::QueueHeldBack => Cell::Number(status.held_back),
+        Key::QueueRefused => Cell::Number(status.limit_refused),
         Key::Rejects => Cell::Number(status.rejects.iter().map(|(_, count)| count).sum()),
         Key::RejectsByReason => {
             Cell::List(status.rejects.iter().map(|(reason, count)| format!("{reason}={count}")).collect())

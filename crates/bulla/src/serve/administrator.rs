@@ -8,7 +8,7 @@ use crate::dead_letters::DeadLetter;
 use crate::envelope;
 use crate::limits::UserStatus;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
-use crate::metrics::{OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
+use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
 use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
 use crate::mqsc::costs::CostSnapshot;
@@ -409,7 +409,12 @@ impl Administered for Administrator<'_> {
         }
         if before.user_limits != self.state.definitions.user_limits {
             let State { users, definitions, .. } = &mut *self.state;
-            users.follow(&definitions.user_limits, Instant::now());
+            let now = Instant::now();
+            users.follow(&definitions.user_limits, now);
+            self.manager.adapters.follow_limits(&definitions.user_limits, now);
+            for (user, share) in users.key_shares() {
+                self.manager.adapters.share_keys(user, share, now);
+            }
         }
         if changes.iter().any(|change| matches!(change, Change::SetPolicy(_) | Change::DeletePolicy { .. })) {
             let after = &self.state.definitions.policies;
@@ -661,7 +666,7 @@ impl Administered for Administrator<'_> {
     }
 
     fn users(&self) -> Vec<UserStatus> {
-        self.state.users.status()
+        users_of(self.manager, &self.state)
     }
 
     fn lockouts(&self) -> Vec<InForce> {
@@ -724,8 +729,27 @@ impl Administered for Administrator<'_> {
             time_us: traffic.map(|traffic| traffic.time.shown()).unwrap_or_default(),
             longest_time_us: count(|traffic| traffic.longest_ms.saturating_mul(1000)),
             rejects: traffic.map(Traffic::rejects).unwrap_or_default(),
+            unacknowledged_bytes: usage.map_or(0, |usage| usage.limited.unacknowledged_bytes),
+            held_back: usage.map_or(0, |usage| usage.limited.held_back),
+            limit: self.state.queue_limit(name),
+            limit_refused: usage.map_or(0, |usage| usage.limited.refused),
         })
     }
+}
+
+/// What users that are connected have of what limits them.
+fn users_of(manager: &Manager, state: &State) -> Vec<UserStatus> {
+    let mut users = state.users.status();
+    for user in &mut users {
+        (user.key_ns, user.key_used_up) = manager.adapters.key_time_of(&user.name).unwrap_or_default();
+    }
+    users
+}
+
+/// What limits users that are connected, and what is arriving, for the metrics.
+pub(super) fn limits(manager: &Manager) -> LimitSnapshot {
+    let (users, users_without_series) = labelled(users_of(manager, &manager.lock()).into_iter());
+    LimitSnapshot { users, users_without_series, arriving: manager.arriving.counts() }
 }
 
 /// What queues, policies and channels have counted, for the metrics. The queues' lock is held for [`COPIED_AT_ONCE`] of them at a time,

@@ -12,6 +12,7 @@ pub(crate) use pools::Pools;
 use crate::audit::{Audit, Entry, Kind, Who};
 use crate::channel::supervisor;
 use crate::devices::Devices;
+use crate::dispatcher::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::events::certificates;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
@@ -73,6 +74,8 @@ pub struct Settings {
     pub adapters: usize,
     /// Bytes of message bodies held in memory, all queues together.
     pub memory_bytes_max: usize,
+    /// Bytes of messages that may be arriving on all connections together, before those that hold much take turns.
+    pub arriving_bytes_max: u64,
     /// Lone puts up to this many bytes are written and synced on the dispatcher itself.
     pub sync_inline_bytes_max: u64,
     /// A file with the passphrase of the rings' private keys.
@@ -98,6 +101,7 @@ impl Settings {
             dispatchers: (cores / 4).clamp(1, DISPATCHERS_MAX),
             adapters: cores,
             memory_bytes_max: Limits::default().memory_bytes_max,
+            arriving_bytes_max: ARRIVING_BYTES_MAX,
             sync_inline_bytes_max: 64 << 10,
             passphrase: None,
             lanes: lanes_beside_program(),
@@ -237,7 +241,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     devices.set_up(&definitions).map_err(|error| file(data, io::Error::other(error)))?;
     let name = definitions.queue_manager.name.clone();
     let parts = (mailboxes, tasks, devices, audit.clone());
-    let manager = Arc::new(Manager::new(data.clone(), rings, passphrase, users, store, definitions, parts));
+    let arriving = Arriving::new(settings.arriving_bytes_max);
+    let manager = Arc::new(Manager::new(data.clone(), rings, passphrase, users, store, definitions, arriving, parts));
     // Nobody is let in whose doings could not be written down.
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
@@ -468,6 +473,7 @@ fn start_metrics(manager: &Arc<Manager>, listener: std::net::TcpListener) -> io:
             traffic: administrator::traffic(&manager),
             units,
             audit: manager.audit.counts(),
+            limits: administrator::limits(&manager),
         }
     })
 }

@@ -1,7 +1,7 @@
 //! The table's attributes of users' limits.
 
 use super::{ALL, Attribute, Key, Kind, WHERE, attribute, shown};
-use crate::limits::RATE_MAX;
+use crate::limits::{KEY_TIME_MAX, RATE_MAX};
 
 /// Highest counts, as MQ has them.
 const COUNT_MAX: u64 = 999_999_999;
@@ -36,6 +36,13 @@ static MSGRATE: Attribute = attribute(
     "0",
     "Messages that one user may put a second, by all its links; 0 for no limit. Beyond it credit is held back: nothing is refused, nothing lost.",
 );
+static SEALTIME: Attribute = attribute(
+    Key::UserKeyTime,
+    "SEALTIME",
+    Kind::Number { min: 0, max: KEY_TIME_MAX as u64 },
+    "0",
+    "Milliseconds a second that devices and the processor may spend on private keys to seal and open one user's messages; 0 for turns with the others alone. Beyond it its messages wait.",
+);
 static LIMIT: Attribute = shown(Key::UserLimit, "LIMIT", "The limit that holds for the user; empty for none.");
 static CURCONNS: Attribute = shown(Key::UserConnectionsNow, "CURCONNS", "Connections of the user.");
 static CURHANDS: Attribute = shown(Key::UserLinksNow, "CURHANDS", "Links on them that put, get, browse or coordinate.");
@@ -48,9 +55,55 @@ static HELDBACK: Attribute =
     shown(Key::UserHeldBack, "HELDBACK", "How often MSGRATE left a link less credit than it could have had.");
 static REFUSED: Attribute = shown(Key::UserRefused, "REFUSED", "Connections and links refused because of the limit.");
 
+pub(super) static QUEUE_MAXHANDS: Attribute = attribute(
+    Key::QueueLinks,
+    "MAXHANDS",
+    Kind::Number { min: 0, max: COUNT_MAX },
+    "0",
+    "Most links on the queue, IPPROCS and OPPROCS together; 0 for no limit. One more is refused with 2017 queue-links.",
+);
+pub(super) static QUEUE_UNACKED: Attribute = attribute(
+    Key::QueueUnacknowledged,
+    "UNACKED",
+    Kind::Number { min: 0, max: BYTES_MAX },
+    "0",
+    "Bytes of its messages delivered and not settled, from which on no more are delivered until some are settled; 0 for no limit.",
+);
+pub(super) static QUEUE_MSGRATE: Attribute = attribute(
+    Key::QueueRate,
+    "MSGRATE",
+    Kind::Number { min: 0, max: RATE_MAX as u64 },
+    "0",
+    "Messages that all links together may put a second; 0 for no limit. Beyond it credit is held back; a link to no queue in particular, which needs none, is refused with 2053 queue-rate.",
+);
+pub(super) static QUEUE_CURUNACK: Attribute = shown(
+    Key::QueueUnacknowledgedNow,
+    "CURUNACK",
+    "Bytes delivered to clients and not settled; counted from when UNACKED limits them.",
+);
+pub(super) static QUEUE_HELDBACK: Attribute = shown(
+    Key::QueueHeldBack,
+    "HELDBACK",
+    "How often MSGRATE of the queue left a link less credit than it could have had, since the start.",
+);
+pub(super) static QUEUE_REFUSED: Attribute = shown(
+    Key::QueueRefused,
+    "REFUSED",
+    "Links refused because of the queue's MAXHANDS, and messages because of its MSGRATE, since the start.",
+);
+
+static SEALUSED: Attribute = shown(
+    Key::UserKeyTimeTaken,
+    "SEALUSED",
+    "Milliseconds that private keys took for the user's messages; counted from when SEALTIME limits them.",
+);
+static SEALHELD: Attribute =
+    shown(Key::UserKeyTimeUsedUp, "SEALHELD", "How often SEALTIME was used up, so that the user's messages waited.");
+
 /// SET LIMIT, and what DISPLAY LIMIT shows.
-pub(super) const LIMITS: &[&Attribute] = &[&MAXCONNS, &MAXHANDS, &UNACKED, &MSGRATE];
+pub(super) const LIMITS: &[&Attribute] = &[&MAXCONNS, &MAXHANDS, &UNACKED, &MSGRATE, &SEALTIME];
 /// DISPLAY: what steers it.
 pub(super) const OPTIONS: &[&Attribute] = &[&WHERE, &ALL];
 /// DISPLAY LIMITSTATUS: what it shows.
-pub(super) const STATUS: &[&Attribute] = &[&LIMIT, &CURCONNS, &CURHANDS, &CURUNACK, &HELDBACK, &REFUSED];
+pub(super) const STATUS: &[&Attribute] =
+    &[&LIMIT, &CURCONNS, &CURHANDS, &CURUNACK, &HELDBACK, &REFUSED, &SEALUSED, &SEALHELD];
