@@ -18,6 +18,7 @@ mod sasl;
 pub(crate) mod sealing;
 pub(crate) mod selection;
 mod serve_list;
+mod shares;
 mod signatures;
 mod socket;
 pub(crate) mod subscribe;
@@ -51,6 +52,7 @@ use peer::{Identity, Link, Peer};
 use put::{Producer, Receipt};
 pub(crate) use sasl::Verdict;
 use serve_list::ServeList;
+use shares::Shares;
 use signatures::Signatures;
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
@@ -94,6 +96,8 @@ pub(crate) struct Dispatcher {
     signatures: Signatures,
     /// Connections that are not read, because too much is arriving on all of them.
     line: Line,
+    /// Whose connections have had how much of the time.
+    shares: Shares,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
@@ -265,6 +269,7 @@ impl Dispatcher {
             letters: Vec::new(),
             signatures,
             line: Line::default(),
+            shares: Shares::default(),
             accept_again: false,
             next_tick: now,
             stop_by: None,
@@ -342,16 +347,28 @@ impl Dispatcher {
 
     fn read(&mut self) {
         self.resume();
-        for &key in &self.active {
-            if let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) {
-                let _role = role::enter(peer.role());
-                let place = (key, peer.generation);
-                let all = &self.local.manager.arriving;
-                let Some(bytes_max) = self.line.may_read(place, &mut peer.arriving, all) else { continue };
-                peer.read(&self.local, bytes_max);
-                self.signatures.ask(peer);
+        let wanting = self.active.iter().filter_map(|key| self.peers.get(*key)).filter(|peer| peer.wants_to_read());
+        self.shares.begin(wanting.map(Peer::party));
+        let mut first_left = None;
+        for (place, &key) in self.active.iter().enumerate() {
+            let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) else { continue };
+            let party = peer.party();
+            if self.shares.has_had_enough(party) {
+                first_left.get_or_insert(place);
+                continue;
+            }
+            let began = self.shares.is_contested().then(Instant::now);
+            let _role = role::enter(peer.role());
+            let all = &self.local.manager.arriving;
+            let Some(bytes_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { continue };
+            peer.read(&self.local, bytes_max);
+            self.signatures.ask(peer);
+            if let Some(began) = began {
+                self.shares.took(party, began.elapsed());
             }
         }
+        // Who had to wait for others is first when its party's turn comes.
+        self.active.rotate_left(first_left.unwrap_or(0));
         for answer in self.signatures.place(&self.local.manager) {
             self.signed(answer);
         }
@@ -397,7 +414,12 @@ impl Dispatcher {
             authority::recheck(&mut self.peers, &mut self.local, state);
         }
         for index in 0..self.active.len() {
-            self.events_of(self.active[index], state);
+            let key = self.active[index];
+            let took_from = self.shares.is_contested().then(|| (self.peers.get(key).map(Peer::party), Instant::now()));
+            self.events_of(key, state);
+            if let Some((Some(party), began)) = took_from {
+                self.shares.took(party, began.elapsed());
+            }
         }
         self.channel_turns(state);
         self.local.notice_changes(state);
