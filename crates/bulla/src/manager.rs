@@ -39,6 +39,7 @@ use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
 use hashbrown::HashMap;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -113,8 +114,10 @@ pub struct State {
     pub(crate) dynamic: HashMap<String, (QueueId, LocalQueue)>,
     /// Who made them.
     pub(crate) dynamic_owners: HashMap<QueueId, Owner>,
-    /// Defective messages whose error queue was full: locked, tried again at each sweep.
-    pub(crate) stuck: Vec<Stuck>,
+    /// Defective messages whose error queue was full, and the like: locked, tried again at the ticks.
+    pub(crate) stuck: VecDeque<Stuck>,
+    /// The operator was told of one of them since the last tick.
+    pub(crate) told_of_stuck: bool,
     /// Users that are connected, and what they have of what is limited.
     pub(crate) users: ConnectedUsers,
     /// Bytes of messages in open units of work.
@@ -178,6 +181,8 @@ pub(crate) struct Stuck {
 pub(crate) enum Stays {
     /// It was accepted: remove it.
     Remove,
+    /// It could not be read: give it back when it can be.
+    Return,
     /// Move it to this queue, by the name that is resolved at each try, with this label.
     Move { to: String, label: Label },
 }
@@ -282,7 +287,8 @@ impl Manager {
                 uses: HashMap::new(),
                 dynamic: HashMap::new(),
                 dynamic_owners: HashMap::new(),
-                stuck: Vec::new(),
+                stuck: VecDeque::new(),
+                told_of_stuck: false,
                 users: ConnectedUsers::default(),
                 staged_bytes: 0,
                 units: UnitCounts::default(),

@@ -161,19 +161,22 @@ pub(crate) fn undeliverable(state: &mut State, id: MessageId, why: &Refusal, wal
     tell_of(state, id, Fact::Undeliverable(why.reason.code), wall_ms);
 }
 
-/// What a message asks for that is about to be got, where it may ask for a report of that: to be given to [`delivered`] when it is.
-pub(crate) fn about_to_be_got(state: &mut State, id: MessageId) -> Option<(Found, Payload)> {
+/// The report that a message asks for which is about to be got, where it does: to be given to [`delivered`] when it is got. Of a
+/// message of more than `bytes_max` bytes a report repeats no more than the first hundred.
+pub(crate) fn about_to_be_got(state: &mut State, id: MessageId, wall_ms: u64, bytes_max: usize) -> Option<Report> {
     if !state.store.is_marked(id) {
         return None;
     }
     let (_, found) = state.store.find(id)?;
-    Some((found, payload_of(&state.store.body(id).ok()?)))
+    let payload = payload_of(&state.store.body(id).ok()?);
+    let all = payload.len() <= bytes_max;
+    Report::of(found, payload, Fact::Delivered, all, wall_ms)
 }
 
 /// A message was got.
-pub(crate) fn delivered(state: &mut State, got: Option<(Found, Payload)>, wall_ms: u64) {
-    if let Some((found, payload)) = got {
-        tell(state, &found, payload, Fact::Delivered, wall_ms);
+pub(crate) fn delivered(state: &mut State, report: Option<Report>) {
+    if let Some(report) = report {
+        report.put(state);
     }
 }
 
@@ -182,8 +185,9 @@ pub(crate) fn turn(state: &mut State, wall_ms: u64) {
     let mut expired = Vec::new();
     state.store.take_expired(&mut expired);
     for Expired { found, body, .. } in expired {
-        if let Some(body) = body {
-            tell(state, &found, payload_of(&body), Fact::Expired, wall_ms);
+        let report = body.and_then(|body| Report::of(found, payload_of(&body), Fact::Expired, true, wall_ms));
+        if let Some(report) = report {
+            report.put(state);
         }
     }
 }
@@ -191,26 +195,52 @@ pub(crate) fn turn(state: &mut State, wall_ms: u64) {
 fn tell_of(state: &mut State, id: MessageId, fact: Fact, wall_ms: u64) {
     let Some((_, found)) = state.store.find(id) else { return };
     let Ok(body) = state.store.body(id) else { return };
-    tell(state, &found, payload_of(&body), fact, wall_ms);
+    if let Some(report) = Report::of(found, payload_of(&body), fact, true, wall_ms) {
+        report.put(state);
+    }
 }
 
-/// Puts the report where the message wants it; where that can't be, on the dead-letter queue; else it is lost, and the log says so.
-fn tell(state: &mut State, found: &Found, payload: Payload, fact: Fact, wall_ms: u64) {
-    let Some(asking) = Asking::read(payload) else { return };
-    let Some(data) = asking.wants(fact) else { return };
-    let Some(to) = asking.properties.reply_to.clone() else { return };
-    let report = asking.report(fact, data, wall_ms);
-    let message = Message { body: chunks_of(&report), ..of_the_queue_manager(found, wall_ms) };
-    let Err(refusal) = put(state, &to, message) else { return };
-    let label = Label::new(Some(refusal.reason), "report", &refusal.detail, &to, wall_ms);
-    let labelled = Message {
-        body: envelope::labelled(&report, &label, found.into()).body,
-        ..of_the_queue_manager(found, wall_ms)
-    };
-    let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
-    let buried = dead_letters.map(|queue| put(state, &queue, labelled));
-    if !matches!(buried, Some(Ok(()))) {
-        crate::warning!("a report is lost: {refusal}");
+/// A report that is to be put: all that is still needed of the message it is about.
+pub(crate) struct Report {
+    found: Found,
+    to: String,
+    report: Payload,
+    wall_ms: u64,
+}
+
+impl Report {
+    /// The report of a fact, where the message asks for it; with `all` of its data where it asks for that.
+    fn of(found: Found, payload: Payload, fact: Fact, all: bool, wall_ms: u64) -> Option<Self> {
+        let asking = Asking::read(payload)?;
+        let data = match asking.wants(fact)? {
+            Data::All if !all => Data::Some,
+            data => data,
+        };
+        let to = asking.properties.reply_to.clone()?;
+        Some(Self { found, to, report: asking.report(fact, data, wall_ms), wall_ms })
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.report.len()
+    }
+
+    /// Puts the report where the message wants it; where that can't be, on the dead-letter queue; else it is lost, and the log
+    /// says so.
+    fn put(self, state: &mut State) {
+        let Self { found, to, report, wall_ms } = &self;
+        let message = Message { body: chunks_of(report), ..of_the_queue_manager(found, *wall_ms) };
+        let Err(refusal) = put(state, to, message) else { return };
+        let label = Label::new(Some(refusal.reason), "report", &refusal.detail, to, *wall_ms);
+        let labelled = Message {
+            body: envelope::labelled(report, &label, found.into()).body,
+            ..of_the_queue_manager(found, *wall_ms)
+        };
+        let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
+        let buried = dead_letters.map(|queue| put(state, &queue, labelled));
+        if !matches!(buried, Some(Ok(()))) {
+            crate::warning!("a report is lost: {refusal}");
+        }
     }
 }
 

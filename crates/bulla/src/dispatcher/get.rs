@@ -18,7 +18,8 @@ use crate::reason::{self, Refusal};
 use crate::reports;
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_device::role::{self, Role};
-use bulla_queue::{Found, Look, Message, MessageId, Place, PutError, QueueId, RemoveError};
+use bulla_queue::log::LogError;
+use bulla_queue::{Found, Look, Message, MessageId, Place, PutError, QueueId, ReadError, RemoveError, SpillError};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use hashbrown::{HashMap, HashSet};
@@ -26,6 +27,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Stuck messages looked at at one tick.
+const STUCK_LOOKS_PER_TICK: usize = 10_000;
+/// Of these, the ones that are tried again: each is read whole, under the queues' lock.
+const RETRIES_PER_TICK: usize = 100;
+/// Bytes of stuck messages after which a tick tries no more.
+const RETRIED_BYTES_PER_TICK: u64 = 8 << 20;
 /// Messages of one link that may be with the adapters at once.
 const OPENING_MAX: usize = 64;
 /// Confidential messages up to this many bytes are opened on the dispatcher when their key is cached:
@@ -179,6 +186,15 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     let Some(locked) = locked else { return Served::Nothing };
     let body = match state.store.body(locked.id) {
         Ok(body) => body,
+        Err(error) if is_passing(&error) => {
+            // The message may be well: it comes back when it can be read. A browser passes over it.
+            let queue = &consumer.route.queue_name;
+            match consumer.browse {
+                true => crate::warning!("{queue}: not shown to a browser: {error}"),
+                false => stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string()),
+            }
+            return Served::Sent;
+        }
         Err(error) => {
             // The message is damaged on disk: it is reported and stays, locked, for `journal check`.
             crate::alarm!("{}: {error}", consumer.route.queue_name);
@@ -209,6 +225,11 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     }
     send(consumer, *user, engine, link, local, state, &locked, payload);
     Served::Sent
+}
+
+/// Whether a body that could not be read may be read another time: it was the disk or the log that said no, not the bytes.
+fn is_passing(error: &ReadError) -> bool {
+    matches!(error, ReadError::Log(LogError::Unavailable(_)) | ReadError::Spill(SpillError::Io(_)))
 }
 
 impl Consumer {
@@ -350,9 +371,9 @@ fn send(
     } else if settled {
         // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
         state.note_got(queue, locked.id, local.wall_ms);
-        let got = reports::about_to_be_got(state, locked.id);
+        let got = reports::about_to_be_got(state, locked.id, local.wall_ms, usize::MAX);
         match state.store.acknowledge(locked.id) {
-            Ok(_) => reports::delivered(state, got, local.wall_ms),
+            Ok(_) => reports::delivered(state, got),
             Err(error) => crate::warning!("{}: {error}", consumer.route.queue_name),
         }
         local.freed(queue, state);
@@ -584,8 +605,7 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
     }
     let moved = Stuck { id, what: Stays::Move { to: to.to_owned(), label } };
     if let Err(why) = moved.try_again(state) {
-        crate::alarm!("{}: {why}; the message stays locked where it is and is tried again", from.queue_name);
-        state.stuck.push(moved);
+        stay(&from.queue_name, state, moved, &why);
     }
     true
 }
@@ -611,6 +631,14 @@ impl Stuck {
     /// Does what could not be done; says why where it still can't be. A message that is gone needs nothing.
     fn try_again(&self, state: &mut State) -> Result<(), String> {
         match &self.what {
+            Stays::Return => match state.store.body(self.id) {
+                Err(error) if is_passing(&error) => Err(error.to_string()),
+                // Whoever gets a damaged one finds that out.
+                _ => {
+                    state.store.release(self.id, false);
+                    Ok(())
+                }
+            },
             Stays::Remove => match state.store.acknowledge(self.id) {
                 Ok(_) | Err(RemoveError::NotLocked { .. }) => Ok(()),
                 Err(error) => Err(error.to_string()),
@@ -634,16 +662,56 @@ fn replacement(
     label: &Label,
 ) -> Result<Option<(QueueId, Message)>, String> {
     let Some((_, found)) = state.store.find(id) else { return Ok(None) };
+    let queue = taking(state, to).map_err(|refusal| refusal.to_string())?;
     let body = state.store.body(id).map_err(|error| error.to_string())?;
-    let route = state.route(to).map_err(|refusal| refusal.to_string())?;
-    Ok(Some((route.queue, envelope::labelled(&envelope::payload_of(&body), label, (&found).into()))))
+    Ok(Some((queue, envelope::labelled(&envelope::payload_of(&body), label, (&found).into()))))
 }
 
-/// Tries again what could not be done: the error queue was full, the journal away.
+/// The queue of that name, where messages may be moved to it now. Asked before a body is read, which may wait for the disk.
+fn taking(state: &State, to: &str) -> Result<QueueId, Refusal> {
+    let queue = state.route(to)?.queue;
+    if state.store.attributes(queue).is_some_and(|attributes| !attributes.put_enabled) {
+        return Err(Refusal::new(reason::PUT_INHIBITED, format!("{to} has PUT(DISABLED)")));
+    }
+    // None either while the journal is behind: what moves must not pile up before it.
+    if state.store.room(queue) == 0 {
+        return Err(Refusal::new(reason::Q_FULL, format!("{to} has no room now")));
+    }
+    Ok(queue)
+}
+
+/// Leaves a message with which something could not be done locked, for the ticks to try again. The operator is told of one
+/// between two ticks.
+pub(crate) fn stay(queue: &str, state: &mut State, stuck: Stuck, why: &str) {
+    state.stuck.push_back(stuck);
+    if !std::mem::replace(&mut state.told_of_stuck, true) {
+        let count = state.stuck.len();
+        crate::alarm!("{queue}: {why}; the message stays locked where it is and is tried again, {count} in all");
+    }
+}
+
+/// Tries again what could not be done: the error queue was full, the journal away. To be called at each tick.
 pub(crate) fn retry_stuck(state: &mut State) {
-    for stuck in std::mem::take(&mut state.stuck) {
+    state.told_of_stuck = false;
+    let (mut tries, mut bytes) = (RETRIES_PER_TICK, RETRIED_BYTES_PER_TICK);
+    // One look at a queue that takes nothing is enough for all that wait for it.
+    let mut closed: HashSet<String> = HashSet::new();
+    for _ in 0..state.stuck.len().min(STUCK_LOOKS_PER_TICK) {
+        if tries == 0 || bytes == 0 {
+            return;
+        }
+        let Some(stuck) = state.stuck.pop_front() else { return };
+        if let Stays::Move { to, .. } = &stuck.what
+            && (closed.contains(to) || taking(state, to).is_err())
+        {
+            closed.insert(to.clone());
+            state.stuck.push_back(stuck);
+            continue;
+        }
+        let length = state.store.find(stuck.id).map_or(0, |(_, found)| u64::from(found.body_bytes));
+        (tries, bytes) = (tries - 1, bytes.saturating_sub(length));
         if stuck.try_again(state).is_err() {
-            state.stuck.push(stuck);
+            state.stuck.push_back(stuck);
         }
     }
 }
@@ -677,15 +745,14 @@ pub(crate) fn settled(
         match &outcome {
             Some(DeliveryState::Accepted) => {
                 state.note_got(queue, id, local.wall_ms);
-                let got = reports::about_to_be_got(state, id);
+                let got = reports::about_to_be_got(state, id, local.wall_ms, usize::MAX);
                 match state.store.acknowledge(id) {
                     Ok(synced_at) => {
                         ticket = Some(synced_at);
-                        reports::delivered(state, got, local.wall_ms);
+                        reports::delivered(state, got);
                     }
                     Err(error) => {
-                        crate::alarm!("{}: {error}; the removal is not confirmed and tried again", consumer.opened);
-                        state.stuck.push(Stuck { id, what: Stays::Remove });
+                        stay(&consumer.opened, state, Stuck { id, what: Stays::Remove }, &error.to_string());
                         return;
                     }
                 }
@@ -766,17 +833,25 @@ pub(crate) fn reject(from: &Route, wall_ms: u64, state: &mut State, id: MessageI
 }
 
 /// What a commit that puts `puts` puts in the stead of a message that moves. None where it can't go there now: then it is
-/// not part of the commit.
+/// not part of the commit. `before` counts what is put on a queue, by queue, where that was asked; `left` is what the commit
+/// may still take in bytes, and a longer message is not read.
 pub(crate) fn moved_with(
     from: &Route,
     state: &mut State,
     id: MessageId,
     (to, label): &Destination,
     puts: &[(QueueId, Message)],
+    before: &mut HashMap<QueueId, usize>,
+    left: &mut usize,
 ) -> Option<(QueueId, Message)> {
+    let bytes = state.store.find(id)?.1.body_bytes as usize;
+    let rest = left.checked_sub(bytes)?;
     let (queue, message) = replacement(state, id, to, label).ok()??;
-    let before = puts.iter().filter(|(other, _)| *other == queue).count();
-    (queue != from.queue && state.store.admits(queue, &message, before).is_ok()).then_some((queue, message))
+    let before = before.entry(queue).or_insert_with(|| puts.iter().filter(|(other, _)| *other == queue).count());
+    (queue != from.queue && state.store.admits(queue, &message, *before).is_ok()).then(|| {
+        (*before, *left) = (*before + 1, rest);
+        (queue, message)
+    })
 }
 
 /// Unlocks a message whose delivery has failed, and counts that. Of a queue with BACKOUT(MOVE), one that comes to BOTHRESH so

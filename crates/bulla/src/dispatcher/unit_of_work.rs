@@ -14,7 +14,7 @@ use super::put::Receipt;
 use super::{Confirmation, Confirmed, Local, get, store_refusal};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
-use crate::reports;
+use crate::reports::{self, Report};
 use bulla_amqp::transaction::{self, Control, Declare, Discharge};
 use bulla_amqp::{
     AttachReply, Connection, Coordinator as Capabilities, Delivery, DeliveryId, DeliveryState, Error, IncomingAttach,
@@ -299,25 +299,32 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
             if is_gone || is_spared && state.store.admits(queue, &message, *before).is_err() {
                 continue;
             }
+        }
+        if let Some(before) = before.get_mut(&queue) {
             *before += 1;
         }
         traces.push((queue, is_single, is_remote, asks));
         puts.push((queue, message));
     }
     let (mut removals, mut got, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    // What is moved and what is reported is read here: as much of it as may be staged.
+    let (mut moved_left, mut told_left) = (UNIT_BYTES_MAX.saturating_sub(unit.bytes), UNIT_BYTES_MAX);
     for get in &unit.gets {
         match &get.outcome {
             // A temporary queue has gone with its link, and what was on it.
             Some(DeliveryState::Accepted) if state.store.attributes(get.from.queue).is_none() => {}
             Some(DeliveryState::Accepted) => {
                 let put_at_ms = state.store.put_at_ms(get.id).unwrap_or(local.wall_ms);
-                let asking = reports::about_to_be_got(state, get.id);
+                let asking = reports::about_to_be_got(state, get.id, local.wall_ms, told_left);
+                told_left = told_left.saturating_sub(asking.as_ref().map_or(0, Report::bytes));
                 got.push((get.from.queue, get.id, local.wall_ms.saturating_sub(put_at_ms), asking));
                 removals.push(get.id);
             }
             Some(DeliveryState::Rejected(error)) => {
                 let to = get::rejected_to(&get.from, local, state, get.id, error.as_ref());
-                let moved = to.as_ref().and_then(|to| get::moved_with(&get.from, state, get.id, to, &puts));
+                let moved = to
+                    .as_ref()
+                    .and_then(|to| get::moved_with(&get.from, state, get.id, to, &puts, &mut before, &mut moved_left));
                 match moved {
                     Some(moved) => {
                         puts.push(moved);
@@ -352,7 +359,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         state.use_of(queue).traffic.single_puts += u64::from(is_single);
     }
     for (queue, id, age_ms, asking) in got {
-        reports::delivered(state, asking, local.wall_ms);
+        reports::delivered(state, asking);
         state.use_of(queue).traffic.got(id, age_ms);
         local.freed(queue, state);
     }

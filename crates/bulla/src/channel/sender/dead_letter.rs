@@ -5,7 +5,7 @@ use super::Sending;
 use super::opening::is_sealed;
 use crate::accounting::Cost;
 use crate::channel::transmission;
-use crate::dispatcher::Local;
+use crate::dispatcher::{Local, get};
 use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
 use crate::mqsc::objects::SYSTEM_PREFIX;
@@ -102,9 +102,9 @@ impl Sending {
             self.move_to(route.queue, found, &stored, &stored, refusal, local, state)
         });
         if let Err(why) = moved {
-            crate::alarm!("{}: {why}; the message stays locked where it is and is tried again", self.queue_name);
             let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);
-            state.stuck.push(Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } });
+            let stuck = Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } };
+            get::stay(&self.queue_name, state, stuck, &why);
         }
     }
 }

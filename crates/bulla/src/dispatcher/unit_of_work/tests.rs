@@ -1,6 +1,7 @@
 //! A queue manager with clients that put and get in units of work, and a model that says what must come of it.
 
 mod model;
+mod returned;
 
 use crate::client::{Client, ClientError, Endpoint, Unit};
 use crate::manager::attributes;

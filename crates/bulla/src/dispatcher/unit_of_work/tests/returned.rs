@@ -1,0 +1,86 @@
+//! What comes back, is moved, or is left behind, with and without a unit of work.
+
+use super::*;
+use crate::dispatcher::get;
+use crate::envelope::Label;
+use crate::manager::{State, Stays, Stuck};
+use crate::reports;
+use bulla_queue::MessageId;
+use hashbrown::HashMap;
+
+/// Puts messages on a queue and locks them, as if they were with clients.
+fn locked(desk: &Desk, queue: &str, count: u64) -> Vec<MessageId> {
+    let mut client = desk.client();
+    let to = client.sender(queue, false).unwrap().link;
+    for number in 0..count {
+        client.put(to, message(number, 4, false), PATIENCE).unwrap();
+    }
+    let state = &mut *desk.running().manager().lock();
+    let queue = state.store.queue(queue).unwrap();
+    (0..count).map(|_| state.store.lock_next(queue, None, 0).unwrap().id).collect()
+}
+
+fn moves(id: MessageId, to: &str) -> Stuck {
+    Stuck { id, what: Stays::Move { to: to.into(), label: Label::new(None, "rejected", "", "A", 0) } }
+}
+
+fn depth(state: &State, queue: &str) -> u32 {
+    state.store.status(state.store.queue(queue).unwrap()).unwrap().depth
+}
+
+#[test]
+fn stuck_messages_are_tried_again_a_hundred_at_a_tick_and_a_full_queue_holds_up_no_other() {
+    let full = LocalQueue { max_depth: 1, ..queue() };
+    let desk = Desk::new(&[("A", queue()), ("FULL", full), ("ROOM", queue())]);
+    locked(&desk, "FULL", 1);
+    let messages = locked(&desk, "A", 270);
+    let state = &mut *desk.running().manager().lock();
+    let (for_full, for_room) = messages.split_at(120);
+    state.stuck.extend(for_full.iter().map(|id| moves(*id, "FULL")));
+    state.stuck.extend(for_room.iter().map(|id| moves(*id, "ROOM")));
+    for (moved, stuck) in [(100, 170), (150, 120), (150, 120)] {
+        get::retry_stuck(state);
+        assert_eq!((depth(state, "ROOM"), state.stuck.len()), (moved, stuck));
+    }
+}
+
+#[test]
+fn a_message_that_is_longer_than_the_rest_of_a_commit_moves_after_it() {
+    let desk = Desk::new(&[("A", queue()), ("DEAD", queue())]);
+    let messages = locked(&desk, "A", 2);
+    let state = &mut *desk.running().manager().lock();
+    let from = state.route("A").unwrap();
+    let bytes = state.store.find(messages[0]).unwrap().1.body_bytes as usize;
+    let to = ("DEAD".to_owned(), Label::new(None, "rejected", "", "A", 0));
+    let (mut before, mut left) = (HashMap::new(), bytes);
+    assert!(get::moved_with(&from, state, messages[0], &to, &[], &mut before, &mut left).is_some());
+    assert_eq!(left, 0);
+    assert!(get::moved_with(&from, state, messages[1], &to, &[], &mut before, &mut left).is_none());
+}
+
+#[test]
+fn after_a_restart_only_messages_that_ask_for_a_report_are_kept_for_one() {
+    let mut desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let to = client.sender("A", false).unwrap().link;
+    client.put(to, message(0, 4, true), PATIENCE).unwrap();
+    drop(client);
+    desk.start();
+    let state = &mut *desk.running().manager().lock();
+    let queue = state.store.queue("A").unwrap();
+    let found = state.store.browse_next(queue, None, 0).unwrap();
+    assert!(state.store.is_marked(found.id), "nobody knows whether it asks");
+    assert!(reports::about_to_be_got(state, found.id, 0, usize::MAX).is_none());
+}
+
+#[test]
+fn what_can_be_read_again_comes_back() {
+    let desk = Desk::new(&[("A", queue())]);
+    let messages = locked(&desk, "A", 1);
+    let state = &mut *desk.running().manager().lock();
+    state.stuck.push_back(Stuck { id: messages[0], what: Stays::Return });
+    get::retry_stuck(state);
+    let queue = state.store.queue("A").unwrap();
+    assert_eq!(state.store.browse_next(queue, None, 0).map(|found| found.id), Some(messages[0]));
+    assert!(state.stuck.is_empty());
+}
