@@ -138,6 +138,22 @@ def test_put_disabled_wakes_whoever_waits_for_room_and_refuses_what_is_put(qm):
         assert qm.depth("OPEN") == 1
 
 
+def test_whoever_waits_for_room_follows_the_alias_to_another_queue(qm):
+    qm.mqsc("""
+        DEFINE QLOCAL(WAS.FULL) MAXDEPTH(1) FULL(WAIT) REPLACE
+        DEFINE QLOCAL(HAS.ROOM) REPLACE
+        DEFINE QALIAS(TURNED) TARGET(WAS.FULL) REPLACE
+    """)
+    with qm.connect() as client:
+        sender = client.sender("TURNED")
+        client.put("TURNED", Message(body="one"), sender)
+        waits = in_thread(lambda: sender.send(Message(body="two"), timeout=DEADLINE))
+        qm.mqsc("ALTER QALIAS(TURNED) TARGET(HAS.ROOM)")
+        assert not isinstance(waits(), Exception)
+        assert (qm.depth("WAS.FULL"), qm.depth("HAS.ROOM")) == (1, 1)
+        client.put("TURNED", Message(body="three"), sender)
+
+
 def test_an_open_queue_is_not_deleted_and_an_emptied_one_is(qm, client):
     qm.mqsc("DEFINE QLOCAL(D)")
     client.put("D", Message(body="x"))
@@ -172,6 +188,17 @@ def test_a_queue_made_for_a_link_is_like_its_model_and_goes_with_the_link(qm, cl
     receiver.accept()
     receiver.close()
     assert refused(lambda: client.sender(name)) == 2085
+
+
+def test_whoever_waits_for_room_on_a_temporary_queue_hears_that_it_is_gone(qm, client):
+    qm.mqsc("DEFINE QMODEL(SMALL) MAXDEPTH(1) FULL(WAIT) REPLACE")
+    receiver, name = own_queue(client, model="SMALL")
+    with qm.connect() as replier:
+        sender = replier.sender(name)
+        replier.put(name, Message(body="one"), sender)
+        waits = in_thread(lambda: sender.send(Message(body="late"), timeout=DEADLINE))
+        receiver.close()
+        assert reason_of(waits()) == 2052
 
 
 def test_a_name_may_be_begun_or_given_whole(qm, client):

@@ -18,6 +18,7 @@ use crate::mqsc::channel::ChannelDefinition;
 use crate::reason::{self, Refusal};
 use crate::topics;
 use bulla_amqp::LinkId;
+use bulla_queue::QueueId;
 use bulla_seal::dn::Dn;
 use openssl::x509::X509VerifyResult;
 use slab::Slab;
@@ -564,14 +565,18 @@ fn recheck_links(peer: &mut Peer, local: &mut Local, state: &mut State, closed: 
 #[derive(Debug)]
 pub(crate) struct Relayed {
     name: String,
+    /// The queue of that name itself: another one of that name may be another's.
+    queue: Option<QueueId>,
     generation: u64,
 }
 
-/// Whether a relay's message may be put on the queue that it names: a comparison, where the one before named it too and nobody's
-/// rights have changed.
+/// Whether a relay's message may be put on the queue that it names: a comparison and a look-up, where the one before named it too
+/// and nobody's rights have changed.
 pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: &str) -> Result<(), Refusal> {
     let generation = state.authority_generation;
-    if producer.relayed.as_ref().is_some_and(|last| last.generation == generation && last.name == to) {
+    let queue = state.store.queue(to);
+    let is_same = |last: &Relayed| last.generation == generation && last.queue == queue && last.name == to;
+    if producer.relayed.as_ref().is_some_and(is_same) {
         return Ok(());
     }
     producer.relayed = None;
@@ -579,7 +584,7 @@ pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: 
         Some(topic) => state.check_topic(who, Right::Publish, topic).map(|()| false)?,
         None => state.check(who, Right::Put, to)?.has(Right::SetIdentity),
     };
-    producer.relayed = Some(Relayed { name: to.to_owned(), generation });
+    producer.relayed = Some(Relayed { name: to.to_owned(), queue, generation });
     Ok(())
 }
 

@@ -366,16 +366,25 @@ fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State, who: Who
     };
     let route = Arc::new(state.put_route(opened)?);
     if let Some(old) = old.filter(|old| *old != route.queue) {
-        // An alias leads elsewhere now: what was promised there is promised here.
-        for (queue, sign) in [(old, -1), (route.queue, 1)] {
-            let usage = state.use_of(queue);
-            let granted = i32::try_from(producer.promised()).unwrap_or(0);
-            usage.granted = usage.granted.saturating_add_signed(sign * granted);
-            usage.putters = usage.putters.saturating_add_signed(sign);
-        }
+        turn(producer, old, &route, state, who)?;
     }
     producer.route = Some(route.clone());
     Ok(route)
+}
+
+/// The name that a link opened leads elsewhere now: what was promised on the `old` queue is promised on the other. The rights are
+/// asked for again: those of a dynamic queue's maker end with it, whatever has its name now.
+fn turn(producer: &mut Producer, old: QueueId, route: &Route, state: &mut State, who: Who<'_>) -> Result<(), Refusal> {
+    let opened = producer.opened.as_deref().unwrap_or_default();
+    producer.any_user = state.check(who, Right::Put, opened)?.has(Right::SetIdentity);
+    if let Some(usage) = state.uses.get_mut(&old) {
+        usage.granted = usage.granted.saturating_sub(producer.promised());
+        usage.putters = usage.putters.saturating_sub(1);
+    }
+    let usage = state.use_of(route.queue);
+    usage.granted = usage.granted.saturating_add(producer.promised());
+    usage.putters += 1;
+    Ok(())
 }
 
 fn writable(route: &Arc<Route>) -> Result<&Arc<Route>, Refusal> {
@@ -694,25 +703,44 @@ pub(crate) fn lose_units(producer: &Producer, local: &mut Local) -> bool {
     any
 }
 
-/// Whether a producer without credit may go on waiting for room. After a change of definitions its name is looked up again: where
-/// nothing may be put any more, nobody would ever answer it, so its link ends with the reason.
+/// Whether a producer without credit may go on waiting for room there. After a change of definitions its name is looked up again,
+/// and leads it to room elsewhere where it leads elsewhere now. Where nothing may be put any more, or the queue is gone, nobody
+/// would ever answer it, so its link ends with the reason.
 pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
-    let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return false };
+    let Peer { links, identity, generation, .. } = peer;
+    let Some(Link::Producer(producer)) = links.get_mut(&link) else { return false };
     let (Some(opened), Some(known)) = (&producer.opened, &producer.route) else { return true };
-    if known.generation == state.generation {
-        return true;
-    }
-    let refusal = match state.put_route(opened).map(Arc::new) {
-        Ok(now) => match writable(&now) {
-            Ok(_) if now.queue == known.queue => {
+    let known_queue = known.queue;
+    let refusal = if known.generation == state.generation {
+        // A temporary queue ends without a change of definitions.
+        if state.store.attributes(known_queue).is_some() {
+            return true;
+        }
+        Refusal::new(reason::Q_DELETED, format!("{opened} is gone"))
+    } else {
+        let now = state.put_route(opened).map(Arc::new);
+        match now.and_then(|now| writable(&now).cloned()) {
+            Ok(now) if now.queue == known_queue => {
                 producer.route = Some(now);
                 return true;
             }
-            // It waits for room elsewhere, and is looked at there.
-            Ok(_) => return true,
+            Ok(now) => {
+                let who = Who::client(identity, local.index, *generation);
+                match turn(producer, known_queue, &now, state, who) {
+                    Ok(()) => {
+                        producer.route = Some(now);
+                        replenish(peer, local, state, link);
+                        local.touch(peer.key);
+                        return false;
+                    }
+                    Err(refusal) => {
+                        authority::tell_of(peer, local, &refusal);
+                        refusal
+                    }
+                }
+            }
             Err(refusal) => refusal,
-        },
-        Err(refusal) => refusal,
+        }
     };
     local.detach(peer, state, link, &refusal);
     false
