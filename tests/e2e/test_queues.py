@@ -253,6 +253,13 @@ def test_a_permanent_queue_made_for_a_link_outlives_it_and_the_queue_manager(man
     assert manager.stop() == 0
 
 
+def test_a_refused_link_leaves_no_permanent_queue(qm, client):
+    qm.mqsc("DEFINE QMODEL(INBOX) DEFTYPE(PERMDYN) REPLACE")
+    assert refused(lambda: own_queue(client, Asks(EXCLUSIVE, SHARED), model="INBOX", name="LEFT.OVER")) == 2046
+    assert "2085" in qm.mqsc("DISPLAY QLOCAL(LEFT.OVER)", code=4)
+    assert "LEFT.OVER" not in (qm.data / "objects.mqsc").read_text()
+
+
 def test_a_permanent_queue_goes_when_its_last_link_asks_for_that_on_closing(qm, client):
     qm.mqsc("DEFINE QMODEL(INBOX) DEFTYPE(PERMDYN) REPLACE")
     _, name = own_queue(client, model="INBOX")

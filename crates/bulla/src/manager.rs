@@ -419,6 +419,13 @@ impl State {
         usage.limited.may_open(route.limit, &route.queue_name, links)
     }
 
+    /// A link goes: what it has left of a queue that went before it goes, too.
+    pub(crate) fn forget_gone(&mut self, queue: QueueId) {
+        if self.store.attributes(queue).is_none() {
+            self.uses.remove(&queue);
+        }
+    }
+
     /// A handle is opened that puts.
     pub(crate) fn opened_to_put(&mut self, queue: QueueId) {
         let usage = self.use_of(queue);

@@ -66,8 +66,10 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
         state.users.attached(user);
     }
     if let Err(refusal) = result {
-        if let Some(queue) = made.and_then(|made| made.temporary) {
-            state.end_dynamic(queue);
+        match made {
+            Some(Made { temporary: Some(queue), .. }) => state.end_dynamic(queue),
+            Some(Made { name, temporary: None }) => local.delete_closed(state, &name, Deletes::WithMessages),
+            None => {}
         }
         authority::tell_of(peer, local, &refusal);
         peer.engine.refuse_link(link, refusal.to_amqp());

@@ -200,7 +200,7 @@ pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut Sta
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the token has expired: sign in with a new one");
     tell_of(peer, local, &refusal);
     peer.admission = Admission::Closed(refusal.clone());
-    local.forget_all(peer, state);
+    local.forget_all(peer, state, false);
     peer.engine.close(Some(refusal.to_amqp()));
     local.touch(peer.key);
 }
@@ -525,7 +525,7 @@ pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut Sta
         match closed {
             Some(refusal) if was.is_some() && !Partner::of(peer).is_bulla => {
                 tell_of(peer, local, &refusal);
-                local.forget_all(peer, state);
+                local.forget_all(peer, state, false);
                 peer.engine.close(Some(refusal.to_amqp()));
                 local.touch(key);
             }

@@ -918,8 +918,8 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
     }
 }
 
-/// Gives back what a link held, when it goes. What was under way when a connection ended counts as `failed`; a client that
-/// takes leave of a link says itself what failed, and need not have looked at what it had prefetched.
+/// Gives back what a link held, when it goes. What was under way when a client's connection ended counts as `failed`; a client
+/// that takes leave of a link says itself what failed, and need not have looked at what it had prefetched.
 pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
     consumer.who.leave();
     for (_, was) in std::mem::take(&mut consumer.unsettled) {

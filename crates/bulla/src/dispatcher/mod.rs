@@ -716,7 +716,7 @@ impl Dispatcher {
                 Event::Closed(error) => {
                     peer.closed_by = error.as_ref().map(sender::said);
                     // Nothing may follow a close: what the links held goes back at once.
-                    local.forget_all(peer, state);
+                    local.forget_all(peer, state, true);
                     let address = peer::address(&mut peer.socket);
                     if let Some(error) = error {
                         crate::note!("{address}: connection closed: {error}");
@@ -930,7 +930,7 @@ impl Dispatcher {
         (self.clear, self.tls) = (None, None);
         let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
         for (key, peer) in &mut self.peers {
-            self.local.forget_all(peer, state);
+            self.local.forget_all(peer, state, false);
             peer.engine.close(Some(goodbye.to_amqp()));
             self.local.touched.push(key);
         }
@@ -956,7 +956,7 @@ impl Dispatcher {
                 authority::audit(&self.local, &event);
                 state.raise(&event, self.local.wall_ms);
             }
-            self.local.forget_all(&mut peer, state);
+            self.local.forget_all(&mut peer, state, true);
             if let Some(user) = peer.user.take() {
                 state.users.disconnect(user, self.local.now);
             }
@@ -1032,11 +1032,11 @@ impl Local {
 
     /// A message left `queue`: whoever waits for room there is looked at.
     pub(crate) fn freed(&mut self, queue: QueueId, state: &mut State) {
-        let waiters = state.use_of(queue).waiters_on;
+        // None where the queue is gone.
+        let waiters = state.uses.get_mut(&queue).map_or(0, |usage| std::mem::take(&mut usage.waiters_on));
         if waiters == 0 {
             return;
         }
-        state.use_of(queue).waiters_on = 0;
         if waiters & (1 << self.index) != 0 {
             self.freed.push(queue);
         }
@@ -1174,6 +1174,9 @@ impl Local {
                     self.freed(route.queue, state);
                 }
                 self.end_dynamic(producer.dynamic, state);
+                if let Some(route) = &producer.route {
+                    state.forget_gone(route.queue);
+                }
                 if producer.has_presettled() {
                     // Nobody will send those again: they are put when their adapters are done.
                     self.departed.insert((peer.key, peer.generation, link), producer);
@@ -1199,6 +1202,7 @@ impl Local {
                 if let Some(subscription) = &consumer.subscription {
                     state.left_subscription(queue, subscription.durable.as_deref(), false, &self.manager.data);
                 }
+                state.forget_gone(queue);
             }
             Some(Link::Receiving(receiving)) => receiver::forget(receiving, peer, self, state, link),
             Some(Link::Coordinator(_)) => unit_of_work::forget(peer, self, state, link),
@@ -1206,11 +1210,12 @@ impl Local {
         }
     }
 
-    /// Gives back all that a connection's links held.
-    fn forget_all(&mut self, peer: &mut Peer, state: &mut State) {
+    /// Gives back all that a connection's links held; what was delivered and not settled counts as `failed` or not: it does not
+    /// where it is the queue manager that ends the connection.
+    fn forget_all(&mut self, peer: &mut Peer, state: &mut State, failed: bool) {
         let links: Vec<LinkId> = peer.links.keys().copied().collect();
         for link in links {
-            self.forget(peer, state, link, true);
+            self.forget(peer, state, link, failed);
         }
         let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
         match peer.calling.take() {
@@ -1267,8 +1272,11 @@ impl Local {
 
     /// Nobody here is told of `queue` any more, unless somebody else here wants to hear of it.
     pub(crate) fn forget_interest(&mut self, queue: QueueId, state: &mut State) {
-        if !self.senders.contains_key(&queue) && !self.consumers.contains_key(&queue) {
-            state.use_of(queue).consumers_on &= !(1 << self.index);
+        if !self.senders.contains_key(&queue)
+            && !self.consumers.contains_key(&queue)
+            && let Some(usage) = state.uses.get_mut(&queue)
+        {
+            usage.consumers_on &= !(1 << self.index);
         }
     }
 

@@ -74,6 +74,24 @@ fn after_a_restart_only_messages_that_ask_for_a_report_are_kept_for_one() {
 }
 
 #[test]
+fn links_that_outlive_their_queue_leave_nothing_of_it() {
+    let mut desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    client.sender("A", false).unwrap();
+    client.receiver("A", false, false).unwrap();
+    let manager = desk.running().manager().clone();
+    let id = {
+        let state = &mut *manager.lock();
+        let id = state.store.queue("A").unwrap();
+        state.end_dynamic(id);
+        id
+    };
+    drop(client);
+    desk.running.take().unwrap().stop().unwrap();
+    assert!(!manager.lock().uses.contains_key(&id));
+}
+
+#[test]
 fn what_can_be_read_again_comes_back() {
     let desk = Desk::new(&[("A", queue())]);
     let messages = locked(&desk, "A", 1);
@@ -83,4 +101,16 @@ fn what_can_be_read_again_comes_back() {
     let queue = state.store.queue("A").unwrap();
     assert_eq!(state.store.browse_next(queue, None, 0).map(|found| found.id), Some(messages[0]));
     assert!(state.stuck.is_empty());
+}
+
+#[test]
+fn what_a_client_had_when_the_queue_manager_stops_has_not_failed() {
+    let mut desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    client.put(to, message(0, 4, true), PATIENCE).unwrap();
+    client.get(from, Some(PATIENCE)).unwrap().expect("it is there");
+    desk.start();
+    assert_eq!(desk.available("A"), [(0, 0)]);
+    drop(client);
 }
