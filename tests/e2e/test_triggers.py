@@ -134,6 +134,16 @@ def test_after_trigint_a_later_message_triggers_again(triggered, client, qm):
         qm.mqsc("ALTER QMGR TRIGINT(999999999)")
 
 
+def test_a_trigger_message_that_an_initiation_queue_did_not_take_comes_when_it_does(triggered, client, qm):
+    triggered()
+    qm.mqsc("ALTER QLOCAL(INIT) PUT(DISABLED)")
+    monitor = client.receiver("INIT", credit=10)
+    put(client, 2, durable=True)
+    wait_until(lambda: any("did not go on INIT" in line for line in qm.log), "the log says so")
+    qm.mqsc("ALTER QLOCAL(INIT) PUT(ENABLED)")
+    told(monitor, 1)
+
+
 def test_a_definition_that_will_start_nothing_says_so(qm):
     warned = qm.mqsc("DEFINE QLOCAL(W) TRIGGER INITQ(NONE.SUCH)")
     assert "INITQ(NONE.SUCH) is no local queue yet" in warned and "nothing without PROCESS" in warned

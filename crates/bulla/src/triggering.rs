@@ -9,7 +9,7 @@ use crate::manager::{State, attributes};
 use crate::mqsc::objects::{Definitions, LocalQueue, Process, TriggerType, Usage};
 use crate::mqsc::run::Change;
 use bulla_amqp::Value;
-use bulla_queue::{Arrivals, Message, QueueId};
+use bulla_queue::{Arrivals, Message, PutError, QueueId};
 use hashbrown::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub(crate) struct Triggering {
     last: HashMap<QueueId, Instant>,
     /// Queues on which something may lie that was not triggered for.
     due: Vec<QueueId>,
+    /// Trigger messages, by queue, that found no room on the initiation queue, or that it took none: the ticks try them again.
+    untold: HashMap<QueueId, u32>,
     /// The definitions' generation this was made from.
     generation: u64,
 }
@@ -66,6 +68,7 @@ impl Triggering {
         let triggered: HashMap<QueueId, QueueId> = definitions.queues.iter().filter_map(of).collect();
         self.due.extend(triggered.keys().filter(|queue| !self.triggered.contains_key(*queue)));
         self.last.retain(|queue, _| triggered.contains_key(queue));
+        self.untold.retain(|queue, _| triggered.contains_key(queue));
         self.initiation = triggered.values().copied().collect();
         (self.triggered, self.generation) = (triggered, generation);
     }
@@ -80,10 +83,17 @@ pub(crate) fn turn(state: &mut State, data: &Path, now: Instant, wall_ms: u64) {
     let mut arrivals = Vec::new();
     state.store.take_arrivals(&mut arrivals);
     for (queue, arrived) in arrivals {
-        consider(state, data, queue, Some(arrived), now, wall_ms);
+        consider(state, data, queue, Some(arrived), now, wall_ms, false);
     }
     for queue in std::mem::take(&mut state.triggering.due) {
-        consider(state, data, queue, None, now, wall_ms);
+        consider(state, data, queue, None, now, wall_ms, false);
+    }
+}
+
+/// Once a tick: what could not be told is told now, where it can be. One compare where there is nothing of the kind.
+pub(crate) fn tick(state: &mut State, data: &Path, now: Instant, wall_ms: u64) {
+    for (queue, count) in std::mem::take(&mut state.triggering.untold) {
+        consider(state, data, queue, Some(Arrivals { count, first: true }), now, wall_ms, true);
     }
 }
 
@@ -105,6 +115,7 @@ fn consider(
     arrived: Option<Arrivals>,
     now: Instant,
     wall_ms: u64,
+    is_again: bool,
 ) -> Option<()> {
     let initiation = *state.triggering.triggered.get(&queue)?;
     let name = state.store.name(queue)?.to_owned();
@@ -115,7 +126,7 @@ fn consider(
         return None;
     }
     let to = state.definitions.queues.get(state.store.name(initiation)?)?;
-    if takers(initiation) == 0 || !to.get_enabled || !to.put_enabled || to.usage != Usage::Normal {
+    if takers(initiation) == 0 || !to.get_enabled || to.usage != Usage::Normal {
         return None;
     }
     let process = state.definitions.processes.get(local.process.as_deref()?)?;
@@ -128,12 +139,18 @@ fn consider(
         return None;
     }
     let message = message(&state.definitions.queue_manager.name, &name, &local, process, to, wall_ms);
-    let mut refused = None;
-    for _ in 0..times {
-        refused = refused.or(state.store.put(initiation, message.clone()).err());
-    }
-    if let Some(error) = refused {
-        crate::warning!("{name}: a trigger message did not go on {}: {error}", to_name(state, initiation));
+    for done in 0..times {
+        let Err(error) = state.store.put(initiation, message.clone()) else { continue };
+        // One that is too long for it never goes there.
+        let later = !matches!(error, PutError::TooBig { .. } | PutError::Unknown);
+        let untold = &mut state.triggering.untold;
+        if later {
+            let count = untold.entry(queue).or_default();
+            *count = count.saturating_add(times - done).min(EVERY_AT_ONCE_MAX);
+        }
+        if !(later && is_again) {
+            crate::warning!("{name}: a trigger message did not go on {}: {error}", to_name(state, initiation));
+        }
         return None;
     }
     state.triggering.last.insert(queue, now);

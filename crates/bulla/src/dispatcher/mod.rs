@@ -913,6 +913,7 @@ impl Dispatcher {
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
+            triggering::tick(state, &self.local.manager.data, self.local.now, self.local.wall_ms);
             self.local.tell_of_dropped();
             state.tell_of_lost_events();
             authority::tell_of_more(&self.local.manager, self.local.now);
