@@ -44,6 +44,21 @@ def test_the_messages_of_a_group_are_one_link_s_until_it_goes(qm, queue):
         assert second.next().body == "b4"
 
 
+def test_a_group_of_which_a_link_will_not_have_a_message_is_the_next_one_s(qm, queue):
+    with qm.connect() as one, qm.connect() as two:
+        put(one, queue, "a1", "a2", "b1")
+        first, second = one.receiver(queue, credit=2), two.receiver(queue, credit=0)
+        held, unwanted = first.next(accept=False), first.next(accept=False)
+        assert [held.body, unwanted.body] == ["a1", "a2"]
+        unwanted.delivery.local.undeliverable = True
+        first.settle(unwanted.delivery, Delivery.MODIFIED)
+        # As long as it has another one of the group, nobody else has one.
+        assert bodies(second) == ["b1"]
+        first.settle(held.delivery, Delivery.ACCEPTED)
+        second.flow(1)
+        assert second.next().body == "a2"
+
+
 def test_a_queue_without_groups_gives_them_to_whoever_asks(qm, queue):
     qm.mqsc("DEFINE QLOCAL(NO.GROUPS)")
     with qm.connect() as client:

@@ -288,6 +288,23 @@ def test_a_link_that_dies_with_a_delivery_counts_towards_the_threshold(site):
         assert bodies(client.get_all(DEAD_LETTER_QUEUE)) == ["poison"]
 
 
+def test_a_delivery_that_its_client_keeps_has_failed_as_often_as_it_was_backed_out(site):
+    site.mqsc("DEFINE QLOCAL(RETRIED)")
+    with site.connect() as client:
+        client.put("RETRIED", durable("again"))
+        receiver = client.receiver("RETRIED", credit=1)
+        message = receiver.next(accept=False)
+        for _ in range(3):
+            unit = Unit(client, settle_first=False)
+            unit.accept(receiver, message)
+            # Proton would give it back by itself.
+            unit.transaction._pending.clear()
+            unit.abort()
+        receiver.settle(message.delivery, Delivery.RELEASED)
+        [found] = wait_until(lambda: browse(site, "RETRIED"), "it is back")
+        assert found.delivery_count == 3
+
+
 def test_backout_attributes_are_kept(managers):
     manager = managers("attributes")
     manager.mqsc("DEFINE QLOCAL(Q) BOTHRESH(7) BOQNAME(R) HARDENBO BACKOUT(MOVE)\nALTER QMGR MAXUMSGS(77) MAXUAGE(88)")

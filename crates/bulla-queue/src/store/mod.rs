@@ -734,6 +734,12 @@ impl Store {
         Some(self.messages[self.messages.slot(id)?].put_at_ms)
     }
 
+    /// Whether somebody has a message locked. One look-up.
+    #[must_use]
+    pub fn is_locked(&self, id: MessageId) -> bool {
+        self.locked(id).is_some()
+    }
+
     /// Removes a locked message. Persistent: its removal is to be confirmed once synced past the ticket.
     ///
     /// # Errors
@@ -747,10 +753,15 @@ impl Store {
     /// Unlocks a message at its own place. `failed` raises its delivery count, which is journaled without a ticket: a
     /// crash may forget the last of them. A message that is not locked is left alone.
     pub fn release(&mut self, id: MessageId, failed: bool) {
+        self.release_failed(id, u32::from(failed));
+    }
+
+    /// As [`Store::release`], of a message whose delivery has failed that often since it was locked.
+    pub fn release_failed(&mut self, id: MessageId, times: u32) {
         let Some(slot) = self.locked(id) else { return };
         let entry = &mut self.messages[slot];
-        if failed {
-            entry.delivery_count = entry.delivery_count.saturating_add(1);
+        if times > 0 {
+            entry.delivery_count = entry.delivery_count.saturating_add(times);
             let record = Record::Failed { id, delivery_count: entry.delivery_count };
             // Not worth an error: the count is also in memory, and a full journal must not keep a message locked.
             if entry.kept == Kept::Journal

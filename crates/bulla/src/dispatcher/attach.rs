@@ -4,6 +4,7 @@ use super::Local;
 use super::authority::{self, Who};
 use super::get::Consumer;
 use super::groups::Owner;
+use super::passed_over::PassedOver;
 use super::peer::{Link, Peer};
 use super::publish::Publishing;
 use super::put::{self, Producer};
@@ -252,10 +253,10 @@ fn consumer(
         opened: name,
         cursor: None,
         outstanding: HashSet::new(),
-        backed_out: HashSet::new(),
+        backed_out: HashMap::new(),
         opening: VecDeque::new(),
         first_slot: 0,
-        not_mine: HashSet::new(),
+        passed_over: PassedOver::default(),
         arrivals: 0,
         rescan_at: local.now,
         draining: false,
@@ -394,10 +395,10 @@ fn get_subscribed(
         cursor: None,
         outstanding: HashSet::new(),
         unsettled: HashMap::new(),
-        backed_out: HashSet::new(),
+        backed_out: HashMap::new(),
         opening: VecDeque::new(),
         first_slot: 0,
-        not_mine: HashSet::new(),
+        passed_over: PassedOver::default(),
         arrivals: 0,
         rescan_at: local.now,
         draining: false,

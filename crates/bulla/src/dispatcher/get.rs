@@ -2,6 +2,7 @@
 //! disposition → removed (journal).
 
 use super::attach::Deletes;
+use super::passed_over::{PassedOver, Why};
 use super::peer::{Identity, Link, Peer};
 use super::sealing::OpeningKeys;
 use super::selection::Selection;
@@ -43,8 +44,8 @@ const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
 const RESCAN_EVERY: Duration = Duration::from_millis(200);
 /// Unsettled deliveries of a link from which on each settlement may be what lets the next one go.
 pub(crate) const OUTSTANDING_MANY: usize = 100_000;
-/// Messages that one link remembers as not for it.
-const NOT_MINE_MAX: usize = 65_536;
+/// The same where there are more of them than it remembers: it opens some of them anew each time.
+const RESCAN_MANY_EVERY: Duration = Duration::from_secs(10);
 
 /// A link on which a client gets or browses.
 pub(crate) struct Consumer {
@@ -68,13 +69,13 @@ pub(crate) struct Consumer {
     pub(crate) outstanding: HashSet<MessageId>,
     /// Their bytes, where an UNACKED limits them.
     pub(crate) unsettled: HashMap<MessageId, Unsettled>,
-    /// Of these, the ones whose unit of work was backed out: given back, they count as failed.
-    pub(crate) backed_out: HashSet<MessageId>,
+    /// Of these, the ones whose units of work were backed out, and how often: given back, they have failed so often.
+    pub(crate) backed_out: HashMap<MessageId, u32>,
     /// Messages on their way through the opener, in delivery order.
     pub(crate) opening: VecDeque<Opening>,
     pub(crate) first_slot: u64,
-    /// Messages that are addressed to others.
-    pub(crate) not_mine: HashSet<MessageId>,
+    /// Messages that are addressed to others, or that it will not have.
+    pub(crate) passed_over: PassedOver,
     /// The count of the queue's arrivals up to which everything was looked at.
     pub(crate) arrivals: u64,
     /// When everything may be looked at again.
@@ -177,7 +178,7 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     }
     let locked = match &mut consumer.selection {
         None => next(consumer, local, state),
-        Some(selection) => match selection.next(&consumer.not_mine, &mut local.looks, state, local.wall_ms) {
+        Some(selection) => match selection.next(&consumer.passed_over, &mut local.looks, state, local.wall_ms) {
             Look::Found(found) => Some(*found),
             Look::End => None,
             Look::Unfinished => return Served::Blocked,
@@ -233,13 +234,20 @@ fn is_passing(error: &ReadError) -> bool {
 }
 
 impl Consumer {
-    /// Remembers a message that is not for this link. With a full memory the cursor alone says how far it has come,
-    /// and what is behind it is not looked at again.
-    pub(crate) fn pass_over(&mut self, id: MessageId, place: Option<Place>) {
-        if self.not_mine.len() < NOT_MINE_MAX {
-            self.not_mine.insert(id);
-        } else if !self.browse {
-            self.cursor = place.or(self.cursor);
+    /// A message that was given back is not to come to this link again.
+    pub(crate) fn will_not_have(&mut self, id: MessageId, local: &mut Local, state: &mut State) {
+        self.passed_over.remember(id, Why::NotHere);
+        if let Some(selection) = &mut self.selection
+            && selection.give_up_group(state, id)
+        {
+            local.serve_everywhere(self.route.queue, state);
+        }
+    }
+
+    /// Messages were settled: groups that are the others' now are told of.
+    pub(crate) fn give_up_groups(&mut self, local: &mut Local, state: &mut State) {
+        if self.selection.as_mut().is_some_and(|selection| selection.give_up_owed(state)) {
+            local.serve_everywhere(self.route.queue, state);
         }
     }
 
@@ -315,7 +323,7 @@ fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option
         consumer.cursor = Some(found.place);
         return Some(found);
     }
-    if consumer.not_mine.is_empty() && consumer.cursor.is_none() {
+    if consumer.passed_over.is_empty() && consumer.cursor.is_none() {
         return state.store.lock_next(queue, None, local.wall_ms);
     }
     if let Some(found) = next_of_mine(consumer, local, state) {
@@ -325,14 +333,16 @@ fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option
     // that another reader gave back. A look at everything again has its price, so not at every arrival;
     // a drain is to hear of all that is there.
     let arrivals = state.use_of(queue).arrivals;
-    if consumer.arrivals == arrivals || consumer.not_mine.len() >= NOT_MINE_MAX {
+    if consumer.arrivals == arrivals {
         return None;
     }
     if local.now < consumer.rescan_at && !consumer.draining {
         local.rescan.insert(queue);
         return None;
     }
-    (consumer.arrivals, consumer.cursor, consumer.rescan_at) = (arrivals, None, local.now + RESCAN_EVERY);
+    consumer.passed_over.forget_gone(|id| state.store.put_at_ms(id).is_some());
+    let every = if consumer.passed_over.is_full() { RESCAN_MANY_EVERY } else { RESCAN_EVERY };
+    (consumer.arrivals, consumer.cursor, consumer.rescan_at) = (arrivals, None, local.now + every);
     next_of_mine(consumer, local, state)
 }
 
@@ -341,7 +351,7 @@ fn next_of_mine(consumer: &mut Consumer, local: &Local, state: &mut State) -> Op
     let queue = consumer.route.queue;
     loop {
         let found = state.store.browse_next(queue, consumer.cursor, local.wall_ms)?;
-        if !consumer.not_mine.contains(&found.id) {
+        if !consumer.passed_over.contains(found.id) {
             return state.store.lock_next(queue, consumer.cursor, local.wall_ms);
         }
         consumer.cursor = Some(found.place);
@@ -550,10 +560,15 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         match ready {
             Ok(readable) => send(consumer, *user, engine, link, local, state, &locked, readable.into_payload()),
             Err(Fault::NotMine) => {
-                consumer.pass_over(locked.id, Some(locked.place));
+                consumer.passed_over.remember(locked.id, Why::NotMine);
                 match &mut consumer.selection {
                     _ if consumer.browse => {}
-                    Some(selection) => selection.give_back(state, locked.id),
+                    Some(selection) => {
+                        selection.give_back(state, locked.id);
+                        if selection.give_up_group(state, locked.id) {
+                            local.serve_everywhere(queue, state);
+                        }
+                    }
                     None => state.store.release(locked.id, false),
                 }
                 state.use_of(queue).not_mine += 1;
@@ -578,7 +593,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                 }
                 let from = consumer.route.clone();
                 if !quarantine(&from, local, state, locked.id, cause, &detail) {
-                    consumer.pass_over(locked.id, Some(locked.place));
+                    consumer.will_not_have(locked.id, local, state);
                 }
                 if detach {
                     local.detach(peer, state, link, &Refusal::security(cause, detail));
@@ -741,7 +756,8 @@ pub(crate) fn settled(
     let mut has_room = false;
     if consumer.outstanding.remove(&id) {
         has_room = consumer.note_settled(peer.user, local, state, id);
-        let was_backed_out = !consumer.backed_out.is_empty() && consumer.backed_out.remove(&id);
+        let backed_out = if consumer.backed_out.is_empty() { None } else { consumer.backed_out.remove(&id) };
+        let failures = backed_out.unwrap_or(0);
         match &outcome {
             Some(DeliveryState::Accepted) => {
                 state.note_got(queue, id, local.wall_ms);
@@ -760,23 +776,21 @@ pub(crate) fn settled(
             Some(DeliveryState::Rejected(error)) => {
                 let from = consumer.route.clone();
                 let to = rejected_to(&from, local, state, id, error.as_ref());
-                if !reject(&from, local.wall_ms, state, id, to) {
-                    consumer.pass_over(id, None);
+                if !reject(&from, local.wall_ms, state, id, to, failures) {
+                    consumer.will_not_have(id, local, state);
                 }
             }
             Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
+                let failures = failures.max(u32::from(*delivery_failed));
+                give_back(&consumer.route, local.wall_ms, state, id, failures);
                 if *undeliverable_here {
-                    consumer.pass_over(id, None);
-                }
-                match *delivery_failed || was_backed_out {
-                    true => give_back(&consumer.route, local.wall_ms, state, id),
-                    false => state.store.release(id, false),
+                    consumer.will_not_have(id, local, state);
                 }
             }
-            _ if was_backed_out => give_back(&consumer.route, local.wall_ms, state, id),
             // Settled without an outcome, released, or a state that is none: nothing was said to be done with it.
-            _ => state.store.release(id, false),
+            _ => give_back(&consumer.route, local.wall_ms, state, id, failures),
         }
+        consumer.give_up_groups(local, state);
         local.freed(queue, state);
         local.flush_soon();
         if consumer.outstanding.len() >= OUTSTANDING_MANY {
@@ -821,12 +835,20 @@ pub(crate) fn rejected_to(
     Some((to, Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms)))
 }
 
-/// Moves a rejected message, or gives it back. False where it lies on the very queue that it would go to: it stays there.
-pub(crate) fn reject(from: &Route, wall_ms: u64, state: &mut State, id: MessageId, to: Option<Destination>) -> bool {
+/// Moves a rejected message, or gives it back; that is a failure, where it had none. False where it lies on the very queue that it
+/// would go to: it stays there.
+pub(crate) fn reject(
+    from: &Route,
+    wall_ms: u64,
+    state: &mut State,
+    id: MessageId,
+    to: Option<Destination>,
+    failures: u32,
+) -> bool {
     match to {
         Some((to, label)) => move_away(&to, from, state, id, label),
         None => {
-            give_back(from, wall_ms, state, id);
+            give_back(from, wall_ms, state, id, failures.max(1));
             true
         }
     }
@@ -854,22 +876,25 @@ pub(crate) fn moved_with(
     })
 }
 
-/// Unlocks a message whose delivery has failed, and counts that. Of a queue with BACKOUT(MOVE), one that comes to BOTHRESH so
-/// is moved to BOQNAME, or else to DEADQ; where that can't be, it stays.
-pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: MessageId) {
+/// Unlocks a message whose delivery has failed that often, or not at all, and counts that. Of a queue with BACKOUT(MOVE), one that
+/// comes to BOTHRESH so is moved to BOQNAME, or else to DEADQ; where that can't be, it stays.
+pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: MessageId, failures: u32) {
+    if failures == 0 {
+        return state.store.release(id, false);
+    }
     let moves = |local: &&LocalQueue| local.backout == Backout::Move && local.backout_threshold > 0;
     if let Some(local) = state.definitions.queues.get(&from.queue_name).filter(moves)
         && let Some((_, found)) = state.store.find(id)
-        && found.delivery_count.saturating_add(1) >= local.backout_threshold
+        && found.delivery_count.saturating_add(failures) >= local.backout_threshold
     {
         let to = local.backout_queue.clone().or_else(|| state.definitions.queue_manager.dead_letter_queue.clone());
-        let detail = format!("backed out {} times", found.delivery_count.saturating_add(1));
+        let detail = format!("backed out {} times", found.delivery_count.saturating_add(failures));
         match move_backed_out(from, to.as_deref(), &detail, wall_ms, state, id) {
             Ok(()) => return,
             Err(why) => crate::warning!("{}: a message was {detail} and stays: {why}", from.queue_name),
         }
     }
-    state.store.release(id, true);
+    state.store.release_failed(id, failures);
 }
 
 fn move_backed_out(
@@ -902,11 +927,11 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
     // Whether all that a selector wants is addressed to others, nobody knows without looking at all of it.
     let others_only = consumer.opens()
         && consumer.selection.is_none()
-        && !consumer.not_mine.is_empty()
+        && !consumer.passed_over.is_empty()
         && state
             .store
             .browse_next(consumer.route.queue, None, local.wall_ms)
-            .is_some_and(|m| consumer.not_mine.contains(&m.id));
+            .is_some_and(|m| consumer.passed_over.is_others(m.id));
     if others_only && !consumer.browse && (consumer.draining || engine.credit(link) == 1) {
         let detail = format!("{}: what is there is addressed to others", consumer.route.queue_name);
         local.detach(peer, state, link, &Refusal::security("not-a-recipient", detail));
@@ -931,10 +956,8 @@ pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64
     let queue = consumer.route.queue;
     if !consumer.browse {
         for id in consumer.outstanding.drain() {
-            match failed || consumer.backed_out.contains(&id) {
-                true => give_back(&consumer.route, wall_ms, state, id),
-                false => state.store.release(id, false),
-            }
+            let backed_out = consumer.backed_out.get(&id).copied().unwrap_or(0);
+            give_back(&consumer.route, wall_ms, state, id, backed_out.max(u32::from(failed)));
         }
         for opening in consumer.opening.drain(..) {
             state.store.release(opening.locked.id, false);

@@ -9,6 +9,11 @@ use hashbrown::HashMap;
 /// Groups of a queue that are told apart.
 const BUCKETS: u64 = 4_096;
 
+/// The bucket of a group, by the number of its name.
+pub(crate) fn bucket_of(group: u64) -> u16 {
+    u16::try_from(group % BUCKETS).unwrap_or_default()
+}
+
 /// A link that gets: its dispatcher, which of the connections there, and which of its links.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Owner {
@@ -34,8 +39,15 @@ impl<O> Default for Groups<O> {
 impl<O: Copy + PartialEq> Groups<O> {
     /// Whether a message of that group, by the number of its name, is this link's: nobody else has had one since it came.
     pub(crate) fn claim(&mut self, group: u64, owner: O) -> bool {
-        let bucket = u16::try_from(group % BUCKETS).unwrap_or_default();
-        *self.owners.entry(bucket).or_insert(owner) == owner
+        *self.owners.entry(bucket_of(group)).or_insert(owner) == owner
+    }
+
+    /// A link has no message of that bucket, and could not take the one that there was: it is the next one's.
+    pub(crate) fn give_up(&mut self, bucket: u16, owner: O) {
+        if self.owners.get(&bucket) == Some(&owner) {
+            self.owners.remove(&bucket);
+            self.freed += 1;
+        }
     }
 
     /// A link goes, and its groups are the next one's.
@@ -66,5 +78,10 @@ mod tests {
         groups.leave(1);
         assert_eq!(groups.freed(), 1);
         assert!(groups.claim(1, 2) && !groups.claim(1, 1));
+        groups.give_up(bucket_of(1), 1);
+        assert!(!groups.claim(1, 1), "it was not its own to give up");
+        groups.give_up(bucket_of(1), 2);
+        assert_eq!(groups.freed(), 2);
+        assert!(groups.claim(1, 1));
     }
 }

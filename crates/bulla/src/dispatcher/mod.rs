@@ -11,6 +11,7 @@ mod calls;
 pub(crate) mod groups;
 pub(crate) use attach::SEALED;
 pub(crate) mod get;
+pub(crate) mod passed_over;
 pub(crate) mod peer;
 pub(crate) mod publish;
 pub(crate) mod put;
@@ -583,6 +584,7 @@ impl Dispatcher {
             sending: None,
             is_channel: false,
             units: Vec::new(),
+            staged_gets: HashMap::new(),
         });
         list(&mut self.peers, &mut self.active, key);
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
@@ -1015,7 +1017,7 @@ impl Local {
         self.serve.add(queue);
     }
 
-    /// Has `queue` served by all who have readers of it.
+    /// Has `queue` served by all dispatchers with consumers of it.
     pub(crate) fn serve_everywhere(&mut self, queue: QueueId, state: &State) {
         self.serve(queue);
         let on = state.uses.get(&queue).map_or(0, |usage| usage.consumers_on);

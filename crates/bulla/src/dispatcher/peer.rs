@@ -21,7 +21,7 @@ use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
 use bulla_device::Role;
-use bulla_queue::QueueId;
+use bulla_queue::{MessageId, QueueId};
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -161,6 +161,8 @@ pub(crate) struct Peer {
     pub(crate) is_channel: bool,
     /// Its open units of work.
     pub(crate) units: Vec<UnitId>,
+    /// Where among the deliveries of which unit one is that has an outcome there.
+    pub(crate) staged_gets: HashMap<(LinkId, MessageId), (UnitId, usize)>,
 }
 
 impl Partner {

@@ -1,13 +1,14 @@
 //! A consumer's selector at work: from the filter in its attach to the next message that it wants.
 
-use super::groups::Owner;
+use super::groups::{Owner, bucket_of};
+use super::passed_over::PassedOver;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch, Selector, group_of, keys_of};
 use bulla_amqp::types::Source;
 use bulla_amqp::{Symbol, Value};
-use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen};
-use hashbrown::HashSet;
+use bulla_queue::{Cursor, Look, Looked, MessageId, QueueId, Seen, Store};
+use hashbrown::HashMap;
 
 /// The filter of JMS selectors, as it is registered, by name and by number.
 const FILTER: &str = "apache.org:selector-filter:string";
@@ -18,16 +19,30 @@ pub(crate) const LOOKS_PER_TURN: usize = 4_096;
 /// Messages looked at for one consumer before the next one has its turn.
 const LOOKS_PER_CONSUMER: usize = 1_024;
 
+/// Messages of a bucket of groups from which on those that are gone are looked for.
+const TAKEN_TIDY_MIN: usize = 64;
+
 /// What a consumer with a selector knows.
 pub(crate) struct Selection {
     selector: Option<Selector>,
     /// Who it is, where the queue has message groups, and how often groups had become free when it looked last.
     group_owner: Option<Owner>,
     freed: u64,
+    /// Messages of groups that it took, by bucket, and buckets that it gives up once it has no message of them.
+    taken: HashMap<u16, Taken>,
+    owed: Vec<u16>,
     scratch: Scratch,
     cursor: Cursor,
     queue: QueueId,
     browse: bool,
+}
+
+/// Messages of one bucket of groups that a link took; some of them may be gone or given back.
+#[derive(Default)]
+struct Taken {
+    messages: Vec<MessageId>,
+    /// At so many those that are not locked any more are left out.
+    tidy_at: usize,
 }
 
 /// How much may still be looked at in this turn, and who has to go on in the next.
@@ -145,7 +160,17 @@ impl Selection {
             state.store.index(queue, keys_of, key.kind);
         }
         let freed = state.use_of(queue).groups.freed();
-        Self { selector, group_owner, freed, scratch: Scratch::default(), cursor, queue, browse }
+        Self {
+            selector,
+            group_owner,
+            freed,
+            taken: HashMap::new(),
+            owed: Vec::new(),
+            scratch: Scratch::default(),
+            cursor,
+            queue,
+            browse,
+        }
     }
 
     /// The consumer goes.
@@ -166,7 +191,7 @@ impl Selection {
     /// evaluation a message that came since the last time.
     pub(crate) fn next(
         &mut self,
-        not_mine: &HashSet<MessageId>,
+        passed_over: &PassedOver,
         looks: &mut Looks,
         state: &mut State,
         wall_ms: u64,
@@ -185,11 +210,12 @@ impl Selection {
                 (self.cursor, self.freed) = (state.store.watch(self.queue), freed);
             }
         }
-        let Self { selector, group_owner, scratch, cursor, queue, browse, .. } = self;
+        let Self { selector, group_owner, taken, scratch, cursor, queue, browse, .. } = self;
         let State { store, uses, .. } = state;
         let groups = &mut uses.entry(*queue).or_default().groups;
+        let mut claimed = None;
         let mut show = |seen: &Seen<'_>| {
-            if !not_mine.is_empty() && not_mine.contains(&seen.id) {
+            if passed_over.contains(seen.id) {
                 return Looked::Pass;
             }
             let Seen { priority, persistent, delivery_count, .. } = *seen;
@@ -201,7 +227,10 @@ impl Selection {
             }
             let Some(owner) = *group_owner else { return Looked::Take };
             match group_of(seen.body) {
-                Some(group) if group.is_none_or(|group| groups.claim(group, owner)) => Looked::Take,
+                Some(group) if group.is_none_or(|group| groups.claim(group, owner)) => {
+                    claimed = group.map(|group| (seen.id, bucket_of(group)));
+                    Looked::Take
+                }
                 Some(_) => Looked::Pass,
                 None => Looked::More,
             }
@@ -211,6 +240,9 @@ impl Selection {
             None => None,
         };
         let found = keyed.unwrap_or_else(|| store.look(*queue, cursor, wall_ms, !*browse, &mut budget, &mut show));
+        if let Some((id, bucket)) = claimed {
+            taken.entry(bucket).or_default().add(id, store);
+        }
         looks.left = looks.left.saturating_sub(share - budget);
         if found == Look::Unfinished {
             looks.unfinished(*queue, true);
@@ -218,8 +250,66 @@ impl Selection {
         found
     }
 
+    /// A message that is not for this link was given back: its group is the others' once the link has no other message of it. True
+    /// where that is so now: they are to be served.
+    pub(crate) fn give_up_group(&mut self, state: &mut State, id: MessageId) -> bool {
+        if self.group_owner.is_none() {
+            return false;
+        }
+        let Ok(body) = state.store.body(id) else { return false };
+        let Some(Some(group)) = group_of(body.chunks()) else { return false };
+        let bucket = bucket_of(group);
+        if !self.owed.contains(&bucket) {
+            self.owed.push(bucket);
+        }
+        self.give_up_owed(state)
+    }
+
+    /// A message was settled: gives up the groups of which it was the last one that the link had, where that is owed. A compare
+    /// where nothing is.
+    pub(crate) fn give_up_owed(&mut self, state: &mut State) -> bool {
+        let Self { group_owner: Some(owner), freed, taken, owed, queue, .. } = self else { return false };
+        if owed.is_empty() {
+            return false;
+        }
+        let State { store, uses, .. } = state;
+        let groups = &mut uses.entry(*queue).or_default().groups;
+        let before = groups.freed();
+        owed.retain(|bucket| {
+            let is_held = taken.get_mut(bucket).is_some_and(|taken| taken.has_locked(store));
+            if !is_held {
+                taken.remove(bucket);
+                groups.give_up(*bucket, *owner);
+            }
+            is_held
+        });
+        if *freed == before {
+            // What it passed over for others' groups is still theirs.
+            *freed = groups.freed();
+        }
+        groups.freed() != before
+    }
+
     /// Gives back a message that is addressed to others: it is not shown again.
     pub(crate) fn give_back(&mut self, state: &mut State, id: MessageId) {
         state.store.release_unheard(id, &mut self.cursor);
+    }
+}
+
+impl Taken {
+    fn add(&mut self, id: MessageId, store: &Store) {
+        if self.messages.len() >= self.tidy_at {
+            self.messages.retain(|id| store.is_locked(*id));
+            self.tidy_at = (2 * self.messages.len()).max(TAKEN_TIDY_MIN);
+        }
+        self.messages.push(id);
+    }
+
+    /// Whether the link still has one of them: nobody else takes any of their groups.
+    fn has_locked(&mut self, store: &Store) -> bool {
+        while self.messages.last().is_some_and(|id| !store.is_locked(*id)) {
+            self.messages.pop();
+        }
+        !self.messages.is_empty()
     }
 }

@@ -103,6 +103,8 @@ struct StagedGet {
     link: LinkId,
     from: Arc<Route>,
     outcome: Option<DeliveryState>,
+    /// How often units that it was in before were backed out, since it was locked.
+    failures: u32,
     /// The client has forgotten the delivery; otherwise it is told when the unit is over.
     settled: bool,
 }
@@ -310,6 +312,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
     // What is moved and what is reported is read here: as much of it as may be staged.
     let (mut moved_left, mut told_left) = (UNIT_BYTES_MAX.saturating_sub(unit.bytes), UNIT_BYTES_MAX);
     for get in &unit.gets {
+        peer.staged_gets.remove(&(get.link, get.id));
         match &get.outcome {
             // A temporary queue has gone with its link, and what was on it.
             Some(DeliveryState::Accepted) if state.store.attributes(get.from.queue).is_none() => {}
@@ -366,6 +369,11 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
     for (get, to) in later {
         conclude(peer, local, state, get, to);
     }
+    for get in &unit.gets {
+        if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
+            consumer.give_up_groups(local, state);
+        }
+    }
     state.units.committed += 1;
     local.flush_soon();
     let outcome_of = |get: &StagedGet| get.outcome.clone().unwrap_or(DeliveryState::Released);
@@ -396,18 +404,18 @@ pub(crate) fn confirmed(engine: &mut Connection, discharged: &Discharged) {
 fn conclude(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet, to: Option<get::Destination>) {
     let mut pass_over = false;
     match &get.outcome {
-        Some(DeliveryState::Rejected(_)) => pass_over = !get::reject(&get.from, local.wall_ms, state, get.id, to),
+        Some(DeliveryState::Rejected(_)) => {
+            pass_over = !get::reject(&get.from, local.wall_ms, state, get.id, to, get.failures);
+        }
         Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
             pass_over = *undeliverable_here;
-            match delivery_failed {
-                true => get::give_back(&get.from, local.wall_ms, state, get.id),
-                false => state.store.release(get.id, false),
-            }
+            let failures = get.failures.max(u32::from(*delivery_failed));
+            get::give_back(&get.from, local.wall_ms, state, get.id, failures);
         }
-        _ => state.store.release(get.id, false),
+        _ => get::give_back(&get.from, local.wall_ms, state, get.id, get.failures),
     }
     if let (true, Some(Link::Consumer(consumer))) = (pass_over, peer.links.get_mut(&get.link)) {
-        consumer.pass_over(get.id, None);
+        consumer.will_not_have(get.id, local, state);
     }
     local.freed(get.from.queue, state);
 }
@@ -422,28 +430,23 @@ fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Content
     let Contents { puts, gets, bytes } = contents;
     unstage(local, state, puts.iter().map(|put| put.queue), bytes);
     for get in gets {
-        return_delivery(peer, local, state, get.link, &get.from, get.id, get.settled);
+        peer.staged_gets.remove(&(get.link, get.id));
+        return_delivery(peer, local, state, get);
     }
 }
 
 /// A delivery whose outcome was not applied: the client has it still, where it has not settled (part 4, section 4.4.2).
-fn return_delivery(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    link: LinkId,
-    from: &Route,
-    id: MessageId,
-    settled: bool,
-) {
+fn return_delivery(peer: &mut Peer, local: &mut Local, state: &mut State, get: StagedGet) {
+    let StagedGet { link, id, from, settled, failures, .. } = get;
+    let failures = failures.saturating_add(1);
     match peer.links.get_mut(&link) {
         Some(Link::Consumer(consumer)) if !settled => {
             consumer.outstanding.insert(id);
             consumer.note_returned(peer.user, state, id);
-            consumer.backed_out.insert(id);
+            consumer.backed_out.insert(id, failures);
         }
         _ => {
-            get::give_back(from, local.wall_ms, state, id);
+            get::give_back(&from, local.wall_ms, state, id, failures);
             local.freed(from.queue, state);
             local.flush_soon();
         }
@@ -560,7 +563,7 @@ pub(crate) fn retire(
         again(peer, local, link, id, Some((unit_id, outcome)), settled);
         return;
     }
-    consumer.backed_out.remove(&id);
+    let failures = consumer.backed_out.remove(&id).unwrap_or(0);
     let has_room = consumer.note_settled(peer.user, local, state, id);
     let (from, many) = (consumer.route.clone(), consumer.outstanding.len() >= get::OUTSTANDING_MANY);
     if many {
@@ -571,13 +574,17 @@ pub(crate) fn retire(
     }
     let messages_max = state.definitions.queue_manager.max_uncommitted;
     let Some(unit) = local.units.open.get_mut(&unit_id) else { return };
+    let get = StagedGet { id, link, from, outcome, failures, settled };
     match (unit.admits(messages_max), &unit.doomed) {
-        (Ok(()), None) => unit.gets.push(StagedGet { id, link, from, outcome, settled }),
+        (Ok(()), None) => {
+            peer.staged_gets.insert((link, id), (unit_id, unit.gets.len()));
+            unit.gets.push(get);
+        }
         (Err(refusal), None) => {
             unit.doomed = Some(backed_out(&refusal));
-            return_delivery(peer, local, state, link, &from, id, settled);
+            return_delivery(peer, local, state, get);
         }
-        (_, Some(_)) => return_delivery(peer, local, state, link, &from, id, settled),
+        (_, Some(_)) => return_delivery(peer, local, state, get),
     }
 }
 
@@ -590,22 +597,19 @@ pub(crate) fn again(
     said: Option<(UnitId, Option<DeliveryState>)>,
     settled: bool,
 ) -> bool {
-    for unit_id in &peer.units {
-        let Some(unit) = local.units.open.get_mut(unit_id) else { continue };
-        let Some(get) = unit.gets.iter_mut().find(|get| get.id == id && get.link == link) else { continue };
-        get.settled |= settled;
-        match said {
-            Some((said_in, outcome)) if said_in == *unit_id => get.outcome = outcome,
-            // Its outcome can be part of one unit alone (part 4, section 4.4.2).
-            Some((other, _)) => {
-                let refusal = Refusal::new(reason::OPTIONS_ERROR, "a delivery's outcome in two units of work");
-                local.units.doom(other, &refusal);
-            }
-            None => {}
+    let Some((unit_id, at)) = peer.staged_gets.get(&(link, id)).copied() else { return false };
+    let Some(get) = local.units.open.get_mut(&unit_id).and_then(|unit| unit.gets.get_mut(at)) else { return false };
+    get.settled |= settled;
+    match said {
+        Some((said_in, outcome)) if said_in == unit_id => get.outcome = outcome,
+        // Its outcome can be part of one unit alone (part 4, section 4.4.2).
+        Some((other, _)) => {
+            let refusal = Refusal::new(reason::OPTIONS_ERROR, "a delivery's outcome in two units of work");
+            local.units.doom(other, &refusal);
         }
-        return true;
+        None => {}
     }
-    false
+    true
 }
 
 /// A coordinator's link ends: what it has declared and not discharged is backed out.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dispatcher::get;
+use crate::dispatcher::passed_over::PASSED_OVER_MAX;
 use crate::envelope::Label;
 use crate::manager::{State, Stays, Stuck};
 use crate::reports;
@@ -89,6 +90,23 @@ fn links_that_outlive_their_queue_leave_nothing_of_it() {
     drop(client);
     desk.running.take().unwrap().stop().unwrap();
     assert!(!manager.lock().uses.contains_key(&id));
+}
+
+#[test]
+fn a_link_that_passes_over_all_that_it_can_remember_still_gets_what_comes_before_it() {
+    let desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
+    let not_here =
+        DeliveryState::Modified { delivery_failed: false, undeliverable_here: true, message_annotations: Vec::new() };
+    for number in 0..PASSED_OVER_MAX as u64 {
+        client.put(to, message(number, 4, false), PATIENCE).unwrap();
+        let delivery = client.get(from, Some(PATIENCE)).unwrap().unwrap();
+        client.settle(&delivery, not_here.clone()).unwrap();
+    }
+    client.put(to, message(999, 9, false), PATIENCE).unwrap();
+    let urgent = client.get(from, None).unwrap().expect("it is there");
+    assert_eq!(number(&urgent.payload), 999);
 }
 
 #[test]
