@@ -190,15 +190,28 @@ def test_a_queue_made_for_a_link_is_like_its_model_and_goes_with_the_link(qm, cl
     assert refused(lambda: client.sender(name)) == 2085
 
 
-def test_whoever_waits_for_room_on_a_temporary_queue_hears_that_it_is_gone(qm, client):
-    qm.mqsc("DEFINE QMODEL(SMALL) MAXDEPTH(1) FULL(WAIT) REPLACE")
-    receiver, name = own_queue(client, model="SMALL")
-    with qm.connect() as replier:
-        sender = replier.sender(name)
-        replier.put(name, Message(body="one"), sender)
-        waits = in_thread(lambda: sender.send(Message(body="late"), timeout=DEADLINE))
-        receiver.close()
+@pytest.mark.parametrize("how", ["closed", "lost"])
+def test_other_links_to_a_queue_that_goes_with_its_link_are_ended_with_2052(qm, how):
+    qm.mqsc("DEFINE QMODEL(NARROW) MAXDEPTH(1) FULL(WAIT) REPLACE\nDEFINE QLOCAL(BESIDE) REPLACE")
+    owner = qm.connect()
+    receiver, name = own_queue(owner, model="NARROW")
+    with qm.connect() as other, qm.connect() as third:
+        getting, browsing, idle = third.receiver(name), third.receiver(name, browse=True), third.receiver(name, credit=0)
+        sender = other.sender(name)
+        other.put(name, Message(body="fills it"), sender)
+        assert getting.next(accept=False).body == "fills it"
+        waits = in_thread(lambda: other.put(name, Message(body="one too many"), sender))
+        if how == "closed":
+            receiver.close()
+        else:
+            owner.abandon()
         assert reason_of(waits()) == 2052
+        for link in getting, browsing, idle:
+            assert refused(lambda link=link: link.wait_for(2, DEADLINE)) == 2052
+        # Nothing else of these connections ended.
+        third.put("BESIDE", Message(body="goes on"))
+        assert other.get("BESIDE").body == "goes on"
+    owner.close()
 
 
 def test_a_name_may_be_begun_or_given_whole(qm, client):

@@ -173,6 +173,24 @@ impl Client {
         })
     }
 
+    /// Opens a link that may be refused; the connection goes on then.
+    #[cfg(test)]
+    pub(crate) fn open(&mut self, request: AttachRequest) -> Result<Attached, ClientError> {
+        let result = self.attach(request);
+        self.events.retain(|event| !matches!(event, Event::LinkOpened(_) | Event::Detached { .. }));
+        result
+    }
+
+    /// Ends a link, for good or to come back, and waits until the other side has done so.
+    #[cfg(test)]
+    pub(crate) fn detach(&mut self, link: LinkId, closed: bool) -> Result<(), ClientError> {
+        self.engine.detach(link, closed, None);
+        let deadline = Instant::now() + CONNECT_WITHIN;
+        self.wait_for(deadline, CONNECT_WITHIN, |event| {
+            matches!(event, Event::Detached { link: ended, error: None, .. } if *ended == link).then_some(())
+        })
+    }
+
     /// Puts one message and waits for its outcome.
     ///
     /// # Errors

@@ -194,14 +194,18 @@ impl State {
             || known.models.contains_key(name)
     }
 
-    /// Ends a temporary queue with all that is on it.
+    /// Ends a temporary queue with all that is on it. Links that still get from it, or wait for room there, are ended in the next
+    /// turn of their dispatchers.
     pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
         if let Some(name) = self.store.name(queue) {
             self.topics.queue_is_gone(name);
         }
         self.dynamic.retain(|_, (id, _)| *id != queue);
         self.dynamic_owners.remove(&queue);
-        self.uses.remove(&queue);
+        let on = self.uses.remove(&queue).map_or(0, |usage| usage.consumers_on | usage.waiters_on);
+        if on != 0 {
+            self.gone.push((queue, on));
+        }
         if let Err(error) = self.store.delete(queue, true) {
             crate::warning!("a dynamic queue could not be deleted: {error}");
         }

@@ -114,6 +114,8 @@ pub struct State {
     pub(crate) dynamic: HashMap<String, (QueueId, LocalQueue)>,
     /// Who made them.
     pub(crate) dynamic_owners: HashMap<QueueId, Owner>,
+    /// Queues that went under other links, and the dispatchers of those, one bit each: each of these links is to be ended.
+    pub(crate) gone: Vec<(QueueId, u64)>,
     /// Defective messages whose error queue was full, and the like: locked, tried again at the ticks.
     pub(crate) stuck: VecDeque<Stuck>,
     /// The operator was told of one of them since the last tick.
@@ -287,6 +289,7 @@ impl Manager {
                 uses: HashMap::new(),
                 dynamic: HashMap::new(),
                 dynamic_owners: HashMap::new(),
+                gone: Vec::new(),
                 stuck: VecDeque::new(),
                 told_of_stuck: false,
                 users: ConnectedUsers::default(),
@@ -419,8 +422,8 @@ impl State {
         usage.limited.may_open(route.limit, &route.queue_name, links)
     }
 
-    /// A link goes: what it has left of a queue that went before it goes, too.
-    pub(crate) fn forget_gone(&mut self, queue: QueueId) {
+    /// A link is gone. Of a queue that went before it, nothing is kept.
+    pub(crate) fn left(&mut self, queue: QueueId) {
         if self.store.attributes(queue).is_none() {
             self.uses.remove(&queue);
         }

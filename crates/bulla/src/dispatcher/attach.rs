@@ -167,18 +167,32 @@ fn producer(
             return Err(refusal);
         }
     }
+    let properties = producer.route.as_ref().map(|route| seal_properties(state, route, rights)).unwrap_or_default();
+    accept_producer(peer, local, state, attach, target, producer, properties);
+    Ok(())
+}
+
+/// Answers the attach of a link that puts or publishes, and grants its first credit.
+fn accept_producer(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    target: Target,
+    producer: Producer,
+    properties: Vec<(Symbol, Value)>,
+) {
     let reply = AttachReply {
         source: attach.source.clone(),
         target: Some(target),
         coordinator: None,
         offered_capabilities: offered(producer.sealed_by_client, delays(&producer, attach)),
-        properties: producer.route.as_ref().map(|route| seal_properties(state, route, rights)).unwrap_or_default(),
+        properties,
         max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
     };
     peer.engine.accept_link(attach.link, reply);
     peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
     put::replenish(peer, local, state, attach.link);
-    Ok(())
 }
 
 /// The client receives: its source is a queue, browsed or taken from, or a new dynamic queue.
@@ -267,6 +281,23 @@ fn consumer(
         keys: OpeningKeys::default(),
         subscription: None,
     };
+    let capabilities = consumer_capabilities(sealed_to_client, exclusive);
+    accept_consumer(peer, local, state, attach, source, consumer, capabilities, properties);
+    Ok(())
+}
+
+/// Answers the attach of a link that gets, from a queue or a subscription, and has its queue served.
+#[allow(clippy::too_many_arguments, reason = "what an attach is answered with")]
+fn accept_consumer(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &IncomingAttach,
+    source: Source,
+    consumer: Consumer,
+    offered_capabilities: Vec<Symbol>,
+    properties: Vec<(Symbol, Value)>,
+) {
     let reply = AttachReply {
         source: Some(source),
         target: match &attach.target {
@@ -274,14 +305,14 @@ fn consumer(
             _ => None,
         },
         coordinator: None,
-        offered_capabilities: consumer_capabilities(sealed_to_client, exclusive),
+        offered_capabilities,
         properties,
         max_message_size: 0,
     };
+    let queue = consumer.route.queue;
     peer.engine.accept_link(attach.link, reply);
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
     local.add_consumer(queue, peer.key, attach.link, state);
-    Ok(())
 }
 
 /// The client publishes on a topic.
@@ -320,17 +351,7 @@ fn publisher(
         publishing: Some(Publishing::new(peer, Some(topic))),
         relayed: None,
     };
-    let reply = AttachReply {
-        source: attach.source.clone(),
-        target: Some(target),
-        coordinator: None,
-        offered_capabilities: offered(false, delays(&producer, attach)),
-        properties: Vec::new(),
-        max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
-    };
-    peer.engine.accept_link(attach.link, reply);
-    peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
-    put::replenish(peer, local, state, attach.link);
+    accept_producer(peer, local, state, attach, target, producer, Vec::new());
     Ok(())
 }
 
@@ -408,20 +429,8 @@ fn get_subscribed(
         keys: OpeningKeys::default(),
         subscription: Some(Box::new(subscription)),
     };
-    let reply = AttachReply {
-        source: Some(source),
-        target: match &attach.target {
-            Some(AnyTarget::Target(target)) => Some(target.clone()),
-            _ => None,
-        },
-        coordinator: None,
-        offered_capabilities: subscriber_capabilities(sealed_to_client, !exclusive),
-        properties,
-        max_message_size: 0,
-    };
-    peer.engine.accept_link(attach.link, reply);
-    peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
-    local.add_consumer(queue, peer.key, attach.link, state);
+    let capabilities = subscriber_capabilities(sealed_to_client, !exclusive);
+    accept_consumer(peer, local, state, attach, source, consumer, capabilities, properties);
     Ok(())
 }
 

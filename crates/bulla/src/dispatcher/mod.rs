@@ -8,12 +8,16 @@ pub(crate) mod arriving;
 mod attach;
 pub(crate) mod authority;
 mod calls;
+#[cfg(test)]
+mod desk;
 pub(crate) mod groups;
 pub(crate) use attach::SEALED;
 pub(crate) mod get;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 pub(crate) mod publish;
+#[cfg(test)]
+mod publish_model;
 pub(crate) mod put;
 mod sasl;
 pub(crate) mod sealing;
@@ -815,6 +819,9 @@ impl Dispatcher {
             sender::serve(peer, local, state);
             local.touched.push(key);
         }
+        if state.store.attributes(queue).is_none() {
+            return local.end_consumers(peers, state, queue);
+        }
         let Some(mut consumers) = local.consumers.remove(&queue) else { return };
         let (mut without, mut sent) = (0, 0);
         while without < consumers.links.len() && sent < SERVE_MAX {
@@ -964,6 +971,7 @@ impl Dispatcher {
                 state.users.disconnect(user, self.local.now);
             }
         }
+        self.local.tell_of_gone(state);
     }
 }
 
@@ -1109,6 +1117,29 @@ impl Local {
         for queue in freed {
             self.freed(queue, state);
         }
+        self.tell_of_gone(state);
+    }
+
+    /// Queues are gone that others get from or wait for: every dispatcher with such links looks at them, and ends them.
+    fn tell_of_gone(&mut self, state: &mut State) {
+        for (queue, on) in state.gone.drain(..) {
+            if on & (1 << self.index) != 0 {
+                self.serve(queue);
+                self.freed.push(queue);
+            }
+            self.manager.post(on, self.index, || Letter::Ready(queue));
+            self.manager.post(on, self.index, || Letter::Freed(queue));
+        }
+    }
+
+    /// Ends the links of this dispatcher that get from a queue which is gone.
+    fn end_consumers(&mut self, peers: &mut Slab<Peer>, state: &mut State, queue: QueueId) {
+        for (key, link) in self.consumers.remove(&queue).unwrap_or_default().links {
+            let Some(peer) = peers.get_mut(key) else { continue };
+            let Some(Link::Consumer(consumer)) = peer.links.get(&link) else { continue };
+            let refusal = queue_is_gone(&consumer.opened);
+            self.detach(peer, state, link, &refusal);
+        }
     }
 
     fn credit(&mut self, peer: &mut Peer, link: LinkId, drain: bool) {
@@ -1175,11 +1206,9 @@ impl Local {
                 put::forget(&producer, state);
                 if let Some(route) = &producer.route {
                     self.freed(route.queue, state);
+                    state.left(route.queue);
                 }
                 self.end_dynamic(producer.dynamic, state);
-                if let Some(route) = &producer.route {
-                    state.forget_gone(route.queue);
-                }
                 if producer.has_presettled() {
                     // Nobody will send those again: they are put when their adapters are done.
                     self.departed.insert((peer.key, peer.generation, link), producer);
@@ -1205,7 +1234,7 @@ impl Local {
                 if let Some(subscription) = &consumer.subscription {
                     state.left_subscription(queue, subscription.durable.as_deref(), false, &self.manager.data);
                 }
-                state.forget_gone(queue);
+                state.left(queue);
             }
             Some(Link::Receiving(receiving)) => receiver::forget(receiving, peer, self, state, link),
             Some(Link::Coordinator(_)) => unit_of_work::forget(peer, self, state, link),
@@ -1275,10 +1304,8 @@ impl Local {
 
     /// Nobody here is told of `queue` any more, unless somebody else here wants to hear of it.
     pub(crate) fn forget_interest(&mut self, queue: QueueId, state: &mut State) {
-        if !self.senders.contains_key(&queue)
-            && !self.consumers.contains_key(&queue)
-            && let Some(usage) = state.uses.get_mut(&queue)
-        {
+        let is_wanted = self.senders.contains_key(&queue) || self.consumers.contains_key(&queue);
+        if let Some(usage) = state.uses.get_mut(&queue).filter(|_| !is_wanted) {
             usage.consumers_on &= !(1 << self.index);
         }
     }
@@ -1317,6 +1344,11 @@ impl Local {
 
 fn no_identity() -> Refusal {
     Refusal::security("no-identity", "a protected queue asks for a user proved by certificate, SCRAM or TLS")
+}
+
+/// A queue went while a link had it open: a temporary one, with the link that it was made for.
+fn queue_is_gone(opened: &str) -> Refusal {
+    Refusal::new(reason::Q_DELETED, format!("{opened} is gone"))
 }
 
 /// Whether the one that was to be accepted is gone, and the next may be looked at.

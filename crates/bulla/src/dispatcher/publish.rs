@@ -1,18 +1,17 @@
 //! The put journey of a publication: transfer → message → subscriptions that match → for each the policy of its queue → [seal] →
 //! all queues and the journal in one step → synced → disposition.
 
+use super::Local;
 use super::authority::{self, Who};
 use super::peer::{Identity, Peer};
 use super::put::{self, CopyOf, Pending, Producer, Receipt, Treatment};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work;
-use super::{Confirmation, Confirmed, Local};
 use crate::authority::Right;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
-use crate::reports;
 use crate::selector::{Facts, Scratch};
 use crate::topics::{self, Publisher, Target};
 use bulla_amqp::{Connection, DeliveryState};
@@ -320,26 +319,10 @@ fn put_copies(
     let first = state.store.newest().0 + 1;
     let ticket = state.store.commit(puts, &[], &[]).map_err(|error| super::store_refusal(&error))?;
     for (id, (queue, is_remote, _)) in (first..).map(MessageId).zip(traces) {
-        if is_remote {
-            state.probe_queue_time(queue, id);
-        }
-        state.note_put(queue, id, local.now);
-        if receipt.asks {
-            reports::arrived(state, id, is_remote, local.wall_ms);
-        }
-        let usage = state.use_of(queue);
-        usage.traffic.single_puts += u64::from(receipt.is_single);
-        usage.limited.put();
+        local.note_put(state, receipt, queue, id, is_remote);
+        state.use_of(queue).limited.put();
     }
-    local.urgent |= ticket > state.store.synced();
-    match engine {
-        Some(_) if receipt.settled => {}
-        Some(engine) if ticket <= state.store.synced() => {
-            engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted);
-        }
-        Some(_) => local.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) }),
-        None => {}
-    }
+    local.answer_put(engine, receipt, ticket, state);
     Ok(())
 }
 

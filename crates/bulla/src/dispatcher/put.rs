@@ -17,7 +17,7 @@ use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::reports;
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId};
-use bulla_queue::{Message, QueueId};
+use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use std::collections::VecDeque;
@@ -589,16 +589,33 @@ impl Local {
         }
         let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
         let newest = state.store.newest();
+        self.note_put(state, receipt, queue, newest, is_remote);
+        self.answer_put(engine, receipt, ticket, state);
+        Ok(())
+    }
+
+    /// A message is on its queue: it is counted, and reported where its sender asks for that.
+    pub(super) fn note_put(&self, state: &mut State, receipt: Receipt, queue: QueueId, id: MessageId, is_remote: bool) {
         if is_remote {
-            state.probe_queue_time(queue, newest);
+            state.probe_queue_time(queue, id);
         }
-        state.note_put(queue, newest, self.now);
+        state.note_put(queue, id, self.now);
         if receipt.asks {
-            reports::arrived(state, newest, is_remote, self.wall_ms);
+            reports::arrived(state, id, is_remote, self.wall_ms);
         }
         if receipt.is_single {
             state.use_of(queue).traffic.single_puts += 1;
         }
+    }
+
+    /// Answers a put: now where the journal has synced past it, otherwise when it has.
+    pub(super) fn answer_put(
+        &mut self,
+        engine: Option<&mut Connection>,
+        receipt: Receipt,
+        ticket: Ticket,
+        state: &State,
+    ) {
         self.urgent |= ticket > state.store.synced();
         match engine {
             Some(_) if receipt.settled => {}
@@ -608,7 +625,6 @@ impl Local {
             Some(_) => self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) }),
             None => {}
         }
-        Ok(())
     }
 }
 
@@ -711,15 +727,14 @@ pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, li
     let Some(Link::Producer(producer)) = links.get_mut(&link) else { return false };
     let (Some(opened), Some(known)) = (&producer.opened, &producer.route) else { return true };
     let known_queue = known.queue;
-    let refusal = if known.generation == state.generation {
-        // A temporary queue ends without a change of definitions.
-        if state.store.attributes(known_queue).is_some() {
-            return true;
-        }
-        Refusal::new(reason::Q_DELETED, format!("{opened} is gone"))
-    } else {
+    let is_gone = state.store.attributes(known_queue).is_none();
+    if known.generation == state.generation && !is_gone {
+        return true;
+    }
+    let refusal = {
         let now = state.put_route(opened).map(Arc::new);
         match now.and_then(|now| writable(&now).cloned()) {
+            Err(_) if is_gone => super::queue_is_gone(opened),
             Ok(now) if now.queue == known_queue => {
                 producer.route = Some(now);
                 return true;

@@ -1,0 +1,209 @@
+//! For tests: a queue manager of this process with clients of its own, which can be stopped, started again and killed.
+
+use crate::client::{Client, ClientError, Endpoint};
+use crate::manager::attributes;
+use crate::mqsc::objects::{LocalQueue, QueueManager};
+use crate::serve::{Running, Settings, StartError, start};
+use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};
+use bytes::Bytes;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// No condition takes longer to come true.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A queue manager and its data.
+pub(super) struct Desk {
+    dir: TempDir,
+    running: Option<Running>,
+    queues: Vec<(String, LocalQueue)>,
+}
+
+/// What a queue shows of a message: its number, how often its delivery failed.
+pub(super) type Shown = (u64, u32);
+
+impl Desk {
+    pub(super) fn new(queues: &[(&str, LocalQueue)]) -> Self {
+        let queues = queues.iter().map(|(name, queue)| ((*name).to_owned(), queue.clone())).collect();
+        let mut desk = Self { dir: tempfile::tempdir().unwrap(), running: None, queues };
+        desk.start();
+        desk
+    }
+
+    /// Starts it, or again on what is there.
+    pub(super) fn start(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+        let settings = Settings {
+            name: Some("QM1".into()),
+            amqp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            amqps: None,
+            dispatchers: 1,
+            adapters: 1,
+            ..Settings::new(self.dir.path().to_owned())
+        };
+        // A process that another test starts just now has a copy of the data directory's lock between fork and exec.
+        let deadline = Instant::now() + PATIENCE;
+        self.running = loop {
+            match start(&settings) {
+                Err(StartError::DataInUse { .. }) if Instant::now() < deadline => std::thread::yield_now(),
+                result => break Some(result.unwrap()),
+            }
+        };
+        self.alter(|_| {});
+    }
+
+    /// Ends it as `kill -9` would, and starts it again: what was written by now is there, and nothing that waited to be.
+    /// `gone` ends the clients, which find nobody any more.
+    pub(super) fn kill(&mut self, gone: impl FnOnce()) {
+        let found = tempfile::tempdir().unwrap();
+        let manager = self.running().manager().clone();
+        let state = manager.lock();
+        // Nobody hands anything more to the journal meanwhile; what it has still to write is written when two looks agree.
+        let deadline = Instant::now() + PATIENCE;
+        let mut before = files(self.dir.path());
+        loop {
+            let now = files(self.dir.path());
+            if now == before {
+                break;
+            }
+            assert!(Instant::now() < deadline, "the journal does not come to rest");
+            before = now;
+        }
+        for (name, bytes) in before {
+            let path = found.path().join(&name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+            // What others may read is refused at a start.
+            let mode = std::fs::metadata(self.dir.path().join(name)).unwrap().permissions();
+            std::fs::set_permissions(path, mode).unwrap();
+        }
+        drop(state);
+        drop(manager);
+        gone();
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+        self.dir = found;
+        self.start();
+    }
+
+    /// Changes the queue manager, and defines the queues.
+    pub(super) fn alter(&self, change: impl FnOnce(&mut QueueManager)) {
+        let state = &mut *self.running().manager().lock();
+        change(&mut state.definitions.queue_manager);
+        state.definitions.authorities = crate::authority::Authorities::open_to_all();
+        for (name, queue) in &self.queues {
+            state.definitions.queues.insert(name.clone(), queue.clone());
+            state.store.define(name, attributes(name, queue, &state.definitions)).unwrap();
+        }
+        state.generation += 1;
+    }
+
+    pub(super) fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
+    pub(super) fn client(&self) -> Client {
+        let address = self.running().amqp.unwrap().to_string();
+        let endpoint = Endpoint { address, authorities: None, certificate: None, sasl: SaslClient::None };
+        Client::connect(&endpoint).unwrap()
+    }
+
+    /// What can be got from a queue, in order.
+    pub(super) fn available(&self, queue: &str) -> Vec<Shown> {
+        let state = &mut *self.running().manager().lock();
+        let id = state.store.queue(queue).unwrap();
+        let (mut shown, mut after) = (Vec::new(), None);
+        while let Some(found) = state.store.browse_next(id, after, 0) {
+            let payload = crate::envelope::payload_of(&state.store.body(found.id).unwrap());
+            shown.push((number(&payload), found.delivery_count));
+            after = Some(found.place);
+        }
+        shown
+    }
+
+    pub(super) fn depth(&self, queue: &str) -> u32 {
+        let state = self.running().manager().lock();
+        state.store.status(state.store.queue(queue).unwrap()).unwrap().depth
+    }
+
+    /// Units committed and backed out, and the bytes that open ones have staged.
+    pub(super) fn units(&self) -> (u64, u64, usize) {
+        let state = self.running().manager().lock();
+        (state.units.committed, state.units.backed_out, state.staged_bytes)
+    }
+
+    /// Promises of puts for a queue, and those of them that are staged.
+    pub(super) fn promised(&self, queue: &str) -> (u32, u32) {
+        let state = self.running().manager().lock();
+        let usage = state.store.queue(queue).and_then(|id| state.uses.get(&id));
+        usage.map_or((0, 0), |usage| (usage.granted, usage.staged))
+    }
+
+    #[track_caller]
+    pub(super) fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The files below a folder, and what is in them.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let (mut found, mut folders) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(below) = folders.pop() {
+        for entry in std::fs::read_dir(folder.join(&below)).unwrap() {
+            let entry = entry.unwrap();
+            let (kind, name) = (entry.file_type().unwrap(), below.join(entry.file_name()));
+            if kind.is_dir() {
+                folders.push(name);
+            } else if kind.is_file() {
+                found.push((name, std::fs::read(entry.path()).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
+    }
+}
+
+pub(super) fn message(number: u64, priority: u8, persistent: bool) -> Payload {
+    let parts = MessageParts {
+        header: Some(Header { durable: persistent, priority, ..Header::default() }),
+        body: MessageBody::Data(Payload::from(Bytes::from(number.to_string()))),
+        ..MessageParts::default()
+    };
+    parts.build()
+}
+
+pub(super) fn number(payload: &Payload) -> u64 {
+    let sections = Sections::scan(payload).unwrap();
+    let BodyForm::Data(range) = sections.body else { panic!("{:?}", sections.body) };
+    String::from_utf8(payload.bytes_at(range).into_owned()).unwrap().parse().unwrap()
+}
+
+/// The refusal's condition, and the reason code that its text begins with.
+#[track_caller]
+pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (String, u16) {
+    match result {
+        Err(ClientError::Refused(error)) => {
+            let text = error.description.clone().unwrap_or_default();
+            let code = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            (error.condition.as_str().to_owned(), code)
+        }
+        other => panic!("{other:?}"),
+    }
+}
