@@ -106,6 +106,75 @@ def test_an_anonymous_sender_publishes_by_the_address_of_each_message(site, clie
     assert reason(lambda: client.put(None, Message(address="relayed"), relay)) == 2085
 
 
+def shown(qm, what):
+    """The rows of a DISPLAY, and nothing where it finds nothing."""
+    done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY {what}", code=None)
+    return json.loads(done.stdout)[0].get("objects", [])
+
+
+def test_how_subscriptions_stand_is_shown_those_that_are_not_durable_included(managers):
+    qm = managers("standing")
+    qm.mqsc(TOPICS)
+    qm.mqsc("DEFINE QLOCAL(ALL.PRICES)\nDEFINE SUB(AUDIT) TOPICSTR('prices/#') DEST(ALL.PRICES)")
+    with qm.connect(container="desk") as client:
+        durable = client.receiver("topic://prices/+", name="sub", options=DURABLE, credit=0)
+        passing = client.receiver("topic://prices/ibm", credit=0)
+        for number in range(3):
+            client.put("topic://prices/ibm", persistent(number))
+        client.put("topic://prices", Message(body="for one alone"))
+        assert bodies(passing) == [0, 1, 2]
+        settled = lambda: [row["CURDEPTH"] for row in shown(qm, "SBSTATUS(*) WHERE(DURABLE EQ NO)")] == [0]
+        wait_until(settled, "what was accepted is gone")
+        rows = {row["SUB"]: row for row in shown(qm, "SBSTATUS(*)")}
+        named = [name for name in rows if name.startswith("SYSTEM.MANAGED.NDURABLE.")]
+        assert sorted(rows) == sorted(["AUDIT", "desk|sub", *named]) and len(named) == 1
+        stands = {
+            name: [rows[name][key] for key in ["TOPICSTR", "DURABLE", "SUBTYPE", "NUMMSGS", "CURDEPTH", "IPPROCS"]]
+            for name in rows
+        }
+        assert stands["AUDIT"] == ["prices/#", "YES", "ADMIN", 4, 4, 0]
+        assert stands["desk|sub"] == ["prices/+", "YES", "API", 3, 3, 1]
+        assert stands[named[0]] == ["prices/ibm", "NO", "API", 3, 0, 1]
+        assert rows["AUDIT"]["RESMDATE"] == "" and rows["desk|sub"]["RESMDATE"] and rows["desk|sub"]["LMSGTIME"]
+        # Another subscription comes, and what is counted goes on; a unit that is backed out counts nothing.
+        other = client.receiver("topic://other", name="more", options=DURABLE, credit=0)
+        unit = Unit(client)
+        sender = client.sender("topic://prices/ibm")
+        unit.put(sender, persistent("in a unit"))
+        assert shown(qm, "SBSTATUS(AUDIT) NUMMSGS") == [{"SUB": "AUDIT", "NUMMSGS": 4}]
+        unit.commit()
+        assert shown(qm, "SBSTATUS(AUDIT) NUMMSGS") == [{"SUB": "AUDIT", "NUMMSGS": 5}]
+        assert [row["SUB"] for row in shown(qm, "SBSTATUS(*) WHERE(DURABLE EQ NO)")] == named
+        for receiver in durable, passing, other:
+            receiver.close()
+    wait_until(lambda: [row["SUB"] for row in shown(qm, "SBSTATUS(*)")] == ["AUDIT"], "the others are gone")
+    assert "does not exist" in qm.mqsc("DISPLAY SBSTATUS('desk|sub')", code=4)
+    assert qm.stop() == 0
+
+
+def test_how_topics_stand_is_shown_with_what_holds_for_them(managers):
+    qm = managers("topics")
+    qm.mqsc(TOPICS)
+    qm.mqsc("DEFINE TOPIC(PRICES) TOPICSTR('prices') DURSUB(NO) PMSGDLV(ALL)")
+    with qm.connect() as client, qm.connect() as other:
+        senders = [client.sender("topic://prices/ibm"), other.sender("topic://prices/ibm"), other.sender("topic://news")]
+        receivers = [client.receiver(f"topic://prices/{what}", credit=0) for what in ["#", "#", "ibm"]]
+        counts = lambda pattern: [(row["TOPICSTR"], row["PUBCOUNT"], row["SUBCOUNT"]) for row in shown(qm, f"TPSTATUS('{pattern}')")]
+        assert counts("prices/#") == [("prices", 0, 0), ("prices/#", 0, 2), ("prices/ibm", 2, 1)]
+        assert counts("+") == [("", 0, 0), ("news", 1, 0), ("prices", 0, 0)]
+        assert counts("nobody/knows") == [("nobody/knows", 0, 0)]
+        row = shown(qm, "TPS('prices/ibm')")[0]
+        assert [row[key] for key in ["ADMIN", "PUB", "SUB", "DURSUB", "PMSGDLV", "NPMSGDLV", "MDURMDL", "DEFPRTY"]] == [
+            "", "ENABLED", "ENABLED", "NO", "ALL", "ALLAVAIL", "SYSTEM.DEFAULT.MODEL.QUEUE", 4,
+        ]
+        assert [row["ADMIN"] for row in shown(qm, "TPS('prices')")] == ["PRICES"]
+        for link in [*senders, *receivers]:
+            link.close()
+        wait_until(lambda: counts("prices/#") == [("prices", 0, 0)], "nobody is there any more")
+    assert "is empty" in qm.mqsc("DISPLAY TPSTATUS(' ')", code=2)
+    assert qm.stop() == 0
+
+
 def test_a_durable_subscription_keeps_what_comes_while_nobody_is_there(managers):
     qm = managers("durable")
     qm.mqsc(TOPICS)

@@ -31,7 +31,7 @@ pub mod sign_in;
 mod task;
 pub mod task_activity;
 pub mod tls;
-mod topics;
+pub mod topics;
 pub mod traffic_activity;
 mod traffic_history;
 mod triggering;

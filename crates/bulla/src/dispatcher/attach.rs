@@ -333,6 +333,7 @@ fn publisher(
     }
     // Whether it can be published on is known before the first message.
     state.publisher(&topic)?;
+    state.topics.publisher_came(&topic);
     let producer = Producer {
         session: attach.session,
         opened: Some(format!("{}{topic}", topics::PREFIX)),
@@ -400,6 +401,7 @@ fn get_subscribed(
         let name = subscription.durable.as_deref().unwrap_or(&subscription.topic);
         Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("{name}: others get from it"))
     })?;
+    state.topics.resumed(&subscription.queue, local.wall_ms);
     // Who may subscribe may know what it takes to open what comes.
     let properties = seal_properties(state, &route, Right::Inquire.alone());
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };

@@ -13,7 +13,7 @@ use crate::envelope::Arrival;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
-use crate::topics::{self, Publisher, Target};
+use crate::topics::{self, Counts, Publisher, Target};
 use bulla_amqp::{Connection, DeliveryState};
 use bulla_queue::{Message, MessageId, QueueId};
 use bulla_seal::Policy;
@@ -39,8 +39,20 @@ struct Copy {
     policy: Option<Arc<Policy>>,
     transmission: Option<Arc<TransmissionHeader>>,
     message: Result<Message, Refusal>,
+    whose: Subscriber,
+}
+
+/// Whose a copy of a publication is.
+pub(crate) struct Subscriber {
+    pub(super) counts: Arc<Counts>,
     /// The publication goes to the others where this one can't be put.
-    is_spared: bool,
+    pub(super) is_spared: bool,
+}
+
+impl Subscriber {
+    fn of(target: &Target, publisher: &Publisher, persistent: bool) -> Self {
+        Self { counts: target.subscription.counts.clone(), is_spared: !publisher.needs(target, persistent) }
+    }
 }
 
 impl Publishing {
@@ -148,7 +160,7 @@ fn to_each(
             policy: route.policy.clone(),
             transmission: route.transmission.clone(),
             message: treatment.map(|_| arrival.copy(route.defaults, identity.user.as_deref())),
-            is_spared: !publisher.needs(target, persistent),
+            whose: Subscriber::of(target, publisher, persistent),
         });
         return put_copies(Some(engine), receipt, local, state, ready.collect());
     }
@@ -172,7 +184,7 @@ fn to_each(
         if let Some(unit) = receipt.unit {
             local.units.begun(unit);
         }
-        let copy = CopyOf { is_last: at == last, is_spared: !publisher.needs(target, persistent) };
+        let copy = CopyOf { is_last: at == last, whose: Subscriber::of(target, publisher, persistent) };
         producer.pending.push_back(Pending {
             receipt,
             queue: route.queue,
@@ -247,9 +259,8 @@ pub(super) fn put_ready(
         if let Some(usage) = state.uses.get_mut(&queue).filter(|_| engine.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
         }
-        if let Stage::Ready(message) = stage {
-            let is_spared = copy.is_some_and(|copy| copy.is_spared);
-            copies.push(Copy { queue, policy, transmission, message, is_spared });
+        if let (Stage::Ready(message), Some(CopyOf { whose, .. })) = (stage, copy) {
+            copies.push(Copy { queue, policy, transmission, message, whose });
         }
     }
     if engine.is_none() && !receipt.settled {
@@ -275,7 +286,7 @@ fn put_copies(
     let mut traces = Vec::with_capacity(copies.len());
     let mut before: HashMap<QueueId, usize> = HashMap::with_capacity(copies.len());
     let mut failed = None;
-    for Copy { queue, policy, transmission, message, is_spared } in copies {
+    for Copy { queue, policy, transmission, message, whose } in copies {
         if state.store.attributes(queue).is_none() {
             continue; // the subscription has ended while its copy was being sealed
         }
@@ -293,12 +304,12 @@ fn put_copies(
         match admitted {
             Ok(message) => {
                 *before += 1;
-                traces.push((queue, transmission.is_some(), is_spared));
+                traces.push((queue, transmission.is_some(), whose));
                 puts.push((queue, message));
             }
             Err(refusal) => {
                 put::count_refused(local, state, queue, policy.as_deref(), &refusal);
-                if !is_spared {
+                if !whose.is_spared {
                     failed.get_or_insert(refusal);
                 }
             }
@@ -309,7 +320,7 @@ fn put_copies(
     }
     if let Some(unit) = receipt.unit {
         let staged = puts.into_iter().zip(traces);
-        let staged = staged.map(|((queue, message), (_, is_remote, is_spared))| (queue, message, is_remote, is_spared));
+        let staged = staged.map(|((queue, message), (_, is_remote, whose))| (queue, message, is_remote, whose));
         unit_of_work::stage_copies(local, state, unit, &receipt, staged.collect())?;
         if let Some(engine) = engine.filter(|_| !receipt.settled) {
             engine.dispose(receipt.link, receipt.id, unit.state(DeliveryState::Accepted));
@@ -318,7 +329,8 @@ fn put_copies(
     }
     let first = state.store.newest().0 + 1;
     let ticket = state.store.commit(puts, &[], &[]).map_err(|error| super::store_refusal(&error))?;
-    for (id, (queue, is_remote, _)) in (first..).map(MessageId).zip(traces) {
+    for (id, (queue, is_remote, whose)) in (first..).map(MessageId).zip(traces) {
+        whose.counts.note_put(local.wall_ms);
         local.note_put(state, receipt, queue, id, is_remote);
         state.use_of(queue).limited.put();
     }

@@ -4,7 +4,7 @@
 use super::attach::Deletes;
 use super::authority::{self, Relayed, Who};
 use super::peer::{Identity, Link, Peer};
-use super::publish::{self, Publishing};
+use super::publish::{self, Publishing, Subscriber};
 use super::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
@@ -81,8 +81,7 @@ pub(crate) struct Pending {
 /// Which of the copies of a publication, which lie one after the other.
 pub(super) struct CopyOf {
     pub(super) is_last: bool,
-    /// The others are put where this one can't be.
-    pub(super) is_spared: bool,
+    pub(super) whose: Subscriber,
 }
 
 /// Where the answer to a delivery goes.
@@ -765,6 +764,9 @@ pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, li
 pub(crate) fn forget(producer: &Producer, state: &mut State) {
     if !producer.has_presettled() {
         producer.who.leave();
+    }
+    if let Some(topic) = producer.publishing.as_deref().and_then(Publishing::topic) {
+        state.topics.publisher_left(topic);
     }
     if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
         && let Some(usage) = state.uses.get_mut(&route.queue)

@@ -10,6 +10,7 @@
 //! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
 
 use super::peer::{Link, Peer};
+use super::publish::Subscriber;
 use super::put::Receipt;
 use super::{Confirmation, Confirmed, Local, get, store_refusal};
 use crate::manager::{Route, State};
@@ -93,8 +94,8 @@ struct StagedPut {
     is_remote: bool,
     /// It asks to be told what becomes of it.
     asks: bool,
-    /// Of the copy of a publication: whether the others are put where this one can't be.
-    spared: Option<bool>,
+    /// Of the copy of a publication: whose it is.
+    whose: Option<Subscriber>,
 }
 
 /// A locked message, and what becomes of it at the commit.
@@ -292,8 +293,8 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
     let mut traces = Vec::with_capacity(staged.len());
     let mut puts = Vec::with_capacity(staged.len());
     let mut before: HashMap<QueueId, usize> = HashMap::new();
-    for StagedPut { queue, message, is_single, is_remote, asks, spared } in staged {
-        if let Some(is_spared) = spared {
+    for StagedPut { queue, message, is_single, is_remote, asks, whose } in staged {
+        if let Some(Subscriber { is_spared, .. }) = whose {
             let before =
                 before.entry(queue).or_insert_with(|| puts.iter().filter(|(other, _)| *other == queue).count());
             // A subscription may have ended meanwhile, or its queue have filled up.
@@ -305,7 +306,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         if let Some(before) = before.get_mut(&queue) {
             *before += 1;
         }
-        traces.push((queue, is_single, is_remote, asks));
+        traces.push((queue, is_single, is_remote, asks, whose));
         puts.push((queue, message));
     }
     let (mut removals, mut got, mut later) = (Vec::new(), Vec::new(), Vec::new());
@@ -351,7 +352,10 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         }
     };
     unstage(local, state, queues.into_iter(), unit.bytes);
-    for (id, (queue, is_single, is_remote, asks)) in (first..).map(MessageId).zip(traces) {
+    for (id, (queue, is_single, is_remote, asks, whose)) in (first..).map(MessageId).zip(traces) {
+        if let Some(whose) = whose {
+            whose.counts.note_put(local.wall_ms);
+        }
         if asks {
             reports::arrived(state, id, is_remote, local.wall_ms);
         }
@@ -496,7 +500,7 @@ pub(crate) fn stage(
     let before = state.uses.get(&queue).map_or(0, |usage| usage.staged as usize);
     state.store.admits(queue, &message, before).map_err(|error| store_refusal(&error))?;
     let (is_single, asks) = (receipt.is_single, receipt.asks);
-    unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, spared: None });
+    unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, whose: None });
     unit.bytes += bytes;
     state.staged_bytes += bytes;
     let usage = state.use_of(queue);
@@ -512,7 +516,7 @@ pub(crate) fn stage_copies(
     state: &mut State,
     id: UnitId,
     receipt: &Receipt,
-    copies: Vec<(QueueId, Message, bool, bool)>,
+    copies: Vec<(QueueId, Message, bool, Subscriber)>,
 ) -> Result<(), Refusal> {
     let messages_max = state.definitions.queue_manager.max_uncommitted;
     let unit = local.units.open.get_mut(&id).ok_or_else(|| Refusal::new(reason::BACKED_OUT, "the unit is over"))?;
@@ -531,9 +535,9 @@ pub(crate) fn stage_copies(
     }
     unit.bytes += bytes;
     state.staged_bytes += bytes;
-    for (queue, message, is_remote, is_spared) in copies {
+    for (queue, message, is_remote, whose) in copies {
         let (is_single, asks) = (receipt.is_single, receipt.asks);
-        unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, spared: Some(is_spared) });
+        unit.puts.push(StagedPut { queue, message, is_single, is_remote, asks, whose: Some(whose) });
         let usage = state.use_of(queue);
         usage.granted = usage.granted.saturating_add(1);
         usage.staged += 1;

@@ -8,7 +8,7 @@
 //! and, where there is one, a hint. One bad command does not stop the next.
 
 use super::table::{self, Attribute, Command, DN_CHARS_MAX, Key, Kind, NAME_CHARS_MAX, NameUse};
-use crate::{authority, limits, users};
+use crate::{authority, limits, topics, users};
 use std::collections::HashSet;
 use std::fmt::{self, Display, Write};
 
@@ -427,6 +427,13 @@ pub enum Fault {
         /// Why.
         why: authority::AddressError,
     },
+    /// Not a topic.
+    Topic {
+        /// What stands there.
+        found: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Not a user's name.
     User {
         /// What stands there.
@@ -531,6 +538,7 @@ impl Display for SyntaxError {
             Fault::Channels { found } => write!(f, "{found:?} does not name channels"),
             Fault::Address { found, why } => write!(f, "{found:?} is not an address: {why}"),
             Fault::User { found } => write!(f, "{found:?} is not a user's name"),
+            Fault::Topic { found, why } => write!(f, "the topic {found:?} {why}"),
             Fault::Destination { found } => write!(f, "{found:?} is not a destination"),
             Fault::Operator { found } => write!(f, "WHERE has no operator {found}"),
             Fault::Comparison { why } => f.write_str(why),
@@ -850,6 +858,13 @@ impl<'a> Parser<'a> {
         if command.name == NameUse::Users {
             if !limits::is_user_pattern(text.trim_end()) {
                 return Err(SyntaxError { at, what: Fault::User { found: shortened(&text) } });
+            }
+            self.close()?;
+            return Ok(Pattern { stem: text.trim_end().into(), generic: false });
+        }
+        if command.name == NameUse::Topics {
+            if let Err(why) = topics::check_pattern(text.trim_end()) {
+                return Err(SyntaxError { at, what: Fault::Topic { found: shortened(&text), why } });
             }
             self.close()?;
             return Ok(Pattern { stem: text.trim_end().into(), generic: false });

@@ -184,6 +184,7 @@ fn syntax(command: &Command) -> String {
         NameUse::Generic => text.push_str("(NAME | STEM*)"),
         NameUse::Channels => text.push_str("(NAME, with * for any characters)"),
         NameUse::Users => text.push_str("(USER | STEM*)"),
+        NameUse::Topics => text.push_str("(TOPIC, with + and # for levels)"),
     }
     if command.verb == "HELP" {
         text.push_str(" [VERB | NOUN | VERB NOUN | ATTRIBUTE]");

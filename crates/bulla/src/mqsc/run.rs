@@ -20,6 +20,7 @@ use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
 use super::topic::{self, Subscription, Topic};
+use super::topic_status::{self, SubscriptionStatus, TopicStatus};
 use super::{authority, channel_rule, limit, lockout, policy, reference, unit};
 use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
 use crate::dead_letters::DeadLetter;
@@ -78,6 +79,16 @@ pub trait Administered {
     /// What was done under a policy. Whatever protects nothing has done nothing.
     fn policy_status(&self, _name: &str) -> PolicyStatus {
         PolicyStatus::default()
+    }
+
+    /// Every subscription, as it stands. Whatever has no queues has none.
+    fn subscription_status(&self) -> Vec<SubscriptionStatus> {
+        Vec::new()
+    }
+
+    /// The topics that fit a pattern, as they stand, in the order of their names. Whatever has no queues has none.
+    fn topic_status(&self, _pattern: &str) -> Vec<TopicStatus> {
+        Vec::new()
     }
 
     /// Users that are connected, by name. Nobody is connected to whatever has no connections.
@@ -934,6 +945,12 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
         Act::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
         Act::ResetLockout => lockout::reset(statement, target),
+        Act::DisplaySubscriptionStatus => {
+            topic_status::display_subscriptions(statement, &target.subscription_status()).map(Outcome::Rows)
+        }
+        Act::DisplayTopicStatus => {
+            topic_status::display_topics(statement, &target.topic_status(&statement.name.stem)).map(Outcome::Rows)
+        }
         Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
         Act::DisplayAdministrators => display_administrators(statement, target).map(Outcome::Rows),
         Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
@@ -1231,6 +1248,8 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::AlterSubscription
         | Act::DeleteSubscription
         | Act::DisplaySubscription
+        | Act::DisplaySubscriptionStatus
+        | Act::DisplayTopicStatus
         | Act::Help
         | Act::StartDevice
         | Act::StopDevice
@@ -1816,7 +1835,7 @@ pub(super) fn wanted(statement: &Statement, brief: bool) -> Vec<&'static Attribu
 }
 
 /// An object to show: its name, its type where the noun has several, and its attributes' values.
-type Candidate<'a> = (&'a str, Option<&'static str>, Box<dyn Fn(Key) -> Option<Cell> + 'a>);
+pub(super) type Candidate<'a> = (&'a str, Option<&'static str>, Box<dyn Fn(Key) -> Option<Cell> + 'a>);
 
 fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
     let definitions = target.definitions();
@@ -1954,7 +1973,7 @@ fn display_kept(statement: &Statement, at_ms: u64, target: &mut dyn Administered
 }
 
 /// Those that fit, with what is wanted of them.
-fn rows(
+pub(super) fn rows(
     statement: &Statement,
     head: &str,
     candidates: Vec<Candidate<'_>>,

@@ -170,6 +170,8 @@ pub enum Act {
     AlterSubscription,
     DeleteSubscription,
     DisplaySubscription,
+    DisplaySubscriptionStatus,
+    DisplayTopicStatus,
     DisplayQueue,
     DisplayQueueStatus,
     AlterManager,
@@ -225,8 +227,8 @@ impl Command {
     /// Whether its objects can have that name, or names that begin so.
     pub(super) fn takes_name(&self, name: &str, is_beginning: bool) -> bool {
         match (self.noun, is_beginning) {
-            ("SUB", false) => topics::is_subscription_name(name),
-            ("SUB", true) => topics::may_begin_subscription_name(name),
+            ("SUB" | "SBSTATUS", false) => topics::is_subscription_name(name),
+            ("SUB" | "SBSTATUS", true) => topics::may_begin_subscription_name(name),
             _ => super::parse::is_name(name),
         }
     }
@@ -253,6 +255,8 @@ pub enum NameUse {
     Channels,
     /// A user's name, the beginning of one with a `*`, `*` alone, or `*ANONYMOUS`.
     Users,
+    /// A topic, in which a level may be a wildcard.
+    Topics,
 }
 
 /// A word with its values.
@@ -607,6 +611,15 @@ pub enum Key {
     LockoutSeconds,
     LockoutCount,
     FromAddress,
+    // What is shown of topics and subscriptions.
+    Durable,
+    SubscriptionType,
+    MessagesPublished,
+    ResumeDate,
+    ResumeTime,
+    TopicAdmin,
+    PublisherCount,
+    SubscriberCount,
     // What steers a command.
     At,
     Replace,
@@ -740,6 +753,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("PROCESS", &["PRO"]),
     ("TOPIC", &[]),
     ("SUB", &[]),
+    ("SBSTATUS", &[]),
+    ("TPSTATUS", &["TPS"]),
     ("QSTATUS", &["QS"]),
     ("DEADMSG", &["DM"]),
     ("QMGR", &[]),
@@ -2137,6 +2152,30 @@ pub static COMMANDS: &[Command] = &[
         options: &[&WHERE, &ALL],
         attributes: topic::SUBSCRIPTION,
         examples: &["DISPLAY SUB(*) TOPICSTR DEST", "DIS SUB(*) WHERE(DESTCLAS EQ MANAGED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplaySubscriptionStatus,
+        verb: "DISPLAY",
+        noun: "SBSTATUS",
+        name: NameUse::Generic,
+        object: "subscription",
+        summary: "Show how subscriptions stand, those that are not durable included. One that has no name is shown by that of its queue.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::SUBSCRIPTION_STATUS,
+        examples: &["DISPLAY SBSTATUS(*)", "DIS SBSTATUS(*) NUMMSGS LMSGTIME WHERE(DURABLE EQ NO)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayTopicStatus,
+        verb: "DISPLAY",
+        noun: "TPSTATUS",
+        name: NameUse::Topics,
+        object: "topic",
+        summary: "Show topics that are defined, published on or subscribed to, and what holds for each by the topic objects at it and above. A topic without wildcards is shown in any case.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::TOPIC_STATUS,
+        examples: &["DISPLAY TPSTATUS('#') PUBCOUNT SUBCOUNT", "DIS TPS('prices/ibm')"],
         since: V1,
     },
     Command {

@@ -77,7 +77,7 @@ pub struct Subscription {
 }
 
 impl Needed {
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Needed::All => "ALL",
             Needed::Durable => "ALLDUR",

@@ -16,6 +16,7 @@ use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use crate::mqsc::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed};
 use crate::mqsc::tasks::TaskSnapshot;
+use crate::mqsc::topic_status::{SubscriptionStatus, TopicStatus};
 use crate::policy_check::{Findings, MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
 use crate::sign_in::lockout::InForce;
@@ -663,6 +664,14 @@ impl Administered for Administrator<'_> {
             active_channels_max: state.definitions.queue_manager.active_channels_max,
             listeners: self.manager.listeners.get().cloned().unwrap_or_default(),
         }
+    }
+
+    fn subscription_status(&self) -> Vec<SubscriptionStatus> {
+        self.state.subscription_status()
+    }
+
+    fn topic_status(&self, pattern: &str) -> Vec<TopicStatus> {
+        self.state.topic_status(pattern)
     }
 
     fn users(&self) -> Vec<UserStatus> {

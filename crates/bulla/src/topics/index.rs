@@ -11,10 +11,10 @@ pub(super) const ANY_MANY: &str = "#";
 pub(super) const SEPARATOR: char = '/';
 
 /// Names a subscription in the index; never used again.
-pub(super) type Id = u64;
+pub type Id = u64;
 
-/// Patterns by their levels.
-pub(super) struct Index {
+/// Patterns by their levels: topics, in which a level may be a wildcard.
+pub struct Index {
     nodes: Slab<Node>,
     root: usize,
 }
@@ -54,8 +54,14 @@ impl Default for Index {
 }
 
 impl Index {
+    /// Whether there is no pattern in it, nor anything left of one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
     /// Takes a pattern in. One step a level.
-    pub(super) fn insert(&mut self, pattern: &str, id: Id) {
+    pub fn insert(&mut self, pattern: &str, id: Id) {
         let mut at = self.root;
         for level in pattern.split(SEPARATOR) {
             at = match self.nodes[at].next(level) {
@@ -76,7 +82,7 @@ impl Index {
     }
 
     /// Forgets a pattern, and what led to it alone.
-    pub(super) fn remove(&mut self, pattern: &str, id: Id) {
+    pub fn remove(&mut self, pattern: &str, id: Id) {
         let mut path = vec![(self.root, "")];
         for level in pattern.split(SEPARATOR) {
             let (at, _) = path[path.len() - 1];
@@ -101,7 +107,8 @@ impl Index {
     }
 
     /// Every pattern that fits a topic, each once, in the order they were taken in.
-    pub(super) fn matching(&self, topic: &str) -> Vec<Id> {
+    #[must_use]
+    pub fn matching(&self, topic: &str) -> Vec<Id> {
         let mut reached = Vec::new();
         self.reach(self.root, &mut reached);
         for level in topic.split(SEPARATOR) {
@@ -144,7 +151,7 @@ mod tests {
         index.insert(pattern, 1);
         let found = index.matching(topic);
         index.remove(pattern, 1);
-        assert_eq!(index.nodes.len(), 1, "{pattern} leaves something behind");
+        assert!(index.is_empty(), "{pattern} leaves something behind");
         found == [1]
     }
 
@@ -218,7 +225,7 @@ mod tests {
         for (id, pattern) in patterns.iter().enumerate() {
             index.remove(&pattern.join("/"), id as Id);
         }
-        assert_eq!(index.nodes.len(), 1);
+        assert!(index.is_empty());
     }
 
     #[test]

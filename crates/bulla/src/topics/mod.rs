@@ -8,8 +8,10 @@
 //! How links come to this is in `dispatcher/subscribe.rs` and `dispatcher/publish.rs`; the page is `docs/operating/topics.md`.
 
 mod index;
+mod status;
 mod subscribe;
 
+pub use index::{Id, Index};
 pub(crate) use subscribe::Wanted;
 
 use crate::authority::{ObjectType, Right, Rights};
@@ -22,8 +24,9 @@ use crate::reason::{self, Refusal};
 use crate::selector::Selector;
 use bulla_seal::Policy;
 use hashbrown::HashMap;
-use index::{ANY_MANY, ANY_ONE, Id, Index, SEPARATOR};
+use index::{ANY_MANY, ANY_ONE, SEPARATOR};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Longest topic in bytes, as MQ has it.
 pub(crate) const TOPIC_BYTES_MAX: usize = 10_240;
@@ -46,7 +49,7 @@ pub(crate) const OF: char = '|';
 ///
 /// # Errors
 /// What is wrong, to be read behind `TOPICSTR` or `the topic`.
-pub(crate) fn check_topic(topic: &str) -> Result<(), &'static str> {
+pub fn check_topic(topic: &str) -> Result<(), &'static str> {
     check_pattern(topic)?;
     match topic.split(SEPARATOR).any(is_wildcard) {
         true => Err("has a wildcard: + or # for a level"),
@@ -58,7 +61,7 @@ pub(crate) fn check_topic(topic: &str) -> Result<(), &'static str> {
 ///
 /// # Errors
 /// What is wrong, to be read behind `TOPICSTR` or `the topic`.
-pub(crate) fn check_pattern(topic: &str) -> Result<(), &'static str> {
+pub fn check_pattern(topic: &str) -> Result<(), &'static str> {
     if topic.is_empty() {
         return Err("is empty");
     }
@@ -80,7 +83,8 @@ fn is_wildcard(level: &str) -> bool {
 }
 
 /// The topic without its wildcards and what is behind them: what decides who may subscribe.
-fn literal_part(pattern: &str) -> &str {
+#[must_use]
+pub fn literal_part(pattern: &str) -> &str {
     let mut end = 0;
     for level in pattern.split(SEPARATOR) {
         if is_wildcard(level) {
@@ -92,7 +96,8 @@ fn literal_part(pattern: &str) -> &str {
 }
 
 /// Whether a subscription can have that name: a queue's name, or `CLIENT|NAME` of an application's.
-pub(crate) fn is_subscription_name(name: &str) -> bool {
+#[must_use]
+pub fn is_subscription_name(name: &str) -> bool {
     is_name(name) || name.rsplit_once(OF).is_some_and(|(_, own)| !own.is_empty()) && may_begin_subscription_name(name)
 }
 
@@ -121,6 +126,8 @@ pub(crate) struct Topics {
     by_queue: HashMap<String, Id>,
     /// The topic object of each string that has one.
     objects: HashMap<String, String>,
+    /// How many links publish on each topic.
+    publishers: HashMap<String, u32>,
     /// Grows when a subscription comes or goes.
     version: u64,
 }
@@ -142,6 +149,17 @@ pub(crate) struct Live {
     user: Option<String>,
     /// The model of its own queue, whose policy holds there.
     model: Option<String>,
+    /// What has come to it; goes on where its definition changes.
+    pub(crate) counts: Arc<Counts>,
+}
+
+/// What has come to a subscription since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    messages: AtomicU64,
+    /// Milliseconds since 1970, UTC; 0 for never.
+    last_message_ms: AtomicU64,
+    resumed_ms: AtomicU64,
 }
 
 /// What holds for a topic: of each attribute what the nearest topic object above says.
@@ -198,6 +216,7 @@ impl Live {
             durable: true,
             user: subscription.user.clone(),
             model: subscription.managed.then(|| subscription.model.clone()).flatten(),
+            counts: Arc::default(),
         })
     }
 }
@@ -219,11 +238,14 @@ impl Topics {
     /// Takes over what is defined.
     pub(crate) fn follow(&mut self, definitions: &Definitions) {
         self.objects = definitions.topics.iter().map(|(name, topic)| (topic.string.clone(), name.clone())).collect();
-        for id in std::mem::take(&mut self.defined).into_values() {
-            self.take_out(id);
-        }
+        let defined = std::mem::take(&mut self.defined).into_iter();
+        let before: HashMap<String, Arc<Live>> =
+            defined.filter_map(|(name, id)| self.take_out(id).map(|live| (name, live))).collect();
         for (name, subscription) in &definitions.subscriptions {
-            let Some(live) = Live::of(subscription, definitions) else { continue };
+            let Some(mut live) = Live::of(subscription, definitions) else { continue };
+            if let Some(before) = before.get(name).filter(|before| before.destination == live.destination) {
+                live.counts = before.counts.clone();
+            }
             let id = self.take_in(live, subscription.managed);
             self.defined.insert(name.clone(), id);
         }
@@ -246,11 +268,12 @@ impl Topics {
         self.last
     }
 
-    fn take_out(&mut self, id: Id) {
-        let Some(live) = self.live.remove(&id) else { return };
+    fn take_out(&mut self, id: Id) -> Option<Arc<Live>> {
+        let live = self.live.remove(&id)?;
         self.index.remove(&live.topic, id);
         self.by_queue.remove(&live.destination);
         self.version += 1;
+        Some(live)
     }
 
     /// A queue is gone, and with it the subscription that it was made for.

@@ -13,6 +13,7 @@ use crate::reason::{self, Refusal};
 use crate::selector::Selector;
 use bulla_queue::{QueueAttributes, QueueId};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What a link asks for that subscribes.
@@ -179,6 +180,7 @@ impl State {
             durable: false,
             user: who.user.map(str::to_owned),
             model: Some(model),
+            counts: Arc::default(),
         };
         let id = self.topics.take_in(live, true);
         if let Some(name) = wanted.name {
