@@ -292,20 +292,35 @@ class GoAmqp(Suite):
         command = ["./integration.test", "-test.v", "-test.timeout", "300s", "-test.run", pattern]
         printed = sh(*command, cwd=self.folder, env=env, check=False)
         (self.folder / "output").write_text(printed)
-        results, said = {}, []
-        for line in printed.splitlines():
-            found = re.match(r"\s*--- (PASS|FAIL|SKIP): (\S+)", line)
-            if found:
-                results[found[2]] = None if found[1] == "PASS" else " ".join(said[-12:]) or found[1]
-                said = []
-            elif not line.startswith("=== "):
-                said.append(line.strip())
-        # A test that ends the program leaves no line.
-        for test in tests:
-            results.setdefault(test, "it did not end: " + " ".join(said[-12:]))
-        # A group's verdict is its tests'.
-        groups = {test.rsplit("/", 1)[0] for test in results if "/" in test}
-        return [(test, why) for test, why in results.items() if test not in groups]
+        return go_results(printed, tests)
+
+
+class CloudEvents(Suite):
+    name = "cloudevents"
+    title = "CloudEvents SDK for Go v1.2.0 with pack.ag/amqp v0.11.0, the tests of its AMQP binding and transport"
+    MODULE = "github.com/cloudevents/sdk-go@v1.2.0"
+    PACKAGES = {"binding": "pkg/bindings/amqp", "transport": "pkg/cloudevents/transport/amqp"}
+    definitions = "DEFINE QLOCAL('test')"
+
+    def fetch(self):
+        if (self.folder / "transport.test").exists():
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        found = json.loads(sh("go", "mod", "download", "-json", self.MODULE, cwd="/tmp"))
+        shutil.copytree(found["Dir"], self.folder)
+        sh("chmod", "-R", "u+w", self.folder)
+        for name, package in self.PACKAGES.items():
+            sh("go", "test", "-tags", "amqp", "-c", "-o", f"{name}.test", f"./{package}", cwd=self.folder)
+
+    def run(self, manager):
+        env = {**os.environ, "TEST_AMQP_URL": f"amqp://127.0.0.1:{manager.ports['amqp']}"}
+        results = []
+        for name, package in self.PACKAGES.items():
+            (file,) = (self.folder / package).glob("*_test.go")
+            tests = re.findall(r"^func (Test\w+)", file.read_text(), re.M)
+            printed = sh(f"./{name}.test", "-test.v", "-test.timeout", "120s", cwd=self.folder, env=env, check=False)
+            results += [(f"{name} {test}", why) for test, why in go_results(printed, tests)]
+        return results
 
 
 class Joram(Suite):
@@ -411,7 +426,7 @@ class NodeAmqp10(Suite):
         return results
 
 
-SUITES = [suite() for suite in (ProtonExamples, ProtonNative, GoAmqp, Joram, SpringJms, CamelAmqp, NodeAmqp10)]
+SUITES = [suite() for suite in (ProtonExamples, ProtonNative, GoAmqp, CloudEvents, Joram, SpringJms, CamelAmqp, NodeAmqp10)]
 
 
 def debian_source(package, folder):
@@ -444,6 +459,24 @@ def python_results(printed):
         why = found[1].strip().splitlines() if found else [verdict[1] if verdict else "no verdict"]
         results.append((test, None if verdict and verdict[1] == "ok" else " ".join(why[-6:])))
     return results
+
+
+def go_results(printed, tests):
+    """What `-test.v` says, of the tests that were to run: each by itself, and none for a group of them."""
+    results, said = {}, []
+    for line in printed.splitlines():
+        found = re.match(r"\s*--- (PASS|FAIL|SKIP): (\S+)", line)
+        if found:
+            results[found[2]] = None if found[1] == "PASS" else " ".join(said[-12:]) or found[1]
+            said = []
+        elif not line.startswith("=== "):
+            said.append(line.strip())
+    # A test that ends the program leaves no line.
+    for test in tests:
+        results.setdefault(test, "it did not end: " + " ".join(said[-12:]))
+    # A group's verdict is its tests'.
+    groups = {test.rsplit("/", 1)[0] for test in results if "/" in test}
+    return [(test, why) for test, why in results.items() if test not in groups]
 
 
 def lines_of_results(printed):
