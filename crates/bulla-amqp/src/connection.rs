@@ -23,8 +23,10 @@ use std::time::{Duration, Instant};
 
 pub use link::LINK_NAME_BYTES_MAX;
 
-/// Payloads shorter than this are copied out of the read buffer, so that they don't keep it alive.
-pub const COPY_IN_BYTES_MAX: usize = 256;
+/// Payloads shorter than this are copied out of the read buffer, so that they don't keep it alive: a message that waits on a queue would
+/// hold as much memory as the largest read has, and be counted with its own bytes alone. What is longer counts for at least a 64th of
+/// what it holds.
+pub const COPY_IN_BYTES_MAX: usize = 4 * 1024;
 
 /// One AMQP 1.0 connection, client or server.
 ///

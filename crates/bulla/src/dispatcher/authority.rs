@@ -221,7 +221,7 @@ pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mu
     }
     let Err(refusal) = open_to_clients(peer, local, state) else { return };
     tell_of(peer, local, &refusal);
-    local.forget_all(peer, state);
+    local.forget_all(peer, state, false);
     peer.engine.close(Some(refusal.to_amqp()));
     local.touch(peer.key);
 }

@@ -34,9 +34,7 @@ impl Desk {
 
     /// Starts it, or again on what is there.
     pub(super) fn start(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.stop().unwrap();
-        }
+        self.stop();
         let settings = Settings {
             name: Some("QM1".into()),
             amqp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
@@ -54,6 +52,13 @@ impl Desk {
             }
         };
         self.alter(|_| {});
+    }
+
+    /// Ends it in order.
+    pub(super) fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().unwrap();
+        }
     }
 
     /// Ends it as `kill -9` would, and starts it again: what was written by now is there, and nothing that waited to be.
@@ -84,9 +89,7 @@ impl Desk {
         drop(state);
         drop(manager);
         gone();
-        if let Some(running) = self.running.take() {
-            running.stop().unwrap();
-        }
+        self.stop();
         self.dir = found;
         self.start();
     }
@@ -174,9 +177,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.stop().unwrap();
-        }
+        self.stop();
     }
 }
 

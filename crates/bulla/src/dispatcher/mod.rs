@@ -879,7 +879,7 @@ impl Dispatcher {
                 && let Some(refusal) = self.line.gives_up((key, peer.generation), &peer.arriving, arriving, now)
             {
                 crate::warning!("{}: {refusal}", peer::address(&mut peer.socket));
-                self.local.forget_all(peer, state);
+                self.local.forget_all(peer, state, true);
                 peer.engine.close(Some(refusal.to_amqp()));
                 self.local.touched.push(key);
             }

@@ -88,7 +88,7 @@ fn links_that_outlive_their_queue_leave_nothing_of_it() {
         id
     };
     drop(client);
-    desk.running.take().unwrap().stop().unwrap();
+    desk.stop();
     assert!(!manager.lock().uses.contains_key(&id));
 }
 
