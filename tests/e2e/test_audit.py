@@ -141,6 +141,24 @@ def test_whoever_a_rule_keeps_out_or_would_keep_out_is_in_it(qm, people):
     qm.mqsc(f"{rule} ACTION(REMOVE)")
 
 
+def test_keys_that_only_a_policy_check_uses_are_in_it_too(qm, people):
+    qm.mqsc(
+        f"""
+        DEFINE QLOCAL(TRIED)
+        SET POLICY(TRIED) SIGNALG(SHA256) ENCALG(AES256) RECIP('{people.dn("billing")}')
+        SET AUTHREC PROFILE(TRIED) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT)
+        SET AUTHREC PROFILE(TRIED) OBJTYPE(QUEUE) PRINCIPAL('billing') AUTHADD(GET)
+        """
+    )
+    assert entries(qm, "key-use") == []
+    qm.run("policy", "check", "TRIED", "--data", qm.data)
+    for user, purpose in (("orders", "seal"), ("billing", "open")):
+        fits = lambda entry, user=user, purpose=purpose: (entry["who"]["user"], entry["what"]["purpose"]) == (user, purpose)
+        told = found(qm, "key-use", fits)
+        assert told[0]["what"]["key"] is None and told[0]["what"]["operations"] >= 1
+    qm.mqsc("DELETE QLOCAL(TRIED)")
+
+
 def test_keys_that_seal_and_open_are_counted_by_user_and_key(qm, people):
     qm.mqsc(
         f"""
@@ -157,7 +175,7 @@ def test_keys_that_seal_and_open_are_counted_by_user_and_key(qm, people):
     qm.mqsc("DEFINE QLOCAL(AFTERWARDS)")
     used = lambda user, purpose: [
         entry["what"] for entry in entries(qm, "key-use")
-        if (entry["who"]["user"], entry["what"]["purpose"]) == (user, purpose)
+        if (entry["who"]["user"], entry["what"]["purpose"]) == (user, purpose) and entry["what"]["key"]
     ]
     wait_until(lambda: used("orders", "seal") and used("billing", "open"), "the first uses are told")
     assert people.dn("orders") == used("orders", "seal")[0]["subject"]

@@ -1,13 +1,14 @@
 //! What a policy would do with the users, key rings and messages that are there. Asking changes nothing: what is sealed for a trial
 //! and what is opened of a queue is dropped again.
 
+use crate::audit::{Audit, Purpose};
 use crate::authority::{ObjectType, Right};
 use crate::envelope::{self, Arrival};
 use crate::manager::{Manager, State, from_wall_ms, wall_ms};
 use crate::random::Random;
 use crate::serve::RINGS;
 use bulla_amqp::Payload;
-use bulla_device::{CpuDevice, SystemRandom};
+use bulla_device::{CpuDevice, Device, DeviceError, Finished, Job, Kind, Operation, SystemRandom};
 use bulla_queue::{Found, QueueId, ReadError};
 use bulla_seal::certificate::{Certificate, CertificateError, Usage, utc};
 use bulla_seal::policy::{Quality, SealedAt};
@@ -302,7 +303,7 @@ impl Subject {
             manager: &manager.name,
             destination: &destination,
             now,
-            device: CpuDevice::new("cpu"),
+            device: Watched::new(&manager.audit),
         };
         let (trials, more) = trier.all(&parties, &found);
         left_out.extend(more);
@@ -338,7 +339,7 @@ impl Subject {
             queue,
             readers,
             opener: Opener::new(),
-            device: CpuDevice::new("cpu"),
+            device: Watched::new(&manager.audit),
             counted: BTreeMap::new(),
         }
     }
@@ -357,7 +358,7 @@ pub(crate) struct Look {
     queue: Option<QueueId>,
     readers: Vec<(String, Arc<Ring>)>,
     opener: Opener,
-    device: CpuDevice,
+    device: Watched,
     counted: BTreeMap<(Option<String>, Fate), (u64, u64)>,
 }
 
@@ -444,6 +445,9 @@ impl Look {
                 .and_then(|step| drive(step, &mut self.device))
                 .map(|_| Fate::Opens),
         };
+        if let Some(ring) = ring {
+            self.device.note(ring.user(), Purpose::Open);
+        }
         opened.unwrap_or_else(|error| match error.outcome() {
             Outcome::NotMine => Fate::NotMine,
             Outcome::Defective => Fate::Defective(why_not_open(&error)),
@@ -576,13 +580,59 @@ fn name(
     NameFinding { signs, dn: dn.to_string(), found: newest.map(|newest| (used(newest, now), whose)), missing }
 }
 
+/// The processor, with a count of what was done with private keys: a trial uses them as a message does, and the audit log says so.
+struct Watched {
+    device: CpuDevice,
+    audit: Arc<Audit>,
+    operations: u64,
+}
+
+impl Watched {
+    fn new(audit: &Arc<Audit>) -> Self {
+        Self { device: CpuDevice::new("cpu"), audit: audit.clone(), operations: 0 }
+    }
+
+    /// What was done since the last time was for one message, with a key of that user.
+    fn note(&mut self, user: &str, purpose: Purpose) {
+        let operations = std::mem::take(&mut self.operations);
+        if operations > 0 {
+            self.audit.key(user, None, purpose).add(1, operations);
+        }
+    }
+}
+
+impl Device for Watched {
+    fn submit(&mut self, jobs: &mut Vec<Job>) -> Result<usize, DeviceError> {
+        let uses_private_key = |job: &Job| match job.work.operation() {
+            Operation::RsaSign | Operation::RsaUnwrap | Operation::EcdsaSign | Operation::EcdhDerive => true,
+            Operation::RsaVerify | Operation::RsaWrap | Operation::EcdsaVerify | Operation::EcdhEphemeral => false,
+        };
+        let of_jobs: Vec<bool> = jobs.iter().map(uses_private_key).collect();
+        let taken = self.device.submit(jobs)?;
+        self.operations += of_jobs.into_iter().take(taken).map(u64::from).sum::<u64>();
+        Ok(taken)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Finished>) -> Result<(), DeviceError> {
+        self.device.poll(done)
+    }
+
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn kind(&self) -> Kind {
+        self.device.kind()
+    }
+}
+
 /// Seals and opens to see.
 struct Trier<'a> {
     policy: &'a Arc<Policy>,
     manager: &'a str,
     destination: &'a str,
     now: SystemTime,
-    device: CpuDevice,
+    device: Watched,
 }
 
 impl Trier<'_> {
@@ -619,8 +669,9 @@ impl Trier<'_> {
         let content = content(Bytes::from_static(TRIAL_PAYLOAD));
         let sealed = (self.sealer(ring)?.seal(content, &bound, self.now, &mut SystemRandom))
             .and_then(|step| drive(step, &mut self.device))
-            .map_err(|error| why_not_seal(&error))?;
-        Ok((sealed, bound))
+            .map_err(|error| why_not_seal(&error));
+        self.device.note(ring.user(), Purpose::Seal);
+        Ok((sealed?, bound))
     }
 
     fn open(&mut self, ring: &Arc<Ring>, sealed: Sealed, bound: Bound) -> Result<(), Why> {
@@ -631,8 +682,9 @@ impl Trier<'_> {
             application_properties: bound.application_properties,
         };
         let step = Opener::new().open(self.policy, ring, sealed.der, expect, self.now, self.now);
-        let opened = step.and_then(|step| drive(step, &mut self.device)).map_err(|error| why_not_open(&error))?;
-        match opened.get().content.bytes == TRIAL_PAYLOAD {
+        let opened = step.and_then(|step| drive(step, &mut self.device)).map_err(|error| why_not_open(&error));
+        self.device.note(ring.user(), Purpose::Open);
+        match opened?.get().content.bytes == TRIAL_PAYLOAD {
             true => Ok(()),
             false => Err(Why { cause: "tampered".into(), details: "other bytes came out than went in".into() }),
         }
