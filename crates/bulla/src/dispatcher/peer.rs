@@ -393,6 +393,8 @@ impl Peer {
             (Some(refusal), Some(calling)) => drop(calling.failure.get_or_insert(refusal.refusal())),
             // Callers that are no TLS, or hang up, are not worth a line.
             (Some(TlsRefusal::Library { .. }), None) | (None, _) => {}
+            // Behind the last words, how the partner hangs up says nothing of TLS.
+            (Some(_), None) if self.engine.is_closed() => {}
             (Some(refusal), None) => {
                 let address = self.from.map_or_else(|| address(&mut self.socket), |from| from.to_string());
                 let refusal = refusal.refusal();
