@@ -7,7 +7,7 @@ import re
 import pytest
 from proton import ConnectionException, Message, symbol
 from proton.handlers import MessagingHandler
-from proton.reactor import Container, DynamicNodeProperties
+from proton.reactor import Container
 
 from channels import RETRY, dead_letters, wait_for_status
 from manager import ERROR_QUEUE, GRANTS, label, wait_until
@@ -324,8 +324,8 @@ def test_a_dynamic_queue_of_a_whole_name_takes_the_right_on_that_name(qm, orders
 def test_the_rights_of_a_dynamic_queue_s_maker_end_with_it(qm, orders):
     allow(qm, MODEL, "GET", "DSP")
     name = f"PAYROLL{next(numbers)}"
-    named = DynamicNodeProperties({symbol("bulla:name"): name})
-    own = orders.connection.create_receiver(None, name=f"d{next(numbers)}", dynamic=True, options=[named])
+    allow(qm, name, "GET")
+    own, _ = own_queue(orders, name=name)
     sender, relay = orders.sender(name), orders.sender(None)
     orders.put(name, Message(user_id=b"anybody"), sender)
     orders.put(None, Message(address=name, user_id=b"anybody"), relay)
