@@ -160,7 +160,7 @@ fn look_again_after(rate: u32, links: u32) -> Duration {
 }
 
 /// A user that is connected, or was.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct UserId(usize);
 
 /// What a user has.

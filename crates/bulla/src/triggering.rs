@@ -154,6 +154,10 @@ fn consider(
         return None;
     }
     state.triggering.last.insert(queue, now);
+    if local.trigger_type != TriggerType::Every {
+        // What could not be told before is told with this.
+        state.triggering.untold.remove(&queue);
+    }
     if local.trigger_type == TriggerType::Depth {
         // Once, as MQ has it: whoever was started turns it on again.
         switch_off(state, data, name, local);

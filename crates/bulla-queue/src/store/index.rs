@@ -202,7 +202,8 @@ impl Store {
     }
 
     /// The next message with that key that the reader wants, by priority and by order of put; locked if `lock`. `None` where the
-    /// index is of no help: there is none, it would be too large, or too many messages have that key. While it is being
+    /// index is of no help: there is none, it would be too large, too many messages have that key, or `budget` ends before one of
+    /// them is wanted. While it is being
     /// built, which goes down from `budget`, the answer is [`Look::Unfinished`].
     pub fn look_up(
         &mut self,
@@ -225,6 +226,10 @@ impl Store {
         }
         let slots = candidates(index, &self.messages, queue, key, now_ms)?;
         for slot in slots {
+            if *budget == 0 {
+                // Many have that key, and none is wanted: whoever remembers how far it came is better served.
+                return None;
+            }
             *budget = budget.saturating_sub(1);
             if self.show(slot, budget, &mut show) == Looked::Take {
                 return Some(self.take(slot, now_ms, lock).map_or(Look::End, |found| Look::Found(Box::new(found))));

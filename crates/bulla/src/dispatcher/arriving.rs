@@ -61,6 +61,15 @@ struct Turn {
     since: Instant,
     /// Messages that had come to their end before.
     ended: u64,
+    /// What it held then.
+    held: u64,
+}
+
+impl Turn {
+    /// Whether it has not come to its end: with more than it had when it began, whole messages beside those that grow do not count.
+    fn goes_on(&self, share: &Share) -> bool {
+        share.held > HELD_BYTES_SMALL && (share.ended == self.ended || share.held > self.held)
+    }
 }
 
 impl Arriving {
@@ -118,10 +127,10 @@ impl Line {
     /// Whether a connection that has something to read is read now, and then how many bytes at most; none for as many as it likes. Where
     /// it is not, it has joined the line.
     pub(crate) fn may_read(&mut self, place: Place, share: &mut Share, all: &Arriving) -> Option<Option<usize>> {
-        if !all.is_full() || self.turn.as_ref().is_some_and(|turn| turn.place == place) {
+        if !all.is_full() {
             return Some(None);
         }
-        if share.held <= HELD_BYTES_SMALL {
+        if share.held <= HELD_BYTES_SMALL || self.turn.as_ref().is_some_and(|turn| turn.place == place) {
             return Some(Some(READ_BYTES_SMALL));
         }
         share.stopped = true;
@@ -145,8 +154,7 @@ impl Line {
     ) -> Option<Place> {
         let is_full = all.is_full();
         if let Some(turn) = &self.turn {
-            let goes_on = |share: Share| share.held > HELD_BYTES_SMALL && share.ended == turn.ended;
-            let goes_on = find(turn.place).is_some_and(goes_on);
+            let goes_on = find(turn.place).is_some_and(|share| turn.goes_on(&share));
             if is_full && goes_on {
                 return None;
             }
@@ -155,7 +163,7 @@ impl Line {
         while let Some(place) = self.waiting.pop_front() {
             let Some(share) = find(place) else { continue };
             if is_full {
-                self.turn = Some(Turn { place, since: now, ended: share.ended });
+                self.turn = Some(Turn { place, since: now, ended: share.ended, held: share.held });
             }
             return Some(place);
         }
@@ -170,7 +178,7 @@ impl Line {
         let had_its_turn = self.turn.as_ref().is_some_and(|turn| {
             let is_over = now.saturating_duration_since(turn.since) >= PATIENCE
                 || now.saturating_duration_since(share.heard_at) >= TURN_SILENCE;
-            turn.place == place && turn.ended == share.ended && is_over
+            turn.place == place && turn.goes_on(share) && is_over
         });
         (had_its_turn || share.is_idle(now)).then(|| {
             all.closed.fetch_add(1, Ordering::Relaxed);
@@ -356,5 +364,28 @@ mod tests {
         }
         assert!(world.shares[2].ended >= 1);
         assert!(!world.shares[2].stopped);
+    }
+
+    #[test]
+    fn small_messages_beside_one_that_only_grows_do_not_end_a_turn() {
+        let now = Instant::now();
+        let (all, mut line) = (Arriving::new(MIB), Line::default());
+        let mut shares = [Share::new(now), Share::new(now)];
+        for (key, share) in shares.iter_mut().enumerate() {
+            share.holds(2 * MIB, 0, &all);
+            assert_eq!(line.may_read((key, 0), share, &all), None);
+        }
+        let find = |shares: [Share; 2]| move |(key, _): Place| Some(shares[key]);
+        assert_eq!(line.resume(&all, now, find(shares)), Some((0, 0)));
+        shares[0].resume(now);
+        assert_eq!(line.may_read((0, 0), &mut shares[0], &all), Some(Some(READ_BYTES_SMALL)));
+        shares[0].holds(3 * MIB, 1, &all);
+        assert_eq!(line.resume(&all, now, find(shares)), None, "it holds more than before");
+        let late = now + PATIENCE;
+        shares[0].heard(late);
+        assert!(line.gives_up((0, 0), &shares[0], &all, late).is_some());
+        shares[0].holds(MIB, 2, &all);
+        assert!(line.gives_up((0, 0), &shares[0], &all, late).is_none());
+        assert_eq!(line.resume(&all, late, find(shares)), Some((1, 0)), "the next one's turn");
     }
 }

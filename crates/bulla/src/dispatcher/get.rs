@@ -190,11 +190,14 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         Err(error) if is_passing(&error) => {
             // The message may be well: it comes back when it can be read. A browser passes over it.
             let queue = &consumer.route.queue_name;
-            match consumer.browse {
-                true => crate::warning!("{queue}: not shown to a browser: {error}"),
-                false => stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string()),
+            if consumer.browse {
+                crate::warning!("{queue}: not shown to a browser: {error}");
+                return Served::Sent;
             }
-            return Served::Sent;
+            stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string());
+            // Those behind it can hardly be read either: they keep their places until the next tick.
+            local.rescan.insert(consumer.route.queue);
+            return Served::Blocked;
         }
         Err(error) => {
             // The message is damaged on disk: it is reported and stays, locked, for `journal check`.

@@ -23,7 +23,6 @@ mod sasl;
 pub(crate) mod sealing;
 pub(crate) mod selection;
 mod serve_list;
-mod shares;
 mod signatures;
 mod socket;
 pub(crate) mod subscribe;
@@ -57,7 +56,6 @@ use peer::{Identity, Link, Peer};
 use put::{Producer, Receipt};
 pub(crate) use sasl::Verdict;
 use serve_list::ServeList;
-use shares::Shares;
 use signatures::Signatures;
 use slab::Slab;
 use socket::{ReadBuffer, Socket};
@@ -101,8 +99,6 @@ pub(crate) struct Dispatcher {
     signatures: Signatures,
     /// Connections that are not read, because too much is arriving on all of them.
     line: Line,
-    /// Whose connections have had how much of the time.
-    shares: Shares,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
@@ -274,7 +270,6 @@ impl Dispatcher {
             letters: Vec::new(),
             signatures,
             line: Line::default(),
-            shares: Shares::default(),
             accept_again: false,
             next_tick: now,
             stop_by: None,
@@ -352,28 +347,16 @@ impl Dispatcher {
 
     fn read(&mut self) {
         self.resume();
-        let wanting = self.active.iter().filter_map(|key| self.peers.get(*key)).filter(|peer| peer.wants_to_read());
-        self.shares.begin(wanting.map(Peer::party));
-        let mut first_left = None;
-        for (place, &key) in self.active.iter().enumerate() {
-            let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) else { continue };
-            let party = peer.party();
-            if self.shares.has_had_enough(party) {
-                first_left.get_or_insert(place);
-                continue;
-            }
-            let began = self.shares.is_contested().then(Instant::now);
-            let _role = role::enter(peer.role());
-            let all = &self.local.manager.arriving;
-            let Some(bytes_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { continue };
-            peer.read(&self.local, bytes_max);
-            self.signatures.ask(peer);
-            if let Some(began) = began {
-                self.shares.took(party, began.elapsed());
+        for &key in &self.active {
+            if let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) {
+                let _role = role::enter(peer.role());
+                let place = (key, peer.generation);
+                let all = &self.local.manager.arriving;
+                let Some(bytes_max) = self.line.may_read(place, &mut peer.arriving, all) else { continue };
+                peer.read(&self.local, bytes_max);
+                self.signatures.ask(peer);
             }
         }
-        // Who had to wait for others is first when its party's turn comes.
-        self.active.rotate_left(first_left.unwrap_or(0));
         for answer in self.signatures.place(&self.local.manager) {
             self.signed(answer);
         }
@@ -419,12 +402,7 @@ impl Dispatcher {
             authority::recheck(&mut self.peers, &mut self.local, state);
         }
         for index in 0..self.active.len() {
-            let key = self.active[index];
-            let took_from = self.shares.is_contested().then(|| (self.peers.get(key).map(Peer::party), Instant::now()));
-            self.events_of(key, state);
-            if let Some((Some(party), began)) = took_from {
-                self.shares.took(party, began.elapsed());
-            }
+            self.events_of(self.active[index], state);
         }
         self.channel_turns(state);
         self.local.notice_changes(state);
@@ -879,7 +857,7 @@ impl Dispatcher {
                 && let Some(refusal) = self.line.gives_up((key, peer.generation), &peer.arriving, arriving, now)
             {
                 crate::warning!("{}: {refusal}", peer::address(&mut peer.socket));
-                self.local.forget_all(peer, state, true);
+                self.local.forget_all(peer, state, false);
                 peer.engine.close(Some(refusal.to_amqp()));
                 self.local.touched.push(key);
             }

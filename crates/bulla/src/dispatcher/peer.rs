@@ -4,7 +4,6 @@ use super::arriving::{Arriving, Share};
 use super::attach::Deletes;
 use super::get::Consumer;
 use super::put::Producer;
-use super::shares::Party;
 use super::socket::{Moved, ReadBuffer, Socket};
 use super::unit_of_work::{Coordinator, UnitId};
 use super::{Local, sasl};
@@ -222,15 +221,6 @@ impl Peer {
     /// Whose processor time its turns are.
     pub(crate) fn role(&self) -> Role {
         if self.is_channel || self.calling.is_some() { Role::ChannelInitiator } else { Role::QueueManager }
-    }
-
-    /// Of whom it is one, where time is shared.
-    pub(super) fn party(&self) -> Party {
-        match self.user {
-            _ if self.is_channel || self.calling.is_some() => Party::Channel(self.key),
-            Some(user) => Party::User(user),
-            None => Party::Stranger,
-        }
     }
 
     /// Whether a TLS handshake is under way.

@@ -20,6 +20,10 @@ use bulla_seal::Policy;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
+/// What the selectors of all subscriptions may take to judge one publication beside looking at it, in messages looked at: some tens of
+/// milliseconds under the queues' lock.
+const SELECTION_COST_MAX: usize = 65_536;
+
 /// What a link on which a client publishes keeps from one publication to the next.
 #[derive(Default)]
 pub(crate) struct Publishing {
@@ -137,9 +141,12 @@ fn to_each(
     };
     let persistent = arrival.is_persistent(publisher.defaults);
     let facts = Facts { priority: arrival.priority(publisher.defaults), persistent, delivery_count: 0 };
+    let mut cost = 0;
     let mut is_wanted = |target: &&Target| {
-        let selects = |selector: &crate::selector::Selector, scratch: &mut Scratch| {
-            selector.matches(scratch, facts, arrival.chunks(), true) == Some(true)
+        let mut selects = |selector: &crate::selector::Selector, scratch: &mut Scratch| {
+            let is_wanted = selector.matches(scratch, facts, arrival.chunks(), true) == Some(true);
+            cost += scratch.cost();
+            is_wanted
         };
         let live = &target.subscription;
         !live.leaves_out(container.as_deref()) && live.selector().is_none_or(|selector| selects(selector, scratch))
@@ -151,6 +158,11 @@ fn to_each(
             Err(refusal) if publisher.needs(target, persistent) => return Err(not_published(refusal)),
             Err(_) => {}
         }
+    }
+    if cost > SELECTION_COST_MAX {
+        let detail =
+            format!("the selectors of the subscriptions of {} take too long to judge the message", publisher.topic);
+        return Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, detail));
     }
     let goes_as_it_is = |treatment: &Result<Treatment, Refusal>| matches!(treatment, Ok(Treatment::AsIs) | Err(_));
     let is_first = producer.pending.is_empty() || copies.is_empty();

@@ -321,8 +321,9 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
     if let Some(user) = producer.user {
         state.users.put(user);
     }
-    if let (Some(route), Some(_)) = (&producer.route, &producer.opened) {
-        let usage = state.use_of(route.queue);
+    if let (Some(route), Some(_)) = (&producer.route, &producer.opened)
+        && let Some(usage) = state.uses.get_mut(&route.queue)
+    {
         usage.granted = usage.granted.saturating_sub(1);
         usage.limited.put();
     }

@@ -32,6 +32,8 @@ pub(crate) struct Selection {
     taken: HashMap<u16, Taken>,
     owed: Vec<u16>,
     scratch: Scratch,
+    /// The index names more than a share of messages that are not wanted: each is looked at once, by the cursor.
+    by_cursor: bool,
     cursor: Cursor,
     queue: QueueId,
     browse: bool,
@@ -167,6 +169,7 @@ impl Selection {
             taken: HashMap::new(),
             owed: Vec::new(),
             scratch: Scratch::default(),
+            by_cursor: false,
             cursor,
             queue,
             browse,
@@ -210,7 +213,7 @@ impl Selection {
                 (self.cursor, self.freed) = (state.store.watch(self.queue), freed);
             }
         }
-        let Self { selector, group_owner, taken, scratch, cursor, queue, browse, .. } = self;
+        let Self { selector, group_owner, taken, scratch, cursor, queue, browse, by_cursor, .. } = self;
         let State { store, uses, .. } = state;
         let groups = &mut uses.entry(*queue).or_default().groups;
         let mut claimed = None;
@@ -235,10 +238,11 @@ impl Selection {
                 None => Looked::More,
             }
         };
-        let keyed = match selector.as_ref().and_then(Selector::key).filter(|_| !*browse) {
+        let keyed = match selector.as_ref().and_then(Selector::key).filter(|_| !*browse && !*by_cursor) {
             Some(key) => store.look_up(*queue, key.value, wall_ms, true, &mut budget, &mut show),
             None => None,
         };
+        *by_cursor |= keyed.is_none() && budget == 0;
         let found = keyed.unwrap_or_else(|| store.look(*queue, cursor, wall_ms, !*browse, &mut budget, &mut show));
         if let Some((id, bucket)) = claimed {
             taken.entry(bucket).or_default().add(id, store);
