@@ -223,6 +223,24 @@ def test_a_durable_subscription_is_one_link_s_and_one_user_s(site):
     wait_until(lambda: not [name for name in subscriptions(site) if name.startswith(("mine|", "its own|"))], "both are gone")
 
 
+def test_a_subscription_that_can_not_become_another_stays_with_its_messages(managers):
+    qm = managers("kept")
+    qm.mqsc(TOPICS)
+    with qm.connect(container="keeper") as client:
+        receiver = client.receiver("topic://kept", name="s", options=DURABLE, credit=0)
+        client.put("topic://kept", persistent("stays", n=1))
+        receiver.detach()
+        changed = lambda: client.receiver("topic://kept", name="s", options=DURABLE, selector="n > 1", credit=0)
+        qm.mqsc("ALTER TOPIC(SYSTEM.BASE.TOPIC) SUB(DISABLED)")
+        assert reason(changed) == 2503
+        qm.mqsc("ALTER TOPIC(SYSTEM.BASE.TOPIC) SUB(ENABLED) DURSUB(NO)")
+        assert reason(changed) == 2436
+        qm.mqsc("ALTER TOPIC(SYSTEM.BASE.TOPIC) DURSUB(YES)")
+        again = client.receiver("topic://kept", name="s", options=DURABLE, credit=0)
+        assert bodies(again) == ["stays"]
+    assert qm.stop() == 0
+
+
 def test_another_topic_or_selector_by_the_same_name_is_another_subscription(site):
     with site.connect(container="changing") as client:
         receiver = client.receiver("topic://c", name="s", options=DURABLE, selector="n > 1", credit=0)

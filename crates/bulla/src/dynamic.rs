@@ -227,11 +227,20 @@ impl State {
         if depth > 0 && !purge {
             return Err(Refusal::new(reason::Q_NOT_EMPTY, format!("{name} holds {depth} messages")));
         }
-        self.store.delete(queue, purge).map_err(problem)?;
-        self.store.sync(Instant::now()).map_err(problem)?;
+        // First what says that it is there: nothing is lost where that can't be written.
+        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }], data)?;
         self.uses.remove(&queue);
         self.dynamic_owners.remove(&queue);
-        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }], data)
+        self.delete_undefined(name, queue);
+        Ok(())
+    }
+
+    /// Deletes a queue with what is on it that no definition names any more. Where that fails it stays, and the next start tells of it.
+    pub(crate) fn delete_undefined(&mut self, name: &str, queue: QueueId) {
+        let gone = self.store.delete(queue, true).map_err(problem);
+        if let Err(refusal) = gone.and_then(|_| self.store.sync(Instant::now()).map_err(problem)) {
+            crate::warning!("{name}, which nothing defines any more, could not be deleted: {refusal}");
+        }
     }
 }
 

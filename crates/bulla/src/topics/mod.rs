@@ -32,6 +32,8 @@ use std::sync::atomic::AtomicU64;
 pub(crate) const TOPIC_BYTES_MAX: usize = 10_240;
 /// Most levels of a topic.
 pub(crate) const LEVELS_MAX: usize = 128;
+/// Most `#` of a pattern before its last level: with more, one topic would be looked for on as many ways as its levels can be divided.
+const INNER_MANY_MAX: usize = 1;
 /// Longest name of a subscription in bytes, as MQ has it.
 pub(crate) const SUBSCRIPTION_NAME_BYTES_MAX: usize = 10_240;
 /// Most subscriptions that are not durable. Those that are count among the queues that may be defined.
@@ -70,6 +72,10 @@ pub fn check_pattern(topic: &str) -> Result<(), &'static str> {
     }
     if topic.split(SEPARATOR).count() > LEVELS_MAX {
         return Err("has more than 128 levels");
+    }
+    let many = topic.rsplit(SEPARATOR).skip(1).filter(|level| *level == ANY_MANY).count();
+    if many > INNER_MANY_MAX {
+        return Err("has more than one # before its last level");
     }
     // It is kept as text, a line for each attribute, and blanks at the end of a text mean nothing there.
     if topic.chars().any(char::is_control) || topic.trim_end() != topic {
@@ -405,10 +411,10 @@ mod tests {
         for bad in ["", "a/+", "#", "a/#/b", "a\nb", "a ", &"x".repeat(TOPIC_BYTES_MAX + 1), &"/".repeat(LEVELS_MAX)] {
             assert!(check_topic(bad).is_err(), "{bad}");
         }
-        for good in ["a/+", "#", "a/#/b"] {
+        for good in ["a/+", "#", "a/#/b", "#/a/#"] {
             assert_eq!(check_pattern(good), Ok(()), "{good}");
         }
-        for bad in ["", "a/+\0", "# "] {
+        for bad in ["", "a/+\0", "# ", "#/a/#/b", "#/#/#"] {
             assert!(check_pattern(bad).is_err(), "{bad}");
         }
     }

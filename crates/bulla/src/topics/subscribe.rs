@@ -61,6 +61,7 @@ impl State {
             (Some(name), true) => self.topics.defined.get(name),
             (Some(name), false) => self.topics.shared.get(name),
         };
+        let mut replaced = None;
         if let Some(live) = known.and_then(|id| self.topics.live.get(id)).cloned() {
             if live.user.as_deref() != who.user {
                 return Err(no_right(Right::Subscribe, &wanted.topic));
@@ -74,10 +75,7 @@ impl State {
                 let detail = format!("{name}: others get from it, with another topic or selector");
                 return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, detail));
             }
-            match &wanted.name {
-                Some(name) if wanted.durable => self.unsubscribe(name, data)?,
-                _ => self.end_non_durable(&live.destination),
-            }
+            replaced = Some(live.destination.clone());
         }
         let standing = self.standing(&wanted.topic);
         if !standing.subscribe {
@@ -88,10 +86,16 @@ impl State {
         let made_of = made_of
             .ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")))?;
         let queue = LocalQueue { usage: Usage::Normal, dynamic: false, share: true, ..made_of };
+        if wanted.durable && wanted.name.is_some() && !standing.durable {
+            return Err(Refusal::new(reason::DURABILITY_NOT_ALLOWED, format!("{} has DURSUB(NO)", wanted.topic)));
+        }
+        // Only now, when there will be a new one: what is on the queue of the old one goes with it.
+        match (replaced, &wanted.name) {
+            (Some(_), Some(name)) if wanted.durable => self.unsubscribe(name, data)?,
+            (Some(destination), _) => self.end_non_durable(&destination),
+            (None, _) => {}
+        }
         match (&wanted.name, wanted.durable) {
-            (Some(_), true) if !standing.durable => {
-                Err(Refusal::new(reason::DURABILITY_NOT_ALLOWED, format!("{} has DURSUB(NO)", wanted.topic)))
-            }
             (Some(name), true) => self.define_durable(name.clone(), who, wanted, model, queue, data, random),
             _ => self.define_non_durable(who, wanted, model, queue, random),
         }
@@ -235,12 +239,13 @@ impl State {
         if self.is_open(&destination) {
             return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("somebody gets from {name}")));
         }
+        // First what says that it is there: a subscription without a queue would have publications refused.
+        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }], data)?;
         if let Some(queue) = self.store.queue(&destination) {
-            self.store.delete(queue, true).map_err(problem)?;
-            self.store.sync(Instant::now()).map_err(problem)?;
             self.uses.remove(&queue);
+            self.delete_undefined(&destination, queue);
         }
-        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }], data)
+        Ok(())
     }
 
     fn end_non_durable(&mut self, queue: &str) {
