@@ -127,10 +127,10 @@ impl Line {
     /// Whether a connection that has something to read is read now, and then how many bytes at most; none for as many as it likes. Where
     /// it is not, it has joined the line.
     pub(crate) fn may_read(&mut self, place: Place, share: &mut Share, all: &Arriving) -> Option<Option<usize>> {
-        if !all.is_full() {
+        if !all.is_full() || self.turn.as_ref().is_some_and(|turn| turn.place == place) {
             return Some(None);
         }
-        if share.held <= HELD_BYTES_SMALL || self.turn.as_ref().is_some_and(|turn| turn.place == place) {
+        if share.held <= HELD_BYTES_SMALL {
             return Some(Some(READ_BYTES_SMALL));
         }
         share.stopped = true;
@@ -378,7 +378,7 @@ mod tests {
         let find = |shares: [Share; 2]| move |(key, _): Place| Some(shares[key]);
         assert_eq!(line.resume(&all, now, find(shares)), Some((0, 0)));
         shares[0].resume(now);
-        assert_eq!(line.may_read((0, 0), &mut shares[0], &all), Some(Some(READ_BYTES_SMALL)));
+        assert_eq!(line.may_read((0, 0), &mut shares[0], &all), Some(None));
         shares[0].holds(3 * MIB, 1, &all);
         assert_eq!(line.resume(&all, now, find(shares)), None, "it holds more than before");
         let late = now + PATIENCE;
