@@ -94,6 +94,13 @@ def opened(qm, people):
         client.close()
 
 
+def reason_and_cause(call):
+    """Why it is refused."""
+    with pytest.raises(Refused) as refused:
+        call()
+    return refused.value.reason, refused.value.cause
+
+
 def refused_put(client, queue, message=None):
     with pytest.raises(Refused) as refused:
         client.put(queue, message or clear())

@@ -9,6 +9,7 @@ from proton import Message
 
 from manager import wait_until
 from proton_driver import Refused
+from sites import reason_and_cause
 
 LARGE = 4000
 
@@ -30,19 +31,13 @@ def metrics(qm):
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
 
-def reason(call):
-    with pytest.raises(Refused) as refused:
-        call()
-    return refused.value.reason, refused.value.cause
-
-
 def test_one_link_too_many_on_a_queue_is_refused_with_2017_whoever_asks(qm):
     qm.mqsc("DEFINE QLOCAL(HANDS) MAXHANDS(3); DEFINE QALIAS(HANDS.ALIAS) TARGET(HANDS)")
     with qm.connect("one") as one, qm.connect("two") as two:
         links = [one.sender("HANDS"), two.receiver("HANDS"), two.receiver("HANDS", browse=True)]
         for open_link in (one.sender, two.sender, one.receiver):
-            assert reason(lambda: open_link("HANDS")) == (2017, "queue-links")
-        assert reason(lambda: one.sender("HANDS.ALIAS")) == (2017, "queue-links")
+            assert reason_and_cause(lambda: open_link("HANDS")) == (2017, "queue-links")
+        assert reason_and_cause(lambda: one.sender("HANDS.ALIAS")) == (2017, "queue-links")
         assert qm.status("HANDS")["REFUSED"] == 4
         # Once, and not for each of the four.
         assert sum("HANDS has 3 links" in line for line in qm.log) == 1

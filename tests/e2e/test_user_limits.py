@@ -8,6 +8,7 @@ from proton import Message
 
 from manager import wait_until
 from proton_driver import Refused
+from sites import reason_and_cause
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +31,6 @@ def unlimited(qm):
 def status(qm, user):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY LIMITSTATUS('{user}')")
     return json.loads(done.stdout)[0]["objects"][0]
-
-
-def reason(call):
-    with pytest.raises(Refused) as refused:
-        call()
-    return refused.value.reason, refused.value.cause
 
 
 def test_one_connection_too_many_is_refused_with_2025_and_others_are_let_in(qm):
@@ -67,8 +62,8 @@ def test_one_link_too_many_on_all_connections_together_is_refused_with_2017(qm):
     qm.mqsc("SET LIMIT('app*') MAXHANDS(3)")
     with qm.connect("app1") as one, qm.connect("app1") as two:
         links = [one.sender("Q"), one.receiver("Q"), two.sender("Q")]
-        assert reason(lambda: two.sender("Q")) == (2017, "user-links")
-        assert reason(lambda: one.receiver("Q")) == (2017, "user-links")
+        assert reason_and_cause(lambda: two.sender("Q")) == (2017, "user-links")
+        assert reason_and_cause(lambda: one.receiver("Q")) == (2017, "user-links")
         links[0].close()
         two.sender("Q")
         assert status(qm, "app1")["CURHANDS"] == 3
@@ -109,7 +104,7 @@ def test_limits_are_kept_and_read_back_and_hold_for_who_is_connected(qm):
     with qm.connect("app1") as client:
         client.sender("Q")
         qm.mqsc("SET LIMIT('app*') MAXHANDS(1) MAXCONNS(9)")
-        assert reason(lambda: client.sender("Q")) == (2017, "user-links")
+        assert reason_and_cause(lambda: client.sender("Q")) == (2017, "user-links")
         qm.mqsc("DELETE LIMIT('app*')")
         client.sender("Q")
     qm.mqsc("SET LIMIT('app*') MAXCONNS(9)")
