@@ -7,6 +7,7 @@ use crate::serve::{Running, Settings, StartError, start};
 use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};
 use bytes::Bytes;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -179,6 +180,12 @@ impl Drop for Desk {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Where the walks of a model begin and how long each is, unless BULLA_SEED and BULLA_STEPS ask for one of their own.
+pub(super) fn seeds_and_steps(seeds: u64, steps: u64) -> (Range<u64>, u64) {
+    let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    (asked("BULLA_SEED").map_or(0..seeds, |seed| seed..seed + 1), asked("BULLA_STEPS").unwrap_or(steps))
 }
 
 pub(super) fn message(number: u64, priority: u8, persistent: bool) -> Payload {

@@ -4,7 +4,7 @@
 //!
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
-use super::desk::{Desk, PATIENCE, Shown, message, number, refused};
+use super::desk::{Desk, PATIENCE, Shown, message, number, refused, seeds_and_steps};
 use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey};
 use crate::client::{Client, Unit};
 use crate::mqsc::objects::{DEFAULT_MODEL, Full, LocalQueue};
@@ -634,9 +634,7 @@ fn available(sub: &Sub) -> Vec<Shown> {
 
 #[test]
 fn subscriptions_are_what_a_model_says_after_every_step() {
-    let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = asked("BULLA_SEED").map_or(0..SEEDS, |seed| seed..seed + 1);
-    let steps = asked("BULLA_STEPS").unwrap_or(STEPS);
+    let (seeds, steps) = seeds_and_steps(SEEDS, STEPS);
     for seed in seeds {
         let mut run = Run::new(seed);
         for step in 0..steps {

@@ -3,7 +3,7 @@
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
 use crate::client::{Client, Unit};
-use crate::dispatcher::desk::{Desk, PATIENCE, Shown, message, number};
+use crate::dispatcher::desk::{Desk, PATIENCE, Shown, message, number, seeds_and_steps};
 use crate::mqsc::objects::{Backout, Full, LocalQueue};
 use bulla_amqp::{Delivery, DeliveryState, LinkId};
 use std::collections::BTreeMap;
@@ -387,9 +387,7 @@ impl Run {
 
 #[test]
 fn queues_are_what_a_model_says_after_every_step() {
-    let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = asked("BULLA_SEED").map_or(0..SEEDS, |seed| seed..seed + 1);
-    let steps = asked("BULLA_STEPS").unwrap_or(STEPS);
+    let (seeds, steps) = seeds_and_steps(SEEDS, STEPS);
     for seed in seeds {
         let mut run = Run::new(seed);
         for step in 0..steps {
