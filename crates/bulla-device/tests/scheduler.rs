@@ -435,6 +435,27 @@ fn a_lonely_job_is_computed_by_whoever_has_it() {
 }
 
 #[test]
+fn half_of_what_a_thread_is_to_compute_can_be_given_to_another() {
+    let bench = Bench::new();
+    let sink: Arc<dyn Sink> = bench.answers.clone();
+    let (mut first, mut second) = (Inline::new(), Inline::new());
+    bench.place(&mut (0..8).map(sign_rsa).collect(), &sink, &mut first);
+    assert!(first.give_half(Duration::from_secs(60)).is_empty(), "eight signatures are not worth it");
+    second.take_over(first.give_half(Duration::ZERO));
+    let slice = first.run_for(&bench, Duration::from_nanos(1));
+    assert_eq!(slice.iter().map(|answer| answer.id).collect::<Vec<_>>(), [0], "one at least");
+    let [mut kept, given] = [&mut first, &mut second].map(|inline| inline.run(&bench));
+    kept.extend(slice);
+    assert_eq!((kept.len(), given.len()), (4, 4));
+    assert!(given.iter().all(|answer| answer.id >= 4), "the last ones");
+    bench.answers.finished(kept);
+    bench.answers.finished(given);
+    assert!(bench.wait_for(8).values().all(|answer| answer.result.is_ok()));
+    bench.place(&mut vec![sign_rsa(8)], &sink, &mut first);
+    assert!(first.give_half(Duration::ZERO).is_empty(), "who has one job computes it");
+}
+
+#[test]
 fn what_waits_while_a_device_computes_goes_into_its_next_call() {
     let mut bench = Bench::without_cpu();
     let device = bench.device(Fake { lanes: 8, ..Fake::new("ACC") }.hanging());

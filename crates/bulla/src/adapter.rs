@@ -11,7 +11,7 @@ use crate::mqsc::protection::DeviceWait;
 use crate::task::TaskMeter;
 use bulla_amqp::LinkId;
 use bulla_device::role::{self, Role};
-use bulla_device::scheduler::{Answer, DeviceId, Sink};
+use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
 use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue, ticks};
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
 use slab::Slab;
@@ -28,6 +28,11 @@ pub(crate) const SEALING_BYTES_MAX: usize = 512 << 20;
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
 const TASKS_PER_TURN: usize = 16;
+/// An adapter that computes itself tells after so much processor time what is done, and looks whether others have nothing to do: sixteen unwraps
+/// with RSA 4096 take some 35 ms, and the first of them may be all that a reader waits for.
+const SLICE: Duration = Duration::from_millis(1);
+/// Work that takes less is not shared with an adapter that sleeps: to wake it takes some 15 µs.
+const SHARED_MIN: Duration = Duration::from_micros(150);
 /// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no more, so that one whose token
 /// is away does not keep the others waiting.
 const TASKS_OF_ASKER_MAX: usize = 128;
@@ -170,6 +175,8 @@ impl Answered {
 struct Inbox {
     tasks: FairQueue<New>,
     answers: Vec<Answer>,
+    /// What an adapter was to compute itself and left to others that had nothing to do.
+    shared: Parcel,
     asides: Vec<Box<dyn FnOnce() + Send>>,
     /// Adapters with an index below this one go on; the others end after their turn.
     wanted: usize,
@@ -356,6 +363,7 @@ impl Adapters {
         let sink: Arc<dyn Sink> = self.clone();
         let mut turn = Turn {
             adapters: self,
+            mailboxes,
             meter,
             sink,
             inline: Inline::new(),
@@ -366,8 +374,7 @@ impl Adapters {
         while let Some(taken) = self.take(index) {
             let begun = meter.begin_exactly();
             turn.carry_out(taken);
-            turn.post(mailboxes);
-            self.done(&mut turn.done);
+            turn.tell_all();
             meter.end(begun);
         }
     }
@@ -390,10 +397,15 @@ impl Adapters {
                 }
                 return None;
             }
-            let mut taken =
-                Taken { answers: std::mem::take(&mut inbox.answers), aside: inbox.asides.pop(), tasks: Vec::new() };
+            let mut taken = Taken {
+                answers: std::mem::take(&mut inbox.answers),
+                aside: inbox.asides.pop(),
+                shared: std::mem::take(&mut inbox.shared),
+                tasks: Vec::new(),
+            };
             let now = inbox.looks_at_shares().then(Instant::now);
-            while taken.tasks.len() < TASKS_PER_TURN {
+            // Whoever helps has enough to do.
+            while taken.shared.is_empty() && taken.tasks.len() < TASKS_PER_TURN {
                 let Some(task) = inbox.next_task(now) else { break };
                 taken.tasks.push(task);
             }
@@ -437,6 +449,27 @@ impl Adapters {
             if left == 0 {
                 inbox.under_way.remove(&asker);
             }
+        }
+    }
+
+    /// Leaves the half of what an adapter is to compute itself to one that has nothing to do, if there is one.
+    fn share(&self, inline: &mut Inline) {
+        let mut inbox = self.lock();
+        if inbox.idle == 0 || !inbox.shared.is_empty() {
+            return;
+        }
+        let half = inline.give_half(SHARED_MIN);
+        if !half.is_empty() {
+            inbox.shared.append(half);
+            self.wake(inbox);
+        }
+    }
+
+    /// Wakes an adapter where tasks wait: this one goes on with what it has.
+    fn wake_for_tasks(&self) {
+        let inbox = self.lock();
+        if inbox.has_work() {
+            self.wake(inbox);
         }
     }
 
@@ -506,6 +539,7 @@ impl Inbox {
 
     fn has_work(&self) -> bool {
         !self.answers.is_empty()
+            || !self.shared.is_empty()
             || !self.asides.is_empty()
             || (!self.tasks.is_empty() && self.under_way_total < TASKS_MAX)
             || self.is_over()
@@ -520,18 +554,20 @@ impl Inbox {
 struct Taken {
     answers: Vec<Answer>,
     aside: Option<Box<dyn FnOnce() + Send>>,
+    shared: Parcel,
     tasks: Vec<New>,
 }
 
 impl Taken {
     fn is_empty(&self) -> bool {
-        self.answers.is_empty() && self.tasks.is_empty() && self.aside.is_none()
+        self.answers.is_empty() && self.shared.is_empty() && self.tasks.is_empty() && self.aside.is_none()
     }
 }
 
 /// One adapter's turn.
 struct Turn<'a> {
     adapters: &'a Adapters,
+    mailboxes: &'a Mailboxes,
     meter: &'a TaskMeter,
     sink: Arc<dyn Sink>,
     inline: Inline,
@@ -567,12 +603,24 @@ impl Turn<'_> {
                 stage,
             );
         }
-        while !self.jobs.is_empty() {
-            self.place();
+        self.inline.take_over(taken.shared);
+        while !(self.jobs.is_empty() && self.inline.is_empty()) {
+            if !self.jobs.is_empty() {
+                self.place();
+            }
+            if self.inline.is_empty() {
+                continue;
+            }
+            self.adapters.share(&mut self.inline);
             let begun = ticks();
-            let answers = self.inline.run(&self.adapters.scheduler);
+            let answers = self.inline.run_for(&self.adapters.scheduler, SLICE);
             let each = ticks().saturating_sub(begun) / (answers.len() as u64).max(1);
             self.go_on(answers, each);
+            if !self.inline.is_empty() {
+                // What is done does not wait for the rest, nor what waits for its asker to have fewer tasks under way.
+                self.tell_all();
+                self.adapters.wake_for_tasks();
+            }
         }
         if let Some(run) = taken.aside {
             let begun = ticks();
@@ -781,9 +829,15 @@ impl Turn<'_> {
         self.done.push((standing.who.number(), standing.keys));
     }
 
+    /// Says what is finished to those who asked, and that their tasks are not under way any more.
+    fn tell_all(&mut self) {
+        self.post();
+        self.adapters.done(&mut self.done);
+    }
+
     /// Sends what is finished to those who asked, a letter each and one ring a dispatcher.
-    fn post(&mut self, mailboxes: &Mailboxes) {
-        for (index, mailbox) in mailboxes.iter().enumerate() {
+    fn post(&mut self) {
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
             let mine = |finished: &Finished| finished.asker.dispatcher == index;
             if !self.outcomes.iter().any(mine) {
                 continue;

@@ -32,7 +32,7 @@ use crate::work::{Job, Output, Shape};
 
 pub use crate::history::{HISTORY_INTERVAL, HISTORY_SNAPSHOTS_MAX};
 pub use fair::FairQueue;
-pub use inline::Inline;
+pub use inline::{Inline, Parcel};
 
 use estimate::Estimates;
 use managed::{InService, Managed};

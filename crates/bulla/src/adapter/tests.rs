@@ -566,6 +566,42 @@ fn private_key_time_is_counted_with_the_user_and_a_small_share_only_takes_longer
 }
 
 #[test]
+fn an_adapter_shares_what_it_computes_with_one_that_has_nothing_to_do() {
+    let world = World::new();
+    let pool = Pool::new([]);
+    pool.adapters.scheduler.stop(DEVICE).unwrap();
+    pool.adapters.scheduler.start(CPU_NAME).unwrap();
+    let sink: Arc<dyn Sink> = pool.adapters.clone();
+    let mut inline = Inline::new();
+    // Sixteen content keys, and a message under each.
+    let mut jobs = Vec::new();
+    for _ in 0..16 {
+        let Ok(Step::Device(job, _)) = world.messages(1)[0].opening(&Tally::new())() else {
+            panic!("nobody knows its key")
+        };
+        jobs.push(job);
+    }
+    pool.adapters.scheduler.place(&mut jobs, &sink, &mut inline);
+    pool.adapters.share(&mut inline);
+    assert!(pool.adapters.lock().shared.is_empty(), "all are busy");
+    pool.adapters.lock().idle = 1;
+    pool.adapters.share(&mut inline);
+    pool.adapters.lock().idle = 0;
+    pool.adapters.want(1);
+    pool.open(0, &bulla_device::Asker::new(1), &world.messages(1)[0]);
+    let taken = pool.adapters.take(0).unwrap();
+    assert!(!taken.shared.is_empty() && taken.tasks.is_empty(), "who helps has enough to do");
+    let mut helper = Inline::new();
+    helper.take_over(taken.shared);
+    let [kept, given] = [&mut inline, &mut helper].map(|inline| inline.run(&pool.adapters.scheduler));
+    assert_eq!((kept.len(), given.len()), (8, 8));
+    assert!(kept.iter().chain(&given).all(|answer| answer.result.is_ok()));
+    assert_eq!(pool.adapters.take(0).unwrap().tasks.len(), 1);
+    // The task was taken for an adapter that is none: nobody waits for it.
+    pool.adapters.done(&mut vec![(1, KeyWork::default())]);
+}
+
+#[test]
 fn adapters_come_and_go_and_every_message_is_opened_once() {
     let world = World::new();
     let mut pool = Pool::new([]);

@@ -152,7 +152,7 @@ impl Device {
 
 impl Simulation<'_> {
     /// Finds a job its place; one that the adapter is to compute itself is added to `inline`.
-    pub(super) fn place(&mut self, mut job: Job, inline: &mut Vec<Job>) {
+    pub(super) fn place(&mut self, mut job: Job, inline: &mut VecDeque<Job>) {
         job.submitted = self.now;
         let cpu = self.system.class.cpu_us(job.operation);
         let mut best: Option<(f64, usize)> = None;
@@ -171,7 +171,7 @@ impl Simulation<'_> {
             (Some(cpu), best) if best.is_none_or(|(finish, _)| self.load + cpu <= finish) => {
                 job.load = cpu;
                 self.load += cpu;
-                inline.push(job);
+                inline.push_back(job);
             }
             (_, Some((_, number))) => {
                 if self.devices[number].on_cores() {
@@ -186,7 +186,7 @@ impl Simulation<'_> {
                 }
             }
             // A plan is refused before it comes to this: somebody can do every operation.
-            (_, None) => inline.push(job),
+            (_, None) => inline.push_back(job),
         }
     }
 

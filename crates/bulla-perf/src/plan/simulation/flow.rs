@@ -3,9 +3,10 @@
 use super::devices::Job;
 use super::{
     ADAPTER_TASKS_MAX, AHEAD_WINDOWS, Bill, Emission, Event, Item, KeyState, Kind, Message, NAP_US, OPENING_MAX,
-    POOLED_KEYS_MAX, Pace, REFILL_PART, Role, Shape, Side, Simulation, Stage, State, TASKS_OF_ASKER_MAX,
-    TURN_ITEMS_MAX, Task,
+    POOLED_KEYS_MAX, Pace, REFILL_PART, Role, SHARED_MIN_US, SLICE_US, Shape, Side, Simulation, Stage, State,
+    TASKS_OF_ASKER_MAX, TURN_ITEMS_MAX, Task,
 };
+use std::collections::VecDeque;
 
 /// Of opening, beside the operation, what a dispatcher has done when it finds that it does not know the content key: about half.
 const LOOK_PART: f64 = 0.5;
@@ -421,19 +422,20 @@ impl Simulation<'_> {
     /// An adapter takes answers and tasks; false where there are none.
     pub(super) fn adapter_turn(&mut self, thread: usize, bill: &mut Bill) -> bool {
         let answers: Vec<Job> = self.pool.answers.drain(..).collect();
+        let shared = std::mem::take(&mut self.pool.shared);
         let most = if self.settings.turns { ADAPTER_TASKS_MAX } else { 1 };
         let mut tasks = Vec::new();
-        while tasks.len() < most {
+        while shared.is_empty() && tasks.len() < most {
             let Some(task) = self.next_task() else { break };
             tasks.push(task);
         }
-        if answers.is_empty() && tasks.is_empty() {
+        if answers.is_empty() && shared.is_empty() && tasks.is_empty() {
             return false;
         }
         if self.pool.tasks.iter().any(|tasks| !tasks.is_empty()) {
             self.wake_adapter();
         }
-        let mut stage = Stage::default();
+        let mut stage = Stage { inline: shared, ..Stage::default() };
         bill.add(Role::Protection, self.system.class.adapter_turn);
         for job in answers {
             bill.add(Role::Protection, self.system.class.job);
@@ -533,26 +535,66 @@ impl Simulation<'_> {
     /// A stage of an adapter's turn is over; false where the turn is.
     pub(super) fn stage_ends(&mut self, thread: usize) -> bool {
         let mut stage = std::mem::take(&mut self.threads[thread].stage);
-        let mut bill = Bill::default();
-        for job in std::mem::take(&mut stage.inline) {
+        let computed = !stage.slice.is_empty();
+        for job in std::mem::take(&mut stage.slice) {
             self.load -= job.load;
             self.inline_jobs += 1;
             self.advance(job.task, &mut stage);
         }
+        if computed && !stage.inline.is_empty() {
+            // What is done does not wait for the rest.
+            self.emit_done(thread, &mut stage);
+            self.say(thread);
+        }
         for job in std::mem::take(&mut stage.jobs) {
             self.place(job, &mut stage.inline);
         }
-        if !stage.inline.is_empty() {
-            let class = &self.system.class;
-            for job in &stage.inline {
-                bill.add(Role::Devices, class.cpu_us(job.operation).unwrap_or(0.0));
-                bill.add(Role::Protection, class.inline);
-            }
-            self.threads[thread].stage = stage;
-            self.work(thread, bill);
-            return true;
+        if stage.inline.is_empty() {
+            self.emit_done(thread, &mut stage);
+            return false;
         }
-        for task in stage.done {
+        self.share(&mut stage.inline);
+        let mut bill = Bill::default();
+        let class = &self.system.class;
+        let mut us = 0.0;
+        while us < SLICE_US
+            && let Some(job) = stage.inline.pop_front()
+        {
+            let computes = class.cpu_us(job.operation).unwrap_or(0.0);
+            us += computes;
+            bill.add(Role::Devices, computes);
+            bill.add(Role::Protection, class.inline);
+            stage.slice.push(job);
+        }
+        self.threads[thread].stage = stage;
+        self.work(thread, bill);
+        true
+    }
+
+    /// Half of what an adapter is to compute itself goes to one that has nothing to do.
+    fn share(&mut self, inline: &mut VecDeque<Job>) {
+        let all: f64 = inline.iter().map(|job| job.load).sum();
+        let one_sleeps = self.adapters.iter().any(|adapter| self.threads[*adapter].state == State::Idle);
+        if all <= SHARED_MIN_US || !one_sleeps || !self.pool.shared.is_empty() {
+            return;
+        }
+        let (mut kept, mut given) = (inline.len(), 0.0);
+        for job in inline.iter().skip(1).rev() {
+            given += job.load;
+            if given > all / 2.0 {
+                break;
+            }
+            kept -= 1;
+        }
+        self.pool.shared = inline.split_off(kept);
+        if !self.pool.shared.is_empty() {
+            self.wake_adapter();
+        }
+    }
+
+    /// An adapter tells what is done.
+    fn emit_done(&mut self, thread: usize, stage: &mut Stage) {
+        for task in stage.done.drain(..) {
             let at = self.messages[task.message].link;
             self.pool.under_way[asker(at, task.side)] -= 1;
             let emission = match task.side {
@@ -561,7 +603,6 @@ impl Simulation<'_> {
             };
             self.emit(thread, emission);
         }
-        false
     }
 }
 

@@ -28,6 +28,10 @@ const TURN_ITEMS_MAX: usize = 128;
 /// Tasks an adapter takes up in one turn, and that may be under way for a connection, as in the program.
 const ADAPTER_TASKS_MAX: usize = 16;
 const TASKS_OF_ASKER_MAX: u32 = 128;
+/// An adapter that computes itself tells after so much of it what is done, and shares what is left and takes longer than the second with one
+/// that has nothing to do, as in the program; microseconds.
+const SLICE_US: f64 = 1000.0;
+const SHARED_MIN_US: f64 = 150.0;
 /// Live content keys that a link keeps, as in the program.
 const POOLED_KEYS_MAX: usize = 64;
 /// Messages of a getter that may be on their way through the adapters, as in the program.
@@ -320,7 +324,9 @@ struct Task {
 #[derive(Debug, Default)]
 struct Stage {
     jobs: Vec<Job>,
-    inline: Vec<Job>,
+    /// What it is to compute itself, and what of that it computes now.
+    inline: VecDeque<Job>,
+    slice: Vec<Job>,
     done: Vec<Task>,
 }
 
@@ -418,6 +424,8 @@ struct Source {
 #[derive(Debug, Default)]
 struct Pool {
     answers: VecDeque<Job>,
+    /// What an adapter left to others.
+    shared: VecDeque<Job>,
     tasks: Vec<VecDeque<Task>>,
     under_way: Vec<u32>,
     next_asker: usize,
