@@ -308,6 +308,22 @@ def test_a_delivery_that_its_client_keeps_has_failed_as_often_as_it_was_backed_o
         assert found.delivery_count == 2
 
 
+def test_a_delivery_that_its_client_keeps_can_be_part_of_the_next_unit(site):
+    site.mqsc("DEFINE QLOCAL(KEPT.ON)")
+    with site.connect() as client:
+        client.put("KEPT.ON", durable("again"))
+        receiver = client.receiver("KEPT.ON", credit=1)
+        message = receiver.next(accept=False)
+        for ends in (Unit.abort, Unit.commit):
+            unit = Unit(client, settle_first=False)
+            unit.accept(receiver, message)
+            # Proton would give it back by itself after the first one, or settle it after the second.
+            unit.transaction._pending.clear()
+            ends(unit)
+            pn_data_clear(pn_disposition_data(message.delivery.local._impl))
+        assert (site.depth("KEPT.ON"), site.status("KEPT.ON")["UNCOM"]) == (0, 0)
+
+
 def test_backout_attributes_are_kept(managers):
     manager = managers("attributes")
     manager.mqsc("DEFINE QLOCAL(Q) BOTHRESH(7) BOQNAME(R) HARDENBO BACKOUT(MOVE)\nALTER QMGR MAXUMSGS(77) MAXUAGE(88)")

@@ -77,7 +77,8 @@ pub enum Event {
     },
     /// Receiving link: a whole message.
     Delivery(Delivery),
-    /// Sending link: what became of a delivery; one event each.
+    /// Sending link: what became of a delivery. One event each, and another where the receiver says another outcome before
+    /// the delivery is settled: the last one counts, as far as the host has not acted on one.
     Outcome {
         /// The link.
         link: LinkId,

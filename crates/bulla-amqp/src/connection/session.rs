@@ -16,6 +16,9 @@ pub(super) const DISPOSITION_BYTES: usize = 32;
 /// Unsettled deliveries that dispositions of a peer may name without changing anything, beyond those
 /// that they changed: a bound on its use of this side's CPU.
 const IDLE_WALK_MAX: usize = 8 << 20;
+/// Events that may wait for the host where a peer changes outcomes that the host was told of: each is an event again,
+/// and one short frame may name as many deliveries as there are.
+const EVENTS_AT_CHANGES_MAX: usize = 1 << 18;
 
 /// One session. Its channel is its index in the connection.
 #[derive(Debug)]
@@ -64,8 +67,29 @@ enum SessionState {
 pub(super) struct Outgoing {
     pub(super) link: u32,
     pub(super) token: u64,
-    /// Whether the host knows the receiver's outcome.
-    pub(super) answered: bool,
+    /// What the host knows of the receiver's outcome.
+    pub(super) said: Said,
+}
+
+/// The last outcome of a receiver that the host was told of, as far as the same one need not be told again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Nothing,
+    Accepted,
+    Released,
+    /// One with particulars, which may be others the next time.
+    Particular,
+}
+
+impl Said {
+    /// None for a state that is no outcome.
+    fn of(state: Option<&DeliveryState>) -> Option<Self> {
+        match state? {
+            DeliveryState::Accepted => Some(Self::Accepted),
+            DeliveryState::Released => Some(Self::Released),
+            state => state.is_outcome().then_some(Self::Particular),
+        }
+    }
 }
 
 /// A delivery received and not settled.
@@ -447,7 +471,7 @@ impl Connection {
     pub(super) fn disposition_in(&mut self, channel: u16, disposition: Disposition) -> Result<(), Error> {
         let Some(index) = self.session_on(channel)? else { return Ok(()) };
         match disposition.role {
-            Role::Receiver => self.outcomes_in(index, &disposition),
+            Role::Receiver => self.outcomes_in(index, &disposition)?,
             Role::Sender => self.settlements_in(index, &disposition),
         }
         if self.idle_walk > IDLE_WALK_MAX {
@@ -456,38 +480,48 @@ impl Connection {
         Ok(())
     }
 
-    /// The receiver's word on what was sent: one event for each delivery that is not settled.
-    fn outcomes_in(&mut self, index: u32, disposition: &Disposition) {
+    /// The receiver's word on what was sent: an event for each delivery that is not settled. A receiver may say another
+    /// outcome until one side has settled (part 2, section 2.6.12), as it does where a unit of work was backed out.
+    fn outcomes_in(&mut self, index: u32, disposition: &Disposition) -> Result<(), Error> {
         let Self { sessions, links, events, .. } = self;
-        let Some(session) = sessions.at_mut(index) else { return };
+        let Some(session) = sessions.at_mut(index) else { return Ok(()) };
         let Disposition { first, last, settled, state, .. } = disposition;
-        let outcome = state.as_ref().is_some_and(DeliveryState::is_outcome);
+        let says = Said::of(state.as_ref());
         let answered = &mut session.answered;
-        let mut changed = 0;
+        let (mut changed, mut is_too_much) = (0, false);
         let visited = session.outgoing.visit(*first, last.unwrap_or(*first), |id, delivery| {
-            let tells = *settled || outcome && !delivery.answered;
-            if !tells {
+            let is_news = says.is_some_and(|says| says != delivery.said || says == Said::Particular);
+            if !*settled && !is_news {
                 return false;
             }
-            changed += 1;
+            let is_answered = delivery.said != Said::Nothing;
+            if is_answered && events.len() >= EVENTS_AT_CHANGES_MAX {
+                is_too_much = true;
+                return false;
+            }
+            changed += usize::from(*settled || !is_answered);
             let key = (delivery.link, delivery.token);
             if *settled {
-                if delivery.answered {
+                if is_answered {
                     answered.remove(&key);
                 }
                 if let Some(link) = links.at_mut(delivery.link) {
                     link.info.unsettled = link.info.unsettled.saturating_sub(1);
                 }
-            } else {
-                delivery.answered = true;
+            } else if let Some(says) = says {
+                delivery.said = says;
                 answered.insert(key, id);
             }
             let link = LinkId { index: delivery.link, generation: links.generation(delivery.link) };
-            let state = state.clone().filter(|_| outcome);
+            let state = state.clone().filter(|_| says.is_some());
             events.push_back(Event::Outcome { link, token: delivery.token, state, settled: *settled });
             *settled
         });
         self.count_walk(visited, changed);
+        if is_too_much {
+            return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, "outcomes that are changed again and again"));
+        }
+        Ok(())
     }
 
     /// The sender's word on what was received: it has settled.

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use super::link::LinkState;
-use super::session::{Incoming, Outgoing, unattached};
+use super::session::{Incoming, Outgoing, Said, unattached};
 use crate::codec::{Encode, code};
 use crate::condition;
 use crate::event::{Delivery, DeliveryId, Event, LinkId};
@@ -314,7 +314,7 @@ impl Connection {
         let id = session.next_delivery_id;
         session.next_delivery_id = id.wrapping_add(1);
         if !settled {
-            session.outgoing.insert(id, Outgoing { link: index, token, answered: false });
+            session.outgoing.insert(id, Outgoing { link: index, token, said: Said::Nothing });
             link.info.unsettled += 1;
         }
         let length = message.len();

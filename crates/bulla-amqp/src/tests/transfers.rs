@@ -425,6 +425,51 @@ fn a_receiver_that_settles_second_waits_for_our_settlement() {
 }
 
 #[test]
+fn a_receiver_may_say_another_outcome_until_its_delivery_is_settled() {
+    let modified =
+        DeliveryState::Modified { delivery_failed: true, undeliverable_here: false, message_annotations: vec![] };
+    let in_unit = |id: &'static [u8]| DeliveryState::Transactional {
+        txn_id: Bytes::from_static(id),
+        outcome: Some(Box::new(DeliveryState::Accepted)),
+    };
+    let (mut peer, link) = sending(1);
+    peer.engine.send(link, 5, payload(10), false);
+    peer.frames();
+    let said = [in_unit(b"one"), in_unit(b"two"), modified.clone(), modified, DeliveryState::Accepted];
+    for state in said {
+        peer.send(0, &Disposition { state: Some(state.clone()), ..disposition(Role::Receiver, 0, None, false) });
+        assert_eq!(peer.events(), [Event::Outcome { link, token: 5, state: Some(state), settled: false }]);
+    }
+    peer.engine.settle(link, 5, DeliveryState::Accepted);
+    assert_eq!(peer.engine.link(link).unwrap().unsettled, 0);
+    peer.send(0, &Disposition { state: Some(DeliveryState::Released), ..disposition(Role::Receiver, 0, None, false) });
+    assert_eq!(peer.events(), [], "it is settled");
+}
+
+#[test]
+fn outcomes_that_are_changed_again_and_again_end_the_connection_before_they_fill_the_memory() {
+    const DELIVERIES: u32 = 10_000;
+    let (mut peer, link) = sending(DELIVERIES);
+    for token in 0..DELIVERIES {
+        peer.engine.send(link, token.into(), payload(1), false);
+        if token % 1_000 == 0 {
+            peer.frames();
+            peer.send(0, &Flow { next_incoming_id: Some(token), ..flow() });
+        }
+    }
+    for round in 0..100 {
+        let state = if round % 2 == 0 { DeliveryState::Accepted } else { DeliveryState::Released };
+        let all = disposition(Role::Receiver, 0, Some(u32::MAX), false);
+        peer.send(0, &Disposition { state: Some(state), ..all });
+    }
+    let events = peer.events();
+    assert!((200_000..400_000).contains(&events.len()), "{}", events.len());
+    assert!(
+        matches!(events.last(), Some(Event::Closed(Some(error))) if error.condition == condition::RESOURCE_LIMIT_EXCEEDED)
+    );
+}
+
+#[test]
 fn in_mode_second_our_outcome_waits_for_the_senders_settlement() {
     let mut peer = Peer::begun(config());
     let link = peer.attach(&Attach { rcv_settle_mode: ReceiverSettleMode::Second, ..attach(Role::Sender) });

@@ -793,7 +793,9 @@ pub(crate) fn outcome(
         engine.settle(link, number, answer.cloned().unwrap_or(DeliveryState::Accepted));
     }
     let place = number.checked_sub(sending.note.base + 1).and_then(|place| usize::try_from(place).ok());
-    let Some(id) = place.and_then(|place| sending.numbered.get(place)).map(|message| message.id) else { return };
+    // The first outcome is acted upon at once, and another one changes nothing.
+    let waits = place.and_then(|place| sending.numbered.get(place)).filter(|message| !message.confirmed);
+    let Some(id) = waits.map(|message| message.id) else { return };
     match answer {
         Some(DeliveryState::Accepted) => {
             if let Some(message) = place.and_then(|place| sending.numbered.get_mut(place)) {

@@ -799,7 +799,9 @@ pub(crate) fn settled(
         if consumer.outstanding.len() >= OUTSTANDING_MANY {
             local.serve(queue);
         }
-    } else if !peer.units.is_empty() && unit_of_work::again(peer, local, link, id, None, settled) {
+    } else if !consumer.browse {
+        // In a unit of work, or done already and settled when that is synced: another outcome changes nothing.
+        unit_of_work::again(peer, local, link, id, None, settled);
         return;
     }
     if has_room {
