@@ -5,10 +5,12 @@ import time
 
 import pytest
 from proton import Message
+from proton.reactor import DurableSubscription
 
 from manager import wait_until
 from proton_driver import Refused
 from sites import reason_and_cause
+from test_queues import own_queue
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,8 @@ def test_one_connection_too_many_is_refused_with_2025_and_others_are_let_in(qm):
                 "REFUSED": 3,
                 "SEALUSED": 0,
                 "SEALHELD": 0,
+                "CURSUBS": 0,
+                "CURDYNQ": 0,
             }
     # Once, and not for each of the three.
     assert sum("user app1 has 2 connections" in line for line in qm.log) == 1
@@ -98,6 +102,42 @@ def test_no_more_is_delivered_than_may_be_unsettled_until_some_is_settled(qm):
         assert qm.status("LARGE")["CURDEPTH"] == 8
         assert [receiver.next().body[0] for _ in range(8)] == list(range(8))
     assert qm.depth("LARGE") == 0
+
+
+def test_subscriptions_and_queues_that_stay_are_bounded_by_user_also_after_their_links_and_a_restart(managers):
+    qm = managers("kept")
+    for name in ("app1", "app2"):
+        qm.add_user(name)
+    qm.mqsc("DEFINE QMODEL(INBOX) DEFTYPE(PERMDYN); SET AUTHREC OBJTYPE(TOPIC) PROFILE(**) PRINCIPAL('*') AUTHADD(ALL)")
+    qm.mqsc("SET LIMIT('app*') MAXSUBS(2) MAXDYNQ(1)")
+
+    def subscribe(client, name):
+        client.receiver("topic://prices", name=name, options=[DurableSubscription()], credit=0).detach()
+
+    for turn in range(2):
+        with qm.connect("app1", container="reader") as client:
+            for name in ("one", "two"):
+                subscribe(client, name)  # the second time it is there already
+            if turn == 0:
+                own_queue(client, model="INBOX")[0].close()
+            assert reason_and_cause(lambda: subscribe(client, "three")) == (2017, "user-subscriptions")
+            assert reason_and_cause(lambda: own_queue(client, model="INBOX")) == (2017, "user-dynamic-queues")
+            shown = status(qm, "app1")
+            assert (shown["CURSUBS"], shown["CURDYNQ"], shown["REFUSED"]) == (2, 1, 2)
+        with qm.connect("app2", container="other") as other:
+            if turn == 0:
+                subscribe(other, "theirs")
+                own_queue(other, model="INBOX")[0].close()
+        qm.kill()
+        qm.start()
+    shown = qm.mqsc("DISPLAY QLOCAL('BULLA.DYNAMIC.*') DYNUSER")
+    assert "DYNUSER(app1)" in shown and "DYNUSER(app2)" in shown
+    qm.mqsc("SET LIMIT('app*') MAXSUBS(0) MAXDYNQ(2)")
+    with qm.connect("app1", container="reader") as client:
+        subscribe(client, "three")
+        own_queue(client, model="INBOX")[0].close()
+        assert reason_and_cause(lambda: own_queue(client, model="INBOX")) == (2017, "user-dynamic-queues")
+    assert qm.stop() == 0
 
 
 def test_limits_are_kept_and_read_back_and_hold_for_who_is_connected(qm):

@@ -3,8 +3,9 @@
 //! A temporary one lives in memory and goes with its link. A permanent one is a local queue like any other, and in `objects.mqsc`:
 //! it goes when somebody who opened it asks for that on closing, or by a command.
 
-use crate::authority::Right;
+use crate::authority::{ANONYMOUS, Right};
 use crate::dispatcher::authority::Who;
+use crate::limits::Kept;
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::{DEFAULT_MODEL, Definitions, LocalQueue, SYSTEM_PREFIX, Usage};
 use crate::mqsc::parse::is_name;
@@ -107,8 +108,15 @@ impl State {
     /// Makes a queue of a model. A permanent one is durable on return, which waits for the disk.
     ///
     /// # Errors
-    /// 2011 for a name that can't be, 2100 for one that is taken, 2102 where there are too many.
-    pub(crate) fn define_dynamic(&mut self, wish: &Wish, data: &Path, random: &mut Random) -> Result<Made, Refusal> {
+    /// 2011 for a name that can't be, 2100 for one that is taken, 2017 where who asks has as many permanent ones as it may, 2102
+    /// where there are too many.
+    pub(crate) fn define_dynamic(
+        &mut self,
+        who: Who<'_>,
+        wish: &Wish,
+        data: &Path,
+        random: &mut Random,
+    ) -> Result<Made, Refusal> {
         let model = wish.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let model = self
             .definitions
@@ -119,6 +127,8 @@ impl State {
         let name = self.dynamic_name(wish.name.as_deref(), random)?;
         let local = LocalQueue { usage: Usage::Normal, dynamic: true, ..model.queue };
         if model.permanent {
+            self.users.may_keep(who.user, Kept::DynamicQueue)?;
+            let local = LocalQueue { maker: Some(who.user.unwrap_or(ANONYMOUS).to_owned()), ..local };
             return self.define_permanent(name, local, data);
         }
         if self.dynamic.len() >= TEMPORARY_QUEUES_MAX {
@@ -158,6 +168,8 @@ impl State {
         if before.subscriptions != self.definitions.subscriptions || before.topics != self.definitions.topics {
             self.topics.follow(&self.definitions);
         }
+        let Self { users, definitions, .. } = self;
+        users.follow_kept(definitions.kept());
         self.generation += 1;
         before
     }

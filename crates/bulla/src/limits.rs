@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 pub const LIMITS_MAX: usize = 1_000;
 /// Highest MSGRATE, messages a second.
 pub const RATE_MAX: u32 = 10_000_000;
+/// MAXSUBS and MAXDYNQ of whom no limit says otherwise: some hundredth of what a queue manager may have, so that one user's
+/// applications leave room for the others' and for definitions.
+pub const KEPT_OBJECTS_DEFAULT: u32 = 1_000;
 /// Highest SEALTIME, milliseconds a second: a thousand engines, always busy.
 pub const KEY_TIME_MAX: u32 = 1_000_000;
 /// Users who are not connected and whose rate is remembered, so that a new connection is no new allowance.
@@ -34,9 +37,11 @@ const LINKS_LOOKED_AT: u32 = 100;
 /// Sub-reasons of refusals.
 const TOO_MANY_CONNECTIONS: &str = "user-connections";
 const TOO_MANY_LINKS: &str = "user-links";
+const TOO_MANY_SUBSCRIPTIONS: &str = "user-subscriptions";
+const TOO_MANY_DYNAMIC_QUEUES: &str = "user-dynamic-queues";
 
 /// What one user may have at once; 0 is no limit.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limit {
     /// MAXCONNS: connections.
     pub connections: u32,
@@ -48,6 +53,31 @@ pub struct Limit {
     pub messages_a_second: u32,
     /// SEALTIME: milliseconds of private-key time a second, for sealing and opening.
     pub key_ms_a_second: u32,
+    /// MAXSUBS: durable subscriptions that applications made.
+    pub subscriptions: u32,
+    /// MAXDYNQ: permanent dynamic queues.
+    pub dynamic_queues: u32,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self {
+            connections: 0,
+            links: 0,
+            unacknowledged_bytes: 0,
+            messages_a_second: 0,
+            key_ms_a_second: 0,
+            subscriptions: KEPT_OBJECTS_DEFAULT,
+            dynamic_queues: KEPT_OBJECTS_DEFAULT,
+        }
+    }
+}
+
+/// What applications make that stays when they go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kept {
+    Subscription,
+    DynamicQueue,
 }
 
 /// All limits, by the user's name or the beginning of names with a `*`.
@@ -179,6 +209,8 @@ struct Uses {
     refused: u64,
     /// The operator has been told that it is at its limit of connections, of links; again once it was down to half of it.
     told: (bool, bool),
+    /// The same for durable subscriptions and for dynamic queues, when the next one is asked for.
+    told_of_kept: [bool; 2],
 }
 
 /// What a user has, for DISPLAY LIMITSTATUS.
@@ -198,8 +230,12 @@ pub struct UserStatus {
     pub unacknowledged_bytes: u64,
     /// How often MSGRATE left it less credit than it could have had.
     pub held_back: u64,
-    /// Connections and links refused.
+    /// Connections, links, subscriptions and queues refused.
     pub refused: u64,
+    /// Durable subscriptions that its applications made.
+    pub subscriptions: u32,
+    /// Permanent dynamic queues that its applications made.
+    pub dynamic_queues: u32,
     /// Private-key time taken since SEALTIME limits it, nanoseconds.
     pub key_ns: u64,
     /// How often that share was used up.
@@ -211,6 +247,8 @@ pub struct UserStatus {
 pub(crate) struct ConnectedUsers {
     by_name: HashMap<String, UserId>,
     all: Slab<Uses>,
+    /// What is there of each user's, connected or not, by [`Kept`].
+    kept: HashMap<String, [u32; 2]>,
 }
 
 impl ConnectedUsers {
@@ -240,7 +278,7 @@ impl ConnectedUsers {
 
     fn add(&mut self, name: &str, limits: &UserLimits, now: Instant) -> UserId {
         if self.all.len() >= IDLE_USERS_MAX {
-            let Self { by_name, all } = self;
+            let Self { by_name, all, .. } = self;
             all.retain(|_, uses| {
                 uses.bucket.fill(uses.limit.messages_a_second, now);
                 let stays = uses.connections > 0 || !uses.bucket.is_full(uses.limit.messages_a_second);
@@ -264,6 +302,7 @@ impl ConnectedUsers {
             held_back: 0,
             refused: 0,
             told: (false, false),
+            told_of_kept: [false; 2],
         }));
         self.by_name.insert(name.to_owned(), id);
         id
@@ -295,6 +334,38 @@ impl ConnectedUsers {
         uses.refused += 1;
         let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, TOO_MANY_LINKS, "links", max);
         if !std::mem::replace(&mut uses.told.1, true) {
+            crate::warning!("{refusal}");
+        }
+        Err(refusal)
+    }
+
+    /// The definitions have changed: that is what there is now, and whose. A step for each.
+    pub(crate) fn follow_kept<'a>(&mut self, all: impl Iterator<Item = (&'a str, Kept)>) {
+        self.kept.clear();
+        for (user, kept) in all {
+            self.kept.entry_ref(user).or_default()[kept as usize] += 1;
+        }
+    }
+
+    /// Whether a connected user may have one more of those.
+    ///
+    /// # Errors
+    /// 2017: it has as many as it may.
+    pub(crate) fn may_keep(&mut self, user: Option<&str>, kept: Kept) -> Result<(), Refusal> {
+        let name = user.unwrap_or(ANONYMOUS);
+        let count = self.kept_by(name, kept);
+        let Some(uses) = self.by_name.get(name).and_then(|id| self.all.get_mut(id.0)) else { return Ok(()) };
+        let (max, cause, what) = match kept {
+            Kept::Subscription => (uses.limit.subscriptions, TOO_MANY_SUBSCRIPTIONS, "durable subscriptions"),
+            Kept::DynamicQueue => (uses.limit.dynamic_queues, TOO_MANY_DYNAMIC_QUEUES, "permanent dynamic queues"),
+        };
+        uses.told_of_kept[kept as usize] &= count > max / 2;
+        if max == 0 || count < max {
+            return Ok(());
+        }
+        uses.refused += 1;
+        let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, cause, what, max);
+        if !std::mem::replace(&mut uses.told_of_kept[kept as usize], true) {
             crate::warning!("{refusal}");
         }
         Err(refusal)
@@ -393,7 +464,7 @@ impl ConnectedUsers {
             }
             uses.pattern = found.map(|(pattern, _)| pattern.to_owned());
             uses.limit = limit;
-            uses.told = (false, false);
+            (uses.told, uses.told_of_kept) = ((false, false), [false; 2]);
         }
     }
 
@@ -406,6 +477,10 @@ impl ConnectedUsers {
     /// That user's share of private-key time, milliseconds a second; 0 for none.
     pub(crate) fn key_share(&self, id: UserId) -> u32 {
         self.all.get(id.0).map_or(0, |uses| uses.limit.key_ms_a_second)
+    }
+
+    fn kept_by(&self, user: &str, kept: Kept) -> u32 {
+        self.kept.get(user).map_or(0, |counts| counts[kept as usize])
     }
 
     /// Everybody who is connected, by name.
@@ -421,6 +496,8 @@ impl ConnectedUsers {
                 unacknowledged_bytes: uses.unacknowledged_bytes,
                 held_back: uses.held_back,
                 refused: uses.refused,
+                subscriptions: self.kept_by(&uses.name, Kept::Subscription),
+                dynamic_queues: self.kept_by(&uses.name, Kept::DynamicQueue),
                 ..UserStatus::default()
             })
             .collect();
@@ -431,8 +508,11 @@ impl ConnectedUsers {
 
 impl Uses {
     fn refusal(&self, reason: reason::Reason, cause: &'static str, what: &str, max: u32) -> Refusal {
-        let pattern = self.pattern.as_deref().unwrap_or_default();
-        let detail = format!("user {} has {max} {what}, as many as LIMIT('{pattern}') allows", self.name);
+        let by = match &self.pattern {
+            Some(pattern) => format!("as many as LIMIT('{pattern}') allows"),
+            None => "as many as a user may have without a limit of its own".to_owned(),
+        };
+        let detail = format!("user {} has {max} {what}, {by}", self.name);
         Refusal { cause: Some(cause), ..Refusal::new(reason, detail) }
     }
 }
@@ -449,6 +529,31 @@ mod tests {
 
     fn rate(messages_a_second: u32) -> Limit {
         Limit { messages_a_second, ..Limit::default() }
+    }
+
+    #[test]
+    fn what_stays_is_bounded_by_user_also_without_a_limit_and_the_refusal_is_counted() {
+        let (limits, now) =
+            (limits(&[("app*", Limit { subscriptions: 2, dynamic_queues: 0, ..Limit::default() })]), Instant::now());
+        let mut users = ConnectedUsers::default();
+        users.connect(Some("app1"), &limits, now).unwrap();
+        users.connect(None, &limits, now).unwrap();
+        users.follow_kept([("app1", Kept::Subscription)].into_iter());
+        users.may_keep(Some("app1"), Kept::Subscription).unwrap();
+        let mut all = vec![("app1", Kept::DynamicQueue); 5_000];
+        all.extend([("app1", Kept::Subscription); 2]);
+        all.extend([(ANONYMOUS, Kept::DynamicQueue); KEPT_OBJECTS_DEFAULT as usize]);
+        users.follow_kept(all.into_iter());
+        let refusal = users.may_keep(Some("app1"), Kept::Subscription).unwrap_err();
+        assert_eq!((refusal.reason.code, refusal.cause), (2017, Some("user-subscriptions")));
+        assert!(refusal.detail.contains("LIMIT('app*')"), "{refusal}");
+        users.may_keep(Some("app1"), Kept::DynamicQueue).expect("0 is no limit");
+        users.may_keep(None, Kept::Subscription).unwrap();
+        let refusal = users.may_keep(None, Kept::DynamicQueue).unwrap_err();
+        assert_eq!((refusal.reason.code, refusal.cause), (2017, Some("user-dynamic-queues")));
+        let shown: Vec<_> =
+            users.status().iter().map(|user| (user.refused, user.subscriptions, user.dynamic_queues)).collect();
+        assert_eq!(shown, [(1, 0, KEPT_OBJECTS_DEFAULT), (1, 2, 5_000)]);
     }
 
     #[test]

@@ -255,6 +255,8 @@ impl Manager {
         tls.follow(&definitions);
         let tokens = Tokens::new(&data);
         tokens.follow(&definitions.queue_manager);
+        let mut connected = ConnectedUsers::default();
+        connected.follow_kept(definitions.kept());
         Self {
             name: definitions.queue_manager.name.clone(),
             tls,
@@ -292,7 +294,7 @@ impl Manager {
                 gone: Vec::new(),
                 stuck: VecDeque::new(),
                 told_of_stuck: false,
-                users: ConnectedUsers::default(),
+                users: connected,
                 staged_bytes: 0,
                 units: UnitCounts::default(),
                 channels: Channels::default(),

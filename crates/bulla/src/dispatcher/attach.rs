@@ -120,7 +120,7 @@ fn producer(
     let rights = match &target.address {
         _ if target.dynamic => {
             let wish = Wish::read(state, who, Right::Put, target.address.as_deref(), &target.dynamic_node_properties)?;
-            let made = made.insert(state.define_dynamic(&wish, &local.manager.data, &mut local.random)?);
+            let made = made.insert(state.define_dynamic(who, &wish, &local.manager.data, &mut local.random)?);
             state.own_dynamic(who, made);
             (target.address, target.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
             ObjectType::Queue.rights()
@@ -227,7 +227,7 @@ fn consumer(
     let right = if browse { Right::Browse } else { Right::Get };
     if source.dynamic {
         let wish = Wish::read(state, who, right, source.address.as_deref(), &source.dynamic_node_properties)?;
-        let made = made.insert(state.define_dynamic(&wish, &local.manager.data, &mut local.random)?);
+        let made = made.insert(state.define_dynamic(who, &wish, &local.manager.data, &mut local.random)?);
         state.own_dynamic(who, made);
         (source.address, source.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
     }

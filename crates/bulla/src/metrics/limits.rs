@@ -59,11 +59,13 @@ pub fn limits_text(snapshot: &LimitSnapshot) -> String {
 fn users(family: &mut Family<'_>, users: &[UserStatus]) {
     let label = |user: &UserStatus| format!("user=\"{}\"", escaped(&user.name));
     type OfLimit = fn(&Limit) -> u64;
-    let limits: [(&str, OfLimit); 4] = [
+    let limits: [(&str, OfLimit); 6] = [
         ("connections", |limit| limit.connections.into()),
         ("links", |limit| limit.links.into()),
         ("unacknowledged_bytes", |limit| limit.unacknowledged_bytes),
         ("messages_per_second", |limit| limit.messages_a_second.into()),
+        ("durable_subscriptions", |limit| limit.subscriptions.into()),
+        ("dynamic_queues", |limit| limit.dynamic_queues.into()),
     ];
     family.begin("bulla_user_limit", "gauge", "The limits in force, by what they limit; none where there is no limit.");
     for user in users {
@@ -76,7 +78,7 @@ fn users(family: &mut Family<'_>, users: &[UserStatus]) {
         }
     }
     type Value = fn(&UserStatus) -> u64;
-    let gauges: [(&str, &str, Value); 3] = [
+    let gauges: [(&str, &str, Value); 5] = [
         ("bulla_user_connections", "Connections of the user.", |user| user.connections.into()),
         ("bulla_user_links", "Links on them that put, get, browse or coordinate.", |user| user.links.into()),
         (
@@ -84,15 +86,25 @@ fn users(family: &mut Family<'_>, users: &[UserStatus]) {
             "Bytes delivered and not settled, counted where UNACKED limits them.",
             |user| user.unacknowledged_bytes,
         ),
+        ("bulla_user_durable_subscriptions", "Durable subscriptions that the user's applications have.", |user| {
+            user.subscriptions.into()
+        }),
+        ("bulla_user_dynamic_queues", "Permanent dynamic queues that the user's applications have.", |user| {
+            user.dynamic_queues.into()
+        }),
     ];
     let counters: [(&str, &str, Value); 3] = [
         ("bulla_user_held_back_total", "Times that MSGRATE left a link less credit than it could have had.", |user| {
             user.held_back
         }),
-        ("bulla_user_refused_total", "Connections and links refused because of the limit.", |user| user.refused),
+        (
+            "bulla_user_refused_total",
+            "Connections, links, subscriptions and queues refused because of the limit.",
+            |user| user.refused,
+        ),
         ("bulla_user_sealing_used_up_total", "Times that SEALTIME was used up.", |user| user.key_used_up),
     ];
-    for (kind, families) in [("gauge", gauges), ("counter", counters)] {
+    for (kind, families) in [("gauge", &gauges[..]), ("counter", &counters[..])] {
         for (name, help, value) in families {
             family.begin(name, kind, help);
             users.iter().for_each(|user| family.sample("", &label(user), value(user)));
@@ -113,12 +125,20 @@ pub(super) mod tests {
 
     /// Something of everything.
     pub(crate) fn busy() -> LimitSnapshot {
-        let limit = Limit { connections: 5, messages_a_second: 100, key_ms_a_second: 250, ..Limit::default() };
+        let limit = Limit {
+            connections: 5,
+            messages_a_second: 100,
+            key_ms_a_second: 250,
+            subscriptions: 7,
+            dynamic_queues: 0,
+            ..Limit::default()
+        };
         let app = UserStatus {
             name: "app".into(),
             limit,
             connections: 2,
             held_back: 7,
+            subscriptions: 3,
             refused: 3,
             key_ns: 1_500_000_000,
             ..UserStatus::default()
@@ -139,8 +159,9 @@ pub(super) mod tests {
                 .map(|(.., value)| *value)
                 .collect()
         };
-        assert_eq!(of("bulla_user_limit", "app"), [5.0, 100.0, 0.25]);
-        assert!(of("bulla_user_limit", "*ANONYMOUS").is_empty());
+        assert_eq!(of("bulla_user_limit", "app"), [5.0, 100.0, 7.0, 0.25]);
+        assert_eq!(of("bulla_user_limit", "*ANONYMOUS"), [1000.0, 1000.0], "those of everybody");
+        assert_eq!(of("bulla_user_durable_subscriptions", "app"), [3.0]);
         assert_eq!(of("bulla_user_connections", "app"), [2.0]);
         assert_eq!(of("bulla_user_held_back_total", "app"), [7.0]);
         assert_eq!(of("bulla_user_refused_total", "app"), [3.0]);

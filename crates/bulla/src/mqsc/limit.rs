@@ -41,6 +41,8 @@ fn changed(mut limit: Limit, statement: &Statement) -> Limit {
     limit.links = count(Key::UserLinks).unwrap_or(limit.links);
     limit.unacknowledged_bytes = number(Key::UserUnacknowledged).unwrap_or(limit.unacknowledged_bytes);
     limit.messages_a_second = count(Key::UserRate).unwrap_or(limit.messages_a_second);
+    limit.subscriptions = count(Key::UserSubscriptions).unwrap_or(limit.subscriptions);
+    limit.dynamic_queues = count(Key::UserDynamicQueues).unwrap_or(limit.dynamic_queues);
     limit.key_ms_a_second = count(Key::UserKeyTime).unwrap_or(limit.key_ms_a_second);
     limit
 }
@@ -61,6 +63,8 @@ pub(super) fn cell(limit: &Limit, key: Key) -> Option<Cell> {
         Key::UserLinks => limit.links.into(),
         Key::UserUnacknowledged => limit.unacknowledged_bytes,
         Key::UserRate => limit.messages_a_second.into(),
+        Key::UserSubscriptions => limit.subscriptions.into(),
+        Key::UserDynamicQueues => limit.dynamic_queues.into(),
         Key::UserKeyTime => limit.key_ms_a_second.into(),
         _ => return None,
     }))
@@ -74,6 +78,8 @@ fn status_cell(status: &UserStatus, key: Key) -> Option<Cell> {
         Key::UserUnacknowledgedNow => Cell::Number(status.unacknowledged_bytes),
         Key::UserHeldBack => Cell::Number(status.held_back),
         Key::UserRefused => Cell::Number(status.refused),
+        Key::UserSubscriptionsNow => Cell::Number(status.subscriptions.into()),
+        Key::UserDynamicQueuesNow => Cell::Number(status.dynamic_queues.into()),
         Key::UserKeyTimeTaken => Cell::Number(status.key_ns / NS_PER_MS),
         Key::UserKeyTimeUsedUp => Cell::Number(status.key_used_up),
         _ => return None,
@@ -132,6 +138,7 @@ fn rows<'a, T: 'a>(
 
 #[cfg(test)]
 mod tests {
+    use crate::limits::KEPT_OBJECTS_DEFAULT;
     use crate::mqsc::execute;
     use crate::mqsc::objects::Definitions;
     use crate::mqsc::reply::{Outcome, Reply};
@@ -151,12 +158,14 @@ mod tests {
     #[test]
     fn limits_are_read_back_as_they_were_written() {
         let mut paper = Paper::new();
-        let set = "SET LIMIT('app*') MAXCONNS(5) MSGRATE(1000); SET LIMIT('*ANONYMOUS') MAXHANDS(3) UNACKED(65536) SEALTIME(250)";
+        let set = "SET LIMIT('app*') MAXCONNS(5) MSGRATE(1000); SET LIMIT('*ANONYMOUS') MAXHANDS(3) UNACKED(65536) SEALTIME(250) MAXDYNQ(0)";
         answers(set, &mut paper);
         answers("SET LIMIT('app*') MAXCONNS(6)", &mut paper);
         let definitions = paper.definitions();
         let app = definitions.user_limits.get("app*").unwrap();
         assert_eq!((app.connections, app.messages_a_second), (6, 1000), "what is not given stays");
+        assert_eq!((app.subscriptions, app.dynamic_queues), (KEPT_OBJECTS_DEFAULT, KEPT_OBJECTS_DEFAULT));
+        assert_eq!(definitions.user_limits.get("*ANONYMOUS").unwrap().dynamic_queues, 0);
         let read = Definitions::from_text(&definitions.to_string(), "objects.mqsc".as_ref()).unwrap();
         assert_eq!(&read, definitions, "{definitions}");
     }

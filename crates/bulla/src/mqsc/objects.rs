@@ -12,9 +12,9 @@ use super::run::{self, Change};
 use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
 use super::topic::{BASE_TOPIC, Subscription, Topic};
 use super::{authority, channel_rule, limit, policy, whole_file};
-use crate::authority::{Authorities, ChannelRules, Entity};
+use crate::authority::{ANONYMOUS, Authorities, ChannelRules, Entity};
 use crate::events;
-use crate::limits::{QueueLimit, UserLimits};
+use crate::limits::{Kept, QueueLimit, UserLimits};
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
@@ -180,6 +180,8 @@ pub struct LocalQueue {
     pub default_exclusive: bool,
     /// DEFTYPE(PERMDYN): made of a model, for an application.
     pub dynamic: bool,
+    /// DYNUSER: for whom it was made of a model; none for other queues, and for those made before that was kept.
+    pub maker: Option<String>,
     /// TRIGTYPE
     pub trigger_type: TriggerType,
     /// TRIGDPTH in messages.
@@ -725,6 +727,14 @@ impl Definitions {
         self.queues.len() + self.aliases.len() + self.remotes.len() + self.models.len() < OBJECTS_MAX
     }
 
+    /// What applications made that stays, a durable subscription or a permanent dynamic queue at a time: whose it is.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (&str, Kept)> {
+        let subscriptions = self.subscriptions.values().filter(|found| found.managed);
+        let subscribers = subscriptions.map(|found| found.user.as_deref().unwrap_or(ANONYMOUS));
+        let makers = self.queues.values().filter(|queue| queue.dynamic).filter_map(|queue| queue.maker.as_deref());
+        subscribers.map(|user| (user, Kept::Subscription)).chain(makers.map(|user| (user, Kept::DynamicQueue)))
+    }
+
     /// Reads `objects.mqsc` in `directory`; none when there is no such file.
     ///
     /// # Errors
@@ -1098,6 +1108,7 @@ impl Default for LocalQueue {
             share: true,
             default_exclusive: false,
             dynamic: false,
+            maker: None,
             trigger_type: TriggerType::First,
             trigger_depth: 1,
             trigger_priority: 0,
@@ -1152,6 +1163,7 @@ impl LocalQueue {
                 (Key::QueueRate, Value::Number(number)) => self.limit.messages_a_second = clamped(*number),
                 (Key::DefaultShare, Value::Word(word)) => self.default_exclusive = *word == "EXCL",
                 (Key::DefinitionType, Value::Word(word)) => self.dynamic = *word == "PERMDYN",
+                (Key::QueueMaker, Value::Text(user)) => self.maker = unless_blank(user),
                 (Key::TriggerType, Value::Word(word)) => {
                     self.trigger_type = match *word {
                         "EVERY" => TriggerType::Every,
@@ -1214,6 +1226,7 @@ impl LocalQueue {
             Key::QueueRate => Cell::Number(self.limit.messages_a_second.into()),
             Key::DefaultShare => Cell::word(if self.default_exclusive { "EXCL" } else { "SHARED" }),
             Key::DefinitionType => Cell::word(if self.dynamic { "PERMDYN" } else { "PREDEFINED" }),
+            Key::QueueMaker => blank(self.maker.as_deref()),
             Key::TriggerType => Cell::word(match self.trigger_type {
                 TriggerType::First => "FIRST",
                 TriggerType::Every => "EVERY",

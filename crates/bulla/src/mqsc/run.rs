@@ -1008,6 +1008,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Act::DefineLocal => {
             of_no_other_type(&name, definitions, Act::DefineLocal)?;
             let mut queue = like(statement, definitions, &definitions.queues, "a local queue")?;
+            queue.maker = None;
             free_or_replaced(statement, definitions.queues.contains_key(&name))?;
             room_for(&name, definitions)?;
             queue.set(statement);

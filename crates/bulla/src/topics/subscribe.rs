@@ -4,6 +4,7 @@ use super::{DURABLE_PREFIX, Live, NON_DURABLE_MAX, NON_DURABLE_PREFIX, check_pat
 use crate::authority::Right;
 use crate::dispatcher::authority::{Who, no_right};
 use crate::dynamic::problem;
+use crate::limits::Kept;
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::{LocalQueue, OBJECTS_MAX, Usage};
 use crate::mqsc::run::Change;
@@ -46,7 +47,8 @@ impl State {
     ///
     /// # Errors
     /// 2425 for what is no topic, 2035 without SUB there or where it is another user's, 2503 and 2436 where the topic
-    /// takes none, 2429 where it is in use and would have to become another one, 2102 where there are too many.
+    /// takes none, 2429 where it is in use and would have to become another one, 2017 where who asks has as many durable ones as it
+    /// may, 2102 where there are too many.
     pub(crate) fn subscribe(
         &mut self,
         who: Who<'_>,
@@ -88,6 +90,9 @@ impl State {
         let queue = LocalQueue { usage: Usage::Normal, dynamic: false, share: true, ..made_of };
         if wanted.durable && wanted.name.is_some() && !standing.durable {
             return Err(Refusal::new(reason::DURABILITY_NOT_ALLOWED, format!("{} has DURSUB(NO)", wanted.topic)));
+        }
+        if wanted.durable && wanted.name.is_some() && replaced.is_none() {
+            self.users.may_keep(who.user, Kept::Subscription)?;
         }
         // Only now, when there will be a new one: what is on the queue of the old one goes with it.
         match (replaced, &wanted.name) {

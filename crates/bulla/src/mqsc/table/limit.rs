@@ -1,7 +1,7 @@
 //! The table's attributes of users' limits.
 
 use super::{ALL, Attribute, Key, Kind, WHERE, attribute, shown};
-use crate::limits::{KEY_TIME_MAX, RATE_MAX};
+use crate::limits::{KEPT_OBJECTS_DEFAULT, KEY_TIME_MAX, RATE_MAX};
 
 /// Highest counts, as MQ has them.
 const COUNT_MAX: u64 = 999_999_999;
@@ -43,6 +43,23 @@ static SEALTIME: Attribute = attribute(
     "0",
     "Milliseconds a second that devices and the processor may spend on private keys to seal and open one user's messages; 0 for turns with the others alone. Beyond it its messages wait.",
 );
+static MAXSUBS: Attribute = attribute(
+    Key::UserSubscriptions,
+    "MAXSUBS",
+    Kind::Number { min: 0, max: COUNT_MAX },
+    KEPT_TEXT,
+    "Most durable subscriptions that one user's applications may have; 0 for no limit. One more is refused with 2017 user-subscriptions.",
+);
+static MAXDYNQ: Attribute = attribute(
+    Key::UserDynamicQueues,
+    "MAXDYNQ",
+    Kind::Number { min: 0, max: COUNT_MAX },
+    KEPT_TEXT,
+    "Most permanent dynamic queues that one user's applications may have; 0 for no limit. One more is refused with 2017 user-dynamic-queues.",
+);
+/// What MAXSUBS and MAXDYNQ are by themselves.
+const KEPT_TEXT: &str = "1000";
+const _: () = assert!(KEPT_OBJECTS_DEFAULT == 1_000, "the text says the number");
 static LIMIT: Attribute = shown(Key::UserLimit, "LIMIT", "The limit that holds for the user; empty for none.");
 static CURCONNS: Attribute = shown(Key::UserConnectionsNow, "CURCONNS", "Connections of the user.");
 static CURHANDS: Attribute = shown(Key::UserLinksNow, "CURHANDS", "Links on them that put, get, browse or coordinate.");
@@ -51,9 +68,14 @@ static CURUNACK: Attribute = shown(
     "CURUNACK",
     "Bytes delivered and not settled; counted from when UNACKED limits them.",
 );
+static CURSUBS: Attribute =
+    shown(Key::UserSubscriptionsNow, "CURSUBS", "Durable subscriptions that the user's applications have.");
+static CURDYNQ: Attribute =
+    shown(Key::UserDynamicQueuesNow, "CURDYNQ", "Permanent dynamic queues that the user's applications have.");
 static HELDBACK: Attribute =
     shown(Key::UserHeldBack, "HELDBACK", "How often MSGRATE left a link less credit than it could have had.");
-static REFUSED: Attribute = shown(Key::UserRefused, "REFUSED", "Connections and links refused because of the limit.");
+static REFUSED: Attribute =
+    shown(Key::UserRefused, "REFUSED", "Connections, links, subscriptions and queues refused because of the limit.");
 
 pub(super) static QUEUE_MAXHANDS: Attribute = attribute(
     Key::QueueLinks,
@@ -101,9 +123,9 @@ static SEALHELD: Attribute =
     shown(Key::UserKeyTimeUsedUp, "SEALHELD", "How often SEALTIME was used up, so that the user's messages waited.");
 
 /// SET LIMIT, and what DISPLAY LIMIT shows.
-pub(super) const LIMITS: &[&Attribute] = &[&MAXCONNS, &MAXHANDS, &UNACKED, &MSGRATE, &SEALTIME];
+pub(super) const LIMITS: &[&Attribute] = &[&MAXCONNS, &MAXHANDS, &UNACKED, &MSGRATE, &SEALTIME, &MAXSUBS, &MAXDYNQ];
 /// DISPLAY: what steers it.
 pub(super) const OPTIONS: &[&Attribute] = &[&WHERE, &ALL];
 /// DISPLAY LIMITSTATUS: what it shows.
 pub(super) const STATUS: &[&Attribute] =
-    &[&LIMIT, &CURCONNS, &CURHANDS, &CURUNACK, &HELDBACK, &REFUSED, &SEALUSED, &SEALHELD];
+    &[&LIMIT, &CURCONNS, &CURHANDS, &CURUNACK, &HELDBACK, &REFUSED, &SEALUSED, &SEALHELD, &CURSUBS, &CURDYNQ];
