@@ -241,6 +241,24 @@ def test_a_subscription_that_can_not_become_another_stays_with_its_messages(mana
     assert qm.stop() == 0
 
 
+def test_a_publication_that_all_selectors_together_judge_too_long_is_refused(site):
+    slow = "p LIKE '%" + "a" * 300 + "b'"
+    with site.connect() as client:
+        everything = client.receiver("topic://judged", credit=0)
+        publication = Message(body="judged", properties={"p": "a" * 65536})
+        readers = [client.receiver("topic://judged", credit=0, selector=slow) for _ in range(120)]
+        client.put("topic://judged", publication)
+        assert bodies(everything) == ["judged"]
+        readers += [client.receiver("topic://judged", credit=0, selector=slow) for _ in range(20)]
+        assert reason(lambda: client.put("topic://judged", publication)) == 2071
+        client.put("topic://judged", Message(body="quick", properties={"p": "b"}))
+        assert bodies(everything) == ["quick"], "nothing of the other one"
+        for reader in readers[100:]:
+            reader.close()
+        client.put("topic://judged", publication)
+        assert bodies(everything) == ["judged"]
+
+
 def test_another_topic_or_selector_by_the_same_name_is_another_subscription(site):
     with site.connect(container="changing") as client:
         receiver = client.receiver("topic://c", name="s", options=DURABLE, selector="n > 1", credit=0)

@@ -304,6 +304,26 @@ fn an_index_is_let_go_a_while_after_its_last_reader() {
 }
 
 #[test]
+fn a_look_by_key_ends_with_its_budget_of_which_judging_takes_what_it_costs() {
+    let (mut store, queue) = store();
+    store.index(queue, keys_of, 0);
+    for _ in 0..20 {
+        store.put(queue, message(7, false)).unwrap();
+    }
+    let mut look_up = |mut budget: usize| {
+        let mut judged = 0;
+        let found = store.look_up(queue, 8, 0, true, &mut budget, |_| {
+            judged += 1;
+            Looked::PassAt { cost: 9 }
+        });
+        (found, budget, judged)
+    };
+    assert_eq!(look_up(100), (None, 0, 10));
+    assert_eq!(look_up(95), (None, 0, 10), "the last one may cost more than is left");
+    assert_eq!(look_up(1_000), (Some(Look::End), 800, 20));
+}
+
+#[test]
 fn too_many_messages_with_one_key_are_left_to_a_scan() {
     let (mut store, queue) = store();
     store.index(queue, keys_of, 1);

@@ -143,6 +143,10 @@ fn to_each(
     let facts = Facts { priority: arrival.priority(publisher.defaults), persistent, delivery_count: 0 };
     let mut cost = 0;
     let mut is_wanted = |target: &&Target| {
+        // It is refused below: nothing more is judged.
+        if cost > SELECTION_COST_MAX {
+            return false;
+        }
         let mut selects = |selector: &crate::selector::Selector, scratch: &mut Scratch| {
             let is_wanted = selector.matches(scratch, facts, arrival.chunks(), true) == Some(true);
             cost += scratch.cost();
