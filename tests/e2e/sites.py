@@ -8,6 +8,7 @@ from proton import Message, symbol
 import cms
 import der
 from manager import DEADLINE
+from people import People
 from pki import openssl
 from proton_driver import Refused
 
@@ -82,13 +83,24 @@ def payloads(messages):
 
 def opened(qm, people):
     """A site with users whose certificates are of every sort, some of them no good."""
-    site = Site(qm, people)
     people.add("expired", not_before=-10, not_after=-1)
     people.add("tomorrow", not_before=1, not_after=10)
     people.add("elliptic", "p256")
     people.add("short", "rsa1024")
     for name in ("revoked", "gone", "careless"):
         people.add(name)
+    yield from _in_use(Site(qm, people))
+
+
+def peopled(qm, authority, *users):
+    """A site of a queue manager of its own, with those users."""
+    people = People(qm, authority)
+    for name in users:
+        people.add(name)
+    yield from _in_use(Site(qm, people))
+
+
+def _in_use(site):
     yield site
     for client in site.clients.values():
         client.close()

@@ -8,8 +8,7 @@ import urllib.request
 import pytest
 
 from manager import wait_until
-from people import People
-from sites import INTEGRITY, Site, clear
+from sites import INTEGRITY, clear, peopled
 
 MESSAGES = 30
 
@@ -17,13 +16,7 @@ MESSAGES = 30
 @pytest.fixture(scope="module")
 def site(managers, authority):
     qm = managers("metered", options=["--metrics", "127.0.0.1:0"])
-    people = People(qm, authority)
-    for name in ("orders", "billing"):
-        people.add(name)
-    site = Site(qm, people)
-    yield site
-    for client in site.clients.values():
-        client.close()
+    yield from peopled(qm, authority, "orders", "billing")
     assert qm.stop() == 0
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from channels import Route
 from manager import wait_until
-from people import People
-from sites import INTEGRITY, PRIVACY, Site, clear
+from sites import INTEGRITY, PRIVACY, clear, peopled
 
 # A load's messages come from so many clients at once.
 CLIENTS = 4
@@ -29,13 +28,7 @@ LOOK = 1e-4
 @pytest.fixture(scope="module")
 def site(managers, authority):
     qm = managers(name="costly", options=["--metrics", "127.0.0.1:0"])
-    people = People(qm, authority)
-    for name in ("orders", "billing"):
-        people.add(name)
-    site = Site(qm, people)
-    yield site
-    for client in site.clients.values():
-        client.close()
+    yield from peopled(qm, authority, "orders", "billing")
     assert qm.stop() == 0
 
 

@@ -13,7 +13,7 @@ from channels import Route
 from manager import wait_until
 from people import People
 from proton_driver import Refused
-from sites import CONFIDENTIALITY, INTEGRITY, PAYLOAD, PRIVACY, Site, clear, copy, refused_get, refused_put
+from sites import CONFIDENTIALITY, INTEGRITY, PAYLOAD, PRIVACY, Site, clear, copy, peopled, refused_get, refused_put
 
 MESSAGES = 10
 # Counters of DISPLAY POLSTATUS that a test names only where it expects them.
@@ -23,13 +23,7 @@ OPERATIONS = ("SEALED OPENED CHECKED TOLERATED NOTMINE QUARANT KEYGENS WRAPS UNW
 @pytest.fixture(scope="module")
 def site(managers, authority):
     qm = managers(name="metered", options=["--metrics", "127.0.0.1:0", "--adapters", "2"])
-    people = People(qm, authority)
-    for name in ("orders", "billing", "audit"):
-        people.add(name)
-    site = Site(qm, people)
-    yield site
-    for client in site.clients.values():
-        client.close()
+    yield from peopled(qm, authority, "orders", "billing", "audit")
     assert qm.stop() == 0
 
 

@@ -7,8 +7,7 @@ import pytest
 from proton import Message
 
 from manager import wait_until
-from people import People
-from sites import INTEGRITY, PRIVACY, Site, clear
+from sites import INTEGRITY, PRIVACY, clear, peopled
 
 # What the device takes for one private-key operation, microseconds: by far longer than anything else here.
 SERVICE_US = 20_000
@@ -22,13 +21,7 @@ FLOOD = CONNECTIONS * EACH
 @pytest.fixture
 def site(managers, authority):
     qm = managers("shared-devices", options=["--adapters", "2"])
-    people = People(qm, authority)
-    for name in ("orders", "billing", "flooder"):
-        people.add(name)
-    site = Site(qm, people)
-    yield site
-    for client in site.clients.values():
-        client.close()
+    yield from peopled(qm, authority, "orders", "billing", "flooder")
     # What the flooder left is not waited for.
     qm.mqsc("START DEVICE(CPU)", code=None)
     assert qm.process.poll() is None, "".join(qm.log[-30:])
