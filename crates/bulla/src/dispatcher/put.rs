@@ -297,7 +297,7 @@ pub(super) fn refuse(engine: Option<&mut Connection>, local: &mut Local, receipt
     }
 }
 
-/// A put is refused: by its reason with the queue, by its cause with the policy.
+/// A put is refused: by its reason with the queue, where that is still there, by its cause with the policy.
 pub(super) fn count_refused(
     local: &Local,
     state: &mut State,
@@ -305,7 +305,9 @@ pub(super) fn count_refused(
     policy: Option<&Policy>,
     refusal: &Refusal,
 ) {
-    state.use_of(queue).traffic.reject(refusal.reason.code);
+    if state.store.attributes(queue).is_some() {
+        state.use_of(queue).traffic.reject(refusal.reason.code);
+    }
     if let (Some(policy), Some(cause)) = (policy, refusal.cause) {
         local.manager.accounts.fail(&policy.name, cause);
     }
@@ -333,8 +335,8 @@ fn take_grant(producer: &mut Producer, state: &mut State) {
 fn promise_again(producer: &mut Producer, state: &mut State) {
     if producer.has_lapsed()
         && let (Some(route), Some(_)) = (&producer.route, &producer.opened)
+        && let Some(usage) = state.uses.get_mut(&route.queue)
     {
-        let usage = state.use_of(route.queue);
         usage.granted = usage.granted.saturating_add(producer.granted);
     }
     producer.unused_ticks = 0;
@@ -544,8 +546,7 @@ pub(super) fn put_ready(
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
         }
-        if engine.is_some() {
-            let usage = state.use_of(queue);
+        if let Some(usage) = state.uses.get_mut(&queue).filter(|_| engine.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
         }
         if engine.is_none() && !receipt.settled {

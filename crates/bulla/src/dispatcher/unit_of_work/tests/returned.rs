@@ -93,6 +93,31 @@ fn links_that_outlive_their_queue_leave_nothing_of_it() {
 }
 
 #[test]
+fn a_link_that_is_turned_to_another_queue_of_the_name_leaves_nothing_of_the_one_that_is_gone() {
+    let mut desk = Desk::new(&[("A", queue())]);
+    let mut client = desk.client();
+    let to = client.sender("A", false).unwrap().link;
+    let manager = desk.running().manager().clone();
+    let (old, attributes) = {
+        let state = &mut *manager.lock();
+        let old = state.store.queue("A").unwrap();
+        let attributes = *state.store.attributes(old).unwrap();
+        state.end_dynamic(old);
+        (old, attributes)
+    };
+    assert_eq!(refused(client.put(to, message(0, 4, false), PATIENCE)).1, reason::Q_DELETED.code);
+    {
+        let state = &mut *manager.lock();
+        state.store.define("A", attributes).unwrap();
+        state.generation += 1;
+    }
+    client.put(to, message(1, 4, false), PATIENCE).unwrap();
+    drop(client);
+    desk.stop();
+    assert!(!manager.lock().uses.contains_key(&old));
+}
+
+#[test]
 fn a_link_that_passes_over_all_that_it_can_remember_still_gets_what_comes_before_it() {
     let desk = Desk::new(&[("A", queue())]);
     let mut client = desk.client();
