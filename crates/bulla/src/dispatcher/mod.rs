@@ -15,6 +15,7 @@ pub(crate) use attach::SEALED;
 pub(crate) mod get;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
+mod precedence;
 pub(crate) mod publish;
 #[cfg(test)]
 mod publish_model;
@@ -53,6 +54,7 @@ use hashbrown::{HashMap, HashSet};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use peer::{Identity, Link, Peer};
+use precedence::Precedence;
 use put::{Producer, Receipt};
 pub(crate) use sasl::Verdict;
 use serve_list::ServeList;
@@ -68,6 +70,11 @@ use unit_of_work::{Discharged, Units};
 
 /// Connections of one dispatcher; more are refused with 2025.
 pub const CONNECTIONS_MAX: usize = 10_000;
+/// Strangers who may have said something that was not read yet: while there are so many, nobody is accepted, and who knocks waits
+/// where the system keeps them.
+const STRANGERS_MAX: usize = 128;
+/// Connections accepted in one turn at each door.
+const ACCEPTS_MAX: usize = 16;
 /// How often timers, expiry and messages that are stuck are looked at.
 const TICK: Duration = Duration::from_millis(250);
 /// How long a removal that nobody waits for may wait for company on its way to the journal.
@@ -90,8 +97,8 @@ const LISTEN_TLS: Token = Token(usize::MAX - 2);
 /// A dispatcher: the sockets it owns and everything its turns need.
 pub(crate) struct Dispatcher {
     poll: Poll,
-    clear: Option<TcpListener>,
-    tls: Option<(TcpListener, Arc<Tls>)>,
+    /// Where strangers come in; none once the queue manager stops.
+    doors: Vec<Door>,
     peers: Slab<Peer>,
     active: Vec<usize>,
     local: Local,
@@ -99,10 +106,22 @@ pub(crate) struct Dispatcher {
     signatures: Signatures,
     /// Connections that are not read, because too much is arriving on all of them.
     line: Line,
+    /// Who has signed in goes before who has not.
+    precedence: Precedence,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
     stop_by: Option<Instant>,
+}
+
+/// A listener.
+struct Door {
+    listener: TcpListener,
+    token: Token,
+    /// What connections are wrapped in, where they are.
+    tls: Option<Arc<Tls>>,
+    /// Somebody may wait to be accepted.
+    knocked: bool,
 }
 
 /// What one dispatcher's turns share, its connections aside.
@@ -215,21 +234,21 @@ impl Dispatcher {
         manager: Arc<Manager>,
         Left { poll, generation }: Left,
         mailbox: Arc<Mailbox>,
-        mut clear: Option<TcpListener>,
-        mut tls: Option<(TcpListener, Arc<Tls>)>,
+        clear: Option<TcpListener>,
+        tls: Option<(TcpListener, Arc<Tls>)>,
     ) -> io::Result<Self> {
-        if let Some(listener) = &mut clear {
-            poll.registry().register(listener, LISTEN_CLEAR, Interest::READABLE)?;
-        }
-        if let Some((listener, _)) = &mut tls {
-            poll.registry().register(listener, LISTEN_TLS, Interest::READABLE)?;
+        let door = |token, tls| move |listener| Door { listener, token, tls, knocked: false };
+        let clear = clear.map(door(LISTEN_CLEAR, None));
+        let tls = tls.map(|(listener, tls)| door(LISTEN_TLS, Some(tls))(listener));
+        let mut doors: Vec<Door> = clear.into_iter().chain(tls).collect();
+        for Door { listener, token, .. } in &mut doors {
+            poll.registry().register(listener, *token, Interest::READABLE)?;
         }
         let now = Instant::now();
         let signatures = Signatures::new(mailbox.clone());
         Ok(Self {
             poll,
-            clear,
-            tls,
+            doors,
             peers: Slab::new(),
             active: Vec::new(),
             local: Local {
@@ -270,6 +289,7 @@ impl Dispatcher {
             letters: Vec::new(),
             signatures,
             line: Line::default(),
+            precedence: Precedence::default(),
             accept_again: false,
             next_tick: now,
             stop_by: None,
@@ -295,8 +315,9 @@ impl Dispatcher {
             for event in &events {
                 match event.token() {
                     BELL => {}
-                    LISTEN_CLEAR => self.accept_clear(),
-                    LISTEN_TLS => self.accept_tls(),
+                    token @ (LISTEN_CLEAR | LISTEN_TLS) => {
+                        self.doors.iter_mut().filter(|door| door.token == token).for_each(|door| door.knocked = true);
+                    }
                     Token(key) => {
                         self.note_readiness(key, event.is_readable(), event.is_writable(), event.is_read_closed());
                     }
@@ -329,13 +350,18 @@ impl Dispatcher {
     }
 
     fn has_work(&self) -> bool {
-        !self.active.is_empty() || !self.local.serve.is_empty()
+        !self.active.is_empty() || !self.local.serve.is_empty() || self.somebody_knocked()
+    }
+
+    fn somebody_knocked(&self) -> bool {
+        self.doors.iter().any(|door| door.knocked)
     }
 
     fn turn(&mut self) {
         self.read();
         self.work();
         self.write();
+        self.precedence.end(|| self.local.now.elapsed());
         self.resume();
         self.active.retain(|&key| {
             let Some(peer) = self.peers.get_mut(key) else { return false };
@@ -347,19 +373,55 @@ impl Dispatcher {
 
     fn read(&mut self) {
         self.resume();
-        for &key in &self.active {
-            if let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read()) {
-                let _role = role::enter(peer.role());
-                let place = (key, peer.generation);
-                let all = &self.local.manager.arriving;
-                let Some(bytes_max) = self.line.may_read(place, &mut peer.arriving, all) else { continue };
-                peer.read(&self.local, bytes_max);
-                self.signatures.ask(peer);
+        let (mut known, mut strangers) = (0, 0);
+        for key in &self.active {
+            if let Some(peer) = self.peers.get(*key).filter(|peer| peer.wants_to_read()) {
+                *(if peer.is_stranger() { &mut strangers } else { &mut known }) += 1;
             }
+        }
+        let accepts = strangers < STRANGERS_MAX && self.somebody_knocked();
+        self.precedence.begin(known > 0, strangers > 0 || accepts);
+        if known > 0 {
+            for place in 0..self.active.len() {
+                self.read_from(self.active[place], false, None);
+            }
+        }
+        if self.precedence.admits_strangers() {
+            self.let_strangers_in(accepts);
         }
         for answer in self.signatures.place(&self.local.manager) {
             self.signed(answer);
         }
+    }
+
+    /// Accepts those who knock, and reads as many strangers as may be; whoever is left is the first one in the next turn.
+    fn let_strangers_in(&mut self, accepts: bool) {
+        let began = Instant::now();
+        if accepts {
+            self.accept();
+        }
+        let bytes_max = self.precedence.read_bytes_max();
+        for place in 0..self.active.len() {
+            if !self.precedence.reads_another(|| began.elapsed()) {
+                self.active.rotate_left(place);
+                break;
+            }
+            self.read_from(self.active[place], true, bytes_max);
+        }
+        self.precedence.took(began.elapsed());
+    }
+
+    /// Reads a connection that wants to be read, and is a stranger's or not.
+    fn read_from(&mut self, key: usize, stranger: bool, bytes_max: Option<usize>) {
+        let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read() && peer.is_stranger() == stranger)
+        else {
+            return;
+        };
+        let _role = role::enter(peer.role());
+        let all = &self.local.manager.arriving;
+        let Some(arriving_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { return };
+        peer.read(&self.local, bytes_max.into_iter().chain(arriving_max).min());
+        self.signatures.ask(peer);
     }
 
     /// Those who wait because too much is arriving are read again, as far as they may be. A compare where nobody waits.
@@ -401,9 +463,7 @@ impl Dispatcher {
             self.local.authority_seen = state.authority_generation;
             authority::recheck(&mut self.peers, &mut self.local, state);
         }
-        for index in 0..self.active.len() {
-            self.events_of(self.active[index], state);
-        }
+        self.for_active(|dispatcher, key| dispatcher.events_of(key, state));
         self.channel_turns(state);
         self.local.notice_changes(state);
         if self.local.now >= self.next_tick {
@@ -435,13 +495,45 @@ impl Dispatcher {
     fn write(&mut self) {
         // Those whose put was synced come first, then those that get: somebody waits for either, while the
         // disposition of a put that needs no disk can follow.
+        // What strangers are sent costs time, too: it waits where they do.
+        let (shared, admits_strangers) = (self.precedence.is_shared(), self.precedence.admits_strangers());
         for key in std::mem::take(&mut self.local.touched) {
             list(&mut self.peers, &mut self.active, key);
-            self.write_to(key);
+            if (!shared && admits_strangers) || !self.is_stranger(key) {
+                self.write_to(key);
+            }
         }
-        for index in 0..self.active.len() {
-            self.write_to(self.active[index]);
+        self.for_active(|dispatcher, key| {
+            if admits_strangers || !dispatcher.is_stranger(key) {
+                dispatcher.write_to(key);
+            }
+        });
+    }
+
+    /// Does something for each connection that is to be looked at, and takes the time of what is strangers', where that counts.
+    fn for_active(&mut self, mut does: impl FnMut(&mut Self, usize)) {
+        if !self.precedence.is_shared() {
+            for place in 0..self.active.len() {
+                does(self, self.active[place]);
+            }
+            return;
         }
+        for stranger in [false, true] {
+            let began = Instant::now();
+            for place in 0..self.active.len() {
+                let key = self.active[place];
+                if self.is_stranger(key) == stranger {
+                    does(self, key);
+                }
+            }
+            if stranger {
+                self.precedence.took(began.elapsed());
+            }
+        }
+    }
+
+    fn is_stranger(&self, key: usize) -> bool {
+        self.peers.get(key).is_some_and(Peer::is_stranger)
     }
 
     fn write_to(&mut self, key: usize) {
@@ -459,32 +551,24 @@ impl Dispatcher {
         }
     }
 
-    /// Accepts for all dispatchers, each in turn.
-    fn accept_clear(&mut self) {
-        while let Some(listener) = &self.clear {
-            match listener.accept() {
-                Ok((stream, _)) => self.hand_out(stream, None),
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return self.accept_failed(&error),
+    /// Accepts for all dispatchers, each in turn, as many as one turn may bring.
+    fn accept(&mut self) {
+        for number in 0..self.doors.len() {
+            for _ in 0..ACCEPTS_MAX {
+                let Some(door) = self.doors.get_mut(number).filter(|door| door.knocked) else { break };
+                let tls = door.tls.clone();
+                match door.listener.accept() {
+                    Ok((stream, _)) => self.hand_out(stream, tls),
+                    Err(error) if is_passing(&error) => {}
+                    Err(error) => {
+                        door.knocked = false;
+                        if error.kind() != io::ErrorKind::WouldBlock {
+                            self.accept_again = true;
+                            crate::warning!("accept: {error}");
+                        }
+                    }
+                }
             }
-        }
-    }
-
-    fn accept_tls(&mut self) {
-        while let Some((listener, tls)) = &self.tls {
-            let tls = tls.clone();
-            match listener.accept() {
-                Ok((stream, _)) => self.hand_out(stream, Some(tls)),
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return self.accept_failed(&error),
-            }
-        }
-    }
-
-    fn accept_failed(&mut self, error: &io::Error) {
-        if error.kind() != io::ErrorKind::WouldBlock {
-            self.accept_again = true;
-            crate::warning!("accept: {error}");
         }
     }
 
@@ -848,6 +932,7 @@ impl Dispatcher {
         let now = self.local.now;
         let arriving = self.local.manager.clone();
         let arriving = &arriving.arriving;
+        self.precedence.set_somebody_known(self.peers.iter().any(|(_, peer)| !peer.is_stranger()));
         for (key, peer) in &mut self.peers {
             peer.note_arriving(arriving);
             if peer.arriving.stopped {
@@ -894,8 +979,7 @@ impl Dispatcher {
             }
         }
         if std::mem::take(&mut self.accept_again) {
-            self.accept_clear();
-            self.accept_tls();
+            self.doors.iter_mut().for_each(|door| door.knocked = true);
         }
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
@@ -915,7 +999,7 @@ impl Dispatcher {
     /// Takes no more connections and says goodbye to those there are.
     fn begin_to_stop(&mut self, state: &mut State) {
         self.stop_by = Some(self.local.now + DRAIN_WITHIN);
-        (self.clear, self.tls) = (None, None);
+        self.doors.clear();
         let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
         for (key, peer) in &mut self.peers {
             self.local.forget_all(peer, state, false);
@@ -936,6 +1020,7 @@ impl Dispatcher {
             if !self.peers.get(key).is_some_and(Peer::is_over) {
                 continue;
             }
+            let began = Instant::now();
             let mut peer = self.peers.remove(key);
             peer.arriving.holds(0, 0, &self.local.manager.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
@@ -947,6 +1032,12 @@ impl Dispatcher {
             self.local.forget_all(&mut peer, state, true);
             if let Some(user) = peer.user.take() {
                 state.users.disconnect(user, self.local.now);
+            }
+            let is_stranger = peer.is_stranger();
+            // Closing the socket is most of the work.
+            drop(peer);
+            if is_stranger {
+                self.precedence.took(began.elapsed());
             }
         }
         self.local.tell_of_gone(state);

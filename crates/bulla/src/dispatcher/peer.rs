@@ -223,6 +223,11 @@ impl Peer {
         if self.is_channel || self.calling.is_some() { Role::ChannelInitiator } else { Role::QueueManager }
     }
 
+    /// Whether it has not said who it is: it has not signed in, or as nobody, and is no channel.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.signed_in.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
+    }
+
     /// Whether a TLS handshake is under way.
     pub(crate) fn is_shaking_hands(&self) -> bool {
         self.socket.is_tls() && self.socket.established().is_none()
