@@ -1,6 +1,6 @@
 //! What a queue is told (attributes), what it tells (status), and its lanes.
 
-use crate::lane::{Index, Lane};
+use crate::lane::{Index, Lane, Slot};
 use crate::message::{PRIORITY_MAX, Place, QueueId};
 use crate::store::{QueueIndex, Watch};
 
@@ -178,6 +178,8 @@ pub(crate) struct Queue {
     pub(crate) attributes: QueueAttributes,
     pub(crate) status: QueueStatus,
     pub(crate) lanes: [Lane; LANES],
+    /// Lanes that had a message since they were last dealt, one bit each: a search passes the others over without looking at them.
+    lanes_used: u16,
     /// Whether `take_ready` will name it.
     pub(crate) ready: bool,
     /// Whether `take_freed` will name it.
@@ -209,6 +211,7 @@ impl Queue {
             attributes,
             status: QueueStatus::default(),
             lanes: Default::default(),
+            lanes_used: 0,
             ready: false,
             freed: false,
             peak: 0,
@@ -224,6 +227,18 @@ impl Queue {
         };
         queue.watch();
         queue
+    }
+
+    /// Appends a message to a lane and returns where it stands there.
+    pub(crate) fn push(&mut self, lane: u8, id: u64, slot: Slot, free: bool) -> Index {
+        self.lanes_used |= 1 << lane;
+        self.lanes[usize::from(lane)].push(id, slot, free)
+    }
+
+    /// Takes all lanes away, to be dealt anew.
+    pub(crate) fn take_lanes(&mut self) -> [Lane; LANES] {
+        self.lanes_used = 0;
+        std::mem::take(&mut self.lanes)
     }
 
     /// Makes a message deliverable at its own place. One compare where nobody looks at each message once.
@@ -333,10 +348,13 @@ impl Queue {
         self.attributes.max_depth.saturating_sub(self.status.depth)
     }
 
-    /// Where to look in each lane to go on from `after`.
-    pub(crate) fn lanes_from(after: Option<Place>) -> impl Iterator<Item = (usize, Option<u64>)> {
+    /// Where to look in each lane to go on from `after`. Most queues have messages of one priority, so that this is one lane.
+    pub(crate) fn lanes_from(&self, after: Option<Place>) -> impl Iterator<Item = (usize, Option<u64>)> + use<> {
         let first = after.map_or(0, |place| usize::from(place.lane));
-        (first..LANES).map(move |lane| (lane, after.filter(|_| lane == first).map(|place| place.id)))
+        let used = self.lanes_used;
+        (first..LANES)
+            .filter(move |lane| used & 1 << lane != 0)
+            .map(move |lane| (lane, after.filter(|_| lane == first).map(|place| place.id)))
     }
 
     pub(crate) fn grew(&mut self, bytes: u32, put_at_ms: u64) {

@@ -172,7 +172,7 @@ impl Messages {
 
     /// Deals the messages of a queue into its lanes anew, by id.
     pub(super) fn relane(&mut self, queue: &mut Queue) {
-        let lanes = std::mem::take(&mut queue.lanes);
+        let lanes = queue.take_lanes();
         let mut slots: Vec<Slot> = lanes.iter().flat_map(|lane| lane.slots(None)).map(|(slot, _)| slot).collect();
         slots.sort_unstable_by_key(|&slot| self[slot].id);
         for slot in slots {
@@ -184,7 +184,7 @@ impl Messages {
     pub(super) fn enlane(&mut self, queue: &mut Queue, slot: Slot) {
         let entry = &mut self[slot];
         entry.lane = queue.lane_of(entry.priority);
-        entry.index = queue.lanes[usize::from(entry.lane)].push(entry.id, slot, entry.state == State::Available);
+        entry.index = queue.push(entry.lane, entry.id, slot, entry.state == State::Available);
     }
 
     /// All messages, with their slots.

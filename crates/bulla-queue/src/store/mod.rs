@@ -639,7 +639,7 @@ impl Store {
     /// Locks the next message that can be delivered: not expired, not locked, behind `after` if that is given.
     /// Amortised constant without `after`; messages that have expired are removed on the way.
     pub fn lock_next(&mut self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {
-        let mut lanes = Queue::lanes_from(after);
+        let mut lanes = self.queues.get(&queue)?.lanes_from(after);
         let (mut lane, mut behind) = lanes.next()?;
         loop {
             let found = self.queues.get_mut(&queue)?;
@@ -683,7 +683,7 @@ impl Store {
     #[must_use]
     pub fn browse_next(&self, queue: QueueId, after: Option<Place>, now_ms: u64) -> Option<Found> {
         let found = self.queues.get(&queue)?;
-        for (lane, behind) in Queue::lanes_from(after) {
+        for (lane, behind) in found.lanes_from(after) {
             let mut slots = found.lanes[lane].slots(behind).filter(|(_, free)| *free).map(|(slot, _)| slot);
             if let Some(slot) = slots.find(|&slot| self.messages[slot].expires_at_ms > now_ms) {
                 return Some(self.messages[slot].found());
@@ -1156,7 +1156,7 @@ impl Store {
             kept: placed.kept,
         });
         let is_free = !held && message.available_at_ms.is_none();
-        self.messages[slot].index = found.lanes[usize::from(lane)].push(id, slot, is_free);
+        self.messages[slot].index = found.push(lane, id, slot, is_free);
         found.grew(bytes, message.put_at_ms);
         found.count_put(bytes, placed.kept == Kept::Journal);
         if found.status.depth >= found.told_from {
