@@ -19,6 +19,7 @@ use link::Link;
 use session::Session;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 pub use link::LINK_NAME_BYTES_MAX;
@@ -40,7 +41,7 @@ pub struct Connection {
     now: Instant,
     phase: Phase,
     role: ConnectionRole,
-    /// Input that waits for the host's verdict on SASL.
+    /// Input that waits for the host's verdict on SASL, or for the rest of its frame.
     held: BytesMut,
     out: Output,
     /// Frames of a client that wait for its open to go out.
@@ -155,30 +156,82 @@ impl Connection {
     /// While a server waits for its host's verdict on SASL, what the client has sent ahead is kept
     /// here and goes on with that verdict.
     pub fn receive(&mut self, now: Instant, input: &mut BytesMut) {
-        self.now = now;
+        self.heard(now, input);
         if !self.held.is_empty() {
             self.held.unsplit(input.split());
             *input = std::mem::take(&mut self.held);
         }
-        if !input.is_empty()
+        self.process(input);
+    }
+
+    /// Takes all of `bytes`, which the host may read into again: payloads are copied out, each into memory of its own that goes
+    /// with it, and the beginning of a frame is kept here, in room for that frame.
+    ///
+    /// Costs a copy, and saves the memory that [`Connection::receive`] lets a message keep: the whole buffer it arrived in.
+    pub fn receive_copied(&mut self, now: Instant, mut bytes: &[u8]) {
+        self.heard(now, bytes);
+        while !self.held.is_empty() && !bytes.is_empty() {
+            let (part, rest) = bytes.split_at(self.missing().min(bytes.len()));
+            bytes = rest;
+            let mut held = std::mem::take(&mut self.held);
+            held.reserve(self.wanted(&held).max(part.len()));
+            held.extend_from_slice(part);
+            self.process(&mut held);
+            self.keep(held);
+        }
+        self.process(&mut bytes);
+        self.hold(bytes);
+    }
+
+    /// The peer is not silent.
+    fn heard(&mut self, now: Instant, bytes: &[u8]) {
+        self.now = now;
+        if !bytes.is_empty()
             && let Some(timeout) = self.config.idle_timeout
             && self.idle_deadline.is_some()
         {
             self.idle_deadline = now.checked_add(timeout);
         }
-        self.process(input);
     }
 
-    fn process(&mut self, input: &mut BytesMut) {
+    /// How many bytes more make of what is held a whole frame, or as much of one as says how long it is.
+    fn missing(&self) -> usize {
+        let size = match (self.phase, self.held.first_chunk::<4>()) {
+            (Phase::SaslHost, _) => return usize::MAX,
+            (Phase::Header | Phase::AmqpHeader, _) | (_, None) => FRAME_HEADER_BYTES,
+            (_, Some(_)) if self.held.len() < FRAME_HEADER_BYTES => FRAME_HEADER_BYTES,
+            (_, Some(size)) => u32::from_be_bytes(*size).min(self.config.max_frame_size) as usize,
+        };
+        size.saturating_sub(self.held.len()).max(1)
+    }
+
+    /// Keeps the beginning of a frame, which `bytes` are, with room for the rest of it.
+    fn hold(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let mut held = BytesMut::with_capacity(bytes.len() + self.wanted(bytes));
+            held.extend_from_slice(bytes);
+            self.held = held;
+        }
+    }
+
+    /// Keeps what is left of what was held. An empty rest would keep the memory of a message whose frame it was.
+    fn keep(&mut self, held: BytesMut) {
+        if !held.is_empty() {
+            self.held = held;
+        }
+    }
+
+    fn process(&mut self, input: &mut impl Input) {
         loop {
             let step = match self.phase {
                 Phase::Open | Phase::Up | Phase::Closing => self.amqp_frame(input),
                 Phase::SaslHost => {
-                    self.held = input.split();
+                    self.held.extend_from_slice(input);
+                    input.advance(input.len());
                     return;
                 }
                 Phase::PeerClosed | Phase::Closed => {
-                    input.clear();
+                    input.advance(input.len());
                     return;
                 }
                 _ => self.handshake_step(input),
@@ -188,7 +241,7 @@ impl Connection {
                 Ok(false) => return,
                 Err(error) => {
                     if error.condition == condition::FRAMING_ERROR {
-                        input.clear(); // where the next frame begins is not known any more
+                        input.advance(input.len()); // where the next frame begins is not known any more
                     }
                     self.fail(error);
                 }
@@ -216,7 +269,7 @@ impl Connection {
 
     /// Bytes of messages that are still arriving, as far as they have come.
     pub fn in_progress(&self) -> u64 {
-        self.in_progress
+        self.in_progress + self.held.len() as u64
     }
 
     /// Messages that have arrived whole.
@@ -368,7 +421,7 @@ impl Connection {
 
     /// One frame off the front of `input`; false when it is not whole yet.
     #[inline]
-    fn amqp_frame(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
+    fn amqp_frame(&mut self, input: &mut impl Input) -> Result<bool, Error> {
         let Some(head) = FrameHead::parse(input, self.config.max_frame_size)? else { return Ok(false) };
         if input.len() < head.size {
             return Ok(false);
@@ -398,9 +451,8 @@ impl Connection {
                 input.advance(head.size);
                 payload
             } else {
-                let mut frame = input.split_to(head.size);
-                frame.advance(head.size - length);
-                frame.freeze()
+                input.advance(head.size - length);
+                input.take_payload(length)
             };
             self.transfer_in(head.channel, transfer, payload)?;
             return Ok(true);
@@ -472,6 +524,28 @@ fn silent() -> Error {
 
 fn undecodable(error: DecodeError) -> Error {
     Error::new(condition::DECODE_ERROR, error.to_string())
+}
+
+/// Where frames come from.
+trait Input: Buf + Deref<Target = [u8]> {
+    /// Takes the first `length` bytes, which are there.
+    fn take_payload(&mut self, length: usize) -> Bytes;
+}
+
+/// A buffer that payloads are cut out of.
+impl Input for BytesMut {
+    fn take_payload(&mut self, length: usize) -> Bytes {
+        self.split_to(length).freeze()
+    }
+}
+
+/// Bytes that payloads are copied from.
+impl Input for &[u8] {
+    fn take_payload(&mut self, length: usize) -> Bytes {
+        let (payload, rest) = self.split_at(length);
+        *self = rest;
+        Bytes::copy_from_slice(payload)
+    }
 }
 
 /// The descriptor of a frame's performative.

@@ -2,7 +2,7 @@
 //!
 //! The queue manager is a process of its own, so that its memory and its processor time are its own; the client is one thread
 //! that looks after all connections. Every link's queue is its own, so that a message comes back to who put it.
-//! `cargo bench -p bulla --bench crowd`
+//! `cargo bench -p bulla --bench crowd`, or one part of it with `-- crowd` or `-- queues`.
 
 use bulla::users::Crypto;
 use bulla_amqp::{
@@ -33,6 +33,8 @@ const ROUNDS: usize = 3;
 /// How long each case flows before it is measured, and how long it is.
 const WARM_UP: Duration = Duration::from_millis(700);
 const MEASURED: Duration = Duration::from_secs(3);
+/// How long nothing happens before what is resident then is asked for.
+const REST: Duration = Duration::from_secs(3);
 /// Idle queues of the second part: as many as there may be, less those that are there from the start.
 const QUEUES: usize = 99_900;
 const STARTS: usize = 5;
@@ -45,8 +47,16 @@ const OPEN_TO_ALL: &str = "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*ANONYMOUS') AUT
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
-    crowd()?;
-    queues()
+    // Cargo says `--bench` here.
+    let parts: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| word == part);
+    if wanted("crowd") {
+        crowd()?;
+    }
+    if wanted("queues") {
+        queues()?;
+    }
+    Ok(())
 }
 
 /// Connections and links: memory, then streams through one of them and through all.
@@ -62,19 +72,19 @@ fn crowd() -> Result<()> {
     let mut crowd = Crowd::connect(manager.address, 1)?;
     let mut cases: Vec<Case> = Vec::new();
     let mut case = |name: &'static str, members: usize, window: u32, crowd: &mut Crowd| -> Result<()> {
-        let (rate, cost) = crowd.stream(&manager, members, window)?;
+        let Stream { rate, cost, own_cost } = crowd.stream(&manager, members, window)?;
         let flight = members * PAIRS * window as usize;
         let place = cases.iter().position(|known| known.name == name).unwrap_or_else(|| {
-            cases.push(Case { name, flight, rates: Vec::new(), costs: Vec::new() });
+            cases.push(Case { name, flight, rates: Vec::new(), costs: Vec::new(), own_costs: Vec::new() });
             cases.len() - 1
         });
         cases[place].rates.push(rate);
         cases[place].costs.push(cost);
+        cases[place].own_costs.push(own_cost);
         Ok(())
     };
     for _ in 0..ROUNDS {
         case("one connection, alone", 1, 200, &mut crowd)?;
-        case("one connection, alone, few in flight", 1, 10, &mut crowd)?;
     }
     let alone = manager.memory("VmRSS")?;
     crowd.grow(manager.address, CONNECTIONS)?;
@@ -84,20 +94,29 @@ fn crowd() -> Result<()> {
     println!("  {idle:.1} with all connections, {:.1} KiB a connection", (idle - alone) * 1024.0 / CONNECTIONS as f64);
     for _ in 0..ROUNDS {
         case("one connection, the others idle", 1, 200, &mut crowd)?;
+        case("as much in flight as of all", 1, 1_000, &mut crowd)?;
+        case("as much in flight as of each", 1, 1, &mut crowd)?;
+        case("as much in flight as of each, more", 1, 8, &mut crowd)?;
         case("all connections", CONNECTIONS, 1, &mut crowd)?;
         case("all connections, more", CONNECTIONS, 8, &mut crowd)?;
     }
-    println!("  {:.1} after all streams, {:.1} at most", manager.memory("VmRSS")?, manager.memory("VmHWM")?);
+    print!("  {:.1} after all streams, ", manager.memory("VmRSS")?);
+    crowd.flow_for(REST)?;
+    println!("{:.1} after {REST:?} of rest, {:.1} at most", manager.memory("VmRSS")?, manager.memory("VmHWM")?);
     println!("streams of {BYTES} bytes, not persistent, confirmed and accepted: median [least to most] of {ROUNDS}");
-    for Case { name, flight, rates, costs } in &mut cases {
-        rates.sort_by(f64::total_cmp);
-        costs.sort_by(f64::total_cmp);
+    for Case { name, flight, rates, costs, own_costs } in &mut cases {
+        for samples in [&mut *rates, &mut *costs, &mut *own_costs] {
+            samples.sort_by(f64::total_cmp);
+        }
         println!(
-            "  {name:<37} {flight:>6} in flight {:>9.0}/s [{:.0} to {:.0}]  {:.2} µs of the queue manager's a message",
-            rates[rates.len() / 2],
+            "  {name:<35} {flight:>6} in flight {:>9.0}/s [{:.0} to {:.0}]  {:.2} µs of the queue manager's a message [{:.2} to {:.2}], {:.2} of the client's",
+            rates[ROUNDS / 2],
             rates[0],
-            rates[rates.len() - 1],
-            costs[costs.len() / 2],
+            rates[ROUNDS - 1],
+            costs[ROUNDS / 2],
+            costs[0],
+            costs[ROUNDS - 1],
+            own_costs[ROUNDS / 2],
         );
     }
     Ok(())
@@ -147,6 +166,16 @@ struct Case {
     flight: usize,
     rates: Vec<f64>,
     costs: Vec<f64>,
+    own_costs: Vec<f64>,
+}
+
+/// What one stream came to.
+struct Stream {
+    /// Messages a second.
+    rate: f64,
+    /// Microseconds of processor time a message: the queue manager's, and the client's.
+    cost: f64,
+    own_cost: f64,
 }
 
 /// A queue manager in a process of its own, ended with this.
@@ -191,6 +220,10 @@ impl Manager {
         Ok(fs::read_to_string(format!("/proc/{}/{file}", self.process.id()))?)
     }
 
+    fn processor(&self) -> Result<f64> {
+        processor(&self.of_proc("stat")?)
+    }
+
     /// Mebibytes: VmRSS now, VmHWM at most.
     fn memory(&self, which: &str) -> Result<f64> {
         let status = self.of_proc("status")?;
@@ -198,15 +231,14 @@ impl Manager {
         let kib: f64 = line.split_whitespace().nth(1).ok_or("no number")?.parse()?;
         Ok(kib / 1024.0)
     }
+}
 
-    /// Seconds of processor time, user and system.
-    fn processor(&self) -> Result<f64> {
-        const TICKS_A_SECOND: f64 = 100.0;
-        let stat = self.of_proc("stat")?;
-        let (_, fields) = stat.rsplit_once(')').ok_or("no name")?;
-        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        Ok(ticks.sum::<std::result::Result<f64, _>>()? / TICKS_A_SECOND)
-    }
+/// Seconds of processor time, user and system, of the process that this is `/proc/PID/stat` of.
+fn processor(stat: &str) -> Result<f64> {
+    const TICKS_A_SECOND: f64 = 100.0;
+    let (_, fields) = stat.rsplit_once(')').ok_or("no name")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<std::result::Result<f64, _>>()? / TICKS_A_SECOND)
 }
 
 impl Drop for Manager {
@@ -251,7 +283,7 @@ struct Pair {
 }
 
 /// Credit of each link that gets.
-const CREDIT: u32 = 400;
+const CREDIT: u32 = 2_000;
 
 impl Crowd {
     fn connect(address: SocketAddr, count: usize) -> Result<Self> {
@@ -318,21 +350,21 @@ impl Crowd {
         Ok(())
     }
 
-    /// Messages a second through the first `members` connections with `window` of each pair in flight, and µs of the queue
-    /// manager's processor time for each.
-    fn stream(&mut self, manager: &Manager, members: usize, window: u32) -> Result<(f64, f64)> {
+    /// Messages through the first `members` connections with `window` of each pair in flight.
+    fn stream(&mut self, manager: &Manager, members: usize, window: u32) -> Result<Stream> {
         for number in 0..members {
             self.members[number].window = window;
             self.members[number].turn(number, &mut self.room, &self.message)?;
         }
         self.flow_for(WARM_UP)?;
-        let (begun, had, spent) = (Instant::now(), self.got(), manager.processor()?);
+        let own = || processor(&fs::read_to_string("/proc/self/stat")?);
+        let (begun, had, spent, own_spent) = (Instant::now(), self.got(), manager.processor()?, own()?);
         self.flow_for(MEASURED)?;
         let (took, count) = (begun.elapsed().as_secs_f64(), (self.got() - had) as f64);
-        let spent = manager.processor()? - spent;
+        let (spent, own_spent) = (manager.processor()? - spent, own()? - own_spent);
         self.members.iter_mut().for_each(|member| member.window = 0);
         self.go_on_until(|crowd| crowd.members.iter().all(Member::is_still))?;
-        Ok((count / took, spent * 1e6 / count))
+        Ok(Stream { rate: count / took, cost: spent * 1e6 / count, own_cost: own_spent * 1e6 / count })
     }
 
     fn flow_for(&mut self, time: Duration) -> Result<()> {

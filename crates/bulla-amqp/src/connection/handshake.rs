@@ -1,6 +1,6 @@
 //! Protocol headers, SASL, and open (part 2, sections 2.2 and 2.4; part 5, section 5.3).
 
-use super::{Connection, ConnectionRole, FrameHead, Heartbeat, Phase, open_descriptor, undecodable};
+use super::{Connection, ConnectionRole, FrameHead, Heartbeat, Input, Phase, open_descriptor, undecodable};
 use crate::codec::{DecodeError, Encode, Reader};
 use crate::condition;
 use crate::config::{FRAME_BYTES_MIN, PEER_IDLE_TIMEOUT_MIN, SASL_FRAME_BYTES_MAX};
@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::output::FrameKind;
 use crate::sasl::{BEARER_REFUSED, Mechanism, SaslClient, SaslSecret};
 use crate::types::{Error, Open, SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use std::time::Duration;
 
 const AMQP_HEADER: [u8; 8] = *b"AMQP\x00\x01\x00\x00";
@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// One header or SASL frame; false when it is not whole yet.
-    pub(super) fn handshake_step(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
+    pub(super) fn handshake_step(&mut self, input: &mut impl Input) -> Result<bool, Error> {
         if matches!(self.phase, Phase::Header | Phase::AmqpHeader) {
             let Some(header) = input.first_chunk::<8>().copied() else { return Ok(false) };
             input.advance(header.len());
@@ -72,10 +72,10 @@ impl Connection {
         if head.kind != FrameKind::Sasl as u8 {
             return Err(Error::new(condition::FRAMING_ERROR, "not a SASL frame"));
         }
-        let frame = input.split_to(head.size);
-        let body = frame.get(head.body..).unwrap_or_default();
-        self.sasl_in(&mut Reader::new(body))?;
-        Ok(true)
+        let body = input.get(head.body..head.size).unwrap_or_default();
+        let done = self.sasl_in(&mut Reader::new(body));
+        input.advance(head.size);
+        done.map(|()| true)
     }
 
     fn header_in(&mut self, header: [u8; 8]) {
@@ -189,11 +189,10 @@ impl Connection {
 
     /// Goes on with what the client sent ahead.
     fn process_held(&mut self) {
-        let mut held = std::mem::take(&mut self.held);
-        self.process(&mut held);
-        if self.held.is_empty() {
-            self.held = held; // the beginning of a frame, to which the next input is joined
-        }
+        let held = std::mem::take(&mut self.held);
+        let mut bytes = &held[..];
+        self.process(&mut bytes);
+        self.hold(bytes);
     }
 
     fn sasl_mechanisms_in(&mut self, offered: &SaslMechanisms) {

@@ -109,7 +109,8 @@ impl Pair {
             let before = (self.client_events.len(), self.server_events.len());
             let moved = carry(&mut self.client, &mut self.to_server, self.step)
                 + carry(&mut self.server, &mut self.to_client, self.step);
-            self.server.receive(self.now, &mut self.to_server);
+            // The one side as a queue manager does it, the other one as its clients do.
+            self.server.receive_copied(self.now, &self.to_server.split());
             self.client.receive(self.now, &mut self.to_client);
             self.server_events.extend(std::iter::from_fn(|| self.server.poll_event()));
             self.client_events.extend(std::iter::from_fn(|| self.client.poll_event()));

@@ -89,6 +89,49 @@ fn small_payloads_do_not_hold_the_read_buffer() {
 }
 
 #[test]
+fn a_copied_message_is_the_same_wherever_its_bytes_are_parted_and_holds_no_more_memory_than_its_frame() {
+    let lengths = [0, 5, crate::COPY_IN_BYTES_MAX - 1, crate::COPY_IN_BYTES_MAX, 700, 3];
+    let mut bytes = Vec::new();
+    for (id, length) in (0..).zip(lengths) {
+        bytes.extend(frame(0, 0, &|out| transfer(id).encode(out), &payload(length).to_contiguous()));
+    }
+    for parted in 0..bytes.len() {
+        let (mut peer, _) = receiving(10);
+        // What is read next lies where this lay.
+        let mut room = vec![0; bytes.len()];
+        let mut got = Vec::new();
+        for part in [&bytes[..parted], &bytes[parted..]] {
+            room[..part.len()].copy_from_slice(part);
+            peer.engine.receive_copied(peer.now, &room[..part.len()]);
+            room.fill(0xff);
+            got.extend(deliveries(peer.events()));
+        }
+        assert_eq!(got.len(), lengths.len());
+        for (delivery, length) in got.into_iter().zip(lengths) {
+            assert_eq!(delivery.payload, payload(length), "parted at {parted}");
+            if length == 0 {
+                continue;
+            }
+            let bytes = delivery.payload.to_contiguous();
+            drop(delivery);
+            let owned = bytes.try_into_mut().expect("the memory is its own");
+            assert!(owned.capacity() <= length + 64, "{} for {length}, parted at {parted}", owned.capacity());
+        }
+    }
+}
+
+#[test]
+fn a_message_copied_byte_by_byte_arrives_as_it_was_sent() {
+    let (mut peer, _) = receiving(10);
+    let body = payload(1_000).to_contiguous();
+    for byte in frame(0, 0, &|out| transfer(0).encode(out), &body) {
+        assert!(peer.events().is_empty());
+        peer.engine.receive_copied(peer.now, &[byte]);
+    }
+    assert_eq!(deliveries(peer.events()).pop().unwrap().payload.to_contiguous(), body);
+}
+
+#[test]
 fn a_transfer_beyond_the_credit_is_marked() {
     let (mut peer, link) = receiving(1);
     peer.transfer(0, &transfer(0), b"a");

@@ -60,7 +60,7 @@ pub(crate) use sasl::Verdict;
 use serve_list::ServeList;
 use signatures::Signatures;
 use slab::Slab;
-use socket::{ReadBuffer, Socket};
+use socket::Socket;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -81,6 +81,9 @@ const TICK: Duration = Duration::from_millis(250);
 const REMOVAL_FLUSH_WITHIN: Duration = Duration::from_millis(1);
 /// Expired messages removed at one tick.
 const SWEEP_MAX: usize = 10_000;
+/// Bytes that one read may bring: room that all connections of a dispatcher read into, one after the other. It stays in the processor's
+/// cache.
+const READ_BYTES: usize = 256 << 10;
 /// Messages sent to the consumers of one queue before the next queue has its turn.
 const SERVE_MAX: usize = 512;
 /// How long a ring that was read without its keys is good for.
@@ -101,6 +104,8 @@ pub(crate) struct Dispatcher {
     doors: Vec<Door>,
     peers: Slab<Peer>,
     active: Vec<usize>,
+    /// What is read, until its connection's engine has taken it.
+    room: Box<[u8]>,
     local: Local,
     letters: Vec<Letter>,
     signatures: Signatures,
@@ -251,6 +256,7 @@ impl Dispatcher {
             doors,
             peers: Slab::new(),
             active: Vec::new(),
+            room: vec![0; READ_BYTES].into(),
             local: Local {
                 index,
                 meter: manager.tasks.meter(TaskKind::Dispatcher, index),
@@ -420,7 +426,7 @@ impl Dispatcher {
         let _role = role::enter(peer.role());
         let all = &self.local.manager.arriving;
         let Some(arriving_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { return };
-        peer.read(&self.local, bytes_max.into_iter().chain(arriving_max).min());
+        peer.read(&mut self.room, &self.local, bytes_max.into_iter().chain(arriving_max).min());
         self.signatures.ask(peer);
     }
 
@@ -624,7 +630,6 @@ impl Dispatcher {
             engine,
             from: socket.tcp().peer_addr().ok(),
             socket,
-            input: ReadBuffer::new(),
             identity: Identity::default(),
             user: None,
             signed_in: Identity::default(),
@@ -905,7 +910,10 @@ impl Dispatcher {
                 Served::Nothing => {
                     without += 1;
                     get::nothing_more(peer, local, state, link);
-                    local.touched.push(key);
+                    if !peer.listed {
+                        peer.listed = true;
+                        local.touched.push(key);
+                    }
                 }
             }
         }
@@ -961,7 +969,6 @@ impl Dispatcher {
             put::tick(peer, state);
             authority::end_with_token(peer, &mut self.local, state);
             authority::end_without_channel(peer, &mut self.local, state);
-            peer.input.rest();
             if !peer.units.is_empty() {
                 unit_of_work::tick(peer, &mut self.local, state);
             }

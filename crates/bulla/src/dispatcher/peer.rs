@@ -4,7 +4,7 @@ use super::arriving::{Arriving, Share};
 use super::attach::Deletes;
 use super::get::Consumer;
 use super::put::Producer;
-use super::socket::{Moved, ReadBuffer, Socket};
+use super::socket::{Moved, Socket};
 use super::unit_of_work::{Coordinator, UnitId};
 use super::{Local, sasl};
 use crate::channel::caller::Calling;
@@ -109,7 +109,6 @@ pub(crate) struct Peer {
     /// Where it comes from, as long as somebody may ask: the system forgets it when the partner hangs up. None for a call that is still under way.
     pub(crate) from: Option<SocketAddr>,
     pub(crate) engine: Connection,
-    pub(crate) input: ReadBuffer,
     /// As whom it acts, once it was let in.
     pub(crate) identity: Identity,
     /// That user, as one who is limited.
@@ -258,12 +257,12 @@ impl Peer {
 
     /// Bytes that it holds of messages that are arriving, and of a frame that has begun.
     pub(crate) fn note_arriving(&mut self, all: &Arriving) {
-        let held = self.engine.in_progress() + self.input.waiting().len() as u64;
-        self.arriving.holds(held, self.engine.arrived(), all);
+        self.arriving.holds(self.engine.in_progress(), self.engine.arrived(), all);
     }
 
-    /// Reads what is there, within this turn's share, no more than `bytes_max` at a time, and feeds it to the engine.
-    pub(crate) fn read(&mut self, local: &Local, bytes_max: Option<usize>) {
+    /// Reads what is there into `room`, within this turn's share, no more than `bytes_max` at a time, and feeds it to the engine, which
+    /// copies what it keeps out of it.
+    pub(crate) fn read(&mut self, room: &mut [u8], local: &Local, bytes_max: Option<usize>) {
         let shaking_hands = self.is_shaking_hands();
         match local.tls_meter.time(shaking_hands, || self.socket.handshake()) {
             Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
@@ -278,7 +277,8 @@ impl Peer {
             Ok(Moved::End) => return self.end("closed during the handshake"),
             Err(error) => return self.failed(&error),
         }
-        self.read_input(local, bytes_max);
+        let room_len = bytes_max.map_or(room.len(), |max| max.min(room.len()));
+        self.read_input(&mut room[..room_len], local);
         self.note_arriving(&local.manager.arriving);
         self.count_key_resets();
         if self.socket.write_goes_on() {
@@ -286,20 +286,15 @@ impl Peer {
         }
     }
 
-    fn read_input(&mut self, local: &Local, bytes_max: Option<usize>) {
+    fn read_input(&mut self, room: &mut [u8], local: &Local) {
         for _ in 0..READS_PER_TURN {
-            let wanted = self.engine.wanted(self.input.waiting());
-            let room = self.input.spare(wanted);
-            let room_len = bytes_max.map_or(room.len(), |max| max.min(room.len()));
-            let room = &mut room[..room_len];
             match local.tls_meter.time(self.socket.is_tls(), || self.socket.read(room)) {
                 Ok(Moved::Bytes(n)) => {
                     self.arriving.heard(local.now);
                     self.traffic.buffers_received += 1;
                     self.traffic.bytes_received += n as u64;
-                    let engine = &mut self.engine;
-                    self.input.received(n, |input| engine.receive(local.now, input));
-                    if n < room_len && self.socket.is_drained() && !self.read_closed {
+                    self.engine.receive_copied(local.now, &room[..n]);
+                    if n < room.len() && self.socket.is_drained() && !self.read_closed {
                         // A short read emptied the socket; epoll tells of what comes after it.
                         self.readable = false;
                         return;
