@@ -84,6 +84,9 @@ const SWEEP_MAX: usize = 10_000;
 /// Bytes that one read may bring: room that all connections of a dispatcher read into, one after the other. It stays in the processor's
 /// cache.
 const READ_BYTES: usize = 256 << 10;
+/// Connections that one turn hears of from the system. The others have the next turn: what a turn reads is written out while it still
+/// is in the processor's cache, and a thousand busy connections do not have all that they read in memory at once.
+const READY_MAX: usize = 32;
 /// Messages sent to the consumers of one queue before the next queue has its turn.
 const SERVE_MAX: usize = 512;
 /// How long a ring that was read without its keys is good for.
@@ -304,7 +307,7 @@ impl Dispatcher {
 
     /// Runs until every connection is gone, and the queue manager stops or has no place for this dispatcher any more.
     pub(crate) fn run(mut self) -> io::Result<Left> {
-        let mut events = Events::with_capacity(256);
+        let mut events = Events::with_capacity(READY_MAX);
         loop {
             let wakes = self.local.wakes.iter().map(|(at, _)| *at).chain(self.local.wake_at).chain(self.local.pace_at);
             let work_due = self.local.flush_by.into_iter().chain(wakes).min();
@@ -329,7 +332,7 @@ impl Dispatcher {
                     }
                 }
             }
-            self.turn();
+            self.turn(events.iter().count() == READY_MAX);
             // One that only looks after timers is no request.
             if had_work || has_come_due || !events.is_empty() {
                 let took = self.local.meter.end(begun);
@@ -363,8 +366,9 @@ impl Dispatcher {
         self.doors.iter().any(|door| door.knocked)
     }
 
-    fn turn(&mut self) {
-        self.read();
+    /// One turn; `more_ready` where the system may know of more connections than it has told.
+    fn turn(&mut self, more_ready: bool) {
+        self.read(more_ready);
         self.work();
         self.write();
         self.precedence.end(|| self.local.now.elapsed());
@@ -377,7 +381,7 @@ impl Dispatcher {
         });
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, more_ready: bool) {
         self.resume();
         let (mut known, mut strangers) = (0, 0);
         for key in &self.active {
@@ -386,7 +390,7 @@ impl Dispatcher {
             }
         }
         let accepts = strangers < STRANGERS_MAX && self.somebody_knocked();
-        self.precedence.begin(known > 0, strangers > 0 || accepts);
+        self.precedence.begin(known > 0, strangers > 0 || accepts, more_ready);
         if known > 0 {
             for place in 0..self.active.len() {
                 self.read_from(self.active[place], false, None);

@@ -51,11 +51,13 @@ impl Precedence {
         self.somebody_known = known;
     }
 
-    /// A turn begins; whether somebody who is known wants to be read in it, and whether a stranger does.
-    pub(super) fn begin(&mut self, known: bool, strangers: bool) {
+    /// A turn begins; whether somebody who is known wants to be read in it, whether a stranger does, and whether there may be others
+    /// who do, of whom only the next turn will hear.
+    pub(super) fn begin(&mut self, known: bool, strangers: bool, others: bool) {
         self.took = Duration::ZERO;
         self.somebody_known |= known;
-        self.turn = match known && strangers {
+        let others_wait = known || (others && self.somebody_known);
+        self.turn = match others_wait && strangers {
             false => Turn::Theirs,
             true if self.credit >= 0 => Turn::Shared,
             true => Turn::Others,
@@ -122,7 +124,7 @@ mod tests {
         let mut precedence = Precedence::default();
         let (mut had, mut longest) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..count {
-            precedence.begin(!others.is_zero(), strangers > 0);
+            precedence.begin(!others.is_zero(), strangers > 0, false);
             let mut read = 0;
             while read < strangers && precedence.reads_another(|| each / 3 * u32::try_from(read).unwrap()) {
                 read += 1;
@@ -154,12 +156,12 @@ mod tests {
     fn one_costly_piece_of_work_is_paid_for_and_shuts_nobody_out_for_long() {
         let costly = Duration::from_secs(1);
         let mut precedence = Precedence::default();
-        precedence.begin(true, true);
+        precedence.begin(true, true, false);
         precedence.took(costly);
         precedence.end(|| costly + OTHERS);
         let mut waited = Duration::ZERO;
         loop {
-            precedence.begin(true, true);
+            precedence.begin(true, true, false);
             if precedence.admits_strangers() {
                 break;
             }
@@ -168,20 +170,36 @@ mod tests {
         }
         assert!(waited > 15 * DEBT_MAX && waited < 17 * DEBT_MAX, "{waited:?}");
         // And where nobody else wants anything, not at all.
-        precedence.begin(true, true);
+        precedence.begin(true, true, false);
         precedence.took(costly);
         precedence.end(|| costly);
-        precedence.begin(false, true);
+        precedence.begin(false, true, false);
         assert!(precedence.admits_strangers() && precedence.reads_another(|| Duration::ZERO));
+    }
+
+    #[test]
+    fn strangers_wait_for_those_of_whom_the_next_turn_will_hear() {
+        let mut precedence = Precedence::default();
+        precedence.begin(false, true, true);
+        assert!(precedence.read_bytes_max().is_none(), "nobody is known");
+        precedence.set_somebody_known(true);
+        precedence.begin(false, true, true);
+        assert!(precedence.is_shared());
+        precedence.took(READ);
+        precedence.end(|| READ);
+        precedence.begin(false, true, true);
+        assert!(!precedence.admits_strangers());
+        precedence.begin(false, true, false);
+        assert!(precedence.admits_strangers());
     }
 
     #[test]
     fn where_somebody_is_known_strangers_alone_have_short_turns_of_small_reads() {
         let mut precedence = Precedence::default();
-        precedence.begin(false, true);
+        precedence.begin(false, true, false);
         assert!(precedence.reads_another(|| 10 * TURN) && precedence.read_bytes_max().is_none());
         precedence.set_somebody_known(true);
-        precedence.begin(false, true);
+        precedence.begin(false, true, false);
         assert!(!precedence.reads_another(|| TURN) && precedence.reads_another(|| TURN / 2));
         assert_eq!(precedence.read_bytes_max(), Some(READ_BYTES_ALONE));
     }
