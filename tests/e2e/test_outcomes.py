@@ -1,6 +1,7 @@
 """What becomes of a message that does not open, or may not be put: seen by an unmodified client as an AMQP error
 with reason code and cause, or as the next message, and nothing is lost."""
 
+import re
 import time
 
 import pytest
@@ -381,6 +382,31 @@ def test_a_client_that_opens_for_itself_reports_a_defect_by_rejecting(site):
     site.qm.wait_for_depth(ERROR_QUEUE, 1)
     [error] = site.qm.errors()
     assert "seen by the client" in error["details"]
+
+
+def test_a_flood_of_reported_defects_is_a_few_lines_of_the_log_and_a_number(site):
+    site.qm.mqsc("DEFINE QLOCAL(FLOODED)")
+    count, before = 300, len(site.qm.log)
+    sender = site.nobody.sender("FLOODED")
+    for _ in range(count):
+        site.nobody.put("FLOODED", clear(), sender)
+    receiver = site.nobody.receiver("FLOODED", credit=count)
+    for _ in range(count):
+        message = receiver.next(accept=False)
+        message.delivery.local.condition = Condition("bulla:defective", "so it says")
+        receiver.settle(message.delivery, Delivery.REJECTED)
+    receiver.close()
+
+    def said():
+        return sum("FLOODED: a message goes to" in line for line in site.qm.log[before:])
+
+    def counted():
+        found = (re.search(r"(\d+) more lines on what clients", line) for line in site.qm.log[before:])
+        return sum(int(match[1]) for match in found if match)
+
+    wait_until(lambda: said() + counted() >= count, "each has a line or is counted")
+    assert 0 < said() < count
+    site.qm.wait_for_depth(ERROR_QUEUE, count)
 
 
 # --- ONDEFECT ---

@@ -3,7 +3,7 @@
 use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
 use crate::audit::Audit;
-use crate::authority::{AddressPattern, Refusals};
+use crate::authority::{AddressPattern, PeerLines, Refusals};
 use crate::channel::registry::Channels;
 use crate::channel::supervisor::Triggers;
 use crate::channel::transmission::{self, TransmissionHeader};
@@ -90,6 +90,8 @@ pub struct Manager {
     pub(crate) audit: Arc<Audit>,
     /// What the log says of refusals by authority.
     pub(crate) refusals: Mutex<Refusals>,
+    /// What it says of other things that peers do.
+    pub(crate) peer_lines: Arc<PeerLines>,
     /// Some of them are to be raised as events.
     pub(crate) refused: AtomicBool,
     /// Addresses that are not listened to (BLOCKADDR), and whether that is only a warning.
@@ -120,6 +122,8 @@ pub struct State {
     pub(crate) stuck: VecDeque<Stuck>,
     /// The operator was told of one of them since the last tick.
     pub(crate) told_of_stuck: bool,
+    /// The manager's.
+    pub(crate) peer_lines: Arc<PeerLines>,
     /// Users that are connected, and what they have of what is limited.
     pub(crate) users: ConnectedUsers,
     /// Bytes of messages in open units of work.
@@ -255,6 +259,7 @@ impl Manager {
         tls.follow(&definitions);
         let tokens = Tokens::new(&data);
         tokens.follow(&definitions.queue_manager);
+        let peer_lines = Arc::<PeerLines>::default();
         let mut connected = ConnectedUsers::default();
         connected.follow_kept(definitions.kept());
         Self {
@@ -280,6 +285,7 @@ impl Manager {
             lockouts: Mutex::default(),
             audit,
             refusals: Mutex::default(),
+            peer_lines: peer_lines.clone(),
             refused: AtomicBool::new(false),
             blocked_addresses: RwLock::default(),
             arriving,
@@ -294,6 +300,7 @@ impl Manager {
                 gone: Vec::new(),
                 stuck: VecDeque::new(),
                 told_of_stuck: false,
+                peer_lines,
                 users: connected,
                 staged_bytes: 0,
                 units: UnitCounts::default(),

@@ -1,6 +1,7 @@
 //! What is told of refusals: a line of the log and an event each, and no more than a few in a second.
 
 use crate::events::Event;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Lines in one second; whoever asks more often is counted.
@@ -42,6 +43,23 @@ impl Refusals {
     pub(crate) fn take_left_out(&mut self, now: Instant) -> Option<u64> {
         let over = self.window.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW);
         (over && self.left_out > 0).then(|| std::mem::take(&mut self.left_out))
+    }
+}
+
+/// Lines that peers give rise to beside refusals by authority: what they reject, how they hang up. No more than a few in a second, and
+/// not at the cost of the lines on refusals.
+#[derive(Debug, Default)]
+pub(crate) struct PeerLines(Mutex<Refusals>);
+
+impl PeerLines {
+    /// Whether a line may be written now; otherwise it is counted.
+    pub(crate) fn may_write(&self, now: Instant) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).may_write(now)
+    }
+
+    /// How many were counted and not written, once the second is over that they came in.
+    pub(crate) fn take_left_out(&self, now: Instant) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take_left_out(now)
     }
 }
 

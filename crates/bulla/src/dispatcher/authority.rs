@@ -274,6 +274,9 @@ pub(super) fn tell_of_more(manager: &Manager, now: Instant) {
     if let Some(more) = more {
         crate::warning!("{more} more refusals by authority");
     }
+    if let Some(more) = manager.peer_lines.take_left_out(now) {
+        crate::warning!("{more} more lines on what clients and partners did are left out");
+    }
 }
 
 /// Sub-reason of a refusal by a rule of SET CHLAUTH, which is logged where the rule is found.

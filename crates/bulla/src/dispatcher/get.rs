@@ -191,7 +191,9 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             // The message may be well: it comes back when it can be read. A browser passes over it.
             let queue = &consumer.route.queue_name;
             if consumer.browse {
-                crate::warning!("{queue}: not shown to a browser: {error}");
+                if local.manager.peer_lines.may_write(local.now) {
+                    crate::warning!("{queue}: not shown to a browser: {error}");
+                }
                 return Served::Sent;
             }
             stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string());
@@ -591,7 +593,12 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                 };
                 if consumer.browse {
                     // Looking does not move: a browser passes over what it could not show.
-                    crate::warning!("{}: not shown to a browser: cause={cause} {detail}", consumer.route.queue_name);
+                    if local.manager.peer_lines.may_write(local.now) {
+                        crate::warning!(
+                            "{}: not shown to a browser: cause={cause} {detail}",
+                            consumer.route.queue_name
+                        );
+                    }
                     continue;
                 }
                 let from = consumer.route.clone();
@@ -639,7 +646,9 @@ fn defective(from: &Route, local: &Local, state: &mut State, id: MessageId, caus
     if let Some(policy) = &from.policy {
         local.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
     }
-    crate::warning!("{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}", from.queue_name);
+    if local.manager.peer_lines.may_write(local.now) {
+        crate::warning!("{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}", from.queue_name);
+    }
     let message_id = state.store.body(id).ok().and_then(|body| envelope::message_id(&envelope::payload_of(&body)));
     local.manager.audit.quarantined(&from.queue_name, id.0, message_id.as_deref(), cause, detail);
     Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, local.wall_ms)
@@ -896,7 +905,10 @@ pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: Messa
         let detail = format!("backed out {} times", found.delivery_count.saturating_add(failures));
         match move_backed_out(from, to.as_deref(), &detail, wall_ms, state, id) {
             Ok(()) => return,
-            Err(why) => crate::warning!("{}: a message was {detail} and stays: {why}", from.queue_name),
+            Err(why) if state.peer_lines.may_write(Instant::now()) => {
+                crate::warning!("{}: a message was {detail} and stays: {why}", from.queue_name);
+            }
+            Err(_) => {}
         }
     }
     state.store.release_failed(id, failures);
@@ -917,7 +929,9 @@ fn move_backed_out(
         return Err(format!("{to} is the queue it is on"));
     }
     Stuck { id, what: Stays::Move { to: to.to_owned(), label } }.try_again(state)?;
-    crate::note!("{}: a message was {detail} and goes to {to}", from.queue_name);
+    if state.peer_lines.may_write(Instant::now()) {
+        crate::note!("{}: a message was {detail} and goes to {to}", from.queue_name);
+    }
     Ok(())
 }
 
