@@ -235,13 +235,18 @@ pub(super) fn raise(manager: &Manager, event: Event) {
     manager.refused.store(true, Ordering::Release);
 }
 
-/// Has a partner in the audit log whom TLS has refused.
-pub(super) fn audit(local: &Local, event: &Event) {
+/// Tells of a partner whom TLS has refused. Each is in the audit log; whoever connects again and again fills neither the log nor the
+/// queue of events.
+pub(super) fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
     let Event::TlsRefused { partner, reason, .. } = event else { return };
     let (action, detail) = (Right::Connect.action(), reason.detail.clone());
     let refused = Refused { action, object: "", reason: reason.reason.code, detail, let_in: false };
     let connection = audit::Who::Connection { user: None, address: partner.clone() };
     local.manager.audit.refused(local.now, connection, &refused);
+    if local.manager.peer_lines.may_write(local.now) {
+        crate::warning!("{partner}: {reason}");
+        state.raise(event, local.wall_ms);
+    }
 }
 
 /// What stands before the address of a partner whom a rule with WARN(YES) lets in.

@@ -599,7 +599,10 @@ impl Dispatcher {
     fn adopt(&mut self, stream: TcpStream, tls: Option<&Tls>) {
         if self.peers.len() >= CONNECTIONS_MAX || self.stop_by.is_some() {
             let refusal = Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.peers.len()));
-            return crate::warning!("{refusal}");
+            if self.local.manager.peer_lines.may_write(Instant::now()) {
+                crate::warning!("{refusal}");
+            }
+            return;
         }
         if let Ok(address) = stream.peer_addr()
             && authority::is_blocked(&self.local, address)
@@ -794,9 +797,8 @@ impl Dispatcher {
                     peer.closed_by = error.as_ref().map(sender::said);
                     // Nothing may follow a close: what the links held goes back at once.
                     local.forget_all(peer, state, true);
-                    let address = peer::address(&mut peer.socket);
-                    if let Some(error) = error {
-                        crate::note!("{address}: connection closed: {error}");
+                    if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
+                        crate::note!("{}: connection closed: {error}", peer::address(&mut peer.socket));
                     }
                 }
                 _ => {}
@@ -1037,8 +1039,7 @@ impl Dispatcher {
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
             let _ = self.poll.registry().deregister(peer.socket.tcp());
             if let Some(event) = peer.refused.take() {
-                authority::audit(&self.local, &event);
-                state.raise(&event, self.local.wall_ms);
+                authority::tell_of_tls(&self.local, state, &event);
             }
             self.local.forget_all(&mut peer, state, true);
             if let Some(user) = peer.user.take() {

@@ -377,7 +377,7 @@ impl Peer {
         self.broken.is_some() || (self.engine.is_closed() && all_sent)
     }
 
-    /// The socket failed. What TLS says of it is a channel's failure, or stands in the log: nobody else hears of it.
+    /// The socket failed. What TLS says of it is a channel's failure, or told of when the connection goes: nobody else hears of it.
     fn failed(&mut self, error: &io::Error) {
         match (TlsRefusal::of_io(error), &mut self.calling) {
             (Some(refusal), Some(calling)) => drop(calling.failure.get_or_insert(refusal.refusal())),
@@ -387,10 +387,8 @@ impl Peer {
             (Some(_), None) if self.engine.is_closed() => {}
             (Some(refusal), None) => {
                 let address = self.from.map_or_else(|| address(&mut self.socket), |from| from.to_string());
-                let refusal = refusal.refusal();
-                crate::warning!("{address}: {refusal}");
-                let channel = String::new();
-                self.refused = Some(Event::TlsRefused { channel, partner: address, reason: refusal });
+                let (channel, reason) = (String::new(), refusal.refusal());
+                self.refused = Some(Event::TlsRefused { channel, partner: address, reason });
             }
         }
         self.end(error);
