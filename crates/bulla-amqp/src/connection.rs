@@ -69,6 +69,8 @@ pub struct Connection {
     backlogged: usize,
     /// Deliveries that dispositions named without effect, less those with.
     idle_walk: usize,
+    /// Bytes of what outcomes say that wait for the host, since it had taken all events last.
+    outcome_bytes: usize,
 }
 
 struct Heartbeat {
@@ -148,6 +150,7 @@ impl Connection {
             unflushed: Vec::new(),
             backlogged: 0,
             idle_walk: 0,
+            outcome_bytes: 0,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::link::LinkState;
 use super::transfer::Waiting;
 use super::{Connection, Phase};
+use crate::codec::Encode;
 use crate::condition;
 use crate::deliveries::Deliveries;
 use crate::event::{DeliveryId, Event, LinkId, SessionId};
@@ -19,6 +20,9 @@ const IDLE_WALK_MAX: usize = 8 << 20;
 /// Events that may wait for the host where a peer changes outcomes that the host was told of: each is an event again,
 /// and one short frame may name as many deliveries as there are.
 const EVENTS_AT_CHANGES_MAX: usize = 1 << 18;
+
+/// Bytes of reasons and annotations that may wait for the host: each delivery that a disposition names has its own copy of them.
+const OUTCOME_BYTES_MAX: usize = 16 << 20;
 
 /// One session. Its channel is its index in the connection.
 #[derive(Debug)]
@@ -470,9 +474,15 @@ impl Connection {
 
     pub(super) fn disposition_in(&mut self, channel: u16, disposition: Disposition) -> Result<(), Error> {
         let Some(index) = self.session_on(channel)? else { return Ok(()) };
+        if self.events.is_empty() {
+            self.outcome_bytes = 0;
+        }
         match disposition.role {
             Role::Receiver => self.outcomes_in(index, &disposition)?,
             Role::Sender => self.settlements_in(index, &disposition),
+        }
+        if self.outcome_bytes > OUTCOME_BYTES_MAX {
+            return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, "outcomes with too many bytes of reasons"));
         }
         if self.idle_walk > IDLE_WALK_MAX {
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, "dispositions that change nothing"));
@@ -483,10 +493,11 @@ impl Connection {
     /// The receiver's word on what was sent: an event for each delivery that is not settled. A receiver may say another
     /// outcome until one side has settled (part 2, section 2.6.12), as it does where a unit of work was backed out.
     fn outcomes_in(&mut self, index: u32, disposition: &Disposition) -> Result<(), Error> {
-        let Self { sessions, links, events, .. } = self;
+        let Self { sessions, links, events, outcome_bytes, .. } = self;
         let Some(session) = sessions.at_mut(index) else { return Ok(()) };
         let Disposition { first, last, settled, state, .. } = disposition;
         let says = Said::of(state.as_ref());
+        let copied = state.as_ref().map_or(0, bytes_copied);
         let answered = &mut session.answered;
         let (mut changed, mut is_too_much) = (0, false);
         let visited = session.outgoing.visit(*first, last.unwrap_or(*first), |id, delivery| {
@@ -497,6 +508,10 @@ impl Connection {
             let is_answered = delivery.said != Said::Nothing;
             if is_answered && events.len() >= EVENTS_AT_CHANGES_MAX {
                 is_too_much = true;
+                return false;
+            }
+            *outcome_bytes += copied;
+            if *outcome_bytes > OUTCOME_BYTES_MAX {
                 return false;
             }
             changed += usize::from(*settled || !is_answered);
@@ -529,11 +544,16 @@ impl Connection {
         if !disposition.settled {
             return;
         }
-        let Self { sessions, links, events, .. } = self;
+        let Self { sessions, links, events, outcome_bytes, .. } = self;
         let Some(session) = sessions.at_mut(index) else { return };
+        let copied = disposition.state.as_ref().map_or(0, bytes_copied);
         let mut changed = 0;
         let last = disposition.last.unwrap_or(disposition.first);
         let visited = session.incoming.visit(disposition.first, last, |id, delivery| {
+            *outcome_bytes += copied;
+            if *outcome_bytes > OUTCOME_BYTES_MAX {
+                return false;
+            }
             changed += 1;
             if let Some(link) = links.at_mut(delivery.link) {
                 link.info.unsettled = link.info.unsettled.saturating_sub(1);
@@ -547,6 +567,21 @@ impl Connection {
 
     fn count_walk(&mut self, visited: usize, changed: usize) {
         self.idle_walk = (self.idle_walk + visited).saturating_sub(2 * changed);
+    }
+}
+
+/// Bytes that each copy of a state has of its own: what it says beyond its name, as long as it was on the wire.
+fn bytes_copied(state: &DeliveryState) -> usize {
+    match state {
+        DeliveryState::Rejected(None) => 0,
+        DeliveryState::Modified { message_annotations, .. } if message_annotations.is_empty() => 0,
+        DeliveryState::Rejected(Some(_)) | DeliveryState::Modified { .. } => {
+            let mut encoded = Vec::new();
+            state.encode(&mut encoded);
+            encoded.len()
+        }
+        DeliveryState::Transactional { outcome: Some(outcome), .. } => bytes_copied(outcome),
+        _ => 0,
     }
 }
 

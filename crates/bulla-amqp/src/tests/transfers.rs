@@ -446,6 +446,25 @@ fn every_outcome_reaches_the_host() {
 }
 
 #[test]
+fn one_reason_for_very_many_deliveries_does_not_take_all_memory() {
+    let (mut peer, link) = sending(20_000);
+    for token in 0..20_000 {
+        peer.engine.send(link, token, payload(1), false);
+    }
+    peer.frames();
+    let rejected = |bytes| DeliveryState::Rejected(Some(Error::new(condition::NOT_ALLOWED, "n".repeat(bytes))));
+    let all = |state| Disposition { state: Some(state), ..disposition(Role::Receiver, 0, Some(19_999), false) };
+    peer.send(0, &all(rejected(200)));
+    assert_eq!(peer.events().len(), 20_000);
+    peer.send(0, &all(rejected(10_000)));
+    let events = peer.events();
+    assert!(events.len() > 1_000 && events.len() < 2_000, "{}", events.len());
+    assert!(
+        matches!(events.last(), Some(Event::Closed(Some(error))) if error.condition == condition::RESOURCE_LIMIT_EXCEEDED)
+    );
+}
+
+#[test]
 fn a_receiver_that_settles_second_waits_for_our_settlement() {
     let (mut peer, link) = sending(2);
     peer.engine.send(link, 5, payload(10), false);
