@@ -70,11 +70,10 @@ use unit_of_work::{Discharged, Units};
 
 /// Connections of one dispatcher; more are refused with 2025.
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// Strangers who may have said something that was not read yet: while there are so many, nobody is accepted, and who knocks waits
-/// where the system keeps them.
-const STRANGERS_MAX: usize = 128;
-/// Connections accepted in one turn at each door.
-const ACCEPTS_MAX: usize = 16;
+/// Handshakes of strangers that one turn signs for where somebody else may want something: as many as an accelerator has lanes.
+const SIGNATURES_MAX: usize = 8;
+/// Looks at what is ready, before a turn, in which strangers alone are found.
+const LOOKS_MAX: usize = 8;
 /// How often timers, expiry and messages that are stuck are looked at.
 const TICK: Duration = Duration::from_millis(250);
 /// How long a removal that nobody waits for may wait for company on its way to the journal.
@@ -321,20 +320,21 @@ impl Dispatcher {
             let begun = self.local.meter.begin();
             self.local.look_at_the_clock();
             let has_come_due = work_due.is_some_and(|at| at <= self.local.now);
-            for event in &events {
-                match event.token() {
-                    BELL => {}
-                    token @ (LISTEN_CLEAR | LISTEN_TLS) => {
-                        self.doors.iter_mut().filter(|door| door.token == token).for_each(|door| door.knocked = true);
-                    }
-                    Token(key) => {
-                        self.note_readiness(key, event.is_readable(), event.is_writable(), event.is_read_closed());
-                    }
+            let is_ready = !events.is_empty();
+            let mut more_ready = self.note_readiness(&events);
+            for _ in 1..LOOKS_MAX {
+                if !more_ready || !self.precedence.is_somebody_known() || self.hears_of_somebody_known(&events) {
+                    break;
                 }
+                match self.poll.poll(&mut events, Some(Duration::ZERO)) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
+                    result => result?,
+                }
+                more_ready = self.note_readiness(&events);
             }
-            self.turn(events.iter().count() == READY_MAX);
+            self.turn(more_ready);
             // One that only looks after timers is no request.
-            if had_work || has_come_due || !events.is_empty() {
+            if had_work || has_come_due || is_ready {
                 let took = self.local.meter.end(begun);
                 self.local.meter.request(took);
                 self.local.meter.set_connections(self.peers.len());
@@ -389,8 +389,8 @@ impl Dispatcher {
                 *(if peer.is_stranger() { &mut strangers } else { &mut known }) += 1;
             }
         }
-        let accepts = strangers < STRANGERS_MAX && self.somebody_knocked();
-        self.precedence.begin(known > 0, strangers > 0 || accepts, more_ready);
+        let accepts = if self.somebody_knocked() { self.precedence.accepts(strangers, self.local.now) } else { 0 };
+        self.precedence.begin(known > 0, strangers > 0 || accepts > 0, more_ready);
         if known > 0 {
             for place in 0..self.active.len() {
                 self.read_from(self.active[place], false, None);
@@ -399,20 +399,28 @@ impl Dispatcher {
         if self.precedence.admits_strangers() {
             self.let_strangers_in(accepts);
         }
-        for answer in self.signatures.place(&self.local.manager) {
-            self.signed(answer);
+        if !self.signatures.is_empty() {
+            let began = Instant::now();
+            for answer in self.signatures.place(&self.local.manager) {
+                self.signed(answer);
+            }
+            // Who shakes hands has not signed in yet.
+            self.precedence.took(began.elapsed());
         }
     }
 
     /// Accepts those who knock, and reads as many strangers as may be; whoever is left is the first one in the next turn.
-    fn let_strangers_in(&mut self, accepts: bool) {
+    fn let_strangers_in(&mut self, accepts: usize) {
         let began = Instant::now();
-        if accepts {
-            self.accept();
+        if accepts > 0 {
+            self.accept(accepts);
+            self.precedence.accepted(began);
         }
         let bytes_max = self.precedence.read_bytes_max();
         for place in 0..self.active.len() {
-            if !self.precedence.reads_another(|| began.elapsed()) {
+            // A signature takes longer than reading what asks for it.
+            let signs_enough = bytes_max.is_some() && self.signatures.len() >= SIGNATURES_MAX;
+            if signs_enough || !self.precedence.reads_another(|| began.elapsed()) {
                 self.active.rotate_left(place);
                 break;
             }
@@ -561,10 +569,10 @@ impl Dispatcher {
         }
     }
 
-    /// Accepts for all dispatchers, each in turn, as many as one turn may bring.
-    fn accept(&mut self) {
+    /// Accepts so many at each door, for all dispatchers, each in turn.
+    fn accept(&mut self, most: usize) {
         for number in 0..self.doors.len() {
-            for _ in 0..ACCEPTS_MAX {
+            for _ in 0..most {
                 let Some(door) = self.doors.get_mut(number).filter(|door| door.knocked) else { break };
                 let tls = door.tls.clone();
                 match door.listener.accept() {
@@ -668,13 +676,30 @@ impl Dispatcher {
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
     }
 
-    fn note_readiness(&mut self, key: usize, readable: bool, writable: bool, read_closed: bool) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
-        peer.read_closed |= read_closed;
-        // A handshake goes on by reading, also where it waited to write.
-        peer.readable |= readable || (writable && peer.is_shaking_hands());
-        peer.writable |= writable;
-        list(&mut self.peers, &mut self.active, key);
+    /// What the system has told; whether it may know of more.
+    fn note_readiness(&mut self, events: &Events) -> bool {
+        for event in events {
+            match event.token() {
+                BELL => {}
+                token @ (LISTEN_CLEAR | LISTEN_TLS) => {
+                    self.doors.iter_mut().filter(|door| door.token == token).for_each(|door| door.knocked = true);
+                }
+                Token(key) => {
+                    let Some(peer) = self.peers.get_mut(key) else { continue };
+                    peer.read_closed |= event.is_read_closed();
+                    // A handshake goes on by reading, also where it waited to write.
+                    peer.readable |= event.is_readable() || (event.is_writable() && peer.is_shaking_hands());
+                    peer.writable |= event.is_writable();
+                    list(&mut self.peers, &mut self.active, key);
+                }
+            }
+        }
+        events.iter().count() == READY_MAX
+    }
+
+    /// Whether the system has told of anybody who has signed in.
+    fn hears_of_somebody_known(&self, events: &Events) -> bool {
+        events.iter().any(|event| self.peers.get(event.token().0).is_some_and(|peer| !peer.is_stranger()))
     }
 
     fn open_letter(&mut self, letter: Letter, state: &mut State) {
@@ -682,10 +707,15 @@ impl Dispatcher {
             Letter::SignedIn { peer, generation, verdict } => {
                 if let Some(found) = self.peers.get_mut(peer).filter(|peer| peer.generation == generation) {
                     sasl::signed_in(found, &self.local, verdict);
-                    self.local.touched.push(peer);
+                    // What it said behind its proof are events now.
+                    list(&mut self.peers, &mut self.active, peer);
                 }
             }
-            Letter::Adopt(stream, tls) => self.adopt(stream, tls.as_deref()),
+            Letter::Adopt(stream, tls) => {
+                let began = Instant::now();
+                self.adopt(stream, tls.as_deref());
+                self.precedence.took(began.elapsed());
+            }
             Letter::Ready(queue) => self.local.serve(queue),
             Letter::Freed(queue) => self.local.freed.push(queue),
             Letter::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),
@@ -979,6 +1009,9 @@ impl Dispatcher {
                 unit_of_work::tick(peer, &mut self.local, state);
             }
             sender::tick(peer, &mut self.local, state);
+            if peer.broken.is_some() {
+                self.local.touched.push(key);
+            }
         }
         // Room can come about in ways that nobody tells of: expiry, a cleared queue.
         self.local.freed.extend(self.local.waiting.keys().copied());

@@ -6,12 +6,19 @@
 //! take beyond their credit is taken from their next turns. So a flood of strangers, however many connections it has, costs those
 //! whom the queue manager knows a bounded part of the time, and strangers still come in.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// For so many parts of the time that others take, strangers have one.
 const PARTS: i64 = 16;
 /// What strangers' reading takes of one turn where somebody else may come to want it: nobody waits much longer for them.
 const TURN: Duration = Duration::from_millis(1);
+/// Connections accepted in one turn at each door.
+const ACCEPTS_MAX: usize = 16;
+/// Strangers who may have said something that was not read yet: while there are so many, hardly anybody is accepted, and who knocks
+/// waits where the system keeps them.
+const WAITING_MAX: usize = 128;
+/// How often somebody is accepted all the same: it could be that all those strangers mean it well, and always have something to say.
+const ACCEPT_EVERY: Duration = Duration::from_millis(10);
 /// Bytes of one read of a stranger in a turn in which nobody else wants to be read, and could come to want it.
 const READ_BYTES_ALONE: usize = 64 << 10;
 /// And where others want to be read in the same turn: so little that all strangers soon have theirs, and somebody new comes in.
@@ -31,6 +38,8 @@ pub(super) struct Precedence {
     took: Duration,
     /// Somebody who has signed in is connected.
     somebody_known: bool,
+    /// When somebody was accepted last.
+    accepted_at: Option<Instant>,
 }
 
 /// What kind of turn it is.
@@ -49,6 +58,23 @@ impl Precedence {
     /// Whether anybody is connected who has signed in; to be said now and then.
     pub(super) fn set_somebody_known(&mut self, known: bool) {
         self.somebody_known = known;
+    }
+
+    /// Whether there is anybody whom strangers may have to wait for.
+    pub(super) fn is_somebody_known(&self) -> bool {
+        self.somebody_known
+    }
+
+    /// How many of those who knock are accepted at each door, where so many strangers wait to be read.
+    pub(super) fn accepts(&self, waiting: usize, now: Instant) -> usize {
+        let crowded = waiting >= WAITING_MAX && self.somebody_known;
+        let is_due = || self.accepted_at.is_none_or(|at| now.saturating_duration_since(at) >= ACCEPT_EVERY);
+        if crowded { usize::from(is_due()) } else { ACCEPTS_MAX }
+    }
+
+    /// Some of those who knocked were accepted.
+    pub(super) fn accepted(&mut self, now: Instant) {
+        self.accepted_at = Some(now);
     }
 
     /// A turn begins; whether somebody who is known wants to be read in it, whether a stranger does, and whether there may be others
@@ -191,6 +217,18 @@ mod tests {
         assert!(!precedence.admits_strangers());
         precedence.begin(false, true, false);
         assert!(precedence.admits_strangers());
+    }
+
+    #[test]
+    fn nobody_waits_at_the_door_for_ever_however_many_strangers_have_something_to_say() {
+        let mut precedence = Precedence::default();
+        let now = Instant::now();
+        assert_eq!(precedence.accepts(10 * WAITING_MAX, now), ACCEPTS_MAX, "nobody is known");
+        precedence.set_somebody_known(true);
+        assert_eq!(precedence.accepts(WAITING_MAX - 1, now), ACCEPTS_MAX);
+        precedence.accepted(now);
+        assert_eq!(precedence.accepts(WAITING_MAX, now), 0);
+        assert_eq!(precedence.accepts(WAITING_MAX, now + ACCEPT_EVERY), 1);
     }
 
     #[test]

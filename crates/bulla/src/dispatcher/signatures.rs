@@ -41,6 +41,16 @@ impl Signatures {
         Self { jobs: Vec::new(), inline: Inline::new(), sink: Arc::new(ToMailbox(mailbox)) }
     }
 
+    /// How many are asked for and not handed out.
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether none is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// Takes what a handshake asks for, if it is blocked by that.
     pub(super) fn ask(&mut self, peer: &Peer) {
         let Some(job) = peer.socket.tls_socket().and_then(super::tls_socket::TlsSocket::question) else { return };
@@ -51,9 +61,6 @@ impl Signatures {
 
     /// Hands all of it out; what was computed here is answered at once.
     pub(super) fn place(&mut self, manager: &Manager) -> Vec<Answer> {
-        if self.jobs.is_empty() {
-            return Vec::new();
-        }
         let scheduler = manager.devices.scheduler();
         scheduler.place(&mut self.jobs, &self.sink, &mut self.inline);
         self.inline.run(scheduler)
