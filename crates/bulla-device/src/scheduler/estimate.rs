@@ -40,7 +40,7 @@ impl Estimates {
     }
 }
 
-/// What OpenSSL 3.6 takes on one core of a current server, nanoseconds: good enough for the first decision.
+/// What OpenSSL takes on one core of a current server, nanoseconds: good enough for the first decision.
 pub(super) fn cpu_ns(shape: Shape) -> u64 {
     let bits = u64::from(shape.bits);
     let rsa_crt = match bits {
