@@ -110,20 +110,52 @@ impl Keys {
 
 #[derive(Default)]
 struct Signers {
-    generation_and_name: HashMap<(u64, Vec<u8>), KnownSigner>,
+    /// By the ring's generation, the certificate's issuer and serial number, and where the certificate came from.
+    known: HashMap<(u64, Vec<u8>, Source), KnownSigner>,
+}
+
+/// Where a signer's certificate came from. What one message carried is not known for the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Message,
+    Ring,
+}
+
+/// The other certificates that a message carried: a path that needs them holds for messages with the same ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hints([u8; 32]);
+
+impl Hints {
+    /// Of certificates in DER, in the message's order.
+    pub(crate) fn of<'a>(certificates: impl Iterator<Item = &'a [u8]>) -> Hints {
+        // Each is DER and so tells its own length: joined they can be read in one way only.
+        let mut certificates = certificates.peekable();
+        if certificates.peek().is_none() {
+            return Hints([0; 32]);
+        }
+        let mut hash = openssl::sha::Sha256::new();
+        certificates.for_each(|der| hash.update(der));
+        Hints(hash.finish())
+    }
 }
 
 /// A signer's certificate with what was found out about it.
 #[derive(Clone)]
 pub(crate) struct KnownSigner {
     pub(crate) certificate: Certificate,
-    pub(crate) verdict: Option<Verdict>,
+    source: Source,
+    verdict: Option<(Hints, Verdict)>,
 }
 
 impl KnownSigner {
-    /// Whether its path was verified, and the finding holds at these times.
-    pub(crate) fn is_believed(&self, put_at: SystemTime, now: SystemTime) -> bool {
-        self.verdict.as_ref().is_some_and(|verdict| verdict.holds(put_at, now))
+    /// Whether its path was verified with the same certificates offered, and the finding holds at these times.
+    pub(crate) fn is_believed(&self, hints: Hints, put_at: SystemTime, now: SystemTime) -> bool {
+        self.verdict.as_ref().is_some_and(|(with, verdict)| *with == hints && verdict.holds(put_at, now))
+    }
+
+    /// The same, with what was found out of its path when these certificates were offered.
+    pub(crate) fn judged(self, hints: Hints, verdict: Verdict) -> KnownSigner {
+        KnownSigner { verdict: Some((hints, verdict)), ..self }
     }
 }
 
@@ -191,8 +223,8 @@ impl Cache {
         keys.insert(place, KeyEntry { key, context: None, policy: Arc::clone(policy), born: now });
     }
 
-    /// The signer of that name: remembered, out of the message, or out of the ring. A remembered one
-    /// counts only for the very certificate that the message carries.
+    /// The signer of that name: out of the message, or out of the ring, remembered or not. A remembered one out of a
+    /// message counts only for the very certificate that this message carries.
     pub(crate) fn signer(
         &self,
         ring: &Ring,
@@ -200,24 +232,26 @@ impl Cache {
         signed: &SignedData<'_>,
     ) -> Result<KnownSigner, OpenError> {
         if let Name::IssuerAndSerial(issuer_and_serial) = name {
-            let at = (ring.generation(), issuer_and_serial.to_vec());
             let signers = lock(&self.signers);
-            if let Some(known) = signers.generation_and_name.get(&at)
-                && (signed.certificates.is_empty() || signed.certificates.contains(&known.certificate.der()))
-            {
+            let known = |source| signers.known.get(&(ring.generation(), issuer_and_serial.to_vec(), source));
+            let here = |known: &&KnownSigner| signed.certificates.contains(&known.certificate.der());
+            if let Some(known) = known(Source::Message).filter(here) {
+                return Ok(known.clone());
+            }
+            if let Some(known) = known(Source::Ring).filter(|known| signed.certificates.is_empty() || here(known)) {
                 return Ok(known.clone());
             }
         }
-        find_signer(ring, name, signed).map(|certificate| KnownSigner { certificate, verdict: None })
+        find_signer(ring, name, signed)
     }
 
     pub(crate) fn remember_signer(&self, ring: &Ring, known: KnownSigner) {
-        let at = (ring.generation(), known.certificate.issuer_and_serial().to_vec());
+        let at = (ring.generation(), known.certificate.issuer_and_serial().to_vec(), known.source);
         let mut signers = lock(&self.signers);
-        if signers.generation_and_name.len() >= CACHED_SIGNERS_MAX && !signers.generation_and_name.contains_key(&at) {
-            signers.generation_and_name.clear();
+        if signers.known.len() >= CACHED_SIGNERS_MAX && !signers.known.contains_key(&at) {
+            signers.known.clear();
         }
-        signers.generation_and_name.insert(at, known);
+        signers.known.insert(at, known);
     }
 
     /// Whether an envelope's recipients are exactly those that the policy names.
@@ -255,7 +289,7 @@ impl Directory {
     }
 }
 
-fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<Certificate, OpenError> {
+fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<KnownSigner, OpenError> {
     let is_it = |certificate: &Certificate| match name {
         Name::IssuerAndSerial(wanted) => certificate.issuer_and_serial() == *wanted,
         Name::Key(id) => certificate.subject_key_id() == Some(*id),
@@ -264,7 +298,7 @@ fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<
         let certificate =
             Certificate::from_der(der).map_err(|_| OpenError::Malformed { what: "a certificate is unreadable" })?;
         if is_it(&certificate) {
-            return Ok(certificate);
+            return Ok(KnownSigner { certificate, source: Source::Message, verdict: None });
         }
     }
     let people = ring.people().iter().map(|person| &person.certificate);
@@ -272,7 +306,7 @@ fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<
     let mut known = people.chain(own);
     known
         .find(|certificate| is_it(certificate))
-        .cloned()
+        .map(|certificate| KnownSigner { certificate: certificate.clone(), source: Source::Ring, verdict: None })
         .ok_or(OpenError::Tampered { what: "the signer's certificate, which is not there," })
 }
 

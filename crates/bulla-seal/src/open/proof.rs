@@ -14,7 +14,7 @@ use openssl::rsa::Padding;
 use openssl::sign::RsaPssSaltlen;
 use zeroize::Zeroizing;
 
-use super::cache::{KeyPlace, KnownSigner};
+use super::cache::{Hints, KeyPlace, KnownSigner};
 use super::{Opening, Question};
 use crate::certificate::{self, Certificate};
 use crate::cms::algorithm::SignatureKind;
@@ -63,6 +63,8 @@ pub(super) struct Foreign {
 /// What one signer says, and what is still to be found out about it.
 pub(super) struct Claim {
     known: KnownSigner,
+    /// What stands for the certificates of the message beside the signer's.
+    hints: Hints,
     /// The certificates of the message beside the signer's, hints for its path; empty where the path is
     /// believed already.
     others: Vec<Bytes>,
@@ -134,9 +136,9 @@ impl Proof {
         // key verifies as well, until the signing certificate attribute has been compared.
         claim.vouched?;
         let question = &self.question;
-        let mut known = claim.known;
+        let known = claim.known;
         let dn = known.certificate.dn().clone();
-        if !known.is_believed(question.put_at, question.now) {
+        if !known.is_believed(claim.hints, question.put_at, question.now) {
             let others: Vec<Certificate> =
                 claim.others.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
             let proved = if claim.names_certificate { SignedError::Late } else { SignedError::Unproved };
@@ -144,8 +146,7 @@ impl Proof {
                 .ring
                 .verify(&known.certificate, &others, certificate::Usage::Sign, question.put_at, question.now)
                 .map_err(|error| proved(error.into()))?;
-            known.verdict = Some(verdict);
-            question.cache.remember_signer(&question.ring, known);
+            question.cache.remember_signer(&question.ring, known.judged(claim.hints, verdict));
         }
         let signers = &question.policy.signers;
         if !signers.is_empty() && !signers.contains(&dn) {
@@ -228,14 +229,12 @@ impl Question {
         let attributes = self.signed_attributes(signed, signer)?;
         let known = self.cache.signer(&self.ring, &signer.name, signed)?;
         let verification = Verification::of(&known.certificate, signer).ok_or(BAD_SIGNATURE)?;
-        let others = if known.is_believed(self.put_at, self.now) {
-            Vec::new()
-        } else {
-            let others = signed.certificates.iter().filter(|der| **der != known.certificate.der());
-            others.map(|der| source.slice_ref(der)).collect()
-        };
+        let others = || signed.certificates.iter().filter(|der| **der != known.certificate.der());
+        let hints = Hints::of(others().copied());
+        let is_believed = known.is_believed(hints, self.put_at, self.now);
         let claim = Claim {
-            others,
+            others: if is_believed { Vec::new() } else { others().map(|der| source.slice_ref(der)).collect() },
+            hints,
             vouched: self.vouch(&known.certificate, signed, signer, &attributes, recipients),
             names_certificate: attributes.signing_certificate.is_some(),
             same_statement: *first.get_or_insert(attributes.ours) == attributes.ours,

@@ -13,8 +13,10 @@ use crate::certificate::{Certificate, CertificateError, Usage, time};
 
 /// The longest path from a certificate to its authority, both included.
 pub const CHAIN_CERTIFICATES_MAX: usize = 8;
-/// The most certificates that may be offered to build a path from.
+/// The most certificates that a question may offer to build a path from.
 const INTERMEDIATES_MAX: usize = 32;
+/// The most certificates that a ring adds to them, those nearest to the certificate in question.
+const RING_INTERMEDIATES_MAX: usize = 32;
 /// OpenSSL's level 1: 80 bits. RSA 1024 and P-192 pass; signatures with MD5 or SHA-1 do not.
 const SECURITY_LEVEL: i32 = 1;
 
@@ -45,7 +47,8 @@ impl Ring {
     /// Whether `leaf` may be used for `usage`. Expiry is judged at `at`, revocation at `now`.
     ///
     /// Checked are: kind and size of the key; keyUsage and extended key usage; a path to a certificate
-    /// in `trust`, over `intermediates` (hints, believed only as far as the path proves them); along the path
+    /// in `trust`, over the authorities in `people` and `own` and over `intermediates` (hints, believed only as far as
+    /// the path proves them; where the ring's own lead nowhere, they are tried alone); along the path
     /// signatures, dates, basicConstraints, keyUsage of authorities, name constraints and critical extensions.
     /// Then, for each certificate below the root whose issuer has a revocation list in this ring: the list's
     /// signature, its dates, and that it does not name the certificate. An issuer without a list is not asked.
@@ -63,7 +66,7 @@ impl Ring {
         now: SystemTime,
     ) -> Result<Verdict, CertificateError> {
         leaf.check_usage(usage)?;
-        let path = self.path(leaf, intermediates, at)?;
+        let path = self.any_path(leaf, intermediates, at)?;
         let mut verdict = Verdict {
             valid_from: leaf.not_before(),
             valid_until: leaf.not_after(),
@@ -96,6 +99,48 @@ impl Ring {
         Ok(verdict)
     }
 
+    /// The path from `leaf` to its root, over what the ring knows and what is offered.
+    fn any_path(
+        &self,
+        leaf: &Certificate,
+        intermediates: &[Certificate],
+        at: SystemTime,
+    ) -> Result<Vec<Certificate>, CertificateError> {
+        if intermediates.len() > INTERMEDIATES_MAX {
+            let why = "too many certificates offered".to_owned();
+            return Err(CertificateError::Untrusted { dn: leaf.dn().clone(), why });
+        }
+        let known = self.authorities_above(leaf, intermediates);
+        if known.is_empty() {
+            return self.path(leaf, intermediates, at);
+        }
+        let all = [known.as_slice(), intermediates].concat();
+        match self.path(leaf, &all, at) {
+            // OpenSSL follows one certificate of a name and does not turn back.
+            Err(CertificateError::Untrusted { .. }) if !intermediates.is_empty() => self.path(leaf, intermediates, at),
+            result => result,
+        }
+    }
+
+    /// The ring's authorities by whose names a path from `leaf` or from one of the certificates offered can go on.
+    fn authorities_above(&self, leaf: &Certificate, offered: &[Certificate]) -> Vec<Certificate> {
+        let named = |certificate: &Certificate| self.authorities.get(certificate.issuer()).into_iter().flatten();
+        let mut found: Vec<Certificate> = Vec::new();
+        let mut next: Vec<&Certificate> = std::iter::once(leaf).chain(offered).flat_map(named).collect();
+        while !next.is_empty() {
+            let mut new = Vec::new();
+            for certificate in next {
+                let is_there = found.contains(certificate) || offered.contains(certificate);
+                if !is_there && found.len() < RING_INTERMEDIATES_MAX {
+                    found.push(certificate.clone());
+                    new.push(certificate);
+                }
+            }
+            next = new.into_iter().flat_map(named).collect();
+        }
+        found
+    }
+
     /// The path from `leaf` to its root, both included, as OpenSSL built and checked it.
     fn path(
         &self,
@@ -104,9 +149,6 @@ impl Ring {
         at: SystemTime,
     ) -> Result<Vec<Certificate>, CertificateError> {
         let untrusted = |why: &str| CertificateError::Untrusted { dn: leaf.dn().clone(), why: why.to_owned() };
-        if intermediates.len() > INTERMEDIATES_MAX {
-            return Err(untrusted("too many certificates offered"));
-        }
         let failed = |stack: ErrorStack| CertificateError::Library { why: stack.to_string() };
 
         // The time is a property of the store, so each question gets its own; adding counts references only.

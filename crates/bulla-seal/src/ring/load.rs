@@ -202,6 +202,7 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
         crls: Vec::new(),
         people_by_dn: HashMap::new(),
         own_by_id: HashMap::new(),
+        authorities: HashMap::new(),
     };
     for place in Place::ALL {
         let path = dir.join(place.name());
@@ -221,8 +222,14 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
             let loaded = read(&file, place, passphrase, known)?;
             files.changed |= known.is_none_or(|known| known.sha256 != loaded.sha256);
             match &loaded.content {
-                Content::Own(own) => ring.own.push(own.clone()),
-                Content::Person(person) => ring.people.push(person.clone()),
+                Content::Own(own) => {
+                    ring.keep_authorities(std::iter::once(&own.certificate).chain(&own.chain));
+                    ring.own.push(own.clone());
+                }
+                Content::Person(person) => {
+                    ring.keep_authorities(std::iter::once(&person.certificate).chain(&person.chain));
+                    ring.people.push(person.clone());
+                }
                 Content::Trust(certificates) => ring.trust.extend(certificates.iter().cloned()),
                 Content::Crl(lists) => ring.crls.extend(lists.iter().cloned()),
             }

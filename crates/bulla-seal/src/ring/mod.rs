@@ -4,8 +4,8 @@
 //!
 //! | place | holds | used for |
 //! | --- | --- | --- |
-//! | `own/*.pem` | one private key with its certificate, and the chain above it | signing (the newest), opening (all) |
-//! | `people/*.pem` | somebody's certificate, and the chain above it | recipients |
+//! | `own/*.pem` | one private key with its certificate, and the chain above it | signing (the newest), opening (all), paths of others |
+//! | `people/*.pem` | somebody's certificate, and the chain above it | recipients, signers, paths of others |
 //! | `trust/*.pem` | self-signed certificates of authorities | where every path must end |
 //! | `crl/*.pem`, `crl/*.crl` | revocation lists, PEM or DER | certificates of the authorities that issued them |
 //!
@@ -74,6 +74,8 @@ pub struct Ring {
     people_by_dn: HashMap<Dn, Vec<usize>>,
     /// Places in `own`, by DER of issuer and serial.
     own_by_id: HashMap<Vec<u8>, usize>,
+    /// The authorities that `people` and `own` hold, by name: what paths are built over.
+    authorities: HashMap<Dn, Vec<Certificate>>,
 }
 
 impl Ring {
@@ -94,6 +96,7 @@ impl Ring {
     pub fn load_without_keys(dir: &Path) -> Result<Ring, RingError> {
         let Survey { mut ring, own } = survey(dir)?;
         for person in own {
+            ring.keep_authorities(std::iter::once(&person.certificate).chain(&person.chain));
             let places = ring.people_by_dn.entry(person.certificate.dn().clone()).or_default();
             places.push(ring.people.len());
             ring.people.push(Arc::new(person));
@@ -112,6 +115,17 @@ impl Ring {
             crls: Vec::new(),
             people_by_dn: HashMap::new(),
             own_by_id: HashMap::new(),
+            authorities: HashMap::new(),
+        }
+    }
+
+    /// Keeps those of the certificates that can stand in the middle of a path, each once.
+    fn keep_authorities<'a>(&mut self, certificates: impl IntoIterator<Item = &'a Certificate>) {
+        for certificate in certificates.into_iter().filter(|certificate| certificate.is_authority()) {
+            let same_name = self.authorities.entry(certificate.dn().clone()).or_default();
+            if !same_name.contains(certificate) {
+                same_name.push(certificate.clone());
+            }
         }
     }
 
