@@ -23,10 +23,11 @@ PYTHON = .cache/venv/bin/python
 VENV = .cache/venv/ready
 CLIENTS = tests/clients
 RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
+RETRY = $(abspath tests/retry.sh)
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 
-.PHONY: run islands build test interop check bench measure hostile lanes fuzz clients packages
+.PHONY: run islands build test interop check sbom bench measure hostile lanes fuzz clients packages test-packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -40,7 +41,7 @@ islands: build
 build: packages lanes
 	cargo build --release -p bulla
 
-check: packages
+check: test-packages
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --lib --bins
@@ -58,7 +59,7 @@ bench: packages lanes
 measure: build
 	tools/measure.sh $(BULLA)
 
-hostile: packages build clients
+hostile: build clients
 	$(PYTHON) tests/hostile/hostile.py --seconds $(HOSTILE_SECONDS)
 
 lanes: packages
@@ -73,23 +74,26 @@ fuzz: packages
 
 # Debian packages that a fresh machine may lack; says which where it can't install them.
 packages:
-	@tests/packages.sh
+	@tests/packages.sh build
+
+test-packages: packages
+	@tests/packages.sh test
 
 clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS)
 
 # The client library is built from source once and kept as a wheel by pip.
-$(VENV): tests/requirements.txt | packages
+$(VENV): tests/requirements.txt | test-packages
 	python3 -m venv --clear .cache/venv
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	$(RETRY) $(PYTHON) -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	touch $@
 
-$(RHEA): $(CLIENTS)/rhea/package-lock.json | packages
-	cd $(CLIENTS)/rhea && npm ci --no-audit --no-fund --loglevel=error
+$(RHEA): $(CLIENTS)/rhea/package-lock.json | test-packages
+	cd $(CLIENTS)/rhea && $(RETRY) npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
-$(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-amqp/go.sum | packages
-	cd $(CLIENTS)/go-amqp && go build -o $(abspath $@) .
+$(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-amqp/go.sum | test-packages
+	cd $(CLIENTS)/go-amqp && $(RETRY) go build -o $(abspath $@) .
 
-$(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | packages
-	cd $(CLIENTS)/jms && mvn --quiet --batch-mode package
+$(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | test-packages
+	cd $(CLIENTS)/jms && $(RETRY) mvn --quiet --batch-mode package
 	touch $@

@@ -1,7 +1,16 @@
 """Sealed messages in the hands of `openssl cms`, and foreign ones made by it."""
 
+import functools
+import subprocess
+from pathlib import Path
+
 import der
-from pki import openssl
+from manager import BULLA
+from pki import CommandFailed, openssl
+
+PROBE = Path(__file__).parents[1] / "openssl-probe.sh"
+# `openssl cms -decrypt` of the OpenSSL that Bulla is linked with, where the installed program is too old.
+DECRYPT = Path(BULLA).parent / "examples/cms-decrypt"
 
 SEALED = "application/pkcs7-mime"
 
@@ -16,10 +25,33 @@ def verify(signed, authority, tmp, *options):
 
 def decrypt(enveloped, identity, tmp):
     """What an envelope holds."""
+    if not program_opens_confidential():
+        return decrypt_with_library(enveloped, identity)
     return openssl(
         "cms", "-decrypt", "-inform", "DER", "-binary", "-recip", identity.certificate, "-inkey", identity.key,
         "-in", _file(tmp, "enveloped.der", enveloped),
     )  # fmt: skip
+
+
+@functools.cache
+def program_opens_confidential():
+    """Whether the `openssl` program reads authenticated attributes under the right tag."""
+    return subprocess.run([PROBE], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def decrypt_with_library(enveloped, identity):
+    """As `decrypt`, by the OpenSSL that is linked with Bulla; `make test` builds the program."""
+    assert DECRYPT.exists(), "the openssl program is too old: cargo build -p bulla-seal --example cms-decrypt"
+    done = subprocess.run(
+        [DECRYPT, identity.certificate, identity.key],
+        input=enveloped,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    if done.returncode:
+        raise CommandFailed(done.stderr.decode())
+    return done.stdout
 
 
 def sign(payload, *identities, tmp, digest="sha256", options=()):

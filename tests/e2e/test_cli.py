@@ -1,6 +1,8 @@
 """The program's own command line: what it prints, its exit codes and its hints, with a site set up by itself."""
 
+import itertools
 import json
+import os
 import re
 import signal
 import socket
@@ -9,8 +11,9 @@ import subprocess
 import pytest
 from proton import Message
 
+import cms
 from manager import BULLA, DEADLINE, ERROR_QUEUE, run, wait_until
-from pki import CommandFailed, openssl
+from pki import CommandFailed, Identity, openssl
 
 POLICY = "SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')"
 
@@ -64,10 +67,7 @@ def test_a_sealed_file_goes_in_and_comes_out_and_lies_there_sealed(qm, tmp_path)
     raw = qm.run("get", "RAW", "--browse", "--count", 1, "--amqp", qm.clear_address).stdout
     assert b"barley" not in raw
     [own] = (qm.data / "rings/billing/own").iterdir()
-    (tmp_path / "sealed").write_bytes(raw)
-    signed = openssl(
-        "cms", "-decrypt", "-inform", "DER", "-binary", "-in", tmp_path / "sealed", "-recip", own, "-inkey", own
-    )
+    signed = cms.decrypt(raw, Identity("billing", own, own), tmp_path)
     (tmp_path / "signed").write_bytes(signed)
     ca = qm.data / "authorities/demo/ca.pem"
     opened = openssl("cms", "-verify", "-inform", "DER", "-binary", "-in", tmp_path / "signed", "-CAfile", ca)
@@ -431,6 +431,26 @@ def test_help_and_version_are_there():
     assert re.fullmatch(rb"bulla \d+\.\d+\.\d+\n", run("--version").stdout)
     for command in ("start", "mqsc", "user", "put", "get", "cert", "seal", "error", "journal"):
         assert run(command, "--help").returncode == 0
+
+
+def test_the_demonstration_says_which_openssl_it_needs_where_the_one_here_will_not_do(tmp_path):
+    old = tmp_path / "bin/openssl"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\n[ $1 = version ] && echo OpenSSL 1.1.1w && exit\necho 'wrong tag' >&2\nexit 1\n")
+    old.chmod(0o755)
+    demo = subprocess.Popen(
+        [BULLA, "demo", "--data", tmp_path / "demo", "--amqp", "127.0.0.1:0", "--amqps", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PATH": f"{old.parent}:{os.environ['PATH']}"},
+    )
+    try:
+        lines = list(itertools.takewhile(lambda line: "3. get it as" not in line, demo.stdout))
+        assert "needs an `openssl` program of version 3.0 or newer; the one here is OpenSSL 1.1.1w" in "".join(lines)
+    finally:
+        demo.terminate()
+        assert demo.wait(DEADLINE) == 0
 
 
 def test_the_demonstration_starts_and_its_commands_work(tmp_path):

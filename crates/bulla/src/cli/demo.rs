@@ -6,15 +6,24 @@ use crate::mqsc::admin;
 use crate::random::Random;
 use crate::serve::{self, RINGS, Settings, StartError};
 use crate::users::Users;
+use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::authority::{Authority, CRL_DAYS, Request};
 use bulla_seal::certificate::{KeySpec, KeyUse};
 use bulla_seal::dn::Dn;
 use bulla_seal::ring;
+use bulla_seal::ring::Ring;
+use bulla_seal::{Bound, Content, Packing, Sealer, drive};
+use bytes::Bytes;
 use clap::Args;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The oldest OpenSSL whose program opens a private message.
+const OPENSSL_NEEDED: &str = "3.0";
 /// Days for which the demonstration's certificates are good.
 const DAYS: u32 = 365;
 /// The users: one puts, one gets.
@@ -70,7 +79,7 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
                 return Err(CliError::failed(reply.diagnostics(None).join("; ")));
             }
         }
-        println!("{}", welcome(&args.data, running));
+        println!("{}", welcome(&args.data, running, advice(&args.data)?));
         Ok(())
     })
 }
@@ -138,7 +147,82 @@ fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::failed(error.to_string())
 }
 
-fn welcome(data: &Path, running: &serve::Running) -> String {
+/// The arguments of `openssl` that open a private message for `billing`, and those that verify what is inside.
+fn opening(data: &Path) -> [Vec<String>; 2] {
+    let own = data.join(RINGS).join("billing/own/billing.pem").display().to_string();
+    let ca = data.join("tls/ca.pem").display().to_string();
+    let decrypt = ["cms", "-decrypt", "-inform", "DER", "-in", "sealed.der", "-recip", &own, "-inkey", &own];
+    let verify = ["cms", "-verify", "-inform", "DER", "-CAfile", &ca];
+    [decrypt.map(str::to_owned).to_vec(), verify.map(str::to_owned).to_vec()]
+}
+
+/// What to say where this machine's `openssl` can't open what the demonstration seals. It is tried, with a message that is
+/// sealed here, because what a version can do depends on who built it.
+fn advice(data: &Path) -> Result<Option<String>, CliError> {
+    let mut sealed = private_message(data)?;
+    for arguments in opening(data) {
+        // The message comes on standard input.
+        let arguments = arguments.iter().filter(|word| !["-in", "sealed.der"].contains(&word.as_str()));
+        sealed = match through_openssl(arguments, &sealed) {
+            Ok(output) => output,
+            Err(error) => {
+                let version =
+                    through_openssl(&["version".to_owned()], &[]).ok().and_then(|said| String::from_utf8(said).ok());
+                let found = match version {
+                    Some(version) => format!("the one here is {}, and says: {error}", version.trim()),
+                    None => format!("here: {error}"),
+                };
+                return Ok(Some(format!(
+                    "Step 2 needs an `openssl` program of version {OPENSSL_NEEDED} or newer; {found}"
+                )));
+            }
+        };
+    }
+    Ok(None)
+}
+
+/// A message as it lies on ORDERS.PRIVATE.
+fn private_message(data: &Path) -> Result<Vec<u8>, CliError> {
+    let now = SystemTime::now();
+    let policy = OBJECTS.lines().find(|line| line.starts_with("SET POLICY(ORDERS.PRIVATE)")).unwrap_or_default();
+    let policy = crate::mqsc::policy::from_text(policy).map_err(failed)?;
+    let ring = Ring::load(&data.join(RINGS).join("orders"), None).map_err(failed)?;
+    let content =
+        Content { packing: Packing::Data, content_type: None, bytes: Bytes::from_static(b"two tons of barley") };
+    let bound = Bound {
+        destination: "ORDERS.PRIVATE@DEMO".to_owned(),
+        message_id: Bytes::from_static(b"\xa1\x05probe"),
+        properties: Bytes::new(),
+        application_properties: Bytes::new(),
+    };
+    let mut sealer = Sealer::new(Arc::new(policy), Arc::new(ring), None, now).map_err(failed)?;
+    let step = sealer.seal(content, &bound, now, &mut SystemRandom).map_err(failed)?;
+    Ok(drive(step, &mut CpuDevice::new("cpu")).map_err(failed)?.der.to_vec())
+}
+
+/// The standard output of `openssl`, or the last line of what it says.
+fn through_openssl<'a>(arguments: impl IntoIterator<Item = &'a String>, input: &[u8]) -> Result<Vec<u8>, String> {
+    let spawn = || {
+        let mut command = Command::new("openssl");
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that ends early says why by its exit code.
+            let _ = stdin.write_all(input);
+        }
+        child.wait_with_output()
+    };
+    let done = spawn().map_err(|error| format!("openssl: {error}"))?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    match done.status.success() {
+        true => Ok(done.stdout),
+        false => Err(said.lines().last().unwrap_or("nothing").trim().to_owned()),
+    }
+}
+
+fn welcome(data: &Path, running: &serve::Running, advice: Option<String>) -> String {
+    let [decrypt, verify] = opening(data).map(|arguments| arguments.join(" "));
+    let advice = advice.map(|advice| format!("{advice}\n\n")).unwrap_or_default();
     let data = data.display();
     let port = running.amqp.map(|address| address.to_string()).unwrap_or_default();
     let at = if port == "127.0.0.1:5672" { String::new() } else { format!(" --amqp {port}") };
@@ -149,8 +233,9 @@ fn welcome(data: &Path, running: &serve::Running) -> String {
          \x20  echo 'two tons of barley' | {bulla} put ORDERS.PRIVATE{at} --user orders --password-file {data}/orders.password\n\n\
          2. see what lies on the queue, and open it with standard tools:\n\n\
          \x20  {bulla} get RAW.PRIVATE --browse --count 1{at} > sealed.der\n\
-         \x20  openssl cms -decrypt -inform DER -in sealed.der -recip {data}/rings/billing/own/billing.pem -inkey {data}/rings/billing/own/billing.pem \\\n\
-         \x20    | openssl cms -verify -inform DER -CAfile {data}/tls/ca.pem\n\n\
+         \x20  openssl {decrypt} \\\n\
+         \x20    | openssl {verify}\n\n\
+         {advice}\
          3. get it as `billing`:\n\n\
          \x20  {bulla} get ORDERS.PRIVATE{at} --user billing --password-file {data}/billing.password\n"
     )
