@@ -41,6 +41,7 @@ islands: build
 build: packages lanes
 	cargo build --release -p bulla
 
+	@tools/symbols.sh $(BULLA)
 check: test-packages
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
@@ -50,6 +51,7 @@ test: packages build clients
 	cargo test --release --workspace
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
 
+	@tools/symbols.sh $(BULLA)
 interop: build $(VENV)
 	python3 tests/interop/run.py $(SUITES)
 
