@@ -2,7 +2,8 @@
 # islands two queue managers and a message each way, protected in four ways: what lies where
 # test    everything: unit and integration tests, then the four unmodified clients and a suite of others against the program
 # interop suites that others wrote for AMQP brokers, fetched and run against the program; docs/interoperability.md
-# check   what to run before a commit: format, lints, unit tests
+# check   what to run before a commit: format, lints, unit tests, licences and sources of what is built in
+# sbom    the list of what the program is made of, as CycloneDX, beside the program
 # bench   the benchmarks of the crates
 # measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
 # hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time
@@ -22,8 +23,8 @@ export BULLA = $(abspath $(TARGET))/release/bulla
 PYTHON = .cache/venv/bin/python
 VENV = .cache/venv/ready
 CLIENTS = tests/clients
-RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 RETRY = $(abspath tests/retry.sh)
+RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 
@@ -40,18 +41,22 @@ islands: build
 
 build: packages lanes
 	cargo build --release -p bulla
-
 	@tools/symbols.sh $(BULLA)
+
 check: test-packages
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --lib --bins
+	tools/components.py check
 
-test: packages build clients
+test: test-packages build clients
 	cargo test --release --workspace
+	@tools/symbols.sh $(BULLA)
 	$(PYTHON) -m pytest $(PYTEST_ARGS) tests/e2e
 
-	@tools/symbols.sh $(BULLA)
+sbom: packages
+	tools/components.py sbom $(TARGET)/release/bulla.cdx.json
+
 interop: build $(VENV)
 	python3 tests/interop/run.py $(SUITES)
 
@@ -74,7 +79,7 @@ fuzz: packages
 	    cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
 
-# Debian packages that a fresh machine may lack; says which where it can't install them.
+# What a fresh machine may lack for the program and, besides, for the tests; says what where it can't be installed.
 packages:
 	@tests/packages.sh build
 
