@@ -14,6 +14,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(name = "bulla", version, max_term_width = 100)]
 struct Bulla {
+    /// Let this process be dumped and its memory be read by other processes of the same user: for debugging alone
+    #[arg(long, global = true, hide_short_help = true)]
+    allow_dumps: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -73,7 +76,9 @@ fn parsed<T: Parser>(name: &str, Words { words }: Words) -> T {
 }
 
 fn main() -> ExitCode {
-    let result = match Bulla::parse().command {
+    let Bulla { allow_dumps, command } = Bulla::parse();
+    cli::secrecy::begin(allow_dumps);
+    let result = match command {
         Command::Start(args) => cli::start::run(&args),
         Command::Demo(args) => cli::demo::run(&args),
         Command::Mqsc(args) => return cli::mqsc::run(&args),

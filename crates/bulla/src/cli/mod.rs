@@ -16,6 +16,7 @@ pub mod policy;
 pub mod put;
 pub mod report;
 pub mod seal;
+pub mod secrecy;
 pub mod start;
 pub mod token;
 pub mod token_helper;
