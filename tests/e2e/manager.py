@@ -44,9 +44,10 @@ class Manager:
     def __init__(self, data, options=(), name=None, grants=GRANTS):
         self.data = Path(data)
         self.options = [str(option) for option in options]
-        self.name = name
-        if name:
-            self.options += ["--name", name]
+        # A data directory that is there has its name.
+        self.name = name or ("BULLA" if not (self.data / "objects.mqsc").exists() else None)
+        if self.name:
+            self.options += ["--name", self.name]
         self.passwords = {}
         self.process = None
         self.log = []

@@ -483,3 +483,59 @@ def test_the_demonstration_starts_and_its_commands_work(tmp_path):
     finally:
         demo.terminate()
         assert demo.wait(DEADLINE) == 0
+
+
+# --- the queue manager's name ---
+
+
+def refused_start(data, *options, code):
+    """Starts where it must not; what is said."""
+    done = subprocess.run(
+        [BULLA, "start", "--until-stdin-closes", "--data", data, "--amqp", "none", "--amqps", "none", *options],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("name", ["My QM", "", "QM@X", "Q" * 49, "QM\nX", "Käse"])
+def test_a_name_that_the_definitions_could_not_hold_is_refused_before_anything_is_made(tmp_path, name):
+    said = refused_start(tmp_path / "qm", "--name", name, code=2)
+    assert "1 to 48 of the characters A-Z a-z 0-9 . _ / %" in said
+    assert not (tmp_path / "qm").exists()
+
+
+@pytest.mark.parametrize("name", ["My QM", "", "Q" * 60])
+def test_a_data_directory_with_a_name_that_is_none_says_the_way_out(tmp_path, name):
+    data = tmp_path / "qm"
+    refused_start(data, "--name", "QM1", code=0)
+    objects = data / "objects.mqsc"
+    good = objects.read_text()
+    objects.write_text(good.replace("queue manager QM1", f"queue manager {name}", 1))
+    said = refused_start(data, code=5)
+    assert f"objects.mqsc:1: '{name}' is not a name for a queue manager" in said
+    assert "write another name in its place" in said
+    objects.write_text(good.replace("queue manager QM1", "queue manager QM2", 1))
+    refused_start(data, code=0)
+
+
+def test_another_name_than_that_of_the_data_directory_is_refused(tmp_path):
+    refused_start(tmp_path, "--name", "QM1", code=0)
+    said = refused_start(tmp_path, "--name", "OTHER", code=5)
+    assert "is the data directory of queue manager QM1, not of OTHER" in said
+    refused_start(tmp_path, "--name", "QM1", code=0)
+
+
+def test_a_queue_manager_without_a_name_gets_one_of_its_own_and_keeps_it(tmp_path):
+    def name(data):
+        return re.search("queue manager (.*)", (data / "objects.mqsc").read_text())[1]
+
+    for data in (tmp_path / "one", tmp_path / "two"):
+        refused_start(data, code=0)
+    first, second = name(tmp_path / "one"), name(tmp_path / "two")
+    assert first != second and re.fullmatch(r"[A-Z0-9._]{1,39}\.[0-9A-F]{8}", first), first
+    refused_start(tmp_path / "one", code=0)
+    assert name(tmp_path / "one") == first

@@ -4,6 +4,7 @@ use super::{CliError, EXIT_START};
 use crate::manager::Manager;
 use crate::mqsc::device::CPU;
 use crate::mqsc::objects::Definitions;
+use crate::mqsc::parse::{NAME_RULE, is_name};
 use crate::serve::{self, Settings, StartError};
 use bulla_device::role::{self, Role};
 use clap::Args;
@@ -21,8 +22,8 @@ pub struct StartArgs {
     /// The data directory; made where it is missing
     #[arg(long, value_name = "DIR", default_value = super::DATA_DEFAULT)]
     pub data: PathBuf,
-    /// The queue manager's name, for a new data directory
-    #[arg(long, value_name = "NAME")]
+    /// The queue manager's name; a new data directory gets one of its own unless it is given
+    #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
     /// Where AMQP is spoken in clear; `none` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5672", value_parser = address)]
@@ -75,6 +76,13 @@ fn address(text: &str) -> Result<Address, String> {
 impl StartArgs {
     fn settings(&self) -> Settings {
         let mut settings = Settings::new(self.data.clone());
+fn name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("a queue manager's name has {NAME_RULE}")),
+    }
+}
+
         settings.name.clone_from(&self.name);
         settings.amqp = self.amqp.0;
         settings.amqps = self.amqps.0;

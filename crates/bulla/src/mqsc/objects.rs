@@ -787,8 +787,15 @@ impl Definitions {
         if format > FORMAT {
             return Err(LoadError::Newer { path: path.into(), format });
         }
-        let name =
-            rest.trim_end().strip_prefix(HEADER_MANAGER).filter(|name| parse::is_name(name)).ok_or_else(no_header)?;
+        let name = match rest.strip_prefix(HEADER_MANAGER) {
+            Some(name) => name.trim_end(),
+            // Editors cut the space before an empty name.
+            None if rest.trim_end() == HEADER_MANAGER.trim_end() => "",
+            None => return Err(no_header()),
+        };
+        if !parse::is_name(name) {
+            return Err(LoadError::ManagerName { path: path.into(), name: name.to_owned() });
+        }
         let mut definitions = Self::empty(name);
         if format <= FORMAT_WITHOUT_DEVICES {
             definitions.add_initial_devices();
@@ -1043,6 +1050,13 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
+    /// The first line names a queue manager by what is not a name. Programs before the check wrote such files.
+    ManagerName {
+        /// The file.
+        path: PathBuf,
+        /// What stands there.
+        name: String,
+    },
     /// Written by a later program, which may mean other things by the same words.
     Newer {
         /// The file.
@@ -1061,6 +1075,20 @@ pub enum LoadError {
     },
 }
 
+impl LoadError {
+    /// What the operator can do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            LoadError::ManagerName { .. } => Some(format!(
+                "a name has {}; write another name in its place, and start again: queues and messages stay",
+                parse::NAME_RULE
+            )),
+            _ => None,
+        }
+    }
+}
+
 impl std::error::Error for LoadError {}
 
 impl Display for LoadError {
@@ -1069,6 +1097,9 @@ impl Display for LoadError {
             LoadError::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
             LoadError::NoHeader { path } => {
                 write!(f, "{}:1: expected '{HEADER}{FORMAT}{HEADER_MANAGER}NAME'", path.display())
+            }
+            LoadError::ManagerName { path, name } => {
+                write!(f, "{}:1: '{name}' is not a name for a queue manager", path.display())
             }
             LoadError::Newer { path, format } => {
                 write!(f, "{}:1: format {format} is newer than this program, which knows {FORMAT}", path.display())
@@ -2026,9 +2057,13 @@ mod tests {
             "",
             "DEFINE QLOCAL(A)",
             "* bulla objects, format x, queue manager Q1",
-            "* bulla objects, format 1, queue manager a b",
+            "* bulla objects, format 1, channel Q1",
         ] {
             assert!(refused(text).starts_with("objects.mqsc:1: expected"), "{text}");
+        }
+        for name in ["a b", "", "a@b"] {
+            let said = refused(&format!("* bulla objects, format 1, queue manager {name}"));
+            assert_eq!(said, format!("objects.mqsc:1: '{name}' is not a name for a queue manager"));
         }
         let newer = refused("* bulla objects, format 5, and something new");
         assert_eq!(newer, "objects.mqsc:1: format 5 is newer than this program, which knows 4");

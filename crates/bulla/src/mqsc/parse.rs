@@ -264,6 +264,10 @@ pub fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'/' | b'%'))
 }
 
+/// What [`is_name`] takes, for messages.
+pub const NAME_RULE: &str = "1 to 48 of the characters A-Z a-z 0-9 . _ / %";
+const _: () = assert!(NAME_CHARS_MAX == 48, "the rule says so");
+
 /// What is wrong with a command, and where. The turn is with whoever wrote it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SyntaxError {

@@ -1,10 +1,14 @@
 //! What a data directory needs before a queue manager can start in it.
 
 use super::{RINGS, StartError, TLS, file};
+use crate::mqsc::parse::is_name;
+use crate::mqsc::table::NAME_CHARS_MAX;
+use crate::random::Random;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
 use bulla_seal::dn::Dn;
+use std::ffi::CStr;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -15,10 +19,23 @@ use std::time::SystemTime;
 pub(crate) const AUTHORITIES: &str = "authorities";
 /// The authority that signs the TLS listener's certificate where the operator brought none.
 const LOCAL: &str = "local";
+/// Most characters of the host's name in a queue manager's: MQ's limit, less a dot and eight digits.
+const HOST_CHARS_MAX: usize = NAME_CHARS_MAX - 9;
 /// Days for which that certificate is good.
 const SERVER_DAYS: u32 = 825;
 /// Days for which that authority is good.
 const AUTHORITY_DAYS: u32 = 3650;
+
+/// A name for a queue manager that was given none: this machine's, and eight random digits, because messages are sealed for
+/// `QUEUE@NAME` and no two queue managers may open each other's by chance.
+pub(super) fn name_of_its_own(host: &CStr, random: &mut Random) -> String {
+    let host = host.to_string_lossy().to_ascii_uppercase();
+    let short = host.split('.').next().unwrap_or_default();
+    let short: String =
+        short.chars().filter(|char| is_name(char.encode_utf8(&mut [0; 4]))).take(HOST_CHARS_MAX).collect();
+    let short = if short.is_empty() { "QM" } else { &short };
+    format!("{short}.{}", random.name::<4>().to_ascii_uppercase())
+}
 
 /// Makes the data directory and its folders, for nobody else to look into.
 pub(crate) fn make_directories(data: &Path) -> Result<(), StartError> {
@@ -90,4 +107,24 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StartError>
         fs::rename(&aside, path)
     };
     write().map_err(|error| file(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_its_own_is_a_name_whatever_the_host_is_called() {
+        let mut random = Random::system();
+        for (host, begins) in [
+            (c"vm-12.example.org", "VM12."),
+            (c"\xe4\xff", "QM."),
+            (c"", "QM."),
+            (c"a-very-long-name-of-a-host-that-goes-on-and-on-and-on-and-on", "AVERYLONGNAME"),
+        ] {
+            let name = name_of_its_own(host, &mut random);
+            assert!(is_name(&name) && name.starts_with(begins), "{name}");
+            assert_ne!(name, name_of_its_own(host, &mut random));
+        }
+    }
 }

@@ -18,6 +18,7 @@ use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
 use crate::metrics;
 use crate::mqsc::device::{CPU, DeviceDefinition};
+use crate::mqsc::parse::{NAME_RULE, is_name};
 use crate::mqsc::tasks::TaskKind;
 use crate::mqsc::{self, admin, objects::Definitions};
 use crate::random::Random;
@@ -60,7 +61,7 @@ pub const DISPATCHERS_MAX: usize = 64;
 pub struct Settings {
     /// The data directory; made where it is missing.
     pub data: PathBuf,
-    /// The queue manager's name, for a new data directory; `BULLA` where none is given.
+    /// The queue manager's name; a new data directory gets one of its own where none is given.
     pub name: Option<String>,
     /// Where AMQP is spoken in clear.
     pub amqp: Option<SocketAddr>,
@@ -160,6 +161,20 @@ pub enum StartError {
     /// A file or folder of the data directory.
     File {
         /// Which.
+    /// What it was to be called is not a name.
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// The data directory belongs to a queue manager with another name.
+    OtherName {
+        /// The directory.
+        data: PathBuf,
+        /// Its queue manager's name.
+        name: String,
+        /// The name that was given.
+        asked: String,
+    },
         path: PathBuf,
         /// What the system says.
         error: io::Error,
@@ -181,6 +196,9 @@ impl StartError {
             Self::Journal(_) => Some("`bulla journal check` says what is damaged and where".into()),
             _ => None,
         }
+            Self::Name { .. } => Some(format!("a name has {NAME_RULE}")),
+            Self::OtherName { .. } => Some("leave --name out, or name another data directory with --data".into()),
+            Self::Definitions(error) => error.hint(),
     }
 }
 
@@ -195,6 +213,10 @@ impl fmt::Display for StartError {
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }
+            Self::Name { name } => write!(f, "'{name}' is not a name for a queue manager"),
+            Self::OtherName { data, name, asked } => {
+                write!(f, "{} is the data directory of queue manager {name}, not of {asked}", data.display())
+            }
 }
 
 impl std::error::Error for StartError {}
@@ -208,6 +230,9 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let data = &settings.data;
     first_start::make_directories(data)?;
     let mailboxes = Arc::new(Mailboxes::new());
+    if let Some(name) = settings.name.as_ref().filter(|name| !is_name(name)) {
+        return Err(StartError::Name { name: name.clone() });
+    }
 
     // The journal is claimed first: whoever has it owns the directory.
     let tasks = Arc::new(Tasks::default());
@@ -364,9 +389,19 @@ fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>, tasks: &Tasks) ->
 fn load_definitions(settings: &Settings) -> Result<Definitions, StartError> {
     let data = &settings.data;
     if let Some(definitions) = Definitions::load(data).map_err(StartError::Definitions)? {
-        return Ok(definitions);
+        let name = &definitions.queue_manager.name;
+        return match &settings.name {
+            Some(asked) if asked != name => {
+                Err(StartError::OtherName { data: data.clone(), name: name.clone(), asked: asked.clone() })
+            }
+            _ => Ok(definitions),
+        };
     }
-    let definitions = Definitions::initial(settings.name.as_deref().unwrap_or("BULLA"));
+    let name = match &settings.name {
+        Some(name) => name.clone(),
+        None => first_start::name_of_its_own(rustix::system::uname().nodename(), &mut Random::system()),
+    };
+    let definitions = Definitions::initial(&name);
     definitions.save(data).map_err(|error| file(data, error))?;
     Ok(definitions)
 }
