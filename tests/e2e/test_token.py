@@ -56,7 +56,7 @@ def token(tmp_path_factory):
 @pytest.fixture(scope="module")
 def qm(token, managers):
     """A queue manager whose users' keys are on the token."""
-    qm = managers("with-token")
+    qm = managers("with-token", options=["--modules", token["module"]])
     qm.mqsc(
         f"DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('{token['module']}') TOKEN('pkcs11:token=BULLA') + \n"
         f"  PINFILE('{token['pin']}') ENGINES(2) TIMEOUT(2000)\nSTART DEVICE(HSM)"
@@ -79,6 +79,34 @@ def qm(token, managers):
 def device(qm):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY DEVICE(HSM) ALL")
     return json.loads(done.stdout)[0]["objects"][0]
+
+
+def test_a_module_that_the_machine_s_owner_has_not_allowed_is_not_loaded(token, managers):
+    qm = managers("nothing-allowed", options=["--modules", token["module"].parent / "elsewhere"])
+    qm.mqsc(
+        f"DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('{token['module']}') TOKEN('pkcs11:token=BULLA') + \n"
+        f"  PINFILE('{token['pin']}')\nSTART DEVICE(HSM)",
+        code=None,
+    )
+    wait_until(lambda: device(qm)["STATUS"] == "OFFLINE", "the module is refused")
+    assert "is not allowed" in device(qm)["REASON"] and "--modules" in device(qm)["REASON"]
+    assert qm.stop() == 0
+
+
+def test_a_module_that_others_may_write_is_not_loaded(token, managers, tmp_path):
+    folder = tmp_path / "open to all"
+    folder.mkdir()
+    module = shutil.copy(token["module"], folder / "module.so")
+    folder.chmod(0o777)
+    qm = managers("exposed", options=["--modules", folder])
+    qm.mqsc(
+        f"DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('{module}') TOKEN('pkcs11:token=BULLA') + \n"
+        f"  PINFILE('{token['pin']}')\nSTART DEVICE(HSM)",
+        code=None,
+    )
+    wait_until(lambda: device(qm)["STATUS"] == "OFFLINE", "the module is refused")
+    assert "can be written by others (mode 0777)" in device(qm)["REASON"]
+    assert qm.stop() == 0
 
 
 def test_a_key_on_the_token_is_nowhere_else(qm):

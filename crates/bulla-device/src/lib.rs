@@ -10,6 +10,7 @@
 
 mod accelerator;
 mod clock;
+mod code_file;
 pub mod coprocessor;
 mod cpu;
 mod device;
@@ -32,6 +33,7 @@ pub use accelerator::{Accelerator, FULL_CHECK_CALLS, LIBRARY_FILE, LaneEngine, P
 #[doc(hidden)]
 pub use accelerator::{BareEcdsa, BareRsa, Stage, Tamper};
 pub use clock::{ThreadClock, TickScale, thread_clock_cost_ns, thread_cpu_ns, ticks};
+pub use code_file::{CodeFileError, checked_code_file, is_below, system_libraries};
 pub use cpu::{CpuDevice, JOBS_WAITING_MAX};
 pub use device::{Device, DeviceError, Driver, Kind, SILENCE_FACTOR, SILENCE_MIN};
 pub use digest::{Digest, Hash, UnknownDigest};

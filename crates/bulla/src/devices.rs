@@ -6,7 +6,7 @@ use crate::mqsc::meters::{DeviceState, DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
 use bulla_device::coprocessor::{Coprocessor, CoprocessorSettings, HelperCommand};
 use bulla_device::scheduler::{Open, Report, SetupError};
-use bulla_device::{Accelerator, DeviceError, Driver, Modelled, ProfileError, Scheduler};
+use bulla_device::{Accelerator, DeviceError, Driver, Modelled, ProfileError, Scheduler, is_below, system_libraries};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,11 +16,15 @@ pub(crate) struct Devices {
     scheduler: Arc<Scheduler>,
     /// The shared object with the accelerators' code.
     lanes: PathBuf,
+    /// Where PKCS#11 modules may lie: directories, or modules by name.
+    modules: Arc<[PathBuf]>,
 }
 
 impl Devices {
-    pub(crate) fn new(scheduler: Arc<Scheduler>, lanes: PathBuf) -> Self {
-        Self { scheduler, lanes }
+    /// `modules` are allowed besides those in the system's library directories.
+    pub(crate) fn new(scheduler: Arc<Scheduler>, lanes: PathBuf, modules: &[PathBuf]) -> Self {
+        let modules = system_libraries().into_iter().chain(modules.iter().cloned()).collect();
+        Self { scheduler, lanes, modules }
     }
 
     pub(crate) fn scheduler(&self) -> &Arc<Scheduler> {
@@ -38,7 +42,7 @@ impl Devices {
 
     /// Makes a definition known: of a new device, or of one that is stopped.
     pub(crate) fn define(&self, name: &str, device: &DeviceDefinition) -> Result<(), SetupError> {
-        let Some(open) = opener(name, device, &self.lanes) else { return Ok(()) };
+        let Some(open) = opener(name, device, &self.lanes, &self.modules) else { return Ok(()) };
         let waiting_max = device.pending().map_or(1, |pending| pending as usize);
         match self.scheduler.redefine(name, device.kind(), waiting_max, open.clone()) {
             Err(SetupError::Unknown(_)) => self.scheduler.define(name, device.kind(), waiting_max, open),
@@ -79,7 +83,7 @@ impl Devices {
 }
 
 /// How a device is opened; nothing for the processor, which is there.
-fn opener(name: &str, device: &DeviceDefinition, lanes: &Path) -> Option<Open> {
+fn opener(name: &str, device: &DeviceDefinition, lanes: &Path, modules: &Arc<[PathBuf]>) -> Option<Open> {
     let name = name.to_owned();
     match device.setup.clone() {
         Setup::Cpu | Setup::Software => None,
@@ -87,7 +91,10 @@ fn opener(name: &str, device: &DeviceDefinition, lanes: &Path) -> Option<Open> {
             let lanes = lanes.to_owned();
             Some(Arc::new(move || accelerator(&name, &lanes)))
         }
-        Setup::Coprocessor(token) => Some(Arc::new(move || coprocessor(&name, &token))),
+        Setup::Coprocessor(token) => {
+            let modules = modules.clone();
+            Some(Arc::new(move || coprocessor(&name, &token, &modules)))
+        }
         Setup::Modelled(model) => Some(Arc::new(move || modelled(&name, &model))),
     }
 }
@@ -96,11 +103,19 @@ fn accelerator(name: &str, lanes: &Path) -> Result<Arc<dyn Driver>, DeviceError>
     Ok(Arc::new(Accelerator::open(name, lanes)?))
 }
 
-fn coprocessor(name: &str, token: &TokenSetup) -> Result<Arc<dyn Driver>, DeviceError> {
+fn coprocessor(name: &str, token: &TokenSetup, modules: &[PathBuf]) -> Result<Arc<dyn Driver>, DeviceError> {
     let offline = |why: String| DeviceError::Offline { device: name.to_owned(), why };
+    let shown = token.module.display();
+    let module =
+        token.module.canonicalize().map_err(|error| offline(format!("module {shown} can't be loaded: {error}")))?;
+    if !is_below(&module, modules) {
+        return Err(offline(format!(
+            "module {shown} is not allowed: it is not in the system's library directories, and no `bulla start --modules` names it"
+        )));
+    }
     let settings = CoprocessorSettings {
         name: name.to_owned(),
-        module: token.module.clone(),
+        module,
         token: token.token.parse().map_err(|error| offline(format!("TOKEN: {error}")))?,
         pin_file: token.pin_file.clone(),
         engines: u16::try_from(token.engines).unwrap_or(u16::MAX),

@@ -9,6 +9,8 @@
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 
+use crate::code_file::checked_code_file;
+
 use super::limbs::{EC_LIMBS_MAX, LIMBS_MAX};
 
 /// Operations in one call.
@@ -170,9 +172,10 @@ impl Library {
     /// # Errors
     /// One lower-case line: it can't be loaded, lacks a function, or does not see the instructions it needs.
     pub(super) fn open(path: &Path) -> Result<Library, String> {
-        // SAFETY: the object is this program's own build of the library; it has no initialisers but the one
-        // that looks at the processor.
-        let library = unsafe { libloading::Library::new(path) }.map_err(|error| one_line(&error.to_string()))?;
+        let file = checked_code_file(path).map_err(|error| error.to_string())?;
+        // SAFETY: the object is this program's own build of the library, which nobody else may write; it has no
+        // initialisers but the one that looks at the processor.
+        let library = unsafe { libloading::Library::new(file) }.map_err(|error| one_line(&error.to_string()))?;
         // The functions must stay where they are until the process ends.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         macro_rules! function {

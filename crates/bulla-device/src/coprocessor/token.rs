@@ -25,6 +25,7 @@ use zeroize::Zeroizing;
 use super::ecdsa_der;
 use super::protocol::{Cause, KeyId, NewKey, Request, Response};
 use super::uri::{TokenIdentity, Uri};
+use crate::code_file::checked_code_file;
 use crate::cpu;
 use crate::device::DeviceError;
 use crate::digest::Digest;
@@ -68,8 +69,9 @@ impl From<Failure> for Response {
 
 /// Loads and initializes a module.
 pub(super) fn load_module(path: &Path) -> Outcome<Pkcs11> {
-    let module = Pkcs11::new(path)
-        .map_err(|error| gone(format!("module {} can't be loaded: {}", path.display(), text(&error))))?;
+    let fails = |error: String| gone(format!("module {} can't be loaded: {error}", path.display()));
+    let file = checked_code_file(path).map_err(|error| fails(error.to_string()))?;
+    let module = Pkcs11::new(file).map_err(|error| fails(text(&error)))?;
     module
         .initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK))
         .map_err(|error| gone(format!("module {} did not start: {}", path.display(), text(&error))))?;

@@ -52,6 +52,9 @@ pub struct StartArgs {
     /// The shared object with the code of accelerators; beside the program unless given
     #[arg(long, value_name = "FILE")]
     pub lanes: Option<PathBuf>,
+    /// A PKCS#11 module that DEFINE DEVICE may name, or a directory of them, besides the system's libraries; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub modules: Vec<PathBuf>,
     /// A directory for a second admin socket, for administrators with a role (DEFINE ADMIN): `bulla mqsc --data DIR`
     #[arg(long, value_name = "DIR")]
     pub admin_directory: Option<PathBuf>,
@@ -73,9 +76,6 @@ fn address(text: &str) -> Result<Address, String> {
         .map_err(|_| "expected ADDRESS:PORT, as 127.0.0.1:5672".to_owned())
 }
 
-impl StartArgs {
-    fn settings(&self) -> Settings {
-        let mut settings = Settings::new(self.data.clone());
 fn name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
@@ -83,6 +83,9 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
+impl StartArgs {
+    fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.data.clone());
         settings.name.clone_from(&self.name);
         settings.amqp = self.amqp.0;
         settings.amqps = self.amqps.0;
@@ -92,6 +95,7 @@ fn name(text: &str) -> Result<String, String> {
         settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib.saturating_mul(1 << 20));
         settings.arriving_bytes_max = self.arriving.map_or(settings.arriving_bytes_max, |mib| mib << 20);
         settings.passphrase.clone_from(&self.passphrase_file);
+        settings.modules.clone_from(&self.modules);
         settings.admin_directory.clone_from(&self.admin_directory);
         if let Some(lanes) = &self.lanes {
             settings.lanes.clone_from(lanes);

@@ -1346,7 +1346,7 @@ static MODULE: Attribute = attribute(
     "MODULE",
     Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
     "",
-    "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed.",
+    "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed. It runs with the rights of the queue manager's account, so it must be in a library directory of the system or be named by `bulla start --modules`, and only its owner may write it.",
 );
 static TOKEN: Attribute = attribute(
     Key::Token,

@@ -83,6 +83,8 @@ pub struct Settings {
     pub passphrase: Option<PathBuf>,
     /// The shared object with the accelerators' code.
     pub lanes: PathBuf,
+    /// PKCS#11 modules that a device may name, or directories of them, besides the system's library directories.
+    pub modules: Vec<PathBuf>,
     /// A directory for an admin socket that administrators with a role can reach.
     pub admin_directory: Option<PathBuf>,
 }
@@ -106,6 +108,7 @@ impl Settings {
             sync_inline_bytes_max: 64 << 10,
             passphrase: None,
             lanes: lanes_beside_program(),
+            modules: Vec::new(),
             admin_directory: None,
         }
     }
@@ -158,9 +161,6 @@ pub enum StartError {
     Journal(bulla_queue::OpenError),
     /// The definitions do not load.
     Definitions(mqsc::objects::LoadError),
-    /// A file or folder of the data directory.
-    File {
-        /// Which.
     /// What it was to be called is not a name.
     Name {
         /// What was given.
@@ -175,6 +175,9 @@ pub enum StartError {
         /// The name that was given.
         asked: String,
     },
+    /// A file or folder of the data directory.
+    File {
+        /// Which.
         path: PathBuf,
         /// What the system says.
         error: io::Error,
@@ -193,12 +196,12 @@ impl StartError {
             Self::DataInUse { .. } => {
                 Some("one queue manager owns a data directory; name another one with --data".into())
             }
-            Self::Journal(_) => Some("`bulla journal check` says what is damaged and where".into()),
-            _ => None,
-        }
             Self::Name { .. } => Some(format!("a name has {NAME_RULE}")),
             Self::OtherName { .. } => Some("leave --name out, or name another data directory with --data".into()),
             Self::Definitions(error) => error.hint(),
+            Self::Journal(_) => Some("`bulla journal check` says what is damaged and where".into()),
+            _ => None,
+        }
     }
 }
 
@@ -210,13 +213,13 @@ impl fmt::Display for StartError {
             Self::DataInUse { data } => write!(f, "{} is in use by another queue manager", data.display()),
             Self::Journal(error) => write!(f, "journal: {error}"),
             Self::Definitions(error) => error.fmt(f),
-            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
-        }
-    }
             Self::Name { name } => write!(f, "'{name}' is not a name for a queue manager"),
             Self::OtherName { data, name, asked } => {
                 write!(f, "{} is the data directory of queue manager {name}, not of {asked}", data.display())
             }
+            Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
 }
 
 impl std::error::Error for StartError {}
@@ -227,12 +230,12 @@ impl std::error::Error for StartError {}
 /// [`StartError`]; nothing runs then.
 pub fn start(settings: &Settings) -> Result<Running, StartError> {
     role::begin(Role::Administration);
-    let data = &settings.data;
-    first_start::make_directories(data)?;
-    let mailboxes = Arc::new(Mailboxes::new());
     if let Some(name) = settings.name.as_ref().filter(|name| !is_name(name)) {
         return Err(StartError::Name { name: name.clone() });
     }
+    let data = &settings.data;
+    first_start::make_directories(data)?;
+    let mailboxes = Arc::new(Mailboxes::new());
 
     // The journal is claimed first: whoever has it owns the directory.
     let tasks = Arc::new(Tasks::default());
@@ -262,7 +265,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
 
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cpu = definitions.devices.get(CPU).map_or(bulla_device::Kind::Cpu, DeviceDefinition::kind);
-    let devices = Devices::new(Scheduler::new(cpu, cores), settings.lanes.clone());
+    let devices = Devices::new(Scheduler::new(cpu, cores), settings.lanes.clone(), &settings.modules);
     devices.set_up(&definitions).map_err(|error| file(data, io::Error::other(error)))?;
     let name = definitions.queue_manager.name.clone();
     let parts = (mailboxes, tasks, devices, audit.clone());
