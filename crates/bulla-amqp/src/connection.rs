@@ -344,6 +344,11 @@ impl Connection {
         self.phase == Phase::Closed
     }
 
+    /// True once this side or the peer has closed the connection, whether or not the other one has answered.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Closing | Phase::PeerClosed | Phase::Closed)
+    }
+
     /// Closes the connection, with a reason if it is not the usual end. `Event::Closed` comes when the
     /// peer has answered.
     pub fn close(&mut self, error: Option<Error>) {

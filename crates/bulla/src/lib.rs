@@ -8,6 +8,7 @@ pub mod authority;
 pub mod channel;
 pub mod cli;
 pub mod client;
+pub mod connections;
 pub mod cost_activity;
 pub mod dead_letters;
 mod devices;

@@ -2,6 +2,7 @@
 
 use crate::adapter::Finished;
 use crate::channel::ChannelLetter;
+use crate::connections::Question;
 use crate::dispatcher::Verdict;
 use crate::serve::DISPATCHERS_MAX;
 use crate::tls::Tls;
@@ -23,6 +24,15 @@ pub(crate) enum Letter {
         generation: u64,
         /// What came of it.
         verdict: Verdict,
+    },
+    /// An administrator asks for all its connections.
+    Survey(Question),
+    /// An administrator ends one of its connections, and is told which it was.
+    Stop {
+        /// Which connection of the dispatcher it is.
+        generation: u64,
+        /// Where the answer goes.
+        question: Question,
     },
     /// A connection that the first dispatcher accepted for this one.
     Adopt(TcpStream, Option<Arc<Tls>>),

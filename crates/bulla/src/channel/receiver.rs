@@ -155,6 +155,11 @@ enum Step {
 }
 
 impl Receiving {
+    /// The channel's name.
+    pub(crate) fn channel(&self) -> &str {
+        &self.instance.channel
+    }
+
     /// Whether the instance is this connection's still, and the numbers: a younger connection takes them over.
     fn owns(&self, state: &State) -> bool {
         let channels = &state.channels;

@@ -8,6 +8,7 @@ pub(crate) mod arriving;
 mod attach;
 pub(crate) mod authority;
 mod calls;
+mod connections;
 #[cfg(test)]
 mod desk;
 pub(crate) mod groups;
@@ -35,6 +36,7 @@ use crate::adapter;
 use crate::channel::caller::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
+use crate::connections::Question;
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
 use crate::mqsc::tasks::TaskKind;
@@ -110,6 +112,8 @@ pub(crate) struct Dispatcher {
     room: Box<[u8]>,
     local: Local,
     letters: Vec<Letter>,
+    /// Administrators that wait to be told of the connections; answered without the queues' lock.
+    questions: Vec<Question>,
     signatures: Signatures,
     /// Connections that are not read, because too much is arriving on all of them.
     line: Line,
@@ -295,6 +299,7 @@ impl Dispatcher {
                 units: Units::default(),
             },
             letters: Vec::new(),
+            questions: Vec::new(),
             signatures,
             line: Line::default(),
             precedence: Precedence::default(),
@@ -511,6 +516,10 @@ impl Dispatcher {
     }
 
     fn write(&mut self) {
+        for question in std::mem::take(&mut self.questions) {
+            let open = self.peers.iter().filter(|(_, peer)| !peer.engine.is_ending());
+            question.answer(open.map(|(_, peer)| connections::describe(peer, &self.local)));
+        }
         // Those whose put was synced come first, then those that get: somebody waits for either, while the
         // disposition of a put that needs no disk can follow.
         // What strangers are sent costs time, too: it waits where they do.
@@ -642,6 +651,7 @@ impl Dispatcher {
         entry.insert(Peer {
             key,
             generation: self.local.generation,
+            since_ms: self.local.wall_ms,
             engine,
             from: socket.tcp().peer_addr().ok(),
             socket,
@@ -710,6 +720,16 @@ impl Dispatcher {
                     // What it said behind its proof are events now.
                     list(&mut self.peers, &mut self.active, peer);
                 }
+            }
+            Letter::Survey(question) => self.questions.push(question),
+            Letter::Stop { generation, question } => {
+                let is_meant = |peer: &Peer| peer.generation == generation && !peer.engine.is_ending();
+                let found = self.peers.iter_mut().find(|(_, peer)| is_meant(peer));
+                question.answer(found.map(|(_, peer)| {
+                    let was = connections::describe(peer, &self.local);
+                    connections::stop(peer, &mut self.local, state);
+                    was
+                }));
             }
             Letter::Adopt(stream, tls) => {
                 let began = Instant::now();

@@ -129,6 +129,8 @@ pub(crate) struct Peer {
     pub(crate) traffic: Traffic,
     /// Which of the connections that had this place it is.
     pub(crate) generation: u64,
+    /// When it was accepted or made, milliseconds since 1970.
+    pub(crate) since_ms: u64,
     /// What it has of all messages that are arriving.
     pub(crate) arriving: Share,
     /// The socket may have bytes to read.

@@ -4,8 +4,11 @@ use super::costs::CostSnapshot;
 use super::meters::Snapshot;
 use super::objects::Definitions;
 use super::reply::{Outcome, Reply, Row};
-use super::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed, execute};
+use super::run::{
+    AdminError, Administered, Applied, Change, Connections, PolicyStatus, QueueStatus, Replay, Replayed, execute,
+};
 use super::tasks::TaskSnapshot;
+use crate::connections::{Connected, ConnectionId};
 use crate::sign_in::lockout::{InForce, Lockouts};
 use std::time::Instant;
 
@@ -18,6 +21,7 @@ pub(super) struct Metered {
     pub(super) queue: Option<QueueStatus>,
     pub(super) policy: PolicyStatus,
     pub(super) lockouts: Lockouts,
+    pub(super) connections: Vec<Connected>,
 }
 
 impl Default for Metered {
@@ -30,6 +34,7 @@ impl Default for Metered {
             queue: None,
             policy: PolicyStatus::default(),
             lockouts: Lockouts::default(),
+            connections: Vec::new(),
         }
     }
 }
@@ -66,6 +71,15 @@ impl Administered for Metered {
 
     fn policy_status(&self, _: &str) -> PolicyStatus {
         self.policy.clone()
+    }
+
+    fn connections(&mut self) -> Result<Connections, AdminError> {
+        Ok(Connections { taken_ms: 5_000, connections: self.connections.clone() })
+    }
+
+    fn stop_connection(&mut self, id: ConnectionId) -> Result<Option<Connected>, AdminError> {
+        let found = self.connections.iter().position(|connection| connection.id == id);
+        Ok(found.map(|found| self.connections.remove(found)))
     }
 
     fn lockouts(&self) -> Vec<InForce> {

@@ -1327,7 +1327,7 @@ mod tests {
             "SET goes with POLICY, AUTHREC, CHLAUTH, LIMIT",
         );
         check("STRMQM", "1:1", "there is no command STRMQM", "HELP lists the commands");
-        check("PING QLOCAL(A)", "1:1", "there is no command PING QLOCAL", "PING goes with CHANNEL");
+        check("PING QLOCAL(A)", "1:1", "there is no command PING QLOCAL", "PING goes with CHANNEL, QMGR");
         check(
             "DEFINE QLOCAL(A) MAXDEPTH(1000000000)",
             "1:27",

@@ -21,8 +21,9 @@ use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
 use super::topic::{self, Subscription, Topic};
 use super::topic_status::{self, SubscriptionStatus, TopicStatus};
-use super::{authority, channel_rule, limit, lockout, policy, reference, unit};
+use super::{authority, channel_rule, connection, limit, lockout, policy, reference, unit};
 use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
+use crate::connections::{Connected, ConnectionId};
 use crate::dead_letters::DeadLetter;
 use crate::limits::{Limit, QueueLimit, UserStatus};
 use crate::policy_check::Findings;
@@ -30,6 +31,15 @@ use crate::sign_in::lockout::InForce;
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
 use std::sync::Arc;
+
+/// All connections at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Connections {
+    /// When that was, milliseconds since 1970.
+    pub taken_ms: u64,
+    /// The connections, in the order of their numbers.
+    pub connections: Vec<Connected>,
+}
 
 /// What the admin language works on.
 pub trait Administered {
@@ -94,6 +104,22 @@ pub trait Administered {
     /// Users that are connected, by name. Nobody is connected to whatever has no connections.
     fn users(&self) -> Vec<UserStatus> {
         Vec::new()
+    }
+
+    /// Every connection with its links. Nothing is connected to whatever has no connections.
+    ///
+    /// # Errors
+    /// A dispatcher did not answer in time.
+    fn connections(&mut self) -> Result<Connections, AdminError> {
+        Ok(Connections::default())
+    }
+
+    /// Ends a connection; none where it does not exist, else what it was.
+    ///
+    /// # Errors
+    /// Its dispatcher did not answer in time.
+    fn stop_connection(&mut self, _id: ConnectionId) -> Result<Option<Connected>, AdminError> {
+        Ok(None)
     }
 
     /// Lockouts in force. Nobody signs in to whatever has no connections.
@@ -945,6 +971,12 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
         Act::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
         Act::ResetLockout => lockout::reset(statement, target),
+        Act::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
+        Act::StopConnection => connection::stop(statement, target),
+        Act::PingManager => Ok(Outcome::Done {
+            message: format!("queue manager {} responds", target.definitions().queue_manager.name),
+            warnings: Vec::new(),
+        }),
         Act::DisplaySubscriptionStatus => {
             topic_status::display_subscriptions(statement, &target.subscription_status()).map(Outcome::Rows)
         }
@@ -974,7 +1006,7 @@ pub(super) fn refused(error: &AdminError) -> Failure {
     failure(error)
 }
 
-fn failure(error: &AdminError) -> Failure {
+pub(super) fn failure(error: &AdminError) -> Failure {
     let hint = match error {
         AdminError::NotEmpty { .. } => Some("PURGE deletes the messages too".into()),
         AdminError::Running { name, .. } => Some(format!("STOP DEVICE({name}) first")),
@@ -1237,6 +1269,9 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayLimitStatus
         | Act::DisplayLockout
         | Act::ResetLockout
+        | Act::DisplayConnection
+        | Act::StopConnection
+        | Act::PingManager
         | Act::DisplayRemote
         | Act::BeginUnit
         | Act::DisplayModel

@@ -5,6 +5,7 @@
 
 mod authority;
 mod channel;
+mod connection;
 mod limit;
 mod lockout;
 mod protection;
@@ -220,6 +221,9 @@ pub enum Act {
     DisplayLimitStatus,
     DisplayLockout,
     ResetLockout,
+    DisplayConnection,
+    StopConnection,
+    PingManager,
     Help,
 }
 
@@ -616,6 +620,18 @@ pub enum Key {
     LockoutSeconds,
     LockoutCount,
     FromAddress,
+    // What is shown of connections and their links.
+    ConnectionType,
+    ConnectionUser,
+    ConnectionApplication,
+    ConnectionAddress,
+    ConnectionProduct,
+    ConnectionCipher,
+    ConnectionSeconds,
+    ConnectionHandles,
+    HandleObject,
+    HandlePurpose,
+    HandleUnsettled,
     // What is shown of topics and subscriptions.
     Durable,
     SubscriptionType,
@@ -780,6 +796,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("LIMIT", &[]),
     ("LIMITSTATUS", &["LIMS"]),
     ("LOCKOUT", &[]),
+    ("CONN", &[]),
 ];
 
 /// The longest form of a verb or noun as typed, in upper case.
@@ -3008,6 +3025,42 @@ pub static COMMANDS: &[Command] = &[
         options: lockout::OPTIONS,
         attributes: &[],
         examples: &["RESET LOCKOUT('orders')", "RESET LOCKOUT('*') ADDRESS('192.0.2.1')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayConnection,
+        verb: "DISPLAY",
+        noun: "CONN",
+        name: NameUse::Generic,
+        object: "connection",
+        summary: "Show connections and their links: which user and application has which queue open.",
+        options: connection::OPTIONS,
+        attributes: connection::STATUS,
+        examples: &["DISPLAY CONN(*)", "DIS CONN(*) TYPE(HANDLE) WHERE(OBJNAME EQ ORDERS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StopConnection,
+        verb: "STOP",
+        noun: "CONN",
+        name: NameUse::One,
+        object: "connection",
+        summary: "End a connection, by its number in DISPLAY CONN. Messages that it holds go back to their queues, and its units of work are backed out. The client may connect again: SET CHLAUTH or DELETE AUTHREC keeps it out.",
+        options: &[],
+        attributes: &[],
+        examples: &["STOP CONN(000000000000002A)"],
+        since: V1,
+    },
+    Command {
+        act: Act::PingManager,
+        verb: "PING",
+        noun: "QMGR",
+        name: NameUse::None,
+        object: "queue manager",
+        summary: "Ask the queue manager for an answer: it gives one while it carries out commands.",
+        options: &[],
+        attributes: &[],
+        examples: &["PING QMGR"],
         since: V1,
     },
     Command {

@@ -4,9 +4,11 @@ use super::RINGS;
 use crate::accounting::Traffic;
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
+use crate::connections::{ANSWER_WITHIN, Connected, ConnectionId, Survey};
 use crate::dead_letters::DeadLetter;
 use crate::envelope;
 use crate::limits::UserStatus;
+use crate::mailbox::Letter;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
@@ -14,7 +16,9 @@ use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopCha
 use crate::mqsc::costs::CostSnapshot;
 use crate::mqsc::meters::{DeviceStatus, Snapshot};
 use crate::mqsc::objects::Definitions;
-use crate::mqsc::run::{AdminError, Administered, Applied, Change, PolicyStatus, QueueStatus, Replay, Replayed};
+use crate::mqsc::run::{
+    AdminError, Administered, Applied, Change, Connections, PolicyStatus, QueueStatus, Replay, Replayed,
+};
 use crate::mqsc::tasks::TaskSnapshot;
 use crate::mqsc::topic_status::{SubscriptionStatus, TopicStatus};
 use crate::policy_check::{Findings, MESSAGES_TIME_MAX, Subject};
@@ -302,6 +306,12 @@ const LET_GO: Duration = Duration::from_micros(100);
 const LABEL_BYTES: usize = 4 << 10;
 /// Messages that stayed where they were of which it is said why.
 const REASONS_MAX: usize = 100;
+
+/// A dispatcher has not answered in time: the administrator tries again.
+fn no_answer() -> AdminError {
+    let detail = format!("a dispatcher did not answer within {} s", ANSWER_WITHIN.as_secs());
+    AdminError::Failed { reason: reason::RESOURCE_PROBLEM.code.into(), detail }
+}
 
 /// Why messages stayed where they were.
 #[derive(Default)]
@@ -676,6 +686,25 @@ impl Administered for Administrator<'_> {
 
     fn users(&self) -> Vec<UserStatus> {
         users_of(self.manager, &self.state)
+    }
+
+    fn connections(&mut self) -> Result<Connections, AdminError> {
+        let survey = Arc::new(Survey::default());
+        for mailbox in self.manager.mailboxes.iter() {
+            mailbox.post(Letter::Survey(survey.ask()));
+        }
+        let answered = self.apart(|_| survey.wait(ANSWER_WITHIN));
+        let mut connections = answered.ok_or_else(no_answer)?;
+        connections.sort_unstable_by_key(|connection| connection.id);
+        Ok(Connections { taken_ms: wall_ms(SystemTime::now()), connections })
+    }
+
+    fn stop_connection(&mut self, id: ConnectionId) -> Result<Option<Connected>, AdminError> {
+        let Some(mailbox) = self.manager.mailboxes.get(id.dispatcher()) else { return Ok(None) };
+        let survey = Arc::new(Survey::default());
+        mailbox.post(Letter::Stop { generation: id.generation(), question: survey.ask() });
+        let answered = self.apart(|_| survey.wait(ANSWER_WITHIN));
+        Ok(answered.ok_or_else(no_answer)?.pop())
     }
 
     fn lockouts(&self) -> Vec<InForce> {

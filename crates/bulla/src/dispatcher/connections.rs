@@ -1,0 +1,64 @@
+//! What a dispatcher tells an administrator of its connections (DISPLAY CONN), and how it ends one (STOP CONN).
+
+use super::Local;
+use super::peer::{Link, Partner, Peer};
+use crate::connections::{Connected, ConnectionId, Handle, Purpose};
+use crate::manager::State;
+use crate::reason::{self, Refusal};
+
+/// A connection as DISPLAY CONN shows it.
+pub(super) fn describe(peer: &Peer, local: &Local) -> Connected {
+    let Partner { container, product, version, .. } = Partner::of(peer);
+    let product = if version.is_empty() { product } else { format!("{product} {version}") };
+    let cipher = peer.socket.established().and_then(|ssl| ssl.current_cipher()).map(|cipher| cipher.name().to_owned());
+    Connected {
+        id: ConnectionId::new(local.index, peer.generation),
+        user: peer.identity.user.clone(),
+        application: container,
+        product,
+        address: peer.from.map(|from| from.to_string()).unwrap_or_default(),
+        cipher: cipher.unwrap_or_default(),
+        since_ms: peer.since_ms,
+        handles: peer.links.values().map(|link| handle(link, peer)).collect(),
+    }
+}
+
+fn handle(link: &Link, peer: &Peer) -> Handle {
+    let (object, purpose, unsettled) = match link {
+        Link::Producer(producer) => {
+            let topic = producer.publishing.as_ref().and_then(|publishing| publishing.topic());
+            let purpose = if topic.is_some() { Purpose::Publish } else { Purpose::Output };
+            (topic.map(str::to_owned).or_else(|| producer.opened.clone()).unwrap_or_default(), purpose, 0)
+        }
+        Link::Consumer(consumer) => {
+            let purpose = match &consumer.subscription {
+                Some(_) => Purpose::Subscribe,
+                None if consumer.browse => Purpose::Browse,
+                None if consumer.exclusive => Purpose::InputExclusive,
+                None => Purpose::Input,
+            };
+            let topic = consumer.subscription.as_ref().map(|subscription| subscription.topic.clone());
+            (topic.unwrap_or_else(|| consumer.opened.clone()), purpose, consumer.outstanding.len() as u64)
+        }
+        Link::Receiving(receiving) => (receiving.channel().to_owned(), Purpose::Channel, 0),
+        Link::Sending(_) => {
+            let channel = peer.sending.as_ref().map(|sending| sending.id.channel.clone());
+            (channel.unwrap_or_default(), Purpose::Channel, 0)
+        }
+        Link::Coordinator(_) => (String::new(), Purpose::Units, 0),
+    };
+    Handle { object, purpose, unsettled }
+}
+
+/// Ends a connection because an administrator said so. What its links held goes back to the queues at once; its units of
+/// work are backed out.
+pub(super) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
+    if peer.opened.is_none() {
+        // A partner that has not opened the connection can't be told.
+        peer.end("stopped by an administrator");
+    }
+    let refusal = Refusal::new(reason::CONNECTION_BROKEN, "an administrator stopped this connection");
+    local.forget_all(peer, state, false);
+    peer.engine.close(Some(refusal.to_amqp()));
+    local.touch(peer.key);
+}
