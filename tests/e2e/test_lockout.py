@@ -2,10 +2,12 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import sasl
+from guesses import Flood
 from manager import wait_until
 
 EVENTS = "SYSTEM.ADMIN.QMGR.EVENT"
@@ -86,3 +88,21 @@ def test_scram_and_plain_are_counted_together_and_refused_alike(qm):
     wait_until(
         lambda: qm.run("put", "ANY", *qm.cli("audit"), stdin=b"x", code=None).returncode == 0, "it is over after a time"
     )
+
+
+def test_right_passwords_get_in_beside_a_flood_of_wrong_ones(managers):
+    manager = managers("flooded")
+    seen, unseen = ([f"{kind}-{number}" for number in range(8)] for kind in ("seen", "unseen"))
+    for user in (*seen, *unseen):
+        manager.add_user(user, rounds=None)
+
+    def outcomes(users):
+        with ThreadPoolExecutor(len(users)) as pool:
+            return list(pool.map(lambda user: sasl.plain(manager, user, manager.passwords[user]), users))
+
+    assert outcomes(seen) == [sasl.OK] * len(seen), "nothing else goes on"
+    with Flood(manager, users=[*seen, *unseen]) as flood:
+        assert outcomes(seen) == [sasl.OK] * len(seen), "users who have signed in before"
+        assert outcomes(unseen) == [sasl.OK] * len(unseen), "users who have not"
+        many = flood.attempts
+    assert many > 1000, "the flood was none"

@@ -18,7 +18,7 @@ use crate::clock::{ThreadClock, TickScale, process_cpu_ns, thread_cpu_ns, ticks}
 /// What processor time is spent on.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Role {
-    /// Dispatchers, for clients and queues; the look at a password.
+    /// Dispatchers, for clients and queues; the checks of passwords and tokens.
     QueueManager,
     /// Dispatchers, for channels and their partners; the look-up of a partner's name.
     ChannelInitiator,

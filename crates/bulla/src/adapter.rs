@@ -15,7 +15,7 @@ use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
 use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue, ticks};
 use bulla_seal::{OpenError, Opened, SealError, Sealed, Step, Tally, Verified};
 use slab::Slab;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Bytes of messages that may be with the adapters at once, payload and sealed form together; a
 /// message beyond it is refused with 2071.
 pub(crate) const SEALING_BYTES_MAX: usize = 512 << 20;
-/// Passwords that may wait to be looked at; more sign-ins are refused.
+/// Names of channels' partners that may wait to be looked up.
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
 const TASKS_PER_TURN: usize = 16;
@@ -177,7 +177,7 @@ struct Inbox {
     answers: Vec<Answer>,
     /// What an adapter was to compute itself and left to others that had nothing to do.
     shared: Parcel,
-    asides: Vec<Box<dyn FnOnce() + Send>>,
+    asides: VecDeque<Box<dyn FnOnce() + Send>>,
     /// Adapters with an index below this one go on; the others end after their turn.
     wanted: usize,
     /// Adapters that there are, by index.
@@ -317,13 +317,13 @@ impl Adapters {
         self.lock().shares.get(&asker_of(user)).map(|share| share.time.counts())
     }
 
-    /// Hands over something else, for somebody who may be a stranger: false where `ASIDES_MAX` wait already.
+    /// Hands over something else, done in the order in which it came: false where `ASIDES_MAX` wait already.
     pub(crate) fn submit_aside(&self, run: Box<dyn FnOnce() + Send>) -> bool {
         let mut inbox = self.lock();
         if inbox.asides.len() >= ASIDES_MAX {
             return false;
         }
-        inbox.asides.push(run);
+        inbox.asides.push_back(run);
         self.wake(inbox);
         true
     }
@@ -399,7 +399,7 @@ impl Adapters {
             }
             let mut taken = Taken {
                 answers: std::mem::take(&mut inbox.answers),
-                aside: inbox.asides.pop(),
+                aside: inbox.asides.pop_front(),
                 shared: std::mem::take(&mut inbox.shared),
                 tasks: Vec::new(),
             };
@@ -624,7 +624,7 @@ impl Turn<'_> {
         }
         if let Some(run) = taken.aside {
             let begun = ticks();
-            // A password, or a partner's name: nothing that protects a message.
+            // A partner's name: nothing that protects a message.
             role::exactly(Role::QueueManager, run);
             self.meter.request(ticks().saturating_sub(begun));
         }

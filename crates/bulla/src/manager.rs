@@ -25,6 +25,7 @@ use crate::mqsc::objects::{
 use crate::mqsc::tasks::TaskSnapshot;
 use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
+use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
 use crate::task::Tasks;
@@ -84,6 +85,8 @@ pub struct Manager {
     pub(crate) dropped: AtomicU64,
     /// Checks the tokens that clients sign in with.
     pub tokens: Tokens,
+    /// Passwords and tokens to be checked.
+    pub(crate) checks: Checks,
     /// Who was wrong how often in signing in.
     lockouts: Mutex<Lockouts>,
     /// Who changed what, who was refused, whose keys were used.
@@ -282,6 +285,7 @@ impl Manager {
             traffic_history: Mutex::default(),
             since_ms: wall_ms(SystemTime::now()),
             dropped: AtomicU64::new(0),
+            checks: Checks::default(),
             lockouts: Mutex::default(),
             audit,
             refusals: Mutex::default(),

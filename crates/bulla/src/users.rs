@@ -8,6 +8,7 @@
 //! a lock on `users.lock`.
 
 use crate::mqsc::whole_file;
+use crate::sign_in::remembered::Remembered;
 use bulla_amqp::ScramCrypto;
 use bulla_amqp::scram::ScramVerifier;
 use openssl::hash::MessageDigest;
@@ -31,12 +32,14 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// Most users.
 pub const USERS_MAX: usize = 100_000;
-/// Rounds of PBKDF2 for a new password; RFC 7677 asks for 4096 at least. Checking a password costs as many, twice
-/// the SHA-256 blocks, on the thread that serves the connection: some milliseconds.
-pub const ITERATIONS: u32 = 20_000;
-/// Fewest and most rounds that a file may ask for.
-const ITERATIONS_MIN: u32 = 4_096;
-const ITERATIONS_MAX: u32 = 1_000_000;
+/// Rounds of PBKDF2-HMAC-SHA256 for a new password: what the OWASP Password Storage Cheat Sheet asks for. A guess at a
+/// stolen `users` costs as many, and so does a client that signs in by SCRAM, and the first check of a password sent by
+/// PLAIN: 0.1 s to 0.3 s.
+pub const ITERATIONS: u32 = 600_000;
+/// Fewest rounds (RFC 7677, section 4).
+pub const ITERATIONS_MIN: u32 = 4_096;
+/// Most rounds: a check of more would take longer than a client waits.
+pub const ITERATIONS_MAX: u32 = 1_000_000;
 /// Salt of a new password.
 const SALT_BYTES: usize = 16;
 const SALT_BYTES_MAX: usize = 64;
@@ -52,6 +55,7 @@ const SCHEME: &str = "SCRAM-SHA-256$";
 pub struct Users {
     directory: PathBuf,
     read: Mutex<Snapshot>,
+    remembered: Remembered,
 }
 
 impl Users {
@@ -63,10 +67,12 @@ impl Users {
         if !directory.join(FILE).try_exists().map_err(|error| unreadable(directory, error))? {
             let _turn = lock(directory)?;
             if !directory.join(FILE).exists() {
-                write(directory, &List { secret: random(), verifiers: BTreeMap::new() })?;
+                let none = List { secret: random(), verifiers: BTreeMap::new(), usual_rounds: ITERATIONS };
+                write(directory, &none)?;
             }
         }
-        Ok(Self { directory: directory.into(), read: Mutex::new(Snapshot::read(directory)?) })
+        let remembered = Remembered::new(random());
+        Ok(Self { directory: directory.into(), read: Mutex::new(Snapshot::read(directory)?), remembered })
     }
 
     /// The verifier of a user. One that does not exist has one too, which no password fits.
@@ -75,15 +81,27 @@ impl Users {
         snapshot.list.verifiers.get(name).cloned().unwrap_or_else(|| snapshot.list.made_up(name))
     }
 
+    /// True when `password` was found to be that user's before and still is. Costs no derivation; false says nothing.
+    pub fn is_remembered(&self, name: &str, password: &str) -> bool {
+        self.remembered.has(name, password, &self.verifier(name)) & self.exists(name)
+    }
+
     /// True when `password` is that user's. Takes the same time for users that do not exist.
     pub fn is_password(&self, name: &str, password: &str) -> bool {
         let verifier = self.verifier(name); // the lock is not held while the password is derived
         let known = self.current().list.verifiers.contains_key(name);
+        if self.remembered.has(name, password, &verifier) && known {
+            return true;
+        }
         if password.len() > PASSWORD_BYTES_MAX {
             return false;
         }
         let derived = ScramVerifier::derive(password, verifier.salt.clone(), verifier.iterations, &Crypto);
-        memcmp::eq(&derived.stored_key, &verifier.stored_key) & known
+        let is_right = memcmp::eq(&derived.stored_key, &verifier.stored_key) & known;
+        if is_right {
+            self.remembered.keep(name, password, &verifier);
+        }
+        is_right
     }
 
     /// True when there is such a user.
@@ -101,13 +119,13 @@ impl Users {
         &Crypto
     }
 
-    /// Adds a user.
+    /// Adds a user. The verifier takes `rounds` of PBKDF2, [`ITERATIONS_MIN`] to [`ITERATIONS_MAX`].
     ///
     /// # Errors
-    /// There is one of that name, or name or password cannot be taken.
-    pub fn add(&self, name: &str, password: &str) -> Result<(), UsersError> {
+    /// There is one of that name, or name, password or rounds cannot be taken.
+    pub fn add(&self, name: &str, password: &str, rounds: u32) -> Result<(), UsersError> {
         check_name(name)?;
-        let verifier = derived(password)?;
+        let verifier = derived(password, rounds)?;
         self.change(|list| {
             if list.verifiers.contains_key(name) {
                 return Err(UsersError::Exists { name: name.into() });
@@ -120,12 +138,12 @@ impl Users {
         })
     }
 
-    /// Gives a user another password.
+    /// Gives a user another password. The verifier takes `rounds` of PBKDF2, [`ITERATIONS_MIN`] to [`ITERATIONS_MAX`].
     ///
     /// # Errors
-    /// There is no such user, or the password cannot be taken.
-    pub fn set_password(&self, name: &str, password: &str) -> Result<(), UsersError> {
-        let verifier = derived(password)?;
+    /// There is no such user, or password or rounds cannot be taken.
+    pub fn set_password(&self, name: &str, password: &str, rounds: u32) -> Result<(), UsersError> {
+        let verifier = derived(password, rounds)?;
         self.change(|list| match list.verifiers.get_mut(name) {
             Some(known) => {
                 *known = verifier;
@@ -281,6 +299,11 @@ pub enum UsersError {
     },
     /// The password is empty, too long, or has control characters in it.
     Password,
+    /// Fewer rounds than [`ITERATIONS_MIN`], or more than [`ITERATIONS_MAX`].
+    Rounds {
+        /// What was asked for.
+        rounds: u32,
+    },
     /// There are [`USERS_MAX`].
     TooMany,
 }
@@ -306,6 +329,9 @@ impl Display for UsersError {
             ),
             UsersError::Password => {
                 write!(f, "a password has 1 to {PASSWORD_BYTES_MAX} bytes and no control characters")
+            }
+            UsersError::Rounds { rounds } => {
+                write!(f, "{rounds} rounds: a password takes {ITERATIONS_MIN} to {ITERATIONS_MAX}")
             }
             UsersError::TooMany => write!(f, "there are {USERS_MAX} users, which is the limit"),
         }
@@ -361,6 +387,8 @@ impl Stamp {
 struct List {
     secret: [u8; 32],
     verifiers: BTreeMap<String, ScramVerifier>,
+    /// Rounds that most users have: what users who do not exist are offered.
+    usual_rounds: u32,
 }
 
 /// Secrets stay out of logs.
@@ -375,7 +403,8 @@ impl List {
     fn made_up(&self, name: &str) -> ScramVerifier {
         let derive = |what: &str| Crypto.hmac(&self.secret, format!("{what}:{name}").as_bytes());
         let salt = derive("salt").iter().take(SALT_BYTES).copied().collect();
-        ScramVerifier { salt, iterations: ITERATIONS, stored_key: derive("stored"), server_key: derive("server") }
+        let iterations = self.usual_rounds;
+        ScramVerifier { salt, iterations, stored_key: derive("stored"), server_key: derive("server") }
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, UsersError> {
@@ -399,7 +428,8 @@ impl List {
                 return Err(wrong(index));
             }
         }
-        Ok(Self { secret, verifiers })
+        let usual_rounds = usual_rounds(&verifiers);
+        Ok(Self { secret, verifiers, usual_rounds })
     }
 }
 
@@ -414,6 +444,15 @@ impl Display for List {
         }
         Ok(())
     }
+}
+
+/// The rounds that most have, of two counts that are as frequent the greater.
+fn usual_rounds(verifiers: &BTreeMap<String, ScramVerifier>) -> u32 {
+    let mut users = BTreeMap::<u32, usize>::new();
+    for verifier in verifiers.values() {
+        *users.entry(verifier.iterations).or_default() += 1;
+    }
+    users.into_iter().max_by_key(|(rounds, users)| (*users, *rounds)).map_or(ITERATIONS, |(rounds, _)| rounds)
 }
 
 fn parse_verifier(text: &str) -> Option<ScramVerifier> {
@@ -438,11 +477,14 @@ fn check_name(name: &str) -> Result<(), UsersError> {
 }
 
 /// A password is taken as its UTF-8 bytes: for ASCII that is what SASLprep (RFC 4013) makes of it.
-fn derived(password: &str) -> Result<ScramVerifier, UsersError> {
+fn derived(password: &str, rounds: u32) -> Result<ScramVerifier, UsersError> {
+    if !(ITERATIONS_MIN..=ITERATIONS_MAX).contains(&rounds) {
+        return Err(UsersError::Rounds { rounds });
+    }
     if password.is_empty() || password.len() > PASSWORD_BYTES_MAX || password.chars().any(char::is_control) {
         return Err(UsersError::Password);
     }
-    Ok(ScramVerifier::derive(password, random::<SALT_BYTES>().to_vec(), ITERATIONS, &Crypto))
+    Ok(ScramVerifier::derive(password, random::<SALT_BYTES>().to_vec(), rounds, &Crypto))
 }
 
 /// A system without randomness can't go on: whatever was made from zeros would be everybody's.
@@ -478,6 +520,8 @@ mod tests {
     use bulla_amqp::scram::{ScramClient, ScramServer};
     use std::os::unix::fs::PermissionsExt;
 
+    const ROUNDS: u32 = ITERATIONS_MIN;
+
     fn users() -> (tempfile::TempDir, Users) {
         let directory = tempfile::tempdir().unwrap();
         let users = Users::open(directory.path()).unwrap();
@@ -496,16 +540,16 @@ mod tests {
     #[test]
     fn a_user_signs_in_by_scram_and_by_password_until_removed() {
         let (directory, users) = users();
-        users.add("orders", "pässword").unwrap();
+        users.add("orders", "pässword", ROUNDS).unwrap();
         let others = Users::open(directory.path()).unwrap();
         for users in [&users, &others] {
             assert!(signs_in(users, "orders", "pässword") && users.is_password("orders", "pässword"));
             assert!(!signs_in(users, "orders", "password") && !users.is_password("orders", "password"));
             assert!(!signs_in(users, "billing", "pässword") && !users.is_password("billing", ""));
         }
-        users.set_password("orders", "new").unwrap();
+        users.set_password("orders", "new", ROUNDS).unwrap();
         assert!(others.is_password("orders", "new") && !others.is_password("orders", "pässword"));
-        users.add("billing", "b").unwrap();
+        users.add("billing", "b", ROUNDS).unwrap();
         assert_eq!(others.names(), ["billing", "orders"]);
         users.remove("orders").unwrap();
         assert!(!others.exists("orders") && !signs_in(&others, "orders", "new"));
@@ -513,13 +557,37 @@ mod tests {
     }
 
     #[test]
+    fn a_password_is_remembered_until_it_is_changed() {
+        let (_directory, users) = users();
+        users.add("orders", "old", ROUNDS).unwrap();
+        assert!(!users.is_remembered("orders", "old"));
+        assert!(users.is_password("orders", "old") && users.is_remembered("orders", "old"));
+        assert!(!users.is_password("orders", "wrong") && !users.is_remembered("orders", "wrong"));
+        users.set_password("orders", "new", ROUNDS).unwrap();
+        assert!(!users.is_remembered("orders", "old") && !users.is_password("orders", "old"));
+        assert!(users.is_password("orders", "new"));
+        users.remove("orders").unwrap();
+        assert!(!users.is_remembered("orders", "new") && !users.is_password("orders", "new"));
+    }
+
+    #[test]
+    fn a_password_of_an_earlier_release_still_works() {
+        let (_directory, users) = users();
+        users.add("orders", "secret", 20_000).unwrap();
+        assert!(users.is_password("orders", "secret") && signs_in(&users, "orders", "secret"));
+    }
+
+    #[test]
     fn a_user_that_does_not_exist_looks_like_one_that_does() {
         let (directory, users) = users();
-        users.add("orders", "secret").unwrap();
+        users.add("orders", "secret", ROUNDS).unwrap();
         let (real, made_up) = (users.verifier("orders"), users.verifier("nobody"));
         assert_eq!((real.salt.len(), real.iterations), (made_up.salt.len(), made_up.iterations));
         assert_eq!(made_up.salt, Users::open(directory.path()).unwrap().verifier("nobody").salt);
         assert_ne!(made_up.salt, users.verifier("nobody2").salt);
+        users.add("later", "secret", 5_000).unwrap();
+        users.add("latest", "secret", 5_000).unwrap();
+        assert_eq!(users.verifier("nobody").iterations, 5_000, "what most have");
         let (_elsewhere, other_users) = self::users();
         assert_ne!(made_up.salt, other_users.verifier("nobody").salt);
     }
@@ -549,23 +617,26 @@ mod tests {
         let (_directory, users) = users();
         let long = "n".repeat(NAME_BYTES_MAX + 1);
         for name in ["", ".", "..", "a/b", "a:b", "a b", "-x", "ü", "a\n", &long] {
-            assert!(matches!(users.add(name, "secret"), Err(UsersError::Name { .. })), "{name:?}");
+            assert!(matches!(users.add(name, "secret", ROUNDS), Err(UsersError::Name { .. })), "{name:?}");
         }
         let long = "p".repeat(PASSWORD_BYTES_MAX + 1);
         for password in ["", "a\0b", "a\n", &long] {
-            assert!(matches!(users.add("orders", password), Err(UsersError::Password)), "{password:?}");
+            assert!(matches!(users.add("orders", password, ROUNDS), Err(UsersError::Password)), "{password:?}");
         }
         assert!(!users.is_password("orders", &long));
-        users.add("a.b@c_d-e", "secret").unwrap();
-        assert!(matches!(users.add("a.b@c_d-e", "secret"), Err(UsersError::Exists { .. })));
-        assert!(matches!(users.set_password("x", "secret"), Err(UsersError::Unknown { .. })));
+        for rounds in [0, ITERATIONS_MIN - 1, ITERATIONS_MAX + 1] {
+            assert!(matches!(users.add("orders", "secret", rounds), Err(UsersError::Rounds { .. })), "{rounds}");
+        }
+        users.add("a.b@c_d-e", "secret", ROUNDS).unwrap();
+        assert!(matches!(users.add("a.b@c_d-e", "secret", ROUNDS), Err(UsersError::Exists { .. })));
+        assert!(matches!(users.set_password("x", "secret", ROUNDS), Err(UsersError::Unknown { .. })));
         assert!(matches!(users.remove("x"), Err(UsersError::Unknown { .. })));
     }
 
     #[test]
     fn a_file_that_is_exposed_damaged_or_newer_is_refused() {
         let (directory, users) = users();
-        users.add("orders", "secret").unwrap();
+        users.add("orders", "secret", ROUNDS).unwrap();
         let path = directory.path().join(FILE);
         let good = fs::read_to_string(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -579,7 +650,7 @@ mod tests {
             refused(&good.replace("format 1", "format 2")),
             ":1: format 2 is newer than this program, which knows 1"
         );
-        assert_eq!(refused(&good.replace("$20000", "$1")), ":2: not a line of a users file");
+        assert_eq!(refused(&good.replace("$4096", "$1")), ":2: not a line of a users file");
         assert_eq!(refused(&good.replace("orders:SCRAM", "orders:MD5")), ":2: not a line of a users file");
         assert_eq!(refused(&format!("{good}\norders")), ":4: not a line of a users file");
         let doubled = format!("{good}{}", good.lines().last().unwrap());

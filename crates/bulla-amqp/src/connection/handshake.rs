@@ -16,6 +16,8 @@ const SASL_HEADER: [u8; 8] = *b"AMQP\x03\x01\x00\x00";
 /// Outcome codes (part 5, section 5.3.3.6).
 const OUTCOME_OK: u8 = 0;
 const OUTCOME_AUTH: u8 = 1;
+/// The server can't tell for now (part 5, section 5.3.3.6: sys-temp).
+const OUTCOME_SYS_TEMP: u8 = 4;
 
 impl Connection {
     pub(super) fn start_client(&mut self) {
@@ -178,12 +180,23 @@ impl Connection {
             return;
         }
         let code = if ok { OUTCOME_OK } else { OUTCOME_AUTH };
+        self.end_sasl(code, "not authenticated");
+    }
+
+    /// Server: ends SASL, and the connection with it, because nothing was looked at: the client may try again (`sys-temp`).
+    pub fn sasl_busy(&mut self) {
+        if self.phase == Phase::SaslHost {
+            self.end_sasl(OUTCOME_SYS_TEMP, "too busy to authenticate");
+        }
+    }
+
+    fn end_sasl(&mut self, code: u8, why: &'static str) {
         self.emit_sasl(&SaslOutcome { code, additional_data: None });
-        if ok {
+        if code == OUTCOME_OK {
             self.phase = Phase::AmqpHeader;
             self.process_held();
         } else {
-            self.end(Some(Error::new(condition::UNAUTHORIZED_ACCESS, "not authenticated")));
+            self.end(Some(Error::new(condition::UNAUTHORIZED_ACCESS, why)));
         }
     }
 
@@ -229,6 +242,12 @@ impl Connection {
 
     fn sasl_outcome_in(&mut self, outcome: &SaslOutcome) -> Result<(), Error> {
         let refused = |text: &str| Error::new(condition::UNAUTHORIZED_ACCESS, text);
+        if outcome.code == OUTCOME_SYS_TEMP {
+            return Err(Error::new(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "the peer is too busy to check user and password; try again",
+            ));
+        }
         if outcome.code != OUTCOME_OK {
             return Err(refused("the peer did not accept user and password"));
         }

@@ -101,6 +101,18 @@ fn a_failed_outcome_ends_the_connection() {
 }
 
 #[test]
+fn a_server_that_is_too_busy_says_that_and_not_that_the_password_is_wrong() {
+    let mut peer = Peer::new(config(), offer());
+    peer.bytes(SASL_HEADER);
+    peer.frames();
+    peer.sasl(&init(Mechanism::Plain, b"\0orders\0secret"));
+    peer.events();
+    peer.engine.sasl_busy();
+    assert!(matches!(&peer.frames()[..], [Frame::SaslOutcome(outcome)] if outcome.code == 4));
+    assert!(peer.engine.is_closed());
+}
+
+#[test]
 fn a_mechanism_that_was_not_offered_fails() {
     let mut peer = Peer::new(config(), offer());
     peer.bytes(SASL_HEADER);

@@ -5,7 +5,7 @@ use super::{CliError, EXIT_START};
 use crate::mqsc::admin;
 use crate::random::Random;
 use crate::serve::{self, RINGS, Settings, StartError};
-use crate::users::Users;
+use crate::users::{ITERATIONS, Users};
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::authority::{Authority, CRL_DAYS, Request};
 use bulla_seal::certificate::{KeySpec, KeyUse};
@@ -121,7 +121,7 @@ fn set_up(data: &Path) -> Result<(), CliError> {
             ring::install_person(&ring, other, certificate, &authority.chain()).map_err(failed)?;
         }
         let password = Random::system().name::<12>();
-        users.add(user, &password).map_err(failed)?;
+        users.add(user, &password, ITERATIONS).map_err(failed)?;
         serve::write_private(&data.join(format!("{user}.password")), format!("{password}\n").as_bytes())
             .map_err(start)?;
     }

@@ -1,7 +1,7 @@
 //! `bulla user`: who may connect by password.
 
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_USAGE};
-use crate::users::{PASSWORD_BYTES_MAX, Users, UsersError};
+use crate::users::{ITERATIONS, PASSWORD_BYTES_MAX, Users, UsersError};
 use clap::{Args, Subcommand};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
@@ -43,6 +43,9 @@ struct Named {
     /// Take the password from the first line of this file
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// Rounds of PBKDF2, 4096 to 1000000: fewer make the password easier to guess for who gets hold of the file
+    #[arg(long, value_name = "COUNT", default_value_t = ITERATIONS)]
+    rounds: u32,
 }
 
 /// Does what the arguments say. The queue manager sees changes at once, running or not.
@@ -60,11 +63,11 @@ pub fn run(args: &UserArgs) -> Result<(), CliError> {
             return Err(failed(UsersError::Unknown { name: name.clone() }));
         }
         UserCommand::Add(named) => {
-            users.add(&named.name, &named.password()?).map_err(failed)?;
+            users.add(&named.name, &named.password()?, named.rounds).map_err(failed)?;
             println!("user {} added", named.name);
         }
         UserCommand::Passwd(named) => {
-            users.set_password(&named.name, &named.password()?).map_err(failed)?;
+            users.set_password(&named.name, &named.password()?, named.rounds).map_err(failed)?;
             println!("password of {} changed", named.name);
         }
         UserCommand::Remove { name } => {
@@ -82,7 +85,9 @@ fn failed(error: UsersError) -> CliError {
         UsersError::Exists { name } => CliError::new(EXIT_REFUSED, error.to_string())
             .hint(format!("bulla user passwd {name} changes the password")),
         UsersError::Unknown { .. } => CliError::new(EXIT_REFUSED, error.to_string()).hint("bulla user list"),
-        UsersError::Name { .. } | UsersError::Password => CliError::new(EXIT_USAGE, error.to_string()),
+        UsersError::Name { .. } | UsersError::Password | UsersError::Rounds { .. } => {
+            CliError::new(EXIT_USAGE, error.to_string())
+        }
         _ => CliError::failed(error.to_string()),
     }
 }
@@ -145,5 +150,7 @@ mod tests {
         assert_eq!(bulla(&["remove", "orders"]), Err(EXIT_REFUSED));
         assert_eq!(bulla(&["add", "no good", &file]), Err(EXIT_USAGE));
         assert_eq!(bulla(&["add", "orders", "--password-file=/nowhere"]), Err(EXIT_USAGE));
+        assert_eq!(bulla(&["add", "orders", &file, "--rounds", "4095"]), Err(EXIT_USAGE));
+        assert_eq!(bulla(&["add", "orders", &file, "--rounds", "4096"]), Ok(()));
     }
 }

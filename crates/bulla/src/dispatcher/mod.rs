@@ -660,6 +660,7 @@ impl Dispatcher {
             signed_in: Identity::default(),
             admission: peer::Admission::default(),
             sasl: None,
+            alive: Arc::default(),
             links: HashMap::new(),
             opened: None,
             traffic: peer::Traffic::default(),

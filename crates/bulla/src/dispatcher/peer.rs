@@ -24,6 +24,7 @@ use bulla_queue::{MessageId, QueueId};
 use hashbrown::HashMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Reads of one connection in one turn: after that the others have theirs.
@@ -120,6 +121,8 @@ pub(crate) struct Peer {
     /// Since when it has been open without being let in, and without a channel.
     pub(crate) idle_since: Option<Instant>,
     pub(crate) sasl: Option<sasl::Exchange>,
+    /// Dropped with the connection: a check of its password is not begun any more then.
+    pub(crate) alive: Arc<()>,
     pub(crate) links: HashMap<LinkId, Link>,
     /// What the other end said of itself.
     pub(crate) opened: Option<Box<Open>>,

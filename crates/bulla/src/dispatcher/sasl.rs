@@ -10,6 +10,7 @@ use crate::channel::protocol::CAPABILITY;
 use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::Manager;
+use crate::sign_in::checks::{Applicant, Turn};
 use crate::sign_in::lockout::{Begun, Whose};
 use crate::sign_in::token::TokenError;
 use crate::{tls, topics, users};
@@ -18,6 +19,7 @@ use bulla_amqp::{BearerResponse, Config, Connection, Mechanism, PlainResponse, S
 use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Instant;
 use zeroize::Zeroizing;
 
@@ -33,6 +35,8 @@ pub(crate) enum Verdict {
     },
     /// The token is refused.
     Token(TokenError),
+    /// There was no time to look at it.
+    Busy,
     /// Too much was wrong before: nobody has looked. The client is told what it is told of a wrong password.
     LockedOut {
         /// Who it said it is.
@@ -139,24 +143,45 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     let ring = peer.socket.is_tls();
     let identity = Identity { user: Some(plain.user.to_owned()), ring, act_as, until: None };
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
-    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
-    let address = ip(peer);
-    // Deriving a key from a password takes milliseconds on purpose: not on this thread.
-    let taken = local.manager.adapters.submit_aside(Box::new(move || {
-        // Asked here and not before: those who wait for their turn at the same time are counted one by one.
+    let (manager, address) = (local.manager.clone(), ip(peer));
+    // Asked first: who is locked out takes no place from others.
+    if manager.lockouts().is_locked(&user, address, Instant::now()) {
+        return refuse(peer, local, Some(plain.user), &LockedOut);
+    }
+    if manager.users.is_remembered(&user, &password) {
+        manager.lockouts().succeeded(&user, address, Instant::now());
+        manager.checks.was_right(address, Instant::now());
+        return done(peer, identity);
+    }
+    let is_known = manager.lockouts().is_known(&user, address, Instant::now());
+    // Deriving a key from a password takes a part of a second on purpose: not on this thread.
+    check(peer, local, is_known, move |manager| {
+        // Asked again: those who wait at the same time are counted one by one.
         let look = || if manager.users.is_password(&user, &password) { Ok(()) } else { Err(()) };
-        let verdict = match judge(&manager, &user, address, look, |()| true) {
+        match judge(manager, &user, address, look, |()| true) {
             Ok(Ok(())) => Verdict::Right(identity),
             Ok(Err(())) => Verdict::Wrong { user },
             Err(LockedOut) => Verdict::LockedOut { user },
+        }
+    });
+}
+
+/// Has `look` called on another thread when its turn comes; the verdict comes to this dispatcher.
+fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Manager) -> Verdict + Send + 'static) {
+    let applicant = Applicant { address: ip(peer), is_known, connection: Arc::downgrade(&peer.alive) };
+    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
+    let carried_out = move |turn| {
+        let verdict = match turn {
+            Turn::Check => look(&manager),
+            Turn::Busy => Verdict::Busy,
         };
+        let is_right = matches!(verdict, Verdict::Right(_));
         if let Some(mailbox) = manager.mailboxes.get(index) {
             mailbox.post(Letter::SignedIn { peer: key, generation, verdict });
         }
-    }));
-    if !taken {
-        refuse(peer, local, Some(plain.user), &"too busy to look at a password");
-    }
+        is_right
+    };
+    local.manager.checks.submit(applicant, Box::new(carried_out), Instant::now());
 }
 
 fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
@@ -164,11 +189,10 @@ fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
         return refuse_token(peer, local, &"a malformed response", "invalid_request");
     };
     let (authorization, token) = (bearer.authorization, Zeroizing::new(bearer.token.to_owned()));
-    let (manager, index, key, generation) = (local.manager.clone(), local.index, peer.key, peer.generation);
     let now = local.wall_ms / 1000;
-    // A token cannot be guessed, so its like are not counted. A look at the file of keys and a signature to verify: not on this thread.
-    let taken = local.manager.adapters.submit_aside(Box::new(move || {
-        let verdict = match manager.tokens.check(&token, now) {
+    // A token cannot be guessed, so there is no lockout. A look at the file of keys and a signature to verify: not on this thread.
+    check(peer, local, false, move |manager| {
+        match manager.tokens.check(&token, now) {
             Ok(grant) => match other_user(&authorization, &grant.user) {
                 // Its ring stays closed: a ring is for who has proved by a key or a password of its own to be its owner.
                 Some(act_as) => {
@@ -178,14 +202,8 @@ fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
                 None => Verdict::Token(TokenError::User),
             },
             Err(error) => Verdict::Token(error),
-        };
-        if let Some(mailbox) = manager.mailboxes.get(index) {
-            mailbox.post(Letter::SignedIn { peer: key, generation, verdict });
         }
-    }));
-    if !taken {
-        refuse_token(peer, local, &"too busy to look at a token", "temporarily_unavailable");
-    }
+    });
 }
 
 /// What a client gave was looked at.
@@ -195,6 +213,13 @@ pub(crate) fn signed_in(peer: &mut Peer, local: &Local, verdict: Verdict) {
         Verdict::Wrong { user } => refuse(peer, local, Some(&user), &"wrong user or password"),
         Verdict::Token(error) => refuse_token(peer, local, &error, "invalid_token"),
         Verdict::LockedOut { user } => refuse(peer, local, Some(&user), &LockedOut),
+        Verdict::Busy => {
+            // No refusal: nothing was found against the client.
+            if local.manager.peer_lines.may_write(local.now) {
+                crate::warning!("{}: sign-in answered as busy: too many are to be checked", ip(peer));
+            }
+            peer.engine.sasl_busy();
+        }
     }
 }
 

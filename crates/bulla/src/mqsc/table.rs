@@ -1455,7 +1455,7 @@ pub(super) static CONNS: Attribute = shown(Key::Connections, "CONNS", "Connectio
 pub(super) static REQUESTS: Attribute = shown(
     Key::Requests,
     "REQUESTS",
-    "Requests that ended. Of a dispatcher, turns with something to do; of an adapter, messages and passwords; of TLS, calls of OpenSSL; of the journal, batches; of a device, jobs.",
+    "Requests that ended. Of a dispatcher, turns with something to do; of an adapter, messages and names looked up; of TLS, calls of OpenSSL; of the journal, batches; of a device, jobs.",
 );
 pub(super) static ELAPSED: Attribute =
     shown(Key::ElapsedTime, "ELAPSED", "Time that the task spent in requests, in nanoseconds.");

@@ -288,6 +288,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let listeners = addresses.iter().filter_map(|(scheme, address)| Some(format!("{scheme}://{}", (*address)?)));
     manager.listeners.get_or_init(|| listeners.collect());
     let definition = manager.lock().definitions.queue_manager.clone();
+    manager.make_checkers(cores).map_err(|error| file(data, error))?;
     let pools = manager.make_pools(&definition, (settings.dispatchers, settings.adapters), (clear, tls));
     pools.map_err(|error| file(data, error))?;
     let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
@@ -331,6 +332,7 @@ impl Running {
 
     fn join(&mut self) -> io::Result<()> {
         self.manager.join_dispatchers()?;
+        self.manager.end_checkers()?;
         for admin in [self.admin.take(), self.admin_of_roles.take()].into_iter().flatten() {
             admin.stop();
         }

@@ -17,6 +17,9 @@ use std::thread::JoinHandle;
 /// Most adapters: each is a thread, and more of them than that wait for each other.
 pub const ADAPTERS_MAX: usize = 256;
 
+/// Most threads that check passwords and tokens: a quarter of the cores, but not more than that.
+const CHECKERS_MAX: usize = 4;
+
 /// The listeners of the first dispatcher, which accepts for all.
 pub(super) type Listeners = (Option<TcpListener>, Option<(TcpListener, Arc<Tls>)>);
 
@@ -26,6 +29,7 @@ pub(crate) struct Pools {
     /// By index; none where nobody has to be waited for any more.
     dispatchers: Vec<Option<JoinHandle<io::Result<Left>>>>,
     adapters: Vec<JoinHandle<()>>,
+    checkers: Vec<JoinHandle<()>>,
     /// Dispatchers and adapters where CHIDISPS and CHIADAPS are AUTO.
     started_with: (usize, usize),
     /// The queue manager ends: no thread is made any more.
@@ -45,6 +49,31 @@ impl Manager {
         let (dispatchers, adapters) = wanted(definition, started_with);
         self.resize_adapters(adapters)?;
         self.make_dispatchers(dispatchers, listeners)
+    }
+
+    /// Makes the threads that check passwords and tokens, for a machine with so many cores.
+    pub(super) fn make_checkers(self: &Arc<Self>, cores: usize) -> io::Result<()> {
+        let mut pools = self.pools();
+        for index in 0..(cores / 4).clamp(1, CHECKERS_MAX) {
+            let manager = self.clone();
+            let thread = std::thread::Builder::new().name(format!("sign-in-{index}")).spawn(move || {
+                let _ends = EndsTogether;
+                role::begin(Role::QueueManager);
+                manager.checks.run();
+            })?;
+            pools.checkers.push(thread);
+        }
+        Ok(())
+    }
+
+    /// Ends the threads that check passwords and tokens, and waits for them.
+    pub(super) fn end_checkers(&self) -> io::Result<()> {
+        self.checks.stop();
+        let threads = std::mem::take(&mut self.pools().checkers);
+        for thread in threads {
+            thread.join().map_err(|_| io::Error::other("a thread that checks passwords died"))?;
+        }
+        Ok(())
     }
 
     /// Has as many dispatchers and adapters from now on as CHIDISPS and CHIADAPS say.

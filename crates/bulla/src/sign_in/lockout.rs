@@ -141,6 +141,12 @@ impl Lockouts {
         address.is_some_and(|address| address.locked_until > now) && pair.is_none_or(|pair| pair.known_until <= now)
     }
 
+    /// Whether `user` has signed in from `address` within [`KNOWN_FOR`].
+    pub fn is_known(&self, user: &str, address: IpAddr, now: Instant) -> bool {
+        let pair = self.records.get(&self.pair(user, network(address)));
+        pair.is_some_and(|pair| pair.known_until > now)
+    }
+
     /// An attempt was wrong. Says what lockouts that begins.
     pub fn failed(&mut self, user: &str, address: IpAddr, now: Instant) -> Vec<Begun> {
         self.make_room(now);

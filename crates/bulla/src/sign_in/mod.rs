@@ -1,7 +1,9 @@
-//! What signing in knows beside passwords: how often somebody was wrong, and the tokens of others.
+//! What signing in knows beside passwords: whose check comes next, how often a user was wrong, and the tokens of others.
 
+pub(crate) mod checks;
 pub mod key_set;
 pub mod lockout;
+pub mod remembered;
 #[cfg(test)]
 pub(crate) mod test_tokens;
 pub mod token;
