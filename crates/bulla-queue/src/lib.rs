@@ -59,6 +59,6 @@ pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError, Expired,
     IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits, Look, Looked,
-    MEMORY_BYTES_MAX_DEFAULT, NOTES_MAX, OpenError, PutError, RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Seen,
-    Store, StoreStatus, Totals,
+    MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OpenError, PutError, RESERVE_BYTES_DEFAULT, ReadError, RemoveError,
+    Seen, Store, StoreStatus, Totals,
 };

@@ -706,13 +706,14 @@ fn a_marked_message_that_expires_is_handed_over_and_a_mark_goes_with_its_message
         store.put(queue, expiring(number)).unwrap();
         marked.push(store.newest());
     }
-    store.mark(marked[0]);
-    store.mark(marked[2]);
+    store.mark(marked[0], Some((3, 4)));
+    store.mark(marked[2], None);
+    assert_eq!(marked.iter().map(|id| store.marker(*id)).collect::<Vec<_>>(), [Some((3, 4)), None, None]);
     assert_eq!(marked.iter().map(|id| store.is_marked(*id)).collect::<Vec<_>>(), [true, false, true]);
     let (id, _) = lock(&mut store, queue).unwrap();
     store.acknowledge(id).unwrap();
     assert!(!store.is_marked(marked[0]));
-    store.mark(marked[0]);
+    store.mark(marked[0], None);
     assert!(!store.is_marked(marked[0]), "it is gone");
     store.sweep(10, 100);
     let mut expired = Vec::new();

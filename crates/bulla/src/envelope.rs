@@ -93,6 +93,24 @@ impl Arrival {
         Self { payload, sections, ..self }
     }
 
+    /// The message as others may hand it in: a label is the queue manager's own word, so none comes from outside. One search for a
+    /// message with annotations.
+    pub(crate) fn without_label(self) -> Result<Self, Refusal> {
+        let Some(range) = self.sections.message_annotations.clone() else { return Ok(self) };
+        if !reports::holds(&self.payload.bytes_at(range), LABEL_PREFIX.as_bytes()) {
+            return Ok(self);
+        }
+        let annotations = Sections::decode_map(&self.payload, self.sections.message_annotations.as_ref());
+        let annotations = annotations.map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string()))?;
+        let mut head = Vec::new();
+        for section in [&self.sections.header, &self.sections.delivery_annotations] {
+            head.extend_from_slice(&self.section(section.clone()));
+        }
+        let payload = with_front(head, &self.payload, &self.sections, &unlabelled(annotations));
+        let sections = Sections::scan(&payload).map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string()))?;
+        Ok(Self { payload, sections, ..self })
+    }
+
     /// The address in `to`.
     pub(crate) fn to(&self) -> Result<Option<String>, Refusal> {
         match self.fields.value(TO)? {
@@ -118,11 +136,9 @@ impl Arrival {
     }
 
     /// Whether the message asks to be told what becomes of it. One compare for a message without application properties; with them,
-    /// a look at each key.
+    /// a search.
     pub(crate) fn asks_for_reports(&self) -> Result<bool, Refusal> {
-        let Some(range) = self.sections.application_properties.clone() else { return Ok(false) };
-        let section = self.payload.slice(range).to_contiguous();
-        if !keys_of(&section).any(|key| key.starts_with(reports::PREFIX.as_bytes())) {
+        if !reports::asks(&self.payload, &self.sections) {
             return Ok(false);
         }
         match self.fields.value(REPLY_TO)? {
@@ -444,14 +460,15 @@ const DETAIL_BYTES_MAX: usize = 256;
 
 /// The message with a label: it keeps all that it was, its annotations are joined by ours.
 pub(crate) fn labelled(payload: &Payload, label: &Label, was: Was) -> Message {
-    let sections = Sections::scan(payload).ok();
+    // Of what is damaged further back the front is enough: what stands there must not pass for a label.
+    let sections = Sections::scan(payload).ok().or_else(|| Sections::front(payload));
     let body = match &sections {
         Some(sections) => {
             let mut annotations = unlabelled(annotations(payload, sections));
             annotations.extend(label.annotations());
             relabelled(payload, sections, annotations)
         }
-        // What does not parse as a message is kept as it is.
+        // What does not even begin as a message is kept as it is.
         None => payload.clone(),
     };
     Message {
@@ -463,10 +480,19 @@ pub(crate) fn labelled(payload: &Payload, label: &Label, was: Was) -> Message {
 
 /// The queue that a message's label names.
 pub(crate) fn labelled_queue(payload: &Payload) -> Option<String> {
+    labelled_destination(payload).map(|(queue, _)| queue)
+}
+
+/// The queue that a message's label names, and the queue manager of it where the label says that.
+pub(crate) fn labelled_destination(payload: &Payload) -> Option<(String, Option<String>)> {
     let sections = Sections::scan(payload).ok()?;
     let annotations = annotations(payload, &sections);
-    let found = annotations.iter().find(|(key, _)| key.as_str() == Some("x-opt-bulla-queue"));
-    found.and_then(|(_, value)| value.as_str().map(str::to_owned))
+    let find = |name: &str| {
+        let is_it = |key: &Value| key.as_str().and_then(|key| key.strip_prefix(LABEL_PREFIX)) == Some(name);
+        let found = annotations.iter().find(|(key, _)| is_it(key));
+        found.and_then(|(_, value)| value.as_str().map(str::to_owned))
+    };
+    Some((find("queue")?, find("manager")))
 }
 
 /// The message without its label, for a replay: put as it was when it was put first.
@@ -501,7 +527,7 @@ fn with_label(payload: &Payload, letter: DeadLetter) -> DeadLetter {
         let is_it = |key: &Value| key.as_str().and_then(|key| key.strip_prefix(LABEL_PREFIX)) == Some(name);
         annotations.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
     };
-    // Whoever may put on the queue may have written the label.
+    // A message of before clients' labels were taken off may have one of its maker's.
     let text = |name: &str| cut(find(name).and_then(Value::as_str).unwrap_or_default()).to_owned();
     DeadLetter {
         reason: find("reason").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
@@ -622,8 +648,13 @@ fn relabelled(payload: &Payload, sections: &Sections, annotations: Vec<(Value, V
     if let Some(range) = sections.header.clone() {
         head.extend_from_slice(&payload.bytes_at(range));
     }
+    with_front(head, payload, sections, &annotations)
+}
+
+/// The message with other sections before its properties: `head`, and these annotations.
+fn with_front(mut head: Vec<u8>, payload: &Payload, sections: &Sections, annotations: &[(Value, Value)]) -> Payload {
     if !annotations.is_empty() {
-        encode_map_section(MESSAGE_ANNOTATIONS, &annotations, &mut head);
+        encode_map_section(MESSAGE_ANNOTATIONS, annotations, &mut head);
     }
     let before = [&sections.header, &sections.delivery_annotations, &sections.message_annotations];
     let rest = before.into_iter().flatten().map(|range| range.end).max().unwrap_or(0);
@@ -701,28 +732,6 @@ fn text(encoded: &[u8]) -> Option<&str> {
 /// Where the value of a described section starts.
 fn after_descriptor(section: &[u8]) -> Option<usize> {
     (section.first() == Some(&0)).then(|| Some(1 + value_len(section.get(1..)?)?))?
-}
-
-/// The string keys of an encoded map section, as far as it can be read.
-fn keys_of(section: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let begin = after_descriptor(section).and_then(|map| match section.get(map)? {
-        0xc1 => Some(map + 3),
-        0xd1 => Some(map + 9),
-        _ => None,
-    });
-    let mut at = begin.unwrap_or(section.len());
-    std::iter::from_fn(move || {
-        let key = section.get(at..).filter(|rest| !rest.is_empty())?;
-        let key_bytes = value_len(key)?;
-        let value = section.get(at + key_bytes..)?;
-        // A described value would need more; nothing behind it is looked at.
-        at += key_bytes + value_len(value).unwrap_or(value.len());
-        Some(match key[0] {
-            0xa1 => key.get(2..key_bytes).unwrap_or_default(),
-            0xb1 => key.get(5..key_bytes).unwrap_or_default(),
-            _ => &[],
-        })
-    })
 }
 
 /// Bytes of the encoding at the start of `bytes` (AMQP part 1, section 1.2: the high half of the format

@@ -1,6 +1,11 @@
 //! Report messages: what became of a message, told to its reply-to (inventory A2.11). An application asks by the application
 //! properties that IBM MQ's JMS classes use; `docs/operating/queues.md` has the table.
+//!
+//! A report is put by the rights of the user who put the message, which its record keeps, and they are asked when it is put.
 
+use crate::authority::Right;
+use crate::dispatcher::Local;
+use crate::dispatcher::authority::{self, Who};
 use crate::envelope::{self, Label, chunks_of, payload_of};
 use crate::manager::State;
 use crate::random::Random;
@@ -8,11 +13,11 @@ use crate::reason::{self, Refusal};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{MessageId as AmqpId, Properties};
 use bulla_amqp::{BodyForm, MessageBody, MessageParts, Payload, Sections, Symbol, Timestamp, Value};
-use bulla_queue::{Expired, Found, Message, MessageId};
+use bulla_queue::{Expired, Found, Marker, Message, MessageId};
 use bulla_seal::policy::Quality;
 
 /// What the properties begin with that ask for a report.
-pub(crate) const PREFIX: &str = "JMS_IBM_Report_";
+const PREFIX: &str = "JMS_IBM_Report_";
 /// Bytes of the original's data in a report that asks for some, as MQ has it.
 const DATA_BYTES: usize = 100;
 /// Descriptor of the application properties (AMQP part 3, section 3.2.5).
@@ -63,6 +68,29 @@ enum Data {
     All,
 }
 
+/// What a message asks for: properties by their names without the prefix, as strings or as symbols; nothing where they can't be read.
+/// One search for a message that asks for nothing.
+fn asked_of(payload: &Payload, sections: &Sections) -> Vec<(String, Value)> {
+    let Some(range) = &sections.application_properties else { return Vec::new() };
+    if !holds(&payload.bytes_at(range.clone()), PREFIX.as_bytes()) {
+        return Vec::new();
+    }
+    let known = Sections::decode_map(payload, Some(range)).unwrap_or_default();
+    let asked =
+        known.into_iter().filter_map(|(key, value)| Some((key.as_str()?.strip_prefix(PREFIX)?.to_owned(), value)));
+    asked.collect()
+}
+
+/// Whether bytes hold others. A search that costs no allocation, for sections of some hundred bytes.
+pub(crate) fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// Whether a message asks for any report.
+pub(crate) fn asks(payload: &Payload, sections: &Sections) -> bool {
+    !asked_of(payload, sections).is_empty()
+}
+
 /// A message that may ask for reports.
 struct Asking {
     payload: Payload,
@@ -74,10 +102,7 @@ struct Asking {
 impl Asking {
     fn read(payload: Payload) -> Option<Self> {
         let sections = Sections::scan(&payload).ok()?;
-        let known = Sections::decode_map(&payload, sections.application_properties.as_ref()).ok()?;
-        let asked =
-            known.into_iter().filter_map(|(key, value)| Some((key.as_str()?.strip_prefix(PREFIX)?.to_owned(), value)));
-        let asked: Vec<_> = asked.collect();
+        let asked = asked_of(&payload, &sections);
         let properties = if asked.is_empty() { None } else { sections.decode_properties(&payload).ok() };
         Some(Self { properties: properties?, payload, sections, asked })
     }
@@ -148,17 +173,18 @@ impl Asking {
     }
 }
 
-/// A message that asks for reports is on its queue now. On a transmission queue (`is_remote`) it has not arrived.
-pub(crate) fn arrived(state: &mut State, id: MessageId, is_remote: bool, wall_ms: u64) {
-    state.store.mark(id);
+/// A message that asks for reports is on its queue now. On a transmission queue (`is_remote`) it has not arrived. `connection` is
+/// that of the client that put it: one that has not signed in may be told on a queue of its own.
+pub(crate) fn arrived(state: &mut State, local: &Local, id: MessageId, is_remote: bool, connection: Option<Marker>) {
+    state.store.mark(id, connection);
     if !is_remote {
-        tell_of(state, id, Fact::Arrived, wall_ms);
+        tell_of(state, local, id, Fact::Arrived);
     }
 }
 
 /// A message went to the dead-letter queue instead of its own.
-pub(crate) fn undeliverable(state: &mut State, id: MessageId, why: &Refusal, wall_ms: u64) {
-    tell_of(state, id, Fact::Undeliverable(why.reason.code), wall_ms);
+pub(crate) fn undeliverable(state: &mut State, local: &Local, id: MessageId, why: &Refusal) {
+    tell_of(state, local, id, Fact::Undeliverable(why.reason.code));
 }
 
 /// The report that a message asks for which is about to be got, where it does: to be given to [`delivered`] when it is got. Of a
@@ -170,39 +196,42 @@ pub(crate) fn about_to_be_got(state: &mut State, id: MessageId, wall_ms: u64, by
     let (_, found) = state.store.find(id)?;
     let payload = payload_of(&state.store.body(id).ok()?);
     let all = payload.len() <= bytes_max;
-    Report::of(found, payload, Fact::Delivered, all, wall_ms)
+    let report = Report::of(found, payload, Fact::Delivered, all, wall_ms)?;
+    Some(Report { connection: state.store.marker(id), ..report })
 }
 
 /// A message was got.
-pub(crate) fn delivered(state: &mut State, report: Option<Report>) {
+pub(crate) fn delivered(state: &mut State, local: &Local, report: Option<Report>) {
     if let Some(report) = report {
-        report.put(state);
+        report.put(state, local);
     }
 }
 
 /// Once a turn: reports of what has expired. One compare where nothing marked has.
-pub(crate) fn turn(state: &mut State, wall_ms: u64) {
+pub(crate) fn turn(state: &mut State, local: &Local) {
     let mut expired = Vec::new();
     state.store.take_expired(&mut expired);
-    for Expired { found, body, .. } in expired {
-        let report = body.and_then(|body| Report::of(found, payload_of(&body), Fact::Expired, true, wall_ms));
+    for Expired { found, body, marker, .. } in expired {
+        let report = body.and_then(|body| Report::of(found, payload_of(&body), Fact::Expired, true, local.wall_ms));
         if let Some(report) = report {
-            report.put(state);
+            Report { connection: marker, ..report }.put(state, local);
         }
     }
 }
 
-fn tell_of(state: &mut State, id: MessageId, fact: Fact, wall_ms: u64) {
+fn tell_of(state: &mut State, local: &Local, id: MessageId, fact: Fact) {
     let Some((_, found)) = state.store.find(id) else { return };
     let Ok(body) = state.store.body(id) else { return };
-    if let Some(report) = Report::of(found, payload_of(&body), fact, true, wall_ms) {
-        report.put(state);
+    if let Some(report) = Report::of(found, payload_of(&body), fact, true, local.wall_ms) {
+        Report { connection: state.store.marker(id), ..report }.put(state, local);
     }
 }
 
 /// A report that is to be put: all that is still needed of the message it is about.
 pub(crate) struct Report {
     found: Found,
+    /// The connection that put the message, where that is known.
+    connection: Option<Marker>,
     to: String,
     report: Payload,
     wall_ms: u64,
@@ -217,7 +246,7 @@ impl Report {
             data => data,
         };
         let to = asking.properties.reply_to.clone()?;
-        Some(Self { found, to, report: asking.report(fact, data, wall_ms), wall_ms })
+        Some(Self { found, connection: None, to, report: asking.report(fact, data, wall_ms), wall_ms })
     }
 
     /// Its bytes.
@@ -225,10 +254,15 @@ impl Report {
         self.report.len()
     }
 
-    /// Puts the report where the message wants it; where that can't be, on the dead-letter queue; else it is lost, and the log
-    /// says so.
-    fn put(self, state: &mut State) {
-        let Self { found, to, report, wall_ms } = &self;
+    /// Puts the report where the message wants it, if the user who put that message may put there; else there is none, and the
+    /// operator reads why. Where it can't be put it goes to the dead-letter queue; else it is lost, and the log says so.
+    fn put(self, state: &mut State, local: &Local) {
+        let Self { found, connection, to, report, wall_ms } = &self;
+        let user = found.user.as_ref().map(|user| user.as_str());
+        if let Err(refusal) = state.check(Who::of_message(user, *connection), Right::Put, to) {
+            authority::tell(&local.manager, local.now, "a report for", user, &refusal);
+            return;
+        }
         let message = Message { body: chunks_of(report), ..of_the_queue_manager(found, *wall_ms) };
         let Err(refusal) = put(state, to, message) else { return };
         let label = Label::new(Some(refusal.reason), "report", &refusal.detail, to, *wall_ms);
@@ -244,7 +278,8 @@ impl Report {
     }
 }
 
-/// A report is as urgent and as durable as what it is about, and does not expire.
+/// A report is as urgent and as durable as what it is about, and does not expire. Its record names the user whose rights it was
+/// put by: a replay asks them again.
 fn of_the_queue_manager(found: &Found, wall_ms: u64) -> Message {
     Message {
         priority: found.priority,
@@ -252,7 +287,7 @@ fn of_the_queue_manager(found: &Found, wall_ms: u64) -> Message {
         expires_at_ms: None,
         available_at_ms: None,
         put_at_ms: wall_ms,
-        user: None,
+        user: found.user.clone(),
         body: bytes::Bytes::new().into(),
     }
 }

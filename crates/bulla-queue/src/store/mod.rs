@@ -414,12 +414,15 @@ pub struct Store {
     arrived: Vec<QueueId>,
     /// Messages below this number were found in the journal: whether they are marked is not known.
     marked_below: u64,
-    marked: HashSet<u64, IdBuildHasher>,
+    marked: HashMap<u64, Option<Marker>, IdBuildHasher>,
     expired: Vec<Expired>,
     /// `room` said 0 for the backlog's sake, so somebody waits.
     backlogged: AtomicBool,
     totals: Totals,
 }
+
+/// Whose a mark is, in numbers of the caller's own; the store only keeps them.
+pub type Marker = (usize, u64);
 
 /// A marked message that has expired, and is gone.
 #[derive(Clone, Debug)]
@@ -430,6 +433,8 @@ pub struct Expired {
     pub found: Found,
     /// What it carried; none where that could not be read.
     pub body: Option<Chunks>,
+    /// What was said when it was marked.
+    pub marker: Option<Marker>,
 }
 
 /// What went through all queues together since the start.
@@ -1009,17 +1014,23 @@ impl Store {
         }
     }
 
-    /// Marks a message: somebody wants to hear what becomes of it. The mark is not journaled; it goes with the message.
-    pub fn mark(&mut self, id: MessageId) {
+    /// Marks a message: its maker wants to hear what becomes of it. Mark and marker are not journaled; they go with the message.
+    pub fn mark(&mut self, id: MessageId, marker: Option<Marker>) {
         if self.messages.slot(id).is_some() {
-            self.marked.insert(id.0);
+            self.marked.insert(id.0, marker);
         }
+    }
+
+    /// What was said when a message was marked; nothing of one that was found in the journal.
+    #[must_use]
+    pub fn marker(&self, id: MessageId) -> Option<Marker> {
+        self.marked.get(&id.0).copied().flatten()
     }
 
     /// Whether a message is marked, or may be: of those found in the journal that is not known. Two compares where nothing is.
     #[must_use]
     pub fn is_marked(&self, id: MessageId) -> bool {
-        id.0 < self.marked_below || (!self.marked.is_empty() && self.marked.contains(&id.0))
+        id.0 < self.marked_below || (!self.marked.is_empty() && self.marked.contains_key(&id.0))
     }
 
     /// Moves to `into` the marked messages that have expired since this was last asked.
@@ -1272,7 +1283,7 @@ impl Store {
         let entry = &self.messages[slot];
         let (queue, found) = (entry.queue, entry.found());
         let told = match self.is_marked(found.id) {
-            true => Some(Expired { queue, body: self.body(found.id).ok(), found }),
+            true => Some(Expired { queue, body: self.body(found.id).ok(), marker: self.marker(found.id), found }),
             false => None,
         };
         self.remove(slot)?;

@@ -121,7 +121,7 @@ pub(super) fn open(
         crossings: Vec::new(),
         arrived: Vec::new(),
         marked_below: next_id,
-        marked: HashSet::default(),
+        marked: HashMap::default(),
         expired: Vec::new(),
         backlogged: false.into(),
         totals: super::Totals::default(),

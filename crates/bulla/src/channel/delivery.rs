@@ -129,7 +129,7 @@ impl Delivery {
     /// Hot path, once per message: finds its queue, and begins what SPLPROT asks for.
     pub(crate) fn prepare(&mut self, local: &mut Local, state: &State, asker: Asker, payload: &Payload) -> Prepared {
         let (mut way, mut asks) = (None, false);
-        let result = Arrival::read(payload, local.wall_ms).and_then(|arrival| {
+        let result = Arrival::read(payload, local.wall_ms).and_then(Arrival::without_label).and_then(|arrival| {
             // One that asks, and names no queue for the answer, is not told.
             asks = arrival.asks_for_reports().unwrap_or(false);
             let way = &*way.insert(self.way(state, &arrival)?);

@@ -754,7 +754,7 @@ impl Receiving {
             Ok(()) => {
                 if let Some(head) = self.line.front().filter(|head| head.asks && is_put) {
                     let id = state.store.newest();
-                    head.tell(state, id, local.wall_ms);
+                    head.tell(state, local, id);
                 }
                 self.pop();
                 Step::On
@@ -829,7 +829,7 @@ impl Receiving {
                 }
                 for (place, id) in asking {
                     if let Some(waiting) = self.line.get(place) {
-                        waiting.tell(state, MessageId(first + id), local.wall_ms);
+                        waiting.tell(state, local, MessageId(first + id));
                     }
                 }
                 for _ in 0..count {
@@ -1045,12 +1045,12 @@ impl Waiting {
     }
 
     /// Tells whoever wants to hear of it that the message is on a queue: its own, one on the way, or the dead-letter queue.
-    fn tell(&self, state: &mut State, id: MessageId, wall_ms: u64) {
+    fn tell(&self, state: &mut State, local: &Local, id: MessageId) {
         match &self.dead {
-            Some(why) => reports::undeliverable(state, id, why, wall_ms),
+            Some(why) => reports::undeliverable(state, local, id, why),
             None => {
                 let is_remote = self.way.as_ref().is_some_and(|way| way.route.transmission.is_some());
-                reports::arrived(state, id, is_remote, wall_ms);
+                reports::arrived(state, local, id, is_remote, None);
             }
         }
     }

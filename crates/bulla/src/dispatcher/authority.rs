@@ -54,6 +54,11 @@ impl<'a> Who<'a> {
         Self { user: Some(user), connection: None }
     }
 
+    /// The maker of a message: the user in its record, and for one who has not signed in the connection, while that is known.
+    pub(crate) fn of_message(user: Option<&'a str>, connection: Option<(usize, u64)>) -> Self {
+        Self { user, connection }
+    }
+
     fn of(peer: &'a Peer, local: &Local) -> Self {
         Self::client(&peer.identity, local.index, peer.generation)
     }
@@ -103,6 +108,21 @@ impl State {
             alias.remote_name.is_none() && alias.remote_manager.as_ref() == Some(own)
         });
         if manager == own || leads_here { queue } else { manager }
+    }
+
+    /// Whether a message may go back on a queue in the name of the user who put it: by the queue's own name, by an alias of it, or by
+    /// a topic with a subscription that delivers there.
+    ///
+    /// # Errors
+    /// 2035.
+    pub(crate) fn check_return(&self, user: Option<&str>, queue: &str) -> Result<(), Refusal> {
+        let who = Who::of_message(user, None);
+        let Err(refusal) = self.check(who, Right::Put, queue) else { return Ok(()) };
+        let mut aliases = self.definitions.aliases.iter().filter(|(_, alias)| alias.target == queue);
+        let by_alias = aliases.any(|(name, _)| self.check(who, Right::Put, name).is_ok());
+        let by_topic =
+            || self.topics.that_lead_to(queue).any(|topic| self.check_topic(who, Right::Publish, topic).is_ok());
+        if by_alias || by_topic() { Ok(()) } else { Err(refusal) }
     }
 
     /// Whether somebody may make a dynamic queue of a model for a link that needs `right`.

@@ -111,6 +111,11 @@ impl Desk {
         self.running.as_ref().unwrap()
     }
 
+    /// Its data directory.
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     pub(super) fn client(&self) -> Client {
         let address = self.running().amqp.unwrap().to_string();
         let endpoint = Endpoint { address, authorities: None, certificate: None, sasl: SaslClient::None };

@@ -388,7 +388,7 @@ fn send(
         state.note_got(queue, locked.id, local.wall_ms);
         let got = reports::about_to_be_got(state, locked.id, local.wall_ms, usize::MAX);
         match state.store.acknowledge(locked.id) {
-            Ok(_) => reports::delivered(state, got),
+            Ok(_) => reports::delivered(state, local, got),
             Err(error) => crate::warning!("{}: {error}", consumer.route.queue_name),
         }
         local.freed(queue, state);
@@ -777,7 +777,7 @@ pub(crate) fn settled(
                 match state.store.acknowledge(id) {
                     Ok(synced_at) => {
                         ticket = Some(synced_at);
-                        reports::delivered(state, got);
+                        reports::delivered(state, local, got);
                     }
                     Err(error) => {
                         stay(&consumer.opened, state, Stuck { id, what: Stays::Remove }, &error.to_string());

@@ -8,6 +8,8 @@ pub(crate) mod arriving;
 mod attach;
 pub(crate) mod authority;
 mod calls;
+#[cfg(test)]
+mod caused_tests;
 mod connections;
 #[cfg(test)]
 mod desk;
@@ -1230,7 +1232,7 @@ impl Local {
         }
         state.raise_crossings(self.wall_ms);
         authority::raise_refused(&self.manager.clone(), state, self.wall_ms);
-        reports::turn(state, self.wall_ms);
+        reports::turn(state, self);
         triggering::turn(state, &self.manager.data, self.now, self.wall_ms);
         let mut ready = Vec::new();
         state.store.take_ready(&mut ready);

@@ -221,7 +221,7 @@ fn put(
     if !delivery.beyond_credit {
         take_grant(producer, state);
     }
-    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
+    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.without_label()?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
     if let Some(topic) = publish::topic_of(producer, &arrival)? {
         let beyond_credit = delivery.beyond_credit;
@@ -602,7 +602,7 @@ impl Local {
         }
         state.note_put(queue, id, self.now);
         if receipt.asks {
-            reports::arrived(state, id, is_remote, self.wall_ms);
+            reports::arrived(state, self, id, is_remote, Some((self.index, receipt.generation)));
         }
         if receipt.is_single {
             state.use_of(queue).traffic.single_puts += 1;

@@ -357,7 +357,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
             whose.counts.note_put(local.wall_ms);
         }
         if asks {
-            reports::arrived(state, id, is_remote, local.wall_ms);
+            reports::arrived(state, local, id, is_remote, Some((local.index, peer.generation)));
         }
         if is_remote {
             state.probe_queue_time(queue, id);
@@ -366,7 +366,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         state.use_of(queue).traffic.single_puts += u64::from(is_single);
     }
     for (queue, id, age_ms, asking) in got {
-        reports::delivered(state, asking);
+        reports::delivered(state, local, asking);
         state.use_of(queue).traffic.got(id, age_ms);
         local.freed(queue, state);
     }

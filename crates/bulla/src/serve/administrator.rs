@@ -2,6 +2,7 @@
 
 use super::RINGS;
 use crate::accounting::Traffic;
+use crate::authority::ANONYMOUS;
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::connections::{ANSWER_WITHIN, Connected, ConnectionId, Survey};
@@ -24,7 +25,7 @@ use crate::mqsc::topic_status::{SubscriptionStatus, TopicStatus};
 use crate::policy_check::{Findings, MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
 use crate::sign_in::lockout::InForce;
-use bulla_amqp::Sections;
+use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
 use bulla_seal::Dn;
 use bytes::Bytes;
@@ -249,14 +250,17 @@ impl<'a> Administrator<'a> {
             _ => return Ok(stays(format!("it is not on {}", replay.from))),
         };
         let payload = envelope::payload_of(&body);
-        let target = match (&replay.to, envelope::labelled_queue(&payload)) {
+        let target = match &replay.to {
             _ if replay.discards => None,
-            (Some(to), _) => Some(self.queue(to)?),
-            (None, Some(origin)) => match self.state.store.queue(&origin) {
-                Some(queue) => Some(queue),
-                None => return Ok(stays(format!("{origin} does not exist any more"))),
-            },
-            (None, None) => return Ok(stays("its label names no queue".to_owned())),
+            // The administrator has named the queue, and not whoever put the message.
+            Some(to) => Some(self.queue(to)?),
+            None => {
+                let found = self.state.store.find(id).map(|(_, found)| found);
+                match self.way_back(&payload, found.as_ref()) {
+                    Ok(queue) => Some(queue),
+                    Err(why) => return Ok(stays(why)),
+                }
+            }
         };
         let Some(locked) = self.state.store.lock(id) else { return Ok(stays("somebody gets it".to_owned())) };
         let done = match target {
@@ -277,6 +281,24 @@ impl<'a> Administrator<'a> {
         self.state.store.sync(Instant::now()).map_err(failed)?;
         self.manager.ring_all();
         Ok(Replayed { moved: 1, ..Replayed::default() })
+    }
+
+    /// The queue that a dead letter goes back to: where its label says that it was or was for, if the user who put it may
+    /// put there.
+    fn way_back(&self, payload: &Payload, found: Option<&Found>) -> Result<QueueId, String> {
+        let Some((name, manager)) = envelope::labelled_destination(payload) else {
+            return Err("its label names no queue".to_owned());
+        };
+        if let Some(manager) = manager.filter(|manager| *manager != self.state.definitions.queue_manager.name) {
+            return Err(format!("it was for {name} of queue manager {manager}"));
+        }
+        let Some(queue) = self.state.store.queue(&name) else { return Err(format!("{name} does not exist any more")) };
+        let user = found.and_then(|found| found.user.as_ref()).map(|user| user.as_str());
+        self.state.check_return(user, &name).map_err(|refusal| {
+            let user = user.unwrap_or(ANONYMOUS);
+            format!("{refusal}, and {user} put it; TO names another queue")
+        })?;
+        Ok(queue)
     }
 
     /// What the label of a message says, of which the front is read where that is enough.
@@ -526,16 +548,17 @@ impl Administered for Administrator<'_> {
                 }
             };
             let payload = envelope::payload_of(&body);
-            let Some(origin) = envelope::labelled_queue(&payload) else {
-                stayed.push(found.id, &"its label names no queue");
-                continue;
-            };
-            if replay.origin.as_ref().is_some_and(|queue| *queue != origin) {
+            if let (Some(wanted), Some(origin)) = (&replay.origin, envelope::labelled_queue(&payload))
+                && *wanted != origin
+            {
                 continue;
             }
-            let Some(target) = self.state.store.queue(&origin) else {
-                stayed.push(found.id, &format_args!("{origin} does not exist any more"));
-                continue;
+            let target = match self.way_back(&payload, Some(&found)) {
+                Ok(target) => target,
+                Err(why) => {
+                    stayed.push(found.id, &why);
+                    continue;
+                }
             };
             let Some(locked) = self.state.store.lock_next(from, before, now_ms).filter(|next| next.id == found.id)
             else {

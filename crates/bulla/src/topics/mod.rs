@@ -289,6 +289,11 @@ impl Topics {
         self.take_out(id);
     }
 
+    /// The topics, wildcards included, of the subscriptions that deliver to a queue.
+    pub(crate) fn that_lead_to<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a str> {
+        self.live.values().filter(move |live| live.destination == queue).map(|live| live.topic.as_str())
+    }
+
     /// The subscription that a queue was made for.
     fn of_queue(&self, queue: &str) -> Option<&Live> {
         self.by_queue.get(queue).and_then(|id| self.live.get(id)).map(AsRef::as_ref)

@@ -511,6 +511,40 @@ fn each_message_that_can_t_be_put_lies_on_the_dead_letter_queue_with_its_reason(
 }
 
 #[test]
+fn no_report_of_a_dead_letter_goes_where_the_channel_s_user_may_not_put() {
+    use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right};
+    let desk = Desk::new();
+    desk.queue("INIT", |_| {});
+    desk.queue("SECRET", |_| {});
+    let mut authorities = Authorities::default();
+    let mut allow = |object, profile, user: &str, right: Right| {
+        authorities.records.set(RecordKey { object, profile, entity: Entity::principal(user) }, right.alone());
+    };
+    let connect = Profile::of_queue_manager();
+    allow(ObjectType::QueueManager, connect, crate::authority::ANONYMOUS, Right::Connect);
+    allow(ObjectType::Queue, Profile::parse("Q").unwrap(), "QM2", Right::Put);
+    desk.define(|definitions| definitions.authorities = authorities);
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    let asked = |key: Value| {
+        let properties = bulla_amqp::types::Properties { reply_to: Some("INIT".into()), ..Default::default() };
+        let (mut section, mut application_properties) = (Vec::new(), Vec::new());
+        properties.encode_section(&mut section);
+        let asked = [(key, Value::Int(117_440_512))];
+        bulla_amqp::message::encode_map_section(0x74, &asked, &mut application_properties);
+        section.extend_from_slice(&application_properties);
+        let body = Payload::from(vec![Bytes::from(section), data("the whole body").to_contiguous()]);
+        on_its_way("SECRET@QM2", body, true, None)
+    };
+    let name = "JMS_IBM_Report_Exception";
+    partner.send_message(asked(Value::from(name)), true);
+    partner.send_message(asked(Value::from(bulla_amqp::Symbol::new(name).unwrap())), true);
+    partner.accepted(2);
+    assert_eq!(desk.bodies("INIT"), [""; 0]);
+    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), ["the whole body"; 2]);
+}
+
+#[test]
 fn a_message_without_a_way_or_a_form_goes_to_the_dead_letter_queue_as_it_came() {
     let desk = Desk::new();
     let mut partner = Partner::connect(&desk);

@@ -1,0 +1,198 @@
+//! What the queue manager puts because of a message is put by the rights of whoever put that message: reports and replays.
+
+mod model;
+
+use super::desk::{Desk, PATIENCE, refused};
+use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey, Right, Rights, SIGNED_IN};
+use crate::client::{Client, Endpoint};
+use crate::mqsc::admin;
+use crate::mqsc::objects::{DEAD_LETTER_QUEUE, LocalQueue};
+use crate::mqsc::reply::Outcome;
+use crate::reason;
+use bulla_amqp::message::encode_map_section;
+use bulla_amqp::types::Properties;
+use bulla_amqp::{DeliveryState, Header, MessageBody, MessageParts, Payload, SaslClient, Symbol, Value};
+use bytes::Bytes;
+
+const MESSAGE_ANNOTATIONS: u8 = 0x72;
+const APPLICATION_PROPERTIES: u8 = 0x74;
+const PASSWORD: &str = "only for tests";
+const COA: (&str, i32) = ("JMS_IBM_Report_COA", 1792);
+const COD: (&str, i32) = ("JMS_IBM_Report_COD", 14336);
+
+/// A queue manager on which users have these rights and no others.
+pub(super) fn desk(queues: &[&str], users: &[&str], records: &[(&str, &str, Right)]) -> Desk {
+    let queues: Vec<(&str, LocalQueue)> = queues.iter().map(|name| (*name, LocalQueue::default())).collect();
+    let desk = Desk::new(&queues);
+    for user in users {
+        desk.running().manager().users.add(user, PASSWORD).unwrap();
+    }
+    allow(&desk, records);
+    desk
+}
+
+fn allow(desk: &Desk, records: &[(&str, &str, Right)]) {
+    let records: Vec<_> = records.iter().map(|(user, name, right)| (*user, *name, right.alone())).collect();
+    allow_records(desk, &records);
+}
+
+/// Everybody may connect, and else these have rights on queues.
+fn allow_records(desk: &Desk, records: &[(&str, &str, Rights)]) {
+    let mut authorities = Authorities::default();
+    let mut set = |object, profile, user: &str, rights: Rights| {
+        let key = RecordKey { object, profile, entity: Entity::principal(user) };
+        let rights = authorities.records.get(&key).unwrap_or(Rights::NONE).with(rights);
+        authorities.records.set(key, rights);
+    };
+    for user in [SIGNED_IN, ANONYMOUS] {
+        set(ObjectType::QueueManager, Profile::of_queue_manager(), user, Right::Connect.alone());
+    }
+    for (user, name, rights) in records {
+        set(ObjectType::Queue, Profile::parse(name).unwrap(), user, *rights);
+    }
+    let state = &mut *desk.running().manager().lock();
+    state.definitions.authorities = authorities;
+    state.generation += 1;
+    state.authority_generation += 1;
+}
+
+pub(super) fn client(desk: &Desk, user: &str) -> Client {
+    let address = desk.running().amqp.unwrap().to_string();
+    let sasl = match user {
+        ANONYMOUS => SaslClient::None,
+        user => SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() },
+    };
+    Client::connect(&Endpoint { address, authorities: None, certificate: None, sasl }).unwrap()
+}
+
+/// A persistent message with such annotations, that asks by such application properties.
+pub(super) fn message(reply_to: &str, annotations: &[(Value, Value)], asked: &[(Value, Value)]) -> Payload {
+    let (mut properties, mut message_annotations, mut application_properties) = (Vec::new(), Vec::new(), Vec::new());
+    Properties { reply_to: Some(reply_to.into()), ..Properties::default() }.encode_section(&mut properties);
+    if !annotations.is_empty() {
+        encode_map_section(MESSAGE_ANNOTATIONS, annotations, &mut message_annotations);
+    }
+    encode_map_section(APPLICATION_PROPERTIES, asked, &mut application_properties);
+    MessageParts {
+        header: Some(Header { durable: true, ..Header::default() }),
+        message_annotations: message_annotations.into(),
+        properties: properties.into(),
+        application_properties: application_properties.into(),
+        body: MessageBody::Data(Payload::from(Bytes::from_static(b"{\"applicid\": \"/bin/sh\"}"))),
+        ..MessageParts::default()
+    }
+    .build()
+}
+
+fn symbol(name: &str) -> Value {
+    Value::from(Symbol::new(name).unwrap())
+}
+
+fn by_string((name, value): (&str, i32)) -> (Value, Value) {
+    (Value::from(name), Value::Int(value))
+}
+
+fn by_symbol((name, value): (&str, i32)) -> (Value, Value) {
+    (symbol(name), Value::Int(value))
+}
+
+/// A key that a reader of plain keys finds behind a value that it does not know how to pass.
+fn hidden(asked: (&str, i32)) -> [(Value, Value); 2] {
+    let described = Value::Described(Box::new((Value::Ulong(1), Value::Bool(true))));
+    [(Value::from("first"), described), by_string(asked)]
+}
+
+fn label_for(queue: &str) -> Vec<(Value, Value)> {
+    let texts = [("queue", queue), ("cause", "undelivered"), ("details", "as it looks")];
+    let texts = texts.map(|(name, text)| (symbol(&format!("x-opt-bulla-{name}")), Value::from(text)));
+    texts.into_iter().chain([(symbol("x-opt-bulla-reason"), Value::Uint(2053))]).collect()
+}
+
+/// Messages moved by a REPLAY, and the warnings.
+fn replay(desk: &Desk, words: &str) -> (String, Vec<String>) {
+    let command = format!("REPLAY QLOCAL({DEAD_LETTER_QUEUE}) {words}");
+    let replies = admin::request(desk.path(), &command).unwrap();
+    let Outcome::Done { message, warnings, .. } = &replies[0].outcome else { panic!("{:?}", replies[0].outcome) };
+    (message.clone(), warnings.clone())
+}
+
+fn reject_one(client: &mut Client, queue: &str) {
+    let link = client.receiver(queue, false, false).unwrap().link;
+    let delivery = client.get(link, Some(PATIENCE)).unwrap().unwrap();
+    client.settle(&delivery, DeliveryState::Rejected(None)).unwrap();
+    client.detach(link, true).unwrap();
+}
+
+pub(super) fn get_one(client: &mut Client, queue: &str) {
+    let link = client.receiver(queue, false, false).unwrap().link;
+    let delivery = client.get(link, Some(PATIENCE)).unwrap().unwrap();
+    client.settle(&delivery, DeliveryState::Accepted).unwrap();
+}
+
+#[test]
+fn however_a_report_is_asked_for_the_right_on_its_queue_is_asked() {
+    let desk = desk(&["A", "INIT"], &["mallory"], &[("mallory", "A", Right::Put)]);
+    let mut client = client(&desk, "mallory");
+    let to = client.sender("A", false).unwrap().link;
+    for asked in [vec![by_string(COA)], vec![by_symbol(COA)], hidden(COA).to_vec()] {
+        let (_, code) = refused(client.put(to, message("INIT", &[], &asked), PATIENCE));
+        assert_eq!(code, reason::NOT_AUTHORIZED.code, "{asked:?}");
+    }
+    assert_eq!((desk.depth("A"), desk.depth("INIT")), (0, 0));
+}
+
+#[test]
+fn after_a_restart_and_a_lost_right_no_report_goes_where_its_maker_may_not() {
+    let mut desk = desk(&["A", "INIT"], &["mallory", "reader"], &[]);
+    let before = [("mallory", "A", Right::Put), ("mallory", "INIT", Right::Put)];
+    let after = [("mallory", "A", Right::Put), ("reader", "A", Right::Get)];
+    allow(&desk, &before);
+    let mut maker = client(&desk, "mallory");
+    let to = maker.sender("A", false).unwrap().link;
+    maker.put(to, message("INIT", &[], &[by_string(COD)]), PATIENCE).unwrap();
+    maker.put(to, message("INIT", &[], &[by_symbol(COD)]), PATIENCE).unwrap();
+    drop(maker);
+    desk.start();
+    allow(&desk, &after);
+    get_one(&mut client(&desk, "reader"), "A");
+    get_one(&mut client(&desk, "reader"), "A");
+    desk.until("both are got", |desk| desk.depth("A") == 0);
+    assert_eq!((desk.depth("INIT"), desk.depth(DEAD_LETTER_QUEUE)), (0, 0));
+}
+
+#[test]
+fn a_label_that_a_client_wrote_sends_its_message_nowhere() {
+    let desk = desk(&["SECRET"], &["mallory"], &[("mallory", DEAD_LETTER_QUEUE, Right::Put)]);
+    let mut client = client(&desk, "mallory");
+    let to = client.sender(DEAD_LETTER_QUEUE, false).unwrap().link;
+    client.put(to, message("", &label_for("SECRET"), &[]), PATIENCE).unwrap();
+    let replies = admin::request(desk.path(), &format!("DISPLAY DEADMSG({DEAD_LETTER_QUEUE}) DESTQ CAUSE")).unwrap();
+    let text: Vec<String> = replies.iter().map(|reply| reply.text()).collect();
+    assert!(!text.concat().contains("SECRET") && !text.concat().contains("undelivered"), "{text:?}");
+    let (moved, _) = replay(&desk, "");
+    assert!(moved.starts_with("0 "), "{moved}");
+    assert_eq!((desk.depth("SECRET"), desk.depth(DEAD_LETTER_QUEUE)), (0, 1));
+}
+
+#[test]
+fn a_replay_asks_the_rights_of_whoever_put_the_message() {
+    let records = [("alice", "A", Right::Put), ("reader", "A", Right::Get)];
+    let desk = desk(&["A", "ELSEWHERE"], &["alice", "reader"], &records);
+    let mut maker = client(&desk, "alice");
+    let to = maker.sender("A", false).unwrap().link;
+    let mut reader = client(&desk, "reader");
+    for _ in 0..3 {
+        maker.put(to, message("", &label_for("ELSEWHERE"), &[]), PATIENCE).unwrap();
+        reject_one(&mut reader, "A");
+    }
+    desk.until("all are dead letters", |desk| desk.depth(DEAD_LETTER_QUEUE) == 3);
+    // She may put there: it goes back.
+    assert!(replay(&desk, "COUNT(1)").0.starts_with("1 "));
+    assert_eq!((desk.depth("A"), desk.depth("ELSEWHERE"), desk.depth(DEAD_LETTER_QUEUE)), (1, 0, 2));
+    // She may not any more: it stays, and says why. The administrator may name a queue.
+    allow(&desk, &records[1..]);
+    let (moved, warnings) = replay(&desk, "");
+    assert!(moved.starts_with("0 "), "{moved}");
+    assert!(warnings.iter().any(|line| line.contains("2035") && line.contains("alice")), "{warnings:?}");
+    assert_eq!((desk.depth("A"), desk.depth(DEAD_LETTER_QUEUE)), (1, 2));
+}
