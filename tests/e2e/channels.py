@@ -25,7 +25,7 @@ class Route:
         self.near, self.far = near, far
         self.remote, self.queue = f"R{number}", f"T{number}"
         self.transmission, self.channel = f"X{number}", f"C{number}"
-        self.proxy = Proxy(lambda: far.ports.get("amqp"))
+        self.proxy = Proxy(lambda: far.ports.get("amqps" if "SSLCIPH" in sender else "amqp"))
         far.mqsc(
             f"""
             DEFINE QLOCAL({self.queue}) {target}
@@ -75,6 +75,17 @@ class Route:
 
     def wait_for_status(self, state):
         wait_for_status(self.near, self.channel, state)
+
+
+# What a channel needs whose SPLPROT uses a key ring; its partner shows its listener's certificate.
+TLS = "SSLCIPH(TLS_AES_256_GCM_SHA384)"
+
+
+def trust_each_other(one, two):
+    """Each believes the authority of the other's listener, when it calls and when it is called."""
+    for manager, other in ((one, two), (two, one)):
+        for file in ("clients.pem", "partners.pem"):
+            (manager.data / "tls" / file).write_bytes(other.ca.read_bytes())
 
 
 def status(manager, channel):

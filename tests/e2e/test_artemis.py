@@ -15,12 +15,14 @@ from proton import Message
 
 import cms
 from manager import wait_until
+from pki import openssl
 from proton_driver import Client, Refused
 
 HOME = os.environ.get("ARTEMIS_HOME")
 # A Java program on a busy machine (seconds).
 START_DEADLINE = 120
 COUNT = 500
+TLS = "SSLCIPH(ANY_TLS12_OR_HIGHER) SSLPEER('CN=artemis,O=Demo')"
 if not HOME:
     warnings.warn("ARTEMIS_HOME names no installation: channels were not tried with Artemis", stacklevel=1)
 pytestmark = pytest.mark.skipif(not HOME, reason="ARTEMIS_HOME names no installation: channels were not tried with Artemis")
@@ -35,8 +37,8 @@ def free_port():
 class Artemis:
     """A broker with an instance of its own."""
 
-    def __init__(self, folder):
-        self.instance, self.port = folder / "artemis", free_port()
+    def __init__(self, folder, identity):
+        self.instance, self.port, self.tls_port = folder / "artemis", free_port(), free_port()
         subprocess.run(
             [
                 Path(HOME) / "bin/artemis", "create", self.instance, "--silent", "--user", "test", "--password", "test",
@@ -45,6 +47,14 @@ class Artemis:
             ],
             check=True, capture_output=True, timeout=START_DEADLINE,
         )  # fmt: skip
+        # Channels that seal or open are for a broker with a certificate alone.
+        store = folder / "artemis.p12"
+        key = ("-inkey", identity.key, "-in", identity.certificate, "-passout", "pass:secret")
+        openssl("pkcs12", "-export", "-out", store, "-name", "artemis", *key)
+        tls = f"sslEnabled=true;keyStorePath={store};keyStorePassword=secret;keyStoreType=PKCS12;protocols=AMQP"
+        acceptor = f'<acceptor name="tls">tcp://127.0.0.1:{self.tls_port}?{tls}</acceptor>'
+        settings = self.instance / "etc/broker.xml"
+        settings.write_text(settings.read_text().replace("</acceptors>", f"{acceptor}</acceptors>"))
         self.start()
 
     def start(self):
@@ -71,15 +81,16 @@ class Artemis:
 
 
 @pytest.fixture(scope="module")
-def artemis(tmp_path_factory):
-    artemis = Artemis(tmp_path_factory.mktemp("artemis"))
+def artemis(tmp_path_factory, authority):
+    artemis = Artemis(tmp_path_factory.mktemp("artemis"), authority.issue("artemis"))
     yield artemis
     artemis.stop()
 
 
 @pytest.fixture(scope="module")
-def border(qm, people):
+def border(qm, people, authority):
     """The channels seal and open with the ring of `border`."""
+    (qm.data / "tls/partners.pem").write_bytes(authority.pem)
     people.add("border")
     qm.mqsc("DEFINE QLOCAL(ORDERS) MAXDEPTH(10000); DEFINE QALIAS(ORDERS.RAW) TARGET(ORDERS)")
     privacy = "SIGNALG(SHA256) ENCALG(AES256)"
@@ -131,8 +142,8 @@ def test_a_requester_takes_what_artemis_has_and_seals_it(artemis, border, people
         for number in range(COUNT):
             client.put("orders", message(number))
     border.mqsc(f"""
-        DEFINE CHANNEL(FROM.ARTEMIS) CHLTYPE(RQSTR) CONNAME('127.0.0.1({artemis.port})') SOURCE('orders') TARGET(ORDERS) +
-               SPLPROT(ASPOLICY) MCAUSER('border')
+        DEFINE CHANNEL(FROM.ARTEMIS) CHLTYPE(RQSTR) CONNAME('127.0.0.1({artemis.tls_port})') SOURCE('orders') TARGET(ORDERS) +
+               {TLS} SPLPROT(ASPOLICY) MCAUSER('border')
         START CHANNEL(FROM.ARTEMIS)
     """)
     border.wait_for_depth("ORDERS", COUNT)
@@ -148,7 +159,10 @@ def test_a_requester_takes_what_artemis_has_and_seals_it(artemis, border, people
 
 def test_a_client_that_is_no_queue_manager_streams_into_a_receiver_that_seals(border, people, authority, tmp_path):
     border.mqsc("DEFINE CHANNEL(FROM.CLIENT) CHLTYPE(RCVR) SPLPROT(ASPOLICY) MCAUSER('border')")
-    with border.connect() as client:
+    with border.connect() as client, pytest.raises(Refused) as refused:
+        client.put("FROM.CLIENT::ORDERS", message(0))
+    assert (refused.value.reason, refused.value.cause) == (2063, "partner-unproved")
+    with border.connect("border") as client:
         for number in range(COUNT):
             client.put("FROM.CLIENT::ORDERS", message(number))
     check_sealed_and_open(border, people, authority, tmp_path)
@@ -162,8 +176,8 @@ def test_a_sender_opens_what_goes_to_artemis(artemis, border, people, authority,
         signed = cms.decrypt(bytes(raw.body), people.identities["border"], tmp_path)
         assert cms.verify(signed, authority, tmp_path) == payload(0)
         border.mqsc(f"""
-            DEFINE CHANNEL(TO.ARTEMIS) CHLTYPE(SDR) CONNAME('127.0.0.1({artemis.port})') XMITQ(TO.ARTEMIS) SHORTTMR(1) +
-                   SHORTRTY(1000) SPLPROT(REMOVE) MCAUSER('border')
+            DEFINE CHANNEL(TO.ARTEMIS) CHLTYPE(SDR) CONNAME('127.0.0.1({artemis.tls_port})') XMITQ(TO.ARTEMIS) SHORTTMR(1) +
+                   SHORTRTY(1000) {TLS} SPLPROT(REMOVE) MCAUSER('border')
             START CHANNEL(TO.ARTEMIS)
         """)
         for number in range(1, COUNT):

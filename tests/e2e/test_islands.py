@@ -13,6 +13,7 @@ import pytest
 from proton import Message
 
 import cms
+from channels import TLS, trust_each_other
 from manager import BULLA, DEAD_LETTER_QUEUE, label, wait_until
 from people import People
 from pki import Authority, CommandFailed, Ring
@@ -79,18 +80,18 @@ class Route:
         number = next(self.numbers)
         self.one, self.two = one, two
         self.channel, self.transmission, self.queue = f"CHANNEL{number}", f"TRANSMIT{number}", f"QUEUE{number}"
-        port = two.qm.ports["amqp"]
+        port = two.qm.ports["amqps"]
         one.qm.mqsc(f"""
             DEFINE QLOCAL({self.transmission}) USAGE(XMITQ)
             DEFINE QALIAS({self.transmission}.RAW) TARGET({self.transmission})
             DEFINE QREMOTE({self.queue}) RNAME({target or self.queue}) RQMNAME(QM2) XMITQ({self.transmission})
             DEFINE CHANNEL({self.channel}) CHLTYPE(SDR) CONNAME('127.0.0.1({port})') XMITQ({self.transmission}) +
-                   SHORTTMR(1) {sender}
+                   SHORTTMR(1) {TLS} {sender}
         """)
         two.qm.mqsc(f"""
             DEFINE QLOCAL({self.queue})
             DEFINE QALIAS({self.queue}.RAW) TARGET({self.queue})
-            DEFINE CHANNEL({self.channel}) CHLTYPE(RCVR) MRRTY(0) {receiver}
+            DEFINE CHANNEL({self.channel}) CHLTYPE(RCVR) MRRTY(0) {TLS} {receiver}
         """)
 
     def put(self, user=None, payload=PAYLOAD, durable=True, **fields):
@@ -136,6 +137,7 @@ def islands(managers, tmp_path_factory):
     south = Authority(tmp_path_factory.mktemp("south"), "South")
     one = Island(managers("qm1", name="QM1"), north, ["orders", "QM1"])
     two = Island(managers("qm2", name="QM2"), south, ["billing", "QM2"])
+    trust_each_other(one.qm, two.qm)
     # One at QM2 whom those at QM1 know: for messages that stay sealed from end to end.
     bob = north.issue("bob")
     two.qm.add_user("bob")
@@ -407,15 +409,36 @@ def test_with_npmspeed_fast_a_message_that_is_not_persistent_is_discarded(route)
     assert route.two.qm.depth(OWN_DEAD_LETTER_QUEUE) == 0
 
 
-def test_a_message_that_was_opened_and_is_too_long_for_the_channel_is_dead_at_its_sender(route):
+@pytest.mark.parametrize("quality", QUALITIES)
+def test_a_message_that_was_opened_and_is_too_long_for_the_channel_is_buried_sealed(route, quality, tmp_path):
     route = route(sender="SPLPROT(REMOVE) MAXMSGL(1000)")
-    route.protect_at_one("privacy")
-    route.put("orders", payload=PAYLOAD * 4)
+    route.protect_at_one(quality)
+    payload = f"too long, and {quality} besides; ".encode() * 100
+    route.put("orders", payload=payload)
     route.start()
     route.one.qm.wait_for_depth(DEAD_LETTER_QUEUE, 1)
     [message] = route.one.raw(DEAD_LETTER_QUEUE)
     assert label(message)["reason"] == 2218
+    assert route.one.opened(message, quality, "QM1", tmp_path) == payload
+    if quality != "integrity":
+        files = [path for path in route.one.qm.data.rglob("*") if path.is_file()]
+        assert not [path for path in files if payload[:40] in path.read_bytes()], "no clear text comes to a disk"
+    route.one.client().get_all(f"{DEAD_LETTER_QUEUE}.RAW")
     assert "STATUS(RUNNING)" in route.status()
+
+
+def test_a_channel_that_would_open_or_seal_is_not_started_for_a_partner_that_proves_nothing(islands, route):
+    one, two = islands
+    route = route(sender="SPLPROT(REMOVE)", receiver="SPLPROT(ASPOLICY)")
+    one.qm.mqsc(f"ALTER CHANNEL({route.channel}) CHLTYPE(SDR) SSLCIPH(' ') CONNAME('127.0.0.1({two.qm.ports['amqp']})')")
+    for command in ("START", "PING"):
+        said = one.qm.mqsc(f"{command} CHANNEL({route.channel})", code=None)
+        assert "2063" in said and "SSLCIPH" in said, said
+    # What the other end refuses, the status of the sender says.
+    two.qm.mqsc(f"ALTER CHANNEL({route.channel}) CHLTYPE(RCVR) SSLCIPH(' ')")
+    one.qm.mqsc(f"ALTER CHANNEL({route.channel}) CHLTYPE(SDR) SPLPROT(PASSTHRU)")
+    route.start()
+    route.wait_for("cause=partner-unproved")
 
 
 def test_a_message_whose_seal_is_broken_goes_to_the_error_queue_and_the_next_one_arrives(route):

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from proton import Message
 
-from channels import Route
+from channels import TLS, Route, trust_each_other
 from manager import wait_until
 from people import People
 from proton_driver import Refused
@@ -253,6 +253,7 @@ def pair(managers, authority):
         for name in ("orders", "billing", qm.name):
             people.add(name)
         sites.append(Site(qm, people))
+    trust_each_other(near, far)
     yield sites
     for site in sites:
         for client in site.clients.values():
@@ -262,7 +263,7 @@ def pair(managers, authority):
 
 def test_splprot_counts_at_the_channel_and_with_the_policy_of_each_side(pair):
     near, far = pair
-    route = Route(near.qm, far.qm, sender="SPLPROT(REMOVE)", receiver="SPLPROT(ASPOLICY)", start=False)
+    route = Route(near.qm, far.qm, sender=f"SPLPROT(REMOVE) {TLS}", receiver=f"SPLPROT(ASPOLICY) {TLS}", start=False)
     near.set_policy(route.remote, f"SIGNALG(SHA256) ENCALG(AES256) SIGNER('{{orders}}') RECIP('{{NEAR}}')")
     near.set_policy(route.transmission, f"SIGNALG(SHA256) ENCALG(AES256) SIGNER('{{orders}}') RECIP('{{NEAR}}')")
     far.set_policy(route.queue, INTEGRITY.replace("orders", "FAR"))
@@ -288,7 +289,7 @@ def test_splprot_counts_at_the_channel_and_with_the_policy_of_each_side(pair):
 
 def test_a_message_that_a_channel_cannot_open_is_a_failure_at_the_channel_and_with_the_policy(pair):
     near, far = pair
-    route = Route(near.qm, far.qm, sender="SPLPROT(REMOVE)", start=False)
+    route = Route(near.qm, far.qm, sender=f"SPLPROT(REMOVE) {TLS}", receiver=TLS, start=False)
     near.set_policy(route.transmission, "SIGNALG(SHA256) ENCALG(AES256) SIGNER('{orders}') RECIP('{billing}')")
     near.set_policy(route.remote, "SIGNALG(SHA256) ENCALG(AES256) SIGNER('{orders}') RECIP('{billing}')")
     near.orders.put(route.remote, clear())

@@ -3,7 +3,7 @@
 
 use super::clerk::{Clerk, SendingEnd};
 use super::island::{At, Person, policy, policy_is_needed};
-use super::islands::adapters;
+use super::islands::{TLS_KEY, adapters};
 use super::partners::Sites;
 use super::route::Route;
 use super::stream::flow;
@@ -36,7 +36,8 @@ impl<'h> Crossings<'h> {
     /// Nothing is started yet. The transmission queues hold as many messages as the settings say.
     pub(super) fn new(host: &'h dyn Host, clerk: Clerk, settings: Settings) -> Self {
         let depth_max = settings.depth_max;
-        Crossings { clerk, sites: Sites::new(host, settings, Vec::new()), depth_max, routes: Vec::new() }
+        let keys = vec![TLS_KEY.to_owned()];
+        Crossings { clerk, sites: Sites::new(host, settings, keys), depth_max, routes: Vec::new() }
     }
 
     /// The routes of a configuration, where they are defined.
@@ -51,8 +52,10 @@ impl<'h> Crossings<'h> {
 
 /// What makes other queues and channels: not how fast and how much flows through them.
 fn shape(configuration: &Configuration) -> Configuration {
-    let Configuration { quality, key, reuse, recipients, devices, topology, .. } = configuration.clone();
-    Configuration { quality, key, reuse, recipients, devices, topology, ..Configuration::default() }
+    let Configuration { quality, key, reuse, recipients, devices, topology, cipher, client_certificates, .. } =
+        configuration.clone();
+    let default = Configuration::default();
+    Configuration { quality, key, reuse, recipients, devices, topology, cipher, client_certificates, ..default }
 }
 
 /// Whose ring the channel seals with, and who gets; both at QM2.
@@ -90,6 +93,9 @@ impl Workload for Crossings<'_> {
             channel: format!("S{set}.{number}"),
             queue: format!("STREAM.{set}.{number}"),
             depth_max,
+            cipher: configuration.cipher.clone(),
+            caller: if configuration.client_certificates { TLS_KEY.to_owned() } else { String::new() },
+            called: if configuration.cipher.is_empty() { String::new() } else { TLS_KEY.to_owned() },
             receiver: if policy_is_needed(configuration) {
                 format!("SPLPROT(ASPOLICY) MCAUSER('{}')", sealer.name)
             } else {

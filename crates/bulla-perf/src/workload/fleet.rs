@@ -8,6 +8,9 @@ use crate::error::Result;
 use crate::load::Loads;
 use crate::load::pair::{Exchange, Pair};
 
+/// The CipherSpec of channels that open what leaves or seal what arrives, where none is asked for.
+pub(crate) const BORDER_CIPHER: &str = "TLS_AES_256_GCM_SHA384";
+
 /// Pairs that are defined, and whose channels run.
 #[derive(Debug)]
 pub(crate) struct Fleet {
@@ -133,6 +136,13 @@ pub(crate) fn fits(island: Island, configuration: &Configuration) -> Option<Conf
             ..configuration.clone()
         }),
         (_, Quality::None) => None,
+        // Channels that open and seal do so only for a partner with a certificate.
+        (Island::OneSide | Island::TwoAuthorities, _) if configuration.cipher.is_empty() => Some(Configuration {
+            topology,
+            cipher: BORDER_CIPHER.to_owned(),
+            client_certificates: true,
+            ..configuration.clone()
+        }),
         _ => Some(Configuration { topology, ..configuration.clone() }),
     }
 }
@@ -166,6 +176,8 @@ mod tests {
         );
         assert_eq!((plain.topology.as_str(), plain.quality, plain.key.as_str()), ("unprotected", Quality::None, ""));
         assert!(fits(Island::EndToEnd, &of(Quality::None)).is_none());
-        assert_eq!(fits(Island::OneSide, &of(Quality::Integrity)).unwrap().topology, "one-side");
+        let one_side = fits(Island::OneSide, &of(Quality::Integrity)).unwrap();
+        assert_eq!((one_side.topology.as_str(), one_side.cipher.as_str()), ("one-side", BORDER_CIPHER));
+        assert!(one_side.client_certificates);
     }
 }

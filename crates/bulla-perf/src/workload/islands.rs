@@ -22,8 +22,6 @@ use clap::Args;
 
 /// Payload of a request, and of its reply.
 const BYTES: u64 = 32 << 10;
-/// What takes over between two authorities, as in the sample.
-const BORDER_CIPHER: &str = "TLS_AES_256_GCM_SHA384";
 /// The key of certificates for TLS.
 pub(super) const TLS_KEY: &str = "rsa2048";
 
@@ -33,7 +31,7 @@ pub struct IslandsArgs {
     /// Topologies, comma separated: unprotected, end-to-end, one-side, two-authorities
     #[arg(long, value_delimiter = ',', value_parser = island, default_value = "unprotected,end-to-end,one-side,two-authorities", help_heading = "Configurations")]
     island: Vec<Island>,
-    /// CipherSpec of all channels, or none; without it, two authorities have TLS 1.3 and the others none
+    /// CipherSpec of all channels, or none: those that open or seal (one side, two authorities) have TLS 1.3 without it, and with none
     #[arg(long, help_heading = "Configurations")]
     cipher: Option<String>,
     #[command(flatten)]
@@ -76,8 +74,10 @@ fn configurations(args: &IslandsArgs) -> Result<Vec<Configuration>> {
     for configuration in products {
         for island in &args.island {
             let Some(mut fitting) = fits(*island, &configuration) else { continue };
-            fitting.cipher = cipher(*island, args.cipher.as_deref());
-            fitting.client_certificates = !fitting.cipher.is_empty();
+            if let Some(cipher) = args.cipher.as_deref().filter(|cipher| *cipher != "none") {
+                fitting.cipher = cipher.to_owned();
+                fitting.client_certificates = true;
+            }
             if !found.contains(&fitting) {
                 found.push(fitting);
             }
@@ -87,15 +87,6 @@ fn configurations(args: &IslandsArgs) -> Result<Vec<Configuration>> {
         return Err(Error::Usage("an island with protection needs a quality that protects".to_owned()));
     }
     Ok(found)
-}
-
-fn cipher(island: Island, asked: Option<&str>) -> String {
-    match (asked, island) {
-        (Some("none"), _) => String::new(),
-        (Some(cipher), _) => cipher.to_owned(),
-        (None, Island::TwoAuthorities) => BORDER_CIPHER.to_owned(),
-        (None, _) => String::new(),
-    }
 }
 
 /// Two queue managers for each set of devices, and fleets of pairs between them.
@@ -182,6 +173,7 @@ pub(super) fn adapters(samples: &[&Sample]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fleet::BORDER_CIPHER;
     use super::*;
     use crate::result::TaskUse;
     use clap::Parser;
@@ -204,15 +196,16 @@ mod tests {
         let of = |topology: &str| plan.iter().filter(|one| one.topology == topology).collect::<Vec<_>>();
         assert!(of("unprotected").iter().all(|one| one.quality == Quality::None && one.key.is_empty()));
         assert!(of("two-authorities").iter().all(|one| one.cipher == BORDER_CIPHER && one.client_certificates));
-        assert!(of("one-side").iter().all(|one| one.cipher.is_empty() && one.bytes == BYTES));
+        assert!(of("one-side").iter().all(|one| one.cipher == BORDER_CIPHER && one.bytes == BYTES));
+        assert!(of("end-to-end").iter().all(|one| one.cipher.is_empty()));
     }
 
     #[test]
-    fn one_cipher_spec_is_for_all() {
-        for (asked, expected) in [("none", ""), ("ANY_TLS12", "ANY_TLS12")] {
+    fn one_cipher_spec_is_for_all_and_none_for_those_that_pass_bytes_on() {
+        for (asked, passing, border) in [("none", "", BORDER_CIPHER), ("ANY_TLS12", "ANY_TLS12", "ANY_TLS12")] {
             let plan = plan(&["--cipher", asked, "--pairs", "1", "--quality", "integrity"]).unwrap();
-            assert_eq!(plan.len(), 4);
-            assert!(plan.iter().all(|one| one.cipher == expected), "{plan:?}");
+            let ciphers: Vec<&str> = plan.iter().map(|one| one.cipher.as_str()).collect();
+            assert_eq!(ciphers, [passing, passing, border, border], "{asked}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use super::clerk::Clerk;
 use super::crossing::Crossings;
+use super::fleet::BORDER_CIPHER;
+use super::island::policy_is_needed;
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Result, Verdict};
 use crate::host::Host;
@@ -108,6 +110,11 @@ pub fn run(args: &StreamArgs, host: &dyn Host) -> Result<Verdict> {
         args.common.only_self()?;
         for configuration in &mut configurations {
             configuration.topology = "channel".to_owned();
+            if policy_is_needed(configuration) {
+                // The channel seals only for a partner with a certificate.
+                configuration.cipher = BORDER_CIPHER.to_owned();
+                configuration.client_certificates = true;
+            }
         }
         let Protection { dispatchers, adapters, .. } = args.protection;
         let settings = Settings { dispatchers, adapters, ..settings };

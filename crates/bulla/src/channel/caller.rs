@@ -141,9 +141,10 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
     let (id, session) = (calling.id.clone(), calling.session);
     let definition = defined(state, &id.channel)?;
     supervisor::check_tls(peer, state, &id, &definition)?;
+    authority::prove_for_ring(peer, local, &id.channel, &definition, None)?;
     let is_bulla = Partner::of(peer).is_bulla;
     match definition.kind {
-        ChannelKind::Sender | ChannelKind::Server => sender::begin(peer, local, state, id, session),
+        ChannelKind::Sender | ChannelKind::Server => sender::begin(peer, local, state, id, definition, session),
         // The partner, a server channel, attaches.
         ChannelKind::Requester if is_bulla => {
             state.channels.entry(id).status.state = ChannelState::Requesting;
@@ -211,7 +212,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     instance.wanted = Wanted::Nothing;
     instance.status.connection = crate::dispatcher::peer::address(&mut peer.socket);
     let session = peer.engine.begin();
-    let begun = sender::begin(peer, local, state, id.clone(), session);
+    let begun = sender::begin(peer, local, state, id.clone(), definition, session);
     if begun.is_err() && peer.sending.is_none() {
         state.channels.entry(id).ended(begun.as_ref().err());
     }

@@ -149,17 +149,17 @@ enum Taken {
     Blocked,
 }
 
-/// Begins to send over an open connection: a link to a Bulla partner, or the first of many to another.
+/// Begins to send over an open connection: a link to a Bulla partner, or the first of many to another. `definition` names
+/// the user whom the rules give this partner.
 pub(crate) fn begin(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
     id: InstanceId,
+    definition: ChannelDefinition,
     session: SessionId,
 ) -> Result<(), Refusal> {
     let channel = &id.channel;
-    let definition = state.definitions.channels.get(channel).cloned();
-    let definition = definition.ok_or_else(|| Refusal::new(reason::UNKNOWN_CHANNEL_NAME, channel.clone()))?;
     let queue_name = definition.transmission_queue.clone().unwrap_or_default();
     let queue = state.store.queue(&queue_name).ok_or_else(|| {
         Refusal::new(reason::UNKNOWN_XMIT_Q, format!("{channel}: the transmission queue {queue_name:?} does not exist"))
@@ -548,12 +548,12 @@ impl Sending {
         }
         let Ok(sections) = Sections::scan(&payload) else {
             let refusal = Refusal::new(reason::XQH_ERROR, "no AMQP message");
-            self.undeliverable(&found, None, &refusal, local, state);
+            self.undeliverable(&found, &refusal, local, state);
             return Taken::One;
         };
         let Some(destination) = transmission::destination(&payload, &sections) else {
             let refusal = Refusal::new(reason::XQH_ERROR, format!("{}: no transmission header", self.queue_name));
-            self.undeliverable(&found, None, &refusal, local, state);
+            self.undeliverable(&found, &refusal, local, state);
             return Taken::One;
         };
         let header = Arc::new(TransmissionHeader::new(destination));
@@ -569,7 +569,7 @@ impl Sending {
                     return Taken::Blocked;
                 }
                 Err(refusal) => {
-                    self.undeliverable(&found, None, &refusal, local, state);
+                    self.undeliverable(&found, &refusal, local, state);
                     return Taken::One;
                 }
             },
@@ -611,7 +611,7 @@ impl Sending {
             if length > self.message_bytes_max {
                 let detail = format!("{length} bytes are more than the channel's {}", self.message_bytes_max);
                 let refusal = Refusal::new(reason::MSG_TOO_BIG_FOR_CHANNEL, detail);
-                self.undeliverable(&found, Some(&payload), &refusal, local, state);
+                self.undeliverable(&found, &refusal, local, state);
                 return Taken::One;
             }
         }
@@ -817,7 +817,7 @@ pub(crate) fn outcome(
             let detail = error.as_ref().map(ToString::to_string).unwrap_or_default();
             let refusal = Refusal::new(reason::UNEXPECTED_ERROR, format!("the partner rejects it: {detail}"));
             if let Some((_, found)) = state.store.find(id) {
-                sending.undeliverable(&found, None, &refusal, local, state);
+                sending.undeliverable(&found, &refusal, local, state);
             }
             if let Some(message) = place.and_then(|place| sending.numbered.get_mut(place)) {
                 (message.confirmed, message.given_back) = (true, true);
@@ -896,7 +896,7 @@ pub(crate) fn detached(
         if let (Some(name), Some((found, ..))) = (refused, waiting.take_if(|(_, _, address)| gone.contains(address))) {
             let refusal = Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("{name}: the partner says: {detail}"));
             links.retain(|_, known| known.link != link);
-            sending.undeliverable(&found, None, &refusal, local, state);
+            sending.undeliverable(&found, &refusal, local, state);
             local.serve(sending.queue);
             return;
         }

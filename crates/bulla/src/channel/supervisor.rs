@@ -3,8 +3,8 @@
 use super::note::{self, ReceiverNote, SenderNote};
 use super::registry::{Instance, InstanceId, Place, Wanted};
 use super::{ChannelLetter, sender};
-use crate::dispatcher::Local;
 use crate::dispatcher::peer::Peer;
+use crate::dispatcher::{Local, authority};
 use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::{Manager, State};
@@ -66,6 +66,9 @@ fn keep_stopped(state: &mut State, channel: &str, stopped: bool) {
 pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Result<(), Refusal> {
     let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
     let definition = state.definitions.channels.get(channel).cloned().ok_or_else(unknown)?;
+    if !definition.connections.is_empty() {
+        authority::may_call(channel, &definition)?;
+    }
     keep_stopped(state, channel, false);
     for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         if !instance.is_active() {

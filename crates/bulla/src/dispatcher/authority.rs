@@ -14,7 +14,7 @@ use crate::authority::{
 use crate::dynamic::Made;
 use crate::events::Event;
 use crate::manager::{Manager, State};
-use crate::mqsc::channel::ChannelDefinition;
+use crate::mqsc::channel::{ChannelDefinition, Protection};
 use crate::reason::{self, Refusal};
 use crate::topics;
 use bulla_amqp::LinkId;
@@ -481,6 +481,7 @@ pub(crate) fn mapped_channel(
 ) -> Result<ChannelDefinition, Refusal> {
     if peer.calling.is_some() {
         // Rules are about who comes, not about who was called.
+        prove_for_ring(peer, local, channel, &definition, None)?;
         return Ok(definition);
     }
     let user = local.manager.channel_user(&definition).to_owned();
@@ -491,7 +492,63 @@ pub(crate) fn mapped_channel(
         tell(&local.manager, local.now, &from, None, &refusal);
         return Err(refusal);
     }
-    Ok(ChannelDefinition { user: mapped.user.or_else(|| definition.user.clone()), ..definition })
+    let definition = ChannelDefinition { user: mapped.user.or_else(|| definition.user.clone()), ..definition };
+    prove_for_ring(peer, local, channel, &definition, mapped.by)?;
+    Ok(definition)
+}
+
+/// Sub-reason of a refusal to open a key ring for a partner that has not proved who it is.
+const UNPROVED: &str = "partner-unproved";
+
+/// Whether the partner has proved enough for the channel to use the key ring of its user. A channel that passes bytes on uses
+/// none. `by` is the kind of rule that named the user, where one did.
+///
+/// A verified certificate is a proof, and so is a strong sign-in as the channel's user, or as a user whom a rule maps to that
+/// one. An address is none: a user whom a map by address names has its ring closed, whatever the partner has shown.
+///
+/// # Errors
+/// 2063 `cause=partner-unproved`.
+pub(crate) fn prove_for_ring(
+    peer: &Peer,
+    local: &Local,
+    channel: &str,
+    definition: &ChannelDefinition,
+    by: Option<RuleKind>,
+) -> Result<(), Refusal> {
+    let protection = definition.protection;
+    if protection == Protection::PassThrough {
+        return Ok(());
+    }
+    let unproved = |why: String| Err(Refusal::security(UNPROVED, format!("{channel}: {why}")));
+    if by == Some(RuleKind::Address) {
+        let word = protection.word();
+        return unproved(format!("SPLPROT({word}) opens no ring of a user whom a map by address names"));
+    }
+    if peer.socket.verified_certificate() {
+        return Ok(());
+    }
+    let user = local.manager.channel_user(definition);
+    let signed_in = peer.calling.is_none() && peer.signed_in.ring;
+    if signed_in && (by == Some(RuleKind::User) || peer.signed_in.user.as_deref() == Some(user)) {
+        return Ok(());
+    }
+    let word = protection.word();
+    unproved(format!(
+        "SPLPROT({word}) opens the ring of {user} only for a partner with a certificate: SSLCIPH, SSLCAUTH(REQUIRED)"
+    ))
+}
+
+/// Whether a channel that calls asks its partner for a certificate, where it needs one: known before it calls.
+///
+/// # Errors
+/// 2063 `cause=partner-unproved`.
+pub(crate) fn may_call(channel: &str, definition: &ChannelDefinition) -> Result<(), Refusal> {
+    if definition.protection == Protection::PassThrough || definition.cipher_spec.is_some() {
+        return Ok(());
+    }
+    let word = definition.protection.word();
+    let detail = format!("{channel}: SPLPROT({word}) needs SSLCIPH: without it the partner proves nothing");
+    Err(Refusal::security(UNPROVED, detail))
 }
 
 /// Whether a connection from that address is not to be taken at all (BLOCKADDR).

@@ -1,7 +1,7 @@
 //! Calls to the partners of channels: a name becomes an address, an address a connection.
 
-use super::Dispatcher;
 use super::socket::Socket;
+use super::{Dispatcher, authority};
 use crate::channel::caller::{self, Target};
 use crate::channel::registry::{InstanceId, Place, Wanted};
 use crate::channel::{ChannelLetter, receiver, sender, supervisor};
@@ -66,6 +66,7 @@ impl Dispatcher {
 
     fn dialled(&mut self, id: &InstanceId, definition: &ChannelDefinition, target: &Target) -> Result<Place, Refusal> {
         let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
+        authority::may_call(&id.channel, definition)?;
         let (engine, calling) = caller::engine(&self.local, id, definition, target)?;
         let stream = TcpStream::connect(target.address).map_err(failed)?;
         let _ = stream.set_nodelay(true);

@@ -68,6 +68,18 @@ pub enum Protection {
     AsPolicy,
 }
 
+impl Protection {
+    /// As MQSC has it: PASSTHRU, REMOVE, ASPOLICY.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::PassThrough => "PASSTHRU",
+            Self::Remove => "REMOVE",
+            Self::AsPolicy => "ASPOLICY",
+        }
+    }
+}
+
 /// A channel. Attributes that its type does not have stand at their defaults.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ChannelDefinition {
@@ -428,11 +440,7 @@ impl ChannelDefinition {
             Key::MessageRetryInterval => milliseconds(self.message_retry_interval),
             Key::UseDeadLetterQueue => yes_or_no(self.use_dead_letter_queue),
             Key::ChannelUser => blank(self.user.as_deref()),
-            Key::Protection => Cell::word(match self.protection {
-                Protection::PassThrough => "PASSTHRU",
-                Protection::Remove => "REMOVE",
-                Protection::AsPolicy => "ASPOLICY",
-            }),
+            Key::Protection => Cell::word(self.protection.word()),
             Key::CipherSpec => blank(self.cipher_spec.as_deref()),
             Key::PeerPattern => blank(self.peer_pattern.as_deref()),
             Key::ClientCertificate => {

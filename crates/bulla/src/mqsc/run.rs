@@ -4,7 +4,8 @@
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
 use super::channel::{
-    self, CHANNELS_MAX, ChannelDefinition, ChannelState, ChannelStatus, InitiatorStatus, StopChannel, TwoAverages,
+    self, CHANNELS_MAX, ChannelDefinition, ChannelKind, ChannelState, ChannelStatus, InitiatorStatus, Protection,
+    StopChannel, TwoAverages,
 };
 use super::costs::{self, CostSnapshot};
 use super::device::{self, DEVICES_MAX, DeviceDefinition};
@@ -1813,6 +1814,7 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
                 let why = "whoever gets the partner's private key later can read what was recorded";
                 warnings.push(format!("{} is weak: {why}", weak.ibm));
             }
+            warnings.extend(unproved_partner(channel));
             let Some(queue) = &channel.transmission_queue else { return warnings };
             warnings.extend(no_transmission_queue(queue, definitions));
             let shares = |(other, of): &(&String, &ChannelDefinition)| {
@@ -1832,6 +1834,29 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
             warnings
         }
     }
+}
+
+/// A channel with SPLPROT uses a key ring, and asks for no proof of who its partner is.
+fn unproved_partner(channel: &ChannelDefinition) -> Option<String> {
+    let word = match channel.protection {
+        Protection::PassThrough => return None,
+        protection => protection.word(),
+    };
+    let (calls, has_cipher) = (!channel.connections.is_empty(), channel.cipher_spec.is_some());
+    if calls && !has_cipher {
+        return Some(format!(
+            "SPLPROT({word}) without SSLCIPH: START CHANNEL fails with 2063, the partner proves nothing"
+        ));
+    }
+    if calls && channel.kind != ChannelKind::Server {
+        return None;
+    }
+    if !has_cipher || !channel.client_certificate_required {
+        let what = "a partner without a certificate is refused with 2063, unless it signs in as the channel's user";
+        return Some(format!("SPLPROT({word}) without SSLCIPH and SSLCAUTH(REQUIRED): {what}"));
+    }
+    let what = "a partner with any certificate of an authority in tls/clients.pem may use the channel's key ring";
+    channel.peer_pattern.is_none().then(|| format!("SPLPROT({word}) without SSLPEER: {what}"))
 }
 
 fn no_transmission_queue(name: &str, definitions: &Definitions) -> Option<String> {

@@ -162,10 +162,14 @@ struct Partner {
 
 impl Partner {
     fn connect(desk: &Desk) -> Self {
+        Self::connect_as(desk, SaslClient::None, Config::new("partner"))
+    }
+
+    /// Connects with a sign-in, and with what `open` says of it.
+    fn connect_as(desk: &Desk, sign_in: SaslClient, config: Config) -> Self {
         let stream = TcpStream::connect(desk.running().amqp.unwrap()).unwrap();
         stream.set_nodelay(true).unwrap();
-        let crypto = Box::new(crate::users::Crypto);
-        let mut engine = Connection::client(Config::new("partner"), SaslClient::None, crypto, Instant::now());
+        let mut engine = Connection::client(config, sign_in, Box::new(crate::users::Crypto), Instant::now());
         let session = engine.begin();
         Self { stream, engine, session, link: None, input: BytesMut::new(), events: VecDeque::new() }
     }

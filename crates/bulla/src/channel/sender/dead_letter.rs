@@ -17,17 +17,10 @@ use bulla_seal::policy::{Quality, Toleration};
 
 impl Sending {
     /// A message that can't be sent: to the dead-letter queue with the reason (inventory B6.7, C1.20). Where that fails, too,
-    /// the channel ends and tries again later; a non-persistent one under NPMSPEED(FAST) is lost. `payload` is the form in
-    /// which it was to go out.
-    pub(super) fn undeliverable(
-        &mut self,
-        found: &Found,
-        payload: Option<&Payload>,
-        refusal: &Refusal,
-        local: &Local,
-        state: &mut State,
-    ) {
-        let Err(why) = self.bury(found, payload, refusal, local, state) else { return };
+    /// the channel ends and tries again later; a non-persistent one under NPMSPEED(FAST) is lost. It goes as it lay here: what
+    /// SPLPROT(REMOVE) has opened never comes to a disk.
+    pub(super) fn undeliverable(&mut self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
+        let Err(why) = self.bury(found, refusal, local, state) else { return };
         if self.is_fast(found) {
             crate::warning!("channel {}: a message is lost: {refusal}; {why}", self.id.channel);
             if let Err(error) = state.store.acknowledge(found.id) {
@@ -39,14 +32,7 @@ impl Sending {
         self.failure.get_or_insert_with(|| Refusal { detail: format!("{}; {why}", refusal.detail), ..refusal.clone() });
     }
 
-    pub(super) fn bury(
-        &self,
-        found: &Found,
-        payload: Option<&Payload>,
-        refusal: &Refusal,
-        local: &Local,
-        state: &mut State,
-    ) -> Result<(), String> {
+    fn bury(&self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) -> Result<(), String> {
         let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
         let to =
             dead_letters.filter(|_| self.definition.use_dead_letter_queue).ok_or("there is no dead-letter queue")?;
@@ -55,24 +41,20 @@ impl Sending {
         let stored = envelope::payload_of(&body);
         let policy = route.policy.as_ref().filter(|policy| policy.quality() != Quality::None);
         let policy = policy.filter(|_| !route.queue_name.starts_with(SYSTEM_PREFIX));
-        // What was opened stays in clear on a SYSTEM queue; under a policy of the queue's own it goes as it lay here.
-        let message = payload.filter(|_| policy.is_none()).unwrap_or(&stored);
-        let is_clear = !is_sealed(message, local.wall_ms);
+        let is_clear = !is_sealed(&stored, local.wall_ms);
         if is_clear && policy.is_some_and(|policy| policy.toleration == Toleration::Enforce) {
             return Err(format!("{to}: the policy takes no clear messages"));
         }
-        self.move_to(route.queue, found, message, &stored, refusal, local, state)?;
+        self.move_to(route.queue, found, &stored, refusal, local, state)?;
         crate::warning!("channel {}: a message goes to {to}: {refusal}", self.id.channel);
         Ok(())
     }
 
     /// Moves a message in one unit of work, with a label that says where it was to go.
-    #[allow(clippy::too_many_arguments, reason = "a message, where it goes and why")]
-    pub(super) fn move_to(
+    fn move_to(
         &self,
         queue: QueueId,
         found: &Found,
-        message: &Payload,
         stored: &Payload,
         refusal: &Refusal,
         local: &Local,
@@ -83,7 +65,7 @@ impl Sending {
             Some(to) => Label::undelivered(refusal, &to.queue, &to.manager, local.wall_ms),
             None => Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms),
         };
-        let message = envelope::labelled(message, &label, found.into());
+        let message = envelope::labelled(stored, &label, found.into());
         state.store.transfer(found.id, queue, message).map(drop).map_err(|error| error.to_string())
     }
 
@@ -99,7 +81,7 @@ impl Sending {
         let moved = body.and_then(|body| {
             let stored = envelope::payload_of(&body);
             let route = state.route(ERROR_QUEUE).map_err(|refusal| refusal.to_string())?;
-            self.move_to(route.queue, found, &stored, &stored, refusal, local, state)
+            self.move_to(route.queue, found, &stored, refusal, local, state)
         });
         if let Err(why) = moved {
             let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);

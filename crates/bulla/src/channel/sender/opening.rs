@@ -159,7 +159,7 @@ impl Sending {
                 }
                 Err(Fault::Defective(refusal)) => self.quarantine(&found, &refusal, local, state),
                 Err(Fault::Undeliverable(refusal)) => {
-                    self.undeliverable(&found, None, &refusal, local, state);
+                    self.undeliverable(&found, &refusal, local, state);
                 }
                 Err(Fault::Later(refusal)) => {
                     state.store.release(found.id, false);

@@ -1,6 +1,7 @@
 //! SPLPROT(ASPOLICY), and what becomes of messages that can't be delivered (inventory B6.3, B6.7).
 
 use super::*;
+use crate::authority::{Rule, RuleKey, RuleKind, UserSource};
 use crate::envelope::Arrival;
 use crate::mqsc::channel::Protection;
 use bulla_device::{CpuDevice, SystemRandom};
@@ -12,6 +13,7 @@ use bulla_seal::{Bound, Content, Dn, OpenError, Opened, Opener, Packing, Policy,
 use std::time::SystemTime;
 
 const SECRET: &str = "three jars of oil";
+const PASSWORD: &str = "long enough for a test";
 
 /// A desk whose queue manager can seal for a reader, and the reader.
 struct Island {
@@ -71,10 +73,37 @@ impl Island {
         });
     }
 
+    /// A partner that has signed in as the channel's user, and runs the channel.
     fn partner(&self) -> Partner {
-        let mut partner = Partner::connect(&self.desk);
+        let mut partner = Partner::connect_as(&self.desk, self.scram("QM2"), Config::new("partner"));
         partner.greet(&greeting(0, 0)).unwrap();
         partner
+    }
+
+    /// SCRAM with that user's password; the user is made where there is none.
+    fn scram(&self, user: &str) -> SaslClient {
+        let users = &self.desk.running().manager().users;
+        if !users.exists(user) {
+            users.add(user, PASSWORD).unwrap();
+        }
+        SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() }
+    }
+
+    /// Has a rule name the channel's user; empty selectors fit anybody.
+    fn map(&self, kind: RuleKind, address: &str, user: &str) {
+        let text = |text: &str| text.to_owned();
+        let key = RuleKey {
+            profile: text("*"),
+            kind,
+            address: text(address),
+            user: text(user),
+            peer: text(""),
+            issuer: text(""),
+        };
+        self.desk.define(|definitions| {
+            definitions.queue_manager.channel_authentication = true;
+            definitions.channel_rules.set(key, Rule { source: UserSource::Map("QM2".into()), ..Rule::default() });
+        });
     }
 
     /// What the reader makes of a message that is for one of these destinations.
@@ -137,6 +166,77 @@ fn what_arrives_is_sealed_as_the_policy_of_its_queue_says() {
     partner.send("Q@QM2", SECRET, true);
     partner.accepted(1);
     assert!(is_clear(&island.desk.messages("Q")[0]), "a queue without a policy");
+}
+
+/// Why a partner is refused; it would run the channel, or put on PRIVATE by way of it.
+#[track_caller]
+fn refused(island: &Island, sign_in: &SaslClient) -> String {
+    let connect = || Partner::connect_as(&island.desk, sign_in.clone(), Config::new("partner"));
+    let by_queue = connect().attach(AttachRequest::sender("by queue", "QM1.QM2::PRIVATE")).unwrap_err();
+    let by_number = connect().greet(&greeting(0, 0)).unwrap_err();
+    assert_eq!(by_queue.description, by_number.description);
+    by_number.description.unwrap()
+}
+
+#[test]
+fn a_channel_opens_no_ring_for_a_partner_that_proved_nothing() {
+    let island = Island::new(Protection::AsPolicy);
+    island.policy(&policy("PRIVATE", Quality::Privacy));
+    let (right, wrong) = (island.scram("QM2"), island.scram("mallory"));
+    let clear = SaslClient::Plain { user: "QM2".into(), password: PASSWORD.into() };
+    let nobody = [SaslClient::None, SaslClient::Anonymous, clear, wrong.clone()];
+    for sign_in in &nobody {
+        let text = refused(&island, sign_in);
+        assert!(text.starts_with("2063 MQRC_SECURITY_ERROR cause=partner-unproved"), "{sign_in:?}: {text}");
+    }
+    // A map by address makes nobody known.
+    island.map(RuleKind::Address, "127.0.0.1", "");
+    island.desk.channel(|channel| channel.user = Some("nobody".into()));
+    for sign_in in nobody.iter().chain([&right]) {
+        let text = refused(&island, sign_in);
+        assert!(text.starts_with("2063 MQRC_SECURITY_ERROR cause=partner-unproved"), "{sign_in:?}: {text}");
+    }
+    assert_eq!(island.desk.messages("PRIVATE").len(), 0);
+    // Who has signed in as a user whom a rule maps to the channel's has proved enough.
+    island.map(RuleKind::User, "", "mallory");
+    let mut partner = Partner::connect_as(&island.desk, wrong, Config::new("partner"));
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send("PRIVATE@QM2", SECRET, true);
+    partner.accepted(1);
+    assert_eq!(island.desk.messages("PRIVATE").len(), 1);
+}
+
+#[test]
+fn a_server_channel_opens_nothing_for_a_requester_that_proved_nothing() {
+    let island = Island::new(Protection::PassThrough);
+    let policy = policy("TO.QM1", Quality::Integrity);
+    island.desk.queue("TO.QM1", |queue| queue.usage = Usage::Transmission);
+    island.policy(&policy);
+    island.desk.define(|definitions| {
+        let server = ChannelDefinition {
+            protection: Protection::Remove,
+            transmission_queue: Some("TO.QM1".into()),
+            ..ChannelDefinition::new(ChannelKind::Server)
+        };
+        definitions.channels.insert("ASKED".into(), server);
+    });
+    let asking = || Config {
+        offered_capabilities: vec![bulla_amqp::Symbol::from_static(protocol::CAPABILITY)],
+        properties: vec![protocol::property(protocol::REQUEST, Value::from("ASKED"))],
+        ..Config::new("partner")
+    };
+    let answer = |event: &Event| match event {
+        Event::Closed(Some(error)) => Some(Err(error.description.clone().unwrap())),
+        Event::Attached(_) => Some(Ok(())),
+        _ => None,
+    };
+    for sign_in in [SaslClient::None, SaslClient::Anonymous, island.scram("mallory")] {
+        let mut requester = Partner::connect_as(&island.desk, sign_in, asking());
+        let text = requester.wait("the answer to a request", answer).unwrap_err();
+        assert!(text.starts_with("2063 MQRC_SECURITY_ERROR cause=partner-unproved"), "{text}");
+    }
+    let mut requester = Partner::connect_as(&island.desk, island.scram("QM2"), asking());
+    assert_eq!(requester.wait("the answer to a request", answer), Ok(()));
 }
 
 #[test]
@@ -215,7 +315,8 @@ fn without_a_ring_nothing_is_put_in_clear_on_a_protected_queue() {
         channel.user = Some("nobody".into());
         channel.use_dead_letter_queue = false;
     });
-    let mut partner = island.partner();
+    let mut partner = Partner::connect_as(&island.desk, island.scram("nobody"), Config::new("partner"));
+    partner.greet(&greeting(0, 0)).unwrap();
     partner.send("PRIVATE@QM2", SECRET, true);
     let text = partner.detached().description.unwrap();
     assert!(text.starts_with("2063") && text.contains("key-ring"), "{text}");
