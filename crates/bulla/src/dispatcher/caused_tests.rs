@@ -25,7 +25,7 @@ pub(super) fn desk(queues: &[&str], users: &[&str], records: &[(&str, &str, Righ
     let queues: Vec<(&str, LocalQueue)> = queues.iter().map(|name| (*name, LocalQueue::default())).collect();
     let desk = Desk::new(&queues);
     for user in users {
-        desk.running().manager().users.add(user, PASSWORD).unwrap();
+        desk.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
     }
     allow(&desk, records);
     desk

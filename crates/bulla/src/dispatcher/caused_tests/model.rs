@@ -254,7 +254,7 @@ impl Run {
         let any = LocalQueue { max_depth: 100_000, ..LocalQueue::default() };
         let desk = Desk::new(&QUEUES.map(|name| (name, any.clone())));
         for user in ["alice", "mallory", READER] {
-            desk.running().manager().users.add(user, PASSWORD).unwrap();
+            desk.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         }
         let mut random = Random(seed << 1 | 1);
         let mut model = Model::default();
