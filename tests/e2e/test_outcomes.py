@@ -560,17 +560,27 @@ def test_a_message_that_arrives_well_sealed_is_taken_as_it_is(site, quality, sea
     assert payloads(site.billing.get_all(queue)) == [PAYLOAD]
 
 
-def test_a_message_that_arrives_badly_sealed_is_refused(site):
-    queue, other = site.queue(PRIVACY), site.queue(PRIVACY)
+@pytest.mark.parametrize("policy", [PRIVACY, CONFIDENTIALITY])
+def test_a_message_that_arrives_badly_sealed_is_refused(site, policy):
+    queue, other = site.queue(policy), site.queue(policy)
     message = site.sealed(queue)
     tampered = copy(message)
     tampered.properties = {"colour": "red"}
     garbage = copy(message, b"\x30\x03\x02\x01\x05")
     signed_only = site.sealed(site.queue(INTEGRITY))
-    for bad in (tampered, garbage, signed_only, copy(message, b"")):
+    for bad in (garbage, signed_only, copy(message, b"")):
         assert refused_put(site.orders, queue, bad).reason == 2063
-    assert refused_put(site.orders, other, message).cause == "moved"
-    assert (site.qm.depth(queue), site.qm.depth(other), site.qm.errors()) == (0, 0, [])
+    assert site.qm.errors() == []
+    if policy == CONFIDENTIALITY:
+        assert refused_put(site.orders, queue, tampered).cause == "tampered"
+        assert refused_put(site.orders, other, message).cause == "moved"
+    else:
+        # Binding and signature are inside: they are judged when it is opened.
+        site.orders.put(queue, tampered)
+        site.orders.put(other, message)
+        assert site.billing.get_all(queue) == site.billing.get_all(other) == []
+        assert [error["cause"] for error in site.qm.errors()] == ["tampered", "moved"]
+    assert (site.qm.depth(queue), site.qm.depth(other)) == (0, 0)
 
 
 def test_a_clear_message_on_a_link_that_seals_for_itself_is_refused(site):

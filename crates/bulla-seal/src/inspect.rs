@@ -347,7 +347,8 @@ impl fmt::Display for Inspection {
                     writeln!(out, "  sealed by   {manager}")?;
                 }
             }
-            None => writeln!(out, "bound to      nothing that is visible")?,
+            None if self.cipher.is_some() => writeln!(out, "bound to      what is said inside, if anything")?,
+            None => writeln!(out, "bound to      nothing")?,
         }
         if let Some(packing) = &self.packing {
             writeln!(out, "packing       {packing}")?;

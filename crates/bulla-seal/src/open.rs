@@ -113,10 +113,10 @@ impl Opener {
     }
 
     /// Whether a message that arrives sealed may be queued as it is: everything that can be seen
-    /// without a private key. It parses, has the policy's quality, algorithms and recipients, names
-    /// this queue, and where the signature is outside it verifies. Inside an envelope only the opener
-    /// can look; there the attributes are compared, but nobody has vouched for them yet. A signature is
-    /// verified by a device.
+    /// without a private key. It parses, has the policy's quality, algorithms and recipients; where the
+    /// binding is outside it names this queue, and where the signature is outside it verifies. Inside an
+    /// envelope only the opener can look: with privacy signature and binding are judged when it is opened.
+    /// A signature is verified by a device.
     ///
     /// # Errors
     /// As [`Opener::open`]; the put is refused.
@@ -158,7 +158,8 @@ impl Opener {
     }
 
     /// What can be said of a message that arrived sealed where there is no ring to judge its signer and its
-    /// recipients by: form, quality, algorithms, digests and binding. Whoever opens it judges the rest.
+    /// recipients by: form, quality, algorithms, digests, and the binding where it is outside. Whoever opens it
+    /// judges the rest.
     ///
     /// # Errors
     /// As [`Opener::open`].
@@ -348,9 +349,13 @@ impl Question {
             Ok(signed) => {
                 let (claims, ours) = self.claims(&signed, &plaintext, Some(letter.recipients_digest()));
                 let opened = match ours {
-                    // Whoever re-encrypts a letter can write any attribute outside; what is signed inside decides.
+                    // What is signed inside decides. The former profile had the same attributes outside too;
+                    // whoever encrypts a message again can write any there.
                     Some(ours)
-                        if authenticated && (self.is_bound(&ours) || letter.ours().any()) && letter.ours() != ours =>
+                        if authenticated
+                            && letter.has_attributes()
+                            && (self.is_bound(&ours) || letter.ours().any())
+                            && letter.ours() != ours =>
                     {
                         Err(OpenError::Tampered { what: "the attributes of the envelope" })
                     }
@@ -375,8 +380,13 @@ impl Question {
             return Err(other_quality(Quality::Confidentiality));
         }
         let ours = letter.ours();
-        let content = self.content(&ours, plaintext)?;
         let authenticated = letter.cipher().is_authenticated();
+        if authenticated && !letter.has_attributes() && self.policy.requires_binding() && cms::looks_sealed(&plaintext)
+        {
+            // Privacy, by the look of it: its binding is inside, and a policy without a signature does not look there.
+            return Err(other_quality(Quality::Confidentiality));
+        }
+        let content = self.content(&ours, plaintext)?;
         if authenticated {
             self.check_recipients(&ours, letter.recipients_digest())?;
         }
@@ -429,9 +439,12 @@ impl Question {
         }
     }
 
-    /// What an envelope shows without a key.
+    /// What an envelope shows without a key. With privacy that is form, algorithms and recipients:
+    /// signature and binding are inside and judged when it is opened. Where there are attributes outside, as the
+    /// former profile had them, they are compared.
     fn check_envelope(&self, envelope: &Enveloped<'_>) -> Result<(), OpenError> {
-        if !envelope.cipher.is_authenticated() {
+        let inside = self.policy.sign.is_some() && envelope.attributes_whole.is_none();
+        if inside || !envelope.cipher.is_authenticated() {
             return Ok(());
         }
         let ours = envelope.attributes.ours;

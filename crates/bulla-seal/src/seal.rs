@@ -108,10 +108,7 @@ impl Sealer {
         let signed_len = signer.layout(attributes_len, signer.signature_len, payload_len).len();
         match self.policy.encrypt {
             None => signed_len,
-            Some(cipher) => {
-                let outer = if cipher.is_authenticated() { self.outer_attributes_len(content, bound) } else { 0 };
-                self.envelope_len(outer, signed_len)
-            }
+            Some(_) => self.envelope_len(0, signed_len),
         }
     }
 
@@ -128,8 +125,8 @@ impl Sealer {
         attributes::binding_len(bound, self.sealed_by.as_deref()) + attributes::content_len(content)
     }
 
-    /// Bytes of the attributes of the envelope. An unbound one (AES-CBC alone) keeps only the content
-    /// attribute, and nobody vouches for that.
+    /// Bytes of the attributes of an envelope without a signature inside. An unbound one (AES-CBC alone)
+    /// keeps only the content attribute, and nobody vouches for that.
     fn outer_attributes_len(&self, content: &Content, bound: &Bound) -> usize {
         if self.policy.encrypt.is_some_and(ContentCipher::is_authenticated) {
             CONTENT_TYPE_ATTRIBUTE_BYTES + self.our_attributes_len(content, bound) + RECIPIENTS_ATTRIBUTE_BYTES
@@ -255,7 +252,7 @@ impl Sealer {
         tally: &Tally,
     ) -> Result<Step<Sealed, SealError>, SealError> {
         let iv = Iv::first(cipher, rng)?;
-        // The same statements outside and inside; the signer adds its own.
+        // What is said is signed, and stands inside alone; the signer adds its own.
         let mut set = AttributeWriter::new();
         attributes::write_content_type(&mut set);
         attributes::write_binding(&mut set, Quality::Privacy, bound, self.sealed_by.as_deref());
@@ -263,8 +260,7 @@ impl Sealer {
         let counted = tally.clone();
         self.fresh_key(cipher, KeyReuse::Never, now, rng, tally, move |mut key| {
             attributes::write_recipients(&mut set, key.recipients_digest());
-            let outer = if cipher.is_authenticated() { set.sorted() } else { Vec::new() };
-            signer.sign(set, content.bytes, now, &counted, move |message| key.envelope(&iv, &outer, message))
+            signer.sign(set, content.bytes, now, &counted, move |message| key.envelope(&iv, &[], message))
         })
     }
 

@@ -25,13 +25,13 @@ fn page() -> String {
     std::fs::read_to_string(repository().join("docs/formats/sealed-message.md")).unwrap()
 }
 
-/// The ring of `testdata/seal`, where its files may be private: a checkout makes them readable.
-fn billing(dir: &Path) -> Arc<Ring> {
+/// The ring of `testdata/seal` or `testdata/seal/former`, where its files may be private: a checkout makes them readable.
+fn billing(dir: &Path, data: &str) -> Arc<Ring> {
     let user = dir.join("billing");
     ring::create(&user).unwrap();
     for place in ["own/billing.pem", "trust/ca.pem"] {
         let copy = user.join(place);
-        std::fs::copy(repository().join("testdata/seal/billing").join(place), &copy).unwrap();
+        std::fs::copy(repository().join(data).join("billing").join(place), &copy).unwrap();
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
     Arc::new(Ring::load(&user, None).unwrap())
@@ -57,14 +57,34 @@ fn policies() -> [(&'static str, Arc<Policy>); 3] {
 fn example(page: &str, name: &str) -> Bytes {
     let after = page.split(&format!("### Example: {name}\n")).nth(1).unwrap_or_else(|| panic!("no example {name}"));
     let block = after.split("```hex\n").nth(1).unwrap().split("```").next().unwrap();
-    let digits: Vec<u32> = block.chars().filter_map(|char| char.to_digit(16)).collect();
+    unhex(block)
+}
+
+fn unhex(text: &str) -> Bytes {
+    let digits: Vec<u32> = text.chars().filter_map(|char| char.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+}
+
+#[test]
+fn messages_of_the_former_profile_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let ring = billing(dir.path(), "testdata/seal/former");
+    for (name, policy) in policies() {
+        let text = std::fs::read_to_string(repository().join(format!("testdata/seal/former/{name}.hex"))).unwrap();
+        let der = unhex(&text);
+        // Privacy had the attributes outside too.
+        assert_eq!(inspect(&der).unwrap().binding.unwrap().destination, "ORDERS@QM1", "{name}");
+        assert_eq!(open(&policy, &ring, der.clone()).unwrap().content, payload(), "{name}");
+        let elsewhere = bulla_seal::Expect { destinations: vec!["OTHER@QM1".into()], ..expect() };
+        let moved = bulla_seal::Opener::new().check_form(&policy, &der, &elsewhere, now()).unwrap_err();
+        assert_eq!(moved.cause(), "moved", "{name}");
+    }
 }
 
 #[test]
 fn every_example_of_the_page_opens() {
     let dir = tempfile::tempdir().unwrap();
-    let ring = billing(dir.path());
+    let ring = billing(dir.path(), "testdata/seal");
     let page = page();
     for (name, policy) in policies() {
         let der = example(&page, name);
@@ -72,8 +92,12 @@ fn every_example_of_the_page_opens() {
         assert_eq!(opened.content, payload(), "{name}");
         assert!(opened.seal.bound);
         let shown = inspect(&der).unwrap();
-        assert_eq!(shown.quality, name);
-        assert_eq!(shown.binding.unwrap().destination, "ORDERS@QM1");
+        if name == "privacy" {
+            assert_eq!((shown.quality, shown.binding), ("privacy or confidentiality", None));
+        } else {
+            assert_eq!(shown.quality, name);
+            assert_eq!(shown.binding.unwrap().destination, "ORDERS@QM1");
+        }
         assert!(page.contains(&format!("{} bytes", der.len())), "the page gives the length of {name}");
     }
 }

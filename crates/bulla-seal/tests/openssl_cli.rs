@@ -49,6 +49,11 @@ impl Files {
     }
 
     fn cms(&self, input: &[u8], arguments: &[&str]) -> Vec<u8> {
+        self.try_cms(input, arguments).unwrap_or_else(|said| panic!("openssl cms {arguments:?}: {said}"))
+    }
+
+    /// The output, or what was said on standard error.
+    fn try_cms(&self, input: &[u8], arguments: &[&str]) -> Result<Vec<u8>, String> {
         let (input, output) = (self.put("in", input), self.path("out"));
         let _absent_is_fine = std::fs::remove_file(&output);
         let ran = Command::new("openssl")
@@ -60,9 +65,10 @@ impl Files {
             .arg(&output)
             .output()
             .expect("the openssl command");
-        let said = String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success(), "openssl cms {arguments:?}: {said}");
-        std::fs::read(output).unwrap()
+        if !ran.status.success() {
+            return Err(String::from_utf8_lossy(&ran.stderr).into_owned());
+        }
+        Ok(std::fs::read(output).unwrap())
     }
 
     fn verify(&self, der: &[u8]) -> Vec<u8> {
@@ -74,6 +80,20 @@ impl Files {
             return decrypt_with_library(der, certificate, key);
         }
         self.cms(der, &["-decrypt", "-inform", "DER", "-recip", text(certificate), "-inkey", text(key)])
+    }
+
+    /// The plaintext of an envelope with authAttrs; `None` where this `openssl` looks for them under the wrong tag, as
+    /// it did until 3.0.22 and 4.0.3.
+    fn decrypt_with_attributes(&self, der: &[u8], (certificate, key): &(PathBuf, PathBuf)) -> Option<Vec<u8>> {
+        let arguments = ["-decrypt", "-inform", "DER", "-recip", text(certificate), "-inkey", text(key)];
+        match self.try_cms(der, &arguments) {
+            Ok(plaintext) => Some(plaintext),
+            Err(said) if said.contains("wrong tag") && said.contains("Field=mac") => {
+                eprintln!("not tried: this openssl can't read authAttrs");
+                None
+            }
+            Err(said) => panic!("openssl cms {arguments:?}: {said}"),
+        }
     }
 }
 
@@ -141,7 +161,10 @@ fn openssl_decrypts_every_envelope_made_here_and_verifies_what_is_inside() {
         let sender = world.ring(&format!("alice-{spec}"), &[&alice], &[&bob]);
         for cipher in ContentCipher::ALL.iter().copied() {
             let confidential = seal(&policy(None, Some(cipher), &[&bob]), &sender);
-            assert_eq!(files.decrypt(&confidential, &bob_files), payload().bytes, "{spec} {cipher}");
+            match files.decrypt_with_attributes(&confidential, &bob_files) {
+                Some(plaintext) => assert_eq!(plaintext, payload().bytes, "{spec} {cipher}"),
+                None => assert!(cipher.is_authenticated(), "CBC has no authAttrs"),
+            }
             let private = seal(&policy(Some(Digest::Sha256), Some(cipher), &[&bob]), &sender);
             let inner = files.decrypt(&private, &bob_files);
             assert_eq!(files.verify(&inner), payload().bytes, "{spec} {cipher}");
@@ -159,7 +182,9 @@ fn openssl_decrypts_pkcs1_key_transport_made_here() {
     policy.key_transport = KeyTransport::Pkcs1;
     let policy = Arc::new(policy);
     let der = seal(&policy, &ring);
-    assert_eq!(files.decrypt(&der, &files.person(&bob, "bob")), payload().bytes);
+    if let Some(plaintext) = files.decrypt_with_attributes(&der, &files.person(&bob, "bob")) {
+        assert_eq!(plaintext, payload().bytes);
+    }
     assert_eq!(open(&policy, &ring, der).unwrap().content, payload());
 }
 

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bulla_device::{CpuDevice, DeviceError, Digest, Output, Random, RandomError, SystemRandom};
 use bulla_seal::certificate::KeyUse;
-use bulla_seal::policy::{Bind, ContentCipher, KeyReuse, KeyTransport, SealedAt, SignatureScheme, Toleration};
+use bulla_seal::policy::{Bind, ContentCipher, KeyReuse, KeyTransport, Quality, SealedAt, SignatureScheme, Toleration};
 use bulla_seal::ring::{self, Ring};
 use bulla_seal::{
     Bound, Content, Expect, OpenError, Opener, Outcome, Packing, Policy, SealError, Sealer, Step, drive, inspect,
@@ -395,12 +395,15 @@ fn arriving_sealed_means_the_policys_quality_recipients_place_and_a_good_signatu
         let both = policy_to(&[&bob, &carol]);
         let der = seal(&both, &sender);
         assert_eq!(check(&both, &der, expect()), None);
-        assert_eq!(check(&both, &der, elsewhere()), Some("moved"));
+        // With privacy the binding is inside: only the reader sees that the message was moved.
+        let moved = if sign.is_some() { None } else { Some("moved") };
+        assert_eq!(check(&both, &der, elsewhere()), moved);
         for other in [policy_to(&[&bob]), policy_to(&[&bob, &carol, &alice]), policy_to(&[&bob, &alice])] {
             assert_eq!(check(&other, &der, expect()), Some("weaker-than-policy"));
         }
         let quality = policy(if sign.is_some() { None } else { SHA256 }, GCM, &[&bob, &carol]);
-        assert_eq!(check(&quality, &der, expect()), Some("weaker-than-policy"));
+        let other = if sign.is_some() { "unbound" } else { "weaker-than-policy" };
+        assert_eq!(check(&quality, &der, expect()), Some(other));
     }
     assert_eq!(check(&integrity, &Bytes::from_static(b"clear"), expect()), Some("not-sealed"));
 }
@@ -420,7 +423,8 @@ fn without_a_ring_a_seal_is_checked_by_its_form() {
         let policy = policy(sign, encrypt, if encrypt.is_some() { &readers[..] } else { &[] });
         let der = seal(&policy, &sender);
         assert_eq!(check(&policy, &der, expect()), None);
-        assert_eq!(check(&policy, &der, elsewhere()), Some("moved"));
+        let moved = if policy.quality() == Quality::Privacy { None } else { Some("moved") };
+        assert_eq!(check(&policy, &der, elsewhere()), moved);
         assert_eq!(check(&policy, &Bytes::from_static(b"clear"), expect()), Some("not-sealed"));
     }
     let integrity = policy(SHA256, None, &[]);
@@ -500,7 +504,8 @@ fn an_inspection_says_what_the_envelope_shows() {
     assert_eq!(signed.content_type.as_deref(), Some("text/plain"));
     let der = seal(&policy(SHA256, GCM, &[&alice, &bob]), &ring);
     let private = inspect(&der).unwrap();
-    assert_eq!((private.quality, private.cipher), ("privacy", Some("AES256")));
+    assert_eq!((private.quality, private.cipher), ("privacy or confidentiality", Some("AES256")));
+    assert_eq!((private.binding.as_ref(), private.sizes.attributes), (None, 0), "the binding is inside");
     let algorithms: Vec<_> = private.recipients.iter().map(|recipient| recipient.algorithm.as_str()).collect();
     assert!(algorithms.contains(&"RSA-OAEP with SHA256, 2048 bits"));
     assert!(algorithms.contains(&"ephemeral ECDH with SHA256, AES-256 key wrap"));
@@ -512,7 +517,9 @@ fn an_inspection_says_what_the_envelope_shows() {
         sizes.total
     );
     assert!(private.to_string().contains("issuer=\"CN=Test CA,O=Bulla\""));
-    assert_eq!(private.to_json()["binding"]["destination"], "ORDERS@QM1");
+    let confidential = inspect(&seal(&policy(None, GCM, &[&bob]), &ring)).unwrap();
+    assert_eq!(confidential.quality, "confidentiality");
+    assert_eq!(confidential.to_json()["binding"]["destination"], "ORDERS@QM1");
     assert_eq!(inspect(b"clear").unwrap_err(), OpenError::NotSealed);
 }
 

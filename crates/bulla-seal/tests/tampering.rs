@@ -367,6 +367,31 @@ impl Envelope {
         self.cause()
     }
 
+    /// What a private message holds; it has no attributes outside.
+    fn inside(&mut self) -> Vec<u8> {
+        let key = self.content_key();
+        let nonce = self.message.at(&[1, 0, 2, 1, 1, 0]).bytes.clone();
+        let ciphertext = self.message.at(&[1, 0, 2, 2]).bytes.clone();
+        let tag = self.message.at(&[1, 0, 3]).bytes.clone();
+        decrypt_aead(Cipher::aes_256_gcm(), &key, Some(&nonce), &[], &ciphertext, &tag).unwrap()
+    }
+
+    /// Encrypts again: this content of this type, with these attributes outside.
+    fn around(mut self, content_type: &[u8], content: &[u8], attributes: Option<Vec<Node>>) -> &'static str {
+        let key = self.content_key();
+        let nonce = self.message.at(&[1, 0, 2, 1, 1, 0]).bytes.clone();
+        let set = attributes.map(|children| Node::around(0xa1, children));
+        let associated = set.clone().map(|set| Node { tag: 0x31, ..set }.write()).unwrap_or_default();
+        let mut tag = [0; 16];
+        let ciphertext =
+            encrypt_aead(Cipher::aes_256_gcm(), &key, Some(&nonce), &associated, content, &mut tag).unwrap();
+        *self.message.at(&[1, 0, 2, 0]) = Node::leaf(0x06, content_type);
+        *self.message.at(&[1, 0, 2, 2]) = Node::leaf(0x80, &ciphertext);
+        self.message.at(&[1, 0]).children.truncate(3);
+        self.message.at(&[1, 0]).children.extend(set.into_iter().chain([Node::leaf(0x04, &tag)]));
+        self.cause()
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Node)) -> &'static str {
         change(&mut self.message);
         self.cause()
@@ -375,6 +400,80 @@ impl Envelope {
     fn cause(self) -> &'static str {
         cause(&self.policy, &self.ring, self.message.write())
     }
+}
+
+/// A private message of alice's to herself.
+fn private() -> Envelope {
+    let world = World::new();
+    let alice = world.person("alice", RSA);
+    let ring = world.ring("alice", &[&alice], &[]);
+    let policy = policy(Some(Digest::Sha256), Some(ContentCipher::Aes256Gcm), &[&alice]);
+    let message = Node::read(&seal(&policy, &ring));
+    let key = PKey::private_key_from_pem(alice.key.as_bytes()).unwrap();
+    Envelope { ring, policy, message, key }
+}
+
+const DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];
+
+/// The attribute that says which content type an envelope has.
+fn content_type_attribute(content_type: &[u8]) -> Node {
+    Node::around(0x30, vec![Node::leaf(0x06, CONTENT_TYPE), Node::around(0x31, vec![Node::leaf(0x06, content_type)])])
+}
+
+/// Our attributes of the message inside, as the former profile had them outside too.
+fn ours_inside(inside: &[u8]) -> Vec<Node> {
+    let mut signed = Node::read(inside);
+    let attributes = &signed.at(&[1, 0, 4, 0, 3]).children;
+    attributes.iter().filter(|one| one.children[0].bytes[0] == 0x69).cloned().collect()
+}
+
+fn sorted(mut attributes: Vec<Node>) -> Option<Vec<Node>> {
+    attributes.sort_by_key(Node::write);
+    Some(attributes)
+}
+
+#[test]
+fn attributes_outside_a_private_message_are_absent_or_those_inside() {
+    let mut first = private();
+    assert_eq!(first.message.at(&[1, 0]).children.len(), 4, "version, recipients, content, tag");
+    let inside = first.inside();
+    assert_eq!(first.around(DATA, &inside, None), "opened", "encrypting again changes nothing");
+    type Change = dyn Fn(Vec<Node>) -> Vec<Node>;
+    let cases: [(&str, &Change); 4] = [
+        ("opened", &|ours| ours),
+        ("tampered", &|_| Vec::new()),
+        ("tampered", &|mut ours| {
+            ours.pop();
+            ours
+        }),
+        ("tampered", &|mut ours| {
+            // Another destination; the digits are those of ORDERS@QM1.
+            let binding = ours.iter_mut().find(|one| one.children[0].bytes.ends_with(&[1, 1])).unwrap();
+            binding.at(&[1, 0, 2]).bytes[0] ^= 1;
+            ours
+        }),
+    ];
+    for (at, (expected, change)) in cases.into_iter().enumerate() {
+        let mut envelope = private();
+        let inside = envelope.inside();
+        let mut outside = change(ours_inside(&inside));
+        outside.push(content_type_attribute(DATA));
+        assert_eq!(envelope.around(DATA, &inside, sorted(outside)), expected, "case {at}");
+    }
+}
+
+#[test]
+fn a_bare_signed_message_in_an_envelope_needs_attributes_outside() {
+    let bare = |outside: bool| {
+        let mut envelope = private();
+        let inside = envelope.inside();
+        let mut attributes = ours_inside(&inside);
+        attributes.push(content_type_attribute(SIGNED_DATA));
+        let bare = Node::read(&inside).at(&[1, 0]).write();
+        envelope.around(SIGNED_DATA, &bare, if outside { sorted(attributes) } else { None })
+    };
+    assert_eq!(bare(true), "opened");
+    assert_eq!(bare(false), "malformed");
 }
 
 #[test]
@@ -563,12 +662,7 @@ fn a_signed_letter_put_into_another_envelope_does_not_open() {
     let ring = world.ring("bob", &[&bob], &[&carol]);
     let mut opened =
         Envelope { ring: Arc::clone(&ring), policy: Arc::clone(&to_bob), message: Node::read(&letter), key: bob_key };
-    let key = opened.content_key();
-    let nonce = opened.message.at(&[1, 0, 2, 1, 1, 0]).bytes.clone();
-    let (ciphertext, tag) =
-        (opened.message.at(&[1, 0, 2, 2]).bytes.clone(), opened.message.at(&[1, 0, 4]).bytes.clone());
-    let associated = opened.associated();
-    let inner = decrypt_aead(Cipher::aes_256_gcm(), &key, Some(&nonce), &associated, &ciphertext, &tag).unwrap();
+    let inner = opened.inside();
     // To Carol, by Bob's own sealer: a confidential envelope around Alice's letter …
     let to_carol = policy(None, Some(ContentCipher::Aes256Gcm), &[&carol]);
     let content = bulla_seal::Content { bytes: inner.into(), ..payload() };
@@ -595,12 +689,7 @@ fn the_signed_inside_of_a_private_message_does_not_pass_for_an_integrity_message
         key: PKey::private_key_from_pem(alice.key.as_bytes()).unwrap(),
         message,
     };
-    let key = envelope.content_key();
-    let nonce = envelope.message.at(&[1, 0, 2, 1, 1, 0]).bytes.clone();
-    let (ciphertext, tag) =
-        (envelope.message.at(&[1, 0, 2, 2]).bytes.clone(), envelope.message.at(&[1, 0, 4]).bytes.clone());
-    let associated = envelope.associated();
-    let inner = decrypt_aead(Cipher::aes_256_gcm(), &key, Some(&nonce), &associated, &ciphertext, &tag).unwrap();
+    let inner = envelope.inside();
     let integrity = policy(Some(Digest::Sha256), None, &[]);
     assert_eq!(cause(&integrity, &ring, inner), "weaker-than-policy");
 }

@@ -246,8 +246,14 @@ impl<'a> Enveloped<'a> {
         if cipher.is_authenticated() != authenticated {
             return Err(Malformed("container and content cipher disagree").into());
         }
-        if authenticated && attributes_whole.is_some() {
-            attributes.check_content_type(content_type)?;
+        if authenticated {
+            match attributes_whole {
+                Some(_) => attributes.check_content_type(content_type)?,
+                None if bare_signed => {
+                    return Err(Malformed("an envelope of other content than data, without attributes").into());
+                }
+                None => {}
+            }
         }
         let simple = recipients.iter().all(|recipient| {
             matches!((recipient.name, recipient.transport), (Name::IssuerAndSerial(_), Transport::Rsa(_)))

@@ -84,6 +84,11 @@ impl Letter {
         Ours { binding: bytes(self.binding), content: bytes(self.content), recipients: bytes(self.recipients) }
     }
 
+    /// Whether there are attributes outside, ours or others.
+    pub(super) fn has_attributes(&self) -> bool {
+        self.attributes.is_some()
+    }
+
     /// The content cipher.
     pub(super) fn cipher(&self) -> ContentCipher {
         self.place.cipher

@@ -193,7 +193,10 @@ impl ContentKey {
         let context = &mut self.context;
         if self.cipher.is_authenticated() {
             let mut header = Writer::with_capacity(8);
-            header.header(SET, attributes.len());
+            // Absent attributes are no associated data, not even an empty set (RFC 5083, 2.2).
+            if !attributes.is_empty() {
+                header.header(SET, attributes.len());
+            }
             layout.write(&mut out, iv.as_slice(), attributes, |out| {
                 let associated = [header.as_slice(), attributes];
                 let start = out.len();
