@@ -1,6 +1,7 @@
 """Bad input, each with its error, and a queue manager that goes on."""
 
 import concurrent.futures
+import hashlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import socket
 import subprocess
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from proton import Delivery, Message
 
 import cms
@@ -252,6 +254,54 @@ def test_an_unwrapped_key_of_the_wrong_length_looks_like_any_other_failure(site,
         return tree.encode()
 
     assert quarantined(site, CONFIDENTIALITY, rewrap) == ["cannot-decrypt"]
+
+
+def forged(site, template, plaintext):
+    """A confidential message whose content is announced as sections, made with nothing but the reader's certificate."""
+    billing = site.people.identities["billing"]
+    key = os.urandom(32)
+    tree = der.parse(template)
+    _, recipients, content, attributes, tag = tree.at(1, 0).parts
+    recipients.at(0, 3).content = openssl(
+        "pkeyutl", "-encrypt", "-certin", "-inkey", billing.certificate,
+        "-pkeyopt", "rsa_padding_mode:oaep", "-pkeyopt", "rsa_oaep_md:sha256", "-pkeyopt", "rsa_mgf1_md:sha256",
+        stdin=key,
+    )  # fmt: skip
+    for attribute in attributes.parts:
+        if attribute.at(0).content.endswith(b"\x22\x01\x02"):
+            attribute.at(1, 0, 0).content = b"\x01"  # sections
+        if attribute.at(0).content.endswith(b"\x22\x01\x03"):
+            attribute.at(1, 0).content = hashlib.sha256(recipients.encode()).digest()
+    attributes.parts.sort(key=lambda attribute: attribute.encode())
+    associated = der.Node(0x31, b"", attributes.parts).encode()
+    encrypted = AESGCM(key).encrypt(content.at(1, 1, 0).content, plaintext, associated)
+    content.parts[2].content, tag.content = encrypted[:-16], encrypted[-16:]
+    return tree.encode()
+
+
+DATA_SECTION = bytes.fromhex("005375a003") + b"two"
+
+
+@pytest.mark.parametrize(
+    "plaintext",
+    [
+        b"this is no AMQP",
+        bytes.fromhex("005373c00401a10178") + DATA_SECTION,  # a second message-id
+        DATA_SECTION + bytes.fromhex("005374c10702a10178a10179"),
+        b"",
+    ],
+    ids=["no AMQP", "second properties", "second application properties", "no body section"],
+)
+def test_content_sealed_as_sections_is_a_body_and_nothing_else(site, plaintext):
+    queue = site.queue(CONFIDENTIALITY)
+    message = site.sealed(queue)
+    # The forgery itself is a good one: as a body it opens.
+    site.put_raw(queue, copy(message, forged(site, bytes(message.body), DATA_SECTION)))
+    assert payloads(site.billing.get_all(queue)) == [b"two"]
+    site.put_raw(queue, copy(message, forged(site, bytes(message.body), plaintext)))
+    assert site.billing.get_all(queue) == []
+    assert causes(site) == ["malformed"]
+    assert site.qm.depth(queue) == 0
 
 
 def test_a_gcm_recipient_pasted_into_a_cbc_envelope_is_refused_before_any_key_is_used(site, tmp_path):

@@ -49,7 +49,7 @@ pub use connection::{COPY_IN_BYTES_MAX, Connection, LINK_NAME_BYTES_MAX};
 pub use event::{
     AttachReply, AttachRequest, Delivery, DeliveryId, Event, IncomingAttach, LinkId, LinkInfo, LinkOpened, SessionId,
 };
-pub use message::{BodyForm, MessageBody, MessageParts, Sections, with_header};
+pub use message::{BodyForm, MessageBody, MessageParts, Sections, check_body, with_header};
 pub use payload::Payload;
 pub use sasl::{BearerResponse, Mechanism, PlainResponse, SaslClient, SaslOffer, SaslSecret};
 pub use scram::ScramCrypto;

@@ -1,7 +1,7 @@
 //! Messages (part 3, section 3.2): where their sections are, and how one is put together, without
 //! touching the body.
 
-use crate::codec::{DEPTH_MAX, DecodeError, Encode, Reader, clamp, code};
+use crate::codec::{DEPTH_MAX, Decode, DecodeError, Encode, Reader, clamp, code};
 use crate::payload::Payload;
 use crate::types::{Header, Properties};
 use crate::value::Value;
@@ -182,6 +182,89 @@ impl Sections {
 }
 
 /// The value of a section must be of its type.
+/// Whether these bytes are the body of a message and nothing else: data sections, sequence sections or one value, each
+/// well formed down to the innermost value, and at most a footer behind them. Nothing is copied.
+///
+/// # Errors
+/// The first thing that is wrong; [`DecodeError::Truncated`] where there is no body section at all.
+pub fn check_body(bytes: &[u8]) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut last = 0;
+    let mut count = 0;
+    while !reader.is_empty() {
+        match reader.u8()? {
+            code::DESCRIBED => {}
+            code => return Err(DecodeError::Type { wanted: "message section", code }),
+        }
+        let section = reader.descriptor()?;
+        let fits = match section {
+            section::VALUE => last == 0,
+            section::DATA | section::SEQUENCE => last == 0 || last == section,
+            section::FOOTER => last != 0 && last != section::FOOTER,
+            _ => false,
+        };
+        if !fits {
+            return Err(DecodeError::Section { code: section });
+        }
+        count += 1;
+        if count > BODY_SECTIONS_MAX + u32::from(section == section::FOOTER) {
+            return Err(DecodeError::Count);
+        }
+        last = section;
+        let value = reader.u8()?;
+        check_type(section, value)?;
+        check_value(&mut reader, value)?;
+    }
+    if last == 0 { Err(DecodeError::Truncated) } else { Ok(()) }
+}
+
+/// Passes over a value whose format code was just read, and looks at everything in it.
+fn check_value(reader: &mut Reader<'_>, code: u8) -> Result<(), DecodeError> {
+    let next = |reader: &mut Reader<'_>| {
+        let code = reader.u8()?;
+        check_value(reader, code)
+    };
+    match code {
+        code::DESCRIBED => reader.nested(|reader| {
+            next(reader)?;
+            next(reader)
+        }),
+        code::LIST8 | code::LIST32 | code::MAP8 | code::MAP32 => {
+            let (mut inner, count) = reader.compound(matches!(code, code::LIST32 | code::MAP32))?;
+            if matches!(code, code::MAP8 | code::MAP32) && count % 2 != 0 {
+                return Err(DecodeError::Count);
+            }
+            for _ in 0..count {
+                next(&mut inner)?;
+            }
+            reader.close(inner)
+        }
+        code::ARRAY8 | code::ARRAY32 => {
+            let (mut inner, count) = reader.compound(code == code::ARRAY32)?;
+            let mut element = inner.u8()?;
+            let mut descriptors = 0;
+            while element == code::DESCRIBED {
+                if descriptors == DEPTH_MAX {
+                    return Err(DecodeError::Depth);
+                }
+                descriptors += 1;
+                next(&mut inner)?;
+                element = inner.u8()?;
+            }
+            for _ in 0..count {
+                check_value(&mut inner, element)?;
+            }
+            reader.close(inner)
+        }
+        code::BINARY8 | code::BINARY32 => reader.sized(code == code::BINARY32).map(drop),
+        code::STRING8 | code::STRING32 => {
+            let text = reader.sized(code == code::STRING32)?;
+            std::str::from_utf8(text).map(drop).map_err(|_| DecodeError::Text)
+        }
+        _ => Value::decode(reader, code).map(drop),
+    }
+}
+
 fn check_type(section: u64, value: u8) -> Result<(), DecodeError> {
     let (wanted, fits) = match section {
         section::HEADER | section::PROPERTIES | section::SEQUENCE => {

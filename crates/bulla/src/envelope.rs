@@ -15,7 +15,7 @@ use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
-use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, with_header};
+use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, check_body, with_header};
 use bulla_queue::{Chunks, Found, Message, User};
 use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
 use bytes::Bytes;
@@ -223,6 +223,11 @@ impl Arrival {
             id => Bytes::copy_from_slice(id),
         };
         let content = self.content();
+        if content.packing == Packing::Sections {
+            // What would be refused when it is opened is refused before it is sealed.
+            let malformed = |error| Refusal::new(reason::MD_ERROR, format!("the body is malformed: {error}"));
+            check_body(&content.bytes).map_err(malformed)?;
+        }
         let application_properties = self.section(self.sections.application_properties.clone());
         let bound = Bound {
             destination,
@@ -267,8 +272,17 @@ impl Arrival {
     }
 
     /// The message for its reader: the sealed body replaced by what was in it.
+    ///
+    /// # Errors
+    /// What was sealed as sections is no message body: `malformed`. Confidentiality proves no origin, so anyone with
+    /// the recipient's certificate may have made it.
     pub(crate) fn opened(&self, opened: Verified<Opened>) -> Result<Readable, Refusal> {
         let content = opened.into_inner().content;
+        if content.packing == Packing::Sections {
+            let malformed =
+                |error| Refusal::security("malformed", format!("what is sealed is no message body: {error}"));
+            check_body(&content.bytes).map_err(malformed)?;
+        }
         let mut head = Vec::with_capacity(256);
         for section in [&self.sections.header, &self.sections.message_annotations] {
             head.extend_from_slice(&self.section(section.clone()));
@@ -859,6 +873,42 @@ mod tests {
             (content.packing, &content.bytes[..]),
             (Packing::Sections, &[0x00, 0x53, 0x77, 0xa1, 2, b'h', b'i'][..])
         );
+    }
+
+    /// A message that opened with this content, whoever made it.
+    fn opened(bytes: &[u8]) -> Result<Payload, Refusal> {
+        let (sealed, ..) = sealed(b"DER", &message(&[ID], b"body"));
+        let content = Content { packing: Packing::Sections, content_type: None, bytes: Bytes::copy_from_slice(bytes) };
+        let verified = bulla_seal::Opener::tolerate(&bulla_seal::Policy::new("Q"), content).unwrap();
+        Arrival::read(&sealed, NOW_MS).unwrap().opened(verified).map(Readable::into_payload)
+    }
+
+    #[test]
+    fn what_was_sealed_as_sections_is_a_body_and_nothing_else() {
+        const VALUE: &[u8] = &[0x00, 0x53, 0x77, 0xa1, 2, b'h', b'i'];
+        const PROPERTIES: &[u8] = &[0x00, 0x53, 0x73, 0xc0, 4, 1, 0xa1, 1, b'x'];
+        const APPLICATION_PROPERTIES: &[u8] = &[0x00, 0x53, 0x74, 0xc1, 1, 0];
+        let message = opened(VALUE).unwrap();
+        assert!(matches!(Sections::scan(&message).unwrap().body, BodyForm::Sections(_)));
+        for (what, bytes) in [
+            ("no AMQP", b"no AMQP at all".to_vec()),
+            ("second properties", [PROPERTIES, VALUE].concat()),
+            ("second application-properties", [APPLICATION_PROPERTIES, VALUE].concat()),
+            ("properties behind the body", [VALUE, PROPERTIES].concat()),
+            ("no body section", Vec::new()),
+        ] {
+            let refusal = opened(&bytes).map(drop).unwrap_err();
+            assert_eq!(refusal.cause, Some("malformed"), "{what}: {refusal:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_would_not_open_is_not_sealed() {
+        for body in [&[0x00, 0x53, 0x77, 0xc0, 2, 2, 0x41][..], &[0x00, 0x53, 0x77, 0xa1, 1, 0xff], &[]] {
+            let arrival = Arrival::read(&Payload::from(Bytes::copy_from_slice(body)), NOW_MS).unwrap();
+            let refused = arrival.into_envelope(Defaults::default(), "Q@QM".into(), &mut Random::counting(), None);
+            assert_eq!(refused.map(drop).unwrap_err().reason, reason::MD_ERROR, "{body:?}");
+        }
     }
 
     #[test]

@@ -272,3 +272,50 @@ proptest! {
         );
     }
 }
+
+#[test]
+fn a_body_alone_is_whole_sections_in_order_and_nothing_else() {
+    const VALUE: &[u8] = &[0x00, 0x53, 0x77];
+    const DATA_HI: &[u8] = &[0x00, 0x53, 0x75, 0xa0, 2, b'h', b'i'];
+    const SEQUENCE: &[u8] = &[0x00, 0x53, 0x76, 0xc0, 3, 1, 0x54, 7];
+    const FOOTER: &[u8] = &[0x00, 0x53, 0x78, 0xc1, 1, 0];
+    let value = |encoded: &[u8]| [VALUE, encoded].concat();
+    for (what, good) in [
+        ("data", DATA_HI.to_vec()),
+        ("data twice", [DATA_HI, DATA_HI].concat()),
+        ("sequences and a footer", [SEQUENCE, SEQUENCE, FOOTER].concat()),
+        ("null", value(&[0x40])),
+        ("a map", value(&[0xc1, 6, 2, 0xa1, 1, b'k', 0x54, 1])),
+        ("an array of described strings", value(&[0xe0, 8, 2, 0x00, 0x53, 9, 0xa1, 1, b'a', 0])),
+        ("a described list", value(&[0x00, 0xa3, 1, b'd', 0xc0, 2, 1, 0x41])),
+    ] {
+        assert_eq!(crate::check_body(&good), Ok(()), "{what}");
+    }
+    let properties = [0x00, 0x53, 0x73, 0xc0, 1, 0];
+    for (what, bad) in [
+        ("nothing", Vec::new()),
+        ("no AMQP", b"hello".to_vec()),
+        ("a footer alone", FOOTER.to_vec()),
+        ("two footers", [DATA_HI, FOOTER, FOOTER].concat()),
+        ("data behind the footer", [DATA_HI, FOOTER, DATA_HI].concat()),
+        ("two values", [value(&[0x40]), value(&[0x40])].concat()),
+        ("data and a sequence", [DATA_HI, SEQUENCE].concat()),
+        ("properties", [&properties, DATA_HI].concat()),
+        ("properties behind", [DATA_HI, &properties].concat()),
+        ("a section of no standard", [&[0x00, 0x53, 0x79, 0x40], DATA_HI].concat()),
+        ("bytes behind", [DATA_HI, &[1]].concat()),
+        ("cut", DATA_HI[..6].to_vec()),
+        ("data that is a string", [0x00, 0x53, 0x75, 0xa1, 1, b'a'].to_vec()),
+        ("a string that is no text", value(&[0xa1, 1, 0xff])),
+        ("an unknown format code", value(&[0x3f])),
+        ("a list of more than it has", value(&[0xc0, 2, 2, 0x41])),
+        ("a list of less than it has", value(&[0xc0, 3, 1, 0x41, 0x41])),
+        ("a map of one", value(&[0xc1, 2, 1, 0x41])),
+        ("an array of cut elements", value(&[0xe0, 3, 2, 0x54, 1])),
+        ("a list inside whose text is none", value(&[0xc0, 4, 1, 0xa1, 1, 0xff])),
+    ] {
+        assert!(crate::check_body(&bad).is_err(), "{what}");
+    }
+    let deep: Vec<u8> = value(&[0x00, 0x40].repeat(40));
+    assert_eq!(crate::check_body(&deep), Err(crate::DecodeError::Depth));
+}
