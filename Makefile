@@ -27,6 +27,7 @@ RETRY = $(abspath tests/retry.sh)
 RHEA = $(CLIENTS)/rhea/node_modules/.package-lock.json
 GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
+BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
 .PHONY: run islands build test interop check sbom bench measure hostile lanes fuzz clients packages test-packages
 .DELETE_ON_ERROR:
@@ -86,7 +87,7 @@ packages:
 test-packages: packages
 	@tests/packages.sh test
 
-clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS)
+clients: $(VENV) $(RHEA) $(GO_AMQP) $(JMS) $(BOUNCYCASTLE)
 
 # The client library is built from source once and kept as a wheel by pip.
 $(VENV): tests/requirements.txt | test-packages
@@ -103,4 +104,8 @@ $(GO_AMQP): $(CLIENTS)/go-amqp/main.go $(CLIENTS)/go-amqp/go.mod $(CLIENTS)/go-a
 
 $(JMS): $(CLIENTS)/jms/pom.xml $(wildcard $(CLIENTS)/jms/src/main/java/*.java) | test-packages
 	cd $(CLIENTS)/jms && $(RETRY) mvn --quiet --batch-mode package
+	touch $@
+
+$(BOUNCYCASTLE): $(CLIENTS)/bouncycastle/pom.xml | packages
+	cd $(CLIENTS)/bouncycastle && mvn --quiet --batch-mode package
 	touch $@
