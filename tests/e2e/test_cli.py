@@ -7,12 +7,14 @@ import re
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 from proton import Message
 
 import cms
 from manager import BULLA, DEADLINE, ERROR_QUEUE, run, wait_until
+from opener import PAGE
 from pki import CommandFailed, Identity, openssl
 
 POLICY = "SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')"
@@ -539,3 +541,81 @@ def test_a_queue_manager_without_a_name_gets_one_of_its_own_and_keeps_it(tmp_pat
     assert first != second and re.fullmatch(r"[A-Z0-9._]{1,39}\.[0-9A-F]{8}", first), first
     refused_start(tmp_path / "one", code=0)
     assert name(tmp_path / "one") == first
+
+
+# --- sealed messages in files ---
+
+EXAMPLE = "SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Example') RECIP('CN=billing,O=Example')"
+TEST_DATA = Path(__file__).parents[2] / "testdata/seal"
+AT_HOME = ["--destination", "ORDERS@QM1", "--message-id", "id-1"]
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """The private message of the page on the format, and the ring of its reader."""
+    ring = tmp_path_factory.mktemp("example") / "billing"
+    for data in (TEST_DATA / "billing", TEST_DATA / "former/billing"):
+        for place in ("own/billing.pem", "trust/ca.pem"):
+            copy = ring.with_name("former" if "former" in data.parts else "billing") / place
+            copy.parent.mkdir(parents=True)
+            copy.write_bytes((data / place).read_bytes())
+            copy.chmod(0o600)
+            copy.parent.chmod(0o700)
+            copy.parents[1].chmod(0o700)
+    [digits] = re.findall(r"### Example: privacy\n.*?```hex\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = ring.with_name("message.der")
+    file.write_bytes(bytes.fromhex(digits))
+    return file, ring
+
+
+def seal_open(file, *options, policy=EXAMPLE):
+    done = run("seal", "open", file, "--policy", policy, *options)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def test_a_sealed_file_opens_offline_with_a_ring_or_with_single_files(example, tmp_path):
+    file, ring = example
+    own, trust = ring / "own/billing.pem", ring / "trust/ca.pem"
+    for keys in (["--ring", ring], ["--key", own, "--cert", own, "--trust", trust]):
+        code, payload, said = seal_open(file, *keys, *AT_HOME)
+        assert (code, payload) == (0, b"seventeen cows, two of them red"), said
+        assert 'privacy, signed by "CN=orders,O=Example"' in said
+        assert "bound to ORDERS@QM1, message id a10469642d31" in said
+        assert "not compared: properties, application properties" in said
+    code, payload, said = seal_open(file, "--ring", ring, "--no-binding", "--out", tmp_path / "payload")
+    assert (code, payload) == (0, b""), said
+    assert "THE BINDING WAS NOT COMPARED" in said
+    assert (tmp_path / "payload").read_bytes() == b"seventeen cows, two of them red"
+    assert (tmp_path / "payload").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_sealed_file_that_does_not_open_says_why_by_cause_and_exit_code(example, tmp_path):
+    file, ring = example
+    changed = bytearray(file.read_bytes())
+    changed[-1] ^= 1
+    (tmp_path / "changed").write_bytes(changed)
+    (tmp_path / "cut").write_bytes(file.read_bytes()[:100])
+    (tmp_path / "clear").write_bytes(b"a clear text")
+    mine = ["--ring", ring, *AT_HOME]
+    for name, options, policy, code, cause in [
+        (tmp_path / "changed", mine, EXAMPLE, 7, "cannot-decrypt"),
+        (tmp_path / "cut", mine, EXAMPLE, 7, "malformed"),
+        (tmp_path / "clear", mine, EXAMPLE, 4, "not-sealed"),
+        (file, ["--ring", ring.with_name("former"), *AT_HOME], EXAMPLE, 3, "not-a-recipient"),
+        (file, ["--ring", ring, "--destination", "OTHER@QM1"], EXAMPLE, 4, "moved"),
+        (file, ["--ring", ring, "--destination", "ORDERS@QM1", "--message-id", "id-2"], EXAMPLE, 7, "tampered"),
+        (file, [*mine, "--properties", "00" * 32], EXAMPLE, 7, "tampered"),
+        (file, mine, EXAMPLE.replace("AES256", "AES128"), 4, "weaker-than-policy"),
+        (file, mine, EXAMPLE.replace("CN=orders", "CN=audit"), 4, "signer-not-authorised"),
+        (file, [*mine, "--put-at", "1000000000"], EXAMPLE, 4, "certificate-not-yet-valid"),
+    ]:
+        found, payload, said = seal_open(name, *options, policy=policy)
+        assert (found, payload) == (code, b"") and f"cause={cause}" in said, (cause, found, said)
+    for options, policy in [
+        (["--ring", ring], EXAMPLE),
+        (AT_HOME, EXAMPLE),
+        (mine, "SIGNALG(MD5)"),
+        ([*mine, "--properties", "12"], EXAMPLE),
+        ([*mine, "--no-binding"], EXAMPLE),
+    ]:
+        assert seal_open(file, *options, policy=policy)[0] == 2, options

@@ -27,7 +27,7 @@ pub use error::{MQRC_MSG_TOO_BIG_FOR_Q, MQRC_SECURITY_ERROR, OpenError, Outcome,
 pub use inspect::{Inspection, inspect};
 pub use message::{
     Bound, CONTENT_TYPE_BYTES_MAX, Content, DESTINATION_BYTES_MAX, Expect, MESSAGE_ID_BYTES_MAX, Opened, Packing,
-    SEALED_BY_BYTES_MAX, SealInfo, Sealed, Verified,
+    SEALED_BY_BYTES_MAX, SealInfo, Sealed, SealedBinding, Verified,
 };
 pub use open::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX, Opener};
 pub use policy::{Policy, PolicyError};

@@ -115,6 +115,21 @@ pub struct SealInfo {
     pub sealed_by: Option<String>,
     /// Whether it carried our binding attributes, which then fit.
     pub bound: bool,
+    /// What it is bound to by its own word; only [`Opener::open_anywhere`](crate::Opener::open_anywhere) tells.
+    pub binding: Option<Box<SealedBinding>>,
+}
+
+/// What a seal is bound to, by its own word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedBinding {
+    /// `QUEUE@QMGR`.
+    pub destination: String,
+    /// The message id, as the encoded AMQP value.
+    pub message_id: Bytes,
+    /// SHA-256 of what is digested of the properties section.
+    pub properties: [u8; 32],
+    /// SHA-256 of the application-properties section.
+    pub application_properties: [u8; 32],
 }
 
 /// Something that was opened and found good. Only the opener makes one, so that whoever asks for a

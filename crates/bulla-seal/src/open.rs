@@ -18,7 +18,7 @@ use crate::cms::signed::{SignedData, SignerInfo};
 use crate::cms::{self, Container, Name};
 use crate::effort::Tally;
 use crate::error::{OpenError, other_quality};
-use crate::message::{Content, Expect, Opened, Packing, SealInfo, Verified};
+use crate::message::{Content, Expect, Opened, Packing, SealInfo, SealedBinding, Verified};
 use crate::policy::{KeyTransport, Policy, Quality, Toleration};
 use crate::ring::{Own, Ring};
 use crate::step::Step;
@@ -104,10 +104,37 @@ impl Opener {
             policy: Arc::clone(policy),
             ring: Arc::clone(ring),
             der,
-            expect,
+            place: Place::Here(expect),
             put_at,
             now,
             tally,
+        };
+        question.open()
+    }
+
+    /// Opens one message wherever it is found: everything is judged as [`Opener::open`] does, but for the place. What
+    /// it is bound to is handed out as [`SealInfo::binding`], for a person to compare. Nothing that serves a queue may
+    /// open this way.
+    ///
+    /// # Errors
+    /// As [`Opener::open`], but for `moved` and changed properties.
+    pub fn open_anywhere(
+        &self,
+        policy: &Arc<Policy>,
+        ring: &Arc<Ring>,
+        der: Bytes,
+        put_at: SystemTime,
+        now: SystemTime,
+    ) -> Result<Opening, OpenError> {
+        let question = Question {
+            cache: Arc::clone(&self.cache),
+            policy: Arc::clone(policy),
+            ring: Arc::clone(ring),
+            der,
+            place: Place::Told,
+            put_at,
+            now,
+            tally: Tally::default(),
         };
         question.open()
     }
@@ -149,7 +176,7 @@ impl Opener {
             policy: Arc::clone(policy),
             ring: Arc::clone(ring),
             der: der.clone(),
-            expect: expect.clone(),
+            place: Place::Here(expect.clone()),
             put_at: now,
             now,
             tally,
@@ -190,7 +217,7 @@ impl Opener {
             policy: Arc::clone(policy),
             ring: Arc::new(Ring::nobody()),
             der: der.clone(),
-            expect: expect.clone(),
+            place: Place::Here(expect.clone()),
             put_at: now,
             now,
             tally,
@@ -218,9 +245,18 @@ impl Opener {
             recipients: Vec::new(),
             sealed_by: None,
             bound: false,
+            binding: None,
         };
         Ok(Verified::new(Opened { content, seal }))
     }
+}
+
+/// What a binding is compared with.
+enum Place {
+    /// Where the message is.
+    Here(Expect),
+    /// Nothing: it is told.
+    Told,
 }
 
 /// One message on its way through the opener.
@@ -229,7 +265,7 @@ struct Question {
     policy: Arc<Policy>,
     ring: Arc<Ring>,
     der: Bytes,
-    expect: Expect,
+    place: Place,
     put_at: SystemTime,
     now: SystemTime,
     tally: Tally,
@@ -390,13 +426,15 @@ impl Question {
         if authenticated {
             self.check_recipients(&ours, letter.recipients_digest())?;
         }
-        let sealed_by = if authenticated { self.check_binding(&ours, Quality::Confidentiality)? } else { None };
+        let binding = if authenticated { self.check_binding(&ours, Quality::Confidentiality)? } else { None };
+        let (sealed_by, told) = self.said(binding);
         let seal = SealInfo {
             quality: Quality::Confidentiality,
             signer: None,
             signing_time: None,
             sealed_by,
             bound: authenticated && ours.any(),
+            binding: told,
             recipients: letter.names,
         };
         self.tally.bytes_out(content.bytes.len());
@@ -412,8 +450,9 @@ impl Question {
         recipients: Vec<Bytes>,
     ) -> Result<Opened, OpenError> {
         let content = self.content(ours, payload)?;
-        let sealed_by = self.check_binding(ours, quality)?;
-        let seal = SealInfo { quality, signer: None, signing_time: None, recipients, sealed_by, bound: ours.any() };
+        let (sealed_by, binding) = self.said(self.check_binding(ours, quality)?);
+        let bound = ours.any();
+        let seal = SealInfo { quality, signer: None, signing_time: None, recipients, sealed_by, bound, binding };
         Ok(Opened { content, seal })
     }
 
@@ -477,8 +516,8 @@ impl Question {
         self.policy.requires_binding() || ours.any()
     }
 
-    /// Compares the binding with the place. Returns who sealed, if it was not the application.
-    fn check_binding(&self, ours: &Ours<'_>, quality: Quality) -> Result<Option<String>, OpenError> {
+    /// Compares the binding with the place, and returns it.
+    fn check_binding<'a>(&self, ours: &Ours<'a>, quality: Quality) -> Result<Option<Binding<'a>>, OpenError> {
         if !self.is_bound(ours) {
             return Ok(None);
         }
@@ -489,8 +528,24 @@ impl Question {
         if binding.quality != quality {
             return Err(other_quality(quality));
         }
-        binding.check(&self.expect, &self.policy.bind_names)?;
-        Ok(binding.sealed_by.map(str::to_owned))
+        if let Place::Here(expect) = &self.place {
+            binding.check(expect, &self.policy.bind_names)?;
+        }
+        Ok(Some(binding))
+    }
+
+    /// Who sealed, if it was not the application; and the binding, where it is told.
+    fn said(&self, binding: Option<Binding<'_>>) -> (Option<String>, Option<Box<SealedBinding>>) {
+        let Some(binding) = binding else { return (None, None) };
+        let told = matches!(self.place, Place::Told).then(|| {
+            Box::new(SealedBinding {
+                destination: binding.destination.to_owned(),
+                message_id: Bytes::copy_from_slice(binding.message_id),
+                properties: *binding.properties,
+                application_properties: *binding.application_properties,
+            })
+        });
+        (binding.sealed_by.map(str::to_owned), told)
     }
 
     /// The recipients that the message was sealed for must be those that its envelope has.

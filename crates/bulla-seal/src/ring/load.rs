@@ -33,6 +33,11 @@ const SETTLED_AFTER: Duration = Duration::from_millis(100);
 /// Counts the snapshots this process has read.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
+/// The number of one more snapshot.
+pub(super) fn next_generation() -> u64 {
+    GENERATION.fetch_add(1, Ordering::Relaxed) + 1
+}
+
 /// The directories of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
@@ -252,7 +257,7 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
     ring.people_by_dn = people_by_dn;
     // With all that is there known, a different number means that some are gone.
     files.changed |= files.files.len() != previous.files.len();
-    ring.generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
+    ring.generation = next_generation();
     Ok((ring, files))
 }
 
@@ -348,7 +353,7 @@ fn read(
 }
 
 /// What a file holds, within limits, and the stamp it had: both through one open file, so that they belong together.
-fn bytes(path: &Path, place: Place) -> Result<(Zeroizing<Vec<u8>>, Stamp), RingError> {
+pub(super) fn bytes(path: &Path, place: Place) -> Result<(Zeroizing<Vec<u8>>, Stamp), RingError> {
     let failed = |error: io::Error| RingError::io(path, &error);
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -367,12 +372,12 @@ fn bytes(path: &Path, place: Place) -> Result<(Zeroizing<Vec<u8>>, Stamp), RingE
 }
 
 /// The certificates of a file, of which there is at least one.
-fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<Certificate>, RingError> {
+pub(super) fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<Certificate>, RingError> {
     let all = Certificate::all_from_pem(bytes, PEM_CERTIFICATES_MAX)
         .map_err(|why| RingError::Malformed { path: path.to_owned(), why })?;
     if all.is_empty() { Err(RingError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
 }
 
-fn label(path: &Path) -> String {
+pub(super) fn label(path: &Path) -> String {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned()
 }

@@ -18,6 +18,7 @@ mod error;
 mod install;
 mod load;
 mod rings;
+mod single;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -37,6 +38,7 @@ pub(crate) use install::write_private;
 pub use install::{create, install_crl, install_own, install_own_on_token, install_person, install_trust};
 pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX, Survey, survey};
 pub use rings::{CHECK_INTERVAL, OnChange, PEOPLE_CHECKED_MAX, Rings, USER_BYTES_MAX};
+pub use single::SingleFiles;
 
 /// A key of the ring's user with its certificate.
 #[derive(Clone, Debug)]
