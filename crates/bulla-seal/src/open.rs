@@ -461,7 +461,7 @@ impl Question {
         match self.read(&der)? {
             Container::Signed(signed) => self.open_signed(&signed).map(|step| step.map(drop)),
             Container::Enveloped(envelope) => {
-                self.cache.check_recipients(&self.policy, &self.ring, &envelope.recipients)?;
+                Cache::check_recipients(&self.policy, &self.ring, &envelope.recipients)?;
                 self.check_envelope(&envelope).map(Step::Done)
             }
         }

@@ -409,6 +409,24 @@ fn arriving_sealed_means_the_policys_quality_recipients_place_and_a_good_signatu
 }
 
 #[test]
+fn two_rings_that_take_turns_each_know_their_own_recipients() {
+    let world = World::new();
+    let (alice, bob) = (world.person("alice", P256), world.person("bob", RSA));
+    let sender = world.ring("alice", &[&alice], &[&bob]);
+    let rings = [world.ring("knows", &[], &[&bob]), world.ring("knows-not", &[], &[&alice])];
+    let policy = policy(None, GCM, &[&bob]);
+    let der = seal(&policy, &sender);
+    let opener = Opener::new();
+    for _ in 0..3 {
+        let causes = rings.each_ref().map(|ring| {
+            let checked = opener.check_arrived(&policy, ring, &der, &expect(), now());
+            checked.err().map(|error| error.cause())
+        });
+        assert_eq!(causes, [None, Some("weaker-than-policy")]);
+    }
+}
+
+#[test]
 fn without_a_ring_a_seal_is_checked_by_its_form() {
     let world = World::new();
     let (alice, bob) = (world.person("alice", P256), world.person("bob", RSA));

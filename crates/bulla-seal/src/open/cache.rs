@@ -12,7 +12,6 @@ use crate::certificate::Certificate;
 use crate::cms::Name;
 use crate::cms::enveloped::Recipient;
 use crate::cms::signed::SignedData;
-use crate::dn::Dn;
 use crate::error::OpenError;
 use crate::policy::{ContentCipher, Policy};
 use crate::ring::{Ring, Verdict};
@@ -31,7 +30,6 @@ pub const CACHED_SIGNERS_MAX: usize = 1024;
 pub(crate) struct Cache {
     keys: Mutex<Keys>,
     signers: Mutex<Signers>,
-    directory: Mutex<Option<Directory>>,
 }
 
 /// Where a content key lies: whose private key unwraps it, and from which recipients and cipher.
@@ -159,17 +157,10 @@ impl KnownSigner {
     }
 }
 
-/// Issuer and serial number of everyone in one ring snapshot, with the name it stands for.
-struct Directory {
-    generation: u64,
-    names: HashMap<Vec<u8>, Dn>,
-}
-
 impl Cache {
     pub(crate) fn flush(&self) {
         *lock(&self.keys) = Keys::default();
         *lock(&self.signers) = Signers::default();
-        *lock(&self.directory) = None;
     }
 
     /// A live content key. The same key may be in use elsewhere: then another context is made for it.
@@ -256,36 +247,18 @@ impl Cache {
 
     /// Whether an envelope's recipients are exactly those that the policy names.
     pub(crate) fn check_recipients(
-        &self,
         policy: &Policy,
         ring: &Ring,
         recipients: &[Recipient<'_>],
     ) -> Result<(), OpenError> {
         const OTHERS: OpenError = OpenError::WeakerThanPolicy { what: "other recipients than RECIP" };
-        let mut directory = lock(&self.directory);
-        let directory = match &mut *directory {
-            Some(found) if found.generation == ring.generation() => found,
-            slot => slot.insert(Directory::of(ring)),
-        };
         let mut named = Vec::with_capacity(recipients.len());
         for recipient in recipients {
             let Name::IssuerAndSerial(name) = recipient.name else { return Err(OTHERS) };
-            let dn = directory.names.get(name).filter(|dn| policy.recipients.contains(dn)).ok_or(OTHERS)?;
+            let dn = ring.name_of(name).filter(|dn| policy.recipients.contains(dn)).ok_or(OTHERS)?;
             named.push(dn);
         }
         if policy.recipients.iter().all(|dn| named.contains(&dn)) { Ok(()) } else { Err(OTHERS) }
-    }
-}
-
-impl Directory {
-    fn of(ring: &Ring) -> Directory {
-        let people = ring.people().iter().map(|person| &person.certificate);
-        let own = ring.own().iter().map(|own| &own.certificate);
-        let names = people
-            .chain(own)
-            .map(|certificate| (certificate.issuer_and_serial().to_vec(), certificate.dn().clone()))
-            .collect();
-        Directory { generation: ring.generation(), names }
     }
 }
 

@@ -198,17 +198,7 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
     let stamp = directory(dir)?.ok_or_else(|| RingError::Missing { path: dir.to_owned() })?;
     let mut files = Files { settled: true, ..Files::default() };
     files.list(dir, Some(stamp));
-    let mut ring = Ring {
-        user,
-        generation: 0,
-        own: Vec::new(),
-        people: Vec::new(),
-        trust: Vec::new(),
-        crls: Vec::new(),
-        people_by_dn: HashMap::new(),
-        own_by_id: HashMap::new(),
-        authorities: HashMap::new(),
-    };
+    let mut ring = Ring { user, ..Ring::nobody() };
     for place in Place::ALL {
         let path = dir.join(place.name());
         // Stamped before it is listed: what comes later shows as a change.

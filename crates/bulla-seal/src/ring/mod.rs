@@ -23,7 +23,7 @@ mod single;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bulla_device::PrivateKey;
@@ -78,6 +78,8 @@ pub struct Ring {
     own_by_id: HashMap<Vec<u8>, usize>,
     /// The authorities that `people` and `own` hold, by name: what paths are built over.
     authorities: HashMap<Dn, Vec<Certificate>>,
+    /// Everyone's name by DER of issuer and serial, once it was asked for.
+    names: OnceLock<HashMap<Vec<u8>, Dn>>,
 }
 
 impl Ring {
@@ -118,6 +120,7 @@ impl Ring {
             people_by_dn: HashMap::new(),
             own_by_id: HashMap::new(),
             authorities: HashMap::new(),
+            names: OnceLock::new(),
         }
     }
 
@@ -164,6 +167,16 @@ impl Ring {
     /// The key that a recipient info names, by DER of its IssuerAndSerialNumber. One hash and one compare.
     pub fn find_own(&self, issuer_and_serial: &[u8]) -> Option<&Own> {
         self.own_by_id.get(issuer_and_serial).and_then(|at| self.own.get(*at)).map(Arc::as_ref)
+    }
+
+    /// Whom an IssuerAndSerialNumber names: people and the ring's own keys. The table is made once for a snapshot.
+    pub(crate) fn name_of(&self, issuer_and_serial: &[u8]) -> Option<&Dn> {
+        let names = self.names.get_or_init(|| {
+            let people = self.people.iter().map(|person| &person.certificate);
+            let own = self.own.iter().map(|own| &own.certificate);
+            people.chain(own).map(|one| (one.issuer_and_serial().to_vec(), one.dn().clone())).collect()
+        });
+        names.get(issuer_and_serial)
     }
 
     /// The key to sign with: of those that are valid, trusted, not revoked and made for signatures, the
