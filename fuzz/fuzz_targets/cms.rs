@@ -57,6 +57,7 @@ static SETTING: LazyLock<Setting> = LazyLock::new(|| {
             message_id: Bytes::from_static(b"\xa1\x04id-1"),
             properties: Bytes::from_static(b"\x00\x53\x73\xc0\x01\x00"),
             application_properties: Bytes::new(),
+            annotations: Bytes::new(),
         },
         now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000),
     }

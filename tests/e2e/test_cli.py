@@ -581,7 +581,7 @@ def test_a_sealed_file_opens_offline_with_a_ring_or_with_single_files(example, t
         assert (code, payload) == (0, b"seventeen cows, two of them red"), said
         assert 'privacy, signed by "CN=orders,O=Example"' in said
         assert "bound to ORDERS@QM1, message id a10469642d31" in said
-        assert "not compared: properties, application properties" in said
+        assert "not compared: properties, application properties, annotations" in said
     code, payload, said = seal_open(file, "--ring", ring, "--no-binding", "--out", tmp_path / "payload")
     assert (code, payload) == (0, b""), said
     assert "THE BINDING WAS NOT COMPARED" in said

@@ -76,6 +76,8 @@ pub struct InspectedBinding {
     pub properties: String,
     /// SHA-256 of the application-properties section, hexadecimal.
     pub application_properties: String,
+    /// SHA-256 of the message annotations that are bound, hexadecimal; the first version of the binding has none.
+    pub annotations: Option<String>,
     /// The queue manager that sealed for the application.
     pub sealed_by: Option<String>,
 }
@@ -189,6 +191,7 @@ fn with_ours(ours: Ours<'_>, mut inspection: Inspection) -> Result<Inspection, O
             message_id: hex(binding.message_id),
             properties: hex(binding.properties),
             application_properties: hex(binding.application_properties),
+            annotations: binding.annotations.map(|digest| hex(digest)),
             sealed_by: binding.sealed_by.map(str::to_owned),
         });
     }
@@ -295,6 +298,7 @@ impl Inspection {
                 "message-id": binding.message_id,
                 "properties": binding.properties,
                 "application-properties": binding.application_properties,
+                "annotations": binding.annotations,
                 "sealed-by": binding.sealed_by,
             })),
             "packing": self.packing,
@@ -343,6 +347,9 @@ impl fmt::Display for Inspection {
                 writeln!(out, "  message id  {}", binding.message_id)?;
                 writeln!(out, "  properties  {}", binding.properties)?;
                 writeln!(out, "  application {}", binding.application_properties)?;
+                if let Some(annotations) = &binding.annotations {
+                    writeln!(out, "  annotations {annotations}")?;
+                }
                 if let Some(manager) = &binding.sealed_by {
                     writeln!(out, "  sealed by   {manager}")?;
                 }

@@ -57,6 +57,8 @@ pub struct Bound {
     pub properties: Bytes,
     /// The application-properties section as it arrived; empty where there is none.
     pub application_properties: Bytes,
+    /// The message annotations that say how a body is read, encoded one after the other; empty where there are none.
+    pub annotations: Bytes,
 }
 
 /// What a message should be bound to when it is opened.
@@ -71,6 +73,8 @@ pub struct Expect {
     pub properties: Bytes,
     /// The application-properties section as it arrived; empty where there is none.
     pub application_properties: Bytes,
+    /// The message annotations that say how a body is read, encoded one after the other; empty where there are none.
+    pub annotations: Bytes,
 }
 
 /// A sealed message: the one data section of the new body.
@@ -130,6 +134,8 @@ pub struct SealedBinding {
     pub properties: [u8; 32],
     /// SHA-256 of the application-properties section.
     pub application_properties: [u8; 32],
+    /// SHA-256 of the message annotations that are bound; the first version of the binding has none.
+    pub annotations: Option<[u8; 32]>,
 }
 
 /// Something that was opened and found good. Only the opener makes one, so that whoever asks for a

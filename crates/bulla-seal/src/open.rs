@@ -308,6 +308,11 @@ impl Question {
 
     fn open_envelope(self, envelope: &Enveloped<'_>) -> Result<Opening, OpenError> {
         let (own, recipient) = self.find_own(envelope)?;
+        if matches!(recipient.transport, Transport::Rsa(RsaPadding::Pkcs1)) && !own.certificate.is_for_encryption_only()
+        {
+            const WHAT: &str = "PKCS#1 v1.5 key transport to a certificate that is for more than encryption";
+            return Err(OpenError::WeakerThanPolicy { what: WHAT });
+        }
         let place = KeyPlace {
             key_id: own.key.id(),
             recipients: sha256(envelope.recipients_whole),
@@ -543,6 +548,7 @@ impl Question {
                 message_id: Bytes::copy_from_slice(binding.message_id),
                 properties: *binding.properties,
                 application_properties: *binding.application_properties,
+                annotations: binding.annotations.copied(),
             })
         });
         (binding.sealed_by.map(str::to_owned), told)

@@ -79,6 +79,12 @@ impl Policy {
         }
     }
 
+    /// The cause of a clear message where a seal is asked for: `unsigned` where that includes a signature, else
+    /// `not-sealed`.
+    pub fn cause_of_clear(&self) -> &'static str {
+        if self.sign.is_some() { "unsigned" } else { "not-sealed" }
+    }
+
     /// Which of the qualities of protection this policy asks for.
     pub fn quality(&self) -> Quality {
         match (self.sign.is_some(), self.encrypt.is_some()) {

@@ -57,6 +57,11 @@ fn a_usage_that_a_certificate_does_not_allow_refuses_the_put() {
     assert_eq!(refused_put(policy_of(None, GCM, &[&signer]), &ring, now()).cause(), "certificate-usage");
     let ring = world.ring("reader", &[&reader], &[]);
     assert_eq!(refused_put(policy_of(SHA256, None, &[]), &ring, now()).cause(), "certificate-usage");
+    // keyEncipherment without dataEncipherment, as ordinary S/MIME certificates have it.
+    let ordinary = world.person_for("ordinary", RSA, vec![KeyUse::Handshake], 365, now());
+    let ring = world.ring("ordinary", &[&ordinary], &[]);
+    let confidential = policy(None, GCM, &[&ordinary]);
+    assert_eq!(open(&confidential, &ring, seal(&confidential, &ring)).unwrap().content, payload());
 }
 
 #[test]
@@ -205,6 +210,7 @@ fn a_message_that_was_moved_or_whose_properties_changed_does_not_open() {
             (Expect { destinations: vec![], ..expect() }, "moved"),
             (Expect { message_id: other.clone(), ..expect() }, "tampered"),
             (Expect { properties: other.clone(), ..expect() }, "tampered"),
+            (Expect { annotations: other.clone(), ..expect() }, "tampered"),
             (Expect { application_properties: other, ..expect() }, "tampered"),
         ] {
             assert_eq!(refused_get(&policy, &ring, &der, expect.clone()), (cause, Outcome::Defective));

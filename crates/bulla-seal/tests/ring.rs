@@ -367,7 +367,7 @@ fn the_wrong_usage_is_refused_by_key_type() {
     for (certificate, sign, transport, agree, data) in [
         (&signs, true, false, false, false),
         (&encrypts, false, true, false, true),
-        (&tls, true, true, false, false),
+        (&tls, true, true, false, true),
         (&agrees, false, false, true, false),
     ] {
         check(certificate, Usage::Sign, sign);

@@ -8,6 +8,7 @@ mod common;
 use std::sync::Arc;
 
 use bulla_device::Digest;
+use bulla_seal::certificate::KeyUse;
 use bulla_seal::certificate::authority::{Authority, Founding};
 use bulla_seal::policy::{Bind, ContentCipher, KeyTransport};
 use bulla_seal::ring::Ring;
@@ -719,4 +720,80 @@ fn every_failure_after_cbc_is_one_cause() {
     let mut cut = message.clone();
     cut.at(&[1, 0, 2, 2]).bytes.truncate(32);
     assert_eq!(cause(&policy, &ring, cut.write()), "cannot-decrypt");
+}
+
+/// The string of one attribute in pieces, as BER allows: the same characters, another encoding.
+fn in_pieces(string: &mut Node) {
+    let piece = Node::leaf(string.tag, &string.bytes);
+    *string = Node::around(string.tag | 0x20, vec![piece]);
+}
+
+#[test]
+fn what_is_not_der_inside_names_attributes_and_algorithms_is_malformed() {
+    // The issuer's name of a recipient: it would look like somebody else's.
+    assert_eq!(Envelope::new().with(|m| in_pieces(m.at(&[1, 0, 1, 0, 1, 0, 0, 0, 1]))), "malformed");
+    // … of a signer: it would look like a certificate that is not there.
+    let mut signed = Signed::new(&World::new());
+    in_pieces(signed.message.at(&[1, 0, 4, 0, 1, 0, 0, 0, 1]));
+    assert_eq!(cause(&signed.policy, &signed.ring, signed.message.write()), "malformed");
+    // A hash inside the signing certificate attribute, signed so.
+    let mut signed = Signed::new(&World::new());
+    in_pieces(signed.attribute(SIGNING_CERTIFICATE).at(&[1, 0, 0, 0, 0]));
+    assert_eq!(signed.cause(), "malformed");
+    // A long integer in the algorithms that an attribute names, signed so.
+    let mut signed = Signed::new(&World::new());
+    signed.attribute(PROTECTION).at(&[1, 0, 0]).children.push(Node::leaf(0x02, &[0, 1]));
+    assert_eq!(signed.cause(), "malformed");
+    // The parameters of the key transport.
+    let padded = Envelope::new().with(|m| {
+        let parameters = m.at(&[1, 0, 1, 0, 2, 1]);
+        parameters.children.push(Node::around(0xa2, vec![Node::leaf(0x02, &[0, 1])]));
+    });
+    assert_eq!(padded, "malformed");
+}
+
+#[test]
+fn a_message_digest_among_the_attributes_of_an_envelope_is_refused() {
+    let cause = Envelope::new().with_attributes(|set| {
+        let digest = Node::around(0x31, vec![Node::leaf(0x04, &[7; 32])]);
+        set.push(Node::around(0x30, vec![Node::leaf(0x06, MESSAGE_DIGEST), digest]));
+        set.sort_by_key(Node::write);
+    });
+    assert_eq!(cause, "malformed");
+}
+
+#[test]
+fn pkcs1_key_transport_opens_only_with_a_certificate_that_is_for_nothing_else() {
+    const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+    let world = World::new();
+    let (dual, single) =
+        (world.person("dual", RSA), world.person_for("single", RSA, vec![KeyUse::DataEncrypt], 365, now()));
+    for (person, expected) in [(&dual, "weaker-than-policy"), (&single, "opened")] {
+        let ring = world.ring(person.dn.to_string().trim_start_matches("CN="), &[person], &[]);
+        let policy = policy_of(None, Some(ContentCipher::Aes256Gcm), &[person]);
+        let message = Node::read(&seal(&Arc::new(policy.clone()), &ring));
+        let key = PKey::private_key_from_pem(person.key.as_bytes()).unwrap();
+        let mut envelope =
+            Envelope { ring, policy: Arc::new(Policy { key_transport: KeyTransport::Pkcs1, ..policy }), message, key };
+        // The same content key by PKCS#1, and no attributes of ours: foreign CMS.
+        let content_key = envelope.content_key();
+        let mut encrypter = openssl::encrypt::Encrypter::new(&envelope.key).unwrap();
+        encrypter.set_rsa_padding(Padding::PKCS1).unwrap();
+        let mut wrapped = vec![0; encrypter.encrypt_len(&content_key).unwrap()];
+        let len = encrypter.encrypt(&content_key, &mut wrapped).unwrap();
+        wrapped.truncate(len);
+        drop(encrypter);
+        envelope.message.at(&[1, 0, 1, 0, 3]).bytes = wrapped;
+        let algorithm = Node::around(0x30, vec![Node::leaf(0x06, RSA_ENCRYPTION), Node::leaf(0x05, &[])]);
+        let nonce = envelope.message.at(&[1, 0, 2, 1, 1, 0]).bytes.clone();
+        let mut tag = [0; 16];
+        let ciphertext =
+            encrypt_aead(Cipher::aes_256_gcm(), &content_key, Some(&nonce), &[], b"foreign", &mut tag).unwrap();
+        *envelope.message.at(&[1, 0, 1, 0, 2]) = algorithm;
+        *envelope.message.at(&[1, 0, 2, 2]) = Node::leaf(0x80, &ciphertext);
+        envelope.message.at(&[1, 0]).children.truncate(3);
+        envelope.message.at(&[1, 0]).children.push(Node::leaf(0x04, &tag));
+        envelope.policy = loose(&envelope.policy);
+        assert_eq!(envelope.cause(), expected, "{}", person.dn);
+    }
 }

@@ -36,6 +36,10 @@ const NULL: u8 = 0x40;
 /// Annotations by which a message is put for later, as Qpid JMS and others write them.
 const DELIVERY_TIME: &[u8] = b"x-opt-delivery-time";
 const DELIVERY_DELAY: &[u8] = b"x-opt-delivery-delay";
+/// Message annotations by which clients decide how to read a body: these are bound, the others are not.
+const BOUND_ANNOTATIONS: [&str; 2] = ["x-opt-jms-dest", "x-opt-jms-msg-type"];
+/// What each of them begins with.
+const BOUND_ANNOTATIONS_PREFIX: &[u8] = b"x-opt-jms-";
 /// Descriptor of the message annotations (AMQP part 3, section 3.2.3).
 const MESSAGE_ANNOTATIONS: u8 = 0x72;
 
@@ -149,7 +153,8 @@ impl Arrival {
 
     /// Whether the message says that it is sealed.
     pub(crate) fn claims_seal(&self) -> bool {
-        text(self.fields.get(CONTENT_TYPE)).is_some_and(|kind| kind.starts_with(SEALED_CONTENT_TYPE))
+        let kind = text(self.fields.get(CONTENT_TYPE)).and_then(|kind| kind.get(..SEALED_CONTENT_TYPE.len()));
+        kind.is_some_and(|kind| kind.eq_ignore_ascii_case(SEALED_CONTENT_TYPE))
     }
 
     /// The DER of a message that claims to be sealed: the bytes of its one data section.
@@ -167,7 +172,30 @@ impl Arrival {
             message_id: Bytes::copy_from_slice(self.fields.get(MESSAGE_ID)),
             properties: self.fields.bound(self.fields.get(MESSAGE_ID)),
             application_properties: self.section(self.sections.application_properties.clone()),
+            annotations: self.bound_annotations(),
         }
+    }
+
+    /// What is bound of the message annotations: name and value of each that steers how a body is read, encoded in one
+    /// way and sorted. Nothing to do for a message without annotations; a search for most others.
+    fn bound_annotations(&self) -> Bytes {
+        let Some(range) = &self.sections.message_annotations else { return Bytes::new() };
+        let section = self.section(Some(range.clone()));
+        if !section.windows(BOUND_ANNOTATIONS_PREFIX.len()).any(|window| window == BOUND_ANNOTATIONS_PREFIX) {
+            return Bytes::new();
+        }
+        // What can't be read is bound as it is: it fits nothing else.
+        let Ok(pairs) = Sections::decode_map(&self.payload, Some(range)) else { return section };
+        let is_bound = |key: &Value| key.as_str().is_some_and(|key| BOUND_ANNOTATIONS.contains(&key));
+        let bound = pairs.iter().filter(|(key, _)| is_bound(key)).map(|(key, value)| {
+            let mut pair = Vec::with_capacity(32);
+            key.encode_to(&mut pair);
+            value.encode_to(&mut pair);
+            pair
+        });
+        let mut bound: Vec<Vec<u8>> = bound.collect();
+        bound.sort_unstable();
+        Bytes::from(bound.concat())
     }
 
     /// The queue that the label of an error or dead-letter queue names.
@@ -233,6 +261,7 @@ impl Arrival {
             destination,
             properties: self.fields.bound(&message_id),
             application_properties: application_properties.clone(),
+            annotations: self.bound_annotations(),
             message_id: message_id.clone(),
         };
         let mut head = Vec::with_capacity(256);
@@ -848,6 +877,46 @@ mod tests {
             assert_eq!(expect.properties, bound.properties);
             assert_eq!(expect.application_properties, bound.application_properties);
             assert_eq!((content.packing, &content.bytes[..]), (Packing::Data, &b"body"[..]));
+        }
+    }
+
+    #[test]
+    fn annotations_that_say_how_a_body_is_read_are_bound_and_others_are_not() {
+        let key = |name: &str| Value::from(bulla_amqp::Symbol::new(name).unwrap());
+        let bound = |pairs: &[(&str, Value)]| {
+            let pairs: Vec<_> = pairs.iter().map(|(name, value)| (key(name), value.clone())).collect();
+            let mut bytes = Vec::new();
+            encode_map_section(MESSAGE_ANNOTATIONS, &pairs, &mut bytes);
+            bytes.extend_from_slice(&message(&[ID], b"body").to_contiguous()[9..]);
+            let (sealed, _, bound) = sealed(b"DER", &Payload::from(Bytes::from(bytes)));
+            // They survive sealing.
+            assert_eq!(Arrival::read(&sealed, NOW_MS).unwrap().expect(Vec::new()).annotations, bound.annotations);
+            bound.annotations
+        };
+        let (kind, place) = (("x-opt-jms-msg-type", Value::Byte(5)), ("x-opt-jms-dest", Value::Byte(0)));
+        let other = ("x-opt-other", Value::from("x-opt-jms-msg-type"));
+        let both = bound(&[kind.clone(), place.clone()]);
+        assert!(!both.is_empty());
+        assert_eq!(bound(&[place.clone(), other.clone(), kind.clone()]), both);
+        for changed in [vec![kind.clone()], vec![("x-opt-jms-msg-type", Value::Byte(3)), place.clone()], vec![]] {
+            assert_ne!(bound(&changed), both, "{changed:?}");
+        }
+        assert!(bound(&[other]).is_empty() && bound(&[]).is_empty());
+        let wide = bound(&[("x-opt-jms-dest", Value::from("text"))]);
+        assert_eq!(wide[..], [&[0xa3, 14][..], b"x-opt-jms-dest", &[0xa1, 4], b"text"].concat());
+    }
+
+    #[test]
+    fn a_content_type_says_that_a_message_is_sealed_in_any_case() {
+        for (kind, sealed) in [
+            ("application/pkcs7-mime; smime-type=signed-data", true),
+            ("Application/PKCS7-MIME", true),
+            ("application/pkcs7", false),
+            ("text/plain", false),
+        ] {
+            let encoded = [&[0xa3, u8::try_from(kind.len()).unwrap()][..], kind.as_bytes()].concat();
+            let fields = [&[0x40][..], &[0x40], &[0x40], &[0x40], &[0x40], &[0x40], &encoded];
+            assert_eq!(Arrival::read(&message(&fields, b""), NOW_MS).unwrap().claims_seal(), sealed, "{kind}");
         }
     }
 

@@ -429,7 +429,7 @@ impl Look {
                 Ok(_) => Fate::Clear,
                 Err(OpenError::NotSealed) => {
                     let details = "a clear message on a protected queue".into();
-                    Fate::Defective(Why { cause: "unsigned".into(), details })
+                    Fate::Defective(Why { cause: policy.cause_of_clear().into(), details })
                 }
                 Err(error) => Fate::Defective(why_not_open(&error)),
             };
@@ -680,6 +680,7 @@ impl Trier<'_> {
             message_id: bound.message_id,
             properties: bound.properties,
             application_properties: bound.application_properties,
+            annotations: bound.annotations,
         };
         let step = Opener::new().open(self.policy, ring, sealed.der, expect, self.now, self.now);
         let opened = step.and_then(|step| drive(step, &mut self.device)).map_err(|error| why_not_open(&error));
@@ -706,6 +707,7 @@ fn bound(destination: &str) -> Bound {
         message_id: message_id.into(),
         properties: Bytes::new(),
         application_properties: Bytes::new(),
+        annotations: Bytes::new(),
     }
 }
 

@@ -424,6 +424,7 @@ impl Bench {
                 message_id: Bytes::from_static(b"\x80\x00\x00\x00\x00\x00\x00\x00\x01"),
                 properties: Bytes::from_static(b"\x00\x53\x73\xc0\x0a\x01\x80\x00\x00\x00\x00\x00\x00\x00\x01"),
                 application_properties: Bytes::new(),
+                annotations: Bytes::new(),
             },
         })
     }
@@ -442,6 +443,7 @@ impl Bench {
                 message_id: bound.message_id.clone(),
                 properties: bound.properties.clone(),
                 application_properties: Bytes::new(),
+                annotations: Bytes::new(),
             };
             opener.open(policy, ring, sealed.next().unwrap_or_default(), expect, now, now)
         };

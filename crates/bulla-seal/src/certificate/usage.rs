@@ -16,7 +16,8 @@ pub enum Usage {
     KeyTransport,
     /// Agree on a key-wrapping key: keyAgreement; EC.
     KeyAgreement,
-    /// Wrap a content key for Confidentiality: dataEncipherment; RSA.
+    /// Wrap a content key for Confidentiality: dataEncipherment, or keyEncipherment, which is all that ordinary S/MIME
+    /// certificates have; RSA.
     DataEncipherment,
 }
 
@@ -34,7 +35,7 @@ impl Usage {
             Usage::Sign => X509KeyUsage::DIGITAL_SIGNATURE | X509KeyUsage::NON_REPUDIATION,
             Usage::KeyTransport => X509KeyUsage::KEY_ENCIPHERMENT,
             Usage::KeyAgreement => X509KeyUsage::KEY_AGREEMENT,
-            Usage::DataEncipherment => X509KeyUsage::DATA_ENCIPHERMENT,
+            Usage::DataEncipherment => X509KeyUsage::DATA_ENCIPHERMENT | X509KeyUsage::KEY_ENCIPHERMENT,
         }
     }
 
@@ -53,12 +54,19 @@ impl fmt::Display for Usage {
             Usage::Sign => "digitalSignature or nonRepudiation",
             Usage::KeyTransport => "keyEncipherment",
             Usage::KeyAgreement => "keyAgreement",
-            Usage::DataEncipherment => "dataEncipherment",
+            Usage::DataEncipherment => "dataEncipherment or keyEncipherment",
         })
     }
 }
 
 impl Certificate {
+    /// PKCS#1 v1.5 is a decryption oracle in waiting, so a key used so is used for nothing else: its certificate must
+    /// say so.
+    pub(crate) fn is_for_encryption_only(&self) -> bool {
+        let encryption = X509KeyUsage::KEY_ENCIPHERMENT | X509KeyUsage::DATA_ENCIPHERMENT;
+        self.key_usage().is_some_and(|bits| !bits.is_empty() && encryption.contains(bits))
+    }
+
     /// Whether key type, keyUsage (absent allows all, RFC 5280 section 4.2.1.3) and extended key usage allow `usage`.
     /// An extended key usage must name emailProtection, under which S/MIME and thus CMS goes, or anyExtendedKeyUsage.
     ///

@@ -22,8 +22,10 @@ use crate::policy::Quality;
 pub(crate) const ATTRIBUTES_MAX: usize = 32;
 /// Bytes of all attributes of one set.
 pub(crate) const ATTRIBUTES_BYTES_MAX: usize = 16 << 10;
-/// The version of our attributes.
-const BINDING_VERSION: u8 = 1;
+/// The version of the binding that is written. It binds message annotations, which version 1 does not.
+const BINDING_VERSION: u8 = 2;
+/// The version before, which is still read.
+const BINDING_VERSION_FORMER: u8 = 1;
 
 /// Attributes on their way out. They share one buffer and are sorted by reference when written, as
 /// DER wants a `SET OF`.
@@ -380,13 +382,15 @@ pub(crate) struct Binding<'a> {
     pub(crate) properties: &'a [u8; 32],
     pub(crate) application_properties: &'a [u8; 32],
     pub(crate) sealed_by: Option<&'a str>,
+    /// Only version 1 has none.
+    pub(crate) annotations: Option<&'a [u8; 32]>,
 }
 
 fn binding_value_len(bound: &Bound, sealed_by: Option<&str>) -> usize {
     3 + 3
         + element_len(bound.destination.len())
         + element_len(bound.message_id.len())
-        + 2 * element_len(32)
+        + 3 * element_len(32)
         + sealed_by.map_or(0, |name| element_len(name.len()))
 }
 
@@ -404,6 +408,7 @@ pub(crate) fn write_binding(out: &mut AttributeWriter, quality: Quality, bound: 
         if let Some(name) = sealed_by {
             w.element(context_primitive(0), name.as_bytes());
         }
+        w.element(context_primitive(1), &section_digest(&bound.annotations));
     });
 }
 
@@ -445,7 +450,8 @@ impl<'a> Binding<'a> {
     pub(crate) fn read(value: &'a [u8]) -> Result<Binding<'a>, Malformed> {
         const WHAT: &str = "the binding attribute is unreadable";
         let mut fields = Reader::only(value, SEQUENCE, WHAT)?;
-        if fields.small_integer(WHAT)? != BINDING_VERSION {
+        let version = fields.small_integer(WHAT)?;
+        if version != BINDING_VERSION && version != BINDING_VERSION_FORMER {
             return Err(Malformed("the binding attribute is of another version"));
         }
         let quality = match fields.value(ENUMERATED, WHAT)? {
@@ -463,8 +469,12 @@ impl<'a> Binding<'a> {
         let application_properties = hash(fields.value(OCTET_STRING, WHAT)?)?;
         let sealed_by =
             fields.optional(context_primitive(0)).map(|name| text(name, SEALED_BY_BYTES_MAX)).transpose()?;
+        let annotations = match version {
+            BINDING_VERSION => Some(hash(fields.value(context_primitive(1), WHAT)?)?),
+            _ => None,
+        };
         fields.end(WHAT)?;
-        Ok(Binding { quality, destination, message_id, properties, application_properties, sealed_by })
+        Ok(Binding { quality, destination, message_id, properties, application_properties, sealed_by, annotations })
     }
 
     /// Whether the message is where, and beside what, it was sealed.
@@ -481,6 +491,10 @@ impl<'a> Binding<'a> {
         }
         if *self.application_properties != section_digest(&expect.application_properties) {
             return Err(OpenError::Tampered { what: "the application-properties section" });
+        }
+        // A message of the former version bound no annotations.
+        if self.annotations.is_some_and(|annotations| *annotations != section_digest(&expect.annotations)) {
+            return Err(OpenError::Tampered { what: "a message annotation that says how the body is read" });
         }
         Ok(())
     }
@@ -573,6 +587,7 @@ mod tests {
             message_id: Bytes::from_static(b"\xa1\x02id"),
             properties: Bytes::from_static(b"props"),
             application_properties: Bytes::new(),
+            annotations: Bytes::from_static(b"annotations"),
         }
     }
 
@@ -647,6 +662,7 @@ mod tests {
             message_id: bound().message_id,
             properties: bound().properties,
             application_properties: Bytes::new(),
+            annotations: bound().annotations,
         };
         assert_eq!(binding.check(&right, &[]), Ok(()));
         let elsewhere = Expect { destinations: vec!["OTHER@QM1".into()], ..right.clone() };
@@ -655,10 +671,24 @@ mod tests {
         for changed in [
             Expect { message_id: Bytes::from_static(b"x"), ..right.clone() },
             Expect { properties: Bytes::new(), ..right.clone() },
-            Expect { application_properties: Bytes::from_static(b"x"), ..right },
+            Expect { annotations: Bytes::new(), ..right.clone() },
+            Expect { application_properties: Bytes::from_static(b"x"), ..right.clone() },
         ] {
             assert_eq!(binding.check(&changed, &[]).unwrap_err().cause(), "tampered");
         }
+        // The former version: another number, and nothing of annotations.
+        let value = Attributes::read(&set).unwrap().ours.binding.unwrap();
+        let mut former = value[..value.len() - 34].to_vec();
+        former[1] -= 34;
+        assert_eq!(former[4], 2, "a sequence whose length takes one byte, and its version");
+        former[4] = 1;
+        let former = Binding::read(&former).unwrap();
+        assert_eq!(former.check(&Expect { annotations: Bytes::new(), ..right.clone() }, &[]), Ok(()));
+        assert_eq!(former.check(&right, &[]), Ok(()));
+        // Neither half of a version.
+        let mut short = value[..value.len() - 34].to_vec();
+        short[1] -= 34;
+        assert!(Binding::read(&short).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::algorithm::{
     write_cipher,
 };
 use super::attributes::{Attributes, check_issuer_and_serial};
-use super::reader::{Malformed, Reader, strictly_ascending};
+use super::reader::{Malformed, Reader, is_der, strictly_ascending};
 use super::writer::{
     BIT_STRING, NULL, OCTET_STRING, OID, SEQUENCE, SET, Writer, context, context_primitive, element, element_len,
 };
@@ -222,7 +222,11 @@ impl<'a> Enveloped<'a> {
             oid::SIGNED_DATA => true,
             _ => return Err(Malformed("an envelope holds something other than data").into()),
         };
-        let (cipher, iv) = read_cipher(content.whole(SEQUENCE, WHAT)?)?;
+        let algorithm = content.whole(SEQUENCE, WHAT)?;
+        if !is_der(algorithm) {
+            return Err(Malformed("a content cipher that is not DER inside").into());
+        }
+        let (cipher, iv) = read_cipher(algorithm)?;
         let ciphertext = content.value(context_primitive(0), "the ciphertext is not in one piece")?;
         content.end(WHAT)?;
         let attributes_whole = match fields.peek() {
@@ -230,6 +234,7 @@ impl<'a> Enveloped<'a> {
             _ => None,
         };
         let attributes = match attributes_whole {
+            Some(whole) if !is_der(whole) => return Err(Malformed("attributes that are not DER inside").into()),
             Some(whole) => Attributes::read(Reader::new(whole).value(context(1), WHAT)?)?,
             None => Attributes::default(),
         };
@@ -245,6 +250,10 @@ impl<'a> Enveloped<'a> {
         fields.end("an envelope with surplus fields")?;
         if cipher.is_authenticated() != authenticated {
             return Err(Malformed("container and content cipher disagree").into());
+        }
+        // It belongs to a signature; here nobody would compare it with anything (RFC 5083, 2.1).
+        if attributes.message_digest.is_some() {
+            return Err(Malformed("a message digest among the attributes of an envelope").into());
         }
         if authenticated {
             match attributes_whole {
@@ -293,6 +302,9 @@ fn read_recipients(mut set: Reader<'_>) -> Result<Vec<Recipient<'_>>, OpenError>
             return Err(Malformed("recipients out of order or doubled").into());
         }
         previous = whole;
+        if !is_der(whole) {
+            return Err(Malformed("a recipient that is not DER inside").into());
+        }
         if tag == SEQUENCE {
             push(&mut recipients, read_transport(whole)?)?;
         } else {

@@ -5,7 +5,7 @@ use bulla_device::Digest;
 use super::Name;
 use super::algorithm::{SignatureKind, read_digest, read_signature};
 use super::attributes::check_issuer_and_serial;
-use super::reader::{Malformed, Reader, strictly_ascending};
+use super::reader::{Malformed, Reader, is_der, strictly_ascending};
 use super::writer::{OCTET_STRING, OID, SEQUENCE, SET, Writer, context, context_primitive, element_len};
 use crate::error::OpenError;
 use crate::oid;
@@ -191,6 +191,9 @@ fn read_signers(mut set: Reader<'_>) -> Result<Vec<SignerInfo<'_>>, OpenError> {
 impl<'a> SignerInfo<'a> {
     fn read(whole: &'a [u8]) -> Result<SignerInfo<'a>, OpenError> {
         const WHAT: &str = "a signer is unreadable";
+        if !is_der(whole) {
+            return Err(Malformed("a signer that is not DER inside").into());
+        }
         let mut fields = Reader::only(whole, SEQUENCE, WHAT)?;
         let version = fields.small_integer(WHAT)?;
         let name = match fields.peek() {

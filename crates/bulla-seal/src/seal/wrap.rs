@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bulla_device::{Curve, Digest, Job, Output, PublicKey, RsaPadding, Work};
-use openssl::x509::X509KeyUsage;
 
 use crate::certificate::{Certificate, KeyKind};
 use crate::cms::algorithm::{aes_wrap_identifier, agreement_identifier, rsa_wrap_identifier};
@@ -44,7 +43,7 @@ impl Recipient {
         };
         let (algorithm, way) = match (certificate.key_kind(), transport) {
             (KeyKind::Rsa, KeyTransport::Pkcs1) => {
-                if !is_for_encryption_only(certificate) {
+                if !certificate.is_for_encryption_only() {
                     return Err(refused("KEYWRAP(PKCS1) needs a certificate that is for encryption and nothing else"));
                 }
                 rsa_way(RsaPadding::Pkcs1)
@@ -109,13 +108,6 @@ impl Recipient {
             _ => Err(SealError::AnswerLength { len: answer.len() }),
         }
     }
-}
-
-/// PKCS#1 v1.5 is a decryption oracle in waiting, so a key used so is used for nothing else: its
-/// certificate must say so.
-fn is_for_encryption_only(certificate: &Certificate) -> bool {
-    let encryption = X509KeyUsage::KEY_ENCIPHERMENT | X509KeyUsage::DATA_ENCIPHERMENT;
-    certificate.key_usage().is_some_and(|bits| !bits.is_empty() && encryption.contains(bits))
 }
 
 /// A content key that is being wrapped.

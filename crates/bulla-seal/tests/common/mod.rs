@@ -128,6 +128,7 @@ pub fn bound() -> Bound {
         message_id: Bytes::from_static(b"\xa1\x04id-1"),
         properties: Bytes::from_static(b"\x00\x53\x73\xc0\x01\x00"),
         application_properties: Bytes::new(),
+        annotations: Bytes::new(),
     }
 }
 
@@ -138,6 +139,7 @@ pub fn expect() -> Expect {
         message_id: bound.message_id,
         properties: bound.properties,
         application_properties: bound.application_properties,
+        annotations: bound.annotations,
     }
 }
 

@@ -325,6 +325,7 @@ impl World {
             message_id: Bytes::from_static(b"\xa1\x04id-1"),
             properties: Bytes::new(),
             application_properties: Bytes::new(),
+            annotations: Bytes::new(),
         };
         let mut seal = |number: usize| {
             let content = Content { packing: Packing::Data, content_type: None, bytes: payload(number) };
@@ -348,6 +349,7 @@ impl Message {
                 message_id: Bytes::from_static(b"\xa1\x04id-1"),
                 properties: Bytes::new(),
                 application_properties: Bytes::new(),
+                annotations: Bytes::new(),
             };
             opener.open_counting(&policy, &ring, der.clone(), expect, now, now, tally.clone())
         })

@@ -313,7 +313,7 @@ impl Delivery {
                 Toleration::Tolerate => Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
                 Toleration::Enforce => {
                     let detail = format!("{}: the policy takes no clear messages", way.route.queue_name);
-                    Err(Refusal::security("unsigned", detail))
+                    Err(Refusal::security(policy.cause_of_clear(), detail))
                 }
             };
         }

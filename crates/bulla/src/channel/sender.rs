@@ -575,9 +575,9 @@ impl Sending {
             },
         };
         let is_clear = !is_sealed(&payload, local.wall_ms);
-        if is_clear && policy.as_ref().is_some_and(|policy| policy.toleration == Toleration::Enforce) {
+        if is_clear && let Some(policy) = policy.as_ref().filter(|policy| policy.toleration == Toleration::Enforce) {
             // On a protected queue it can only be a forgery, here as for any reader.
-            let refusal = Refusal::security("unsigned", "a clear message on a protected queue");
+            let refusal = Refusal::security(policy.cause_of_clear(), "a clear message on a protected queue");
             self.fail(&refusal, local);
             self.quarantine(&found, &refusal, local, state);
             return Taken::One;

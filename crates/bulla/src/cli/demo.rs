@@ -194,6 +194,7 @@ fn private_message(data: &Path) -> Result<Vec<u8>, CliError> {
         message_id: Bytes::from_static(b"\xa1\x05probe"),
         properties: Bytes::new(),
         application_properties: Bytes::new(),
+        annotations: Bytes::new(),
     };
     let mut sealer = Sealer::new(Arc::new(policy), Arc::new(ring), None, now).map_err(failed)?;
     let step = sealer.seal(content, &bound, now, &mut SystemRandom).map_err(failed)?;

@@ -112,7 +112,7 @@ impl OwnSeal {
         let defective = |refusal: Refusal| Unopened { error: refused(refusal), outcome: Outcome::Defective };
         let arrival = Arrival::read(message, wall_ms(now)).map_err(defective)?;
         if !arrival.claims_seal() {
-            return Err(defective(Refusal::security("unsigned", "the message is not sealed")));
+            return Err(defective(Refusal::security(self.policy.cause_of_clear(), "the message is not sealed")));
         }
         let expect = arrival.expect(self.destinations());
         let der = arrival.sealed_body().map_err(defective)?;

@@ -79,6 +79,9 @@ struct OpenArgs {
     /// SHA-256 of the message's application properties
     #[arg(long, value_name = "HEX", requires = "destination")]
     application_properties: Option<String>,
+    /// SHA-256 of the message annotations that are bound
+    #[arg(long, value_name = "HEX", requires = "destination")]
+    annotations: Option<String>,
     /// Open it wherever it belongs: the binding is shown and compared with nothing
     #[arg(long, conflicts_with = "destination")]
     no_binding: bool,
@@ -203,6 +206,7 @@ struct Claimed {
     message_id: Option<Vec<u8>>,
     properties: Option<Vec<u8>>,
     application_properties: Option<Vec<u8>>,
+    annotations: Option<Vec<u8>>,
 }
 
 impl Claimed {
@@ -221,6 +225,7 @@ impl Claimed {
             message_id: args.message_id.as_deref().map(message_id).transpose()?,
             properties: digest("--properties", &args.properties)?,
             application_properties: digest("--application-properties", &args.application_properties)?,
+            annotations: digest("--annotations", &args.annotations)?,
         })
     }
 
@@ -234,10 +239,12 @@ impl Claimed {
         if *destination != binding.destination && !policy.bind_names.iter().any(is_it) {
             return Err(OpenError::Moved { destination: binding.destination.clone() });
         }
+        let annotations = binding.annotations.as_ref().map_or(&[][..], |digest| &digest[..]);
         for (said, found, what) in [
             (&self.message_id, &binding.message_id[..], "the message id"),
             (&self.properties, &binding.properties[..], "the properties section"),
             (&self.application_properties, &binding.application_properties[..], "the application-properties section"),
+            (&self.annotations, annotations, "a message annotation that says how the body is read"),
         ] {
             if said.as_ref().is_some_and(|said| said != found) {
                 return Err(OpenError::Tampered { what });
@@ -252,6 +259,7 @@ impl Claimed {
             (self.message_id.is_none(), "message id"),
             (self.properties.is_none(), "properties"),
             (self.application_properties.is_none(), "application properties"),
+            (self.annotations.is_none(), "annotations"),
         ];
         fields.into_iter().filter(|(absent, _)| *absent).map(|(_, name)| name).collect()
     }
@@ -301,6 +309,9 @@ fn said(seal: &SealInfo, claimed: &Claimed) -> Vec<String> {
     lines.push(format!("bound to {}, message id {}", binding.destination, hex(&binding.message_id)));
     lines.push(format!("  properties             {}", hex(&binding.properties)));
     lines.push(format!("  application properties {}", hex(&binding.application_properties)));
+    if let Some(annotations) = &binding.annotations {
+        lines.push(format!("  annotations            {}", hex(annotations)));
+    }
     let left_out = claimed.left_out();
     match &claimed.destination {
         None => lines.push("THE BINDING WAS NOT COMPARED: --no-binding".to_owned()),

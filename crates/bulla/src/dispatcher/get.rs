@@ -439,7 +439,9 @@ fn clear(policy: &Policy, arrival: &Arrival, local: &Local) -> Result<Readable, 
             local.manager.accounts.note(&policy.name, Deed::Tolerated, &Cost::default());
             Ok(arrival.tolerated(verified))
         }
-        Err(OpenError::NotSealed) => Err(Fault::defective("unsigned", "a clear message on a protected queue")),
+        Err(OpenError::NotSealed) => {
+            Err(Fault::defective(policy.cause_of_clear(), "a clear message on a protected queue"))
+        }
         Err(error) => Err(Fault::defective(error.cause(), error.to_string())),
     }
 }

@@ -424,7 +424,9 @@ pub(super) fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -
     }
     match policy.toleration {
         Toleration::Tolerate => Ok(Treatment::AsIs),
-        Toleration::Enforce => Err(Refusal::security("unsigned", "a clear message on a link that seals for itself")),
+        Toleration::Enforce => {
+            Err(Refusal::security(policy.cause_of_clear(), "a clear message on a link that seals for itself"))
+        }
     }
 }
 
