@@ -84,7 +84,7 @@ impl Island {
     fn scram(&self, user: &str) -> SaslClient {
         let users = &self.desk.running().manager().users;
         if !users.exists(user) {
-            users.add(user, PASSWORD).unwrap();
+            users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         }
         SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() }
     }
