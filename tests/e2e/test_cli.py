@@ -226,12 +226,15 @@ def test_inspect_says_what_an_envelope_says_of_itself(qm, tmp_path):
     (tmp_path / "sealed.der").write_bytes(raw)
     seen = json.loads(qm.run("seal", "inspect", tmp_path / "sealed.der", "--json").stdout)
     assert (seen["container"], seen["cipher"], len(seen["recipients"])) == ("authEnveloped-data", "AES256", 1)
-    assert seen["binding"]["destination"] == "SEALED@BULLA"
-    assert seen["binding"]["sealed-by"] == "BULLA"
+    assert seen["binding"] is None, "with privacy it is inside"
     assert seen["sizes"]["total"] == len(raw)
     assert sum(seen["sizes"].values()) == 2 * len(raw), "the parts make the whole"
     text = qm.run("seal", "inspect", "-", stdin=raw).stdout.decode()
-    assert "SEALED@BULLA" in text and "AES256" in text
+    assert "what is said inside" in text and "AES256" in text
+    options = ["--ring", qm.data / "rings/billing", "--destination", "SEALED@BULLA", "--policy", POLICY]
+    done = run("seal", "open", "-", *options, stdin=raw)
+    assert (done.returncode, done.stdout) == (0, b"x" * 1000), done.stderr
+    assert b"bound to SEALED@BULLA" in done.stderr and b"sealed by queue manager BULLA" in done.stderr
 
 
 def test_inspect_of_something_else_says_so(tmp_path):
