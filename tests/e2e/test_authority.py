@@ -83,23 +83,27 @@ def put(client, queue, body="barley", **fields):
 # ---- the beginning, and who may connect
 
 
-def test_a_new_queue_manager_lets_nobody_in_and_says_what_would(managers):
+def test_a_new_queue_manager_lets_nobody_in_and_says_how_one_user_gets_in(managers):
     manager = managers("new", grants=None)
     manager.add_user("orders")
-    manager.mqsc("DEFINE QLOCAL(Q)")
+    manager.add_user("billing")
+    manager.mqsc("DEFINE QLOCAL(Q)\nDEFINE QLOCAL(SECOND)")
     turned_away(manager)
     turned_away(manager, "orders")
     line = next(line for line in manager.log if "no authority record" in line)
-    as_before = line[line.index("SET AUTHREC") :]
-    assert as_before.strip().splitlines() == ["; ".join(GRANTS.strip().splitlines())], "one line opens it as it was before"
-    manager.mqsc(as_before)
-    for user in (None, "orders"):
-        with manager.connect(user) as client:
-            put(client, "Q")
-            assert client.get("Q").body == "barley"
+    assert "ANONYMOUS" not in line and "**" not in line, line
+    commands = re.findall(r"SET AUTHREC [^;]*AUTHADD\([^)]*\)", line)
+    assert len(commands) == 2, line
+    manager.mqsc("\n".join(commands).replace("'user'", "'orders'").replace("PROFILE(QUEUE)", "PROFILE(Q)"))
+    with manager.connect("orders") as client:
+        put(client, "Q")
+        assert client.get("Q").body == "barley"
+        refused(lambda: put(client, "SECOND"))
+    turned_away(manager, "billing")
+    turned_away(manager)
     assert manager.stop() == 0
     manager.start()
-    with manager.connect() as client:
+    with manager.connect("orders") as client:
         put(client, "Q")
     assert not [line for line in manager.log[-5:] if "no authority record" in line]
     stop(manager)
@@ -110,7 +114,7 @@ def test_definitions_from_before_there_was_authority_are_read_and_allow_nothing(
     data.mkdir(mode=0o700)
     (data / "objects.mqsc").write_text("* bulla objects, format 3, queue manager OLD\nDEFINE QLOCAL(Q)\n")
     manager = managers(data=data, grants=None)
-    assert any("no authority record: nobody may connect" in line for line in manager.log)
+    assert any("no authority record: clients can't connect" in line for line in manager.log)
     turned_away(manager)
     manager.mqsc(GRANTS)
     with manager.connect() as client:

@@ -597,7 +597,10 @@ impl State {
             let local = self.definitions.queues.get(queue);
             local.is_some_and(|local| local.backout_queue.as_deref() == Some(route.queue_name.as_str()))
         };
-        let any = route.queue_name == ERROR_QUEUE || Some(route.queue_name.as_str()) == dead_letters;
+        // The error queue may be an alias of another one.
+        let errors = self.definitions.resolve(ERROR_QUEUE).ok().map(|found| found.queue);
+        let lies_on = Some(route.queue_name.as_str());
+        let any = lies_on == errors || lies_on == dead_letters;
         names.extend(labelled.filter(|queue| any || is_backout_of(queue)).map(|queue| self.destination(&queue)));
         names
     }

@@ -13,6 +13,8 @@ mod caused_tests;
 mod connections;
 #[cfg(test)]
 mod desk;
+#[cfg(test)]
+mod error_queue_tests;
 pub(crate) mod groups;
 pub(crate) use attach::SEALED;
 pub(crate) mod get;

@@ -55,6 +55,12 @@ impl Statement {
         self.settings.iter().find(|setting| setting.attribute.key == key).map(|setting| &setting.value)
     }
 
+    /// The role that it takes: its command's. A policy that is only proposed would open messages as no policy that is set does, so trying
+    /// it takes all that setting it does.
+    pub fn role(&self) -> authority::Role {
+        if super::policy_check::proposes(self) { authority::Role::All } else { self.command.role() }
+    }
+
     /// True when a switch or word was given as `word`.
     pub fn says(&self, key: Key, word: &str) -> bool {
         matches!(self.value(key), Some(Value::Word(given)) if *given == word)

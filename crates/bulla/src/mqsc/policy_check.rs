@@ -4,7 +4,7 @@ use super::objects::Definitions;
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Row};
 use super::run::{invalid, unknown};
-use super::table::Key;
+use super::table::{Act, Key};
 use super::{objects, policy};
 use crate::policy_check::{
     Fate, Findings, MESSAGES_DEFAULT, MessagesFinding, NameFinding, Trial, Used, UserFinding, Why,
@@ -24,14 +24,20 @@ pub struct PolicyQuestion {
     pub messages_max: usize,
 }
 
+/// Whether the command is CHECK POLICY, and about a policy of its own.
+pub(super) fn proposes(statement: &Statement) -> bool {
+    let is_option = |key: Key| matches!(key, Key::Looked);
+    statement.command.act == Act::CheckPolicy
+        && statement.settings.iter().any(|setting| !is_option(setting.attribute.key))
+}
+
 /// Reads the command: with attributes it is about such a policy, without about the one that is set.
 ///
 /// # Errors
 /// There is no policy of that name, or the proposed one makes no sense.
 pub(super) fn question(statement: &Statement, definitions: &Definitions) -> Result<PolicyQuestion, Failure> {
     let name = &statement.name.stem;
-    let is_option = |key: Key| matches!(key, Key::Looked);
-    let proposes = statement.settings.iter().any(|setting| !is_option(setting.attribute.key));
+    let proposes = proposes(statement);
     let policy = match (proposes, definitions.policies.get(name)) {
         (true, _) => Arc::new(policy::replaced(statement).map_err(|refused| invalid(&refused, None))?),
         (false, Some(policy)) => policy.clone(),

@@ -908,6 +908,18 @@ impl Planned {
     }
 }
 
+/// Whether a change takes the error queue away, or the alias that stands for it.
+pub(super) fn takes_error_queue(change: &Change) -> bool {
+    matches!(change, Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } if name == ERROR_QUEUE)
+}
+
+/// Defective messages need somewhere to go.
+pub(super) fn no_error_queue() -> Failure {
+    let message = format!("{ERROR_QUEUE} is used by the queue manager itself");
+    let hint = Some("it goes in a unit that defines a queue or an alias of that name: BEGIN UNIT".into());
+    Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint }
+}
+
 fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
     match statement.command.act {
         Act::Help => reference::help(&statement.topic).map(Outcome::Help),
@@ -929,8 +941,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             shown.map(Outcome::Rows)
         }
         Act::ReplayLocal => {
-            let from = statement.name.stem.clone();
-            local(&from, target.definitions())?;
+            let from = labelled_queue(&statement.name.stem, target.definitions())?;
             let origin = match statement.value(Key::Origin) {
                 Some(Value::Text(name)) => Some(name.clone()),
                 _ => None,
@@ -990,6 +1001,9 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         _ => {
             let Planned { change, message, mut warnings } = Planned::new(statement, target.definitions(), target)?;
+            if takes_error_queue(&change) {
+                return Err(no_error_queue());
+            }
             let applied = target.apply(change).map_err(|error| failure(&error))?;
             warnings.extend(applied.warnings);
             Ok(Outcome::Done { message, warnings })
@@ -1056,7 +1070,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         }
         Act::DeleteLocal => {
             local(&name, definitions)?;
-            if name == ERROR_QUEUE || name == DEAD_LETTER_QUEUE {
+            if name == DEAD_LETTER_QUEUE {
                 let message = format!("{name} is used by the queue manager itself");
                 return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
             }
@@ -1334,9 +1348,15 @@ fn one_message(statement: &Statement, definitions: &Definitions) -> Result<Repla
 /// Most messages that DISPLAY DEADMSG shows at once; the answer has to fit the socket's frame.
 pub(crate) const DEAD_LETTERS_MAX: usize = 1_000;
 
+/// The local queue that is named; the error queue may be an alias of one.
+fn labelled_queue(name: &str, definitions: &Definitions) -> Result<String, Failure> {
+    let alias = definitions.aliases.get(name).filter(|_| name == ERROR_QUEUE);
+    let name = alias.map_or(name, |alias| &alias.target);
+    local(name, definitions).map(|_| name.to_owned())
+}
+
 fn display_dead_letters(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
-    let name = &statement.name.stem;
-    local(name, target.definitions())?;
+    let name = &labelled_queue(&statement.name.stem, target.definitions())?;
     let max = match statement.value(Key::Count) {
         Some(Value::Number(count)) => usize::try_from(*count).unwrap_or(usize::MAX).min(DEAD_LETTERS_MAX),
         _ => DEAD_LETTERS_MAX,

@@ -96,7 +96,7 @@ pub const ROLES: [(&str, Role); 15] = [
     ("RESOLVE", Role::Operate),
     ("CLEAR", Role::Operate),
     ("REPLAY", Role::Operate),
-    // It changes nothing, and works with the readers' keys.
+    // It changes nothing, and works with the readers' keys. What it takes beyond that is `Statement::role`'s to say.
     ("CHECK", Role::Operate),
     ("DEFINE", Role::All),
     ("ALTER", Role::All),
@@ -2397,7 +2397,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "POLICY",
         name: NameUse::One,
         object: "policy",
-        summary: "Try a policy and change nothing: whose keys and certificates fit, lengths of sealed messages, and what becomes of the messages now on the queue. Without attributes the policy that is set, with them such a one. `bulla policy check` prints it for people, with its cost.",
+        summary: "Try a policy and change nothing: whose keys and certificates fit, lengths of sealed messages, and what becomes of the messages now on the queue. Without attributes the policy that is set, with them such a one, which takes the role ALL. `bulla policy check` prints it for people, with its cost.",
         options: &[&LOOKED],
         attributes: POLICY,
         examples: &[

@@ -1,8 +1,11 @@
 //! BEGIN UNIT: the commands of a text carried out together, or none of them.
 
+use super::objects::ERROR_QUEUE;
 use super::parse::{Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
-use super::run::{AdminError, Administered, Change, Planned, invalid, refused, syntax_failure};
+use super::run::{
+    AdminError, Administered, Change, Planned, invalid, no_error_queue, refused, syntax_failure, takes_error_queue,
+};
 use super::table::Act;
 
 /// MQ's reason code for what was undone with the rest of its unit.
@@ -64,7 +67,14 @@ fn plans(rest: &[Result<Statement, SyntaxError>], target: &dyn Administered) -> 
         definitions.apply(&planned.change);
         Ok(planned)
     };
-    rest.iter().map(planned).collect()
+    let mut plans: Vec<Result<Planned, Failure>> = rest.iter().map(planned).collect();
+    let has_errors = definitions.queues.contains_key(ERROR_QUEUE) || definitions.aliases.contains_key(ERROR_QUEUE);
+    for plan in plans.iter_mut().filter(|_| !has_errors) {
+        if plan.as_ref().is_ok_and(|planned| takes_error_queue(&planned.change)) {
+            *plan = Err(no_error_queue());
+        }
+    }
+    plans
 }
 
 /// Makes all changes true; else why each of them is not.

@@ -280,8 +280,9 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     manager.follow_blocked_addresses(&manager.lock().definitions);
     if manager.lock().definitions.authorities.records.is_empty() {
         crate::warning!(
-            "there is no authority record: nobody may connect. Everybody may do everything, as before there was authority, by: {}",
-            crate::authority::AS_BEFORE.join("; ")
+            "there is no authority record: clients can't connect, and every queue, topic and channel is closed to them. \
+             To let one user put on and get from one queue: {} (docs/operating/authority.md)",
+            crate::authority::FOR_ONE_USER.join("; ")
         );
     }
     let addresses = [("amqp", amqp), ("amqps", amqps)];

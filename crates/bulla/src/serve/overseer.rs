@@ -65,9 +65,9 @@ impl Overseer<'_> {
             Some(identity) => identity.role(&self.manager.lock().definitions.authorities.administrators),
         };
         self.is_stranger = role.is_none();
-        let beyond = statements.iter().find(|statement| role.is_none_or(|role| role < statement.command.role()));
+        let beyond = statements.iter().find(|statement| role.is_none_or(|role| role < statement.role()));
         let Some(statement) = beyond else { return Ok(()) };
-        let (command, needs) = (statement.command.to_string(), statement.command.role());
+        let (command, needs) = (statement.command.to_string(), statement.role());
         let has = role.map_or("no role", Role::word);
         let Peer { uid, gid, pid } = self.peer;
         let detail = format!("{command} takes the role {needs}, and user {uid} has {has}");
@@ -196,4 +196,41 @@ pub(super) fn tell_of_rings(rings: Rings, audit: Arc<Audit>) -> Rings {
         };
         audit.note(Entry::new(Kind::Ring, Who::User(user.to_owned()), what));
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqsc::admin;
+    use crate::mqsc::parse::statements;
+    use crate::serve::{Settings, start};
+
+    /// Nobody's number on any machine that runs tests.
+    const OPERATOR: u32 = 4_711_471;
+
+    #[test]
+    fn whoever_may_only_operate_checks_the_policy_that_is_set_and_proposes_none() {
+        let data = tempfile::tempdir().unwrap();
+        let amqp = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+        let name = Some("QM1".into());
+        let settings = Settings { name, amqp, amqps: None, ..Settings::new(data.path().to_owned()) };
+        let running = start(&settings).unwrap();
+        let defined = format!("DEFINE ADMIN(OPERATORS) OSUSER('{OPERATOR}') ROLE(OPERATE)");
+        assert!(matches!(admin::request(data.path(), &defined).unwrap()[0].outcome, Outcome::Done { .. }));
+        let needs = |text: &str| {
+            let statement = statements(text).remove(0).unwrap();
+            let peer = Peer { uid: OPERATOR, gid: OPERATOR, pid: 1 };
+            match Overseer::new(running.manager(), peer).before(&[&statement]) {
+                Ok(()) => None,
+                Err(AdminError::NotAuthorised { needs, .. }) => Some(needs),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(needs("CHECK POLICY(ORDERS)"), None);
+        assert_eq!(needs("CHECK POLICY(ORDERS) MESSAGES(5)"), None);
+        for proposed in ["ENCALG(AES256CBC) WEAK(YES) RECIP('CN=b')", "SIGNALG(SHA256)", "MESSAGES(5) KEYWRAP(PKCS1)"] {
+            assert_eq!(needs(&format!("CHECK POLICY(ORDERS) {proposed}")), Some(Role::All), "{proposed}");
+        }
+        running.stop().unwrap();
+    }
 }
