@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from proton import Delivery, Message, int32, symbol
+from proton import Delivery, Described, Message, int32, symbol, ulong
 from proton.reactor import DynamicNodeProperties
 from proton.utils import LinkDetached
 
@@ -166,13 +166,16 @@ def test_an_open_queue_is_not_deleted_and_an_emptied_one_is(qm, client):
     assert refused(lambda: client.receiver("D")) == 2085
 
 
+DELETE_ON_CLOSE = 0x2B
+
+
 def own_queue(client, *options, **properties):
-    """A receiver on a queue made for it, and the queue's name."""
-    if properties:
-        given = {symbol("bulla:" + key): value for key, value in properties.items()}
-        options += (DynamicNodeProperties(given),)
+    """A receiver on a queue made for it that goes with it, and the queue's name."""
+    given = {symbol("bulla:" + key): value for key, value in properties.items()}
+    given[symbol("lifetime-policy")] = Described(ulong(DELETE_ON_CLOSE), [])
+    options += (DynamicNodeProperties(given),)
     try:
-        receiver = client.connection.create_receiver(None, dynamic=True, options=list(options) or None)
+        receiver = client.connection.create_receiver(None, dynamic=True, options=list(options))
     except LinkDetached as error:
         raise Refused.from_condition(error.link.remote_condition) from error
     return receiver, receiver.link.remote_source.address

@@ -50,7 +50,8 @@ def encoded(value):
         case bytes():
             return struct.pack(">BI", 0xB0, len(value)) + value
         case tuple():
-            return b"\x00\x53" + bytes([value[0]]) + listed(0xD0, [encoded(field) for field in value[1:]])
+            descriptor = encoded(value[0]) if isinstance(value[0], Symbol) else b"\x53" + bytes([value[0]])
+            return b"\x00" + descriptor + listed(0xD0, [encoded(field) for field in value[1:]])
         case dict():
             return listed(0xD1, [encoded(part) for pair in value.items() for part in pair])
     raise TypeError(value)

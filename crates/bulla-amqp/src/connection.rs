@@ -473,6 +473,9 @@ impl Connection {
 
     fn performative(&mut self, channel: u16, performative: Performative) -> Result<(), Error> {
         if let Performative::Open(open) = performative {
+            if channel != 0 {
+                return Err(Error::new(condition::NOT_ALLOWED, "open on another channel than 0"));
+            }
             return self.open_in(open);
         }
         if self.phase != Phase::Up {

@@ -114,8 +114,8 @@ impl<T> Deliveries<T> {
     }
 
     /// Removes all that `gone` names. Costs a look at each delivery.
-    pub(crate) fn remove_where(&mut self, mut gone: impl FnMut(&T) -> bool) {
-        self.entries.retain(|(_, delivery)| delivery.as_ref().is_some_and(|delivery| !gone(delivery)));
+    pub(crate) fn remove_where(&mut self, mut gone: impl FnMut(u32, &T) -> bool) {
+        self.entries.retain(|(id, delivery)| delivery.as_ref().is_some_and(|delivery| !gone(*id, delivery)));
         self.live = self.entries.len();
     }
 

@@ -3,9 +3,11 @@
 use crate::payload::Payload;
 use crate::sasl::{Mechanism, SaslSecret};
 use crate::types::{
-    AnyTarget, Coordinator, DeliveryState, Error, Open, ReceiverSettleMode, Role, SenderSettleMode, Source, Target,
+    AnyTarget, Coordinator, DeliveryState, DeliveryTag, Error, Open, ReceiverSettleMode, Role, SenderSettleMode,
+    Source, Target,
 };
 use crate::value::{Symbol, Value};
+use bytes::Bytes;
 
 /// A session of a connection. Ids of sessions that ended are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,6 +91,12 @@ pub enum Event {
         /// Whether the receiver has settled. If not, it waits for `settle`.
         settled: bool,
     },
+    /// An outcome in a transaction names deliveries that went with their link or session before: it can't be part of the
+    /// transaction, which must not commit without it (part 4, section 4.4.2).
+    OutcomeLost {
+        /// The transaction.
+        txn_id: Bytes,
+    },
     /// Receiving link: the sender has settled a delivery that this side had not.
     Settled {
         /// The link.
@@ -145,8 +153,11 @@ pub struct AttachReply {
     pub offered_capabilities: Vec<Symbol>,
     /// Properties of the link.
     pub properties: Vec<(Symbol, Value)>,
-    /// Largest message taken, in bytes; 0 is no limit.
+    /// Largest message taken, in bytes; 0 is no limit. A longer one ends the link.
     pub max_message_size: u64,
+    /// What the peer is told of that, where it is to send no more than another limit lets in: longer messages are the host's to
+    /// refuse, each with its reason.
+    pub told_max_message_size: Option<u64>,
 }
 
 /// A link that the host wants.
@@ -240,6 +251,8 @@ pub struct Delivery {
     pub link: LinkId,
     /// Its id, for `dispose`.
     pub id: DeliveryId,
+    /// The sender's name for it.
+    pub tag: DeliveryTag,
     /// Whether the sender has settled already: no outcome is wanted.
     pub settled: bool,
     /// Whether the sender had no credit for it.

@@ -31,6 +31,7 @@ pub mod config;
 mod connection;
 mod deliveries;
 mod event;
+mod lost;
 pub mod message;
 mod output;
 mod payload;

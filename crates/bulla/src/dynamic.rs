@@ -1,6 +1,6 @@
 //! Dynamic queues: made of a model for a link that asks for a queue of its own (AMQP part 3, section 3.5, *dynamic*; inventory A2.4).
 //!
-//! A temporary one lives in memory and goes with its link. A permanent one is a local queue like any other, and in `objects.mqsc`:
+//! A temporary one lives in memory and goes with its connection, or with its link where that asks for it. A permanent one is a local queue like any other, and in `objects.mqsc`:
 //! it goes when somebody who opened it asks for that on closing, or by a command.
 
 use crate::authority::{ANONYMOUS, Right};
@@ -29,10 +29,17 @@ const ATTEMPTS_MAX: usize = 8;
 const MODEL: &str = "bulla:model";
 /// The node property that says what the name is, or begins with.
 const NAME: &str = "bulla:name";
-/// The node property with which a link says how long its queue lives (AMQP part 3, section 3.5.10).
+/// The node property with which a link says how long its queue lives (AMQP part 3, section 3.5.9).
 const LIFETIME: &str = "lifetime-policy";
 /// Descriptor of delete-on-close, an empty list.
 const DELETE_ON_CLOSE: u64 = 0x2b;
+/// The standard's lifetime policies, each an empty list with one of these descriptors.
+const LIFETIMES: [(u64, &str); 4] = [
+    (DELETE_ON_CLOSE, "amqp:delete-on-close:list"),
+    (0x2c, "amqp:delete-on-no-links:list"),
+    (0x2d, "amqp:delete-on-no-messages:list"),
+    (0x2e, "amqp:delete-on-no-links-or-messages:list"),
+];
 
 /// What a link asks for that wants a queue of its own.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -41,27 +48,30 @@ pub(crate) struct Wish {
     model: Option<String>,
     /// A name, or the beginning of one with a `*` at its end.
     name: Option<String>,
+    /// A lifetime policy is given: the queue ends with its link, otherwise with its connection.
+    with_link: bool,
 }
 
 /// The queue that was made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Made {
     pub(crate) name: String,
-    /// The queue, where it goes with its link.
+    /// The queue, where it goes with its link or its connection.
     pub(crate) temporary: Option<QueueId>,
+    /// It goes with its link.
+    pub(crate) with_link: bool,
 }
 
 impl Wish {
-    /// What a dynamic terminus says: its address names the model, or begins the name; the node's properties say either.
-    /// The link needs `right`, and who asks must have it on the model, and on a name that is given whole.
+    /// What a dynamic terminus says: the node's properties name the model, and the queue or how its name begins. The terminus has no
+    /// address (AMQP part 3, sections 3.5.3 and 3.5.4), and one that it has all the same is not looked at. The link needs `right`, and who asks must have it on the model, and on a name that is given whole.
     pub(crate) fn read(
         state: &State,
         who: Who<'_>,
         right: Right,
-        address: Option<&str>,
         properties: &[(Symbol, Value)],
     ) -> Result<Self, Refusal> {
-        let wish = Self::said(address, properties)?;
+        let wish = Self::said(properties)?;
         state.check_model(who, right, wish.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
         // Before the name is looked for: nobody learns of a name without a right on it, nor takes one that others put to.
         if let Some(name) = wish.name.as_deref().filter(|name| !name.ends_with('*')) {
@@ -73,18 +83,20 @@ impl Wish {
         Ok(wish)
     }
 
-    fn said(address: Option<&str>, properties: &[(Symbol, Value)]) -> Result<Self, Refusal> {
+    fn said(properties: &[(Symbol, Value)]) -> Result<Self, Refusal> {
         let mut wish = Self::default();
-        if let Some(address) = address.filter(|address| !address.is_empty()) {
-            match address.ends_with('*') {
-                true => wish.name = Some(address.to_owned()),
-                false => wish.model = Some(address.to_owned()),
-            }
-        }
         for (key, value) in properties {
             let slot = match key.as_str() {
                 MODEL => &mut wish.model,
                 NAME => &mut wish.name,
+                LIFETIME if is_lifetime(value) => {
+                    wish.with_link = true;
+                    continue;
+                }
+                LIFETIME if *value != Value::Null => {
+                    let detail = "the node property lifetime-policy is none of the standard's policies";
+                    return Err(Refusal::new(reason::OPTIONS_ERROR, detail));
+                }
                 _ => continue,
             };
             let text = value.as_str().ok_or_else(|| {
@@ -100,7 +112,12 @@ impl Made {
     /// What the answer says of the node: that it goes with the link, or nothing.
     pub(crate) fn properties(&self) -> Vec<(Symbol, Value)> {
         let policy = || Value::Described(Box::new((Value::Ulong(DELETE_ON_CLOSE), Value::List(Vec::new()))));
-        self.temporary.iter().map(|_| (Symbol::from_static(LIFETIME), policy())).collect()
+        self.ends_with_link().iter().map(|_| (Symbol::from_static(LIFETIME), policy())).collect()
+    }
+
+    /// The queue, where it goes with its link.
+    pub(crate) fn ends_with_link(&self) -> Option<QueueId> {
+        self.temporary.filter(|_| self.with_link)
     }
 }
 
@@ -138,7 +155,7 @@ impl State {
         let attributes = QueueAttributes { temporary: true, ..attributes(&name, &local, &self.definitions) };
         let queue = self.store.define(&name, attributes).map_err(problem)?;
         self.dynamic.insert(name.clone(), (queue, local));
-        Ok(Made { name, temporary: Some(queue) })
+        Ok(Made { name, temporary: Some(queue), with_link: wish.with_link })
     }
 
     fn define_permanent(&mut self, name: String, queue: LocalQueue, data: &Path) -> Result<Made, Refusal> {
@@ -149,7 +166,7 @@ impl State {
         self.store.sync(Instant::now()).map_err(problem)?;
         let change = Change::DefineLocal { name: name.clone(), queue };
         self.change_definitions(&[change], data)?;
-        Ok(Made { name, temporary: None })
+        Ok(Made { name, temporary: None, with_link: false })
     }
 
     /// Takes changes over that this queue manager made by itself; what they do to the store is done already.
@@ -256,6 +273,16 @@ impl State {
     }
 }
 
+/// Whether a value is one of the standard's lifetime policies, by either of its descriptors.
+fn is_lifetime(value: &Value) -> bool {
+    let Value::Described(both) = value else { return false };
+    LIFETIMES.iter().any(|(code, name)| match &both.0 {
+        Value::Ulong(descriptor) => descriptor == code,
+        Value::Symbol(descriptor) => descriptor.as_str() == *name,
+        _ => false,
+    })
+}
+
 /// Names of the queue manager's own are not given away.
 fn not_ours(name: &str) -> bool {
     !name.starts_with(SYSTEM_PREFIX)
@@ -271,21 +298,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_names_the_model_or_begins_the_name_and_properties_say_either() {
-        let wish = |model: Option<&str>, name: Option<&str>| {
-            Ok(Wish { model: model.map(str::to_owned), name: name.map(str::to_owned) })
-        };
+    fn a_node_s_properties_name_the_model_and_begin_the_name() {
         let property = |key: &'static str, text: &str| (Symbol::from_static(key), Value::from(text));
-        assert_eq!(Wish::said(None, &[]), wish(None, None));
-        assert_eq!(Wish::said(Some(""), &[]), wish(None, None));
-        assert_eq!(Wish::said(Some("SMALL"), &[]), wish(Some("SMALL"), None));
-        assert_eq!(Wish::said(Some("REPLIES.*"), &[]), wish(None, Some("REPLIES.*")));
-        let name = property("bulla:name", "REPLIES.*");
-        assert_eq!(Wish::said(Some("SMALL"), &[name]), wish(Some("SMALL"), Some("REPLIES.*")));
-        let model = property("bulla:model", "OTHER");
-        let other = (Symbol::from_static("lifetime-policy"), Value::Null);
-        assert_eq!(Wish::said(Some("SMALL"), &[other, model]), wish(Some("OTHER"), None));
-        let wrong = Wish::said(None, &[(Symbol::from_static("bulla:name"), Value::Uint(1))]);
+        assert_eq!(Wish::said(&[]), Ok(Wish::default()));
+        let said = Wish::said(&[property("bulla:name", "REPLIES.*"), property("bulla:model", "SMALL")]);
+        let wanted = Wish { model: Some("SMALL".into()), name: Some("REPLIES.*".into()), with_link: false };
+        assert_eq!(said, Ok(wanted));
+        let wrong = Wish::said(&[(Symbol::from_static("bulla:name"), Value::Uint(1))]);
         assert_eq!(wrong.unwrap_err().reason, reason::OPTIONS_ERROR);
+    }
+
+    #[test]
+    fn a_lifetime_policy_has_two_descriptors() {
+        let said = |value: Value| Wish::said(&[(Symbol::from_static(LIFETIME), value)]);
+        let described = |descriptor: Value| Value::Described(Box::new((descriptor, Value::List(Vec::new()))));
+        for (code, name) in LIFETIMES {
+            for descriptor in [Value::Ulong(code), Value::Symbol(Symbol::from_static(name))] {
+                assert!(said(described(descriptor)).unwrap().with_link, "{name}");
+            }
+        }
+        assert_eq!(said(Value::Null), Ok(Wish::default()));
+        for wrong in [Value::Ulong(DELETE_ON_CLOSE), Value::from("delete-on-close"), described(Value::Ulong(0x2f))] {
+            assert_eq!(said(wrong).unwrap_err().reason, reason::OPTIONS_ERROR);
+        }
     }
 }

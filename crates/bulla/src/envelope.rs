@@ -76,6 +76,19 @@ impl Arrival {
         Ok(Self { payload: payload.clone(), sections, header, fields, wall_ms })
     }
 
+    /// The message, where it has a section; delivery annotations alone, which are for one hop, are none.
+    ///
+    /// # Errors
+    /// 2026 for a delivery that is no message (AMQP part 3, section 3.2).
+    pub(crate) fn with_sections(self) -> Result<Self, Refusal> {
+        let Sections { header, message_annotations, footer, .. } = &self.sections;
+        let is_there = header.is_some() || message_annotations.is_some() || footer.is_some();
+        if is_there || !self.sections.bare().is_empty() {
+            return Ok(self);
+        }
+        Err(Refusal::new(reason::MD_ERROR, "a delivery without any section is no message"))
+    }
+
     /// Bytes of the whole message.
     pub(crate) fn len(&self) -> usize {
         self.payload.len()

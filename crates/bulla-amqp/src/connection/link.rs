@@ -1,7 +1,7 @@
 //! Links: attach and detach, credit and drain (part 2, section 2.6).
 
 use super::Connection;
-use super::session::unattached;
+use super::session::{Session, unattached};
 use super::transfer::{Assembly, Waiting};
 use crate::condition;
 use crate::event::{AttachReply, AttachRequest, Event, IncomingAttach, LinkId, LinkInfo, LinkOpened, SessionId};
@@ -309,6 +309,7 @@ impl Connection {
             attach.target = any_target(reply.target, reply.coordinator);
             attach.offered_capabilities = reply.offered_capabilities;
             attach.properties = reply.properties;
+            attach.max_message_size = reply.told_max_message_size.or(attach.max_message_size);
         });
         if up && role == Role::Sender && (credit > 0 || drain) {
             self.events.push_back(Event::Credit { link, credit, drain }); // it came ahead
@@ -433,10 +434,17 @@ impl Connection {
         if unsettled > 0 {
             match link.info.role {
                 Role::Sender => {
-                    session.outgoing.remove_where(|delivery| delivery.link == index);
+                    let Session { outgoing, lost, .. } = session;
+                    outgoing.remove_where(|id, delivery| {
+                        let is_its = delivery.link == index;
+                        if is_its {
+                            lost.insert(id);
+                        }
+                        is_its
+                    });
                     session.answered.retain(|(link, _), _| *link != index);
                 }
-                Role::Receiver => session.incoming.remove_where(|delivery| delivery.link == index),
+                Role::Receiver => session.incoming.remove_where(|_, delivery| delivery.link == index),
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::codec::Encode;
 use crate::condition;
 use crate::deliveries::Deliveries;
 use crate::event::{DeliveryId, Event, LinkId, SessionId};
+use crate::lost::Lost;
 use crate::types::{Begin, DeliveryState, Disposition, End, Error, Flow, ReceiverSettleMode, Role};
 use std::collections::{HashMap, VecDeque};
 
@@ -48,6 +49,8 @@ pub(super) struct Session {
     pub(super) names: HashMap<(String, Role), u32>,
     pub(super) outgoing: Deliveries<Outgoing>,
     pub(super) incoming: Deliveries<Incoming>,
+    /// Deliveries sent that went with their link.
+    pub(super) lost: Lost,
     /// Deliveries whose receiver has an outcome and waits for our settlement, by link and token.
     pub(super) answered: HashMap<(u32, u64), u32>,
     /// Deliveries that wait for window or output.
@@ -100,6 +103,8 @@ impl Said {
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) link: u32,
+    /// Whether our outcome settles it (receiver-settle-mode *first*), whatever the link's mode is.
+    pub(super) settles_first: bool,
     /// Whether the sender knows our outcome.
     pub(super) disposed: bool,
 }
@@ -132,6 +137,7 @@ impl Session {
             names: HashMap::new(),
             outgoing: Deliveries::new(),
             incoming: Deliveries::new(),
+            lost: Lost::default(),
             answered: HashMap::new(),
             backlog: VecDeque::new(),
             pending: None,
@@ -402,11 +408,13 @@ impl Connection {
         let Some(link) = self.links.at_mut(link_index) else { return };
         let session_index = link.info.session.index;
         let Some(session) = self.sessions.at_mut(session_index) else { return };
-        let settled = link.info.rcv_settle_mode == ReceiverSettleMode::First;
-        match session.incoming.get_mut(id.0) {
-            Some(delivery) if delivery.link == link_index && !delivery.disposed => delivery.disposed = true,
+        let settled = match session.incoming.get_mut(id.0) {
+            Some(delivery) if delivery.link == link_index && !delivery.disposed => {
+                delivery.disposed = true;
+                delivery.settles_first || link.info.rcv_settle_mode == ReceiverSettleMode::First
+            }
             _ => return,
-        }
+        };
         if settled {
             session.incoming.remove(id.0);
             link.info.unsettled = link.info.unsettled.saturating_sub(1);
@@ -473,9 +481,18 @@ impl Connection {
     }
 
     pub(super) fn disposition_in(&mut self, channel: u16, disposition: Disposition) -> Result<(), Error> {
-        let Some(index) = self.session_on(channel)? else { return Ok(()) };
+        let Some(index) = self.session_on(channel)? else {
+            // All its deliveries went with the session.
+            self.tell_of_lost(&disposition);
+            return Ok(());
+        };
         if self.events.is_empty() {
             self.outcome_bytes = 0;
+        }
+        let Disposition { role, first, last, .. } = disposition;
+        let lost = self.sessions.at(index).is_some_and(|session| session.lost.has_of(first, last.unwrap_or(first)));
+        if lost && role == Role::Receiver {
+            self.tell_of_lost(&disposition);
         }
         match disposition.role {
             Role::Receiver => self.outcomes_in(index, &disposition)?,
@@ -488,6 +505,15 @@ impl Connection {
             return Err(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, "dispositions that change nothing"));
         }
         Ok(())
+    }
+
+    /// A receiver's outcome has come too late to be applied: a transaction that it is part of must not commit.
+    fn tell_of_lost(&mut self, disposition: &Disposition) {
+        if let (Role::Receiver, Some(DeliveryState::Transactional { txn_id, .. })) =
+            (disposition.role, &disposition.state)
+        {
+            self.events.push_back(Event::OutcomeLost { txn_id: txn_id.clone() });
+        }
     }
 
     /// The receiver's word on what was sent: an event for each delivery that is not settled. A receiver may say another

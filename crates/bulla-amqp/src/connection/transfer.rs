@@ -1,7 +1,7 @@
 //! Transfers in and out (part 2, section 2.6.12 and following): the hot path.
 
 use super::Connection;
-use super::link::LinkState;
+use super::link::{Link, LinkState};
 use super::session::{Incoming, Outgoing, Said, unattached};
 use crate::codec::{Encode, code};
 use crate::condition;
@@ -9,7 +9,7 @@ use crate::event::{Delivery, DeliveryId, Event, LinkId};
 use crate::output::{FRAME_HEADER_BYTES, FrameKind};
 use crate::payload::Payload;
 use crate::transaction::TXN_ID_BYTES_MAX;
-use crate::types::{DeliveryState, DeliveryTag, Error, Role, Transfer};
+use crate::types::{DeliveryState, DeliveryTag, Error, ReceiverSettleMode, Role, SenderSettleMode, Transfer};
 use bytes::{Bytes, BytesMut};
 
 /// Most bytes of a transfer frame before its payload.
@@ -26,7 +26,9 @@ const GATHER_BYTES_MAX: usize = 8 * 1024;
 #[derive(Debug)]
 pub(super) struct Assembly {
     id: u32,
+    tag: DeliveryTag,
     settled: bool,
+    settles_first: bool,
     beyond_credit: bool,
     format: u32,
     state: Option<DeliveryState>,
@@ -90,6 +92,27 @@ impl Waiting {
     }
 }
 
+impl Link {
+    /// Whether the link's modes, as they were agreed at attach, allow how a frame of a delivery says that it is settled; `settled`
+    /// is what its frames have said so far (part 2, section 2.7.5).
+    #[inline]
+    fn may_settle(&self, transfer: &Transfer, settled: bool) -> Result<(), Error> {
+        let excluded = |what| Err(Error::new(condition::INVALID_FIELD, what));
+        match self.info.snd_settle_mode {
+            SenderSettleMode::Unsettled if settled => excluded("a settled delivery where the sender settles none"),
+            SenderSettleMode::Settled if !settled && !transfer.more && !transfer.aborted => {
+                excluded("an unsettled delivery where the sender settles all")
+            }
+            _ if transfer.rcv_settle_mode == Some(ReceiverSettleMode::Second)
+                && self.info.rcv_settle_mode == ReceiverSettleMode::First =>
+            {
+                excluded("receiver-settle-mode second on a link that settles first")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Connection {
     /// A transfer frame. A message of one frame costs: two indexes, an entry among the unsettled
     /// deliveries, an event.
@@ -130,6 +153,9 @@ impl Connection {
         let Some(delivery_id) = transfer.delivery_id else {
             return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery without delivery-id"));
         };
+        let Some(tag) = transfer.delivery_tag else {
+            return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery without delivery-tag"));
+        };
         // Ids only grow, as serial numbers do.
         let distance = session.last_incoming_delivery.map_or(1, |last| delivery_id.wrapping_sub(last));
         if distance == 0 || distance > i32::MAX as u32 {
@@ -153,10 +179,16 @@ impl Connection {
         }
         let format = transfer.message_format.unwrap_or(0);
         let settled = transfer.settled.unwrap_or(false);
+        if let Err(error) = link.may_settle(&transfer, settled) {
+            return self.link_error(index, error);
+        }
+        let settles_first = transfer.rcv_settle_mode == Some(ReceiverSettleMode::First);
         if transfer.more {
             let mut assembly = Assembly {
                 id: delivery_id,
+                tag,
                 settled,
+                settles_first,
                 beyond_credit,
                 format,
                 state: transfer.state,
@@ -172,13 +204,14 @@ impl Connection {
         let delivery = Delivery {
             link: id,
             id: DeliveryId(delivery_id),
+            tag,
             settled,
             beyond_credit,
             format,
             state: transfer.state,
             payload: Payload::from(payload),
         };
-        self.delivery_in(session_index, delivery);
+        self.delivery_in(session_index, delivery, settles_first);
     }
 
     /// A further frame of a message.
@@ -189,6 +222,12 @@ impl Connection {
         if transfer.delivery_id.is_some_and(|id| id != assembly.id) {
             return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery begins inside another"));
         }
+        if transfer.delivery_tag.is_some_and(|tag| tag != assembly.tag) {
+            return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery with two delivery-tags"));
+        }
+        if transfer.message_format.is_some_and(|format| format != assembly.format) {
+            return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery with two message-formats"));
+        }
         if transfer.aborted {
             self.in_progress = self.in_progress.saturating_sub(assembly.len());
             let beyond_credit = assembly.beyond_credit;
@@ -198,6 +237,11 @@ impl Connection {
         self.in_progress += payload.len() as u64;
         assembly.push(payload);
         assembly.settled |= transfer.settled.unwrap_or(false);
+        let settled = assembly.settled;
+        if let Err(error) = link.may_settle(&transfer, settled) {
+            return self.link_error(index, error);
+        }
+        let Some(assembly) = &mut link.assembly else { return };
         if transfer.state.is_some() {
             assembly.state = transfer.state;
         }
@@ -212,13 +256,14 @@ impl Connection {
         let delivery = Delivery {
             link: link_id,
             id: DeliveryId(assembly.id),
+            tag: assembly.tag,
             settled: assembly.settled,
             beyond_credit: assembly.beyond_credit,
             format: assembly.format,
             payload: assembly.finish(),
             state: assembly.state.take(),
         };
-        self.delivery_in(session_index, delivery);
+        self.delivery_in(session_index, delivery, assembly.settles_first);
     }
 
     /// The host hears nothing of an aborted delivery, so what it granted is granted still.
@@ -238,7 +283,7 @@ impl Connection {
 
     /// A whole message.
     #[inline]
-    fn delivery_in(&mut self, session_index: u32, delivery: Delivery) {
+    fn delivery_in(&mut self, session_index: u32, delivery: Delivery, settles_first: bool) {
         let index = delivery.link.index;
         self.arrived += 1;
         if !delivery.settled {
@@ -252,7 +297,7 @@ impl Connection {
             }
             link.info.unsettled += 1;
             let Some(session) = self.sessions.at_mut(session_index) else { return };
-            session.incoming.insert(delivery.id.0, Incoming { link: index, disposed: false });
+            session.incoming.insert(delivery.id.0, Incoming { link: index, settles_first, disposed: false });
         }
         let link = delivery.link;
         self.events.push_back(Event::Delivery(delivery));

@@ -167,3 +167,50 @@ fn acquiring_in_a_transaction_ends_the_link() {
     let [Event::Detached { link: gone, error: Some(error), .. }] = &peer.events()[..] else { panic!() };
     assert_eq!((*gone, &error.condition), (link, &condition::NOT_IMPLEMENTED));
 }
+
+/// The receiver's word on a delivery, in a transaction or not.
+fn outcome_of(first: u32, last: u32, in_transaction: bool) -> Disposition {
+    let accepted = DeliveryState::Accepted;
+    let in_unit = DeliveryState::Transactional { txn_id: txn(b"t"), outcome: Some(Box::new(accepted.clone())) };
+    Disposition {
+        role: Role::Receiver,
+        first,
+        last: Some(last),
+        settled: true,
+        state: Some(if in_transaction { in_unit } else { accepted }),
+        batchable: false,
+    }
+}
+
+#[test]
+fn an_outcome_in_a_transaction_on_a_link_or_session_that_has_ended_is_told_of() {
+    let lost = Event::OutcomeLost { txn_id: txn(b"t") };
+    for ends_session in [false, true] {
+        let (mut peer, link) = Peer::attached(config(), Role::Receiver);
+        peer.send(0, &credit(0, 0, 10));
+        peer.events();
+        for token in 0..4 {
+            assert!(peer.engine.send(link, token, message(b"\x00\x53\x77\x40"), false));
+        }
+        peer.send(0, &outcome_of(1, 1, true));
+        assert!(matches!(&peer.events()[..], [Event::Outcome { token: 1, .. }]), "the link is there");
+        let session = peer.engine.link(link).unwrap().session;
+        match ends_session {
+            false => peer.engine.detach(link, true, None),
+            true => peer.engine.end_session(session, None),
+        }
+        peer.send(0, &outcome_of(2, 2, true));
+        assert_eq!(peer.events(), std::slice::from_ref(&lost));
+        peer.send(0, &outcome_of(3, 3, false));
+        assert_eq!(peer.events(), [], "outside of a transaction the message comes again, and that is all");
+        if !ends_session {
+            peer.send(0, &outcome_of(1, 1, true));
+            assert_eq!(peer.events(), [], "that one was applied");
+            // Also once the link is detached on both ends.
+            peer.send(0, &crate::types::Detach { handle: 0, closed: true, error: None });
+            peer.events();
+            peer.send(0, &outcome_of(0, 1, true));
+            assert_eq!(peer.events(), std::slice::from_ref(&lost));
+        }
+    }
+}

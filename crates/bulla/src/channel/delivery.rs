@@ -139,7 +139,7 @@ impl Delivery {
             if asks && let Some(reply_to) = arrival.reply_to()? {
                 state.check(Who::channel(self.user.as_str()), Right::Put, &reply_to)?;
             }
-            self.treat(local, state, asker, way, arrival.taken_off())
+            self.treat(local, state, asker, way, arrival.taken_off().with_sections()?)
         });
         let (stage, held) = result.unwrap_or_else(|refusal| {
             authority::tell(&local.manager, local.now, "a channel's", Some(self.user.as_str()), &refusal);

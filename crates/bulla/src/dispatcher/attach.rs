@@ -21,7 +21,7 @@ use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::topics;
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
-use bulla_amqp::{AttachReply, IncomingAttach, Symbol, Value};
+use bulla_amqp::{AttachReply, DeliveryState, IncomingAttach, Symbol, Value};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
 use hashbrown::{HashMap, HashSet};
@@ -42,6 +42,16 @@ pub(crate) const SHARED: &str = "bulla:shared";
 pub(crate) const DELETE_ON_CLOSE: &str = "bulla:delete-on-close";
 /// A link that asks for this deletes its permanent dynamic queue on closing, with what is on it (MQCO_DELETE_PURGE).
 pub(crate) const PURGE_ON_CLOSE: &str = "bulla:purge-on-close";
+
+/// `terminus-durability`, what a link's end has of its own that outlives it: nothing.
+const NOT_DURABLE: u32 = 0;
+/// `terminus-expiry-policy`: the end of a link is gone when that detaches.
+const LINK_DETACH: Symbol = Symbol::from_static("link-detach");
+/// The outcomes that a client can give to what it gets.
+const OUTCOMES: [&str; 4] =
+    ["amqp:accepted:list", unit_of_work::REJECTED_OUTCOME, "amqp:released:list", "amqp:modified:list"];
+/// Temporary queues of one connection that live as long as it does; one more is refused with 2017.
+const CONNECTION_QUEUES_MAX: usize = 256;
 
 /// What a link that closes does to its permanent dynamic queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,10 +76,13 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
     if let Some(user) = peer.user.filter(|_| peer.links.get(&link).is_some_and(Link::is_clients)) {
         state.users.attached(user);
     }
+    if let (Ok(()), Some(Made { temporary: Some(queue), with_link: false, .. })) = (&result, &made) {
+        peer.dynamic.push(*queue);
+    }
     if let Err(refusal) = result {
         match made {
             Some(Made { temporary: Some(queue), .. }) => state.end_dynamic(queue),
-            Some(Made { name, temporary: None }) => local.delete_closed(state, &name, Deletes::WithMessages),
+            Some(Made { name, temporary: None, .. }) => local.delete_closed(state, &name, Deletes::WithMessages),
             None => {}
         }
         authority::tell_of(peer, local, &refusal);
@@ -119,9 +132,7 @@ fn producer(
     let who = Who::client(&peer.identity, local.index, peer.generation);
     let rights = match &target.address {
         _ if target.dynamic => {
-            let wish = Wish::read(state, who, Right::Put, target.address.as_deref(), &target.dynamic_node_properties)?;
-            let made = made.insert(state.define_dynamic(who, &wish, &local.manager.data, &mut local.random)?);
-            state.own_dynamic(who, made);
+            let made = make(peer, local, state, Right::Put, &target.dynamic_node_properties, made)?;
             (target.address, target.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
             ObjectType::Queue.rights()
         }
@@ -142,8 +153,10 @@ fn producer(
         sealing: None,
         who: local.client_asker(peer),
         user: peer.user,
-        dynamic: made.as_ref().and_then(|made| made.temporary),
+        dynamic: made.as_ref().and_then(Made::ends_with_link),
         deletes,
+        user_name: peer.identity.user.clone(),
+        takes_rejected: takes_rejected(attach),
         any_user: rights.has(Right::SetIdentity),
         publishing: target.address.is_none().then(|| Publishing::new(peer, None)),
         relayed: None,
@@ -184,15 +197,43 @@ fn accept_producer(
 ) {
     let reply = AttachReply {
         source: attach.source.clone(),
-        target: Some(target),
+        target: Some(Target { durable: NOT_DURABLE, expiry_policy: LINK_DETACH, timeout: 0, ..target }),
         coordinator: None,
         offered_capabilities: offered(producer.sealed_by_client, delays(&producer, attach)),
         properties,
         max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
+        // What is longer all the same is refused with 2030.
+        told_max_message_size: producer.route.as_ref().map(|route| route.message_bytes_max.max(1) as u64),
     };
     peer.engine.accept_link(attach.link, reply);
     peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
     put::replenish(peer, local, state, attach.link);
+}
+
+/// Makes the queue that a dynamic terminus asks for.
+fn make<'a>(
+    peer: &Peer,
+    local: &mut Local,
+    state: &mut State,
+    right: Right,
+    properties: &[(Symbol, Value)],
+    made: &'a mut Option<Made>,
+) -> Result<&'a Made, Refusal> {
+    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let wish = Wish::read(state, who, right, properties)?;
+    if peer.dynamic.len() >= CONNECTION_QUEUES_MAX {
+        let detail = format!("the connection has its maximum of {CONNECTION_QUEUES_MAX} temporary queues");
+        return Err(Refusal::new(reason::HANDLE_NOT_AVAILABLE, detail));
+    }
+    let made = made.insert(state.define_dynamic(who, &wish, &local.manager.data, &mut local.random)?);
+    state.own_dynamic(who, made);
+    Ok(made)
+}
+
+/// Whether a client that puts hears of *rejected*: its source has that outcome, or names none.
+fn takes_rejected(attach: &IncomingAttach) -> bool {
+    let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
+    outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == unit_of_work::REJECTED_OUTCOME)
 }
 
 /// The client receives: its source is a queue, browsed or taken from, or a new dynamic queue.
@@ -226,9 +267,7 @@ fn consumer(
     let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
     let right = if browse { Right::Browse } else { Right::Get };
     if source.dynamic {
-        let wish = Wish::read(state, who, right, source.address.as_deref(), &source.dynamic_node_properties)?;
-        let made = made.insert(state.define_dynamic(who, &wish, &local.manager.data, &mut local.random)?);
-        state.own_dynamic(who, made);
+        let made = make(peer, local, state, right, &source.dynamic_node_properties, made)?;
         (source.address, source.dynamic_node_properties) = (Some(made.name.clone()), made.properties());
     }
     let name =
@@ -276,7 +315,7 @@ fn consumer(
         draining: false,
         who: local.client_asker(peer),
         unsettled: HashMap::new(),
-        dynamic: made.as_ref().and_then(|made| made.temporary),
+        dynamic: made.as_ref().and_then(Made::ends_with_link),
         deletes,
         keys: OpeningKeys::default(),
         subscription: None,
@@ -298,6 +337,17 @@ fn accept_consumer(
     offered_capabilities: Vec<Symbol>,
     properties: Vec<(Symbol, Value)>,
 ) {
+    let durable = consumer.subscription.as_ref().is_some_and(|subscription| subscription.durable.is_some());
+    let source = match durable {
+        true => source,
+        false => Source { durable: NOT_DURABLE, expiry_policy: LINK_DETACH, timeout: 0, ..source },
+    };
+    let source = Source {
+        // What is settled without an outcome, or not at all, is as if it had never been sent.
+        default_outcome: Some(DeliveryState::Released),
+        outcomes: OUTCOMES.map(Symbol::from_static).to_vec(),
+        ..source
+    };
     let reply = AttachReply {
         source: Some(source),
         target: match &attach.target {
@@ -308,6 +358,7 @@ fn accept_consumer(
         offered_capabilities,
         properties,
         max_message_size: 0,
+        told_max_message_size: None,
     };
     let queue = consumer.route.queue;
     peer.engine.accept_link(attach.link, reply);
@@ -348,6 +399,8 @@ fn publisher(
         user: peer.user,
         dynamic: None,
         deletes: None,
+        user_name: peer.identity.user.clone(),
+        takes_rejected: takes_rejected(attach),
         any_user: false,
         publishing: Some(Publishing::new(peer, Some(topic))),
         relayed: None,

@@ -756,7 +756,6 @@ pub(crate) fn settled(
     outcome: Option<DeliveryState>,
     settled: bool,
 ) {
-    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
     let outcome = match outcome {
         Some(DeliveryState::Transactional { txn_id, outcome }) => {
             let outcome = outcome.map(|outcome| *outcome);
@@ -764,6 +763,7 @@ pub(crate) fn settled(
         }
         outcome => outcome,
     };
+    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
     let id = MessageId(token);
     let queue = consumer.route.queue;
     let mut ticket = None;

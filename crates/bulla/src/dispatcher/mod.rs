@@ -686,6 +686,7 @@ impl Dispatcher {
             is_channel: false,
             units: Vec::new(),
             staged_gets: HashMap::new(),
+            dynamic: Vec::new(),
         });
         list(&mut self.peers, &mut self.active, key);
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
@@ -820,6 +821,7 @@ impl Dispatcher {
                     }
                     _ => get::settled(peer, local, state, link, token, outcome, settled),
                 },
+                Event::OutcomeLost { txn_id } => unit_of_work::outcome_lost(peer, local, &txn_id),
                 Event::Credit { link, drain, .. } => local.credit(peer, link, drain),
                 Event::Attached(attach) => {
                     attach::attached(peer, local, state, *attach);
@@ -1387,6 +1389,9 @@ impl Local {
         let links: Vec<LinkId> = peer.links.keys().copied().collect();
         for link in links {
             self.forget(peer, state, link, failed);
+        }
+        for queue in std::mem::take(&mut peer.dynamic) {
+            state.end_dynamic(queue);
         }
         let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
         match peer.calling.take() {

@@ -166,6 +166,8 @@ pub(crate) struct Peer {
     pub(crate) units: Vec<UnitId>,
     /// Where among the deliveries of which unit one is that has an outcome there.
     pub(crate) staged_gets: HashMap<(LinkId, MessageId), (UnitId, usize)>,
+    /// Temporary queues that end with the connection.
+    pub(crate) dynamic: Vec<QueueId>,
 }
 
 impl Partner {

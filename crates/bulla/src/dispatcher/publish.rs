@@ -4,7 +4,7 @@
 use super::Local;
 use super::authority::{self, Who};
 use super::peer::{Identity, Peer};
-use super::put::{self, CopyOf, Pending, Producer, Receipt, Treatment};
+use super::put::{self, CopyOf, Pending, Producer, Receipt, Treatment, Unheard};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work;
 use crate::authority::Right;
@@ -66,6 +66,11 @@ impl Publishing {
         Box::new(Self { topic, container, ..Self::default() })
     }
 
+    /// The topic that was published on last.
+    fn published(&self) -> Option<&str> {
+        self.publisher.as_ref().map(|publisher| publisher.topic.as_str())
+    }
+
     /// The link's topic.
     pub(crate) fn topic(&self) -> Option<&str> {
         self.topic.as_deref()
@@ -92,7 +97,6 @@ pub(super) fn publish(
     state: &mut State,
     arrival: Arrival,
     topic: &str,
-    beyond_credit: bool,
 ) -> Result<(), Refusal> {
     let who = Who::client(identity, local.index, receipt.generation);
     if producer.opened.is_none() {
@@ -107,10 +111,8 @@ pub(super) fn publish(
         state.check(who, Right::Put, &reply_to)?;
     }
     let Some(mut publishing) = producer.publishing.take() else { return Ok(()) };
-    let result = current(&mut publishing, topic, state).and_then(|()| match beyond_credit {
-        true => Err(Refusal::new(reason::Q_FULL, format!("{topic}: sent beyond the credit granted"))),
-        false => to_each(producer, engine, identity, receipt, local, state, &mut publishing, &arrival),
-    });
+    let result = current(&mut publishing, topic, state)
+        .and_then(|()| to_each(producer, engine, identity, receipt, local, state, &mut publishing, &arrival));
     producer.publishing = Some(publishing);
     result
 }
@@ -285,7 +287,9 @@ pub(super) fn put_ready(
         return true;
     }
     if let Err(refusal) = put_copies(engine.as_deref_mut(), receipt, local, state, copies) {
-        put::refuse(engine, local, receipt, &refusal);
+        let topic = producer.publishing.as_ref().and_then(|publishing| publishing.published());
+        let unheard = Unheard { queue: topic.unwrap_or_default(), user: producer.user_name.as_deref() };
+        put::refuse(engine, local, receipt, &refusal, unheard);
     }
     true
 }

@@ -9,17 +9,18 @@ use super::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
-use crate::authority::Right;
+use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::limits::{QueueUses, UserId};
 use crate::manager::{Route, State};
-use crate::reason::{self, Refusal};
+use crate::reason::{self, Reason, Refusal};
 use crate::reports;
-use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId};
+use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId, Symbol, Value, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
+use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +29,12 @@ use std::sync::atomic::Ordering;
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub(crate) const CREDIT_PROTECTED: u32 = 256;
+/// What stands for the queue in a line on a message of a link to none in particular, where it named none that is there.
+const RELAY: &str = "an anonymous terminus";
+/// Key in an error's info: the delivery that it is about (Anonymous Terminus, section 2.2.2).
+const DELIVERY_TAG: Symbol = Symbol::from_static("delivery-tag");
+/// The condition of reasons that say that a name leads nowhere.
+const NOT_FOUND: &str = "amqp:not-found";
 /// Ticks after which credit that a link does not use is room for others who wait: two seconds.
 const PROMISE_LAPSES_AFTER_TICKS: u8 = 8;
 
@@ -56,6 +63,10 @@ pub(crate) struct Producer {
     pub(crate) dynamic: Option<QueueId>,
     /// What closing it does to its permanent dynamic queue.
     pub(crate) deletes: Option<Deletes>,
+    /// Its user, as the log names it; none for one who has not signed in.
+    pub(crate) user_name: Option<String>,
+    /// The client's source has the outcome *rejected*, or names none.
+    pub(crate) takes_rejected: bool,
     /// Its messages may name any user (SETID on the queue, or, on a relay, on that of the last message).
     pub(crate) any_user: bool,
     /// What is needed to publish: of a link to a topic, and of a relay.
@@ -174,36 +185,80 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
         unit: unit.flatten(),
         asks: false,
     };
-    let mut found = None;
+    if delivery.beyond_credit {
+        return beyond_credit(peer, local, state, receipt);
+    }
+    let (mut found, tag) = (None, delivery.tag);
     if let Some(None) = unit {
-        unknown_unit(producer, engine, local, state, receipt, delivery.beyond_credit);
+        unknown_unit(producer, engine, local, state, receipt);
     } else if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery, &mut found) {
-        if let Some(route) = found {
+        let name = producer.opened.clone().or_else(|| found.as_ref().map(|route| route.queue_name.clone()));
+        if let Some(route) = &found {
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
         }
-        refuse(Some(engine), local, receipt, &refusal);
+        // A relay's link ends where its sender would not hear otherwise that an address leads nowhere (Anonymous Terminus, 2.2.2).
+        let is_told = !receipt.settled && producer.takes_rejected || receipt.unit.is_some();
+        if receipt.is_single && !is_told && is_of_address(&refusal, found.is_some()) {
+            let mut error = refusal.to_amqp();
+            error.info.push((DELIVERY_TAG, Value::Binary(Bytes::copy_from_slice(tag.as_bytes()))));
+            authority::tell_of(peer, local, &refusal);
+            return local.detach_with(peer, state, receipt.link, error);
+        }
+        let unheard = Unheard { queue: name.as_deref().unwrap_or(RELAY), user: producer.user_name.as_deref() };
+        refuse(Some(engine), local, receipt, &refusal, unheard);
         authority::tell_of(peer, local, &refusal);
     }
     replenish(peer, local, state, receipt.link);
 }
 
-/// A message names a unit of work that this connection does not have.
-fn unknown_unit(
-    producer: &mut Producer,
-    engine: &mut Connection,
-    local: &Local,
-    state: &mut State,
-    receipt: Receipt,
-    beyond_credit: bool,
-) {
-    if !beyond_credit {
-        take_grant(producer, state);
+/// Whether a relay's message is refused for the address in its `to`, as an attach to that address would be.
+fn is_of_address(refusal: &Refusal, is_found: bool) -> bool {
+    const OF_ADDRESS: [Reason; 3] = [reason::NOT_AUTHORIZED, reason::Q_TYPE_ERROR, reason::TOPIC_STRING_ERROR];
+    let leads_nowhere = refusal.reason.condition == NOT_FOUND || OF_ADDRESS.contains(&refusal.reason);
+    !is_found && leads_nowhere || refusal.reason == reason::PUT_INHIBITED
+}
+
+/// A client sends more than it may: its link ends (part 2, section 2.8.16), and a unit of work that the message was part of can't
+/// commit.
+fn beyond_credit(peer: &mut Peer, local: &mut Local, state: &mut State, receipt: Receipt) {
+    let Some(Link::Producer(producer)) = peer.links.get(&receipt.link) else { return };
+    let text = format!("{}: sent beyond the credit granted", producer.opened.as_deref().unwrap_or(RELAY));
+    if let Some(unit) = receipt.unit {
+        local.units.doom(unit, &Refusal::new(reason::BACKED_OUT, text.as_str()));
     }
+    let error = bulla_amqp::Error::new(condition::TRANSFER_LIMIT_EXCEEDED, text);
+    local.detach_with(peer, state, receipt.link, error);
+}
+
+/// A message names a unit of work that this connection does not have.
+fn unknown_unit(producer: &mut Producer, engine: &mut Connection, local: &Local, state: &mut State, receipt: Receipt) {
+    take_grant(producer, state);
     if receipt.settled {
-        local.manager.dropped.fetch_add(1, Ordering::Relaxed);
+        let queue = producer.opened.as_deref().unwrap_or(RELAY);
+        let unknown = unit_of_work::unknown();
+        Unheard { queue, user: producer.user_name.as_deref() }.tell(local, &unknown);
     } else {
         let state = DeliveryState::Rejected(Some(unit_of_work::unknown()));
         engine.dispose(receipt.link, receipt.id, state);
+    }
+}
+
+/// Whose message is gone without a word to its sender, and for where it was.
+#[derive(Clone, Copy)]
+pub(super) struct Unheard<'a> {
+    pub(super) queue: &'a str,
+    pub(super) user: Option<&'a str>,
+}
+
+impl Unheard<'_> {
+    /// Writes a line on it, no more than a few a second; each is counted, and told of at the next tick.
+    fn tell(self, local: &Local, why: &dyn std::fmt::Display) {
+        local.manager.dropped.fetch_add(1, Ordering::Relaxed);
+        if local.manager.peer_lines.may_write(local.now) {
+            let Self { queue, user } = self;
+            let user = user.unwrap_or(ANONYMOUS);
+            crate::warning!("{queue}: a message of {user} is refused, and gone: its sender had settled it: {why}");
+        }
     }
 }
 
@@ -218,14 +273,11 @@ fn put(
     delivery: Delivery,
     found: &mut Option<Arc<Route>>,
 ) -> Result<(), Refusal> {
-    if !delivery.beyond_credit {
-        take_grant(producer, state);
-    }
-    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.without_label()?;
+    take_grant(producer, state);
+    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.with_sections()?.without_label()?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
     if let Some(topic) = publish::topic_of(producer, &arrival)? {
-        let beyond_credit = delivery.beyond_credit;
-        return publish::publish(producer, engine, identity, receipt, local, state, arrival, &topic, beyond_credit);
+        return publish::publish(producer, engine, identity, receipt, local, state, arrival, &topic);
     }
     let who = Who::client(identity, local.index, receipt.generation);
     let route = &*found.insert(route(producer, &arrival, state, who)?);
@@ -239,9 +291,6 @@ fn put(
         state.check(who, Right::Put, &reply_to)?;
     }
     let route = &**writable(route)?;
-    if delivery.beyond_credit {
-        return Err(Refusal::new(reason::Q_FULL, format!("{}: sent beyond the credit granted", route.queue_name)));
-    }
     if producer.opened.is_none() && route.limit.messages_a_second > 0 {
         state.use_of(route.queue).limited.admit(route.limit, &route.queue_name, local.now)?;
     }
@@ -282,7 +331,13 @@ fn put(
     }
 }
 
-pub(super) fn refuse(engine: Option<&mut Connection>, local: &mut Local, receipt: Receipt, refusal: &Refusal) {
+pub(super) fn refuse(
+    engine: Option<&mut Connection>,
+    local: &mut Local,
+    receipt: Receipt,
+    refusal: &Refusal,
+    unheard: Unheard<'_>,
+) {
     match engine {
         Some(engine) if !receipt.settled => {
             let state = receipt.state(DeliveryState::Rejected(Some(refusal.to_amqp())));
@@ -290,10 +345,8 @@ pub(super) fn refuse(engine: Option<&mut Connection>, local: &mut Local, receipt
         }
         // Its client hears of it at the discharge.
         _ if receipt.unit.is_some() => receipt.unit.into_iter().for_each(|unit| local.units.doom(unit, refusal)),
-        // At most once, as the client asked: nobody hears of it but the operator, at the next tick.
-        _ => {
-            local.manager.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        // At most once, as the client asked: nobody hears of it but the operator.
+        _ => unheard.tell(local, refusal),
     }
 }
 
@@ -561,7 +614,9 @@ pub(super) fn put_ready(
         });
         if let Err(refusal) = put {
             count_refused(local, state, queue, policy.as_deref(), &refusal);
-            refuse(engine.as_deref_mut(), local, receipt, &refusal);
+            let queue = state.store.name(queue).unwrap_or("a queue that is gone");
+            let unheard = Unheard { queue, user: producer.user_name.as_deref() };
+            refuse(engine.as_deref_mut(), local, receipt, &refusal, unheard);
         }
     }
 }

@@ -43,7 +43,7 @@ const COORDINATOR_CREDIT: u32 = 100;
 const _: () = assert!(bulla_queue::MESSAGE_BYTES_MAX as usize + STAGED_OVERHEAD_BYTES <= UNIT_BYTES_MAX);
 
 /// The outcome *rejected*, among those that a link's source lists.
-const REJECTED_OUTCOME: &str = "amqp:rejected:list";
+pub(crate) const REJECTED_OUTCOME: &str = "amqp:rejected:list";
 /// The sub-reason of a unit that took too long.
 const AGE: &str = "age";
 
@@ -545,6 +545,16 @@ pub(crate) fn stage_copies(
     Ok(())
 }
 
+/// A delivery had gone with its link, or with its session, when the client said what is to become of it: the unit can't commit
+/// without that.
+pub(crate) fn outcome_lost(peer: &Peer, local: &mut Local, txn_id: &[u8]) {
+    if let Some(id) = local.units.of(peer.key, peer.generation, txn_id) {
+        let gone =
+            Refusal::new(reason::BACKED_OUT, "the link of a message got in the unit had ended before its outcome came");
+        local.units.doom(id, &gone);
+    }
+}
+
 /// The client has said what is to become of a delivery when its unit commits.
 #[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the engine")]
 pub(crate) fn retire(
@@ -562,7 +572,9 @@ pub(crate) fn retire(
         // The link gives back all that it has, this one too: whatever the client takes for done, it is not.
         return local.detach_with(peer, state, link, unknown());
     };
-    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else { return };
+    let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) else {
+        return outcome_lost(peer, local, txn_id);
+    };
     if !consumer.outstanding.remove(&id) {
         again(peer, local, link, id, Some((unit_id, outcome)), settled);
         return;
