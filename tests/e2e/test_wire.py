@@ -5,8 +5,8 @@ from proton import Message
 
 from manager import wait_until
 from wire import (
-    ACCEPTED, ATTACH_SIZE, ATTACH_SOURCE, ATTACH_TARGET, CLOSE, DETACH, DISPOSITION, FLOW, MODIFIED, RECEIVER,
-    REJECTED, RELEASED, SENDER, SOURCE, SOURCE_DEFAULT_OUTCOME, SOURCE_DURABLE, SOURCE_EXPIRY, SOURCE_NODE,
+    ACCEPTED, ATTACH_SIZE, ATTACH_SOURCE, ATTACH_TARGET, CLOSE, DETACH, DISPOSITION, FLOW, MODIFIED, OPEN_IDLE,
+    RECEIVER, REJECTED, RELEASED, SENDER, SOURCE, SOURCE_DEFAULT_OUTCOME, SOURCE_DURABLE, SOURCE_EXPIRY, SOURCE_NODE,
     SOURCE_OUTCOMES, TARGET, TRANSACTIONAL, TRANSFER, Symbol, Wire, error_of, frames, listed,
 )
 
@@ -47,11 +47,29 @@ def rolled_back(wire):
 # Part 2: transport.
 
 
+def test_2_2_a_client_that_leaves_sasl_out_where_it_is_required_is_answered_with_the_header_of_sasl(qm):
+    qm.mqsc("ALTER QMGR CHCKCLNT(REQUIRED)")
+    try:
+        with Wire(qm, opens=False) as wire:
+            wire.send(frames.AMQP_HEADER)
+            assert wire.header() == frames.SASL_HEADER
+            with pytest.raises(ConnectionError):
+                wire.exactly(1)
+    finally:
+        qm.mqsc("ALTER QMGR CHCKCLNT(OPTIONAL)")
+    with Wire(qm) as wire:
+        assert wire.opened
+
+
 def test_2_4_1_an_open_on_another_channel_than_0_closes_the_connection(qm):
     with Wire(qm, opens=False) as wire:
         wire.send(frames.AMQP_HEADER, frames.performative(frames.OPEN, "wire", channel=1))
         wire.header()
         assert wire.refused(CLOSE)[0] == "amqp:not-allowed"
+
+
+def test_2_4_5_an_idle_time_out_of_thirty_seconds_is_offered(wire):
+    assert wire.opened[OPEN_IDLE] == 30_000
 
 
 def test_2_6_7_a_transfer_beyond_the_credit_detaches_the_link_with_transfer_limit_exceeded(qm, wire):

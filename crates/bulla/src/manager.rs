@@ -45,7 +45,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A queue manager.
 pub struct Manager {
@@ -83,6 +83,10 @@ pub struct Manager {
     pub(crate) since_ms: u64,
     /// Messages refused that their sender had settled, since the operator was last told of them.
     pub(crate) dropped: AtomicU64,
+    /// CHCKCLNT(REQUIRED): a client that leaves SASL out is not spoken with.
+    pub(crate) sign_in_required: AtomicBool,
+    /// Silence after which a partner is given up; it is told half of that.
+    pub(crate) idle_timeout: Duration,
     /// Checks the tokens that clients sign in with.
     pub tokens: Tokens,
     /// Passwords and tokens to be checked.
@@ -286,6 +290,8 @@ impl Manager {
             since_ms: wall_ms(SystemTime::now()),
             dropped: AtomicU64::new(0),
             checks: Checks::default(),
+            sign_in_required: AtomicBool::new(definitions.queue_manager.sign_in_required),
+            idle_timeout: 2 * serve::IDLE_TIMEOUT,
             lockouts: Mutex::default(),
             audit,
             refusals: Mutex::default(),
@@ -316,6 +322,11 @@ impl Manager {
                 events_lost: 0,
             }),
         }
+    }
+
+    /// Tells partners to be heard of within that time, and gives them up after twice of it.
+    pub(crate) fn with_idle_timeout(self, told: Duration) -> Self {
+        Self { idle_timeout: told.saturating_mul(2), ..self }
     }
 
     /// The state. A panic while it was held leaves queues that can't be trusted, so it ends the process.

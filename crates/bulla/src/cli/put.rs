@@ -13,6 +13,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// What stands for standard input.
+const STDIN: &str = "-";
 /// How long a put may wait for its confirmation.
 const PUT_WITHIN: Duration = Duration::from_secs(60);
 
@@ -55,15 +57,21 @@ pub struct PutArgs {
 /// # Errors
 /// Nothing could be read, or the queue manager refused.
 pub fn run(args: &PutArgs) -> Result<(), CliError> {
+    // Before there is a connection: it would be silent for as long as somebody takes to type.
+    let mut typed = if args.files.is_empty() { Some(read(Path::new(STDIN))?) } else { None };
     let mut client = Client::connect(&args.connection.endpoint()?)?;
     let seals = args.own_seal.ring.is_some();
     let attached = client.sender(&args.queue, seals)?;
     let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached.properties)?;
-    let stdin = [PathBuf::from("-")];
+    let stdin = [PathBuf::from(STDIN)];
     let files = if args.files.is_empty() { &stdin[..] } else { &args.files };
     let mut unit = None;
     for (number, path) in files.iter().enumerate() {
-        let mut message = message(args, read(path)?)?;
+        let body = match typed.take() {
+            Some(body) => body,
+            None => read(path)?,
+        };
+        let mut message = message(args, body)?;
         if let Some(seal) = &mut seal {
             message = seal.seal(&message)?;
         }
@@ -87,7 +95,7 @@ pub fn run(args: &PutArgs) -> Result<(), CliError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    if path == Path::new("-") {
+    if path == Path::new(STDIN) {
         let mut bytes = Vec::new();
         std::io::stdin().read_to_end(&mut bytes).map_err(|error| CliError::file(path, error))?;
         return Ok(bytes);

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Start a queue manager in the foreground
 #[derive(Args, Debug)]
@@ -46,6 +47,9 @@ pub struct StartArgs {
     /// Mebibytes of messages that may be arriving on all connections together; beyond it those that hold much take turns
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub arriving: Option<u64>,
+    /// Seconds within which clients and partners are asked to be heard of; who is silent for twice as long is disconnected
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub idle_timeout: Option<u64>,
     /// The passphrase of the private keys in the key rings, the first line of this file
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
@@ -94,6 +98,7 @@ impl StartArgs {
         settings.adapters = self.adapters.unwrap_or(settings.adapters);
         settings.memory_bytes_max = self.memory.map_or(settings.memory_bytes_max, |mib| mib.saturating_mul(1 << 20));
         settings.arriving_bytes_max = self.arriving.map_or(settings.arriving_bytes_max, |mib| mib << 20);
+        settings.idle_timeout = self.idle_timeout.map_or(settings.idle_timeout, Duration::from_secs);
         settings.passphrase.clone_from(&self.passphrase_file);
         settings.modules.clone_from(&self.modules);
         settings.admin_directory.clone_from(&self.admin_directory);

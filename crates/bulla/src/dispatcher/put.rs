@@ -274,7 +274,7 @@ fn put(
     found: &mut Option<Arc<Route>>,
 ) -> Result<(), Refusal> {
     take_grant(producer, state);
-    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.with_sections()?.without_label()?;
+    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.without_label()?.with_sections()?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
     if let Some(topic) = publish::topic_of(producer, &arrival)? {
         return publish::publish(producer, engine, identity, receipt, local, state, arrival, &topic);

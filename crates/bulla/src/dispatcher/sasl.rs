@@ -20,6 +20,7 @@ use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use zeroize::Zeroizing;
 
@@ -61,34 +62,34 @@ pub(crate) fn engine(local: &Local, certificate: bool, private: bool) -> Connect
     let config = Config {
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
-        idle_timeout: Some(IDLE_TIMEOUT),
+        idle_timeout: Some(local.manager.idle_timeout),
         offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, CAPABILITY]
             .map(Symbol::from_static)
             .to_vec(),
         properties: caller::identity().into_iter().chain([prefix]).collect(),
         ..Config::new(&*local.manager.name)
     };
-    Connection::server(config, offer(certificate, private && local.manager.tokens.are_taken()), local.now)
+    let bare = !local.manager.sign_in_required.load(Ordering::Relaxed);
+    Connection::server(config, offer(certificate, private && local.manager.tokens.are_taken(), bare), local.now)
 }
 
 /// Largest frame accepted, in bytes: a message of 4 MB comes in four.
 const MAX_FRAME_BYTES: u32 = 1 << 20;
 /// Highest channel: sessions of a connection, less one.
 const CHANNEL_MAX: u16 = 255;
-/// Silence after which a connection is given up.
-const IDLE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// Whether nobody can read along on a connection in clear: the client is on this machine.
 pub(crate) fn is_private(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered.
-fn offer(certificate: bool, tokens: bool) -> SaslOffer {
+/// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered. SASL may be left
+/// out where `bare`: queue managers that call do not.
+fn offer(certificate: bool, tokens: bool, bare: bool) -> SaslOffer {
     let external = certificate.then_some(Mechanism::External);
     let bearer = tokens.then_some(Mechanism::OAuthBearer);
     let strong = external.into_iter().chain([Mechanism::ScramSha256]).chain(bearer);
-    SaslOffer { mechanisms: strong.chain([Mechanism::Plain, Mechanism::Anonymous]).collect(), allow_bare_amqp: true }
+    SaslOffer { mechanisms: strong.chain([Mechanism::Plain, Mechanism::Anonymous]).collect(), allow_bare_amqp: bare }
 }
 
 /// A client names its mechanism.
@@ -326,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_token_is_asked_for_where_nobody_reads_along() {
-        let bearer = |tokens| offer(false, tokens).mechanisms.contains(&Mechanism::OAuthBearer);
+        let bearer = |tokens| offer(false, tokens, true).mechanisms.contains(&Mechanism::OAuthBearer);
         assert!(bearer(true) && !bearer(false));
         for (address, here) in [
             ("127.0.0.1", true),

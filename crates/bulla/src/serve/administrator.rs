@@ -438,6 +438,7 @@ impl Administered for Administrator<'_> {
         {
             self.manager.follow_blocked_addresses(now);
             self.manager.tokens.follow(&now.queue_manager);
+            self.manager.sign_in_required.store(now.queue_manager.sign_in_required, Ordering::Relaxed);
             self.state.authority_generation += 1;
         }
         if before.user_limits != self.state.definitions.user_limits {

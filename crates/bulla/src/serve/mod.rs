@@ -43,7 +43,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The journal's folder in the data directory.
 pub const JOURNAL: &str = "journal";
@@ -77,6 +77,8 @@ pub struct Settings {
     pub memory_bytes_max: usize,
     /// Bytes of messages that may be arriving on all connections together, before those that hold much take turns.
     pub arriving_bytes_max: u64,
+    /// What partners are told to be heard of within; one that is silent for twice as long is given up.
+    pub idle_timeout: Duration,
     /// Lone puts up to this many bytes are written and synced on the dispatcher itself.
     pub sync_inline_bytes_max: u64,
     /// A file with the passphrase of the rings' private keys.
@@ -88,6 +90,9 @@ pub struct Settings {
     /// A directory for an admin socket that administrators with a role can reach.
     pub admin_directory: Option<PathBuf>,
 }
+
+/// What partners are told to be heard of within, unless `bulla start --idle-timeout` says otherwise.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Settings {
     /// The defaults, for a data directory.
@@ -105,6 +110,7 @@ impl Settings {
             adapters: cores,
             memory_bytes_max: Limits::default().memory_bytes_max,
             arriving_bytes_max: ARRIVING_BYTES_MAX,
+            idle_timeout: IDLE_TIMEOUT,
             sync_inline_bytes_max: 64 << 10,
             passphrase: None,
             lanes: lanes_beside_program(),
@@ -270,7 +276,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let name = definitions.queue_manager.name.clone();
     let parts = (mailboxes, tasks, devices, audit.clone());
     let arriving = Arriving::new(settings.arriving_bytes_max);
-    let manager = Arc::new(Manager::new(data.clone(), rings, passphrase, users, store, definitions, arriving, parts));
+    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, arriving, parts);
+    let manager = Arc::new(manager.with_idle_timeout(settings.idle_timeout));
     // Nobody is let in whose doings could not be written down.
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
