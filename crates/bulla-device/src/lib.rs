@@ -29,7 +29,7 @@ pub mod scheduler;
 pub mod tls;
 mod work;
 
-pub use accelerator::{Accelerator, FULL_CHECK_CALLS, LIBRARY_FILE, LaneEngine, Processor};
+pub use accelerator::{Accelerator, LIBRARY_FILE, LaneEngine, Processor};
 #[doc(hidden)]
 pub use accelerator::{BareEcdsa, BareRsa, Stage, Tamper};
 pub use clock::{ThreadClock, TickScale, thread_clock_cost_ns, thread_cpu_ns, ticks};

@@ -62,7 +62,7 @@ impl BareRsa {
     }
 }
 
-/// Eight ECDSA signatures: nonces, the lanes, the check of s, and nothing else.
+/// Eight ECDSA signatures: nonces, the lanes, both checks, and nothing else.
 pub struct BareEcdsa {
     data: CurveData,
     unit: EcUnit,

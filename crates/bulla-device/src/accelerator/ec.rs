@@ -1,14 +1,13 @@
 //! Elliptic curves on the lanes: keys made ready, nonces, and what is checked of a result.
 
-use openssl::bn::{BigNum, BigNumContext};
-use openssl::ec::{EcGroup, EcKey, EcKeyRef, EcPoint, PointConversionForm};
+use openssl::bn::{BigNum, BigNumContext, BigNumRef};
+use openssl::ec::{EcGroup, EcGroupRef, EcPointRef};
 use openssl::error::ErrorStack;
-use openssl::pkey::{HasPublic, Private};
 use zeroize::Zeroizing;
 
 use super::library::{
-    EC_BYTES_MAX, LANES, LaneCurve, Lanes, Library, STACK_BYTES_GENERATOR, STACK_BYTES_MAX, ScalarBytes, Scalars,
-    Status, clear, clear_stack,
+    EC_BYTES_MAX, LANES, LaneCurve, Lanes, Library, Points, STACK_BYTES_GENERATOR, STACK_BYTES_MAX, ScalarBytes,
+    Scalars, Status, clear, clear_stack,
 };
 use super::limbs::{EC_LIMBS_MAX, Modulus, equal, from_bytes, to_bytes, words_of};
 use super::rsa::Unfit;
@@ -23,13 +22,17 @@ pub(super) type Scalar = [u64; EC_LIMBS_MAX];
 /// A curve's constants, made once an engine.
 pub(super) struct CurveData {
     pub(super) lane_curve: LaneCurve,
-    pub(super) curve: Curve,
     order: Modulus,
     field: Modulus,
     /// The curve's b, times R⁻¹.
     b: Vec<u64>,
     /// The prime less 3: adding it is subtracting 3.
     minus_3: Vec<u64>,
+    /// The generator.
+    generator: PublicEc,
+    /// 3 and the curve's b in Montgomery's form.
+    formed_3: Scalar,
+    formed_b: Scalar,
 }
 
 impl LaneCurve {
@@ -63,9 +66,17 @@ impl CurveData {
         let (order, field) = (Modulus::new(&n, limbs)?, Modulus::new(&p, limbs)?);
         let mut formed = vec![0; limbs];
         field.multiply(&mut formed, &words_of(&b, limbs)?, &words_of(&*BigNum::from_u32(1)?, limbs)?);
+        let in_form = |number: &BigNumRef| -> Result<Scalar, ErrorStack> {
+            let mut formed = [0; EC_LIMBS_MAX];
+            field.multiply(&mut formed[..limbs], &words_of(number, limbs)?, field.square());
+            Ok(formed)
+        };
+        let (formed_3, formed_b) = (in_form(&*BigNum::from_u32(3)?)?, in_form(&b)?);
+        let generator = group.generator_opt().ok_or(Unfit::No("its curve has no generator"))?;
+        let generator = PublicEc::of_point(&group, generator, limbs)?;
         p.sub_word(3)?;
         let minus_3 = words_of(&p, limbs)?;
-        Ok(CurveData { lane_curve, curve, order, field, b: formed, minus_3 })
+        Ok(CurveData { lane_curve, order, field, b: formed, minus_3, generator, formed_3, formed_b })
     }
 
     fn limbs(&self) -> usize {
@@ -100,6 +111,85 @@ impl CurveData {
         let square = product(x, &product(x, field.square()));
         let right = sum(&product(&sum(&square, &self.minus_3), x), &self.b);
         equal(&product(y, y), &right)
+    }
+
+    /// The sum of the generator G and an affine point P in Jacobian coordinates. P is neither G nor -G.
+    fn with_generator(&self, point: &PublicEc) -> [Scalar; 3] {
+        let (field, limbs) = (&self.field, self.limbs());
+        let product = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.multiply(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let difference = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.subtract(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let (to_form, from_form) = (|a: &Scalar| self.formed(a), |a: &Scalar| self.unformed(a));
+        let (x, y) = (to_form(&self.generator.x), to_form(&self.generator.y));
+        // z = x2 - x, slope = y2 - y: X = slope² - z³ - 2·x·z², Y = slope·(x·z² - X) - y·z³, Z = z.
+        let z = difference(&to_form(&point.x), &x);
+        let slope = difference(&to_form(&point.y), &y);
+        let square = product(&z, &z);
+        let cube = product(&square, &z);
+        let base = product(&x, &square);
+        let sum_x = difference(&difference(&difference(&product(&slope, &slope), &cube), &base), &base);
+        let sum_y = difference(&product(&slope, &difference(&base, &sum_x)), &product(&y, &cube));
+        [from_form(&sum_x), from_form(&sum_y), from_form(&z)]
+    }
+
+    /// A coordinate in Montgomery's form.
+    fn formed(&self, number: &Scalar) -> Scalar {
+        let mut out = [0; EC_LIMBS_MAX];
+        let limbs = self.limbs();
+        self.field.multiply(&mut out[..limbs], &number[..limbs], self.field.square());
+        out
+    }
+
+    /// The coordinate whose Montgomery's form this is.
+    fn unformed(&self, number: &Scalar) -> Scalar {
+        let (mut out, mut one) = ([0; EC_LIMBS_MAX], [0; EC_LIMBS_MAX]);
+        one[0] = 1;
+        let limbs = self.limbs();
+        self.field.multiply(&mut out[..limbs], &number[..limbs], &one[..limbs]);
+        out
+    }
+
+    /// Whether `sum` is the X coordinate of A + B or A - B, where `own` is A's and `shared` is B's. For two points of the
+    /// curve y² = x³ - 3x + c with the X coordinates a and b, those of their sum and their difference are the two roots
+    /// t of (a - b)²·t² - 2·((a·b - 3)·(a + b) + 2·c)·t + (a·b + 3)² - 4·c·(a + b) (Brier and Joye, 2002). The time does
+    /// not depend on the numbers.
+    fn is_sum(&self, own: &Scalar, shared: &Scalar, sum: &Scalar) -> bool {
+        let (field, limbs) = (&self.field, self.limbs());
+        if [own, shared, sum].into_iter().any(|x| !field.is_above(&x[..limbs])) {
+            return false;
+        }
+        let product = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.multiply(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let add = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.add(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let less = |a: &Scalar, b: &Scalar| {
+            let mut out = [0; EC_LIMBS_MAX];
+            field.subtract(&mut out[..limbs], &a[..limbs], &b[..limbs]);
+            out
+        };
+        let twice = |a: &Scalar| add(a, a);
+        let (a, b, t) = (self.formed(own), self.formed(shared), self.formed(sum));
+        let (difference, both, each) = (less(&a, &b), add(&a, &b), product(&a, &b));
+        let distance = product(&difference, &t);
+        let plus_3 = add(&each, &self.formed_3);
+        let left = add(&product(&distance, &distance), &product(&plus_3, &plus_3));
+        let twice_b = twice(&self.formed_b);
+        let middle = add(&product(&less(&each, &self.formed_3), &both), &twice_b);
+        let right = twice(&add(&product(&middle, &t), &product(&twice_b, &both)));
+        equal(&left[..limbs], &right[..limbs])
     }
 
     /// The hash as a number below the order: its leftmost bits, as many as the order has (FIPS 186-5, 6.4.1). All
@@ -236,6 +326,8 @@ pub(super) struct PrivateEc {
     pub(super) d: Zeroizing<Scalar>,
     /// In Montgomery's form.
     formed: Zeroizing<Scalar>,
+    /// What results are checked with.
+    public: PublicEc,
 }
 
 impl PrivateEc {
@@ -243,7 +335,10 @@ impl PrivateEc {
     pub(super) fn new(key: &PrivateKey, data: &CurveData) -> Result<PrivateEc, Unfit> {
         let ec = key.ec().ok_or(Unfit::No("the key is in another device"))?;
         ec.check_key()?;
-        PrivateEc::from_scalar(ec, data)
+        let mut d = Zeroizing::new([0; EC_LIMBS_MAX]);
+        let limbs = data.limbs();
+        d[..limbs].copy_from_slice(&Zeroizing::new(words_of(ec.private_key(), limbs)?));
+        Ok(PrivateEc::of_scalar(&d, PublicEc::new(key.public_key(), data)?, data))
     }
 
     /// A memory cell that goes wrong in one of the two forms.
@@ -253,23 +348,17 @@ impl PrivateEc {
         copy[1] ^= 1 << 17;
     }
 
-    fn from_scalar(ec: &EcKeyRef<Private>, data: &CurveData) -> Result<PrivateEc, Unfit> {
-        let limbs = data.limbs();
-        let mut d = Zeroizing::new([0; EC_LIMBS_MAX]);
-        d[..limbs].copy_from_slice(&Zeroizing::new(words_of(ec.private_key(), limbs)?));
-        Ok(PrivateEc::of_scalar(&d, data))
-    }
-
     /// The key with this scalar, from 1 to the order less 1.
-    pub(super) fn of_scalar(d: &Scalar, data: &CurveData) -> PrivateEc {
+    pub(super) fn of_scalar(d: &Scalar, public: PublicEc, data: &CurveData) -> PrivateEc {
         let limbs = data.limbs();
         let mut formed = Zeroizing::new([0; EC_LIMBS_MAX]);
         data.order.multiply(&mut formed[..limbs], &d[..limbs], data.order.square());
-        PrivateEc { d: Zeroizing::new(*d), formed }
+        PrivateEc { d: Zeroizing::new(*d), formed, public }
     }
 }
 
 /// An EC public key in the lanes' form: its affine point.
+#[derive(Clone, Copy)]
 pub(super) struct PublicEc {
     pub(super) x: Scalar,
     pub(super) y: Scalar,
@@ -278,14 +367,13 @@ pub(super) struct PublicEc {
 impl PublicEc {
     pub(super) fn new(key: &PublicKey, data: &CurveData) -> Result<PublicEc, Unfit> {
         let ec = key.ec().ok_or(Unfit::No("not an EC key"))?;
-        PublicEc::of(ec, data)
+        Ok(PublicEc::of_point(ec.group(), ec.public_key(), data.limbs())?)
     }
 
-    fn of<T: HasPublic>(ec: &EcKeyRef<T>, data: &CurveData) -> Result<PublicEc, Unfit> {
+    fn of_point(group: &EcGroupRef, point: &EcPointRef, limbs: usize) -> Result<PublicEc, ErrorStack> {
         let mut context = BigNumContext::new()?;
         let (mut x, mut y) = (BigNum::new()?, BigNum::new()?);
-        ec.public_key().affine_coordinates(ec.group(), &mut x, &mut y, &mut context)?;
-        let limbs = data.limbs();
+        point.affine_coordinates(group, &mut x, &mut y, &mut context)?;
         let mut point = PublicEc { x: [0; EC_LIMBS_MAX], y: [0; EC_LIMBS_MAX] };
         point.x[..limbs].copy_from_slice(&words_of(&x, limbs)?);
         point.y[..limbs].copy_from_slice(&words_of(&y, limbs)?);
@@ -319,10 +407,8 @@ pub(super) struct EcUnit {
 
 struct Words {
     k: Scalars,
-    x: Scalars,
-    y: Scalars,
-    /// Jacobian Z, and then its inverse.
-    z: Scalars,
+    points: Points,
+    /// Of Jacobian Z.
     inverses: Scalars,
 }
 
@@ -332,6 +418,8 @@ pub(super) struct Bytes {
     pub(super) r: ScalarBytes,
     pub(super) s: ScalarBytes,
     pub(super) shared: ScalarBytes,
+    /// What the shared secrets are checked with.
+    sums: ScalarBytes,
 }
 
 impl EcUnit {
@@ -340,13 +428,17 @@ impl EcUnit {
         let bytes = || [[0; EC_BYTES_MAX]; LANES];
         EcUnit {
             library,
-            words: Box::new(Words { k: words(), x: words(), y: words(), z: words(), inverses: words() }),
-            bytes: Box::new(Bytes { hash: bytes(), r: bytes(), s: bytes(), shared: bytes() }),
+            words: Box::new(Words {
+                k: words(),
+                points: Points { x: words(), y: words(), z: words() },
+                inverses: words(),
+            }),
+            bytes: Box::new(Bytes { hash: bytes(), r: bytes(), s: bytes(), shared: bytes(), sums: bytes() }),
         }
     }
 
-    /// Signs `hashes[i]` with `keys[i]`, with fresh nonces. Signatures that fail the check are destroyed, the
-    /// others are in `bytes.r` and `bytes.s`.
+    /// Signs `hashes[i]` with `keys[i]`, with fresh nonces, and verifies each signature with the public key. Signatures
+    /// that fail a check are destroyed, the others are in `bytes.r` and `bytes.s`.
     ///
     /// # Errors
     /// [`DeviceError::Library`] when there is no randomness for nonces.
@@ -358,11 +450,46 @@ impl EcUnit {
         tampering: Tampering<'_>,
     ) -> Result<Lanes<bool>, DeviceError> {
         let mut masks = self.draw_with_masks(data, keys.len())?;
-        let stands = self.sign_with(data, keys, hashes, &masks, tampering);
+        let mut stands = self.sign_with(data, keys, hashes, &masks, tampering);
         clear(&mut masks);
         clear_stack::<STACK_BYTES_GENERATOR>();
         self.clear_secrets();
+        let verified = self.verify_own(data, keys, hashes, tampering);
+        for (lane, stands) in stands.iter_mut().enumerate().take(keys.len()) {
+            *stands &= verified[lane];
+            if !*stands {
+                clear(&mut self.bytes.s[lane]);
+            }
+        }
         Ok(stands)
+    }
+
+    /// Whether the signatures in `bytes.r` and `bytes.s` are those of `hashes[i]` by `keys[i]`. Each is verified in the
+    /// lane after the one that made it: a broken lane does not judge its own signature.
+    fn verify_own(
+        &mut self,
+        data: &CurveData,
+        keys: &[&PrivateEc],
+        hashes: &[&[u8]],
+        tampering: Tampering<'_>,
+    ) -> Lanes<bool> {
+        let (count, len, limbs) = (keys.len(), data.bytes(), data.limbs());
+        let (points, bytes) = (&mut self.words.points, &mut *self.bytes);
+        let (mut r, mut s) = ([[0; EC_BYTES_MAX]; LANES], [[0; EC_BYTES_MAX]; LANES]);
+        for lane in 0..LANES {
+            let (to, used) = (lane_after(lane), if lane < count { lane } else { 0 });
+            (points.x[to], points.y[to]) = (keys[used].public.x, keys[used].public.y);
+            to_bytes(&mut bytes.hash[to][..len], &data.truncated(hashes[used])[..limbs]);
+            (r[to], s[to]) = (bytes.r[used], bytes.s[used]);
+        }
+        let status = self.library.ecdsa_verify(data.lane_curve, &r, &s, &bytes.hash, &points.x, &points.y);
+        std::array::from_fn(|lane| {
+            let mut verdict = [u8::from(status.is_good(lane_after(lane)))];
+            if lane < count {
+                tampering.touch(Stage::EcdsaCheck, lane_after(lane), &mut verdict);
+            }
+            verdict == [1]
+        })
     }
 
     /// The same with the nonces that are in `words.k`. The lanes do k·G, which is nearly all of the time; what follows
@@ -379,14 +506,13 @@ impl EcUnit {
         let made = self.multiply_generator(data, &masks[0]);
         let (words, bytes) = (&mut *self.words, &mut *self.bytes);
         let inverted = data.invert_all(&data.order, &words.k, &masks[1], &mut words.inverses);
+        let points = &mut words.points;
         let mut stands = [false; LANES];
         for (lane, key) in keys.iter().enumerate() {
             let (r, s) = (&mut bytes.r[lane][..len], &mut bytes.s[lane][..len]);
-            to_bytes(r, &words.x[lane][..limbs]);
-            tampering.touch(Stage::EcdsaX, lane, r);
-            let mut x = [0; EC_LIMBS_MAX];
-            from_bytes(&mut x[..limbs], r);
-            let on_curve = data.has_point(&x, &words.y[lane]);
+            let (x, y) = (&mut points.x[lane], &mut points.y[lane]);
+            tampering.touch_point(Stage::EcdsaPoint, lane, &mut x[..limbs], &mut y[..limbs], len);
+            let (mut x, on_curve) = (*x, data.has_point(x, y));
             // The prime is less than twice the order.
             data.order.reduce_once(&mut x[..limbs], 0);
             to_bytes(r, &x[..limbs]);
@@ -431,7 +557,7 @@ impl EcUnit {
 
     /// For the self-test: the affine point of a lane's nonce.
     pub(super) fn point(&self, lane: usize) -> (Scalar, Scalar) {
-        (self.words.x[lane], self.words.y[lane])
+        (self.words.points.x[lane], self.words.points.y[lane])
     }
 
     /// Fresh scalars for the first `count` lanes in `words.k`, repeated in the others, and two masks.
@@ -448,11 +574,11 @@ impl EcUnit {
 
     /// k·G in affine coordinates; `None` when the inversion failed, which a point at infinity would cause.
     fn multiply_generator(&mut self, data: &CurveData, mask: &Scalar) -> Option<Status> {
-        let words = &mut *self.words;
+        let Words { k, points, inverses } = &mut *self.words;
         let curve = data.lane_curve;
-        let status = self.library.ec_public_key(curve, &words.k, &mut words.x, &mut words.y, &mut words.z);
-        let inverted = data.invert_all(&data.field, &words.z, mask, &mut words.inverses);
-        for ((x, y), z) in words.x.iter_mut().zip(&mut words.y).zip(&words.inverses) {
+        let status = self.library.ec_public_key(curve, k, &mut points.x, &mut points.y, &mut points.z);
+        let inverted = data.invert_all(&data.field, &points.z, mask, inverses);
+        for ((x, y), z) in points.x.iter_mut().zip(&mut points.y).zip(&*inverses) {
             data.affine(x, y, z);
         }
         inverted.then_some(status)
@@ -467,15 +593,15 @@ impl EcUnit {
         tampering: Tampering<'_>,
     ) -> Lanes<bool> {
         let (count, len, limbs) = (keys.len(), data.bytes(), data.limbs());
-        let (words, bytes) = (&mut *self.words, &mut *self.bytes);
+        let (points, bytes) = (&mut self.words.points, &mut *self.bytes);
         for lane in 0..LANES {
             let used = if lane < count { lane } else { 0 };
-            (words.x[lane], words.y[lane]) = (keys[used].x, keys[used].y);
+            (points.x[lane], points.y[lane]) = (keys[used].x, keys[used].y);
             to_bytes(&mut bytes.hash[lane][..len], &data.truncated(hashes[used])[..limbs]);
             (bytes.r[lane], bytes.s[lane]) = (bytes.r[used], bytes.s[used]);
         }
         let curve = data.lane_curve;
-        let status = self.library.ecdsa_verify(curve, &bytes.r, &bytes.s, &bytes.hash, &words.x, &words.y);
+        let status = self.library.ecdsa_verify(curve, &bytes.r, &bytes.s, &bytes.hash, &points.x, &points.y);
         let mut good = [false; LANES];
         for (lane, good) in good.iter_mut().enumerate().take(count) {
             let mut verdict = [u8::from(status.is_good(lane))];
@@ -485,28 +611,27 @@ impl EcUnit {
         good
     }
 
-    /// The shared secrets of `keys[i]` and `peers[i]`, in `bytes.shared`.
+    /// The shared secrets of `keys[i]` and `peers[i]`, in `bytes.shared`, where the public key confirms them.
     pub(super) fn derive(
         &mut self,
         data: &CurveData,
         keys: &[&PrivateEc],
-        peers: &[PublicEc],
+        peers: &[&PublicEc],
         tampering: Tampering<'_>,
     ) -> Lanes<bool> {
-        for lane in 0..LANES {
-            let used = if lane < keys.len() { lane } else { 0 };
-            self.words.k[lane] = *keys[used].d;
-            (self.words.x[lane], self.words.y[lane]) = (peers[used].x, peers[used].y);
+        for (k, key) in self.words.k.iter_mut().zip(keys) {
+            *k = *key.d;
         }
-        let status = self.multiply(data, keys.len(), tampering);
+        let own: Lanes<Scalar> = std::array::from_fn(|lane| keys.get(lane).unwrap_or(&keys[0]).public.x);
+        let stands = self.agree(data, &own, peers, tampering);
         clear_stack::<STACK_BYTES_MAX>();
         self.clear_secrets();
-        std::array::from_fn(|lane| status.is_good(lane))
+        stands
     }
 
     /// New key pairs, and their shared secrets with `peers[i]`: the points in `bytes.r` and `bytes.s`, the secrets
-    /// in `bytes.shared`. A new point that is not on the curve does not stand; all of lane `looked_at` is computed
-    /// again by OpenSSL.
+    /// in `bytes.shared`. A new point that is not on the curve does not stand, nor does one that disagrees with its
+    /// shared secret.
     ///
     /// # Errors
     /// [`DeviceError::Library`] when there is no randomness for the keys.
@@ -514,88 +639,120 @@ impl EcUnit {
         &mut self,
         data: &CurveData,
         peers: &[&PublicEc],
-        looked_at: Option<usize>,
         tampering: Tampering<'_>,
     ) -> Result<Lanes<bool>, DeviceError> {
         let (count, len, limbs) = (peers.len(), data.bytes(), data.limbs());
         let mut masks = self.draw_with_masks(data, count)?;
         let made = self.multiply_generator(data, &masks[0]);
         clear(&mut masks);
-        let words = &mut *self.words;
+        let points = &mut self.words.points;
         let mut stands = [false; LANES];
         for (lane, stands) in stands.iter_mut().enumerate().take(count) {
-            let (x, y) = (&mut self.bytes.r[lane][..len], &mut self.bytes.s[lane][..len]);
-            to_bytes(x, &words.x[lane][..limbs]);
-            to_bytes(y, &words.y[lane][..limbs]);
-            tampering.touch(Stage::EcdhPoint, lane, x);
-            from_bytes(&mut words.x[lane][..limbs], x);
-            *stands = made.is_some_and(|status| status.is_good(lane)) && data.has_point(&words.x[lane], &words.y[lane]);
+            let (x, y) = (&mut points.x[lane], &mut points.y[lane]);
+            tampering.touch_point(Stage::EcdhPoint, lane, &mut x[..limbs], &mut y[..limbs], len);
+            to_bytes(&mut self.bytes.r[lane][..len], &x[..limbs]);
+            to_bytes(&mut self.bytes.s[lane][..len], &y[..limbs]);
+            *stands = made.is_some_and(|status| status.is_good(lane)) && data.has_point(x, y);
         }
-        for lane in 0..LANES {
-            let peer = peers[if lane < count { lane } else { 0 }];
-            (words.x[lane], words.y[lane]) = (peer.x, peer.y);
-        }
-        let shared = self.multiply(data, count, tampering);
-        let agreed = looked_at.map(|lane| (lane, self.is_agreed(data, lane, peers[lane])));
+        let own = points.x;
+        let agreed = self.agree(data, &own, peers, tampering);
         clear_stack::<STACK_BYTES_MAX>();
         self.clear_secrets();
-        if let Some((lane, agreed)) = agreed {
-            stands[lane] &= agreed?;
-        }
-        Ok(std::array::from_fn(|lane| stands[lane] && shared.is_good(lane)))
+        Ok(std::array::from_fn(|lane| stands[lane] && agreed[lane]))
     }
 
-    /// Whether OpenSSL has the same point and secret for this lane's new key.
-    fn is_agreed(&self, data: &CurveData, lane: usize, peer: &PublicEc) -> Result<bool, ErrorStack> {
-        let len = data.bytes();
-        let mut bytes = Zeroizing::new([0; EC_BYTES_MAX]);
-        let mut number = |words: &Scalar| {
-            to_bytes(&mut bytes[..len], words);
-            BigNum::from_slice(&bytes[..len])
+    /// The X coordinates of k·P in `bytes.shared`, k being in `words.k` and P in `peers`; and whether they are right.
+    ///
+    /// Of each k·P the lanes compute a second product, k·(G + P), in another lane, and the two must fit k·G, whose X
+    /// coordinate is `own`. That point is the public key, or it was made by the lanes' other function, that for
+    /// multiples of the generator. A single wrong one among the three does not fit.
+    fn agree(
+        &mut self,
+        data: &CurveData,
+        own: &Lanes<Scalar>,
+        peers: &[&PublicEc],
+        tampering: Tampering<'_>,
+    ) -> Lanes<bool> {
+        let (count, len, limbs) = (peers.len(), data.bytes(), data.limbs());
+        let Words { k, points, .. } = &mut *self.words;
+        let bytes = &mut *self.bytes;
+        let mut one = [0; EC_LIMBS_MAX];
+        one[0] = 1;
+        // With the half of the lanes free the second product is in the same call.
+        let in_one_call = 2 * count <= LANES;
+        let checked_in = |lane| if in_one_call { lane + count } else { lane_after(lane) };
+        // G + P is no point of its own where P is G or -G; k·P has k·G's X coordinate then.
+        let is_generator: Lanes<bool> =
+            std::array::from_fn(|lane| peers.get(lane).is_some_and(|peer| peer.x == data.generator.x));
+        let sum = |lane: usize| match is_generator[lane] {
+            true => [data.generator.x, data.generator.y, one],
+            false => data.with_generator(peers[lane]),
         };
-        let group = EcGroup::from_curve_name(data.curve.nid())?;
-        let theirs = EcKey::from_public_key_affine_coordinates(&group, &*number(&peer.x)?, &*number(&peer.y)?)?;
-        // The secret goes straight into secure memory: what an ordinary number held is freed, not overwritten.
-        let mut private = BigNum::new_secure()?;
-        to_bytes(&mut bytes[..len], &self.words.k[lane]);
-        private.copy_from_slice(&bytes[..len])?;
-        private.set_const_time();
-        let mut context = BigNumContext::new_secure()?;
-        let mut point = EcPoint::new(&group)?;
-        point.mul_generator2(&group, &private, &mut context)?;
-        let own = EcKey::from_private_components(&group, &private, &point)?;
-        let Ok(secret) = data.curve.agree(&own, theirs.public_key()) else { return Ok(false) };
-        let written = point.to_bytes(&group, PointConversionForm::UNCOMPRESSED, &mut context)?;
-        let (x, y) = (&self.bytes.r[lane][..len], &self.bytes.s[lane][..len]);
-        Ok(equal(&secret, &self.bytes.shared[lane][..len]) && written[1..] == [x, y].concat())
-    }
-
-    fn multiply(&mut self, data: &CurveData, count: usize, tampering: Tampering<'_>) -> Status {
-        let (words, bytes) = (&*self.words, &mut *self.bytes);
-        let status = self.library.ecdh(data.lane_curve, &words.k, &words.x, &words.y, &mut bytes.shared);
-        for lane in 0..count {
-            tampering.touch(Stage::EcdhShared, lane, &mut bytes.shared[lane][..data.bytes()]);
+        let mut put = |lane: usize, [x, y, z]: [Scalar; 3]| {
+            (points.x[lane], points.y[lane], points.z[lane]) = (x, y, z);
+        };
+        for lane in 0..LANES {
+            let used = if lane < count { lane } else { 0 };
+            k[lane] = k[used];
+            put(lane, [peers[used].x, peers[used].y, one]);
         }
-        status
+        if in_one_call {
+            for lane in 0..count {
+                k[checked_in(lane)] = k[lane];
+                put(checked_in(lane), sum(lane));
+            }
+        }
+        let shared = self.library.ecdh(data.lane_curve, k, points, &mut bytes.shared);
+        let mut summed = shared;
+        if in_one_call {
+            bytes.sums = bytes.shared;
+        } else {
+            k.rotate_right(1);
+            for lane in 0..LANES {
+                let used = if lane < count { lane } else { 0 };
+                let [x, y, z] = sum(used);
+                let to = lane_after(lane);
+                (points.x[to], points.y[to], points.z[to]) = (x, y, z);
+            }
+            summed = self.library.ecdh(data.lane_curve, k, points, &mut bytes.sums);
+        }
+        let mut stands = [false; LANES];
+        for (lane, stands) in stands.iter_mut().enumerate().take(count) {
+            let by = checked_in(lane);
+            let (secret, sum) = (&mut bytes.shared[lane][..len], &mut bytes.sums[by][..len]);
+            tampering.touch(Stage::EcdhShared, lane, secret);
+            tampering.touch(Stage::EcdhSum, by, sum);
+            let (mut secret_x, mut sum_x) = (Zeroizing::new([0; EC_LIMBS_MAX]), Zeroizing::new([0; EC_LIMBS_MAX]));
+            from_bytes(&mut secret_x[..limbs], secret);
+            from_bytes(&mut sum_x[..limbs], sum);
+            let fits = match is_generator[lane] {
+                true => equal(&secret_x[..limbs], &own[lane][..limbs]),
+                false => data.is_sum(&own[lane], &secret_x, &sum_x),
+            };
+            *stands = fits && shared.is_good(lane) && summed.is_good(by);
+        }
+        stands
     }
 
     fn clear_secrets(&mut self) {
         clear(&mut self.words.k);
-        clear(&mut self.words.z);
+        clear(&mut self.words.points.z);
         clear(&mut self.words.inverses);
     }
 
     /// The secrets of this call are overwritten; its caller has taken what it wanted.
     pub(super) fn clear_results(&mut self) {
         clear(&mut self.bytes.shared);
+        clear(&mut self.bytes.sums);
     }
 
     /// Whether no secret of any call is left.
     #[cfg(test)]
     pub(super) fn is_clear(&self) -> bool {
-        let words = [&self.words.k, &self.words.z, &self.words.inverses];
+        let words = [&self.words.k, &self.words.points.z, &self.words.inverses];
         let is_clear = words.iter().all(|words| words.as_flattened().iter().all(|word| *word == 0));
-        is_clear && self.bytes.shared.as_flattened().iter().all(|byte| *byte == 0)
+        let bytes = [&self.bytes.shared, &self.bytes.sums];
+        is_clear && bytes.iter().all(|bytes| bytes.as_flattened().iter().all(|byte| *byte == 0))
     }
 }
 
@@ -604,6 +761,11 @@ impl Drop for EcUnit {
         self.clear_secrets();
         self.clear_results();
     }
+}
+
+/// The lane that checks what this one computed.
+fn lane_after(lane: usize) -> usize {
+    (lane + 1) % LANES
 }
 
 /// The DER of `ECDSA-Sig-Value` (RFC 3279, 2.2.3) from two numbers.

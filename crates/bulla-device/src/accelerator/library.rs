@@ -125,6 +125,12 @@ pub(super) const RSA_BYTES_MAX: usize = 512;
 
 /// A scalar or coordinate for each lane, in words.
 pub(super) type Scalars = Lanes<[u64; EC_LIMBS_MAX]>;
+/// A point for each lane in Jacobian coordinates: (X/Z², Y/Z³).
+pub(super) struct Points {
+    pub(super) x: Scalars,
+    pub(super) y: Scalars,
+    pub(super) z: Scalars,
+}
 /// A scalar or coordinate for each lane, big-endian, at the front of its array.
 pub(super) type ScalarBytes = Lanes<[u8; EC_BYTES_MAX]>;
 /// A number below the modulus for each lane, big-endian, at the front of its array.
@@ -314,21 +320,12 @@ impl Library {
         Status(unsafe { (self.curves[curve.index()].public_key)(&x, &y, &z, &k, std::ptr::null_mut()) })
     }
 
-    /// The X coordinates of `d·(x, y)`; each point is on the curve.
-    pub(super) fn ecdh(
-        &self,
-        curve: LaneCurve,
-        d: &Scalars,
-        x: &Scalars,
-        y: &Scalars,
-        shared: &mut ScalarBytes,
-    ) -> Status {
-        let (d, x, y, shared) = (each(d), each(x), each(y), each_mut(shared));
-        // SAFETY: as for `ec_public_key`; the results have 66 bytes each, the longest curve's; without Z a point is
-        // affine.
-        Status(unsafe {
-            (self.curves[curve.index()].ecdh)(&shared, &d, &x, &y, std::ptr::null(), std::ptr::null_mut())
-        })
+    /// The X coordinates of `d·(X/Z², Y/Z³)`; each point is on the curve.
+    pub(super) fn ecdh(&self, curve: LaneCurve, d: &Scalars, points: &Points, shared: &mut ScalarBytes) -> Status {
+        let (d, shared) = (each(d), each_mut(shared));
+        let (x, y, z) = (each(&points.x), each(&points.y), each(&points.z));
+        // SAFETY: as for `ec_public_key`; the results have 66 bytes each, the longest curve's.
+        Status(unsafe { (self.curves[curve.index()].ecdh)(&shared, &d, &x, &y, &z, std::ptr::null_mut()) })
     }
 
     /// Whether `(r, s)` are signatures of `hash` (below the order) by the keys `(x, y)`.
@@ -342,7 +339,7 @@ impl Library {
         y: &Scalars,
     ) -> Status {
         let (hash, r, s, x, y) = (each(hash), each(r), each(s), each(x), each(y));
-        // SAFETY: as for `ecdh`.
+        // SAFETY: as for `ecdh`; without Z a point is affine.
         Status(unsafe {
             (self.curves[curve.index()].verify)(&r, &s, &hash, &x, &y, std::ptr::null(), std::ptr::null_mut())
         })

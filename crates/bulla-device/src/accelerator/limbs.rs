@@ -1,6 +1,6 @@
 //! Arithmetic with numbers of a fixed length, in time that depends on the length alone.
 //!
-//! It blinds RSA operations and checks ECDSA signatures; the operations themselves are the lanes'. The
+//! It blinds RSA operations and checks signatures and key agreements; the operations themselves are the lanes'. The
 //! multiplication is Montgomery's: with R = 2^(64·limbs) it gives a·b·R⁻¹ mod n. What it leaves on the stack is cleared
 //! once a call of the lanes, by `library::clear_stack`.
 
@@ -170,6 +170,21 @@ impl Modulus {
             carry = (sum >> 64) as u64;
         }
         self.reduce_once(out, carry);
+    }
+
+    /// `out = a - b mod n`; both are below `n`.
+    pub(super) fn subtract(&self, out: &mut [u64], a: &[u64], b: &[u64]) {
+        let mut borrow = 0u64;
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            (*out, borrow) = subtract(*a, *b, borrow);
+        }
+        let below = mask(borrow == 1);
+        let mut carry = 0u64;
+        for (out, n) in out.iter_mut().zip(&self.n) {
+            let sum = u128::from(*out) + u128::from(*n & below) + u128::from(carry);
+            *out = sum as u64;
+            carry = (sum >> 64) as u64;
+        }
     }
 
     /// Takes `n` away from `top·R + number` where that is not less; it is below `2·n`.
@@ -394,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn products_sums_and_comparisons_are_those_of_big_numbers() {
+    fn products_sums_differences_and_comparisons_are_those_of_big_numbers() {
         let mut context = BigNumContext::new().unwrap();
         for (n, limbs) in moduli() {
             let modulus = Modulus::new(&n, limbs).unwrap();
@@ -411,6 +426,9 @@ mod tests {
                     assert_eq!(number(&product), expected);
                     modulus.add(&mut out, a, b);
                     expected.mod_add(&number(a), &number(b), &n, &mut context).unwrap();
+                    assert_eq!(number(&out), expected);
+                    modulus.subtract(&mut out, a, b);
+                    expected.mod_sub(&number(a), &number(b), &n, &mut context).unwrap();
                     assert_eq!(number(&out), expected);
                 }
             }

@@ -9,7 +9,7 @@ use openssl::rsa::{Padding, Rsa};
 use super::LANES;
 use super::ec::{CurveData, EcUnit, PrivateEc, PublicEc, Scalar};
 use super::encode;
-use super::library::{EC_BYTES_MAX, LaneCurve, Library, RsaSize};
+use super::library::{EC_BYTES_MAX, LaneCurve, Library, Points, RsaSize};
 use super::limbs::{EC_LIMBS_MAX, to_bytes};
 use super::rsa::{Keys, PrivateRsa, RsaUnit, Unfit};
 use super::tamper::Tampering;
@@ -178,7 +178,7 @@ fn known_curve(library: &'static Library, known: &KnownCurve) -> Result<(), Stri
     let (x, y) = (scalar(known.x), scalar(known.y));
     let hash = Digest::Sha256.hash(SAMPLE);
     let len = data.bytes();
-    let private = PrivateEc::of_scalar(&d, &data);
+    let private = PrivateEc::of_scalar(&d, PublicEc { x, y }, &data);
     let mut unit = EcUnit::new(library);
     let stands = unit.sign_known(&data, &private, &hash, &k).map_err(told)?;
     let point = unit.point(0);
@@ -187,7 +187,10 @@ fn known_curve(library: &'static Library, known: &KnownCurve) -> Result<(), Stri
     let mut shared = [[0; EC_BYTES_MAX]; LANES];
     let curve = known.curve;
     let verified = library.ecdsa_verify(curve, &unit.bytes.r, &unit.bytes.s, &hashes, &[x; LANES], &[y; LANES]);
-    let agreed = library.ecdh(curve, &[d; LANES], &[point.0; LANES], &[point.1; LANES], &mut shared);
+    let mut one = [0; EC_LIMBS_MAX];
+    one[0] = 1;
+    let points = Points { x: [point.0; LANES], y: [point.1; LANES], z: [one; LANES] };
+    let agreed = library.ecdh(curve, &[d; LANES], &points, &mut shared);
     let expected = [known.r, known.s, known.shared].map(|hex| scalar_bytes(&scalar(hex), len));
     for lane in 0..LANES {
         if !stands[lane] || !verified.is_good(lane) || !agreed.is_good(lane) {
@@ -227,18 +230,22 @@ fn random_curve(library: &'static Library, curve: LaneCurve) -> Result<(), Strin
         to_bytes(&mut hashes[lane][..len], &data.truncated(&hash));
         keys.push(key);
     }
-    let prepared: Vec<PrivateEc> = d.iter().map(|d| PrivateEc::of_scalar(d, &data)).collect();
+    let public = |lane: usize| PublicEc { x: x[lane], y: y[lane] };
+    let prepared: Vec<PrivateEc> =
+        d.iter().enumerate().map(|(lane, d)| PrivateEc::of_scalar(d, public(lane), &data)).collect();
     let lanes: Vec<&PrivateEc> = prepared.iter().collect();
     let messages: Vec<Hash> = (0..LANES).map(|lane| Digest::Sha512.hash(&[lane as u8])).collect();
     let messages: Vec<&[u8]> = messages.iter().map(|hash| &**hash).collect();
     let mut unit = EcUnit::new(library);
     let (stands, k) = unit.sign_and_tell(&data, &lanes, &messages).map_err(told)?;
-    let (mut point_x, mut point_y) = ([[0; EC_LIMBS_MAX]; LANES], [[0; EC_LIMBS_MAX]; LANES]);
+    let mut points =
+        Points { x: [[0; EC_LIMBS_MAX]; LANES], y: [[0; EC_LIMBS_MAX]; LANES], z: [[0; EC_LIMBS_MAX]; LANES] };
     for lane in 0..LANES {
-        (point_x[lane], point_y[lane]) = unit.point(lane);
+        (points.x[lane], points.y[lane]) = unit.point(lane);
+        points.z[lane][0] = 1;
     }
     let mut shared = [[0; EC_BYTES_MAX]; LANES];
-    let agreed = library.ecdh(curve, &d, &point_x, &point_y, &mut shared);
+    let agreed = library.ecdh(curve, &d, &points, &mut shared);
     let (r, s) = (&mut unit.bytes.r, &mut unit.bytes.s);
     for lane in 0..LANES {
         if !stands[lane] || !agreed.is_good(lane) {
@@ -250,7 +257,7 @@ fn random_curve(library: &'static Library, curve: LaneCurve) -> Result<(), Strin
         point.mul_generator2(&group, &nonce, &mut context).map_err(told)?;
         let (mut px, mut py) = (BigNum::new().map_err(told)?, BigNum::new().map_err(told)?);
         point.affine_coordinates(&group, &mut px, &mut py, &mut context).map_err(told)?;
-        if number(&point_x[lane])? != px || number(&point_y[lane])? != py {
+        if number(&points.x[lane])? != px || number(&points.y[lane])? != py {
             return differs("point");
         }
         let mut expected_r = BigNum::new().map_err(told)?;

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use super::library::EC_BYTES_MAX;
+use super::limbs::{from_bytes, to_bytes};
+
 /// What a [`Tamper`] gets into its hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -9,18 +12,22 @@ pub enum Stage {
     RsaPrivate,
     /// The result of an RSA public operation (verification or wrap): big-endian, as long as the modulus.
     RsaPublic,
-    /// X of a nonce's point, big-endian: what the lanes give to an ECDSA signature.
-    EcdsaX,
+    /// X and Y of a nonce's point, big-endian: what the lanes give to an ECDSA signature.
+    EcdsaPoint,
     /// `r` of a signature, big-endian.
     EcdsaR,
     /// `s` of a signature, big-endian.
     EcdsaS,
-    /// One byte: 1 where a signature was found good, else 0.
+    /// One byte: 1 where a signature that was to be verified is good, else 0.
     EcdsaVerdict,
-    /// A new key's X coordinate, big-endian.
+    /// One byte: 1 where the lane found a signature good that another lane made, else 0.
+    EcdsaCheck,
+    /// X and Y of a new key's point, big-endian.
     EcdhPoint,
     /// A shared secret.
     EcdhShared,
+    /// The X coordinate that a shared secret of another lane is checked with.
+    EcdhSum,
 }
 
 /// Changes what the lanes computed, as a broken unit might. For tests alone: an accelerator without one has no
@@ -38,6 +45,18 @@ impl Tampering<'_> {
     pub(super) fn touch(self, stage: Stage, lane: usize, bytes: &mut [u8]) {
         if let Some(tamper) = self.0 {
             tamper.touch(stage, lane, bytes);
+        }
+    }
+
+    /// The same for a point, whose coordinates have `len` bytes each.
+    pub(super) fn touch_point(self, stage: Stage, lane: usize, x: &mut [u64], y: &mut [u64], len: usize) {
+        if self.0.is_some() {
+            let mut bytes = [0; 2 * EC_BYTES_MAX];
+            to_bytes(&mut bytes[..len], x);
+            to_bytes(&mut bytes[len..2 * len], y);
+            self.touch(stage, lane, &mut bytes[..2 * len]);
+            from_bytes(x, &bytes[..len]);
+            from_bytes(y, &bytes[len..2 * len]);
         }
     }
 }
