@@ -41,6 +41,17 @@ def metrics(qm):
         return answer.read().decode()
 
 
+def test_the_journal_runs_before_anything_is_written(managers):
+    qm = managers(name="idle")
+
+    def is_running():
+        shown = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY TASKSTATUS").stdout
+        return {row["TASK"]: row["STATUS"] for row in json.loads(shown)[0]["objects"]}["journal"] == "RUNNING"
+
+    wait_until(is_running, "the journal's thread runs")
+    assert qm.stop() == 0
+
+
 def test_a_sealed_put_is_one_request_of_an_adapter_and_one_job_of_a_device(site):
     queue = site.queue(INTEGRITY)
     sender = site.orders.sender(queue)

@@ -30,6 +30,8 @@ pub enum Error {
     Manager(String),
     /// The device's turn: it gave no result.
     Device(String),
+    /// A channel's turn: it can't be defined, or does not run.
+    Channel(String),
     /// A message came that is not the one that was put.
     Wrong(String),
     /// The user ended it before it was complete. What `bulla perf` had measured until then is written and shown; a calibration or a
@@ -54,6 +56,7 @@ impl fmt::Display for Error {
             | Self::Broker(message)
             | Self::Manager(message)
             | Self::Device(message)
+            | Self::Channel(message)
             | Self::Wrong(message) => f.write_str(message),
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Content { path, line: 0, wrong } => write!(f, "{}: {wrong}", path.display()),

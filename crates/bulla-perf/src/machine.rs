@@ -47,6 +47,6 @@ mod tests {
     fn this_machine_has_cores_and_memory() {
         let machine = Machine::this_one();
         assert!(machine.cores > 0 && machine.memory_bytes > 0, "{machine:?}");
-        assert!(machine.openssl.starts_with("OpenSSL 3"), "{machine:?}");
+        assert!(machine.openssl.starts_with("OpenSSL 4"), "{machine:?}");
     }
 }

@@ -56,3 +56,29 @@ pub fn run(args: &PerfArgs, host: &dyn Host) -> Result<Verdict> {
     }
     Ok(Verdict::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use clap::error::ErrorKind;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        perf: PerfArgs,
+    }
+
+    #[test]
+    fn a_key_of_no_known_kind_is_refused_before_anything_is_measured() {
+        let workloads =
+            ["request-reply", "stream", "key-size", "key-reuse", "devices", "channel", "handshake", "tasks"];
+        for workload in workloads {
+            let parse = |key: &str| Line::try_parse_from(["perf", workload, "--self", "--key", key]);
+            assert!(parse("P256").is_ok(), "{workload}");
+            let error = parse("rsa999").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ValueValidation, "{workload}");
+            assert!(error.to_string().contains("rsa2048"), "{error}");
+        }
+    }
+}

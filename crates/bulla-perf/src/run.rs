@@ -29,7 +29,8 @@ pub trait Workload {
     fn transactions(&self) -> &'static str;
 
     /// Sets up what the configuration needs, before anything is measured; called once for each, in their order.
-    /// [`Error::Device`] says that it can't be had here: the configuration is then left out, and named with the reason.
+    /// [`Error::Device`] says that it can't be had here, [`Error::Channel`] that its channel does not run: the configuration
+    /// is then left out, and named with the reason.
     ///
     /// # Errors
     /// What ends the whole run.
@@ -142,7 +143,7 @@ fn prepare(
         progress.preparing(number, count, &configuration);
         match workload.prepare(&configuration) {
             Ok(()) => ready.push(configuration),
-            Err(Error::Device(why)) => {
+            Err(Error::Device(why) | Error::Channel(why)) => {
                 progress.say(&format!("left out: {}: {why}", options::describe(&configuration)));
                 left_out.push(LeftOut { configuration, why });
             }
@@ -243,5 +244,40 @@ mod tests {
         assert_eq!(of(&[Some(true), Some(false), Some(true)]), Verdict::Done);
         assert_eq!(of(&[Some(true), Some(false)]), Verdict::Missed);
         assert_eq!(of(&[Some(false)]), Verdict::Missed);
+    }
+
+    /// Prepares everything but one CipherSpec.
+    struct Refusing(&'static str);
+
+    impl Workload for Refusing {
+        fn name(&self) -> &'static str {
+            "refusing"
+        }
+
+        fn transactions(&self) -> &'static str {
+            "round trips"
+        }
+
+        fn prepare(&mut self, configuration: &Configuration) -> Result<()> {
+            match configuration.cipher == self.0 {
+                true => Err(Error::Channel("handshake failure".to_owned())),
+                false => Ok(()),
+            }
+        }
+
+        fn start(&mut self, _: &Configuration) -> Result<Running> {
+            Err(Error::Usage("nothing is measured here".to_owned()))
+        }
+    }
+
+    #[test]
+    fn a_channel_that_does_not_run_leaves_the_others_to_be_measured() {
+        let configurations =
+            ["A", "B", "C"].map(|cipher| Configuration { cipher: cipher.to_owned(), ..Configuration::default() });
+        let interrupt = Interrupt::watch().unwrap();
+        let mut progress = Progress::new(true);
+        let prepared = prepare(configurations.to_vec(), &mut Refusing("B"), &interrupt, &mut progress).unwrap();
+        assert_eq!(prepared.0, [configurations[0].clone(), configurations[2].clone()]);
+        assert_eq!((prepared.1.len(), prepared.1[0].why.as_str()), (1, "handshake failure"));
     }
 }

@@ -348,7 +348,7 @@ impl Activity {
                 body +=
                     &line(width, &shape_label(row.shape), &cells("", &row.work, row.work.utilisation_percent, blank));
             }
-            for note in device.notes() {
+            for note in device.span_note(self.seconds()).into_iter().chain(device.notes()) {
                 let _ = writeln!(body, "  {note}"); // into a string: cannot fail, here and below
             }
         }
@@ -427,6 +427,13 @@ fn cells(engines: &str, work: &Work, utilisation_percent: f64, waiting: [String;
 }
 
 impl DeviceActivity {
+    /// Which part of the report's `seconds` the device's numbers are of, where it began to count later.
+    fn span_note(&self, seconds: f64) -> Option<String> {
+        let (own, all) = (format!("{:.1}", self.seconds), format!("{seconds:.1}"));
+        let since = utc(self.device.since_ms);
+        (own != all).then(|| format!("counted for {own} s of these {all}, since {since}"))
+    }
+
     /// What the numbers do not say, a line each.
     fn notes(&self) -> Vec<String> {
         let meters = &self.device;
@@ -678,6 +685,13 @@ mod tests {
         assert!(Activity::between(&later, &earlier).is_none());
         let whole = Activity::since_start(&later);
         assert_eq!((whole.from_ms, whole.devices[1].total.jobs), (BEGIN_MS + 5_000, 10));
+        // The first of them counts for as long as the report says, the second not.
+        let note = "counted for 2.0 s of these 5.0, since 20";
+        for activity in [&whole, &activity] {
+            let table = activity.table();
+            assert!(table.contains(&note.replace("5.0", &format!("{:.1}", activity.seconds()))), "{table}");
+        }
+        assert_eq!(whole.table().matches("counted for").count(), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::configuration::{Configuration, Quality, Reuse};
 use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report;
-use crate::run::options::{STREAM_WINDOW, bytes, rate};
+use crate::run::options::{STREAM_WINDOW, bytes, key, rate};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::fs;
@@ -61,7 +61,7 @@ pub struct PredictArgs {
     #[arg(long, value_enum, default_value = "none", help_heading = "Configuration")]
     quality: Quality,
     /// The key of signer and recipient: rsa1024, rsa2048, rsa4096, p256, p384, p521
-    #[arg(long, default_value = "rsa2048", help_heading = "Configuration")]
+    #[arg(long, default_value = "rsa2048", value_parser = key, help_heading = "Configuration")]
     key: String,
     /// How often a content key is used again: a number, or unlimited
     #[arg(long, default_value = "0", help_heading = "Configuration")]

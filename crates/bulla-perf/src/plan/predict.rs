@@ -189,13 +189,19 @@ pub fn predict_workload(
         return serial_channel(profile, channel, configuration, workload);
     }
     let system = system(profile, configuration, workload)?;
+    let demand = demand(&system);
+    if !demand.bound().is_finite() {
+        return Err(Error::Usage(format!(
+            "profile {} does not say what a message takes, so no rate follows from it; `bulla plan show` shows what it has",
+            profile.name
+        )));
+    }
     let in_flight = u64::from(system.pairs) * u64::from(system.window);
     let mut settings = Settings::for_window(seed, in_flight);
     if system.class.is_protected() {
         settings = settings.for_key_uses(system.class.key_uses);
     }
     let outcome = simulation::run(&system, settings);
-    let demand = demand(&system);
     let capacity = f64::from(profile.cores.count) - profile.cores.background;
     let mut stations = vec![StationUse {
         name: "cores".to_owned(),

@@ -7,6 +7,7 @@ use crate::host::Host;
 use crate::load::client::Broker;
 use crate::run::meters::Watched;
 use bulla_amqp::SaslClient;
+use bulla_seal::certificate::{KeyError, KeySpec};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -271,7 +272,7 @@ pub struct Protection {
     #[arg(long, value_delimiter = ',', value_enum, help_heading = "Configurations")]
     pub quality: Vec<Quality>,
     /// Keys of signers and recipients, comma separated: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384, p521
-    #[arg(long, value_delimiter = ',', help_heading = "Configurations")]
+    #[arg(long, value_delimiter = ',', value_parser = key, help_heading = "Configurations")]
     pub key: Vec<String>,
     /// How often a content key is used again, where the quality honours it, comma separated: numbers, or unlimited
     #[arg(long, value_delimiter = ',', help_heading = "Configurations")]
@@ -451,6 +452,15 @@ pub fn bytes(text: &str) -> std::result::Result<u64, String> {
     let number = digits.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     let allowed = number.filter(|number| (1..=PAYLOAD_BYTES_MAX).contains(number));
     allowed.ok_or_else(|| format!("expected bytes, 1 to {}m, as 2048, 2k or 4m", PAYLOAD_BYTES_MAX >> 20))
+}
+
+/// A kind of key, in the one spelling that results have.
+///
+/// # Errors
+/// There is no such kind.
+pub fn key(text: &str) -> std::result::Result<String, String> {
+    let spec: KeySpec = text.parse().map_err(|error: KeyError| error.to_string())?;
+    Ok(spec.to_string())
 }
 
 /// A rate that can be reached.

@@ -19,7 +19,7 @@ use crate::load::pair::Pair;
 use crate::load::{Counts, Load, Loads};
 use crate::result::Sample;
 use crate::run::measure::Running;
-use crate::run::options::{Common, bytes};
+use crate::run::options::{Common, bytes, key};
 use crate::run::statistics::Spread;
 use crate::run::{Workload, carry_out};
 use bulla_device::Histogram;
@@ -58,7 +58,7 @@ pub struct ChannelArgs {
     #[arg(long, value_delimiter = ',', default_value = "true,false", action = clap::ArgAction::Append, help_heading = "Configurations")]
     client_certificate: Vec<bool>,
     /// The key of certificates for TLS; CipherSpecs of TLS 1.2 are for one kind
-    #[arg(long, default_value = TLS_KEY, help_heading = "Configurations")]
+    #[arg(long, default_value = TLS_KEY, value_parser = key, help_heading = "Configurations")]
     key: String,
     /// Pairs of channels that are busy at once, each with a round trip of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200), help_heading = "Configurations")]
@@ -108,6 +108,7 @@ pub fn run(args: &ChannelArgs, host: &dyn Host) -> Result<Verdict> {
             clerk,
             partners: None,
             fleets: Vec::new(),
+            launched: 0,
             raw_us: Vec::new(),
             still: Arc::default(),
         };
@@ -180,6 +181,8 @@ struct Channels<'h> {
     clerk: Clerk,
     partners: Option<Partners<'h>>,
     fleets: Vec<(Configuration, Fleet)>,
+    /// How many fleets were launched, those that did not run included: it tells their names apart.
+    launched: usize,
     /// What the ciphers alone take for a round trip.
     raw_us: Vec<((String, u64), f64)>,
     still: Arc<Mutex<Still>>,
@@ -219,7 +222,13 @@ impl Workload for Channels<'_> {
         let Some(partners) = &mut self.partners else { return Ok(()) };
         // A fleet for each configuration: their pairs rest while others are measured.
         let kind = Kind::of(Island::Unprotected, configuration, &self.key);
-        let fleet = Fleet::launch(partners, &kind, self.fleets.len(), configuration.pairs)?;
+        self.launched += 1;
+        // A CipherSpec that does not go with the key is the end of its own channels, and of no others.
+        let fleet =
+            Fleet::launch(partners, &kind, self.launched, configuration.pairs).map_err(|error| match error {
+                Error::Manager(why) => Error::Channel(why),
+                error => error,
+            })?;
         self.fleets.push((configuration.clone(), fleet));
         Ok(())
     }

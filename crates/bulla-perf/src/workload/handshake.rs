@@ -17,7 +17,7 @@ use crate::load::{Counts, Load};
 use crate::result::Sample;
 use crate::run::measure::Running;
 use crate::run::meters::{number, text};
-use crate::run::options::Common;
+use crate::run::options::{Common, key};
 use crate::run::statistics::Spread;
 use crate::run::{Workload, carry_out};
 use crate::site::Settings;
@@ -44,7 +44,7 @@ pub struct HandshakeArgs {
     #[arg(long, value_delimiter = ',', value_enum, default_value = "none,1.3,1.2", help_heading = "Configurations")]
     tls_version: Vec<Version>,
     /// Keys of the certificates at both ends, comma separated, two at most: rsa2048, p256, …
-    #[arg(long, value_delimiter = ',', default_value = "rsa2048,p256", help_heading = "Configurations")]
+    #[arg(long, value_delimiter = ',', default_value = "rsa2048,p256", value_parser = key, help_heading = "Configurations")]
     key: Vec<String>,
     /// Whether the end that calls shows a certificate, comma separated
     #[arg(long, value_delimiter = ',', default_value = "false,true", action = clap::ArgAction::Append, help_heading = "Configurations")]

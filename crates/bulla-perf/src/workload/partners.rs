@@ -205,13 +205,18 @@ impl<'h> Partners<'h> {
     /// # Errors
     /// [`Error::Manager`]: one does not, with its reason.
     pub(crate) fn run(&self, forth: &[Route], back: &[Route]) -> Result<()> {
-        for (manager, routes) in [(&self.one, forth), (&self.two, back)] {
+        let both = [(&self.one, forth), (&self.two, back)];
+        for (manager, routes) in both {
             start(manager, routes)?;
         }
-        for (manager, routes) in [(&self.one, forth), (&self.two, back)] {
-            wait_until_running(manager, routes)?;
+        let running = both.into_iter().try_for_each(|(manager, routes)| wait_until_running(manager, routes));
+        if running.is_err() {
+            // They would go on trying beside what is measured then. What they could not be stopped for is said already.
+            for (manager, routes) in both {
+                let _ = stop(manager, routes, "MODE(FORCE)");
+            }
         }
-        Ok(())
+        running
     }
 
     /// Stops channels and waits until they have.

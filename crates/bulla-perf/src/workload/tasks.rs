@@ -13,7 +13,7 @@ use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::result::Sample;
 use crate::run::measure::Running;
-use crate::run::options::{Common, bytes};
+use crate::run::options::{Common, bytes, key};
 use crate::run::statistics::Spread;
 use crate::run::{Workload, carry_out};
 use clap::Args;
@@ -40,7 +40,7 @@ pub struct TasksArgs {
     #[arg(long, value_enum, default_value = "privacy", help_heading = "Configurations")]
     quality: Quality,
     /// Keys of signers and recipients
-    #[arg(long, default_value = "rsa2048", help_heading = "Configurations")]
+    #[arg(long, default_value = "rsa2048", value_parser = key, help_heading = "Configurations")]
     key: String,
     /// How often a content key is used again under confidentiality: a number, or unlimited
     #[arg(long, default_value = "32", help_heading = "Configurations")]

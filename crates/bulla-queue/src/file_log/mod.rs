@@ -101,6 +101,9 @@ impl fmt::Debug for FileLogOptions {
     }
 }
 
+/// The name of the thread that writes batches.
+pub const JOURNAL_THREAD: &str = "journal";
+
 /// A log in a directory.
 pub struct FileLog<S: Storage> {
     shared: Arc<Shared<S>>,
@@ -264,7 +267,7 @@ impl<S: Storage> FileLog<S> {
             });
             thread.map(|thread| self.threads.push(thread))
         };
-        start("journal", Shared::write_until_stopped)?;
+        start(JOURNAL_THREAD, Shared::write_until_stopped)?;
         start("journal-space", Shared::keep_space_until_stopped)
     }
 

@@ -559,8 +559,10 @@ impl Display for SyntaxError {
 /// The nearest of `known` to `word`, if it is near enough to have been meant.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const WORD_CHARS_MAX: usize = 32; // the comparison is quadratic; nothing in the table is longer
+    /// Words of three letters are one edit from too many others: GPU is no misspelt CPU.
+    const WORD_CHARS_MIN: usize = 4;
     let count = word.chars().count();
-    if count > WORD_CHARS_MAX {
+    if !(WORD_CHARS_MIN..=WORD_CHARS_MAX).contains(&count) {
         return None;
     }
     let near = |candidate: &&str| distance(word, candidate);
@@ -1238,6 +1240,22 @@ fn number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::mqsc::table::COMMANDS;
+
+    #[test]
+    fn another_word_is_named_where_it_is_likely_to_be_meant() {
+        let types = ["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "MODELLED"];
+        for (word, meant) in [
+            ("GPU", None),
+            ("CPUS", Some("CPU")),
+            ("SOFTWRE", Some("SOFTWARE")),
+            ("ACELERATOR", Some("ACCELERATOR")),
+            ("CRYPTO", None),
+        ] {
+            assert_eq!(nearest(word, types), meant, "{word}");
+        }
+        let hint = format!("TYPE takes {}", types.join(", "));
+        check("DEFINE DEVICE(A) TYPE(GPU)", "1:23", "TYPE cannot be GPU", &hint);
+    }
 
     fn one(text: &str) -> Result<Statement, SyntaxError> {
         let mut found = statements(text);

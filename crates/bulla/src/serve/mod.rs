@@ -365,17 +365,23 @@ impl Running {
 fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>, tasks: &Tasks) -> Result<Store, StartError> {
     let bells = mailboxes.clone();
     let meter = tasks.meter(TaskKind::Journal, 0);
+    let begins = meter.clone();
     let options = FileLogOptions {
         driver: Driver::Adaptive { bytes: settings.sync_inline_bytes_max },
         waker: Arc::new(move || bells.iter().for_each(|bell| bell.ring())),
         around_batch: Arc::new(move |write| {
-            meter.begin_thread();
             let begun = meter.begin_exactly();
             write();
             meter.request(meter.end(begun));
         }),
         around_inline: Arc::new(|write| role::exactly(Role::Journal, write)),
-        thread_begins: Arc::new(|| role::begin(Role::Journal)),
+        thread_begins: Arc::new(move || {
+            role::begin(Role::Journal);
+            // The thread that keeps space is no task of its own.
+            if std::thread::current().name() == Some(bulla_queue::JOURNAL_THREAD) {
+                begins.begin_thread();
+            }
+        }),
         ..FileLogOptions::default()
     };
     let in_use = |error| match error {

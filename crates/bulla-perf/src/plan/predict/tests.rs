@@ -289,3 +289,13 @@ fn a_change_is_predicted_beside_what_it_changes() {
     near(rate("cores=4"), 2.0 * before, 0.1);
     assert!(rate("accelerators=2") > 1.8 * before);
 }
+
+#[test]
+fn a_profile_that_says_nothing_of_messages_gives_no_rate() {
+    let text = include_str!("../../../../../docs/operating/profiles/accelerator-published.toml");
+    let card = Profile::parse(text, Path::new("accelerator-published.toml")).unwrap();
+    let refused = predict(&card, &configuration(Quality::None, Reuse::Times(0), 512)).unwrap_err();
+    assert!(matches!(&refused, Error::Usage(why) if why.contains("profile accelerator")), "{refused}");
+    let refused = predict(&card, &configuration(Quality::Privacy, Reuse::Times(0), 512)).unwrap_err();
+    assert!(matches!(refused, Error::Usage(_)), "{refused}");
+}
