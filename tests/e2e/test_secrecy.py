@@ -1,6 +1,7 @@
 """A process that holds keys keeps its memory to itself: from core files, and from other processes of its user."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ def reachable():
 class Process:
     """The program as that user, until it has said or done what shows that it is ready."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, limit=None):
         program = os.open(BULLA, os.O_RDONLY)
         self.process = subprocess.Popen(
             [f"/proc/self/fd/{program}", *map(str, arguments)],
@@ -36,6 +37,7 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             cwd="/",
+            preexec_fn=limit,
             **USER,
         )
         os.close(program)
@@ -73,8 +75,9 @@ def closed(process):
         assert looked.returncode == 1 and "Permission denied" in looked.stderr, (what, looked)
 
 
-def start(reachable, *options):
-    return Process("start", "--data", reachable / "qm", "--amqp", "127.0.0.1:0", "--amqps", "none", *options)
+def start(reachable, *options, limit=None):
+    settings = ("--data", reachable / "qm", "--amqp", "127.0.0.1:0", "--amqps", "none")
+    return Process("start", *settings, *options, limit=limit)
 
 
 def test_a_queue_manager_s_memory_is_closed_to_other_processes_of_its_user(reachable):
@@ -95,3 +98,41 @@ def test_dumps_are_allowed_where_that_is_asked_for_with_a_warning(reachable):
         said = process.lines_until("amqp on")
         assert any(" warn --allow-dumps: " in line for line in said), said
         assert process.look("environ").returncode == 0
+
+
+def locked_bytes(process):
+    [line] = [line for line in Path(f"/proc/{process.process.pid}/status").read_text().splitlines() if "VmLck" in line]
+    return int(line.split()[1]) << 10
+
+
+def limited(soft):
+    return lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, soft))
+
+
+def test_private_keys_are_locked_in_memory_as_far_as_the_limit_allows(reachable):
+    with start(reachable, limit=limited(8 << 20)) as process:
+        said = process.lines_until("amqp on")
+        assert not any("swap" in line for line in said), said
+        assert locked_bytes(process) == 8 << 20
+    with start(reachable, limit=limited(64 << 10)) as process:
+        said = process.lines_until("amqp on")
+        warned = [line for line in said if "private keys may be written to swap: RLIMIT_MEMLOCK is 64 KiB" in line]
+        assert len(warned) == 1, said
+        assert locked_bytes(process) == 0
+
+
+def test_all_memory_is_locked_where_that_is_asked_for_and_nothing_starts_where_it_can_not_be(reachable):
+    with start(reachable, "--lock-memory", limit=limited(8 << 20)) as process:
+        assert "--lock-memory: RLIMIT_MEMLOCK is 8192 KiB, and must be unlimited" in process.process.stderr.read()
+        assert process.process.wait(DEADLINE) == 5
+    before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (OSError, ValueError):
+        pytest.skip("this user may not lock all memory")
+    try:
+        with start(reachable, "--lock-memory") as process:
+            process.lines_until("amqp on")
+            assert locked_bytes(process) > 64 << 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, before)

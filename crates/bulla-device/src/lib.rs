@@ -18,6 +18,7 @@ mod digest;
 mod histogram;
 mod history;
 mod key;
+pub mod key_memory;
 mod meter;
 mod modelled;
 mod padding;

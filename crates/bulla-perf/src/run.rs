@@ -29,8 +29,8 @@ pub trait Workload {
     fn transactions(&self) -> &'static str;
 
     /// Sets up what the configuration needs, before anything is measured; called once for each, in their order.
-    /// [`Error::Device`] says that it can't be had here, [`Error::Channel`] that its channel does not run: the configuration
-    /// is then left out, and named with the reason.
+    /// [`Error::Device`] says that it can't be had here, [`Error::Channel`] that its channel does not run: the
+    /// configuration is then left out, and named with the reason.
     ///
     /// # Errors
     /// What ends the whole run.

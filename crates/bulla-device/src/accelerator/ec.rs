@@ -156,10 +156,10 @@ impl CurveData {
         out
     }
 
-    /// Whether `sum` is the X coordinate of A + B or A - B, where `own` is A's and `shared` is B's. For two points of the
-    /// curve y² = x³ - 3x + c with the X coordinates a and b, those of their sum and their difference are the two roots
-    /// t of (a - b)²·t² - 2·((a·b - 3)·(a + b) + 2·c)·t + (a·b + 3)² - 4·c·(a + b) (Brier and Joye, 2002). The time does
-    /// not depend on the numbers.
+    /// Whether `sum` is the X coordinate of A + B or A - B, where `own` is A's and `shared` is B's. For two points of
+    /// the curve y² = x³ - 3x + c with the X coordinates a and b, those of their sum and their difference are the two
+    /// roots t of (a - b)²·t² - 2·((a·b - 3)·(a + b) + 2·c)·t + (a·b + 3)² - 4·c·(a + b) (Brier and Joye, 2002).
+    /// The time does not depend on the numbers.
     fn is_sum(&self, own: &Scalar, shared: &Scalar, sum: &Scalar) -> bool {
         let (field, limbs) = (&self.field, self.limbs());
         if [own, shared, sum].into_iter().any(|x| !field.is_above(&x[..limbs])) {

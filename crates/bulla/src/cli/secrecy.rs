@@ -1,5 +1,7 @@
 //! What keeps a process's memory to itself: clear keys, passwords and payloads are in it.
 
+use super::{CliError, EXIT_START};
+use bulla_device::key_memory::{self, KeyMemory};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// No core file is written of this process, and no other process of the same user may trace it or read its memory and its
@@ -17,4 +19,22 @@ pub fn begin(allow_dumps: bool) {
     if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: allowed.maximum }) {
         crate::warning!("this process can be dumped: {error}");
     }
+}
+
+/// Private keys are kept out of swap as far as the system allows it, and with `all` everything else, too. Called before the first key is read, and before there is another thread.
+///
+/// # Errors
+/// All of it was asked for, and the system does not allow it.
+pub fn keep_in_memory(all: bool) -> Result<(), CliError> {
+    let reserved = key_memory::reserve();
+    if all {
+        return key_memory::lock_all().map_err(|error| CliError {
+            hint: Some("ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit".to_owned()),
+            ..CliError::new(EXIT_START, format!("--lock-memory: {error}"))
+        });
+    }
+    if !matches!(reserved, KeyMemory::Locked { .. }) {
+        crate::warning!("{reserved}");
+    }
+    Ok(())
 }

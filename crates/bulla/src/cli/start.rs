@@ -62,6 +62,9 @@ pub struct StartArgs {
     /// A directory for a second admin socket, for administrators with a role (DEFINE ADMIN): `bulla mqsc --data DIR`
     #[arg(long, value_name = "DIR")]
     pub admin_directory: Option<PathBuf>,
+    /// Keep all memory of this process out of swap, not the private keys alone; needs an unlimited RLIMIT_MEMLOCK
+    #[arg(long)]
+    pub lock_memory: bool,
     /// Stop when standard input ends: with whoever holds the other end of the pipe, whatever ends it
     #[arg(long)]
     pub until_stdin_closes: bool,
@@ -115,6 +118,7 @@ impl StartArgs {
 /// It did not start, or did not stop cleanly.
 pub fn run(args: &StartArgs) -> Result<(), CliError> {
     mask_instructions(&args.data)?;
+    super::secrecy::keep_in_memory(args.lock_memory)?;
     raise_open_files();
     serve_until_signalled(&args.settings(), |running| match args.until_stdin_closes {
         true => stop_when_stdin_closes(running.manager().clone()),
