@@ -274,20 +274,30 @@ fn a_message_that_arrives_sealed_is_checked_and_not_sealed_again() {
     let island = Island::new(Protection::AsPolicy);
     // What is wrong with a seal is not tried again: that would never end.
     island.desk.channel(|channel| channel.message_retries = u32::MAX);
-    let policy = policy("PRIVATE", Quality::Privacy);
-    island.policy(&policy);
+    let confidential = policy("CONFIDENTIAL", Quality::Confidentiality);
+    let private = policy("PRIVATE", Quality::Privacy);
+    island.policy(&confidential);
+    island.policy(&private);
     let mut partner = island.partner();
-    let good = island.sealed(&policy, "PRIVATE@QM2");
-    let elsewhere = island.sealed(&policy, "OTHER@QM2");
-    partner.send_message(on_its_way("PRIVATE@QM2", good.clone(), true, None), true);
-    partner.send_message(on_its_way("PRIVATE@QM2", elsewhere.clone(), true, None), true);
-    partner.accepted(2);
-    let lie = island.desk.messages("PRIVATE");
+    for policy in [&confidential, &private] {
+        let queue = format!("{}@QM2", policy.name);
+        for destination in [queue.as_str(), "OTHER@QM2"] {
+            let sealed = island.sealed(policy, destination);
+            partner.send_message(on_its_way(&queue, sealed, true, None), true);
+        }
+    }
+    partner.accepted(4);
+    let lie = island.desk.messages("CONFIDENTIAL");
     assert_eq!(lie.len(), 1);
-    assert_eq!(island.opens(&policy, &lie[0], "PRIVATE@QM2"), SECRET);
+    assert_eq!(island.opens(&confidential, &lie[0], "CONFIDENTIAL@QM2"), SECRET);
     let dead = island.desk.messages("SYSTEM.DEAD.LETTER.QUEUE");
-    assert_eq!(label(&dead[0], "reason"), Some(Value::Uint(2063)));
-    assert_eq!(island.opens(&policy, &dead[0], "OTHER@QM2"), SECRET, "as it came");
+    assert_eq!((dead.len(), label(&dead[0], "reason")), (1, Some(Value::Uint(2063))));
+    assert_eq!(island.opens(&confidential, &dead[0], "OTHER@QM2"), SECRET, "as it came");
+    // With privacy the binding is inside: only a reader sees that a message was moved.
+    let lie = island.desk.messages("PRIVATE");
+    assert_eq!(lie.len(), 2);
+    assert_eq!(island.opens(&private, &lie[0], "PRIVATE@QM2"), SECRET);
+    assert_eq!(island.opens(&private, &lie[1], "OTHER@QM2"), SECRET, "as it came");
 }
 
 #[test]
