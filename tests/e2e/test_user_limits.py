@@ -55,6 +55,8 @@ def test_one_connection_too_many_is_refused_with_2025_and_others_are_let_in(qm):
                 "SEALHELD": 0,
                 "CURSUBS": 0,
                 "CURDYNQ": 0,
+                "CURTMPQ": 0,
+                "CURNDSUB": 0,
             }
     # Once, and not for each of the three.
     assert sum("user app1 has 2 connections" in line for line in qm.log) == 1
@@ -148,4 +150,24 @@ def test_limits_are_kept_and_read_back_and_hold_for_who_is_connected(qm):
         qm.mqsc("DELETE LIMIT('app*')")
         client.sender("Q")
     qm.mqsc("SET LIMIT('app*') MAXCONNS(9)")
-    assert "SET LIMIT('app*') MAXCONNS(9) MAXHANDS(0)" in qm.run("mqsc", "--data", qm.data, "--export").stdout.decode()
+    assert "SET LIMIT('app*') MAXCONNS(9) MAXHANDS(20000)" in qm.run("mqsc", "--data", qm.data, "--export").stdout.decode()
+
+
+def test_one_user_leaves_temporary_queues_and_subscriptions_for_the_others(qm):
+    qm.mqsc("SET LIMIT('app*') MAXTMPQ(2) MAXNDSUB(1)")
+    qm.mqsc("SET AUTHREC PROFILE(SYSTEM.BASE.TOPIC) OBJTYPE(TOPIC) PRINCIPAL('*') AUTHADD(SUB)")
+    with qm.connect("app1") as client, qm.connect("app2") as other:
+        links = [own_queue(client) for _ in range(2)]
+        assert len(links) == 2
+        assert reason_and_cause(lambda: own_queue(client)) == (2017, "user-temporary-queues")
+        subscriber = client.receiver("topic://t")
+        cause = "user-non-durable-subscriptions"
+        assert reason_and_cause(lambda: client.receiver("topic://t")) == (2017, cause)
+        assert {status(qm, "app1")[key] for key in ("CURTMPQ", "CURNDSUB")} == {2, 1}
+        own_queue(other)
+        other.receiver("topic://t")
+        subscriber.close()
+        client.receiver("topic://t")
+    with qm.connect("app1") as client:
+        wait_until(lambda: status(qm, "app1")["CURTMPQ"] == 0, "they went with their connection")
+        own_queue(client)

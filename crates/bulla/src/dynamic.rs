@@ -5,7 +5,7 @@
 
 use crate::authority::{ANONYMOUS, Right};
 use crate::dispatcher::authority::Who;
-use crate::limits::Kept;
+use crate::limits::{Kept, Passing};
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::{DEFAULT_MODEL, Definitions, LocalQueue, SYSTEM_PREFIX, Usage};
 use crate::mqsc::parse::is_name;
@@ -14,7 +14,6 @@ use crate::random::Random;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Symbol, Value};
 use bulla_queue::{QueueAttributes, QueueId};
-use std::path::Path;
 use std::time::Instant;
 
 /// Temporary queues that may be open at once.
@@ -122,18 +121,12 @@ impl Made {
 }
 
 impl State {
-    /// Makes a queue of a model. A permanent one is durable on return, which waits for the disk.
+    /// Makes a queue of a model. A permanent one is durable when what its client is told goes out.
     ///
     /// # Errors
     /// 2011 for a name that can't be, 2100 for one that is taken, 2017 where who asks has as many permanent ones as it may, 2102
     /// where there are too many.
-    pub(crate) fn define_dynamic(
-        &mut self,
-        who: Who<'_>,
-        wish: &Wish,
-        data: &Path,
-        random: &mut Random,
-    ) -> Result<Made, Refusal> {
+    pub(crate) fn define_dynamic(&mut self, who: Who<'_>, wish: &Wish, random: &mut Random) -> Result<Made, Refusal> {
         let model = wish.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let model = self
             .definitions
@@ -146,36 +139,56 @@ impl State {
         if model.permanent {
             self.users.may_keep(who.user, Kept::DynamicQueue)?;
             let local = LocalQueue { maker: Some(who.user.unwrap_or(ANONYMOUS).to_owned()), ..local };
-            return self.define_permanent(name, local, data);
+            self.users.may_make(who.user, Instant::now())?;
+            return self.define_permanent(name, local);
         }
-        if self.dynamic.len() >= TEMPORARY_QUEUES_MAX {
-            let detail = format!("{TEMPORARY_QUEUES_MAX} temporary queues are open");
-            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
-        }
+        let there_are = self.dynamic.len().saturating_sub(self.topics.non_durable());
+        self.users.may_take(who.user, Passing::TemporaryQueue, there_are, TEMPORARY_QUEUES_MAX)?;
+        let user = who.user.unwrap_or(ANONYMOUS);
+        let local = LocalQueue { maker: Some(user.to_owned()), ..local };
         let attributes = QueueAttributes { temporary: true, ..attributes(&name, &local, &self.definitions) };
         let queue = self.store.define(&name, attributes).map_err(problem)?;
         self.dynamic.insert(name.clone(), (queue, local));
+        self.users.took(user, Passing::TemporaryQueue);
         Ok(Made { name, temporary: Some(queue), with_link: wish.with_link })
     }
 
-    fn define_permanent(&mut self, name: String, queue: LocalQueue, data: &Path) -> Result<Made, Refusal> {
+    fn define_permanent(&mut self, name: String, queue: LocalQueue) -> Result<Made, Refusal> {
         if !self.definitions.has_room_for_a_queue() {
             return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
         }
-        self.store.define(&name, attributes(&name, &queue, &self.definitions)).map_err(problem)?;
-        self.store.sync(Instant::now()).map_err(problem)?;
+        let made = self.store.define(&name, attributes(&name, &queue, &self.definitions)).map_err(problem)?;
         let change = Change::DefineLocal { name: name.clone(), queue };
-        self.change_definitions(&[change], data)?;
+        if let Err(refusal) = self.change_definitions(&[change]) {
+            self.delete_undefined(&name, made);
+            return Err(refusal);
+        }
         Ok(Made { name, temporary: None, with_link: false })
     }
 
-    /// Takes changes over that this queue manager made by itself; what they do to the store is done already.
-    pub(crate) fn change_definitions(&mut self, changes: &[Change], data: &Path) -> Result<(), Refusal> {
-        let mut after = self.definitions.clone();
-        changes.iter().for_each(|change| after.apply(change));
-        after.save(data).map_err(problem)?;
-        self.define(after);
-        changes.iter().for_each(|change| crate::note!("{change}"));
+    /// Takes changes over that clients have caused; what they do to the store is done already. They are noted in the journal,
+    /// and what answers a client goes out when that is synced.
+    ///
+    /// # Errors
+    /// The journal takes no more; nothing is changed then.
+    pub(crate) fn change_definitions(&mut self, changes: &[Change]) -> Result<(), Refusal> {
+        let text = Definitions::commands(changes).ok_or_else(|| problem("a change that clients do not make"))?;
+        let name = self.noted.next_name();
+        let ticket = self.store.commit(Vec::new(), &[], &[(&name, Some(text.as_bytes()))]).map_err(problem)?;
+        self.noted.noted(ticket);
+        for change in changes {
+            self.definitions.apply(change);
+            if let Change::DefineSubscription { name, .. } | Change::DeleteSubscription { name } = change {
+                self.topics.follow_one(name, &self.definitions);
+            }
+            if self.peer_lines.may_write(Instant::now()) {
+                crate::note!("{change}");
+            }
+        }
+        let Self { users, definitions, .. } = self;
+        users.follow_kept(definitions.kept());
+        self.generation += 1;
+        self.definitions_writer.wake();
         Ok(())
     }
 
@@ -227,9 +240,15 @@ impl State {
     /// turn of their dispatchers.
     pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
         if let Some(name) = self.store.name(queue) {
-            self.topics.queue_is_gone(name);
+            let gone = self.dynamic.remove(name).and_then(|(_, local)| local.maker);
+            let what = match self.topics.queue_is_gone(name) {
+                true => Passing::NonDurableSubscription,
+                false => Passing::TemporaryQueue,
+            };
+            if let Some(user) = gone {
+                self.users.gave_back(&user, what);
+            }
         }
-        self.dynamic.retain(|_, (id, _)| *id != queue);
         self.dynamic_owners.remove(&queue);
         let on = self.uses.remove(&queue).map_or(0, |usage| usage.consumers_on | usage.waiters_on);
         if on != 0 {
@@ -240,12 +259,11 @@ impl State {
         }
     }
 
-    /// Deletes a permanent dynamic queue as whoever had it open asked for: with `purge` together with what is on it. Waits for the
-    /// disk.
+    /// Deletes a permanent dynamic queue as whoever had it open asked for: with `purge` together with what is on it.
     ///
     /// # Errors
     /// 2042 while others have it open, 2055 for one that holds messages; it stays then.
-    pub(crate) fn delete_permanent(&mut self, name: &str, purge: bool, data: &Path) -> Result<(), Refusal> {
+    pub(crate) fn delete_permanent(&mut self, name: &str, purge: bool) -> Result<(), Refusal> {
         let unknown = || Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("{name} does not exist"));
         let queue = self.store.queue(name).ok_or_else(unknown)?;
         self.definitions.queues.get(name).filter(|local| local.dynamic).ok_or_else(unknown)?;
@@ -257,7 +275,7 @@ impl State {
             return Err(Refusal::new(reason::Q_NOT_EMPTY, format!("{name} holds {depth} messages")));
         }
         // First what says that it is there: nothing is lost where that can't be written.
-        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }], data)?;
+        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }])?;
         self.uses.remove(&queue);
         self.dynamic_owners.remove(&queue);
         self.delete_undefined(name, queue);
@@ -266,9 +284,8 @@ impl State {
 
     /// Deletes a queue with what is on it that no definition names any more. Where that fails it stays, and the next start tells of it.
     pub(crate) fn delete_undefined(&mut self, name: &str, queue: QueueId) {
-        let gone = self.store.delete(queue, true).map_err(problem);
-        if let Err(refusal) = gone.and_then(|_| self.store.sync(Instant::now()).map_err(problem)) {
-            crate::warning!("{name}, which nothing defines any more, could not be deleted: {refusal}");
+        if let Err(error) = self.store.delete(queue, true) {
+            crate::warning!("{name}, which nothing defines any more, could not be deleted: {error}");
         }
     }
 }

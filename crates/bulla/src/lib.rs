@@ -22,6 +22,7 @@ mod mailbox;
 pub mod manager;
 pub mod metrics;
 pub mod mqsc;
+mod noted;
 pub mod policy_check;
 pub mod random;
 pub mod reason;

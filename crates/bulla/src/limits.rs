@@ -24,6 +24,20 @@ pub const RATE_MAX: u32 = 10_000_000;
 /// MAXSUBS and MAXDYNQ of whom no limit says otherwise: some hundredth of what a queue manager may have, so that one user's
 /// applications leave room for the others' and for definitions.
 pub const KEPT_OBJECTS_DEFAULT: u32 = 1_000;
+/// MAXCONNS of whom no limit says otherwise: half of what a dispatcher takes.
+pub const CONNECTIONS_DEFAULT: u32 = 5_000;
+/// MAXHANDS of whom no limit says otherwise.
+pub const LINKS_DEFAULT: u32 = 20_000;
+/// MAXTMPQ and MAXNDSUB of whom no limit says otherwise: a tenth of what a queue manager may have.
+pub const TEMPORARY_DEFAULT: u32 = 1_000;
+/// The part of temporary queues, and of subscriptions that are not durable, that is kept for users with few of them.
+const RESERVED_PART: usize = 4;
+/// Who has less than this part of them has few.
+const FEW_PART: usize = 100;
+/// Durable subscriptions and permanent dynamic queues that one user's applications may make a second.
+const MADE_A_SECOND: u32 = 20;
+/// And at once after a time without.
+const MADE_AT_ONCE: u32 = 1_000;
 /// Highest SEALTIME, milliseconds a second: a thousand engines, always busy.
 pub const KEY_TIME_MAX: u32 = 1_000_000;
 /// Users who are not connected and whose rate is remembered, so that a new connection is no new allowance.
@@ -39,6 +53,9 @@ const TOO_MANY_CONNECTIONS: &str = "user-connections";
 const TOO_MANY_LINKS: &str = "user-links";
 const TOO_MANY_SUBSCRIPTIONS: &str = "user-subscriptions";
 const TOO_MANY_DYNAMIC_QUEUES: &str = "user-dynamic-queues";
+const TOO_MANY_TEMPORARY_QUEUES: &str = "user-temporary-queues";
+const TOO_MANY_NON_DURABLE: &str = "user-non-durable-subscriptions";
+const MADE_TOO_FAST: &str = "user-definition-rate";
 
 /// What one user may have at once; 0 is no limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,18 +74,24 @@ pub struct Limit {
     pub subscriptions: u32,
     /// MAXDYNQ: permanent dynamic queues.
     pub dynamic_queues: u32,
+    /// MAXTMPQ: temporary queues.
+    pub temporary_queues: u32,
+    /// MAXNDSUB: subscriptions that are not durable.
+    pub non_durable_subscriptions: u32,
 }
 
 impl Default for Limit {
     fn default() -> Self {
         Self {
-            connections: 0,
-            links: 0,
+            connections: CONNECTIONS_DEFAULT,
+            links: LINKS_DEFAULT,
             unacknowledged_bytes: 0,
             messages_a_second: 0,
             key_ms_a_second: 0,
             subscriptions: KEPT_OBJECTS_DEFAULT,
             dynamic_queues: KEPT_OBJECTS_DEFAULT,
+            temporary_queues: TEMPORARY_DEFAULT,
+            non_durable_subscriptions: TEMPORARY_DEFAULT,
         }
     }
 }
@@ -78,6 +101,13 @@ impl Default for Limit {
 pub(crate) enum Kept {
     Subscription,
     DynamicQueue,
+}
+
+/// What goes with the links that it was made for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Passing {
+    TemporaryQueue,
+    NonDurableSubscription,
 }
 
 /// All limits, by the user's name or the beginning of names with a `*`.
@@ -211,6 +241,11 @@ struct Uses {
     told: (bool, bool),
     /// The same for durable subscriptions and for dynamic queues, when the next one is asked for.
     told_of_kept: [bool; 2],
+    /// The same for temporary queues and for subscriptions that are not durable.
+    told_of_passing: [bool; 2],
+    /// What it may still make that is kept, and when that was reckoned.
+    may_make: u32,
+    may_make_at: Instant,
 }
 
 /// What a user has, for DISPLAY LIMITSTATUS.
@@ -236,6 +271,10 @@ pub struct UserStatus {
     pub subscriptions: u32,
     /// Permanent dynamic queues that its applications made.
     pub dynamic_queues: u32,
+    /// Temporary queues that its links have.
+    pub temporary_queues: u32,
+    /// Subscriptions of its links that are not durable.
+    pub non_durable_subscriptions: u32,
     /// Private-key time taken since SEALTIME limits it, nanoseconds.
     pub key_ns: u64,
     /// How often that share was used up.
@@ -249,6 +288,8 @@ pub(crate) struct ConnectedUsers {
     all: Slab<Uses>,
     /// What is there of each user's, connected or not, by [`Kept`].
     kept: HashMap<String, [u32; 2]>,
+    /// The same of what goes with its links, by [`Passing`].
+    passing: HashMap<String, [u32; 2]>,
 }
 
 impl ConnectedUsers {
@@ -280,8 +321,7 @@ impl ConnectedUsers {
         if self.all.len() >= IDLE_USERS_MAX {
             let Self { by_name, all, .. } = self;
             all.retain(|_, uses| {
-                uses.bucket.fill(uses.limit.messages_a_second, now);
-                let stays = uses.connections > 0 || !uses.bucket.is_full(uses.limit.messages_a_second);
+                let stays = uses.connections > 0 || !uses.is_rested(now);
                 if !stays {
                     by_name.remove(&uses.name);
                 }
@@ -303,6 +343,9 @@ impl ConnectedUsers {
             refused: 0,
             told: (false, false),
             told_of_kept: [false; 2],
+            told_of_passing: [false; 2],
+            may_make: MADE_AT_ONCE,
+            may_make_at: now,
         }));
         self.by_name.insert(name.to_owned(), id);
         id
@@ -313,9 +356,8 @@ impl ConnectedUsers {
         let Some(uses) = self.all.get_mut(id.0) else { return };
         uses.connections = uses.connections.saturating_sub(1);
         uses.told.0 &= uses.connections > uses.limit.connections / 2;
-        uses.bucket.fill(uses.limit.messages_a_second, now);
         // One that has used up its rate is remembered: a new connection is no new allowance.
-        if uses.connections == 0 && uses.bucket.is_full(uses.limit.messages_a_second) {
+        if uses.connections == 0 && uses.is_rested(now) {
             self.by_name.remove(&uses.name);
             self.all.remove(id.0);
         }
@@ -369,6 +411,94 @@ impl ConnectedUsers {
             crate::warning!("{refusal}");
         }
         Err(refusal)
+    }
+
+    /// Whether that user may have one more of what goes with its link. There are so many of all users, and there may be
+    /// `at_most`; the last part of those is for users who have few.
+    ///
+    /// # Errors
+    /// 2017: it has as many as it may; 2102: there are as many as there may be.
+    pub(crate) fn may_take(
+        &mut self,
+        user: Option<&str>,
+        what: Passing,
+        there_are: usize,
+        at_most: usize,
+    ) -> Result<(), Refusal> {
+        let name = user.unwrap_or(ANONYMOUS);
+        let count = self.passing_of(name, what);
+        let few = u32::try_from(at_most / FEW_PART).unwrap_or(u32::MAX);
+        let free = at_most - if count < few { 0 } else { at_most / RESERVED_PART };
+        let (cause, named) = match what {
+            Passing::TemporaryQueue => (TOO_MANY_TEMPORARY_QUEUES, "temporary queues"),
+            Passing::NonDurableSubscription => (TOO_MANY_NON_DURABLE, "subscriptions that are not durable"),
+        };
+        let uses = self.by_name.get(name).and_then(|id| self.all.get_mut(id.0));
+        if let Some(uses) = uses {
+            let max = match what {
+                Passing::TemporaryQueue => uses.limit.temporary_queues,
+                Passing::NonDurableSubscription => uses.limit.non_durable_subscriptions,
+            };
+            let told = &mut uses.told_of_passing[what as usize];
+            *told &= count > max / 2;
+            if max > 0 && count >= max {
+                uses.refused += 1;
+                let was_told = std::mem::replace(told, true);
+                let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, cause, named, max);
+                if !was_told {
+                    crate::warning!("{refusal}");
+                }
+                return Err(refusal);
+            }
+        }
+        if there_are >= free {
+            let detail = match there_are >= at_most {
+                true => format!("there are {at_most} {named}"),
+                false => {
+                    format!("there are {there_are} {named}, and the other {} are for users with few", at_most - free)
+                }
+            };
+            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
+        }
+        Ok(())
+    }
+
+    /// That user has one more of those.
+    pub(crate) fn took(&mut self, user: &str, what: Passing) {
+        self.passing.entry_ref(user).or_default()[what as usize] += 1;
+    }
+
+    /// That user has one less of those.
+    pub(crate) fn gave_back(&mut self, user: &str, what: Passing) {
+        if let Some(counts) = self.passing.get_mut(user) {
+            counts[what as usize] = counts[what as usize].saturating_sub(1);
+            if *counts == [0; 2] {
+                self.passing.remove(user);
+            }
+        }
+    }
+
+    fn passing_of(&self, user: &str, what: Passing) -> u32 {
+        self.passing.get(user).map_or(0, |counts| counts[what as usize])
+    }
+
+    /// Whether that user may make something more that is kept, as far as its rate goes; it is made then.
+    ///
+    /// # Errors
+    /// 2017: it made too many in too short a time.
+    pub(crate) fn may_make(&mut self, user: Option<&str>, now: Instant) -> Result<(), Refusal> {
+        let name = user.unwrap_or(ANONYMOUS);
+        let Some(uses) = self.by_name.get(name).and_then(|id| self.all.get_mut(id.0)) else { return Ok(()) };
+        uses.rest(now);
+        if let Some(left) = uses.may_make.checked_sub(1) {
+            uses.may_make = left;
+            return Ok(());
+        }
+        uses.refused += 1;
+        let detail = format!(
+            "user {name} makes durable subscriptions and permanent queues faster than {MADE_A_SECOND} a second"
+        );
+        Err(Refusal { cause: Some(MADE_TOO_FAST), ..Refusal::new(reason::HANDLE_NOT_AVAILABLE, detail) })
     }
 
     /// That user has one more link.
@@ -498,6 +628,8 @@ impl ConnectedUsers {
                 refused: uses.refused,
                 subscriptions: self.kept_by(&uses.name, Kept::Subscription),
                 dynamic_queues: self.kept_by(&uses.name, Kept::DynamicQueue),
+                temporary_queues: self.passing_of(&uses.name, Passing::TemporaryQueue),
+                non_durable_subscriptions: self.passing_of(&uses.name, Passing::NonDurableSubscription),
                 ..UserStatus::default()
             })
             .collect();
@@ -507,6 +639,24 @@ impl ConnectedUsers {
 }
 
 impl Uses {
+    /// Reckons what it may make by now.
+    fn rest(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.may_make_at);
+        let more = passed.as_millis() * u128::from(MADE_A_SECOND) / 1000;
+        if more > 0 {
+            let more = u32::try_from(more).unwrap_or(u32::MAX);
+            self.may_make = self.may_make.saturating_add(more).min(MADE_AT_ONCE);
+            self.may_make_at = now;
+        }
+    }
+
+    /// Whether it has all again that its rates allow at once: then it may be forgotten.
+    fn is_rested(&mut self, now: Instant) -> bool {
+        self.rest(now);
+        self.bucket.fill(self.limit.messages_a_second, now);
+        self.may_make == MADE_AT_ONCE && self.bucket.is_full(self.limit.messages_a_second)
+    }
+
     fn refusal(&self, reason: reason::Reason, cause: &'static str, what: &str, max: u32) -> Refusal {
         let by = match &self.pattern {
             Some(pattern) => format!("as many as LIMIT('{pattern}') allows"),
@@ -695,5 +845,48 @@ mod tests {
         users.follow(&UserLimits::default(), now);
         assert_eq!(users.allowed(bob, 0, 1_000, now), 1_000);
         assert_eq!(users.status()[0].pattern, "");
+    }
+
+    #[test]
+    fn one_user_leaves_temporary_queues_for_the_others() {
+        let (limits, now) = (limits(&[("all", Limit { temporary_queues: 0, ..Limit::default() })]), Instant::now());
+        let mut users = ConnectedUsers::default();
+        for user in ["all", "some", "few"] {
+            users.connect(Some(user), &limits, now).unwrap();
+        }
+        let mut there_are = 0;
+        let mut take = |users: &mut ConnectedUsers, user: &str| loop {
+            if let Err(refusal) = users.may_take(Some(user), Passing::TemporaryQueue, there_are, 10_000) {
+                return (refusal.reason.code, refusal.cause);
+            }
+            users.took(user, Passing::TemporaryQueue);
+            there_are += 1;
+        };
+        assert_eq!(take(&mut users, "some"), (2017, Some("user-temporary-queues")));
+        assert_eq!(take(&mut users, "all"), (2102, None), "also without a limit");
+        assert_eq!(take(&mut users, "few"), (2102, None));
+        assert_eq!(
+            (users.passing_of("some", Passing::TemporaryQueue), users.passing_of("few", Passing::TemporaryQueue)),
+            (1_000, 100)
+        );
+        users.gave_back("some", Passing::TemporaryQueue);
+        assert_eq!(users.status().iter().map(|user| user.temporary_queues).collect::<Vec<_>>(), [6_500, 100, 999]);
+        assert!(users.may_take(Some("some"), Passing::NonDurableSubscription, 0, 10_000).is_ok());
+    }
+
+    #[test]
+    fn what_is_kept_is_made_at_a_rate_also_over_new_connections() {
+        let (limits, mut now) = (UserLimits::default(), Instant::now());
+        let mut users = ConnectedUsers::default();
+        let id = users.connect(Some("maker"), &limits, now).unwrap();
+        let makes = |users: &mut ConnectedUsers, now| {
+            std::iter::repeat_with(|| users.may_make(Some("maker"), now)).take_while(Result::is_ok).count()
+        };
+        assert_eq!(makes(&mut users, now), MADE_AT_ONCE as usize);
+        users.disconnect(id, now);
+        users.connect(Some("maker"), &limits, now).unwrap();
+        assert_eq!(makes(&mut users, now), 0);
+        now += Duration::from_secs(1);
+        assert_eq!(makes(&mut users, now), MADE_A_SECOND as usize);
     }
 }

@@ -23,6 +23,7 @@ use crate::mqsc::objects::{
     Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
 };
 use crate::mqsc::tasks::TaskSnapshot;
+use crate::noted::{Noted, Writer};
 use crate::reason::{self, Refusal};
 use crate::serve::{self, Pools};
 use crate::sign_in::checks::Checks;
@@ -105,6 +106,8 @@ pub struct Manager {
     blocked_addresses: RwLock<Vec<(AddressPattern, bool)>>,
     /// Bytes of messages that are arriving on all connections.
     pub(crate) arriving: Arriving,
+    /// Writes `objects.mqsc`.
+    pub(crate) definitions_writer: Arc<Writer>,
     state: Mutex<State>,
 }
 
@@ -114,6 +117,9 @@ pub struct State {
     pub store: Store,
     /// Queues, aliases and policies as defined.
     pub definitions: Definitions,
+    /// Changes of definitions that are noted in the journal, and who writes them into the file.
+    pub(crate) noted: Noted,
+    pub(crate) definitions_writer: Arc<Writer>,
     /// Grows at every change of a definition: handles look their route up again.
     pub generation: u64,
     /// Grows when somebody's rights may have changed: connections and links are asked about again.
@@ -258,7 +264,7 @@ impl Manager {
         passphrase: Option<Passphrase>,
         users: Users,
         store: Store,
-        definitions: Definitions,
+        (definitions, noted): (Definitions, Noted),
         arriving: Arriving,
         (mailboxes, tasks, devices, audit): (Arc<Mailboxes>, Arc<Tasks>, Devices, Arc<Audit>),
     ) -> Self {
@@ -267,6 +273,7 @@ impl Manager {
         let tokens = Tokens::new(&data);
         tokens.follow(&definitions.queue_manager);
         let peer_lines = Arc::<PeerLines>::default();
+        let definitions_writer = Arc::<Writer>::default();
         let mut connected = ConnectedUsers::default();
         connected.follow_kept(definitions.kept());
         Self {
@@ -299,9 +306,12 @@ impl Manager {
             refused: AtomicBool::new(false),
             blocked_addresses: RwLock::default(),
             arriving,
+            definitions_writer: definitions_writer.clone(),
             state: Mutex::new(State {
                 store,
                 definitions,
+                noted,
+                definitions_writer,
                 generation: 1,
                 authority_generation: 0,
                 uses: HashMap::new(),

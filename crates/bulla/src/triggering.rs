@@ -11,7 +11,6 @@ use crate::mqsc::run::Change;
 use bulla_amqp::Value;
 use bulla_queue::{Arrivals, Message, PutError, QueueId};
 use hashbrown::{HashMap, HashSet};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Trigger messages of one queue at one moment with TRIGTYPE(EVERY): what comes in one turn beyond it is told of by these.
@@ -75,7 +74,7 @@ impl Triggering {
 }
 
 /// Once a turn: trigger messages for what has come since the last one. Two compares where nothing triggers.
-pub(crate) fn turn(state: &mut State, data: &Path, now: Instant, wall_ms: u64) {
+pub(crate) fn turn(state: &mut State, now: Instant, wall_ms: u64) {
     if state.triggering.generation != state.generation {
         let State { triggering, store, definitions, generation, .. } = state;
         triggering.follow(definitions, *generation, |name| store.queue(name));
@@ -83,17 +82,17 @@ pub(crate) fn turn(state: &mut State, data: &Path, now: Instant, wall_ms: u64) {
     let mut arrivals = Vec::new();
     state.store.take_arrivals(&mut arrivals);
     for (queue, arrived) in arrivals {
-        consider(state, data, queue, Some(arrived), now, wall_ms, false);
+        consider(state, queue, Some(arrived), now, wall_ms, false);
     }
     for queue in std::mem::take(&mut state.triggering.due) {
-        consider(state, data, queue, None, now, wall_ms, false);
+        consider(state, queue, None, now, wall_ms, false);
     }
 }
 
 /// Once a tick: what could not be told is told now, where it can be. One compare where there is nothing of the kind.
-pub(crate) fn tick(state: &mut State, data: &Path, now: Instant, wall_ms: u64) {
+pub(crate) fn tick(state: &mut State, now: Instant, wall_ms: u64) {
     for (queue, count) in std::mem::take(&mut state.triggering.untold) {
-        consider(state, data, queue, Some(Arrivals { count, first: true }), now, wall_ms, true);
+        consider(state, queue, Some(Arrivals { count, first: true }), now, wall_ms, true);
     }
 }
 
@@ -110,7 +109,6 @@ fn is_event(kind: TriggerType, counted: u32, depth: u32, arrived: Option<Arrival
 
 fn consider(
     state: &mut State,
-    data: &Path,
     queue: QueueId,
     arrived: Option<Arrivals>,
     now: Instant,
@@ -160,7 +158,7 @@ fn consider(
     }
     if local.trigger_type == TriggerType::Depth {
         // Once, as MQ has it: whoever was started turns it on again.
-        switch_off(state, data, name, local);
+        switch_off(state, name, local);
     }
     Some(())
 }
@@ -169,14 +167,13 @@ fn to_name(state: &State, queue: QueueId) -> String {
     state.store.name(queue).unwrap_or_default().to_owned()
 }
 
-fn switch_off(state: &mut State, data: &Path, name: String, local: LocalQueue) {
+fn switch_off(state: &mut State, name: String, local: LocalQueue) {
     let queue = LocalQueue { trigger: false, ..local };
     let attributes = attributes(&name, &queue, &state.definitions);
     let done = state.store.define(&name, attributes).map_err(|error| error.to_string());
     let change = Change::AlterLocal { name: name.clone(), queue };
-    let done = done.and_then(|_| {
-        state.change_definitions(std::slice::from_ref(&change), data).map_err(|refusal| refusal.to_string())
-    });
+    let done = done
+        .and_then(|_| state.change_definitions(std::slice::from_ref(&change)).map_err(|refusal| refusal.to_string()));
     if let Err(why) = done {
         crate::alarm!("{name}: NOTRIGGER after TRIGTYPE(DEPTH) is not kept: {why}");
     }

@@ -225,7 +225,7 @@ fn make<'a>(
         let detail = format!("the connection has its maximum of {CONNECTION_QUEUES_MAX} temporary queues");
         return Err(Refusal::new(reason::HANDLE_NOT_AVAILABLE, detail));
     }
-    let made = made.insert(state.define_dynamic(who, &wish, &local.manager.data, &mut local.random)?);
+    let made = made.insert(state.define_dynamic(who, &wish, &mut local.random)?);
     state.own_dynamic(who, made);
     Ok(made)
 }
@@ -424,8 +424,7 @@ fn subscriber(
     if let (Err(_), Some((queue, durable))) = (&result, made)
         && let Some(queue) = state.store.queue(&queue)
     {
-        let manager = local.manager.clone();
-        state.left_subscription(queue, durable.as_deref(), true, &manager.data);
+        state.left_subscription(queue, durable.as_deref(), true);
     }
     result
 }

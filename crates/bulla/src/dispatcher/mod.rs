@@ -215,6 +215,8 @@ pub(crate) enum Confirmed {
     Noted { key: usize, generation: u64 },
     /// A unit of work is committed.
     Discharged(Box<Discharged>),
+    /// What the connection caused to be defined or deleted: what it is told goes out.
+    Defined { key: usize, generation: u64 },
 }
 
 /// Where the confirmation of a removal goes.
@@ -665,6 +667,7 @@ impl Dispatcher {
             admission: peer::Admission::default(),
             sasl: None,
             alive: Arc::default(),
+            held: 0,
             links: HashMap::new(),
             opened: None,
             traffic: peer::Traffic::default(),
@@ -841,7 +844,7 @@ impl Dispatcher {
                     }
                     if let Some((queue, name)) = unsubscribes {
                         let manager = local.manager.clone();
-                        state.left_subscription(queue, Some(&name), true, &manager.data);
+                        state.left_subscription(queue, Some(&name), true);
                         manager.ring_all();
                     }
                     caller::detached(peer, local, error.as_ref());
@@ -861,6 +864,7 @@ impl Dispatcher {
                 _ => {}
             }
         }
+        local.hold(peer, state);
     }
 
     /// Answers what the journal has synced.
@@ -874,6 +878,7 @@ impl Dispatcher {
                 Confirmed::Channel { key, generation, .. } => (*key, *generation),
                 Confirmed::Noted { key, generation } => (*key, *generation),
                 Confirmed::Discharged(discharged) => (discharged.key, discharged.generation),
+                Confirmed::Defined { key, generation } => (*key, *generation),
             };
             let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
             match what {
@@ -889,6 +894,7 @@ impl Dispatcher {
                     }
                 }
                 Confirmed::Discharged(discharged) => unit_of_work::confirmed(&mut peer.engine, &discharged),
+                Confirmed::Defined { .. } => peer.held = peer.held.saturating_sub(1),
             }
             // Before those that get: who waited for the disk waits no longer than that.
             if self.local.touched.last() != Some(&key) {
@@ -1057,7 +1063,7 @@ impl Dispatcher {
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
-            triggering::tick(state, &self.local.manager.data, self.local.now, self.local.wall_ms);
+            triggering::tick(state, self.local.now, self.local.wall_ms);
             self.local.tell_of_dropped();
             state.tell_of_lost_events();
             authority::tell_of_more(&self.local.manager, self.local.now);
@@ -1237,7 +1243,7 @@ impl Local {
         state.raise_crossings(self.wall_ms);
         authority::raise_refused(&self.manager.clone(), state, self.wall_ms);
         reports::turn(state, self);
-        triggering::turn(state, &self.manager.data, self.now, self.wall_ms);
+        triggering::turn(state, self.now, self.wall_ms);
         let mut ready = Vec::new();
         state.store.take_ready(&mut ready);
         for queue in ready {
@@ -1373,7 +1379,7 @@ impl Local {
                 }
                 self.end_dynamic(consumer.dynamic, state);
                 if let Some(subscription) = &consumer.subscription {
-                    state.left_subscription(queue, subscription.durable.as_deref(), false, &self.manager.data);
+                    state.left_subscription(queue, subscription.durable.as_deref(), false);
                 }
                 state.left(queue);
             }
@@ -1440,7 +1446,7 @@ impl Local {
     /// A link closed that wanted its permanent dynamic queue to go with it. Nobody waits for an answer: where it stays, the log says why.
     fn delete_closed(&mut self, state: &mut State, queue: &str, how: attach::Deletes) {
         let purge = how == attach::Deletes::WithMessages;
-        match state.delete_permanent(queue, purge, &self.manager.data) {
+        match state.delete_permanent(queue, purge) {
             Ok(()) => self.manager.ring_all(),
             Err(refusal) => crate::note!("{queue} was to go with its link, and stays: {refusal}"),
         }
@@ -1464,6 +1470,14 @@ impl Local {
     /// What a connection has to say goes out in this turn.
     pub(crate) fn touch(&mut self, key: usize) {
         self.touched.push(key);
+    }
+
+    /// Where this connection has caused something to be defined or deleted, holds what it is told until the journal has synced that.
+    fn hold(&mut self, peer: &mut Peer, state: &mut State) {
+        let Some(ticket) = state.noted.take_ticket().filter(|ticket| *ticket > state.store.synced()) else { return };
+        peer.held += 1;
+        let what = Confirmed::Defined { key: peer.key, generation: peer.generation };
+        self.confirmations.push_back(Confirmation { ticket, what });
     }
 
     /// Has a channel's batch sent once `ticket` is synced.

@@ -123,6 +123,8 @@ pub(crate) struct Peer {
     pub(crate) sasl: Option<sasl::Exchange>,
     /// Dropped with the connection: a check of its password is not begun any more then.
     pub(crate) alive: Arc<()>,
+    /// Changes of definitions that the journal has not synced yet: nothing goes out meanwhile.
+    pub(crate) held: u32,
     pub(crate) links: HashMap<LinkId, Link>,
     /// What the other end said of itself.
     pub(crate) opened: Option<Box<Open>>,
@@ -259,7 +261,7 @@ impl Peer {
 
     /// Whether the socket may take bytes that there are.
     pub(crate) fn wants_to_write(&self) -> bool {
-        self.writable && (self.engine.output_len() > 0 || self.socket.wants_to_send())
+        self.writable && ((self.engine.output_len() > 0 && self.held == 0) || self.socket.wants_to_send())
     }
 
     /// Bytes that it holds of messages that are arriving, and of a frame that has begun.
@@ -329,7 +331,7 @@ impl Peer {
             return false;
         }
         self.readable |= self.socket.read_goes_on();
-        while self.writable && self.engine.output_len() > 0 {
+        while self.writable && self.held == 0 && self.engine.output_len() > 0 {
             let mut slices: Vec<IoSlice<'_>> = Vec::new();
             self.engine.output_slices(&mut slices);
             let written = match tls.time(self.socket.is_tls(), || self.socket.write(&slices)) {

@@ -121,8 +121,7 @@ pub(super) fn open(
         selector_text,
         not_from: is_local_left_out.then(|| container(peer).to_owned()),
     };
-    let manager = local.manager.clone();
-    let found = state.subscribe(who, wanted, &manager.data, &mut local.random)?;
+    let found = state.subscribe(who, wanted, &mut local.random)?;
     let durable = name.filter(|_| durable);
     if durable.is_some() {
         (source.durable, source.expiry_policy) = (UNSETTLED_STATE, Symbol::from_static(NEVER));

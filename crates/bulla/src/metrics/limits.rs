@@ -59,13 +59,15 @@ pub fn limits_text(snapshot: &LimitSnapshot) -> String {
 fn users(family: &mut Family<'_>, users: &[UserStatus]) {
     let label = |user: &UserStatus| format!("user=\"{}\"", escaped(&user.name));
     type OfLimit = fn(&Limit) -> u64;
-    let limits: [(&str, OfLimit); 6] = [
+    let limits: [(&str, OfLimit); 8] = [
         ("connections", |limit| limit.connections.into()),
         ("links", |limit| limit.links.into()),
         ("unacknowledged_bytes", |limit| limit.unacknowledged_bytes),
         ("messages_per_second", |limit| limit.messages_a_second.into()),
         ("durable_subscriptions", |limit| limit.subscriptions.into()),
         ("dynamic_queues", |limit| limit.dynamic_queues.into()),
+        ("temporary_queues", |limit| limit.temporary_queues.into()),
+        ("non_durable_subscriptions", |limit| limit.non_durable_subscriptions.into()),
     ];
     family.begin("bulla_user_limit", "gauge", "The limits in force, by what they limit; none where there is no limit.");
     for user in users {
@@ -78,7 +80,7 @@ fn users(family: &mut Family<'_>, users: &[UserStatus]) {
         }
     }
     type Value = fn(&UserStatus) -> u64;
-    let gauges: [(&str, &str, Value); 5] = [
+    let gauges: [(&str, &str, Value); 7] = [
         ("bulla_user_connections", "Connections of the user.", |user| user.connections.into()),
         ("bulla_user_links", "Links on them that put, get, browse or coordinate.", |user| user.links.into()),
         (
@@ -91,6 +93,12 @@ fn users(family: &mut Family<'_>, users: &[UserStatus]) {
         }),
         ("bulla_user_dynamic_queues", "Permanent dynamic queues that the user's applications have.", |user| {
             user.dynamic_queues.into()
+        }),
+        ("bulla_user_temporary_queues", "Temporary queues that the user's links have.", |user| {
+            user.temporary_queues.into()
+        }),
+        ("bulla_user_non_durable_subscriptions", "Subscriptions of the user's links that are not durable.", |user| {
+            user.non_durable_subscriptions.into()
         }),
     ];
     let counters: [(&str, &str, Value); 3] = [
@@ -127,6 +135,7 @@ pub(super) mod tests {
     pub(crate) fn busy() -> LimitSnapshot {
         let limit = Limit {
             connections: 5,
+            links: 0,
             messages_a_second: 100,
             key_ms_a_second: 250,
             subscriptions: 7,
@@ -159,8 +168,9 @@ pub(super) mod tests {
                 .map(|(.., value)| *value)
                 .collect()
         };
-        assert_eq!(of("bulla_user_limit", "app"), [5.0, 100.0, 7.0, 0.25]);
-        assert_eq!(of("bulla_user_limit", "*ANONYMOUS"), [1000.0, 1000.0], "those of everybody");
+        assert_eq!(of("bulla_user_limit", "app"), [5.0, 100.0, 7.0, 1000.0, 1000.0, 0.25]);
+        let everybody = [5000.0, 20_000.0, 1000.0, 1000.0, 1000.0, 1000.0];
+        assert_eq!(of("bulla_user_limit", "*ANONYMOUS"), everybody, "those of everybody");
         assert_eq!(of("bulla_user_durable_subscriptions", "app"), [3.0]);
         assert_eq!(of("bulla_user_connections", "app"), [2.0]);
         assert_eq!(of("bulla_user_held_back_total", "app"), [7.0]);

@@ -43,6 +43,8 @@ fn changed(mut limit: Limit, statement: &Statement) -> Limit {
     limit.messages_a_second = count(Key::UserRate).unwrap_or(limit.messages_a_second);
     limit.subscriptions = count(Key::UserSubscriptions).unwrap_or(limit.subscriptions);
     limit.dynamic_queues = count(Key::UserDynamicQueues).unwrap_or(limit.dynamic_queues);
+    limit.temporary_queues = count(Key::UserTemporaryQueues).unwrap_or(limit.temporary_queues);
+    limit.non_durable_subscriptions = count(Key::UserNonDurable).unwrap_or(limit.non_durable_subscriptions);
     limit.key_ms_a_second = count(Key::UserKeyTime).unwrap_or(limit.key_ms_a_second);
     limit
 }
@@ -65,6 +67,8 @@ pub(super) fn cell(limit: &Limit, key: Key) -> Option<Cell> {
         Key::UserRate => limit.messages_a_second.into(),
         Key::UserSubscriptions => limit.subscriptions.into(),
         Key::UserDynamicQueues => limit.dynamic_queues.into(),
+        Key::UserTemporaryQueues => limit.temporary_queues.into(),
+        Key::UserNonDurable => limit.non_durable_subscriptions.into(),
         Key::UserKeyTime => limit.key_ms_a_second.into(),
         _ => return None,
     }))
@@ -80,6 +84,8 @@ fn status_cell(status: &UserStatus, key: Key) -> Option<Cell> {
         Key::UserRefused => Cell::Number(status.refused),
         Key::UserSubscriptionsNow => Cell::Number(status.subscriptions.into()),
         Key::UserDynamicQueuesNow => Cell::Number(status.dynamic_queues.into()),
+        Key::UserTemporaryQueuesNow => Cell::Number(status.temporary_queues.into()),
+        Key::UserNonDurableNow => Cell::Number(status.non_durable_subscriptions.into()),
         Key::UserKeyTimeTaken => Cell::Number(status.key_ns / NS_PER_MS),
         Key::UserKeyTimeUsedUp => Cell::Number(status.key_used_up),
         _ => return None,

@@ -45,6 +45,8 @@ pub const SYSTEM_PREFIX: &str = "SYSTEM.";
 
 const HEADER: &str = "* bulla objects, format ";
 const HEADER_MANAGER: &str = ", queue manager ";
+/// A comment at the end: up to which number the changes noted in the journal are in the file.
+const THROUGH: &str = "* with the changes noted in the journal up to ";
 
 /// Everything that is defined.
 #[derive(Clone, Debug, PartialEq)]
@@ -753,6 +755,20 @@ impl Definitions {
         Self::from_text(&text, &path).map(Some)
     }
 
+    /// Reads `objects.mqsc` in `directory`, and up to which number it has the changes that are noted in the journal; none when
+    /// there is no such file.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    pub(crate) fn load_through(directory: &Path) -> Result<Option<(Self, u64)>, LoadError> {
+        let Some(definitions) = Self::load(directory)? else { return Ok(None) };
+        let path = directory.join(FILE);
+        let text = std::fs::read_to_string(&path).map_err(|error| LoadError::Unreadable { path, error })?;
+        let said = text.lines().rev().find_map(|line| line.strip_prefix(THROUGH));
+        let through = said.and_then(|number| u64::from_str_radix(number.trim(), 16).ok());
+        Ok(Some((definitions, through.unwrap_or(0))))
+    }
+
     /// Whether `word` stands anywhere in `objects.mqsc` in `directory`; true where that can't be read.
     pub(crate) fn may_mention(directory: &Path, word: &str) -> bool {
         match std::fs::read_to_string(directory.join(FILE)) {
@@ -766,7 +782,19 @@ impl Definitions {
     /// # Errors
     /// Whatever the file system says, and more than [`load`](Self::load) reads; the file is then the old one.
     pub fn save(&self, directory: &Path) -> io::Result<()> {
-        let text = self.to_string();
+        self.save_through(directory, 0)
+    }
+
+    /// As [`save`](Self::save). The file says that it has the changes noted in the journal up to that number.
+    ///
+    /// # Errors
+    /// As [`save`](Self::save).
+    pub(crate) fn save_through(&self, directory: &Path, through: u64) -> io::Result<()> {
+        let mut text = self.to_string();
+        if through > 0 {
+            // Into a string: cannot fail.
+            let _ = writeln!(text, "{THROUGH}{through:016x}");
+        }
         readable(&text).map_err(io::Error::other)?;
         whole_file::replace(&directory.join(FILE), text.as_bytes(), 0o600)
     }
@@ -854,6 +882,55 @@ impl Definitions {
         let mut definitions = base;
         definitions.read(text, path, Act::is_definition)?;
         Ok(definitions)
+    }
+
+    /// The commands that make changes which clients cause; none where another sort of change is among them.
+    pub(crate) fn commands(changes: &[Change]) -> Option<String> {
+        let mut text = String::new();
+        let f = &mut text;
+        for change in changes {
+            let written = match change {
+                Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                    command(f, WRAPPED, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))
+                }
+                Change::DeleteLocal { name, .. } => writeln!(f, "DELETE QLOCAL({})", Quoted(name)),
+                Change::DefineSubscription { name, subscription } => {
+                    command(f, WRAPPED, "DEFINE", "SUB", Some(name), |key| subscription.cell(key))
+                }
+                Change::DeleteSubscription { name } => writeln!(f, "DELETE SUB({})", Quoted(name)),
+                _ => return None,
+            };
+            written.ok()?;
+        }
+        Some(text)
+    }
+
+    /// Carries out what [`commands`](Self::commands) has written, also where that was done already.
+    ///
+    /// # Errors
+    /// What is wrong, with the line of the text; `path` is for the message.
+    pub(crate) fn redo(&mut self, text: &str, path: &Path) -> Result<(), LoadError> {
+        for statement in parse::each(text) {
+            let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
+            let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
+            let name = &statement.name.stem;
+            match statement.command.act {
+                Act::DefineLocal => drop(self.queues.remove(name)),
+                Act::DefineSubscription => drop(self.subscriptions.remove(name)),
+                Act::DeleteLocal => {
+                    self.queues.remove(name);
+                    continue;
+                }
+                Act::DeleteSubscription => {
+                    self.apply(&Change::DeleteSubscription { name: name.clone() });
+                    continue;
+                }
+                _ => return Err(at(statement.at, format!("{} does not belong here", statement.command))),
+            }
+            let change = run::plan(&statement, self).map_err(|failure| at(statement.at, failure.message))?;
+            self.apply(&change);
+        }
+        Ok(())
     }
 
     fn read(&mut self, text: &str, path: &Path, belongs: impl Fn(Act) -> bool) -> Result<(), LoadError> {

@@ -421,7 +421,9 @@ impl Administered for Administrator<'_> {
         }
         let last = changes.len().saturating_sub(1);
         self.state.store.sync(Instant::now()).map_err(|error| (last, failed(error)))?;
-        if let Err(error) = after.save(&self.manager.data) {
+        let (through, generation) = (self.state.noted.last(), self.state.generation + 1);
+        let saved = self.manager.definitions_writer.save(&after, through, generation, &self.manager.data);
+        if let Err(error) = saved {
             self.take_back(&changes);
             return Err((last, failed(error)));
         }

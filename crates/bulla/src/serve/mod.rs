@@ -21,9 +21,11 @@ use crate::mqsc::device::{CPU, DeviceDefinition};
 use crate::mqsc::parse::{NAME_RULE, is_name};
 use crate::mqsc::tasks::TaskKind;
 use crate::mqsc::{self, admin, objects::Definitions};
+use crate::noted::{self, Noted};
 use crate::random::Random;
 use crate::task::Tasks;
 use crate::tls::Tls;
+use crate::topics;
 use crate::users::Users;
 use administrator::Administrator;
 use bulla_device::Scheduler;
@@ -129,6 +131,7 @@ fn lanes_beside_program() -> PathBuf {
 /// A queue manager that runs.
 pub struct Running {
     manager: Arc<Manager>,
+    definitions_writer: Option<JoinHandle<()>>,
     statistics: Option<JoinHandle<()>>,
     certificates: Option<Watch>,
     admin: Option<admin::Server>,
@@ -245,8 +248,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
 
     // The journal is claimed first: whoever has it owns the directory.
     let tasks = Arc::new(Tasks::default());
-    let store = open_store(settings, &mailboxes, &tasks)?;
-    let definitions = load_definitions(settings)?;
+    let mut store = open_store(settings, &mailboxes, &tasks)?;
+    let (definitions, noted) = load_definitions(settings, &mut store)?;
     let audit = Arc::new(Audit::open(data).map_err(|error| file(&data.join(crate::audit::FOLDER), error))?);
     let rings = overseer::tell_of_rings(Rings::new(data.join(RINGS)), audit.clone());
     let passphrase = match &settings.passphrase {
@@ -276,7 +279,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let name = definitions.queue_manager.name.clone();
     let parts = (mailboxes, tasks, devices, audit.clone());
     let arriving = Arriving::new(settings.arriving_bytes_max);
-    let manager = Manager::new(data.clone(), rings, passphrase, users, store, definitions, arriving, parts);
+    let manager = Manager::new(data.clone(), rings, passphrase, users, store, (definitions, noted), arriving, parts);
     let manager = Arc::new(manager.with_idle_timeout(settings.idle_timeout));
     // Nobody is let in whose doings could not be written down.
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
@@ -305,13 +308,25 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         .as_ref()
         .map(|directory| start_admin_of_roles(&manager, directory).map_err(|error| file(directory, error)));
     let admin_of_roles = admin_of_roles.transpose()?;
+    let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
     let statistics = start_statistics(&manager).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
     let metrics = metrics.map(|listener| start_metrics(&manager, listener)).transpose();
     let metrics = metrics.map_err(|error| file(data, error))?;
     let metrics_address = metrics.as_ref().map(metrics::Server::address);
     let (statistics, admin) = (Some(statistics), Some(admin));
-    Ok(Running { manager, statistics, certificates, admin, admin_of_roles, metrics, amqp, amqps, metrics_address })
+    Ok(Running {
+        manager,
+        definitions_writer,
+        statistics,
+        certificates,
+        admin,
+        admin_of_roles,
+        metrics,
+        amqp,
+        amqps,
+        metrics_address,
+    })
 }
 
 impl Running {
@@ -354,6 +369,10 @@ impl Running {
         self.manager.tasks.stop();
         if let Some(thread) = self.statistics.take() {
             thread.join().map_err(|_| io::Error::other("the thread for statistics died"))?;
+        }
+        self.manager.definitions_writer.stop();
+        if let Some(thread) = self.definitions_writer.take() {
+            thread.join().map_err(|_| io::Error::other("the thread that writes definitions died"))?;
         }
         let closed = self.manager.lock().store.shut_down(Instant::now()).map_err(io::Error::other);
         let how = json!({ "journal": if closed.is_ok() { "closed" } else { "not closed" } });
@@ -405,16 +424,25 @@ fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>, tasks: &Tasks) ->
     }
 }
 
-fn load_definitions(settings: &Settings) -> Result<Definitions, StartError> {
+/// What is defined: by the file, and by the notes of what is not in the file yet.
+fn load_definitions(settings: &Settings, store: &mut Store) -> Result<(Definitions, Noted), StartError> {
     let data = &settings.data;
-    if let Some(definitions) = Definitions::load(data).map_err(StartError::Definitions)? {
+    if let Some((mut definitions, through)) = Definitions::load_through(data).map_err(StartError::Definitions)? {
         let name = &definitions.queue_manager.name;
-        return match &settings.name {
-            Some(asked) if asked != name => {
-                Err(StartError::OtherName { data: data.clone(), name: name.clone(), asked: asked.clone() })
+        if let Some(asked) = settings.name.as_ref().filter(|asked| *asked != name) {
+            return Err(StartError::OtherName { data: data.clone(), name: name.clone(), asked: asked.clone() });
+        }
+        let path = data.join(JOURNAL);
+        let (last, is_any) =
+            noted::recover(store, &mut definitions, through, &path).map_err(StartError::Definitions)?;
+        if is_any {
+            match definitions.save_through(data, last) {
+                Ok(()) => noted::forget(store, last),
+                // They stay in the journal.
+                Err(error) => crate::warning!("definitions are in the journal and not in their file yet: {error}"),
             }
-            _ => Ok(definitions),
-        };
+        }
+        return Ok((definitions, Noted::after(last)));
     }
     let name = match &settings.name {
         Some(name) => name.clone(),
@@ -422,7 +450,7 @@ fn load_definitions(settings: &Settings) -> Result<Definitions, StartError> {
     };
     let definitions = Definitions::initial(&name);
     definitions.save(data).map_err(|error| file(data, error))?;
-    Ok(definitions)
+    Ok((definitions, Noted::default()))
 }
 
 /// Brings the store's queues in line with the definitions, which are what the operator reads.
@@ -439,6 +467,13 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
         .map(|(_, name)| name.to_owned())
         .collect();
     for name in orphans {
+        // Nobody can define that again: a crash came between a subscription's end and that of its queue.
+        if topics::is_managed(&name)
+            && let Some(queue) = state.store.queue(&name)
+        {
+            state.delete_undefined(&name, queue);
+            continue;
+        }
         crate::warning!("{name}: in the journal but not defined; its messages stay until it is defined again");
     }
     state.topics.follow(&state.definitions);
@@ -472,6 +507,14 @@ fn carried_out(manager: &Arc<Manager>, peer: admin::Peer, text: &str) -> Vec<mqs
     let mut replies = mqsc::execute_overseen(text, &mut overseer, |command| command(&mut Administrator::new(manager)));
     overseer.finish(&mut replies);
     replies
+}
+
+fn start_definitions_writer(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {
+    let manager = manager.clone();
+    std::thread::Builder::new().name("definitions".into()).spawn(move || {
+        role::begin(Role::Administration);
+        manager.definitions_writer.run(&manager);
+    })
 }
 
 fn start_statistics(manager: &Arc<Manager>) -> io::Result<JoinHandle<()>> {

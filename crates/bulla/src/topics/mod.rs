@@ -47,6 +47,11 @@ const NON_DURABLE_PREFIX: &str = "SYSTEM.MANAGED.NDURABLE.";
 /// Between client and name in the name of an application's subscription.
 pub(crate) const OF: char = '|';
 
+/// Whether a queue of that name was made for a subscription.
+pub(crate) fn is_managed(queue: &str) -> bool {
+    queue.starts_with(DURABLE_PREFIX) || queue.starts_with(NON_DURABLE_PREFIX)
+}
+
 /// Whether something can be published on that.
 ///
 /// # Errors
@@ -258,8 +263,21 @@ impl Topics {
         self.version += 1;
     }
 
+    /// A subscription has been defined, changed or deleted.
+    pub(crate) fn follow_one(&mut self, name: &str, definitions: &Definitions) {
+        let before = self.defined.remove(name).and_then(|id| self.take_out(id));
+        self.version += 1;
+        let Some(subscription) = definitions.subscriptions.get(name) else { return };
+        let Some(mut live) = Live::of(subscription, definitions) else { return };
+        if let Some(before) = before.filter(|before| before.destination == live.destination) {
+            live.counts = before.counts.clone();
+        }
+        let id = self.take_in(live, subscription.managed);
+        self.defined.insert(name.to_owned(), id);
+    }
+
     /// The number of subscriptions that are not durable.
-    fn non_durable(&self) -> usize {
+    pub(crate) fn non_durable(&self) -> usize {
         self.live.len() - self.defined.len()
     }
 
@@ -282,11 +300,11 @@ impl Topics {
         Some(live)
     }
 
-    /// A queue is gone, and with it the subscription that it was made for.
-    pub(crate) fn queue_is_gone(&mut self, queue: &str) {
-        let Some(id) = self.by_queue.get(queue).copied() else { return };
+    /// A queue is gone, and with it the subscription that it was made for; whether there was one.
+    pub(crate) fn queue_is_gone(&mut self, queue: &str) -> bool {
+        let Some(id) = self.by_queue.get(queue).copied() else { return false };
         self.shared.retain(|_, known| *known != id);
-        self.take_out(id);
+        self.take_out(id).is_some()
     }
 
     /// The topics, wildcards included, of the subscriptions that deliver to a queue.

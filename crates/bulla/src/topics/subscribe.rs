@@ -1,10 +1,10 @@
 //! Subscriptions come and go: a queue of their own, and their place among the others.
 
 use super::{DURABLE_PREFIX, Live, NON_DURABLE_MAX, NON_DURABLE_PREFIX, check_pattern, no_topic};
-use crate::authority::Right;
+use crate::authority::{ANONYMOUS, Right};
 use crate::dispatcher::authority::{Who, no_right};
 use crate::dynamic::problem;
-use crate::limits::Kept;
+use crate::limits::{Kept, Passing};
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::{LocalQueue, OBJECTS_MAX, Usage};
 use crate::mqsc::run::Change;
@@ -13,7 +13,6 @@ use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
 use bulla_queue::{QueueAttributes, QueueId};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,7 +52,6 @@ impl State {
         &mut self,
         who: Who<'_>,
         wanted: Wanted,
-        data: &Path,
         random: &mut Random,
     ) -> Result<Subscribed, Refusal> {
         check_pattern(&wanted.topic).map_err(|why| no_topic(&wanted.topic, why))?;
@@ -91,17 +89,20 @@ impl State {
         if wanted.durable && wanted.name.is_some() && !standing.durable {
             return Err(Refusal::new(reason::DURABILITY_NOT_ALLOWED, format!("{} has DURSUB(NO)", wanted.topic)));
         }
-        if wanted.durable && wanted.name.is_some() && replaced.is_none() {
-            self.users.may_keep(who.user, Kept::Subscription)?;
+        if wanted.durable && wanted.name.is_some() {
+            if replaced.is_none() {
+                self.users.may_keep(who.user, Kept::Subscription)?;
+            }
+            self.users.may_make(who.user, Instant::now())?;
         }
         // Only now, when there will be a new one: what is on the queue of the old one goes with it.
         match (replaced, &wanted.name) {
-            (Some(_), Some(name)) if wanted.durable => self.unsubscribe(name, data)?,
+            (Some(_), Some(name)) if wanted.durable => self.unsubscribe(name)?,
             (Some(destination), _) => self.end_non_durable(&destination),
             (None, _) => {}
         }
         match (&wanted.name, wanted.durable) {
-            (Some(name), true) => self.define_durable(name.clone(), who, wanted, model, queue, data, random),
+            (Some(name), true) => self.define_durable(name.clone(), who, wanted, model, queue, random),
             _ => self.define_non_durable(who, wanted, model, queue, random),
         }
     }
@@ -120,7 +121,6 @@ impl State {
         usage.is_some_and(|usage| usage.getters > 0)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what a subscription is made of; called once")]
     fn define_durable(
         &mut self,
         name: String,
@@ -128,7 +128,6 @@ impl State {
         wanted: Wanted,
         model: String,
         queue: LocalQueue,
-        data: &Path,
         random: &mut Random,
     ) -> Result<Subscribed, Refusal> {
         if !self.definitions.has_room_for_a_queue() || self.definitions.subscriptions.len() >= OBJECTS_MAX {
@@ -136,7 +135,6 @@ impl State {
         }
         let destination = self.managed_name(DURABLE_PREFIX, random);
         self.store.define(&destination, attributes(&destination, &queue, &self.definitions)).map_err(problem)?;
-        self.store.sync(Instant::now()).map_err(problem)?;
         let subscription = Subscription {
             string: wanted.topic,
             destination: destination.clone(),
@@ -152,7 +150,7 @@ impl State {
             Change::DefineLocal { name: destination.clone(), queue },
             Change::DefineSubscription { name, subscription },
         ];
-        if let Err(refusal) = self.change_definitions(&changes, data) {
+        if let Err(refusal) = self.change_definitions(&changes) {
             // Without a definition nobody would ever find it.
             if let Some(queue) = self.store.queue(&destination)
                 && let Err(error) = self.store.delete(queue, true)
@@ -172,10 +170,10 @@ impl State {
         local: LocalQueue,
         random: &mut Random,
     ) -> Result<Subscribed, Refusal> {
-        if self.topics.non_durable() >= NON_DURABLE_MAX {
-            let detail = format!("there are {NON_DURABLE_MAX} subscriptions that are not durable");
-            return Err(Refusal::new(reason::RESOURCE_PROBLEM, detail));
-        }
+        let there_are = self.topics.non_durable();
+        self.users.may_take(who.user, Passing::NonDurableSubscription, there_are, NON_DURABLE_MAX)?;
+        let user = who.user.unwrap_or(ANONYMOUS);
+        let local = LocalQueue { maker: Some(user.to_owned()), ..local };
         let destination = self.managed_name(NON_DURABLE_PREFIX, random);
         let attributes = QueueAttributes { temporary: true, ..attributes(&destination, &local, &self.definitions) };
         let queue = self.store.define(&destination, attributes).map_err(problem)?;
@@ -191,6 +189,7 @@ impl State {
             model: Some(model),
             counts: Arc::default(),
         };
+        self.users.took(user, Passing::NonDurableSubscription);
         let id = self.topics.take_in(live, true);
         if let Some(name) = wanted.name {
             self.topics.shared.insert(name, id);
@@ -217,14 +216,14 @@ impl State {
 
     /// A link that got from a subscription has gone: one that is not durable goes with its last link, a durable one where the
     /// link was closed for good and no other gets from it. What can't be deleted stays, and the log says so.
-    pub(crate) fn left_subscription(&mut self, queue: QueueId, name: Option<&str>, is_closed: bool, data: &Path) {
+    pub(crate) fn left_subscription(&mut self, queue: QueueId, name: Option<&str>, is_closed: bool) {
         if self.uses.get(&queue).is_some_and(|usage| usage.takers > 0) {
             return;
         }
         match name {
             None => self.end_dynamic(queue),
             Some(name) if is_closed => {
-                if let Err(refusal) = self.unsubscribe(name, data) {
+                if let Err(refusal) = self.unsubscribe(name) {
                     crate::warning!("subscription {name} was to go, and stays: {refusal}");
                 }
             }
@@ -232,11 +231,11 @@ impl State {
         }
     }
 
-    /// Ends an application's durable subscription with what is on its queue. Waits for the disk.
+    /// Ends an application's durable subscription with what is on its queue.
     ///
     /// # Errors
     /// 2428 where there is none, 2429 while somebody gets from it; it stays then.
-    pub(crate) fn unsubscribe(&mut self, name: &str, data: &Path) -> Result<(), Refusal> {
+    pub(crate) fn unsubscribe(&mut self, name: &str) -> Result<(), Refusal> {
         let found = self.definitions.subscriptions.get(name).filter(|found| found.managed);
         let destination = found.map(|found| found.destination.clone());
         let destination = destination
@@ -245,7 +244,7 @@ impl State {
             return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("somebody gets from {name}")));
         }
         // First what says that it is there: a subscription without a queue would have publications refused.
-        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }], data)?;
+        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }])?;
         if let Some(queue) = self.store.queue(&destination) {
             self.uses.remove(&queue);
             self.delete_undefined(&destination, queue);

@@ -680,9 +680,9 @@ fn a_reply_finds_a_dynamic_queue() {
     let desk = Desk::new();
     let name = {
         let state = &mut *desk.running().manager().lock();
-        let (wish, data) = (crate::dynamic::Wish::default(), desk.running().manager().data.clone());
+        let wish = crate::dynamic::Wish::default();
         let who = crate::dispatcher::authority::Who::channel("app");
-        state.define_dynamic(who, &wish, &data, &mut crate::random::Random::counting()).unwrap().name
+        state.define_dynamic(who, &wish, &mut crate::random::Random::counting()).unwrap().name
     };
     let mut partner = Partner::connect(&desk);
     partner.greet(&greeting(0, 0)).unwrap();

@@ -1,7 +1,9 @@
 //! The table's attributes of users' limits.
 
 use super::{ALL, Attribute, Key, Kind, WHERE, attribute, shown};
-use crate::limits::{KEPT_OBJECTS_DEFAULT, KEY_TIME_MAX, RATE_MAX};
+use crate::limits::{
+    CONNECTIONS_DEFAULT, KEPT_OBJECTS_DEFAULT, KEY_TIME_MAX, LINKS_DEFAULT, RATE_MAX, TEMPORARY_DEFAULT,
+};
 
 /// Highest counts, as MQ has them.
 const COUNT_MAX: u64 = 999_999_999;
@@ -12,14 +14,14 @@ static MAXCONNS: Attribute = attribute(
     Key::UserConnections,
     "MAXCONNS",
     Kind::Number { min: 0, max: COUNT_MAX },
-    "0",
+    "5000",
     "Most connections of one user; 0 for no limit. One more is refused with 2025 user-connections.",
 );
 static MAXHANDS: Attribute = attribute(
     Key::UserLinks,
     "MAXHANDS",
     Kind::Number { min: 0, max: COUNT_MAX },
-    "0",
+    "20000",
     "Most links of one user, on all its connections together; 0 for no limit. One more is refused with 2017 user-links.",
 );
 static UNACKED: Attribute = attribute(
@@ -57,9 +59,24 @@ static MAXDYNQ: Attribute = attribute(
     KEPT_TEXT,
     "Most permanent dynamic queues that one user's applications may have; 0 for no limit. One more is refused with 2017 user-dynamic-queues.",
 );
-/// What MAXSUBS and MAXDYNQ are by themselves.
+static MAXTMPQ: Attribute = attribute(
+    Key::UserTemporaryQueues,
+    "MAXTMPQ",
+    Kind::Number { min: 0, max: COUNT_MAX },
+    KEPT_TEXT,
+    "Most temporary queues that one user's links may have; 0 for no limit. One more is refused with 2017 user-temporary-queues.",
+);
+static MAXNDSUB: Attribute = attribute(
+    Key::UserNonDurable,
+    "MAXNDSUB",
+    Kind::Number { min: 0, max: COUNT_MAX },
+    KEPT_TEXT,
+    "Most subscriptions that are not durable of one user's links; 0 for no limit. One more is refused with 2017 user-non-durable-subscriptions.",
+);
+/// What MAXSUBS, MAXDYNQ, MAXTMPQ and MAXNDSUB are by themselves.
 const KEPT_TEXT: &str = "1000";
-const _: () = assert!(KEPT_OBJECTS_DEFAULT == 1_000, "the text says the number");
+const _: () = assert!(KEPT_OBJECTS_DEFAULT == 1_000 && TEMPORARY_DEFAULT == 1_000, "the text says the number");
+const _: () = assert!(CONNECTIONS_DEFAULT == 5_000 && LINKS_DEFAULT == 20_000, "the texts say the numbers");
 static LIMIT: Attribute = shown(Key::UserLimit, "LIMIT", "The limit that holds for the user; empty for none.");
 static CURCONNS: Attribute = shown(Key::UserConnectionsNow, "CURCONNS", "Connections of the user.");
 static CURHANDS: Attribute = shown(Key::UserLinksNow, "CURHANDS", "Links on them that put, get, browse or coordinate.");
@@ -72,6 +89,10 @@ static CURSUBS: Attribute =
     shown(Key::UserSubscriptionsNow, "CURSUBS", "Durable subscriptions that the user's applications have.");
 static CURDYNQ: Attribute =
     shown(Key::UserDynamicQueuesNow, "CURDYNQ", "Permanent dynamic queues that the user's applications have.");
+static CURTMPQ: Attribute =
+    shown(Key::UserTemporaryQueuesNow, "CURTMPQ", "Temporary queues that the user's links have.");
+static CURNDSUB: Attribute =
+    shown(Key::UserNonDurableNow, "CURNDSUB", "Subscriptions of the user's links that are not durable.");
 static HELDBACK: Attribute =
     shown(Key::UserHeldBack, "HELDBACK", "How often MSGRATE left a link less credit than it could have had.");
 static REFUSED: Attribute =
@@ -123,9 +144,12 @@ static SEALHELD: Attribute =
     shown(Key::UserKeyTimeUsedUp, "SEALHELD", "How often SEALTIME was used up, so that the user's messages waited.");
 
 /// SET LIMIT, and what DISPLAY LIMIT shows.
-pub(super) const LIMITS: &[&Attribute] = &[&MAXCONNS, &MAXHANDS, &UNACKED, &MSGRATE, &SEALTIME, &MAXSUBS, &MAXDYNQ];
+pub(super) const LIMITS: &[&Attribute] =
+    &[&MAXCONNS, &MAXHANDS, &UNACKED, &MSGRATE, &SEALTIME, &MAXSUBS, &MAXDYNQ, &MAXTMPQ, &MAXNDSUB];
 /// DISPLAY: what steers it.
 pub(super) const OPTIONS: &[&Attribute] = &[&WHERE, &ALL];
 /// DISPLAY LIMITSTATUS: what it shows.
-pub(super) const STATUS: &[&Attribute] =
-    &[&LIMIT, &CURCONNS, &CURHANDS, &CURUNACK, &HELDBACK, &REFUSED, &SEALUSED, &SEALHELD, &CURSUBS, &CURDYNQ];
+pub(super) const STATUS: &[&Attribute] = &[
+    &LIMIT, &CURCONNS, &CURHANDS, &CURUNACK, &HELDBACK, &REFUSED, &SEALUSED, &SEALHELD, &CURSUBS, &CURDYNQ, &CURTMPQ,
+    &CURNDSUB,
+];

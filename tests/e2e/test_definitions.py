@@ -1,0 +1,67 @@
+"""What clients define: kept from when they are told of it, and without a file being written for each."""
+
+import time
+
+import pytest
+from proton.reactor import DurableSubscription
+
+from manager import wait_until
+from test_queues import own_queue
+from test_topics import DURABLE, TOPICS, queues, subscriptions
+
+PERMANENT = "DEFINE QMODEL(INBOX) DEFTYPE(PERMDYN)"
+
+
+@pytest.fixture
+def qm(managers, tmp_path):
+    manager = managers(data=tmp_path / "qm")
+    manager.mqsc(TOPICS)
+    manager.mqsc(PERMANENT)
+    return manager
+
+
+def subscribe(client, name):
+    return client.connection.create_receiver("topic://t", name=name, options=[DurableSubscription()])
+
+
+def test_subscriptions_in_a_loop_do_not_write_the_definitions_each_time(qm):
+    path = qm.data / "objects.mqsc"
+    written, began = set(), time.monotonic()
+    with qm.connect(container="c") as client:
+        for number in range(40):
+            subscribe(client, f"s{number}").close()
+            written.add(path.stat().st_mtime_ns)
+    assert len(written) <= 2 + (time.monotonic() - began), "a write a second at most"
+
+
+def test_what_clients_define_and_delete_is_so_after_a_crash(qm):
+    client = qm.connect(container="c")
+    for number in range(20):
+        subscription = subscribe(client, f"s{number}")
+        if number % 2:
+            subscription.close()
+    kept, inbox = own_queue(client, model="INBOX")
+    qm.kill()
+    qm.start()
+    expected = {f"c|s{number}" for number in range(0, 20, 2)}
+    assert set(subscriptions(qm)) == expected
+    assert len(queues(qm)) == len(expected)
+    assert qm.depth(inbox) == 0
+    with qm.connect(container="c") as client:
+        subscribe(client, "s0").close()
+    wait_until(lambda: "'c|s0'" not in (qm.data / "objects.mqsc").read_text(), "it is written soon")
+    assert qm.stop() == 0
+    text = (qm.data / "objects.mqsc").read_text()
+    assert all(f"'{name}'" in text for name in expected - {"c|s0"}) and "'c|s1'" not in text
+    qm.start()
+    assert set(subscriptions(qm)) == expected - {"c|s0"}
+
+
+def test_a_command_is_not_undone_by_what_was_noted_before(qm):
+    client = qm.connect(container="c")
+    subscribe(client, "gone").detach()
+    subscribe(client, "kept").detach()
+    qm.mqsc("DELETE SUB('c|gone')")
+    qm.kill()
+    qm.start()
+    assert set(subscriptions(qm)) == {"c|kept"}
