@@ -188,7 +188,7 @@ FOREIGN = {
         lambda s, t: cms.encrypt(cms.sign(PAYLOAD, s.signers["rsa2048"], tmp=t), s.recipients["rsa2048"], tmp=t),
     ),
     "signed and encrypted by CBC": (
-        "SIGNALG(SHA256) ENCALG(AES256CBC) RECIP('{}')",
+        "SIGNALG(SHA256) ENCALG(AES256CBC) SIGNER('CN=signer-rsa2048,O=Demo') RECIP('{}')",
         lambda s, t: cms.encrypt(
             cms.sign(PAYLOAD, s.signers["rsa2048"], tmp=t), s.recipients["rsa2048"], tmp=t, cipher="aes-256-cbc"
         ),

@@ -201,6 +201,8 @@ pub enum OpenError {
     },
     /// It carries no binding attributes and the policy says BIND(REQUIRED).
     Unbound,
+    /// The administrator's turn: nothing is opened by this policy with this ring.
+    Policy(PolicyError),
     /// The operator's turn: the key's device is away or faulty.
     Key(DeviceError),
     /// The library refused; its own words.
@@ -225,6 +227,7 @@ impl OpenError {
             OpenError::Certificate(error) => error.cause(),
             OpenError::Moved { .. } => "moved",
             OpenError::Unbound => "unbound",
+            OpenError::Policy(_) => "policy",
             OpenError::Key(_) | OpenError::Library { .. } => "key-unavailable",
         }
     }
@@ -233,7 +236,7 @@ impl OpenError {
     pub fn outcome(&self) -> Outcome {
         match self {
             OpenError::NotARecipient => Outcome::NotMine,
-            OpenError::Key(_) | OpenError::Library { .. } => Outcome::Retry,
+            OpenError::Key(_) | OpenError::Library { .. } | OpenError::Policy(_) => Outcome::Retry,
             OpenError::Certificate(error) if error.is_passing() => Outcome::Retry,
             _ => Outcome::Defective,
         }
@@ -278,6 +281,7 @@ impl fmt::Display for OpenError {
                 write!(out, "the message was sealed for another place: destination=\"{destination}\"")
             }
             OpenError::Unbound => out.write_str("the message is bound to no place and the policy says BIND(REQUIRED)"),
+            OpenError::Policy(error) => write!(out, "the policy cannot be satisfied: {error}"),
             OpenError::Key(error) => error.fmt(out),
             OpenError::Library { text } => write!(out, "cryptographic library: {text}"),
         }

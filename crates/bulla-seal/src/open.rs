@@ -25,11 +25,13 @@ use crate::step::Step;
 use crate::symmetric::{self, CONTENT_BYTES_MAX, WRAP_OVERHEAD_BYTES};
 
 mod cache;
+mod decoy;
 mod letter;
 mod proof;
 
 pub use cache::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX};
 use cache::{Cache, KeyPlace};
+use decoy::Decoy;
 use letter::Letter;
 use proof::{Proof, SignedError};
 
@@ -108,6 +110,7 @@ impl Opener {
             put_at,
             now,
             tally,
+            decoy: None,
         };
         question.open()
     }
@@ -132,6 +135,7 @@ impl Opener {
             ring: Arc::clone(ring),
             der,
             place: Place::Told,
+            decoy: None,
             put_at,
             now,
             tally: Tally::default(),
@@ -180,6 +184,7 @@ impl Opener {
             put_at: now,
             now,
             tally,
+            decoy: None,
         };
         question.check_arrived()
     }
@@ -221,6 +226,7 @@ impl Opener {
             put_at: now,
             now,
             tally,
+            decoy: None,
         };
         question.check_form()
     }
@@ -269,6 +275,8 @@ struct Question {
     put_at: SystemTime,
     now: SystemTime,
     tally: Tally,
+    /// There for signed messages under AES-CBC.
+    decoy: Option<Arc<Decoy>>,
 }
 
 impl Question {
@@ -283,6 +291,9 @@ impl Question {
     /// Parses, and compares the quality with the policy's as far as the container shows it.
     fn read<'a>(&self, der: &'a [u8]) -> Result<Container<'a>, OpenError> {
         self.tally.bytes_in(der.len());
+        if matches!(self.place, Place::Here(_)) {
+            self.policy.check_signers().map_err(OpenError::Policy)?;
+        }
         if der.len() > CONTENT_BYTES_MAX {
             return Err(Malformed("longer than 1 GiB").into());
         }
@@ -306,7 +317,12 @@ impl Question {
         Proof { question: self, claims, signer: None, opened, cbc: None, fresh_key: None }.go_on()
     }
 
-    fn open_envelope(self, envelope: &Enveloped<'_>) -> Result<Opening, OpenError> {
+    fn open_envelope(mut self, envelope: &Enveloped<'_>) -> Result<Opening, OpenError> {
+        // A person who opens a file is told no verdict that others can time.
+        if let (Place::Here(expect), Some(digest), true) = (&self.place, self.policy.sign, self.policy.is_signed_cbc())
+        {
+            self.decoy = Some(Arc::new(Decoy::new(&self.policy, &self.ring, expect, digest)?));
+        }
         let (own, recipient) = self.find_own(envelope)?;
         if matches!(recipient.transport, Transport::Rsa(RsaPadding::Pkcs1)) && !own.certificate.is_for_encryption_only()
         {
@@ -361,8 +377,12 @@ impl Question {
     ) -> Result<Opening, OpenError> {
         let signed_inside = self.policy.sign.is_some();
         let Some(plaintext) = plaintext.map(Bytes::from) else {
-            if !letter.cipher().is_authenticated() && signed_inside {
-                return self.spend_a_verification(letter.ciphertext());
+            if self.decoy.is_some() {
+                // What is no message either is read, as the inside of one would be.
+                std::hint::black_box(read_inner(&letter, &letter.ciphertext_bytes()).is_ok());
+                let claims = vec![Err(SignedError::Early(OpenError::CannotDecrypt))].into_iter();
+                let (opened, cbc) = (Err(OpenError::CannotDecrypt), Some(letter.ciphertext_bytes()));
+                return Proof { question: self, claims, signer: None, opened, cbc, fresh_key: None }.go_on();
             }
             return Err(OpenError::CannotDecrypt);
         };

@@ -106,6 +106,21 @@ impl Policy {
         self.sign.is_some() || self.encrypt.is_some_and(ContentCipher::is_authenticated)
     }
 
+    /// Whether its messages are signed inside an envelope that notices no change by itself.
+    pub fn is_signed_cbc(&self) -> bool {
+        self.sign.is_some() && self.encrypt.is_some_and(|cipher| !cipher.is_authenticated())
+    }
+
+    /// Refuses a signed AES-CBC policy that names no signers: every failed message is to spend a verification with a key
+    /// like theirs, or the time it takes tells what was wrong inside. Stands apart from [`Policy::check`], which
+    /// definitions made by older versions must pass to be loaded; nothing is sealed or opened by a policy that fails here.
+    ///
+    /// # Errors
+    /// [`PolicyError::UnnamedSigners`].
+    pub fn check_signers(&self) -> Result<(), PolicyError> {
+        if self.is_signed_cbc() && self.signers.is_empty() { Err(PolicyError::UnnamedSigners) } else { Ok(()) }
+    }
+
     /// Refuses what can never work.
     ///
     /// # Errors
@@ -401,6 +416,22 @@ pub enum PolicyError {
         /// The cipher asked for.
         cipher: ContentCipher,
     },
+    /// AES-CBC with a signature and without SIGNER.
+    UnnamedSigners,
+    /// A signer of such a policy has no certificate in the reader's ring.
+    SignerNotInRing {
+        /// The signer.
+        dn: String,
+        /// The ring's user.
+        user: String,
+    },
+    /// The signers of such a policy have keys of different types or sizes, or of one that no device takes.
+    SignersDiffer {
+        /// One signer and its key.
+        first: String,
+        /// Another one.
+        other: String,
+    },
     /// KEYREUSE where each message needs a private-key operation anyway, or has no key at all.
     KeyReuse {
         /// The quality that the policy asks for.
@@ -449,6 +480,17 @@ impl fmt::Display for PolicyError {
             PolicyError::WeakCipher { cipher } => write!(
                 out,
                 "ENCALG({cipher}) without SIGNALG notices no change and binds nothing: add SIGNALG, use AES128 or AES256, or say WEAK(YES)"
+            ),
+            PolicyError::UnnamedSigners => out.write_str(
+                "SIGNALG with a CBC cipher needs SIGNER: the signers, with keys of one type and size; or use AES128 or AES256",
+            ),
+            PolicyError::SignerNotInRing { dn, user } => write!(
+                out,
+                "SIGNALG with a CBC cipher needs the certificate of each SIGNER in the ring of {user}: {dn} has none there"
+            ),
+            PolicyError::SignersDiffer { first, other } => write!(
+                out,
+                "SIGNALG with a CBC cipher needs signers with keys of one type and size: {first}, {other}"
             ),
             PolicyError::KeyReuse { quality: Quality::Privacy | Quality::Integrity } => {
                 out.write_str("KEYREUSE is for confidentiality only: drop SIGNALG or KEYREUSE")

@@ -60,6 +60,7 @@ impl Sealer {
         now: SystemTime,
     ) -> Result<Sealer, SealError> {
         policy.check()?;
+        policy.check_signers()?;
         if policy.quality() == Quality::None {
             return Err(SealError::NothingToSeal);
         }

@@ -247,7 +247,7 @@ fn foreign_envelopes_open_under_bind_none_and_are_refused_under_required() {
     for spec in KeySpec::ALL {
         let bob = world.person(&format!("bob {spec}"), spec);
         let (certificate, _) = files.person(&bob, "bob");
-        let ring = world.ring(&format!("bob-{spec}"), &[&bob], &[]);
+        let ring = world.ring(&format!("bob-{spec}"), &[&bob], &[&alice]);
         for (name, cipher) in [
             ("-aes-128-gcm", ContentCipher::Aes128Gcm),
             ("-aes-256-gcm", ContentCipher::Aes256Gcm),
@@ -272,7 +272,9 @@ fn foreign_envelopes_open_under_bind_none_and_are_refused_under_required() {
                 let opened = open(&Arc::new(confidential), &ring, encrypt(&payload().bytes)).unwrap();
                 assert_eq!(opened.content.bytes, payload().bytes, "{case}");
             }
-            opens_only_unbound(policy_of(Some(Digest::Sha256), Some(cipher), &[&bob]), &ring, &encrypt(&signed), &case);
+            let private = policy_of(Some(Digest::Sha256), Some(cipher), &[&bob]);
+            let private = Policy { signers: vec![alice.dn.clone()], ..private };
+            opens_only_unbound(private, &ring, &encrypt(&signed), &case);
         }
     }
 }

@@ -228,7 +228,7 @@ fn a_message_that_was_moved_or_whose_properties_changed_does_not_open() {
 fn an_unlisted_or_untrusted_signer_does_not_pass() {
     let (world, elsewhere) = (World::new(), World::new());
     let (alice, bob) = (world.person("alice", P256), world.person("bob", P256));
-    let ring = world.ring("alice", &[&alice], &[]);
+    let ring = world.ring("alice", &[&alice], &[&bob]);
     for encrypt in [None, GCM, Some(ContentCipher::Aes256Cbc)] {
         let to: &[&Person] = if encrypt.is_some() { &[&alice] } else { &[] };
         let plain = policy_of(SHA256, encrypt, to);
@@ -237,17 +237,53 @@ fn an_unlisted_or_untrusted_signer_does_not_pass() {
         let listed = signers(vec![bob.dn.clone(), alice.dn.clone()]);
         open(&listed, &ring, der.clone()).unwrap();
         let unlisted = signers(vec![bob.dn.clone()]);
-        assert_eq!(refused_get(&unlisted, &ring, &der, expect()), ("signer-not-authorised", Outcome::Defective));
+        let cause = if plain.is_signed_cbc() { "cannot-decrypt" } else { "signer-not-authorised" };
+        assert_eq!(refused_get(&unlisted, &ring, &der, expect()), (cause, Outcome::Defective));
         // The same name from an authority that is not trusted here, in a letter to bob.
         let user = format!("impostor-{}", encrypt.map_or("none", ContentCipher::as_str));
         let impostor = elsewhere.person("alice", P256);
         elsewhere.ring(&user, &[&impostor], &[&bob]);
         ring::install_trust(&elsewhere.ring_dir(&user), "other", world.authority.root()).unwrap();
         let to_bob: &[&Person] = if encrypt.is_some() { &[&bob] } else { &[] };
-        let policy = policy(SHA256, encrypt, to_bob);
+        let policy = Arc::new(Policy { signers: vec![alice.dn.clone()], ..policy_of(SHA256, encrypt, to_bob) });
         let der = seal(&policy, &elsewhere.load(&user));
-        let reader = world.ring(&user, &[&bob], &[]);
-        assert_eq!(refused_get(&policy, &reader, &der, expect()).0, "untrusted");
+        let reader = world.ring(&user, &[&bob], &[&alice]);
+        // After CBC only the signers of the ring are known at all.
+        let cause = if plain.encrypt == Some(ContentCipher::Aes256Cbc) { "cannot-decrypt" } else { "untrusted" };
+        assert_eq!(refused_get(&policy, &reader, &der, expect()).0, cause);
+        // Not even when the ring holds the impostor's certificate: it has no path.
+        let knowing = world.ring(&format!("{user}-knowing"), &[&bob], &[&impostor]);
+        assert_eq!(refused_get(&policy, &knowing, &der, expect()).0, "untrusted");
+    }
+}
+
+#[test]
+fn a_signed_cbc_policy_names_signers_of_one_kind_of_key_that_the_ring_knows() {
+    let world = World::new();
+    let (alice, bob, carol) = (world.person("alice", RSA), world.person("bob", RSA), world.person("carol", P256));
+    let ring = world.ring("alice", &[&alice], &[&bob, &carol]);
+    let named = |signers: &[&Person]| Policy {
+        signers: signers.iter().map(|person| person.dn.clone()).collect(),
+        ..policy_of(SHA256, Some(ContentCipher::Aes256Cbc), &[&alice])
+    };
+    let good = Arc::new(named(&[&alice, &bob]));
+    let der = seal(&good, &ring);
+    open(&good, &ring, der.clone()).unwrap();
+    // What an older version wrote down is loaded, and then neither seals nor opens.
+    let unnamed = named(&[]);
+    unnamed.check().unwrap();
+    let error = unnamed.check_signers().unwrap_err().to_string();
+    assert!(error.contains("SIGNALG with a CBC cipher needs SIGNER"), "{error}");
+    assert_eq!(refused_put(unnamed.clone(), &ring, now()).cause(), "policy");
+    for (policy, says) in [
+        (unnamed, "needs SIGNER"),
+        (named(&[&alice, &carol]), "CN=alice,O=Bulla has RSA 2048, CN=carol,O=Bulla has NISTECC 256"),
+        (Policy { signers: vec![dn("CN=dave")], ..named(&[]) }, "ring of alice: CN=dave has none there"),
+    ] {
+        let policy = Arc::new(policy);
+        let error = open(&policy, &ring, der.clone()).unwrap_err();
+        assert_eq!((error.cause(), error.outcome()), ("policy", Outcome::Retry));
+        assert!(error.to_string().contains(says), "{error}");
     }
 }
 

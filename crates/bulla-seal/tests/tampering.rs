@@ -7,12 +7,12 @@ mod common;
 
 use std::sync::Arc;
 
-use bulla_device::Digest;
+use bulla_device::{CpuDevice, Digest, Operation};
 use bulla_seal::certificate::KeyUse;
 use bulla_seal::certificate::authority::{Authority, Founding};
 use bulla_seal::policy::{Bind, ContentCipher, KeyTransport};
 use bulla_seal::ring::Ring;
-use bulla_seal::{OpenError, Opener, Outcome, Policy};
+use bulla_seal::{OpenError, Opener, Outcome, Policy, Step, drive};
 use bytes::Bytes;
 use common::tree::Node;
 use common::*;
@@ -795,5 +795,47 @@ fn pkcs1_key_transport_opens_only_with_a_certificate_that_is_for_nothing_else() 
         envelope.message.at(&[1, 0]).children.push(Node::leaf(0x04, &tag));
         envelope.policy = loose(&envelope.policy);
         assert_eq!(envelope.cause(), expected, "{}", person.dn);
+    }
+}
+
+#[test]
+fn every_failure_after_cbc_spends_one_verification_with_a_key_like_the_signers() {
+    let world = World::new();
+    // The reader's key is of another kind.
+    let (alice, bob) = (world.person("alice", P256), world.person("bob", RSA));
+    let sender = world.ring("alice", &[&alice], &[&bob]);
+    let reader = world.ring("bob", &[&bob], &[&alice]);
+    let policy = Arc::new(Policy {
+        signers: vec![alice.dn.clone()],
+        ..policy_of(Some(Digest::Sha256), Some(ContentCipher::Aes256Cbc), &[&bob])
+    });
+    let message = Node::read(&seal(&policy, &sender));
+    let blocks = message.clone().at(&[1, 0, 2, 2]).bytes.len() / 16;
+    let opener = Opener::new();
+    for known in [false, true] {
+        for block in 0..blocks {
+            let mut bent = message.clone();
+            bent.at(&[1, 0, 2, 2]).bytes[block * 16] ^= 1;
+            let mut step = opener.open(&policy, &reader, bent.write().into(), expect(), now(), now()).unwrap();
+            let mut jobs = Vec::new();
+            let error = loop {
+                let Step::Device(job, go_on) = step else { panic!("block {block} opened") };
+                jobs.push((job.work.operation(), job.key.kind()));
+                let answer = drive(
+                    Step::Device(job, Box::new(|answer| Ok::<_, OpenError>(Step::Done(answer)))),
+                    &mut CpuDevice::new("cpu"),
+                );
+                match go_on(answer.unwrap()) {
+                    Ok(next) => step = next,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error, OpenError::CannotDecrypt, "block {block}");
+            let verify = (Operation::EcdsaVerify, bulla_device::KeyKind::Ec(bulla_device::Curve::P256));
+            // Where the content key is known there is no unwrap before it.
+            jobs.retain(|(operation, _)| *operation != Operation::RsaUnwrap);
+            assert_eq!(jobs, [verify], "known {known}, block {block}");
+        }
+        open_with(&opener, &policy, &reader, message.write().into()).unwrap();
     }
 }

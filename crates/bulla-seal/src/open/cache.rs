@@ -236,6 +236,15 @@ impl Cache {
         find_signer(ring, name, signed)
     }
 
+    /// A signer whose certificate is the ring's, with what is known of it.
+    pub(crate) fn signer_in_ring(&self, ring: &Ring, certificate: &Certificate) -> KnownSigner {
+        let at = (ring.generation(), certificate.issuer_and_serial().to_vec(), Source::Ring);
+        match lock(&self.signers).known.get(&at).filter(|known| known.certificate == *certificate) {
+            Some(known) => known.clone(),
+            None => KnownSigner { certificate: certificate.clone(), source: Source::Ring, verdict: None },
+        }
+    }
+
     pub(crate) fn remember_signer(&self, ring: &Ring, known: KnownSigner) {
         let at = (ring.generation(), known.certificate.issuer_and_serial().to_vec(), known.source);
         let mut signers = lock(&self.signers);

@@ -100,7 +100,7 @@ impl Letter {
     }
 
     /// The ciphertext as it arrived.
-    pub(super) fn ciphertext(&self) -> &[u8] {
+    fn ciphertext(&self) -> &[u8] {
         self.ciphertext.of_message(&self.der)
     }
 

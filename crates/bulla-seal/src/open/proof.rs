@@ -6,7 +6,7 @@
 
 use std::time::SystemTime;
 
-use bulla_device::{DeviceError, Digest, Hash, Job, KeyKind, Output, PublicKey, RsaScheme, Work};
+use bulla_device::{DeviceError, Digest, Hash, Job, Output, PublicKey, RsaScheme, Work};
 use bytes::Bytes;
 use openssl::error::ErrorStack;
 use openssl::pkey_ctx::PkeyCtx;
@@ -15,16 +15,18 @@ use openssl::sign::RsaPssSaltlen;
 use zeroize::Zeroizing;
 
 use super::cache::{Hints, KeyPlace, KnownSigner};
+use super::decoy::{self, Decoy};
 use super::{Opening, Question};
 use crate::certificate::{self, Certificate};
+use crate::cms;
 use crate::cms::algorithm::SignatureKind;
 use crate::cms::attributes::{Attributes, Ours, algorithm_protection, check_signing_certificate};
 use crate::cms::reader::Malformed;
 use crate::cms::signed::{SignedData, SignerInfo};
-use crate::cms::writer::{INTEGER, SEQUENCE, element};
 use crate::dn::Dn;
 use crate::error::OpenError;
 use crate::message::{Opened, Verified};
+use crate::policy::Quality;
 use crate::step::Step;
 
 const BAD_SIGNATURE: OpenError = OpenError::Tampered { what: "the signature" };
@@ -175,14 +177,35 @@ impl Proof {
     /// After CBC: as long as anything inside is unproved its error is `cannot-decrypt`, and took as long
     /// as a verification.
     fn refuse(self, error: SignedError) -> Result<Opening, OpenError> {
-        let Some(ciphertext) = self.cbc else { return Err(error.into_cause()) };
-        match error {
-            SignedError::Late(error)
-            | SignedError::Early(error @ OpenError::Library { .. })
-            | SignedError::Unproved(error @ OpenError::Library { .. }) => Err(error),
-            SignedError::Unproved(_) => Err(OpenError::CannotDecrypt),
-            SignedError::Early(_) => self.question.spend_a_verification(&ciphertext),
+        let Some(ciphertext) = &self.cbc else { return Err(error.into_cause()) };
+        match (error, self.question.decoy.clone()) {
+            (SignedError::Late(error), _)
+            | (SignedError::Early(error @ OpenError::Library { .. }), _)
+            | (SignedError::Unproved(error @ OpenError::Library { .. }), _) => Err(error),
+            (SignedError::Early(_), Some(decoy)) => {
+                let ciphertext = ciphertext.clone();
+                self.go_on_with(&decoy, &ciphertext)
+            }
+            (SignedError::Early(_) | SignedError::Unproved(_), _) => Err(OpenError::CannotDecrypt),
         }
+    }
+
+    /// Goes on with the decoy instead of what the envelope held, as if it had held the decoy.
+    fn go_on_with(self, decoy: &Decoy, ciphertext: &Bytes) -> Result<Opening, OpenError> {
+        let mut signed = cms::read_signed(&decoy.der).map_err(|_| OpenError::CannotDecrypt)?;
+        // So many bytes are hashed as a payload would have had.
+        let len = ciphertext.len().saturating_sub(decoy.der.len());
+        signed.payload = ciphertext.get(..len).unwrap_or_default();
+        let (claims, ours) = self.question.claims(&signed, &decoy.der, Some(&[0; 32]));
+        let opened = match ours {
+            Some(ours) => self.question.read_opened(&ours, Bytes::new(), Quality::Privacy, Vec::new()),
+            None => Err(OpenError::CannotDecrypt),
+        };
+        drop(opened);
+        let opened = Err(OpenError::CannotDecrypt);
+        // Without a decoy of its own: nothing comes back here.
+        let question = Question { decoy: None, ..self.question };
+        Proof { question, claims, signer: None, opened, cbc: Some(ciphertext.clone()), fresh_key: None }.go_on()
     }
 }
 
@@ -226,22 +249,55 @@ impl Question {
         recipients: Option<&[u8; 32]>,
         first: &mut Option<Ours<'a>>,
     ) -> Result<(Verification, Claim), OpenError> {
-        let attributes = self.signed_attributes(signed, signer)?;
-        let known = self.cache.signer(&self.ring, &signer.name, signed)?;
-        let verification = Verification::of(&known.certificate, signer).ok_or(BAD_SIGNATURE)?;
+        let (attributes, fits, known, verification) = match &self.decoy {
+            None => {
+                let attributes = self.signed_attributes(signed, signer)?;
+                let known = self.cache.signer(&self.ring, &signer.name, signed)?;
+                let verification = Verification::of(&known.certificate, signer).ok_or(BAD_SIGNATURE)?;
+                (attributes, Ok(()), known, verification)
+            }
+            Some(decoy) => self.claim_under_cbc(decoy, signed, signer)?,
+        };
         let others = || signed.certificates.iter().filter(|der| **der != known.certificate.der());
         let hints = Hints::of(others().copied());
         let is_believed = known.is_believed(hints, self.put_at, self.now);
         let claim = Claim {
             others: if is_believed { Vec::new() } else { others().map(|der| source.slice_ref(der)).collect() },
             hints,
-            vouched: self.vouch(&known.certificate, signed, signer, &attributes, recipients),
+            vouched: self.vouch(&known.certificate, signed, signer, &attributes, recipients).and(fits),
             names_certificate: attributes.signing_certificate.is_some(),
             same_statement: *first.get_or_insert(attributes.ours) == attributes.ours,
             signing_time: attributes.time().map_err(OpenError::from),
             known,
         };
         Ok((verification, claim))
+    }
+
+    /// The same without a look at the message's certificates, and on to the verification whatever does not fit: where
+    /// it would have stopped shows by the clock.
+    #[allow(clippy::type_complexity, reason = "four parts of one claim")]
+    fn claim_under_cbc<'a>(
+        &self,
+        decoy: &Decoy,
+        signed: &SignedData<'a>,
+        signer: &SignerInfo<'a>,
+    ) -> Result<(Attributes<'a>, Result<(), SignedError>, KnownSigner, Verification), OpenError> {
+        let digest = self.policy.sign.unwrap_or(signer.digest);
+        let attributes = Attributes::read(signer.attributes)?;
+        let hash = digest.hash(signed.payload);
+        let certificate = decoy.signer(&signer.name).ok_or(BAD_SIGNATURE)?;
+        let fits = decoy::is_in_range(certificate, signer.signature)
+            && signer.digest == digest
+            && attributes.check_content_type(crate::oid::ID_DATA).is_ok()
+            && attributes.digest().is_ok_and(|said| *said == *hash);
+        // A good signature is verified faster than a bad one.
+        let signature = if fits { signer.signature } else { &decoy.signature };
+        let verification = Verification::of(certificate, &SignerInfo { signature, ..*signer }).ok_or(BAD_SIGNATURE)?;
+        if matches!(verification, Verification::Here(_)) {
+            return Err(BAD_SIGNATURE);
+        }
+        let fits = if fits { Ok(()) } else { Err(SignedError::Unproved(BAD_SIGNATURE)) };
+        Ok((attributes, fits, self.cache.signer_in_ring(&self.ring, certificate), verification))
     }
 
     /// What the signed attributes say about the signature itself.
@@ -281,34 +337,6 @@ impl Question {
             None => Ok(()),
         }
     }
-
-    /// The time of a digest and of a signature's verification, spent for nothing: with it, a message
-    /// whose padding is wrong takes as long as one whose signature is, whatever device verifies.
-    pub(super) fn spend_a_verification(&self, ciphertext: &[u8]) -> Result<Opening, OpenError> {
-        let digest = self.policy.sign.unwrap_or(Digest::Sha256);
-        let hash = digest.hash(ciphertext);
-        let Some(own) = self.ring.own().first() else { return Err(OpenError::CannotDecrypt) };
-        let key = own.key.public_key().clone();
-        let work = match key.kind() {
-            KeyKind::Rsa => {
-                let signature = vec![1; key.key().size()];
-                Work::RsaVerify { scheme: RsaScheme::Pkcs1, digest, hash, signature }
-            }
-            KeyKind::Ec(curve) => Work::EcdsaVerify { hash, signature: plausible_ecdsa(curve) },
-        };
-        let refuse = |result| match is_good(result) {
-            Ok(_) => Err(OpenError::CannotDecrypt),
-            Err(error) => Err(error),
-        };
-        Ok(self.tally.ask(Job::new(key, work), refuse))
-    }
-}
-
-/// An `ECDSA-Sig-Value` that is nobody's, of two numbers in range: any other one is refused without
-/// arithmetic.
-fn plausible_ecdsa(curve: bulla_device::Curve) -> Vec<u8> {
-    let number = element(INTEGER, &[&vec![1; curve.coordinate_len() - 1]]);
-    element(SEQUENCE, &[&number, &number])
 }
 
 impl Verification {

@@ -164,6 +164,13 @@ impl Ring {
         &self.crls
     }
 
+    /// Every certificate of that subject among people and own keys, whatever it is good for.
+    pub(crate) fn named(&self, dn: &Dn) -> impl Iterator<Item = &Certificate> {
+        let people = self.people_by_dn.get(dn).into_iter().flatten().filter_map(|at| self.people.get(*at));
+        let own = self.own.iter().map(|own| &own.certificate).filter(move |certificate| certificate.dn() == dn);
+        people.map(|person| &person.certificate).chain(own)
+    }
+
     /// The key that a recipient info names, by DER of its IssuerAndSerialNumber. One hash and one compare.
     pub fn find_own(&self, issuer_and_serial: &[u8]) -> Option<&Own> {
         self.own_by_id.get(issuer_and_serial).and_then(|at| self.own.get(*at)).map(Arc::as_ref)

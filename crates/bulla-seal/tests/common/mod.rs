@@ -110,6 +110,9 @@ pub fn policy_of(sign: Option<SignatureDigest>, encrypt: Option<ContentCipher>, 
     policy.encrypt = encrypt;
     policy.weak = sign.is_none();
     policy.recipients = to.iter().map(|person| person.dn.clone()).collect();
+    if sign.is_some() && matches!(encrypt, Some(ContentCipher::Aes128Cbc | ContentCipher::Aes256Cbc)) {
+        policy.signers = policy.recipients.clone(); // it must name some
+    }
     policy.check().unwrap();
     policy
 }

@@ -38,7 +38,10 @@ pub fn all_from_text(text: &str) -> Result<Vec<Policy>, String> {
             return Err((statement.at, format!("{statement} where SET POLICY was expected")));
         }
         match run::plan(&statement, &none) {
-            Ok(Change::SetPolicy(policy)) => Ok(Arc::unwrap_or_clone(policy)),
+            Ok(Change::SetPolicy(policy)) => match policy.check_signers() {
+                Ok(()) => Ok(Arc::unwrap_or_clone(policy)),
+                Err(error) => Err((statement.at, error.to_string())),
+            },
             Ok(_) => Err((statement.at, format!("{statement} sets no policy"))),
             Err(failure) => Err((statement.at, failure.message)),
         }

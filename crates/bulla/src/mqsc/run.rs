@@ -897,6 +897,10 @@ impl Planned {
         target: &dyn Administered,
     ) -> Result<Self, Failure> {
         let change = plan(statement, definitions)?;
+        if let Change::SetPolicy(policy) = &change {
+            // Asked here and not in the plan: what an older version wrote down must still be read.
+            policy.check_signers().map_err(|error| invalid(error.to_string(), None))?;
+        }
         other_usage(&change, target)?;
         let running = running_device(&change, target).map_err(|error| failure(&error))?;
         let running = running.or(running_channel(&change, target).map_err(|error| failure(&error))?);

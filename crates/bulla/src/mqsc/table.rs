@@ -1254,7 +1254,7 @@ static ENCALG: Attribute = attribute(
         ],
     },
     "NONE",
-    "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know nothing newer, and want a signature too, or WEAK(YES).",
+    "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know nothing newer, and want a signature with SIGNER too, or WEAK(YES). Signers under CBC have keys of one type and size, and each reader's ring holds their certificates.",
 );
 static SIGNER: Attribute = Attribute {
     key: Key::Signer,

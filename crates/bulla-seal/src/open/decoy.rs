@@ -1,0 +1,172 @@
+//! What a signed message under AES-CBC is measured against, so that a failed one tells nothing by the clock.
+//!
+//! The signer stands inside the ciphertext, so nobody knows it before decryption; the policy therefore names the signers
+//! and the reader's ring holds their certificates, all with keys of one type and size. No certificate out of such a
+//! message is parsed before a signature has proved it. Whatever fails before a signature could be verified goes on
+//! with a made-up message, the decoy, whose parsing, digest and verification take what a real one's take.
+
+use bulla_device::Digest;
+use bytes::Bytes;
+use openssl::bn::BigNum;
+use openssl::ecdsa::EcdsaSig;
+use openssl::sha::sha512;
+
+use crate::certificate::{Certificate, KeyKind};
+use crate::cms::Name;
+use crate::cms::algorithm::{digest_identifier, ecdsa_identifier, rsa_signature_identifier};
+use crate::cms::attributes::{self, AttributeWriter};
+use crate::cms::signed::SignedLayout;
+use crate::cms::writer::{INTEGER, SEQUENCE, Writer, element};
+use crate::error::OpenError;
+use crate::message::{Bound, Content, Expect, Packing};
+use crate::policy::{Policy, PolicyError, Quality, SignatureScheme};
+use crate::ring::Ring;
+use bulla_device::RsaScheme;
+
+/// The signers that a policy names, and a message that is none of theirs.
+pub(super) struct Decoy {
+    signers: Vec<Certificate>,
+    /// A whole `ContentInfo` whose payload is empty.
+    pub(super) der: Bytes,
+    /// In the range of the signers' keys, and nobody's.
+    pub(super) signature: Vec<u8>,
+}
+
+impl Decoy {
+    /// For one message, before any private key is used.
+    ///
+    /// # Errors
+    /// [`OpenError::Policy`]: no signers are named, the ring lacks one's certificate, or their keys differ.
+    pub(super) fn new(policy: &Policy, ring: &Ring, expect: &Expect, digest: Digest) -> Result<Decoy, OpenError> {
+        policy.check_signers().map_err(OpenError::Policy)?;
+        let signers = named(policy, ring).map_err(OpenError::Policy)?;
+        let first = signers.first().ok_or(OpenError::Policy(PolicyError::UnnamedSigners))?;
+        let signature = nobodys_signature(first);
+        let der = Bytes::from(message(first, expect, digest, policy.signature_scheme, &signature));
+        Ok(Decoy { signers, der, signature })
+    }
+
+    /// The certificate of that name among the policy's signers.
+    pub(super) fn signer(&self, name: &Name<'_>) -> Option<&Certificate> {
+        self.signers.iter().find(|certificate| match name {
+            Name::IssuerAndSerial(wanted) => certificate.issuer_and_serial() == *wanted,
+            Name::Key(id) => certificate.subject_key_id() == Some(*id),
+        })
+    }
+}
+
+/// Every certificate that the ring has for the policy's signers; at least one for each.
+fn named(policy: &Policy, ring: &Ring) -> Result<Vec<Certificate>, PolicyError> {
+    let mut all: Vec<Certificate> = Vec::new();
+    for dn in &policy.signers {
+        let before = all.len();
+        all.extend(ring.named(dn).cloned());
+        if all.len() == before {
+            return Err(PolicyError::SignerNotInRing { dn: dn.to_string(), user: ring.user().to_owned() });
+        }
+    }
+    let Some(first) = all.first() else { return Ok(all) };
+    let key = |certificate: &Certificate| format!("{} {}", certificate.key_kind(), certificate.key_bits());
+    let other = all.iter().find(|other| {
+        (other.key_kind(), other.key_bits()) != (first.key_kind(), first.key_bits()) || other.device_key().is_none()
+    });
+    match other {
+        Some(other) => Err(PolicyError::SignersDiffer {
+            first: format!("{} has {}", first.dn(), key(first)),
+            other: format!("{} has {}", other.dn(), key(other)),
+        }),
+        None => Ok(all),
+    }
+}
+
+/// As long as the signer's, in range, and made of numbers that save a verification nothing: equal ones would.
+fn nobodys_signature(certificate: &Certificate) -> Vec<u8> {
+    let filler = |start: &[u8], len: usize, which: u8| {
+        let mut bytes = start.to_vec();
+        let mut block = sha512(&[b'n', which]);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&block);
+            block = sha512(&block);
+        }
+        bytes.truncate(len);
+        bytes
+    };
+    match certificate.key_kind() {
+        KeyKind::Ec(curve) => {
+            // One byte less where the order begins with a single bit.
+            let len = curve.coordinate_len() - usize::from(curve.bits() % 8 != 0);
+            let number = |which| element(INTEGER, &[&filler(&[0x5a], len, which)]);
+            element(SEQUENCE, &[&number(b'r'), &number(b's')])
+        }
+        _ => filler(&[0], (certificate.key_bits() as usize).div_ceil(8), b'm'),
+    }
+}
+
+/// A message of this signer's, bound as a good one would be, with an empty payload.
+fn message(
+    signer: &Certificate,
+    expect: &Expect,
+    digest: Digest,
+    scheme: SignatureScheme,
+    signature: &[u8],
+) -> Vec<u8> {
+    let identifier = digest_identifier(digest);
+    let algorithm = match (signer.key_kind(), scheme) {
+        (KeyKind::Ec(_), _) => ecdsa_identifier(digest),
+        (_, SignatureScheme::Pkcs1) => rsa_signature_identifier(RsaScheme::Pkcs1, digest),
+        (_, SignatureScheme::Pss) => rsa_signature_identifier(RsaScheme::Pss, digest),
+    };
+    let bound = Bound {
+        destination: expect.destinations.first().cloned().unwrap_or_default(),
+        message_id: expect.message_id.clone(),
+        properties: expect.properties.clone(),
+        application_properties: expect.application_properties.clone(),
+        annotations: expect.annotations.clone(),
+    };
+    let content = Content { packing: Packing::Data, content_type: None, bytes: Bytes::new() };
+    let mut set = AttributeWriter::new();
+    attributes::write_content_type(&mut set);
+    attributes::write_binding(&mut set, Quality::Privacy, &bound, None);
+    attributes::write_content(&mut set, &content);
+    attributes::write_recipients(&mut set, &[0; 32]);
+    attributes::write_message_digest(&mut set, &digest.hash(&[]));
+    let protection = attributes::algorithm_protection(&identifier, &algorithm);
+    set.push_raw(crate::oid::ALGORITHM_PROTECTION, &protection);
+    set.push_raw(crate::oid::SIGNING_CERTIFICATE_V2, &attributes::signing_certificate(signer, &[]));
+    let attributes = set.sorted();
+    let layout = SignedLayout {
+        digest: &identifier,
+        certificates: signer.der(),
+        signer: signer.issuer_and_serial(),
+        attributes_len: attributes.len(),
+        algorithm: &algorithm,
+        signature_len: signature.len(),
+        payload_len: 0,
+    };
+    let mut out = Writer::with_capacity(layout.len());
+    layout.write(&mut out, &[], &attributes, signature);
+    out.finish()
+}
+
+/// Whether a verification of this signature takes its whole arithmetic: numbers out of range are refused without any.
+pub(super) fn is_in_range(certificate: &Certificate, signature: &[u8]) -> bool {
+    let key = certificate.public_key();
+    let below =
+        |number: &openssl::bn::BigNumRef, limit: &openssl::bn::BigNumRef| number < limit && number.num_bits() > 0;
+    let answer = match certificate.key_kind() {
+        KeyKind::Ec(_) => key.ec_key().ok().and_then(|key| {
+            let parsed = EcdsaSig::from_der(signature).ok()?;
+            let mut order = BigNum::new().ok()?;
+            let mut context = openssl::bn::BigNumContext::new().ok()?;
+            key.group().order(&mut order, &mut context).ok()?;
+            let exact = parsed.to_der().is_ok_and(|der| der == signature);
+            Some(exact && below(parsed.r(), &order) && below(parsed.s(), &order))
+        }),
+        _ => key.rsa().ok().and_then(|key| {
+            let number = BigNum::from_slice(signature).ok()?;
+            Some(signature.len() == key.size() as usize && below(&number, key.n()))
+        }),
+    };
+    drop(openssl::error::ErrorStack::get());
+    answer.unwrap_or(false)
+}
