@@ -1900,7 +1900,7 @@ mod tests {
             "ENCALG(AES256) KEYREUSE(7) RECIP('CN=a,O=O''Neill', 'CN=b') TOLERATE",
             "ENCALG(AES128) KEYREUSE(*) RECIP('CN=a') ONDEFECT(DETACH) SEALEDAT(CLIENT)",
             "SIGNALG(SHA384) SIGNER('CN=a') SIGNER('CN=b') BINDNAME(A@B, 'c'@'d')",
-            "SIGNALG(SHA512) ENCALG(AES256CBC) RECIP('CN=x') BIND(NONE) SIGNPAD(PSS) KEYWRAP(PKCS1)",
+            "SIGNALG(SHA512) ENCALG(AES256CBC) SIGNER('CN=a') RECIP('CN=x') BIND(NONE) SIGNPAD(PSS) KEYWRAP(PKCS1)",
             "ENCALG(AES128CBC) RECIP('CN=x') WEAK(YES) KEYWRAP(OAEP)",
             "",
         ]
@@ -2096,6 +2096,10 @@ mod tests {
         assert_eq!(two, [Policy::new("A"), Policy::new("B")]);
         assert_eq!(refused("SET POLICY(A); DIS QMGR"), "1:16: DISPLAY QMGR where SET POLICY was expected");
         assert_eq!(refused("SET POLICY(A) ACTION(ADD)"), "1:1: policy A does not exist");
+        // What an older version wrote is loaded; a client that is told of it refuses.
+        let unnamed = "SET POLICY(A) SIGNALG(SHA256) ENCALG(AES256CBC) RECIP('CN=a')";
+        Definitions::from_commands(unnamed, Path::new("objects.mqsc"), Definitions::initial("QM1")).unwrap();
+        assert!(refused(unnamed).contains("SIGNALG with a CBC cipher needs SIGNER"), "{}", refused(unnamed));
         assert_eq!(refused("SET POLICY(A) ENCALG(ROT13)"), "1:22: ENCALG cannot be ROT13");
     }
 
