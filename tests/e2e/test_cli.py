@@ -1,5 +1,6 @@
 """The program's own command line: what it prints, its exit codes and its hints, with a site set up by itself."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -7,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -622,3 +624,24 @@ def test_a_sealed_file_that_does_not_open_says_why_by_cause_and_exit_code(exampl
         ([*mine, "--no-binding"], EXAMPLE),
     ]:
         assert seal_open(file, *options, policy=policy)[0] == 2, options
+
+
+def test_who_reaches_the_port_right_after_the_start_reaches_the_admin_socket_too(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = free.getsockname()
+    data = tmp_path / "qm"
+    qm = subprocess.Popen(
+        [BULLA, "start", "--data", data, "--amqp", f"127.0.0.1:{address[1]}", "--amqps", "127.0.0.1:0"],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait = time.monotonic() + DEADLINE
+        with contextlib.ExitStack() as stack:
+            while stack.enter_context(socket.socket()).connect_ex(address) != 0:
+                stack.close()
+                assert qm.poll() is None and time.monotonic() < wait
+        assert (data / "admin.sock").exists()
+        assert run("mqsc", "--data", data, "-c", "DISPLAY QMGR").returncode == 0
+    finally:
+        qm.terminate()
+        assert qm.wait(DEADLINE) == 0

@@ -109,6 +109,12 @@ fn listen_for(directory: &Path, mode: u32) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Takes the socket of a directory away, where there is one.
+pub fn remove(directory: &Path) {
+    // One that stays is a dead one's, which the next start replaces.
+    let _ = fs::remove_file(directory.join(SOCKET));
+}
+
 /// Answers requests on a thread named `admin` until [`Server::stop`].
 ///
 /// # Errors
@@ -164,7 +170,7 @@ impl Server {
         self.stopping.store(true, Ordering::Release);
         // The thread waits for a connection: this is it. When nobody listens any more there is nobody to wake.
         let woken = short_path(&self.directory, |path| UnixStream::connect(path)).is_ok();
-        let _ = fs::remove_file(self.directory.join(SOCKET));
+        remove(&self.directory);
         if woken {
             let _ = self.thread.join();
         }

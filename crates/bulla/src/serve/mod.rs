@@ -42,6 +42,7 @@ use serde_json::json;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -257,6 +258,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         None => None,
     };
     let users = Users::open(data).map_err(|error| file(data, io::Error::other(error)))?;
+    // Before the ports: whoever reaches one of them finds the admin socket there, too, and waits at both for the same moment.
+    let admin = AdminSocket::bind(data, admin::listen(data))?;
+    let admin_of_roles = settings.admin_directory.as_ref().map(|directory| listen_for_roles(data, directory));
+    let admin_of_roles = admin_of_roles.transpose()?;
     let clear = settings.amqp.map(listen).transpose()?;
     let tls = match settings.amqps {
         Some(address) => {
@@ -302,12 +307,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     manager.make_checkers(cores).map_err(|error| file(data, error))?;
     let pools = manager.make_pools(&definition, (settings.dispatchers, settings.adapters), (clear, tls));
     pools.map_err(|error| file(data, error))?;
-    let admin = start_admin(&manager, data).map_err(|error| file(data, error))?;
-    let admin_of_roles = settings
-        .admin_directory
-        .as_ref()
-        .map(|directory| start_admin_of_roles(&manager, directory).map_err(|error| file(directory, error)));
-    let admin_of_roles = admin_of_roles.transpose()?;
+    let admin = start_admin(&manager, admin)?;
+    let admin_of_roles = admin_of_roles.map(|socket| start_admin_of_roles(&manager, socket)).transpose()?;
     let definitions_writer = Some(start_definitions_writer(&manager).map_err(|error| file(data, error))?);
     let statistics = start_statistics(&manager).map_err(|error| file(data, error))?;
     let certificates = Some(watch_certificates(&manager).map_err(|error| file(data, error))?);
@@ -481,25 +482,63 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-fn start_admin(manager: &Arc<Manager>, data: &Path) -> io::Result<admin::Server> {
-    let listener = admin::listen(data)?;
+/// An admin socket that is there and not answered yet. It is taken away where the start fails.
+struct AdminSocket {
+    directory: PathBuf,
+    listener: Option<UnixListener>,
+}
+
+impl AdminSocket {
+    fn bind(directory: &Path, listener: io::Result<UnixListener>) -> Result<Self, StartError> {
+        let listener = Some(listener.map_err(|error| file(directory, error))?);
+        Ok(Self { directory: directory.to_owned(), listener })
+    }
+
+    /// Has requests answered, those that wait already included.
+    fn serve(
+        mut self,
+        serve: impl FnOnce(&Path, UnixListener) -> io::Result<admin::Server>,
+    ) -> Result<admin::Server, StartError> {
+        let gone = || io::Error::from(io::ErrorKind::NotConnected);
+        let listener = self.listener.take().ok_or_else(gone).map_err(|error| file(&self.directory, error))?;
+        serve(&self.directory, listener).map_err(|error| file(&self.directory, error))
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        if self.listener.take().is_some() {
+            admin::remove(&self.directory);
+        }
+    }
+}
+
+fn start_admin(manager: &Arc<Manager>, socket: AdminSocket) -> Result<admin::Server, StartError> {
     let manager = manager.clone();
-    admin::serve(data, listener, move |peer, text| carried_out(&manager, peer, text))
+    socket.serve(|data, listener| admin::serve(data, listener, move |peer, text| carried_out(&manager, peer, text)))
 }
 
 /// The socket for administrators with a role, in a directory that they can reach.
-fn start_admin_of_roles(manager: &Arc<Manager>, directory: &Path) -> io::Result<admin::Server> {
-    std::fs::create_dir_all(directory)?;
-    if directory.canonicalize()? == manager.data.canonicalize()? {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the data directory is its owner's alone: name another one",
-        ));
-    }
-    let listener = admin::listen_to_all(directory)?;
+fn listen_for_roles(data: &Path, directory: &Path) -> Result<AdminSocket, StartError> {
+    let listen = || {
+        std::fs::create_dir_all(directory)?;
+        if directory.canonicalize()? == data.canonicalize()? {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the data directory is its owner's alone: name another one",
+            ));
+        }
+        admin::listen_to_all(directory)
+    };
+    AdminSocket::bind(directory, listen())
+}
+
+fn start_admin_of_roles(manager: &Arc<Manager>, socket: AdminSocket) -> Result<admin::Server, StartError> {
     let (manager, asked) = (manager.clone(), manager.clone());
     let known = move |peer| overseer::role_of(&asked, peer).is_some();
-    admin::serve_some(directory, listener, known, move |peer, text| carried_out(&manager, peer, text))
+    socket.serve(|directory, listener| {
+        admin::serve_some(directory, listener, known, move |peer, text| carried_out(&manager, peer, text))
+    })
 }
 
 fn carried_out(manager: &Arc<Manager>, peer: admin::Peer, text: &str) -> Vec<mqsc::Reply> {
