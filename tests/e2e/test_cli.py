@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -115,6 +117,80 @@ def test_get_takes_all_into_a_folder_and_browse_leaves_all(qm, tmp_path):
 def test_a_refusal_has_its_reason_and_exit_code_4(qm, arguments, code, said):
     done = qm.run(*arguments, "--amqp", qm.clear_address, stdin=b"x", code=code)
     assert said in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("port", "options", "says", "hint"),
+    [
+        ("amqps", [], "clear text may not be spoken there", "on a TLS port, give --ca"),
+        ("amqp", ["--ca", "{ca}"], "does not speak TLS", "leave --ca out, or give the TLS port with --amqp"),
+        ("amqps", ["--ca", "{other}"], "is not trusted by", "give --ca with the file of the authority"),
+    ],
+)
+def test_a_connection_that_does_not_fit_says_what_is_wrong_and_which_option_to_change(
+    qm, authority, port, options, says, hint
+):
+    address = f"localhost:{qm.ports[port]}"
+    options = [option.format(ca=qm.ca, other=authority.certificate) for option in options]
+    for command in (["put", "PLAIN"], ["get", "PLAIN"]):
+        said = run(*command, "--amqp", address, *options, stdin=b"x")
+        assert said.returncode == 6 and says in said.stderr.decode() and f"hint: {hint}" in said.stderr.decode(), said
+
+
+def test_a_server_whose_certificate_is_for_another_host_is_refused_by_its_name(qm):
+    def pass_on(source, target):
+        with contextlib.suppress(OSError):
+            while piece := source.recv(16384):
+                target.sendall(piece)
+        target.close()
+
+    with socket.create_server(("127.0.0.2", 0)) as listener:
+        get = ["get", "PLAIN", "--amqp", f"127.0.0.2:{listener.getsockname()[1]}", "--ca", str(qm.ca)]
+        client = subprocess.Popen([BULLA, *get], stderr=subprocess.PIPE)
+        near = listener.accept()[0]
+        far = socket.create_connection(("127.0.0.1", qm.ports["amqps"]))
+        for pair in ((near, far), (far, near)):
+            threading.Thread(target=pass_on, args=pair, daemon=True).start()
+        said = client.communicate(timeout=DEADLINE)[1]
+    assert client.returncode == 6 and b"the server's certificate is not for 127.0.0.2" in said
+
+
+def test_a_server_with_an_rsa_cipherspec_and_an_ec_certificate_is_told_from_one_that_is_not_there(authority):
+    server = authority.issue("localhost", "p256")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server.certificate, server.key)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-RSA-AES128-GCM-SHA256")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        get = ["get", "Q", "--amqp", f"localhost:{listener.getsockname()[1]}", "--ca", str(authority.certificate)]
+        client = subprocess.Popen([BULLA, *get], stderr=subprocess.PIPE)
+        with pytest.raises(ssl.SSLError), listener.accept()[0] as near:
+            context.wrap_socket(near, server_side=True)
+        said = client.communicate(timeout=DEADLINE)[1].decode()
+    assert client.returncode == 6 and "no CipherSpec in common" in said
+    assert "hint: a CipherSpec with RSA in its name needs an RSA certificate" in said
+
+
+def test_put_says_that_it_waits_for_room_and_for_how_long(qm):
+    qm.mqsc("DEFINE QLOCAL(SMALL) MAXDEPTH(1) FULL(WAIT)")
+    put = ["put", "SMALL", "--amqp", qm.clear_address]
+    qm.run(*put, stdin=b"1")
+    said = qm.run(*put, "--timeout", 2, stdin=b"2", code=1).stderr.decode()
+    assert "SMALL takes no message: it is probably full; waiting for up to 2 s (--timeout)" in said
+    assert "SMALL took no message within 2 s" in said and "MAXDEPTH" in said
+    waiting = subprocess.Popen([BULLA, *map(str, put)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    waiting.stdin.write(b"2")
+    waiting.stdin.close()
+    assert b"waiting for up to 60 s" in waiting.stderr.readline()
+    assert qm.run("get", "SMALL", "--amqp", qm.clear_address).stdout == b"1"
+    assert waiting.wait(DEADLINE) == 0
+
+
+def test_a_client_is_not_told_where_the_server_keeps_its_rings(qm):
+    qm.add_user("ringless")
+    (qm.data / "rings/ringless").mkdir(mode=0o755)
+    said = qm.run("put", "SEALED", *qm.cli("ringless"), stdin=b"x", code=4).stderr.decode()
+    assert "cause=key-ring ringless: ringless has mode 0755" in said and str(qm.data) not in said
 
 
 def test_nobody_listening_is_exit_code_6_with_a_hint():

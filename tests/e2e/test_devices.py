@@ -224,7 +224,7 @@ def test_modelled_devices_say_that_they_are(site):
 
 
 def test_with_software_the_processor_has_no_instructions_for_cryptography(managers):
-    qm = managers("software")
+    qm = managers("software", options=["--allow-dumps"])  # its environment is looked at
     assert "next start" in qm.mqsc("ALTER DEVICE(CPU) TYPE(SOFTWARE)")
     assert qm.stop() == 0
     qm.start()

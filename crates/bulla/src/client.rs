@@ -6,7 +6,8 @@ use bulla_amqp::{
     SenderSettleMode, SessionId, Source, Symbol, Value,
 };
 use bytes::{Bytes, BytesMut};
-use openssl::ssl::{SslConnector, SslMethod, SslStream};
+use openssl::error::ErrorStack;
+use openssl::ssl::{HandshakeError, SslConnector, SslMethod, SslStream};
 use openssl::x509::X509;
 use openssl::x509::store::X509StoreBuilder;
 use std::collections::VecDeque;
@@ -40,6 +41,39 @@ pub struct Endpoint {
 pub enum ClientError {
     /// The network's or the broker's turn: no connection, or it broke.
     Io(io::Error),
+    /// The user's turn: nothing answers there.
+    Unreachable {
+        /// `HOST:PORT`.
+        address: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The user's turn: the other side ended the connection at the first bytes of clear text, as a TLS port does.
+    NotInClear {
+        /// `HOST:PORT`.
+        address: String,
+    },
+    /// The user's turn: the other side answered a TLS handshake in clear.
+    NoTls {
+        /// `HOST:PORT`.
+        address: String,
+    },
+    /// The user's turn: no authority that is believed signed the server's certificate, or it is out of date.
+    Untrusted {
+        /// The file of authorities.
+        authorities: PathBuf,
+        /// What the check of its chain found.
+        why: String,
+    },
+    /// The user's turn: the server's certificate is of other hosts.
+    OtherHost {
+        /// The host that was asked for.
+        host: String,
+    },
+    /// The operator's turn: the two sides have no CipherSpec in common.
+    NoCipherSpec,
+    /// The user's turn: the server wants a certificate, and takes none that was shown.
+    CertificateRefused,
     /// TLS did not come about.
     Tls(String),
     /// The user's turn: the broker did not believe the credentials.
@@ -56,6 +90,17 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
+            Self::Unreachable { address, error } => write!(f, "{address}: {error}"),
+            Self::NotInClear { address } => {
+                write!(f, "{address} ended the connection at the first bytes: clear text may not be spoken there")
+            }
+            Self::NoTls { address } => write!(f, "{address} does not speak TLS"),
+            Self::Untrusted { authorities, why } => {
+                write!(f, "the server's certificate is not trusted by {}: {why}", authorities.display())
+            }
+            Self::OtherHost { host } => write!(f, "the server's certificate is not for {host}"),
+            Self::NoCipherSpec => f.write_str("the server has no CipherSpec in common with this client"),
+            Self::CertificateRefused => f.write_str("the server refused this client's certificate, or the lack of one"),
             Self::Tls(error) => write!(f, "tls: {error}"),
             Self::NotAuthenticated => f.write_str("user or password is wrong"),
             Self::Refused(error) => match &error.description {
@@ -85,6 +130,8 @@ pub struct Client {
     coordinator: Option<LinkId>,
     input: BytesMut,
     events: VecDeque<Event>,
+    /// `HOST:PORT`, until the other side has said something.
+    unheard: Option<String>,
 }
 
 /// A unit of work that a [`Client`] has begun.
@@ -127,7 +174,8 @@ impl Client {
         let mut engine = Connection::client(config, endpoint.sasl.clone(), crypto, Instant::now());
         let session = engine.begin();
         let (input, events) = (BytesMut::new(), VecDeque::new());
-        let mut client = Self { stream, engine, session, coordinator: None, input, events };
+        let unheard = Some(endpoint.address.clone());
+        let mut client = Self { stream, engine, session, coordinator: None, input, events, unheard };
         client.wait_for(deadline, CONNECT_WITHIN, |event| matches!(event, Event::Opened(_)).then_some(()))?;
         Ok(client)
     }
@@ -271,6 +319,18 @@ impl Client {
         match accepted(committed) {
             Ok(()) => Ok(next),
             Err(error) => self.end(next, false, within).and(Err(error)),
+        }
+    }
+
+    /// Whether the other side takes a message on a link, within this time: it gives no credit while the queue is full.
+    ///
+    /// # Errors
+    /// The broker ended the link or the connection.
+    pub fn takes_a_message(&mut self, link: LinkId, within: Duration) -> Result<bool, ClientError> {
+        match self.wait_until_it_takes(link, Instant::now() + within, within) {
+            Ok(()) => Ok(true),
+            Err(ClientError::TimedOut(_)) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -471,6 +531,14 @@ impl Client {
         Ok(())
     }
 
+    /// What the end of the connection means: a TLS port ends one that begins in clear before it has said anything.
+    fn ended(&mut self, clear: bool, error: ClientError) -> ClientError {
+        match self.unheard.take().filter(|_| clear) {
+            Some(address) => ClientError::NotInClear { address },
+            None => error,
+        }
+    }
+
     /// Reads once, or looks after the timers.
     fn fill(&mut self, deadline: Instant, within: Duration) -> Result<(), ClientError> {
         let now = Instant::now();
@@ -492,9 +560,14 @@ impl Client {
                 stream.read(&mut self.input[old..])
             }
         };
+        let clear = matches!(self.stream, Stream::Plain(_));
         let read = match read {
-            Ok(0) => Err(ClientError::Closed),
-            Ok(n) => Ok(n),
+            Ok(0) => Err(self.ended(clear, ClientError::Closed)),
+            Ok(n) => {
+                self.unheard = None;
+                Ok(n)
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(self.ended(clear, error.into())),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -503,7 +576,7 @@ impl Client {
             {
                 Ok(0)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(of_tls(&error).unwrap_or(ClientError::Io(error))),
         };
         let now = Instant::now();
         self.input.truncate(old + read.as_ref().copied().unwrap_or(0));
@@ -514,6 +587,34 @@ impl Client {
         read.map(drop)
     }
 }
+
+/// What an error of a TLS stream says that the user can mend: an alert that came after the handshake.
+fn of_tls(error: &io::Error) -> Option<ClientError> {
+    of_stack(error.get_ref()?.downcast_ref::<openssl::ssl::Error>()?.ssl_error()?, "")
+}
+
+/// What the library's errors say that the user can mend.
+fn of_stack(errors: &ErrorStack, address: &str) -> Option<ClientError> {
+    errors.errors().iter().find_map(|error| match error.reason_code() {
+        WRONG_VERSION_NUMBER | HTTP_REQUEST => Some(ClientError::NoTls { address: address.to_owned() }),
+        ALERT_HANDSHAKE_FAILURE | ALERT_INSUFFICIENT_SECURITY => Some(ClientError::NoCipherSpec),
+        ALERT_BAD_CERTIFICATE..=ALERT_UNKNOWN_AUTHORITY | ALERT_CERTIFICATE_REQUIRED => {
+            Some(ClientError::CertificateRefused)
+        }
+        _ => None,
+    })
+}
+
+/// SSL_R_WRONG_VERSION_NUMBER of sslerr.h.
+const WRONG_VERSION_NUMBER: i32 = 267;
+/// SSL_R_HTTP_REQUEST of sslerr.h.
+const HTTP_REQUEST: i32 = 156;
+/// Alerts that arrived (RFC 8446, section 6), as the library counts them: SSL_AD_REASON_OFFSET of ssl.h is added.
+const ALERT_HANDSHAKE_FAILURE: i32 = 1040;
+const ALERT_BAD_CERTIFICATE: i32 = 1042;
+const ALERT_UNKNOWN_AUTHORITY: i32 = 1048;
+const ALERT_INSUFFICIENT_SECURITY: i32 = 1071;
+const ALERT_CERTIFICATE_REQUIRED: i32 = 1116;
 
 /// The unit that a declare came to.
 fn begun(state: Option<DeliveryState>) -> Result<Unit, ClientError> {
@@ -540,8 +641,9 @@ fn accepted(outcome: Option<DeliveryState>) -> Result<(), ClientError> {
 }
 
 fn connect(endpoint: &Endpoint) -> Result<Stream, ClientError> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", endpoint.address));
-    for address in endpoint.address.to_socket_addrs()? {
+    let unreachable = |error| ClientError::Unreachable { address: endpoint.address.clone(), error };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "has no address");
+    for address in endpoint.address.to_socket_addrs().map_err(unreachable)? {
         match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
@@ -550,7 +652,7 @@ fn connect(endpoint: &Endpoint) -> Result<Stream, ClientError> {
             Err(error) => last = error,
         }
     }
-    Err(ClientError::Io(last))
+    Err(unreachable(last))
 }
 
 fn secure(endpoint: &Endpoint, stream: TcpStream) -> Result<Stream, ClientError> {
@@ -570,9 +672,31 @@ fn secure(endpoint: &Endpoint, stream: TcpStream) -> Result<Stream, ClientError>
     }
     let host = endpoint.address.rsplit_once(':').map_or(endpoint.address.as_str(), |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = builder.build().connect(host, stream).map_err(|error| tls(&error))?;
-    Ok(Stream::Tls(Box::new(stream)))
+    match builder.build().connect(host, stream) {
+        Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
+        Err(HandshakeError::Failure(failed)) => {
+            let verified = failed.ssl().verify_result();
+            Err(match verified.as_raw() {
+                HOSTNAME_MISMATCH | IP_ADDRESS_MISMATCH => ClientError::OtherHost { host: host.to_owned() },
+                VERIFIED => {
+                    let known = failed.error().ssl_error().and_then(|errors| of_stack(errors, &endpoint.address));
+                    known.unwrap_or_else(|| tls(failed.error()))
+                }
+                _ => {
+                    ClientError::Untrusted { authorities: authorities.clone(), why: verified.error_string().to_owned() }
+                }
+            })
+        }
+        Err(error) => Err(tls(&error)),
+    }
 }
+
+/// X509_V_OK of x509_vfy.h.
+const VERIFIED: i32 = 0;
+/// X509_V_ERR_HOSTNAME_MISMATCH of x509_vfy.h.
+const HOSTNAME_MISMATCH: i32 = 62;
+/// X509_V_ERR_IP_ADDRESS_MISMATCH of x509_vfy.h.
+const IP_ADDRESS_MISMATCH: i32 = 64;
 
 fn sealed_capability(sealed: bool) -> Vec<Symbol> {
     if sealed { vec![Symbol::from_static(crate::dispatcher::SEALED)] } else { Vec::new() }

@@ -74,6 +74,22 @@ impl RingError {
         RingError::Io { path: path.to_owned(), kind: error.kind(), why: error.to_string() }
     }
 
+    /// The same for users of another machine, whom this one's directories are no business of: files by their names in the ring.
+    pub fn without_directories(&self) -> RingError {
+        let mut error = self.clone();
+        match &mut error {
+            RingError::UserName { .. } | RingError::Label { .. } => {}
+            RingError::Missing { path }
+            | RingError::Exposed { path, .. }
+            | RingError::Io { path, .. }
+            | RingError::TooLarge { path, .. }
+            | RingError::Malformed { path, .. }
+            | RingError::Key { path, .. }
+            | RingError::NoCertificate { path } => *path = path.file_name().unwrap_or_default().into(),
+        }
+        error
+    }
+
     /// Whether all it takes is the passphrase ([`super::Rings::unlock`]).
     pub fn is_locked(&self) -> bool {
         matches!(self, RingError::Key { why: KeyError::Locked, .. })

@@ -3,9 +3,9 @@
 use super::transmission::Destination;
 use crate::adapter::{Asker, Held};
 use crate::authority::Right;
-use crate::dispatcher::Local;
 use crate::dispatcher::authority::{self, Who};
 use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
+use crate::dispatcher::{Local, no_ring};
 use crate::envelope::{Arrival, chunks_of, payload_of};
 use crate::manager::{Defaults, Route, State, not_resolved};
 use crate::mqsc::channel::Protection;
@@ -266,7 +266,7 @@ impl Delivery {
     fn ring(&self, local: &Local) -> Result<Arc<Ring>, Refusal> {
         let user = self.user.as_str();
         let ring = local.manager.ring(user, local.now);
-        ring.map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
+        ring.map_err(|error| no_ring(user, &error))
     }
 
     /// The link's sealer for a policy: it lives as long as the link, and its content key with it.

@@ -108,15 +108,40 @@ impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let code = match error {
             ClientError::Refused(_) | ClientError::NotAuthenticated => EXIT_REFUSED,
-            ClientError::Io(_) | ClientError::Tls(_) => EXIT_UNREACHABLE,
+            ClientError::Io(_)
+            | ClientError::Unreachable { .. }
+            | ClientError::NotInClear { .. }
+            | ClientError::NoTls { .. }
+            | ClientError::Untrusted { .. }
+            | ClientError::OtherHost { .. }
+            | ClientError::NoCipherSpec
+            | ClientError::CertificateRefused
+            | ClientError::Tls(_) => EXIT_UNREACHABLE,
             _ => EXIT_FAILED,
         };
         let hint = match &error {
-            ClientError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                Some("is the queue manager started? `bulla start` starts one; --amqp names another address".to_owned())
+            ClientError::Unreachable { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Some("is the queue manager started? `bulla start` starts one; --amqp names another address")
+            }
+            ClientError::Unreachable { .. } => Some("--amqp names another address, as HOST:PORT"),
+            ClientError::NotInClear { .. } => Some(
+                "on a TLS port, give --ca with the file of its authority (tls/ca.pem of the data directory); \
+                 or give the clear port with --amqp",
+            ),
+            ClientError::NoTls { .. } => Some("leave --ca out, or give the TLS port with --amqp"),
+            ClientError::Untrusted { .. } => {
+                Some("give --ca with the file of the authority that signed it (tls/ca.pem of the data directory)")
+            }
+            ClientError::OtherHost { .. } => Some("give a host that the certificate is for with --amqp"),
+            ClientError::NoCipherSpec => Some(
+                "a CipherSpec with RSA in its name needs an RSA certificate at the server, one with ECDSA an EC one: \
+                 see SSLCIPH and CERTLABL of the queue manager or channel",
+            ),
+            ClientError::CertificateRefused => {
+                Some("give --cert with a certificate of an authority that is in tls/clients.pem of the data directory")
             }
             _ => None,
         };
-        Self { code, message: error.to_string(), hint }
+        Self { code, message: error.to_string(), hint: hint.map(str::to_owned) }
     }
 }

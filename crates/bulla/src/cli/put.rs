@@ -6,7 +6,7 @@ use super::own_seal::{OwnSeal, OwnSealArgs};
 use crate::client::Client;
 use crate::envelope::data_section_head;
 use bulla_amqp::message::encode_map_section;
-use bulla_amqp::{Header, MessageId, Payload, Properties, Symbol, Value};
+use bulla_amqp::{Header, LinkId, MessageId, Payload, Properties, Symbol, Value};
 use bytes::Bytes;
 use clap::Args;
 use std::io::Read;
@@ -15,8 +15,10 @@ use std::time::Duration;
 
 /// What stands for standard input.
 const STDIN: &str = "-";
-/// How long a put may wait for its confirmation.
-const PUT_WITHIN: Duration = Duration::from_secs(60);
+/// How long a put waits for room before it says so.
+const SILENT_FOR: Duration = Duration::from_secs(1);
+/// Most that `--timeout` takes: a day, in seconds.
+const WAIT_SECONDS_MAX: u64 = 24 * 3600;
 
 /// Put messages on a queue
 #[derive(Args, Debug)]
@@ -46,6 +48,9 @@ pub struct PutArgs {
     /// Put in units of work of so many messages: all of one are put, or none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub syncpoint: Option<u32>,
+    /// How long each message may wait for room on the queue, and for its confirmation
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=WAIT_SECONDS_MAX))]
+    pub timeout: u64,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
     #[command(flatten)]
@@ -65,7 +70,7 @@ pub fn run(args: &PutArgs) -> Result<(), CliError> {
     let mut seal = OwnSeal::open(&args.own_seal, &args.queue, &attached.properties)?;
     let stdin = [PathBuf::from(STDIN)];
     let files = if args.files.is_empty() { &stdin[..] } else { &args.files };
-    let mut unit = None;
+    let (mut unit, within) = (None, Duration::from_secs(args.timeout));
     for (number, path) in files.iter().enumerate() {
         let body = match typed.take() {
             Some(body) => body,
@@ -75,23 +80,40 @@ pub fn run(args: &PutArgs) -> Result<(), CliError> {
         if let Some(seal) = &mut seal {
             message = seal.seal(&message)?;
         }
+        wait_for_room(&mut client, args, attached.link)?;
         let Some(length) = args.syncpoint else {
-            client.put(attached.link, message, PUT_WITHIN)?;
+            client.put(attached.link, message, within)?;
             continue;
         };
         let begun = match unit.take() {
             Some(unit) => unit,
             None => client.begin()?,
         };
-        client.put_in(&begun, attached.link, message, PUT_WITHIN)?;
+        client.put_in(&begun, attached.link, message, within)?;
         match (number + 1) % length as usize == 0 || number + 1 == files.len() {
-            true => client.end(begun, true, PUT_WITHIN)?,
+            true => client.end(begun, true, within)?,
             false => unit = Some(begun),
         }
     }
     client.close()?;
     eprintln!("put {} {} on {}", files.len(), if files.len() == 1 { "message" } else { "messages" }, args.queue);
     Ok(())
+}
+
+/// A queue with FULL(WAIT) gives no credit while it is full: says so where that takes long.
+fn wait_for_room(client: &mut Client, args: &PutArgs, link: LinkId) -> Result<(), CliError> {
+    let (within, queue) = (Duration::from_secs(args.timeout), &args.queue);
+    if client.takes_a_message(link, SILENT_FOR.min(within))? {
+        return Ok(());
+    }
+    if within > SILENT_FOR {
+        eprintln!("{queue} takes no message: it is probably full; waiting for up to {} s (--timeout)", args.timeout);
+        if client.takes_a_message(link, within - SILENT_FOR)? {
+            return Ok(());
+        }
+    }
+    let message = format!("{queue} took no message within {} s: it is probably full", args.timeout);
+    Err(CliError::failed(message).hint("get messages from it, raise its MAXDEPTH, or wait longer with --timeout"))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {

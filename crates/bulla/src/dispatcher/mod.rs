@@ -1305,14 +1305,14 @@ impl Local {
     /// The ring that the queue manager may use for this client.
     pub(crate) fn ring(&self, identity: &Identity) -> Result<Arc<Ring>, Refusal> {
         let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(no_identity)?;
-        self.manager.ring(user, self.now).map_err(|error| Refusal::security("key-ring", format!("{user}: {error}")))
+        self.manager.ring(user, self.now).map_err(|error| no_ring(user, &error))
     }
 
     /// What a client's own seals are judged by: its ring, without the keys where these are locked. A client that
     /// seals for itself need not have a ring here; then the form is checked, and the reader judges the rest.
     pub(crate) fn ring_without_keys(&mut self, identity: &Identity) -> Result<Option<Arc<Ring>>, Refusal> {
         let user = identity.user.as_deref().filter(|_| identity.ring).ok_or_else(no_identity)?;
-        let refused = |error: &RingError| Refusal::security("key-ring", format!("{user}: {error}"));
+        let refused = |error: &RingError| no_ring(user, error);
         match self.manager.ring(user, self.now) {
             Ok(ring) => Ok(Some(ring)),
             Err(RingError::Missing { .. }) => Ok(None),
@@ -1498,6 +1498,11 @@ impl Local {
         self.consumers.entry(queue).or_default().links.push((key, link));
         self.serve(queue);
     }
+}
+
+/// The refusal of a client whose ring can't be used: it is not told where this machine keeps it.
+pub(crate) fn no_ring(user: &str, error: &RingError) -> Refusal {
+    Refusal::security("key-ring", format!("{user}: {}", error.without_directories()))
 }
 
 fn no_identity() -> Refusal {

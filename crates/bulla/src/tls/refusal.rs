@@ -163,6 +163,10 @@ impl fmt::Display for TlsRefusal {
             }
             Self::Pattern(error) => write!(f, "SSLPEER: {error}"),
             Self::UnknownCipherSpec { name } => write!(f, "SSLCIPH({name}) is not in the table of CipherSpecs"),
+            Self::CipherMismatch { agreed: None, wanted: None } => f.write_str(
+                "cipher mismatch: the two ends have no cipher suite in common; a CipherSpec with RSA in its name needs an \
+                 RSA certificate at the end that is called, one with ECDSA an EC certificate",
+            ),
             Self::CipherMismatch { agreed, wanted } => {
                 let agreed = agreed.as_deref().unwrap_or("no cipher suite");
                 let wanted = wanted.as_deref().unwrap_or("what the listener offers");
@@ -291,7 +295,10 @@ const ALERT_OFFSET: i32 = 1000;
 
 fn of_alert(reason_code: i32) -> Option<TlsRefusal> {
     let (said, reason) = match reason_code - ALERT_OFFSET {
-        40 => ("handshake failure: nothing in common, or a certificate is missing", reason::UNSUPPORTED_CIPHER_SUITE),
+        40 => (
+            "handshake failure: no cipher suite in common, as of an RSA CipherSpec with an EC certificate there, or a certificate is missing",
+            reason::UNSUPPORTED_CIPHER_SUITE,
+        ),
         42 => ("bad certificate", reason::SSL_INITIALIZATION_ERROR),
         43 => ("certificate of an unsupported kind", reason::SSL_INITIALIZATION_ERROR),
         44 => ("certificate revoked", reason::SSL_CERTIFICATE_REVOKED),

@@ -214,6 +214,17 @@ fn a_caller_that_names_no_channel_gets_what_the_listener_offers_and_is_refused_b
     assert_eq!(check_channel(None, &ChannelDefinition::new(ChannelKind::Sender)), Ok(None));
 }
 
+#[test]
+fn an_rsa_cipher_spec_with_an_ec_certificate_is_said_at_both_ends() {
+    let pair = Pair::new();
+    let rsa = "ECDHE_RSA_AES_128_GCM_SHA256";
+    let [near, far] = pair.start(&sender(rsa), &receiver(rsa));
+    let (near, far) = (near.err().map(|error| error.to_string()), far.err().map(|error| error.to_string()));
+    let (near, far) = (near.unwrap_or_default(), far.unwrap_or_default());
+    assert!(near.contains("an RSA CipherSpec with an EC certificate there"), "{near}");
+    assert!(far.contains("needs an RSA certificate at the end that is called"), "{far}");
+}
+
 /// Has `openssl` make the OCSP answer about the called end's certificate, `V` for good or `R` for revoked, signed by that
 /// authority, and staples it.
 fn staple(pair: &Pair, status: char, signer: &str) {
