@@ -10,7 +10,7 @@ from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, Container
 
-from channels import Route, dead_letters, freeze, restart, wait_for_status
+from channels import Route, dead_letters, freeze, restart, status, wait_for_status
 from manager import wait_until
 from proxy import BACK, OUT, Proxy
 
@@ -362,7 +362,11 @@ def test_a_store_that_was_replaced_is_not_taken_for_the_old_one(route, managers)
         other.mqsc(f"START CHANNEL({route.channel})")
         wait_for_status(other, route.channel, "STOPPED")
         assert other.depth(route.transmission) == 1, "the message is kept"
+        # A reset takes both ends: the receiving one has to agree.
         other.mqsc(f"RESET CHANNEL({route.channel}) SEQNUM(1)\nSTART CHANNEL({route.channel})")
+        wait_until(lambda: "has not agreed" in status(other, route.channel)["REASON"], "the reset is refused")
+        wait_until(lambda: "next message" in route.far.mqsc(f"RESET CHANNEL({route.channel})", code=None), "it is agreed to")
+        other.mqsc(f"START CHANNEL({route.channel})")
         other.wait_for_depth(route.transmission, 0)
         assert route.arrived() == [*all_of(), 1_000]
     finally:

@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn the_examples_on_the_page_are_what_is_written() {
-        let receiver = ReceiverNote { store: std::array::from_fn(|byte| byte as u8), sequence: 41 };
+        let receiver =
+            ReceiverNote { store: std::array::from_fn(|byte| byte as u8), sequence: 41, ..ReceiverNote::default() };
         assert_eq!(hex(&on_the_page(0)), hex(&receiver.encode()));
         let in_doubt = [0, 1, -1].map(|step| MessageId((1u64 << 40).wrapping_add_signed(step))).to_vec();
         let sender = SenderNote { base: 41, unit: 3, partner: "QM2".into(), reset: false, in_doubt };

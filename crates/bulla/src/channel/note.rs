@@ -7,6 +7,12 @@ use bulla_queue::MessageId;
 
 /// The version that is written; another one is refused.
 const VERSION: u8 = 1;
+/// The version of a receiving end's note that says who the partner is. Without that it is of version 1.
+const VERSION_PROVED: u8 = 2;
+/// In the flags of a receiving end's note: the partner may reset its numbers once.
+const RESET_ALLOWED: u8 = 1;
+/// Longest proof in a note, in bytes; a longer one is kept as its SHA-256.
+pub const PROOF_BYTES_MAX: usize = 512;
 /// Most messages that may be in doubt at a time, so that a note stays well below the journal's limit.
 pub const IN_DOUBT_MAX: usize = 4_096;
 /// Longest name of a partner in a note, in bytes.
@@ -36,6 +42,11 @@ pub struct ReceiverNote {
     pub store: [u8; 16],
     /// The last number that is on a queue here.
     pub sequence: u64,
+    /// How the partner proved who it is, at most [`PROOF_BYTES_MAX`]; empty where it proved nothing. Another proof under its name
+    /// is refused.
+    pub proof: String,
+    /// RESET CHANNEL was given here: the partner may reset its numbers once.
+    pub reset_allowed: bool,
 }
 
 /// The name of a sending end's note.
@@ -107,22 +118,40 @@ impl SenderNote {
 }
 
 impl ReceiverNote {
-    /// As bytes: version, store, number.
-    pub fn encode(&self) -> [u8; 25] {
-        let mut out = [0; 25];
-        out[0] = VERSION;
-        out[1..17].copy_from_slice(&self.store);
-        out[17..].copy_from_slice(&self.sequence.to_le_bytes());
+    /// As bytes: version, store, number; then flags and proof, where there is one of them.
+    pub fn encode(&self) -> Vec<u8> {
+        let is_plain = self.proof.is_empty() && !self.reset_allowed;
+        let mut out = vec![if is_plain { VERSION } else { VERSION_PROVED }];
+        out.extend_from_slice(&self.store);
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        if !is_plain {
+            let proof = &self.proof.as_bytes()[..self.proof.floor_char_boundary(PROOF_BYTES_MAX)];
+            out.push(if self.reset_allowed { RESET_ALLOWED } else { 0 });
+            put_varint(proof.len() as u64, &mut out);
+            out.extend_from_slice(proof);
+        }
         out
     }
 
-    /// From bytes; none where they are not a note of this version.
+    /// From bytes; none where they are not a note of a known version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 25] = bytes.try_into().ok()?;
         let (&[version], rest) = bytes.split_first_chunk::<1>()?;
-        let (store, sequence) = rest.split_first_chunk::<16>()?;
-        let sequence = u64::from_le_bytes(sequence.try_into().ok()?);
-        (version == VERSION && sequence <= SEQUENCE_MAX).then_some(Self { store: *store, sequence })
+        let (store, rest) = rest.split_first_chunk::<16>()?;
+        let (sequence, rest) = rest.split_first_chunk::<8>()?;
+        let sequence = u64::from_le_bytes(*sequence);
+        let (proof, reset_allowed) = match version {
+            VERSION if rest.is_empty() => (String::new(), false),
+            VERSION_PROVED => {
+                let (&[flags], mut rest) = rest.split_first_chunk::<1>()?;
+                let length = usize::try_from(take_varint(&mut rest)?).ok()?;
+                if flags > RESET_ALLOWED || length != rest.len() || length > PROOF_BYTES_MAX {
+                    return None;
+                }
+                (std::str::from_utf8(rest).ok()?.to_owned(), flags == RESET_ALLOWED)
+            }
+            _ => return None,
+        };
+        (sequence <= SEQUENCE_MAX).then_some(Self { store: *store, sequence, proof, reset_allowed })
     }
 }
 
@@ -177,10 +206,17 @@ mod tests {
 
     #[test]
     fn a_receivers_note_reads_back() {
-        let note = ReceiverNote { store: [9; 16], sequence: 1 << 50 };
-        let bytes = note.encode();
-        assert_eq!(ReceiverNote::decode(&bytes), Some(note));
-        assert_eq!(ReceiverNote::decode(&bytes[1..]), None);
+        let plain = ReceiverNote { store: [9; 16], sequence: 1 << 50, ..ReceiverNote::default() };
+        assert_eq!(plain.encode().len(), 25);
+        let proved = ReceiverNote { proof: "user qm1".into(), ..plain.clone() };
+        let allowed = ReceiverNote { reset_allowed: true, ..plain.clone() };
+        for note in [plain, proved.clone(), allowed, ReceiverNote { reset_allowed: true, ..proved }] {
+            let bytes = note.encode();
+            assert_eq!(ReceiverNote::decode(&bytes), Some(note));
+            assert_eq!(ReceiverNote::decode(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(ReceiverNote::decode(&[&bytes[..], &[0]].concat()), None);
+        }
         assert_eq!(ReceiverNote::decode(&[2; 25]), None);
+        assert_eq!(ReceiverNote::decode(&[3; 25]), None);
     }
 }

@@ -7,7 +7,7 @@
 
 use super::ChannelLetter;
 use super::delivery::{Delivery, Prepared, Way};
-use super::note::{ReceiverNote, receiver_name, receiver_prefix};
+use super::note::{PROOF_BYTES_MAX, ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::{InstanceId, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
@@ -55,6 +55,8 @@ const HEADER_BYTES_MAX: u64 = 2 * DESTINATION_BYTES_MAX as u64;
 const FOREIGN_TARGET: &str = "::";
 /// Partners whose numbers are kept for one channel: each has a note in the journal.
 const PARTNERS_MAX: usize = 1_000;
+/// What a partner is told of the store here where it is another than its own: whose store it is proves something.
+const OTHER_STORE: [u8; 16] = [0xff; 16];
 /// How long a message waits for memory to be sealed in before that is asked for again.
 const MEMORY_WAIT: Duration = Duration::from_millis(50);
 /// Longest name of a partner that is not ours, in bytes; the rest of its container's name is not shown.
@@ -100,6 +102,8 @@ struct Numbers {
     note_name: String,
     /// The partner's store.
     store: [u8; 16],
+    /// How the partner proved who it is.
+    proof: String,
     wrap: u32,
     /// The last number that came, the last that is committed, and the last that is confirmed.
     received: u64,
@@ -196,14 +200,16 @@ pub(crate) fn greeted(
         return Err(not_agreed(&greeting.channel, "sequence-wrap", detail));
     }
     let place = place(peer, local);
+    let proof = proof(peer, &tls);
+    let note_name = receiver_name(&greeting.channel, &greeting.manager);
+    let known = known(state, greeting, &note_name, &proof, place)?;
     let own = InstanceId::of(&greeting.channel);
     let requested = state.channels.get(&own).is_some_and(|instance| instance.place == Some(place));
     // A requester that began has an instance of its own.
     let instance = if requested { own } else { InstanceId::with(&greeting.channel, &greeting.manager) };
     claim(peer, local, state, &instance, place, false)?;
 
-    let note_name = receiver_name(&greeting.channel, &greeting.manager);
-    let (note, ticket) = take_up(state, greeting, &note_name)?;
+    let (note, ticket) = take_up(state, greeting, &note_name, known, &proof)?;
     if let Some(old) = state.channels.take_numbers(&note_name, place) {
         tell_replaced(local, old, &greeting.channel);
     }
@@ -211,7 +217,7 @@ pub(crate) fn greeted(
     let in_reach = note.sequence.checked_sub(greeting.sequence).is_some_and(|ahead| ahead <= greeting.in_doubt.into());
     let answer = ReceiverGreeting {
         manager: state.definitions.queue_manager.name.clone(),
-        store: note.store,
+        store: if of_this_store { note.store } else { OTHER_STORE },
         sequence: note.sequence,
         sequence_wrap: definition.sequence_wrap,
         batch_size: definition.batch_size,
@@ -220,6 +226,7 @@ pub(crate) fn greeted(
     let numbers = Numbers {
         note_name,
         store: greeting.store,
+        proof,
         wrap: definition.sequence_wrap,
         received: note.sequence,
         committed: note.sequence,
@@ -293,25 +300,84 @@ pub(crate) fn request(
     Ok(())
 }
 
-/// Where this end stands with a partner, and when that is durable.
-fn take_up(state: &mut State, greeting: &SenderGreeting, note_name: &str) -> Result<(ReceiverNote, Ticket), Refusal> {
-    let known = state.store.note(note_name).map(ReceiverNote::decode);
-    if known.is_none() && state.store.notes(&receiver_prefix(&greeting.channel)).count() >= PARTNERS_MAX {
-        let detail = format!("{}: {PARTNERS_MAX} partners have used the channel", greeting.channel);
-        return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail));
+/// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
+fn proof(peer: &Peer, tls: &Tls) -> String {
+    let said = match &peer.signed_in.user {
+        _ if peer.socket.verified_certificate() => format!("certificate {} of {}", tls.peer_name, tls.peer_issuer),
+        Some(user) if peer.signed_in.ring => format!("user {user}"),
+        _ => String::new(),
+    };
+    if said.len() <= PROOF_BYTES_MAX {
+        return said;
     }
+    let digest = openssl::sha::sha256(said.as_bytes());
+    digest.iter().fold("SHA-256 ".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// What is known of the partner that a greeting names, where the one that greets may be that partner. Nothing of an earlier
+/// connection is touched.
+fn known(
+    state: &State,
+    greeting: &SenderGreeting,
+    note_name: &str,
+    proof: &str,
+    place: Place,
+) -> Result<Option<ReceiverNote>, Refusal> {
+    let SenderGreeting { channel, manager, .. } = greeting;
+    let Some(bytes) = state.store.note(note_name) else {
+        if state.store.notes(&receiver_prefix(channel)).count() >= PARTNERS_MAX {
+            let detail = format!("{channel}: {PARTNERS_MAX} partners have used the channel");
+            return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail));
+        }
+        return Ok(None);
+    };
+    let note = ReceiverNote::decode(bytes)
+        .ok_or_else(|| not_agreed(channel, "note", "the note of this channel is of a version that is not known"))?;
+    if !note.proof.is_empty() && note.proof != proof {
+        let shown = if proof.is_empty() { "nothing" } else { proof };
+        crate::warning!("channel {channel} from {manager}: it proved itself by {} before, now by {shown}", note.proof);
+        let detail = format!("{manager} proved itself otherwise before: RESET CHANNEL at the receiving end");
+        return Err(not_agreed(channel, "partner", detail));
+    }
+    let is_held = state.channels.numbers_holder(note_name).is_some_and(|holder| holder != place);
+    if is_held && !belongs(&note, greeting) {
+        return Err(not_agreed(channel, "store", format!("{manager} runs the channel already, from another store")));
+    }
+    Ok(Some(note))
+}
+
+/// Whether a note's number is one of the store that greets; after a RESET here any store will do.
+fn belongs(note: &ReceiverNote, greeting: &SenderGreeting) -> bool {
+    note.store == [0; 16] || note.store == greeting.store
+}
+
+/// Where this end stands with a partner, and when that is durable. A reset that the partner asks for is done only where this
+/// end has agreed to it by a RESET CHANNEL of its own, or where it changes nothing.
+fn take_up(
+    state: &mut State,
+    greeting: &SenderGreeting,
+    note_name: &str,
+    known: Option<ReceiverNote>,
+    proof: &str,
+) -> Result<(ReceiverNote, Ticket), Refusal> {
+    let (store, sequence, proof) = (greeting.store, greeting.sequence, proof.to_owned());
     let note = match known {
-        _ if greeting.reset => ReceiverNote { store: greeting.store, sequence: greeting.sequence },
-        // Nobody is told of anything that would have to be durable.
-        None => return Ok((ReceiverNote::default(), Ticket::NOW)),
-        Some(note) => note.ok_or_else(|| {
-            not_agreed(&greeting.channel, "note", "the note of this channel is of a version that is not known")
-        })?,
+        None if !greeting.reset => return Ok((ReceiverNote::default(), Ticket::NOW)),
+        Some(note) if !(greeting.reset && may_reset(&note, greeting)) => match belongs(&note, greeting) {
+            true => ReceiverNote { proof, ..note },
+            false => note,
+        },
+        _ => ReceiverNote { store, sequence, proof, reset_allowed: false },
     };
     // Written again as it is, the note comes to lie behind all that was committed with it before.
     let notes = [(note_name, Some(&note.encode()[..]))];
     let ticket = state.store.commit(Vec::new(), &[], &notes).map_err(|error| store_refusal(&error))?;
     Ok((note, ticket))
+}
+
+fn may_reset(note: &ReceiverNote, greeting: &SenderGreeting) -> bool {
+    let changes_nothing = note.store == greeting.store && note.sequence == greeting.sequence;
+    note.store == [0; 16] || note.reset_allowed || changes_nothing
 }
 
 /// The channel and the queue that a partner names that is not ours, where it does.
@@ -814,7 +880,12 @@ impl Receiving {
             };
         }
         let note = self.numbers.as_ref().map(|numbers| {
-            let note = ReceiverNote { store: numbers.store, sequence: numbers.committed + count };
+            let note = ReceiverNote {
+                store: numbers.store,
+                sequence: numbers.committed + count,
+                proof: numbers.proof.clone(),
+                reset_allowed: false,
+            };
             (numbers.note_name.as_str(), note.encode())
         });
         let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));

@@ -110,6 +110,11 @@ impl Channels {
         before.filter(|before| *before != place)
     }
 
+    /// The connection that commits with that note.
+    pub(crate) fn numbers_holder(&self, note_name: &str) -> Option<Place> {
+        self.numbering.get(note_name).copied()
+    }
+
     /// Whether this connection may commit with that note.
     pub(crate) fn has_numbers(&self, note_name: &str, place: Place) -> bool {
         self.numbering.get(note_name) == Some(&place)

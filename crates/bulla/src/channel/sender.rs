@@ -310,9 +310,13 @@ fn agree(
     if !ours || !(base..=last).contains(&greeting.sequence) {
         let wrap = sending.definition.sequence_wrap;
         let shown = |number| protocol::shown(number, wrap);
+        let where_to = match sending.note.reset {
+            true => "the receiving end, which has not agreed to a reset",
+            false => "the sending end, and at the receiving end, which has to agree",
+        };
         let whose = if ours { "" } else { ", of another queue manager of this name" };
         let detail = format!(
-            "the partner has number {}{whose}, here {} to {} are possible: RESET CHANNEL at the sending end",
+            "the partner has number {}{whose}, here {} to {} are possible: RESET CHANNEL at {where_to}",
             shown(greeting.sequence),
             shown(base),
             shown(last)

@@ -164,8 +164,10 @@ pub(crate) fn stop(manager: &Manager, state: &mut State, channel: &str, force: b
     }
 }
 
-/// RESET CHANNEL: the next message has that number. The sending end tells the other at its next start.
-pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<(), Refusal> {
+/// RESET CHANNEL: the next message has that number. The sending end tells the other at its next start, which does the same only
+/// after a RESET CHANNEL of its own. A receiving end with several partners keeps their numbers, and lets each reset its own once.
+/// Says what was done.
+pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<String, Refusal> {
     let definition = inactive(state, channel)?;
     let base = next.saturating_sub(1);
     let names_and_notes: Vec<(String, Vec<u8>)> = if definition.kind.sends() {
@@ -179,19 +181,24 @@ pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<(), R
         let prefix = note::receiver_prefix(channel);
         let names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();
         if names.len() > 1 {
-            // The others' numbers would not fit any more.
-            let detail = format!("{channel} has {} partners: RESET CHANNEL at the sending end of one", names.len());
-            return Err(Refusal::new(reason::CHANNEL_NOT_AVAILABLE, detail));
+            let count = names.len();
+            let agreed = names.into_iter().filter_map(|name| {
+                let note = ReceiverNote::decode(state.store.note(&name)?)?;
+                Some((name, ReceiverNote { reset_allowed: true, ..note }.encode()))
+            });
+            let agreed: Vec<(String, Vec<u8>)> = agreed.collect();
+            write(state, &agreed)?;
+            return Ok(format!("channel {channel}: each of its {count} partners may reset its numbers once"));
         }
-        let note = ReceiverNote { store: [0; 16], sequence: base };
-        names.into_iter().map(|name| (name, note.encode().to_vec())).collect()
+        let note = ReceiverNote { store: [0; 16], sequence: base, ..ReceiverNote::default() };
+        names.into_iter().map(|name| (name, note.encode())).collect()
     };
     write(state, &names_and_notes)?;
     let wrap = definition.sequence_wrap;
     for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         instance.note_sequence(base, base, wrap);
     }
-    Ok(())
+    Ok(format!("channel {channel} reset, the next message has number {next}"))
 }
 
 /// RESOLVE CHANNEL: what is in doubt counts as arrived (COMMIT), or as never sent (BACKOUT).

@@ -185,6 +185,8 @@ pub(crate) fn serve_until_signalled(
 ) -> Result<(), CliError> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(|error| CliError::failed(error.to_string()))?;
+    // Dropped last, so that what the end has to say is written.
+    let _log = crate::log::Background::start().map_err(|error| CliError::failed(error.to_string()))?;
     let running = without_huge_pages(|| serve::start(settings)).map_err(|error| refused(&error))?;
     let manager = running.manager().clone();
     for (what, address) in [("amqp", running.amqp), ("amqps", running.amqps), ("metrics", running.metrics_address)] {

@@ -221,11 +221,11 @@ pub trait Administered {
         Err(AdminError::NoChannels { name: name.to_owned() })
     }
 
-    /// Sets the sequence number that a channel which does not run goes on with.
+    /// Sets the sequence number that a channel which does not run goes on with; says what was done.
     ///
     /// # Errors
     /// Nothing is changed; [`AdminError::ChannelInDoubt`] while messages are in doubt.
-    fn reset_channel(&mut self, name: &str, _sequence: u64) -> Result<(), AdminError> {
+    fn reset_channel(&mut self, name: &str, _sequence: u64) -> Result<String, AdminError> {
         Err(AdminError::NoChannels { name: name.to_owned() })
     }
 
@@ -1551,8 +1551,7 @@ fn command_channel(statement: &Statement, target: &mut dyn Administered) -> Resu
                 Some(Value::Number(number)) => *number,
                 _ => 1,
             };
-            target.reset_channel(name, sequence).map_err(refused)?;
-            done(format!("channel {name} reset, the next message has number {sequence}"))
+            target.reset_channel(name, sequence).map_err(refused).and_then(done)
         }
         (_, None) => {
             let commit = match statement.value(Key::Action) {

@@ -243,10 +243,10 @@ impl Administered for Paper {
         }
     }
 
-    fn reset_channel(&mut self, name: &str, _sequence: u64) -> Result<(), AdminError> {
+    fn reset_channel(&mut self, name: &str, sequence: u64) -> Result<String, AdminError> {
         match self.channel_status(name).iter().any(|status| status.in_doubt) {
             true => Err(AdminError::ChannelInDoubt { name: name.into() }),
-            false => Ok(()),
+            false => Ok(format!("channel {name} reset, the next message has number {sequence}")),
         }
     }
 

@@ -654,11 +654,12 @@ impl Administered for Administrator<'_> {
         seen.map_err(|refusal| self.channel_error(name, &refusal))
     }
 
-    fn reset_channel(&mut self, name: &str, sequence: u64) -> Result<(), AdminError> {
+    fn reset_channel(&mut self, name: &str, sequence: u64) -> Result<String, AdminError> {
         let done = supervisor::reset(&mut self.state, name, sequence);
-        self.channel_done(name, done)?;
-        crate::note!("channel {name}: the next message has number {sequence}");
-        Ok(())
+        let said = done.as_ref().cloned().unwrap_or_default();
+        self.channel_done(name, done.map(drop))?;
+        crate::note!("{said}");
+        Ok(said)
     }
 
     fn resolve_channel(&mut self, name: &str, commit: bool) -> Result<(), AdminError> {

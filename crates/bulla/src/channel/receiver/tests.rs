@@ -368,11 +368,9 @@ fn a_sender_whose_numbers_do_not_meet_is_told_and_gets_no_credit() {
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_all(["one", "two"]);
     partner.accepted(2);
-    for (greeting, what) in [
-        (greeting(0, 1), "less in doubt than has come"),
-        (greeting(3, 5), "more confirmed than has come"),
-        (SenderGreeting { store: [8; 16], ..greeting(2, 0) }, "another store"),
-    ] {
+    for (greeting, what) in
+        [(greeting(0, 1), "less in doubt than has come"), (greeting(3, 5), "more confirmed than has come")]
+    {
         let mut partner = Partner::connect(&desk);
         let answer = partner.greet(&greeting).unwrap();
         assert_eq!((answer.sequence, answer.store), (2, STORE), "{what}");
@@ -385,6 +383,82 @@ fn a_sender_whose_numbers_do_not_meet_is_told_and_gets_no_credit() {
     }
 }
 
+/// RESET CHANNEL at this end, once the channel has no connection.
+fn reset_here(desk: &Desk, next: u64) {
+    desk.until("the channel may be reset", |desk| {
+        crate::channel::supervisor::reset(&mut desk.running().manager().lock(), CHANNEL, next).ok()
+    });
+}
+
+fn signs_in(desk: &Desk, user: &str) -> SaslClient {
+    let password = "long enough for a test";
+    let users = &desk.running().manager().users;
+    if !users.exists(user) {
+        users.add(user, password, crate::users::ITERATIONS_MIN).unwrap();
+    }
+    SaslClient::Scram { user: user.to_owned(), password: password.to_owned() }
+}
+
+#[test]
+fn a_client_that_claims_to_be_a_proved_partner_moves_no_number_and_replaces_nobody() {
+    let mut desk = Desk::new();
+    let connect = |desk: &Desk, sign_in| Partner::connect_as(desk, sign_in, Config::new("partner"));
+    let mut partner = connect(&desk, signs_in(&desk, "qm1"));
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send_all(["one", "two"]);
+    partner.accepted(2);
+    let claims = |desk: &Desk| {
+        for sign_in in [SaslClient::None, SaslClient::Anonymous, signs_in(desk, "mallory")] {
+            for (number, reset) in [(2, false), (0, true), (1 << 40, true)] {
+                let claim = SenderGreeting { reset, ..greeting(number, 0) };
+                let text = connect(desk, sign_in.clone()).greet(&claim).unwrap_err().description.unwrap();
+                assert!(text.starts_with("2539") && text.contains("cause=partner"), "{text}");
+                assert!(!text.contains("user qm1"), "who the partner is, is not told: {text}");
+            }
+        }
+    };
+    claims(&desk);
+    partner.send_all(["three"]);
+    partner.accepted(1);
+    drop(partner);
+    // The proof is in the journal.
+    desk.start();
+    claims(&desk);
+    let mut partner = connect(&desk, signs_in(&desk, "qm1"));
+    assert_eq!(partner.greet(&greeting(3, 0)).unwrap().sequence, 3);
+    drop(partner);
+    // After a RESET here another proof is taken, and counts from then on.
+    reset_here(&desk, 1);
+    let mut other = connect(&desk, signs_in(&desk, "mallory"));
+    other.greet(&greeting(0, 0)).unwrap();
+    let text = connect(&desk, signs_in(&desk, "qm1")).greet(&greeting(0, 0)).unwrap_err().description.unwrap();
+    assert!(text.contains("cause=partner"), "{text}");
+}
+
+#[test]
+fn a_client_with_another_store_learns_nothing_and_does_not_end_the_partner_that_runs() {
+    let desk = Desk::new();
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    partner.send_all(["one"]);
+    partner.accepted(1);
+    for number in [0, 1, 5] {
+        let claim = SenderGreeting { store: [8; 16], ..greeting(number, 0) };
+        let text = Partner::connect(&desk).greet(&claim).unwrap_err().description.unwrap();
+        assert!(text.starts_with("2539") && text.contains("cause=store"), "{text}");
+    }
+    partner.send_all(["two"]);
+    partner.accepted(1);
+    drop(partner);
+    // Once the partner is gone it hears the number, and that the store is another one.
+    let answer = desk.until("an answer", |desk| {
+        let claim = SenderGreeting { store: [8; 16], ..greeting(2, 0) };
+        Partner::connect(desk).greet(&claim).ok()
+    });
+    assert_eq!((answer.sequence, answer.store), (2, OTHER_STORE));
+    assert_eq!(desk.bodies("Q"), ["one", "two"]);
+}
+
 #[test]
 fn after_a_reset_the_senders_number_and_store_count() {
     let desk = Desk::new();
@@ -394,6 +468,10 @@ fn after_a_reset_the_senders_number_and_store_count() {
     partner.accepted(2);
     drop(partner);
     let other = SenderGreeting { store: [8; 16], reset: true, ..greeting(40, 0) };
+    // Not before this end has agreed.
+    let answer = desk.until("an answer", |desk| Partner::connect(desk).greet(&other).ok());
+    assert_eq!((answer.sequence, answer.store), (2, OTHER_STORE));
+    reset_here(&desk, 1);
     let mut partner = Partner::connect(&desk);
     let answer = partner.greet(&other).unwrap();
     assert_eq!((answer.sequence, answer.store), (40, [8; 16]));
