@@ -39,6 +39,8 @@ pub struct Statement {
     pub command: &'static Command,
     /// What stood in the parentheses after the noun; empty where the command takes none.
     pub name: Pattern,
+    /// The same as it was typed, where letters of it were folded to upper case because it stood without quotes.
+    pub typed_name: Option<String>,
     /// Attributes with values, and options; each at most once.
     pub settings: Vec<Setting>,
     /// DISPLAY: what to show, in the order given.
@@ -686,6 +688,8 @@ enum TokenKind {
 struct Token {
     kind: TokenKind,
     at: Position,
+    /// The word as it was typed, where letters of it were folded to upper case.
+    typed: Option<String>,
 }
 
 /// For messages.
@@ -719,6 +723,7 @@ fn tokens(source: &Source) -> Result<Vec<Token>, SyntaxError> {
     while let Some((offset, first)) = rest.next() {
         let at = columns.at(offset);
         let error = |what| Err(SyntaxError { at, what });
+        let mut typed = None;
         let kind = match first {
             ' ' | '\t' => continue,
             '(' => TokenKind::Open,
@@ -739,15 +744,17 @@ fn tokens(source: &Source) -> Result<Vec<Token>, SyntaxError> {
                 TokenKind::Quoted(text)
             }
             first if is_word(first) => {
-                let mut word = String::from(first.to_ascii_uppercase());
+                let mut word = String::from(first);
                 while let Some((_, next)) = rest.next_if(|(_, next)| is_word(*next)) {
-                    word.push(next.to_ascii_uppercase());
+                    word.push(next);
                 }
-                TokenKind::Word(word)
+                let folded = word.to_ascii_uppercase();
+                typed = (folded != word).then_some(word);
+                TokenKind::Word(folded)
             }
             found => return error(Fault::Character { found }),
         };
-        found.push(Token { kind, at });
+        found.push(Token { kind, at, typed });
     }
     Ok(found)
 }
@@ -799,6 +806,7 @@ impl<'a> Parser<'a> {
             at,
             command,
             name: Pattern::default(),
+            typed_name: None,
             settings: Vec::new(),
             requested: Vec::new(),
             filter: None,
@@ -813,7 +821,9 @@ impl<'a> Parser<'a> {
             return Ok(statement);
         }
         if command.name != NameUse::None {
+            let typed = self.tokens.get(self.next + 1).and_then(|token| token.typed.clone());
             statement.name = self.name(command)?;
+            statement.typed_name = typed;
         }
         while self.next < self.tokens.len() {
             self.attribute(&mut statement)?;

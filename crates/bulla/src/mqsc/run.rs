@@ -846,9 +846,9 @@ fn execute_within(
             Ok(statement) => {
                 let mut outcome = None;
                 match overseer.before(&[&statement]) {
-                    Ok(()) => {
-                        hold(&mut |target| outcome = Some(perform(&statement, target).unwrap_or_else(Outcome::Failed)))
-                    }
+                    Ok(()) => hold(&mut |target| {
+                        outcome = Some(perform_or_explain(&statement, target).unwrap_or_else(Outcome::Failed))
+                    }),
                     Err(error) => outcome = Some(Outcome::Failed(failure(&error))),
                 }
                 let outcome = outcome.unwrap_or_else(|| {
@@ -922,6 +922,24 @@ pub(super) fn no_error_queue() -> Failure {
     let message = format!("{ERROR_QUEUE} is used by the queue manager itself");
     let hint = Some("it goes in a unit that defines a queue or an alias of that name: BEGIN UNIT".into());
     Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint }
+}
+
+/// Reason codes of an object that does not exist: of queues and others, of channels, of subscriptions, of users and groups.
+const UNKNOWN_OBJECT: [u32; 4] = [2085, 4032, 2428, 2292];
+
+/// As [`perform`]. Where an object does not exist whose name was typed in lower case without quotes, the hint says that it was
+/// folded to upper case.
+fn perform_or_explain(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    perform(statement, target).map_err(|mut failure| {
+        if let Some(typed) = &statement.typed_name
+            && failure.hint.is_none()
+            && failure.reason.is_some_and(|reason| UNKNOWN_OBJECT.contains(&reason))
+        {
+            failure.hint =
+                Some(format!("without quotes {typed} means {}; '{typed}' keeps its lower case", statement.name));
+        }
+        failure
+    })
 }
 
 fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
@@ -2410,6 +2428,22 @@ mod tests {
         assert_eq!(replies.iter().map(Reply::exit_code).collect::<Vec<_>>(), [0, 2, 0]);
         let refused = execute_apart("DIS QMGR", |_| ());
         assert!(matches!(&refused[0].outcome, Outcome::Failed(Failure { reason: Some(2162), .. })));
+    }
+
+    #[test]
+    fn a_name_that_was_folded_and_does_not_exist_is_shown_as_it_was_typed() {
+        let mut paper = crate::mqsc::transcripts::Paper::new();
+        let hint =
+            |paper: &mut crate::mqsc::transcripts::Paper, command: &str| match &execute(command, paper)[0].outcome {
+                Outcome::Failed(failure) => failure.hint.clone(),
+                outcome => panic!("{command}: {outcome:?}"),
+            };
+        execute("DEF QL('orders')", &mut paper);
+        for command in ["DIS QL(orders)", "DELETE QLOCAL(orders)", "ALTER QLOCAL(orders) MAXDEPTH(7)"] {
+            let hint = hint(&mut paper, command).expect(command);
+            assert_eq!(hint, "without quotes orders means ORDERS; 'orders' keeps its lower case");
+        }
+        assert_eq!(hint(&mut paper, "DELETE QLOCAL(ORDERS)"), None);
     }
 
     #[test]
