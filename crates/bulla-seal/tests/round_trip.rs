@@ -55,10 +55,14 @@ fn every_recipient_key_and_cipher_opens_with_and_without_a_signature() {
     for spec in KeySpec::ALL {
         let bob = world.person(&format!("bob {spec}"), spec);
         let sender = world.ring(&format!("alice-{spec}"), &[&alice], &[&bob]);
-        let receiver = world.ring(&format!("bob-{spec}"), &[&bob], &[]);
+        let receiver = world.ring(&format!("bob-{spec}"), &[&bob], &[&alice]);
         for cipher in ContentCipher::ALL.iter().copied() {
             for sign in [None, Some(Digest::Sha256)] {
-                let policy = policy(sign, Some(cipher), &[&bob]);
+                let mut policy = policy_of(sign, Some(cipher), &[&bob]);
+                if sign.is_some() {
+                    policy.signers = vec![alice.dn.clone()]; // CBC asks for it
+                }
+                let policy = Arc::new(policy);
                 let mut sealer = sealer(&policy, &sender);
                 let predicted = sealer.sealed_len(&payload(), &bound());
                 let sealed = seal_with(&mut sealer, payload()).unwrap();
