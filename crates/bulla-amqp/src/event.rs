@@ -91,8 +91,8 @@ pub enum Event {
         /// Whether the receiver has settled. If not, it waits for `settle`.
         settled: bool,
     },
-    /// An outcome in a transaction names deliveries that went with their link or session before: it can't be part of the
-    /// transaction, which must not commit without it (part 4, section 4.4.2).
+    /// An outcome in a transaction names deliveries that went with their link or session before: it can't be part of
+    /// the transaction, which must not commit without it (part 4, section 4.4.2).
     OutcomeLost {
         /// The transaction.
         txn_id: Bytes,
@@ -155,8 +155,8 @@ pub struct AttachReply {
     pub properties: Vec<(Symbol, Value)>,
     /// Largest message taken, in bytes; 0 is no limit. A longer one ends the link.
     pub max_message_size: u64,
-    /// What the peer is told of that, where it is to send no more than another limit lets in: longer messages are the host's to
-    /// refuse, each with its reason.
+    /// What the peer is told of that, where it is to send no more than another limit lets in: longer messages are the
+    /// host's to refuse, each with its reason.
     pub told_max_message_size: Option<u64>,
 }
 

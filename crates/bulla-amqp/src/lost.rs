@@ -3,8 +3,8 @@
 /// Ranges of ids kept; of more, the older half becomes one.
 const RANGES_MAX: usize = 256;
 
-/// Ids of a session's deliveries that went with their link. A receiver may still name them, for want of knowing. With very many
-/// ranges, old ids between them count as lost, too; none that is lost is forgotten.
+/// Ids of a session's deliveries that went with their link. A receiver may still name them, for want of knowing. With
+/// very many ranges, old ids between them count as lost, too; none that is lost is forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
     /// First and last id, each range of one link.

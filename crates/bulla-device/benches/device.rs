@@ -2,11 +2,11 @@
 //!
 //! `cargo bench -p bulla-device --bench device` prints a line for each operation and size: microseconds an operation,
 //! for OpenSSL alone (a signature without our check of it), for a loop around the lanes that does the same work as the
-//! accelerator does (RSA: blind, private, unblind, public check; ECDSA: nonces, signature, verification), for the accelerator
-//! through its seam with all eight lanes filled, and for the CPU device with its check. All take turns in one run, and
-//! each figure is the median of many, because the machine has other work to do. Arguments: a word that the
-//! operations' names must contain, `--rounds N`, and `--json` for one object with microseconds by operation.
-//! Goals, where there are any, are at the end of a line, with what came out.
+//! accelerator does (RSA: blind, private, unblind, public check; ECDSA: nonces, signature, verification), for the
+//! accelerator through its seam with all eight lanes filled, and for the CPU device with its check. All take turns in
+//! one run, and each figure is the median of many, because the machine has other work to do. Arguments: a word that the
+//! operations' names must contain, `--rounds N`, and `--json` for one object with microseconds by operation. Goals,
+//! where there are any, are at the end of a line, with what came out.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Whose word a shared object is taken on: what is loaded runs where all keys are, so it is held to what key files are held to.
+//! Whose word a shared object is taken on: what is loaded runs where all keys are, so it is held to what key files are
+//! held to.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -63,8 +64,8 @@ impl fmt::Display for CodeFileError {
 
 impl std::error::Error for CodeFileError {}
 
-/// Where the shared object really is, if no other user could have written it: the file and each directory on the way belong to
-/// root, to this process's user or to the owner of this program, and nobody else may write them.
+/// Where the shared object really is, if no other user could have written it: the file and each directory on the way
+/// belong to root, to this process's user or to the owner of this program, and nobody else may write them.
 ///
 /// # Errors
 /// What speaks against it.

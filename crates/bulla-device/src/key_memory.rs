@@ -3,8 +3,8 @@
 //! OpenSSL takes the secret numbers of private keys from a heap of its own where one was set up: of RSA keys d, the
 //! primes and what is derived from them, of keys on curves the scalar, keys made for one agreement, nonces, and the
 //! state of its random generators. The heap is locked in memory, left out of core files, fenced by pages that can't be
-//! touched, and overwritten when it is given back. What OpenSSL computes with meanwhile, its cipher contexts with content
-//! keys, and all that is not OpenSSL's is in ordinary memory: [`lock_all`] keeps that out of swap, too.
+//! touched, and overwritten when it is given back. What OpenSSL computes with meanwhile, its cipher contexts with
+//! content keys, and all that is not OpenSSL's is in ordinary memory: [`lock_all`] keeps that out of swap, too.
 
 #![allow(unsafe_code)]
 

@@ -1,12 +1,12 @@
 //! Whether the time until a message is refused tells what was wrong inside its envelope.
 //!
-//! `cargo bench -p bulla-seal --bench timing` opens signed and encrypted messages that fail in different ways, in random
-//! order, and compares the times of each way with those of the first by Welch's t-test, whole and with the slowest
-//! cut off at several percentiles (as dudect does: interruptions hide small differences). AES-CBC: bad padding; rubbish
-//! inside; a changed payload; a wrong signature. AES-GCM: a changed first and last byte, a changed tag. The signer has
-//! an RSA or an EC key, the reader the other kind; the signer was seen before or not. Where the greatest |t| stays
-//! below 4.5 two ways can't be told apart by it. A control, a payload 64 times as long, must be told apart. Argument:
-//! samples of each way (10,000 by default). The exit code is 1 if a verdict is not the expected one.
+//! `cargo bench -p bulla-seal --bench timing` opens signed and encrypted messages that fail in different ways, in
+//! random order, and compares the times of each way with those of the first by Welch's t-test, whole and with the
+//! slowest cut off at several percentiles (as dudect does: interruptions hide small differences). AES-CBC: bad padding;
+//! rubbish inside; a changed payload; a wrong signature. AES-GCM: a changed first and last byte, a changed tag. The
+//! signer has an RSA or an EC key, the reader the other kind; the signer was seen before or not. Where the greatest |t|
+//! stays below 4.5 two ways can't be told apart by it. A control, a payload 64 times as long, must be told apart.
+//! Argument: samples of each way (10,000 by default). The exit code is 1 if a verdict is not the expected one.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! `openssl cms -decrypt` of the OpenSSL that is linked here, for tests on machines whose `openssl` program is older than
-//! 3.0.22 and reads authenticated attributes under a wrong tag. It has nothing of what this crate does.
+//! `openssl cms -decrypt` of the OpenSSL that is linked here, for tests on machines whose `openssl` program is older
+//! than 3.0.22 and reads authenticated attributes under a wrong tag. It has nothing of what this crate does.
 //!
 //! `cms-decrypt CERTIFICATE KEY` reads a DER message from standard input and writes its content to standard output.
 

@@ -111,9 +111,10 @@ impl Policy {
         self.sign.is_some() && self.encrypt.is_some_and(|cipher| !cipher.is_authenticated())
     }
 
-    /// Refuses a signed AES-CBC policy that names no signers: every failed message is to spend a verification with a key
-    /// like theirs, or the time it takes tells what was wrong inside. Stands apart from [`Policy::check`], which
-    /// definitions made by older versions must pass to be loaded; nothing is sealed or opened by a policy that fails here.
+    /// Refuses a signed AES-CBC policy that names no signers: every failed message is to spend a verification with a
+    /// key like theirs, or the time it takes tells what was wrong inside. Stands apart from [`Policy::check`], which
+    /// definitions made by older versions must pass to be loaded; nothing is sealed or opened by a policy that fails
+    /// here.
     ///
     /// # Errors
     /// [`PolicyError::UnnamedSigners`].

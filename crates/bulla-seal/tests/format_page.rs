@@ -25,7 +25,8 @@ fn page() -> String {
     std::fs::read_to_string(repository().join("docs/formats/sealed-message.md")).unwrap()
 }
 
-/// The ring of `testdata/seal` or `testdata/seal/former`, where its files may be private: a checkout makes them readable.
+/// The ring of `testdata/seal` or `testdata/seal/former`, where its files may be private: a checkout makes them
+/// readable.
 fn billing(dir: &Path, data: &str) -> Arc<Ring> {
     let user = dir.join("billing");
     ring::create(&user).unwrap();

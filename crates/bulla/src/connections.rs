@@ -8,7 +8,8 @@ use std::time::Duration;
 /// How long an administrator waits for dispatchers to answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Bits of a connection's number that count the connections of one dispatcher; the bits above hold the dispatcher's index.
+/// Bits of a connection's number that count the connections of one dispatcher; the bits above hold the dispatcher's
+/// index.
 const GENERATION_BITS: u32 = 48;
 
 /// Names one connection of this run of the queue manager. A number is not used twice.

@@ -1,7 +1,8 @@
 //! Dynamic queues: made of a model for a link that asks for a queue of its own (AMQP part 3, section 3.5, *dynamic*; inventory A2.4).
 //!
-//! A temporary one lives in memory and goes with its connection, or with its link where that asks for it. A permanent one is a local queue like any other, and in `objects.mqsc`:
-//! it goes when somebody who opened it asks for that on closing, or by a command.
+//! A temporary one lives in memory and goes with its connection, or with its link where that asks for it. A permanent
+//! one is a local queue like any other, and in `objects.mqsc`: it goes when somebody who opened it asks for that on
+//! closing, or by a command.
 
 use crate::authority::{ANONYMOUS, Right};
 use crate::dispatcher::authority::Who;
@@ -62,8 +63,9 @@ pub(crate) struct Made {
 }
 
 impl Wish {
-    /// What a dynamic terminus says: the node's properties name the model, and the queue or how its name begins. The terminus has no
-    /// address (AMQP part 3, sections 3.5.3 and 3.5.4), and one that it has all the same is not looked at. The link needs `right`, and who asks must have it on the model, and on a name that is given whole.
+    /// What a dynamic terminus says: the node's properties name the model, and the queue or how its name begins. The
+    /// terminus has no address (AMQP part 3, sections 3.5.3 and 3.5.4), and one that it has all the same is not looked
+    /// at. The link needs `right`, and who asks must have it on the model, and on a name that is given whole.
     pub(crate) fn read(
         state: &State,
         who: Who<'_>,
@@ -166,8 +168,8 @@ impl State {
         Ok(Made { name, temporary: None, with_link: false })
     }
 
-    /// Takes changes over that clients have caused; what they do to the store is done already. They are noted in the journal,
-    /// and what answers a client goes out when that is synced.
+    /// Takes changes over that clients have caused; what they do to the store is done already. They are noted in the
+    /// journal, and what answers a client goes out when that is synced.
     ///
     /// # Errors
     /// The journal takes no more; nothing is changed then.

@@ -110,8 +110,8 @@ impl Arrival {
         Self { payload, sections, ..self }
     }
 
-    /// The message as others may hand it in: a label is the queue manager's own word, so none comes from outside. One search for a
-    /// message with annotations.
+    /// The message as others may hand it in: a label is the queue manager's own word, so none comes from outside. One
+    /// search for a message with annotations.
     pub(crate) fn without_label(self) -> Result<Self, Refusal> {
         let Some(range) = self.sections.message_annotations.clone() else { return Ok(self) };
         if !reports::holds(&self.payload.bytes_at(range), LABEL_PREFIX.as_bytes()) {

@@ -1,7 +1,7 @@
 //! The operator's log: one line an event on standard error, lower case, never a secret or payload.
 //!
-//! A queue manager writes its lines on a thread of their own: lines come from threads that hold the queues' lock, and whoever
-//! reads standard error may stop reading. What does not fit meanwhile is left out, counted and said.
+//! A queue manager writes its lines on a thread of their own: lines come from threads that hold the queues' lock, and
+//! whoever reads standard error may stop reading. What does not fit meanwhile is left out, counted and said.
 
 use bulla_device::role::{self, Role};
 use std::collections::VecDeque;
@@ -110,8 +110,8 @@ impl Lines {
         }
     }
 
-    /// Waits for the last lines, but not longer than `within`. Lines that come later are written where they come from, unless
-    /// nothing is read: then they are left out.
+    /// Waits for the last lines, but not longer than `within`. Lines that come later are written where they come from,
+    /// unless nothing is read: then they are left out.
     fn finish(&self, within: Duration) {
         let deadline = Instant::now() + within;
         let mut waiting = self.lock();

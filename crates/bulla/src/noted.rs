@@ -1,12 +1,12 @@
 //! Changes of definitions that clients cause: durable subscriptions, permanent dynamic queues, triggers that go off.
 //!
-//! Such a change is a note in the journal, in the unit that everything else of the turn is synced with, so no client waits
-//! for another one's file. What answers the client goes out when the note is synced. A thread of its own writes
+//! Such a change is a note in the journal, in the unit that everything else of the turn is synced with, so no client
+//! waits for another one's file. What answers the client goes out when the note is synced. A thread of its own writes
 //! `objects.mqsc` soon afterwards, without the queues' lock, and takes the notes away that are in the file then. At the
 //! start what the file does not have yet comes from the notes.
 //!
-//! Changes are numbered. The file says up to which number it has them, so a note that is still there when its change has
-//! come into the file, or was undone by a command since, changes nothing.
+//! Changes are numbered. The file says up to which number it has them, so a note that is still there when its change
+//! has come into the file, or was undone by a command since, changes nothing.
 
 use crate::manager::{Manager, State};
 use crate::mqsc::objects::{Definitions, LoadError};
@@ -86,8 +86,8 @@ fn notes(store: &Store) -> impl Iterator<Item = (u64, &[u8])> {
     })
 }
 
-/// Brings definitions, which have all changes up to the number `through`, up to date with the notes. Says the number of the
-/// last one, and whether there was any.
+/// Brings definitions, which have all changes up to the number `through`, up to date with the notes. Says the number of
+/// the last one, and whether there was any.
 ///
 /// # Errors
 /// A note that makes no sense; `path` is for the message.
@@ -141,7 +141,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The thread's life: writes what is due, once a second at most, until [`stop`](Self::stop); then for the last time.
+    /// The thread's life: writes what is due, once a second at most, until [`stop`](Self::stop); then for the last
+    /// time.
     pub(crate) fn run(&self, manager: &Manager) {
         let mut was_told = false;
         loop {

@@ -1,7 +1,8 @@
 //! Report messages: what became of a message, told to its reply-to (inventory A2.11). An application asks by the application
 //! properties that IBM MQ's JMS classes use; `docs/operating/queues.md` has the table.
 //!
-//! A report is put by the rights of the user who put the message, which its record keeps, and they are asked when it is put.
+//! A report is put by the rights of the user who put the message, which its record keeps, and they are asked when it is
+//! put.
 
 use crate::authority::Right;
 use crate::dispatcher::Local;
@@ -68,8 +69,8 @@ enum Data {
     All,
 }
 
-/// What a message asks for: properties by their names without the prefix, as strings or as symbols; nothing where they can't be read.
-/// One search for a message that asks for nothing.
+/// What a message asks for: properties by their names without the prefix, as strings or as symbols; nothing where they
+/// can't be read. One search for a message that asks for nothing.
 fn asked_of(payload: &Payload, sections: &Sections) -> Vec<(String, Value)> {
     let Some(range) = &sections.application_properties else { return Vec::new() };
     if !holds(&payload.bytes_at(range.clone()), PREFIX.as_bytes()) {
@@ -173,8 +174,8 @@ impl Asking {
     }
 }
 
-/// A message that asks for reports is on its queue now. On a transmission queue (`is_remote`) it has not arrived. `connection` is
-/// that of the client that put it: one that has not signed in may be told on a queue of its own.
+/// A message that asks for reports is on its queue now. On a transmission queue (`is_remote`) it has not arrived.
+/// `connection` is that of the client that put it: one that has not signed in may be told on a queue of its own.
 pub(crate) fn arrived(state: &mut State, local: &Local, id: MessageId, is_remote: bool, connection: Option<Marker>) {
     state.store.mark(id, connection);
     if !is_remote {
@@ -254,8 +255,9 @@ impl Report {
         self.report.len()
     }
 
-    /// Puts the report where the message wants it, if the user who put that message may put there; else there is none, and the
-    /// operator reads why. Where it can't be put it goes to the dead-letter queue; else it is lost, and the log says so.
+    /// Puts the report where the message wants it, if the user who put that message may put there; else there is none,
+    /// and the operator reads why. Where it can't be put it goes to the dead-letter queue; else it is lost, and the log
+    /// says so.
     fn put(self, state: &mut State, local: &Local) {
         let Self { found, connection, to, report, wall_ms } = &self;
         let user = found.user.as_ref().map(|user| user.as_str());
@@ -278,8 +280,8 @@ impl Report {
     }
 }
 
-/// A report is as urgent and as durable as what it is about, and does not expire. Its record names the user whose rights it was
-/// put by: a replay asks them again.
+/// A report is as urgent and as durable as what it is about, and does not expire. Its record names the user whose
+/// rights it was put by: a replay asks them again.
 fn of_the_queue_manager(found: &Found, wall_ms: u64) -> Message {
     Message {
         priority: found.priority,

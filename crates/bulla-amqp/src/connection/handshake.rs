@@ -183,7 +183,8 @@ impl Connection {
         self.end_sasl(code, "not authenticated");
     }
 
-    /// Server: ends SASL, and the connection with it, because nothing was looked at: the client may try again (`sys-temp`).
+    /// Server: ends SASL, and the connection with it, because nothing was looked at: the client may try again
+    /// (`sys-temp`).
     pub fn sasl_busy(&mut self) {
         if self.phase == Phase::SaslHost {
             self.end_sasl(OUTCOME_SYS_TEMP, "too busy to authenticate");

@@ -93,8 +93,8 @@ impl Waiting {
 }
 
 impl Link {
-    /// Whether the link's modes, as they were agreed at attach, allow how a frame of a delivery says that it is settled; `settled`
-    /// is what its frames have said so far (part 2, section 2.7.5).
+    /// Whether the link's modes, as they were agreed at attach, allow how a frame of a delivery says that it is
+    /// settled; `settled` is what its frames have said so far (part 2, section 2.7.5).
     #[inline]
     fn may_settle(&self, transfer: &Transfer, settled: bool) -> Result<(), Error> {
         let excluded = |what| Err(Error::new(condition::INVALID_FIELD, what));

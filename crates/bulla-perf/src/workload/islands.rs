@@ -31,7 +31,8 @@ pub struct IslandsArgs {
     /// Topologies, comma separated: unprotected, end-to-end, one-side, two-authorities
     #[arg(long, value_delimiter = ',', value_parser = island, default_value = "unprotected,end-to-end,one-side,two-authorities", help_heading = "Configurations")]
     island: Vec<Island>,
-    /// CipherSpec of all channels, or none: those that open or seal (one side, two authorities) have TLS 1.3 without it, and with none
+    /// CipherSpec of all channels, or none: those that open or seal (one side, two authorities) have TLS 1.3 without
+    /// it, and with none
     #[arg(long, help_heading = "Configurations")]
     cipher: Option<String>,
     #[command(flatten)]

@@ -1014,7 +1014,8 @@ impl Store {
         }
     }
 
-    /// Marks a message: its maker wants to hear what becomes of it. Mark and marker are not journaled; they go with the message.
+    /// Marks a message: its maker wants to hear what becomes of it. Mark and marker are not journaled; they go with the
+    /// message.
     pub fn mark(&mut self, id: MessageId, marker: Option<Marker>) {
         if self.messages.slot(id).is_some() {
             self.marked.insert(id.0, marker);

@@ -1,9 +1,9 @@
 //! What a signed message under AES-CBC is measured against, so that a failed one tells nothing by the clock.
 //!
-//! The signer stands inside the ciphertext, so nobody knows it before decryption; the policy therefore names the signers
-//! and the reader's ring holds their certificates, all with keys of one type and size. No certificate out of such a
-//! message is parsed before a signature has proved it. Whatever fails before a signature could be verified goes on
-//! with a made-up message, the decoy, whose parsing, digest and verification take what a real one's take.
+//! The signer stands inside the ciphertext, so nobody knows it before decryption; the policy therefore names the
+//! signers and the reader's ring holds their certificates, all with keys of one type and size. No certificate out of
+//! such a message is parsed before a signature has proved it. Whatever fails before a signature could be verified goes
+//! on with a made-up message, the decoy, whose parsing, digest and verification take what a real one's take.
 
 use bulla_device::Digest;
 use bytes::Bytes;

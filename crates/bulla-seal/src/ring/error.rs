@@ -74,7 +74,8 @@ impl RingError {
         RingError::Io { path: path.to_owned(), kind: error.kind(), why: error.to_string() }
     }
 
-    /// The same for users of another machine, whom this one's directories are no business of: files by their names in the ring.
+    /// The same for users of another machine, whom this one's directories are no business of: files by their names in
+    /// the ring.
     pub fn without_directories(&self) -> RingError {
         let mut error = self.clone();
         match &mut error {

@@ -38,7 +38,8 @@ pub const AS_BEFORE: [&str; 3] = [
     "SET AUTHREC PROFILE(**) OBJTYPE(CHANNEL) PRINCIPAL('*') AUTHADD(ALL)",
 ];
 
-/// The commands by which one user may connect, and put on and get from one queue: what a new queue manager says at its start.
+/// The commands by which one user may connect, and put on and get from one queue: what a new queue manager says at its
+/// start.
 pub const FOR_ONE_USER: [&str; 2] = [
     "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('user') AUTHADD(CONNECT)",
     "SET AUTHREC PROFILE(QUEUE) OBJTYPE(QUEUE) PRINCIPAL('user') AUTHADD(PUT, GET)",

@@ -42,8 +42,8 @@ pub struct ReceiverNote {
     pub store: [u8; 16],
     /// The last number that is on a queue here.
     pub sequence: u64,
-    /// How the partner proved who it is, at most [`PROOF_BYTES_MAX`]; empty where it proved nothing. Another proof under its name
-    /// is refused.
+    /// How the partner proved who it is, at most [`PROOF_BYTES_MAX`]; empty where it proved nothing. Another proof
+    /// under its name is refused.
     pub proof: String,
     /// RESET CHANNEL was given here: the partner may reset its numbers once.
     pub reset_allowed: bool,

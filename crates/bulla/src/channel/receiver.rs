@@ -314,8 +314,8 @@ fn proof(peer: &Peer, tls: &Tls) -> String {
     digest.iter().fold("SHA-256 ".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// What is known of the partner that a greeting names, where the one that greets may be that partner. Nothing of an earlier
-/// connection is touched.
+/// What is known of the partner that a greeting names, where the one that greets may be that partner. Nothing of an
+/// earlier connection is touched.
 fn known(
     state: &State,
     greeting: &SenderGreeting,
@@ -351,8 +351,8 @@ fn belongs(note: &ReceiverNote, greeting: &SenderGreeting) -> bool {
     note.store == [0; 16] || note.store == greeting.store
 }
 
-/// Where this end stands with a partner, and when that is durable. A reset that the partner asks for is done only where this
-/// end has agreed to it by a RESET CHANNEL of its own, or where it changes nothing.
+/// Where this end stands with a partner, and when that is durable. A reset that the partner asks for is done only where
+/// this end has agreed to it by a RESET CHANNEL of its own, or where it changes nothing.
 fn take_up(
     state: &mut State,
     greeting: &SenderGreeting,

@@ -149,8 +149,8 @@ enum Taken {
     Blocked,
 }
 
-/// Begins to send over an open connection: a link to a Bulla partner, or the first of many to another. `definition` names
-/// the user whom the rules give this partner.
+/// Begins to send over an open connection: a link to a Bulla partner, or the first of many to another. `definition`
+/// names the user whom the rules give this partner.
 pub(crate) fn begin(
     peer: &mut Peer,
     local: &mut Local,

@@ -164,9 +164,9 @@ pub(crate) fn stop(manager: &Manager, state: &mut State, channel: &str, force: b
     }
 }
 
-/// RESET CHANNEL: the next message has that number. The sending end tells the other at its next start, which does the same only
-/// after a RESET CHANNEL of its own. A receiving end with several partners keeps their numbers, and lets each reset its own once.
-/// Says what was done.
+/// RESET CHANNEL: the next message has that number. The sending end tells the other at its next start, which does the
+/// same only after a RESET CHANNEL of its own. A receiving end with several partners keeps their numbers, and lets each
+/// reset its own once. Says what was done.
 pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<String, Refusal> {
     let definition = inactive(state, channel)?;
     let base = next.saturating_sub(1);

@@ -156,8 +156,8 @@ fn opening(data: &Path) -> [Vec<String>; 2] {
     [decrypt.map(str::to_owned).to_vec(), verify.map(str::to_owned).to_vec()]
 }
 
-/// What to say where this machine's `openssl` can't open what the demonstration seals. It is tried, with a message that is
-/// sealed here, because what a version can do depends on who built it.
+/// What to say where this machine's `openssl` can't open what the demonstration seals. It is tried, with a message that
+/// is sealed here, because what a version can do depends on who built it.
 fn advice(data: &Path) -> Result<Option<String>, CliError> {
     let mut sealed = private_message(data)?;
     for arguments in opening(data) {

@@ -4,8 +4,9 @@ use super::{CliError, EXIT_START};
 use bulla_device::key_memory::{self, KeyMemory};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// No core file is written of this process, and no other process of the same user may trace it or read its memory and its
-/// environment, unless that is asked for. Programs that this one starts may be dumped again where they raise their limit.
+/// No core file is written of this process, and no other process of the same user may trace it or read its memory and
+/// its environment, unless that is asked for. Programs that this one starts may be dumped again where they raise their
+/// limit.
 pub fn begin(allow_dumps: bool) {
     if allow_dumps {
         crate::warning!("--allow-dumps: this process's memory, with clear keys in it, can be read and dumped");
@@ -21,7 +22,8 @@ pub fn begin(allow_dumps: bool) {
     }
 }
 
-/// Private keys are kept out of swap as far as the system allows it, and with `all` everything else, too. Called before the first key is read, and before there is another thread.
+/// Private keys are kept out of swap as far as the system allows it, and with `all` everything else, too. Called before
+/// the first key is read, and before there is another thread.
 ///
 /// # Errors
 /// All of it was asked for, and the system does not allow it.

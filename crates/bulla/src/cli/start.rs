@@ -47,7 +47,8 @@ pub struct StartArgs {
     /// Mebibytes of messages that may be arriving on all connections together; beyond it those that hold much take turns
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub arriving: Option<u64>,
-    /// Seconds within which clients and partners are asked to be heard of; who is silent for twice as long is disconnected
+    /// Seconds within which clients and partners are asked to be heard of; who is silent for twice as long is
+    /// disconnected
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub idle_timeout: Option<u64>,
     /// The passphrase of the private keys in the key rings, the first line of this file
@@ -56,7 +57,8 @@ pub struct StartArgs {
     /// The shared object with the code of accelerators; beside the program unless given
     #[arg(long, value_name = "FILE")]
     pub lanes: Option<PathBuf>,
-    /// A PKCS#11 module that DEFINE DEVICE may name, or a directory of them, besides the system's libraries; may be repeated
+    /// A PKCS#11 module that DEFINE DEVICE may name, or a directory of them, besides the system's libraries; may be
+    /// repeated
     #[arg(long, value_name = "PATH")]
     pub modules: Vec<PathBuf>,
     /// A directory for a second admin socket, for administrators with a role (DEFINE ADMIN): `bulla mqsc --data DIR`

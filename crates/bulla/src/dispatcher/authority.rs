@@ -54,7 +54,8 @@ impl<'a> Who<'a> {
         Self { user: Some(user), connection: None }
     }
 
-    /// The maker of a message: the user in its record, and for one who has not signed in the connection, while that is known.
+    /// The maker of a message: the user in its record, and for one who has not signed in the connection, while that is
+    /// known.
     pub(crate) fn of_message(user: Option<&'a str>, connection: Option<(usize, u64)>) -> Self {
         Self { user, connection }
     }
@@ -110,8 +111,8 @@ impl State {
         if manager == own || leads_here { queue } else { manager }
     }
 
-    /// Whether a message may go back on a queue in the name of the user who put it: by the queue's own name, by an alias of it, or by
-    /// a topic with a subscription that delivers there.
+    /// Whether a message may go back on a queue in the name of the user who put it: by the queue's own name, by an
+    /// alias of it, or by a topic with a subscription that delivers there.
     ///
     /// # Errors
     /// 2035.
@@ -500,11 +501,12 @@ pub(crate) fn mapped_channel(
 /// Sub-reason of a refusal to open a key ring for a partner that has not proved who it is.
 const UNPROVED: &str = "partner-unproved";
 
-/// Whether the partner has proved enough for the channel to use the key ring of its user. A channel that passes bytes on uses
-/// none. `by` is the kind of rule that named the user, where one did.
+/// Whether the partner has proved enough for the channel to use the key ring of its user. A channel that passes bytes
+/// on uses none. `by` is the kind of rule that named the user, where one did.
 ///
-/// A verified certificate is a proof, and so is a strong sign-in as the channel's user, or as a user whom a rule maps to that
-/// one. An address is none: a user whom a map by address names has its ring closed, whatever the partner has shown.
+/// A verified certificate is a proof, and so is a strong sign-in as the channel's user, or as a user whom a rule maps
+/// to that one. An address is none: a user whom a map by address names has its ring closed, whatever the partner has
+/// shown.
 ///
 /// # Errors
 /// 2063 `cause=partner-unproved`.

@@ -1,4 +1,5 @@
-//! What the queue manager puts because of a message is put by the rights of whoever put that message: reports and replays.
+//! What the queue manager puts because of a message is put by the rights of whoever put that message: reports and
+//! replays.
 
 mod model;
 

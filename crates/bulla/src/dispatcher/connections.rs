@@ -50,8 +50,8 @@ fn handle(link: &Link, peer: &Peer) -> Handle {
     Handle { object, purpose, unsettled }
 }
 
-/// Ends a connection because an administrator said so. What its links held goes back to the queues at once; its units of
-/// work are backed out.
+/// Ends a connection because an administrator said so. What its links held goes back to the queues at once; its units
+/// of work are backed out.
 pub(super) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
     if peer.opened.is_none() {
         // A partner that has not opened the connection can't be told.

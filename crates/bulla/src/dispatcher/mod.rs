@@ -1472,7 +1472,8 @@ impl Local {
         self.touched.push(key);
     }
 
-    /// Where this connection has caused something to be defined or deleted, holds what it is told until the journal has synced that.
+    /// Where this connection has caused something to be defined or deleted, holds what it is told until the journal has
+    /// synced that.
     fn hold(&mut self, peer: &mut Peer, state: &mut State) {
         let Some(ticket) = state.noted.take_ticket().filter(|ticket| *ticket > state.store.synced()) else { return };
         peer.held += 1;

@@ -196,7 +196,8 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
         if let Some(route) = &found {
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
         }
-        // A relay's link ends where its sender would not hear otherwise that an address leads nowhere (Anonymous Terminus, 2.2.2).
+        // A relay's link ends where its sender would not hear otherwise that an address leads nowhere (Anonymous
+        // Terminus, 2.2.2).
         let is_told = !receipt.settled && producer.takes_rejected || receipt.unit.is_some();
         if receipt.is_single && !is_told && is_of_address(&refusal, found.is_some()) {
             let mut error = refusal.to_amqp();
@@ -218,8 +219,8 @@ fn is_of_address(refusal: &Refusal, is_found: bool) -> bool {
     !is_found && leads_nowhere || refusal.reason == reason::PUT_INHIBITED
 }
 
-/// A client sends more than it may: its link ends (part 2, section 2.8.16), and a unit of work that the message was part of can't
-/// commit.
+/// A client sends more than it may: its link ends (part 2, section 2.8.16), and a unit of work that the message was
+/// part of can't commit.
 fn beyond_credit(peer: &mut Peer, local: &mut Local, state: &mut State, receipt: Receipt) {
     let Some(Link::Producer(producer)) = peer.links.get(&receipt.link) else { return };
     let text = format!("{}: sent beyond the credit granted", producer.opened.as_deref().unwrap_or(RELAY));

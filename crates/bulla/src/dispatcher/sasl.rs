@@ -83,8 +83,8 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered. SASL may be left
-/// out where `bare`: queue managers that call do not.
+/// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered. SASL
+/// may be left out where `bare`: queue managers that call do not.
 fn offer(certificate: bool, tokens: bool, bare: bool) -> SaslOffer {
     let external = certificate.then_some(Mechanism::External);
     let bearer = tokens.then_some(Mechanism::OAuthBearer);
@@ -191,7 +191,8 @@ fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
     };
     let (authorization, token) = (bearer.authorization, Zeroizing::new(bearer.token.to_owned()));
     let now = local.wall_ms / 1000;
-    // A token cannot be guessed, so there is no lockout. A look at the file of keys and a signature to verify: not on this thread.
+    // A token cannot be guessed, so there is no lockout. A look at the file of keys and a signature to verify: not on
+    // this thread.
     check(peer, local, false, move |manager| {
         match manager.tokens.check(&token, now) {
             Ok(grant) => match other_user(&authorization, &grant.user) {

@@ -545,8 +545,8 @@ pub(crate) fn stage_copies(
     Ok(())
 }
 
-/// A delivery had gone with its link, or with its session, when the client said what is to become of it: the unit can't commit
-/// without that.
+/// A delivery had gone with its link, or with its session, when the client said what is to become of it: the unit can't
+/// commit without that.
 pub(crate) fn outcome_lost(peer: &Peer, local: &mut Local, txn_id: &[u8]) {
     if let Some(id) = local.units.of(peer.key, peer.generation, txn_id) {
         let gone =

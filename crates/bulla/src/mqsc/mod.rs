@@ -1,11 +1,15 @@
 //! The admin language, MQSC, from one table.
 //!
-//! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out
-//! on whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`]
-//! takes both over the Unix socket; `unit` carries several out together, and [`difference`] says which it takes to get from here to there. [`device`], [`channel`] and [`policy`] know what the attributes of one object mean
-//! together, and [`meters`] what devices count, [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads
-//! queues' and policies' rows back, `authority` is about records and groups, [`topic`] about topics and subscriptions, [`topic_status`] about how they stand, `channel_rule` about rules for connections, `limit` about what users may have, `connection` about who is connected, and `lockout` about who has to wait. [`objects`] holds what the commands define, and keeps it as MQSC text that
-//! is read back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
+//! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out on
+//! whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON, and [`admin`] takes both
+//! over the Unix socket; `unit` carries several out together, and [`difference`] says which it takes to get from here
+//! to there. [`device`], [`channel`] and [`policy`] know what the attributes of one object mean together, and
+//! [`meters`] what devices count, [`protection`] what policies do, [`tasks`] what tasks do, [`costs`] what roles cost;
+//! [`traffic`] reads queues' and policies' rows back, `authority` is about records and groups, [`topic`] about topics
+//! and subscriptions, [`topic_status`] about how they stand, `channel_rule` about rules for connections, `limit` about
+//! what users may have, `connection` about who is connected, and `lockout` about who has to wait. [`objects`] holds
+//! what the commands define, and keeps it as MQSC text that is read back by the same parser.
+//! [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 
 pub mod admin;
 mod authority;

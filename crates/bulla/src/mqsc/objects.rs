@@ -755,8 +755,8 @@ impl Definitions {
         Self::from_text(&text, &path).map(Some)
     }
 
-    /// Reads `objects.mqsc` in `directory`, and up to which number it has the changes that are noted in the journal; none when
-    /// there is no such file.
+    /// Reads `objects.mqsc` in `directory`, and up to which number it has the changes that are noted in the journal;
+    /// none when there is no such file.
     ///
     /// # Errors
     /// What is wrong, with file and line.

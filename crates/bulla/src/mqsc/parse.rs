@@ -57,8 +57,8 @@ impl Statement {
         self.settings.iter().find(|setting| setting.attribute.key == key).map(|setting| &setting.value)
     }
 
-    /// The role that it takes: its command's. A policy that is only proposed would open messages as no policy that is set does, so trying
-    /// it takes all that setting it does.
+    /// The role that it takes: its command's. A policy that is only proposed would open messages as no policy that is
+    /// set does, so trying it takes all that setting it does.
     pub fn role(&self) -> authority::Role {
         if super::policy_check::proposes(self) { authority::Role::All } else { self.command.role() }
     }

@@ -924,11 +924,12 @@ pub(super) fn no_error_queue() -> Failure {
     Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint }
 }
 
-/// Reason codes of an object that does not exist: of queues and others, of channels, of subscriptions, of users and groups.
+/// Reason codes of an object that does not exist: of queues and others, of channels, of subscriptions, of users and
+/// groups.
 const UNKNOWN_OBJECT: [u32; 4] = [2085, 4032, 2428, 2292];
 
-/// As [`perform`]. Where an object does not exist whose name was typed in lower case without quotes, the hint says that it was
-/// folded to upper case.
+/// As [`perform`]. Where an object does not exist whose name was typed in lower case without quotes, the hint says that
+/// it was folded to upper case.
 fn perform_or_explain(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
     perform(statement, target).map_err(|mut failure| {
         if let Some(typed) = &statement.typed_name

@@ -283,8 +283,8 @@ impl<'a> Administrator<'a> {
         Ok(Replayed { moved: 1, ..Replayed::default() })
     }
 
-    /// The queue that a dead letter goes back to: where its label says that it was or was for, if the user who put it may
-    /// put there.
+    /// The queue that a dead letter goes back to: where its label says that it was or was for, if the user who put it
+    /// may put there.
     fn way_back(&self, payload: &Payload, found: Option<&Found>) -> Result<QueueId, String> {
         let Some((name, manager)) = envelope::labelled_destination(payload) else {
             return Err("its label names no queue".to_owned());

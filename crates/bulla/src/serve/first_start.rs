@@ -26,8 +26,8 @@ const SERVER_DAYS: u32 = 825;
 /// Days for which that authority is good.
 const AUTHORITY_DAYS: u32 = 3650;
 
-/// A name for a queue manager that was given none: this machine's, and eight random digits, because messages are sealed for
-/// `QUEUE@NAME` and no two queue managers may open each other's by chance.
+/// A name for a queue manager that was given none: this machine's, and eight random digits, because messages are sealed
+/// for `QUEUE@NAME` and no two queue managers may open each other's by chance.
 pub(super) fn name_of_its_own(host: &CStr, random: &mut Random) -> String {
     let host = host.to_string_lossy().to_ascii_uppercase();
     let short = host.split('.').next().unwrap_or_default();

@@ -1,16 +1,16 @@
 //! Checks of passwords and tokens wait here for a thread that carries them out.
 //!
-//! A check of a password takes a large part of a second on purpose, so wrong ones come in faster than they can be looked at.
-//! Whose turn it is decides who gets in:
+//! A check of a password takes a large part of a second on purpose, so wrong ones come in faster than they can be
+//! looked at. Whose turn it is decides who gets in:
 //!
 //! - users who have signed in before from the address where they are now;
 //! - then the networks from which the fewest attempts were wrong, or found no time, lately. A right one makes up for
 //!   [`ATTEMPTS_FOR_ONE_RIGHT`] of them;
 //! - within a network the first that came.
 //!
-//! Every [`OLDEST_EVERY`]th check is the oldest of all, so none waits for ever. Where [`WAITING_MAX`] wait, the last one of the
-//! worst network makes room, or the newcomer is that one. Such an attempt, and one that has waited [`WAIT_MAX`], is answered
-//! "busy" and never "wrong".
+//! Every [`OLDEST_EVERY`]th check is the oldest of all, so none waits for ever. Where [`WAITING_MAX`] wait, the last
+//! one of the worst network makes room, or the newcomer is that one. Such an attempt, and one that has waited
+//! [`WAIT_MAX`], is answered "busy" and never "wrong".
 
 use hashbrown::HashMap;
 use std::cmp::Reverse;
@@ -185,7 +185,8 @@ impl<T> Line<T> {
     }
 }
 
-/// Attempts by network that were wrong or found no time, in two halves of which the older one is forgotten from time to time.
+/// Attempts by network that were wrong or found no time, in two halves of which the older one is forgotten from time to
+/// time.
 #[derive(Default)]
 struct Counts {
     recent: HashMap<Network, i64>,

@@ -1,4 +1,5 @@
-//! What signing in knows beside passwords: whose check comes next, how often a user was wrong, and the tokens of others.
+//! What signing in knows beside passwords: whose check comes next, how often a user was wrong, and the tokens of
+//! others.
 
 pub(crate) mod checks;
 pub mod key_set;

@@ -1,7 +1,7 @@
 //! Passwords that were right before, as keyed hashes: a user who signs in again by PLAIN costs no derivation.
 //!
-//! The key is random and of this process; nothing of it is written to disk. A hash covers the user's verifier, so that it
-//! means nothing any more once the password is changed or the user is removed.
+//! The key is random and of this process; nothing of it is written to disk. A hash covers the user's verifier, so that
+//! it means nothing any more once the password is changed or the user is removed.
 
 use crate::users::Crypto;
 use bulla_amqp::ScramCrypto;

@@ -16,9 +16,9 @@ use bulla_queue::{Found, QueueId};
 use bulla_seal::policy::{Quality, Toleration};
 
 impl Sending {
-    /// A message that can't be sent: to the dead-letter queue with the reason (inventory B6.7, C1.20). Where that fails, too,
-    /// the channel ends and tries again later; a non-persistent one under NPMSPEED(FAST) is lost. It goes as it lay here: what
-    /// SPLPROT(REMOVE) has opened never comes to a disk.
+    /// A message that can't be sent: to the dead-letter queue with the reason (inventory B6.7, C1.20). Where that
+    /// fails, too, the channel ends and tries again later; a non-persistent one under NPMSPEED(FAST) is lost. It goes
+    /// as it lay here: what SPLPROT(REMOVE) has opened never comes to a disk.
     pub(super) fn undeliverable(&mut self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
         let Err(why) = self.bury(found, refusal, local, state) else { return };
         if self.is_fast(found) {

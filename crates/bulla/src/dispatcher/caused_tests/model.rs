@@ -1,5 +1,5 @@
-//! Random records, users, messages with every kind of report and label, dead letters, replays, a channel and restarts, against a
-//! model that answers one question: who caused this put on that queue, and might they?
+//! Random records, users, messages with every kind of report and label, dead letters, replays, a channel and restarts,
+//! against a model that answers one question: who caused this put on that queue, and might they?
 //!
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 
 const SEEDS: u64 = 2;
 const STEPS: u64 = 700;
-/// How long the queues may take to show what the model says: nothing here takes longer, and a failure should not take a minute.
+/// How long the queues may take to show what the model says: nothing here takes longer, and a failure should not take a
+/// minute.
 const AGREES_WITHIN: Duration = Duration::from_secs(10);
 /// Names that are put on: local queues, an alias of the first, and one that is nowhere.
 const NAMES: [&str; 7] = ["A", "B", "INIT", "SECRET", DEAD_LETTER_QUEUE, ALIAS, "NOWHERE"];
@@ -73,8 +74,8 @@ impl Random {
     }
 }
 
-/// What a queue shows of a message: its number, what it reports (0 for a message itself), the queue that its label names, and who
-/// put it.
+/// What a queue shows of a message: its number, what it reports (0 for a message itself), the queue that its label
+/// names, and who put it.
 type Shown = (u64, u64, Option<String>, Option<String>);
 
 /// A message as the model knows it.
@@ -520,7 +521,8 @@ impl Run {
         shown
     }
 
-    /// The queues hold what the model says. What should not be there is told with who caused it, and whether they might.
+    /// The queues hold what the model says. What should not be there is told with who caused it, and whether they
+    /// might.
     #[track_caller]
     fn agree(&self, what: &str) {
         let deadline = Instant::now() + AGREES_WITHIN;
