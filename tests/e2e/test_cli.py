@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -409,6 +410,31 @@ def test_users_come_and_go(qm):
     assert b"correct horse" not in (qm.data / "users").read_bytes()
 
 
+def test_a_password_that_is_typed_is_not_shown(qm):
+    terminal, slave = pty.openpty()
+    command = [BULLA, "user", "add", "typist", "--data", qm.data, "--rounds", "4096"]
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = b""
+
+    def read():
+        nonlocal shown
+        try:
+            shown += os.read(terminal, 4096)
+        except OSError:  # the program has closed the terminal
+            return False
+        return True
+
+    while b"password for typist" not in shown:
+        assert read(), shown
+    os.write(terminal, b"correct horse\n")
+    while read():
+        pass
+    os.close(terminal)
+    assert process.wait(30) == 0, shown
+    assert b"user typist added" in shown and b"correct horse" not in shown
+
+
 # --- cert ---
 
 
@@ -437,12 +463,17 @@ def test_pkcs12_goes_out_and_comes_in_again(qm, tmp_path):
     file = tmp_path / "orders.p12"
     cert(qm, "export", "orders", "--ring", "orders", "--format", "p12", "--private", "--out", file, "--to-passphrase-file", tmp_path / "pass")  # fmt: skip
     assert b"PRIVATE KEY" in openssl("pkcs12", "-in", file, "-passin", "pass:secret", "-nodes")
-    cert(qm, "import", file, "--ring", "copied", "--label", "orders", "--from-passphrase-file", tmp_path / "pass")
+    copy = ["import", file, "--ring", "copied", "--label", "orders", "--from-passphrase-file", tmp_path / "pass"]
+    said = cert(qm, *copy, code=None)
+    assert "holds a private key" in said and "--as own puts the key into the ring of copied" in said
+    assert not list((qm.data / "rings/copied").glob("own/*"))
+    cert(qm, *copy, "--as", "own")
     assert "CN=orders,O=Demo" in cert(qm, "show", "orders", "--ring", "copied")
     made = tmp_path / "made.p12"
     own = qm.data / "rings/orders/own/orders.pem"
     openssl("pkcs12", "-export", "-in", own, "-inkey", own, "-passout", "pass:secret", "-out", made)
-    cert(qm, "import", made, "--ring", "made", "--label", "orders", "--from-passphrase-file", tmp_path / "pass")
+    secret = ["--from-passphrase-file", tmp_path / "pass"]
+    cert(qm, "import", made, "--ring", "made", "--label", "orders", "--as", "own", *secret)
     (tmp_path / "wrong").write_text("wrong\n")
     said = cert(qm, "import", made, "--ring", "other", "--from-passphrase-file", tmp_path / "wrong", code=None)
     assert "error" in said and "hint" in said

@@ -199,7 +199,8 @@ pub struct ImportArgs {
     /// The ring it goes into
     #[arg(long, value_name = "USER|DIR")]
     ring: String,
-    /// As what; without it, own where there is a private key, else person
+    /// As what; a certificate goes to person without it. A file with a private key asks for `own`, or for `person`, which
+    /// leaves the key out
     #[arg(long = "as", value_enum, value_name = "PLACE")]
     place: Option<Place>,
     /// Name of the file in the ring
@@ -509,7 +510,18 @@ fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(),
         }
         None => bundle_key,
     };
-    let place = args.place.unwrap_or(if key.is_some() { Place::Own } else { Place::Person });
+    let place = match args.place {
+        Some(place) => place,
+        None if key.is_none() => Place::Person,
+        // Who names the key's file has said that it is meant.
+        None if args.key_file.is_some() => Place::Own,
+        None => {
+            let message =
+                format!("{} holds a private key, and --as does not say what becomes of it", args.file.display());
+            let hint = format!("--as own puts the key into the ring of {}; --as person leaves it out", args.ring);
+            return Err(CliError::usage(message).hint(hint));
+        }
+    };
     let certificate = match (&key, place) {
         (Some(key), Place::Own) => {
             let at = chain.iter().position(|certificate| certificate.public_key().public_eq(key));
@@ -1112,7 +1124,11 @@ mod tests {
         desk.say(&format!("{export} --passphrase-file {secret}"));
         assert_eq!(fs::metadata(&p12).unwrap().permissions().mode() & 0o777, 0o600);
         desk.refuse(&format!("import {p12} --ring b"), "--from-passphrase-file");
-        desk.say(&format!("import {p12} --ring b --from-passphrase-file {other} --label b"));
+        desk.refuse(
+            &format!("import {p12} --ring b --from-passphrase-file {other} --label b"),
+            "--as own puts the key",
+        );
+        desk.say(&format!("import {p12} --ring b --as own --from-passphrase-file {other} --label b"));
         Ring::load(&desk.dir.path().join("data/rings/b"), None).unwrap();
         let pem =
             desk.say(&format!("export a --ring a --private --passphrase-file {secret} --to-passphrase-file {other}"));

@@ -3,6 +3,7 @@
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_USAGE};
 use crate::users::{ITERATIONS, PASSWORD_BYTES_MAX, Users, UsersError};
 use clap::{Args, Subcommand};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
@@ -19,7 +20,7 @@ pub struct UserArgs {
 
 #[derive(Debug, Subcommand)]
 enum UserCommand {
-    /// Add a user; the password is the first line of the standard input
+    /// Add a user; the password is the first line of the standard input, and a terminal does not show it
     Add(Named),
     /// Give a user another password; connections that are open stay open
     Passwd(Named),
@@ -97,13 +98,40 @@ impl Named {
         let read = match &self.password_file {
             Some(path) => std::fs::File::open(path).and_then(first_line),
             None => {
+                let silenced = Silenced::begin();
                 if io::stdin().is_terminal() {
-                    eprint!("password for {} (it shows as you type; --password-file avoids that): ", self.name);
+                    eprint!("password for {}: ", self.name);
                 }
-                first_line(io::stdin())
+                let line = first_line(io::stdin());
+                if silenced.is_some() {
+                    // The line end was not shown either.
+                    eprintln!();
+                }
+                line
             }
         };
         read.map_err(|error| CliError::new(EXIT_USAGE, format!("no password: {error}")))
+    }
+}
+
+/// A terminal at the standard input that does not show what is typed, until this is dropped.
+struct Silenced(Termios);
+
+impl Silenced {
+    /// None where the standard input is no terminal.
+    fn begin() -> Option<Self> {
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &silent).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Silenced {
+    fn drop(&mut self) {
+        // Where the terminal has gone there is nothing to give back.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
     }
 }
 
