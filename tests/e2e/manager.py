@@ -81,6 +81,10 @@ class Manager:
                     ready.set()
         ready.set()
 
+    def says(self, text):
+        """Waits for a line of the log with that text: lines are written behind what they tell of."""
+        wait_until(lambda: any(text in line for line in self.log), f"a line of the log with {text}")
+
     def stop(self):
         """Asks it to stop, and returns its exit code."""
         if self.process.poll() is None:

@@ -93,7 +93,7 @@ def test_who_begins_messages_and_never_ends_them_stops_nobody_and_is_closed(qm):
         client.put("Q", Message(body=b"large" * (LARGE // 5), inferred=True), sender)
         assert [message.body for message in client.get_all("Q")][:50] == list(range(50))
     wait_until(lambda: arriving(qm, "closed_total") > 0, "who had its turn and brought nothing is closed")
-    assert any("2071" in line and "arriving-bytes" in line for line in qm.log)
+    wait_until(lambda: any("2071" in line and "arriving-bytes" in line for line in qm.log), "the log says so")
     for peer in hostile:
         peer.close()
     wait_until(lambda: arriving(qm, "bytes") == 0, "nothing is arriving any more")
