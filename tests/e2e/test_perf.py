@@ -137,15 +137,12 @@ def test_clients_that_seal_for_themselves_leave_the_queue_manager_nothing_to_sea
     assert sample["cpu-us"]["application"] > 10 * sample["cpu-us"]["protection"]
 
 
-def test_what_this_machine_has_not_is_named_and_left_out(tmp_path, scratch):
+def test_a_kind_of_key_that_there_is_not_is_refused_before_anything_is_measured(tmp_path, scratch):
     out = tmp_path / "results.jsonl"
-    told = perf("key-size", "--self", *SHORT, "--repeats", 1, "--quality", "integrity", "--key", "rsa1000,p256", "--out", out,
-                env=scratch)  # fmt: skip
-    assert "not measured: integrity rsa1000 2 KB" in told
-    first, [sample] = lines(out)
-    assert [left["configuration"]["key"] for left in first["left-out"]] == ["rsa1000"]
-    assert sample["configuration"]["key"] == "p256"
-    perf("key-size", "--self", *SHORT, "--quality", "integrity", "--key", "rsa1000", code=1, env=scratch)
+    for key in ("rsa1000,p256", "rsa999"):
+        told = perf("key-size", "--self", *SHORT, "--quality", "integrity", "--key", key, "--out", out, code=2, env=scratch)
+        assert "no key of kind" in told and "rsa2048" in told
+    assert not out.exists()
 
 
 def test_modelled_cards_are_said_to_be_modelled(tmp_path, scratch):
