@@ -14,7 +14,7 @@ REFUSALS = 200
 
 
 class Unread(Manager):
-    """Nobody reads its log once it has started, and the pipe is small."""
+    """Its log is not read once it has started, and the pipe is small."""
 
     def _read_log(self, process, ready):
         fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

@@ -221,7 +221,7 @@ def test_foreign_cms_is_refused_or_quarantined_under_bind_required(site, tmp_pat
     assert site.client(reader).get_all("SEALED") == []
     assert [error["cause"] for error in site.qm.errors()] == ["unbound"]
     if "CBC" in policy or ("SIGNALG" in policy and "ENCALG" in policy):
-        # Without the reader's key nobody sees what a CBC envelope or a signature inside an envelope is bound to.
+        # Without the reader's key it can't be seen what a CBC envelope or a signature inside an envelope is bound to.
         return
     with pytest.raises(Refused) as refused:
         site.client(reader).put("SEALED", foreign(envelope))

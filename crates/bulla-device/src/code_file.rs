@@ -65,7 +65,7 @@ impl fmt::Display for CodeFileError {
 impl std::error::Error for CodeFileError {}
 
 /// Where the shared object really is, if no other user could have written it: the file and each directory on the way
-/// belong to root, to this process's user or to the owner of this program, and nobody else may write them.
+/// belong to root, to this process's user or to the owner of this program, and no other user may write them.
 ///
 /// # Errors
 /// What speaks against it.

@@ -411,7 +411,7 @@ impl Question {
                 let (claims, ours) = self.claims(&signed, &plaintext, Some(letter.recipients_digest()));
                 let opened = match ours {
                     // What is signed inside decides. The former profile had the same attributes outside too;
-                    // whoever encrypts a message again can write any there.
+                    // a recipient who encrypts the message again can write any there.
                     Some(ours)
                         if authenticated
                             && letter.has_attributes()

@@ -127,7 +127,7 @@ impl Sealer {
     }
 
     /// Bytes of the attributes of an envelope without a signature inside. An unbound one (AES-CBC alone)
-    /// keeps only the content attribute, and nobody vouches for that.
+    /// keeps only the content attribute, and no signature vouches for that.
     fn outer_attributes_len(&self, content: &Content, bound: &Bound) -> usize {
         if self.policy.encrypt.is_some_and(ContentCipher::is_authenticated) {
             CONTENT_TYPE_ATTRIBUTE_BYTES + self.our_attributes_len(content, bound) + RECIPIENTS_ATTRIBUTE_BYTES

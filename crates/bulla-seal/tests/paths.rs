@@ -101,7 +101,7 @@ fn a_path_leads_over_chains_that_the_ring_holds() {
         ring::install_person(dir, "issuing", &levels.intermediate(), &[]).unwrap();
     });
     assert_eq!(cause(open(&policy, &as_a_person, message)), "opened");
-    // Without the keys too, as whoever looks after a ring reads it.
+    // Without the keys too, as an administrator of a ring reads it.
     let ring = Ring::load_without_keys(&levels.world.ring_dir("carol")).unwrap();
     ring.verify(&levels.alice.certificate, &[], bulla_seal::certificate::Usage::Sign, now(), now()).unwrap();
 }

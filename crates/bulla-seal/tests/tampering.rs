@@ -730,7 +730,7 @@ fn in_pieces(string: &mut Node) {
 
 #[test]
 fn what_is_not_der_inside_names_attributes_and_algorithms_is_malformed() {
-    // The issuer's name of a recipient: it would look like somebody else's.
+    // The issuer's name of a recipient: it would look like another recipient's.
     assert_eq!(Envelope::new().with(|m| in_pieces(m.at(&[1, 0, 1, 0, 1, 0, 0, 0, 1]))), "malformed");
     // … of a signer: it would look like a certificate that is not there.
     let mut signed = Signed::new(&World::new());

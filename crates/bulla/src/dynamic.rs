@@ -1,7 +1,7 @@
 //! Dynamic queues: made of a model for a link that asks for a queue of its own (AMQP part 3, section 3.5, *dynamic*; inventory A2.4).
 //!
 //! A temporary one lives in memory and goes with its connection, or with its link where that asks for it. A permanent
-//! one is a local queue like any other, and in `objects.mqsc`: it goes when somebody who opened it asks for that on
+//! one is a local queue like any other, and in `objects.mqsc`: it goes when a client that opened it asks for that on
 //! closing, or by a command.
 
 use crate::authority::{ANONYMOUS, Right};
@@ -261,7 +261,8 @@ impl State {
         }
     }
 
-    /// Deletes a permanent dynamic queue as whoever had it open asked for: with `purge` together with what is on it.
+    /// Deletes a permanent dynamic queue as the client that had it open asked for: with `purge` together with what is
+    /// on it.
     ///
     /// # Errors
     /// 2042 while others have it open, 2055 for one that holds messages; it stays then.

@@ -957,7 +957,7 @@ mod tests {
         );
     }
 
-    /// A message that opened with this content, whoever made it.
+    /// A message that opened with this content, made by any sender.
     fn opened(bytes: &[u8]) -> Result<Payload, Refusal> {
         let (sealed, ..) = sealed(b"DER", &message(&[ID], b"body"));
         let content = Content { packing: Packing::Sections, content_type: None, bytes: Bytes::copy_from_slice(bytes) };

@@ -1,7 +1,7 @@
 //! The operator's log: one line an event on standard error, lower case, never a secret or payload.
 //!
 //! A queue manager writes its lines on a thread of their own: lines come from threads that hold the queues' lock, and
-//! whoever reads standard error may stop reading. What does not fit meanwhile is left out, counted and said.
+//! the program that reads standard error may stop reading. What does not fit meanwhile is left out, counted and said.
 
 use bulla_device::role::{self, Role};
 use std::collections::VecDeque;

@@ -179,7 +179,7 @@ impl Library {
     /// One lower-case line: it can't be loaded, lacks a function, or does not see the instructions it needs.
     pub(super) fn open(path: &Path) -> Result<Library, String> {
         let file = checked_code_file(path).map_err(|error| error.to_string())?;
-        // SAFETY: the object is this program's own build of the library, which nobody else may write; it has no
+        // SAFETY: the object is this program's own build of the library, which no other user may write; it has no
         // initialisers but the one that looks at the processor.
         let library = unsafe { libloading::Library::new(file) }.map_err(|error| one_line(&error.to_string()))?;
         // The functions must stay where they are until the process ends.

@@ -251,7 +251,7 @@ impl<'a> Enveloped<'a> {
         if cipher.is_authenticated() != authenticated {
             return Err(Malformed("container and content cipher disagree").into());
         }
-        // It belongs to a signature; here nobody would compare it with anything (RFC 5083, 2.1).
+        // It belongs to a signature; here it would be compared with nothing (RFC 5083, 2.1).
         if attributes.message_digest.is_some() {
             return Err(Malformed("a message digest among the attributes of an envelope").into());
         }

@@ -1,6 +1,6 @@
 //! What a signed message under AES-CBC is measured against, so that a failed one tells nothing by the clock.
 //!
-//! The signer stands inside the ciphertext, so nobody knows it before decryption; the policy therefore names the
+//! The signer stands inside the ciphertext, so it is not known before decryption; the policy therefore names the
 //! signers and the reader's ring holds their certificates, all with keys of one type and size. No certificate out of
 //! such a message is parsed before a signature has proved it. Whatever fails before a signature could be verified goes
 //! on with a made-up message, the decoy, whose parsing, digest and verification take what a real one's take.
@@ -28,7 +28,7 @@ pub(super) struct Decoy {
     signers: Vec<Certificate>,
     /// A whole `ContentInfo` whose payload is empty.
     pub(super) der: Bytes,
-    /// In the range of the signers' keys, and nobody's.
+    /// In the range of the signers' keys, and no signer's.
     pub(super) signature: Vec<u8>,
 }
 

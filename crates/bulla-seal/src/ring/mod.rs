@@ -5,7 +5,7 @@
 //! | place | holds | used for |
 //! | --- | --- | --- |
 //! | `own/*.pem` | one private key with its certificate, and the chain above it | signing (the newest), opening (all), paths of others |
-//! | `people/*.pem` | somebody's certificate, and the chain above it | recipients, signers, paths of others |
+//! | `people/*.pem` | another person's certificate, and the chain above it | recipients, signers, paths of others |
 //! | `trust/*.pem` | self-signed certificates of authorities | where every path must end |
 //! | `crl/*.pem`, `crl/*.crl` | revocation lists, PEM or DER | certificates of the authorities that issued them |
 //!

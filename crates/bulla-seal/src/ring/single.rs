@@ -21,7 +21,7 @@ pub struct SingleFiles<'a> {
 }
 
 impl Ring {
-    /// A ring out of single files. It belongs to nobody by name.
+    /// A ring out of single files. It belongs to no named user.
     ///
     /// # Errors
     /// As [`Ring::load`]: the first file that can't be used.

@@ -199,8 +199,8 @@ pub struct ImportArgs {
     /// The ring it goes into
     #[arg(long, value_name = "USER|DIR")]
     ring: String,
-    /// As what; a certificate goes to person without it. A file with a private key asks for `own`, or for `person`, which
-    /// leaves the key out
+    /// As what; a certificate goes to person without it. A file with a private key asks for `own`, or for `person`,
+    /// which leaves the key out
     #[arg(long = "as", value_enum, value_name = "PLACE")]
     place: Option<Place>,
     /// Name of the file in the ring

@@ -62,7 +62,7 @@ pub struct PutArgs {
 /// # Errors
 /// Nothing could be read, or the queue manager refused.
 pub fn run(args: &PutArgs) -> Result<(), CliError> {
-    // Before there is a connection: it would be silent for as long as somebody takes to type.
+    // Before there is a connection: it would be silent for as long as its user takes to type.
     let mut typed = if args.files.is_empty() { Some(read(Path::new(STDIN))?) } else { None };
     let mut client = Client::connect(&args.connection.endpoint()?)?;
     let seals = args.own_seal.ring.is_some();

@@ -1,4 +1,4 @@
-//! What the queue manager puts because of a message is put by the rights of whoever put that message: reports and
+//! What the queue manager puts because of a message is put by the rights of the user who put that message: reports and
 //! replays.
 
 mod model;

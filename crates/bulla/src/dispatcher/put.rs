@@ -346,7 +346,7 @@ pub(super) fn refuse(
         }
         // Its client hears of it at the discharge.
         _ if receipt.unit.is_some() => receipt.unit.into_iter().for_each(|unit| local.units.doom(unit, refusal)),
-        // At most once, as the client asked: nobody hears of it but the operator.
+        // At most once, as the client asked: only the operator hears of it.
         _ => unheard.tell(local, refusal),
     }
 }

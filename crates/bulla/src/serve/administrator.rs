@@ -252,7 +252,7 @@ impl<'a> Administrator<'a> {
         let payload = envelope::payload_of(&body);
         let target = match &replay.to {
             _ if replay.discards => None,
-            // The administrator has named the queue, and not whoever put the message.
+            // The administrator has named the queue, and not the user who put the message.
             Some(to) => Some(self.queue(to)?),
             None => {
                 let found = self.state.store.find(id).map(|(_, found)| found);

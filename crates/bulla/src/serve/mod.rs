@@ -258,8 +258,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
         None => None,
     };
     let users = Users::open(data).map_err(|error| file(data, io::Error::other(error)))?;
-    // Before the ports: whoever reaches one of them finds the admin socket there, too, and waits at both for the same
-    // moment.
+    // Before the ports: a client that reaches one of them finds the admin socket there, too, and waits at both for the
+    // same moment.
     let admin = AdminSocket::bind(data, admin::listen(data))?;
     let admin_of_roles = settings.admin_directory.as_ref().map(|directory| listen_for_roles(data, directory));
     let admin_of_roles = admin_of_roles.transpose()?;
@@ -469,7 +469,7 @@ fn define_queues(manager: &Manager, data: &Path) -> Result<(), StartError> {
         .map(|(_, name)| name.to_owned())
         .collect();
     for name in orphans {
-        // Nobody can define that again: a crash came between a subscription's end and that of its queue.
+        // No command can define that again: a crash came between a subscription's end and that of its queue.
         if topics::is_managed(&name)
             && let Some(queue) = state.store.queue(&name)
         {

@@ -205,7 +205,7 @@ mod tests {
     use crate::mqsc::parse::statements;
     use crate::serve::{Settings, start};
 
-    /// Nobody's number on any machine that runs tests.
+    /// No user's number on any machine that runs tests.
     const OPERATOR: u32 = 4_711_471;
 
     #[test]

@@ -133,7 +133,7 @@ impl Model {
         self.queues[queue].push(entry);
     }
 
-    /// A report is put by the rights of whoever put the message, or it is not put.
+    /// A report is put by the rights of the user who put the message, or it is not put.
     fn report(&mut self, about: &Entry, fact: usize, feedback: u64) {
         let Some(to) = about.reply_to.filter(|_| about.asks[fact]) else { return };
         if !self.might(about.user, to) {
@@ -203,7 +203,7 @@ impl Model {
         self.place(DEAD, Entry { label: Some(QUEUES[queue].to_owned()), marked: false, ..entry });
     }
 
-    /// A dead letter goes back where its label says, for whoever put it.
+    /// A dead letter goes back where its label says, for the user who put it.
     fn replay(&mut self, number: u64, feedback: u64) {
         let entry = self.take(DEAD, number, feedback);
         let back = entry.label.as_deref().and_then(|label| QUEUES.iter().position(|queue| *queue == label));
@@ -220,7 +220,7 @@ impl Model {
     }
 
     fn restarted(&mut self) {
-        // Of messages found in the journal nobody knows whether they ask: each is looked at.
+        // Of messages found in the journal it is not known whether they ask: each is looked at.
         self.queues.iter_mut().flatten().for_each(|entry| entry.marked = true);
     }
 
