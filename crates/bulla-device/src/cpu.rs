@@ -98,7 +98,7 @@ impl CpuDevice {
     }
 
     /// The raw private operation, its check, and only then the padding. After the check there is no
-    /// branch on the padding's outcome: the random key stands ready and is picked byte by byte.
+    /// branch on the padding's outcome: the key for a failed unwrap stands ready and is picked byte by byte.
     fn rsa_unwrap(
         &self,
         key: &PrivateKey,
@@ -108,19 +108,19 @@ impl CpuDevice {
     ) -> Result<Output, DeviceError> {
         let rsa = key.rsa().ok_or(IN_ANOTHER_DEVICE)?;
         let modulus_len = rsa.size() as usize;
-        let mut random = random_bytes(expected_len)?;
+        let mut rejected = key.rejected(padding, wrapped, expected_len)?;
         let mut raw = Zeroizing::new(vec![0; modulus_len]);
         // Public facts about the wrapped key; anyone can see them, so leaving early tells nothing.
         if wrapped.len() != modulus_len || rsa.private_decrypt(wrapped, &mut raw, Padding::NONE).is_err() {
             drop(ErrorStack::get());
-            return Ok(Output::new(std::mem::take(&mut *random)));
+            return Ok(Output::new(std::mem::take(&mut *rejected)));
         }
         let mut again = vec![0; modulus_len];
         rsa.public_encrypt(&raw, &mut again, Padding::NONE)?;
         if again != wrapped {
             return Err(self.fault());
         }
-        Ok(padding::content_key(&raw, padding, random))
+        Ok(padding::content_key(&raw, padding, rejected))
     }
 
     fn checked(&self, good: bool, signature: Vec<u8>) -> Result<Output, DeviceError> {
@@ -317,31 +317,62 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_unwrap_gives_a_random_key_and_never_an_error() {
+    fn a_failed_unwrap_gives_a_key_and_never_an_error() {
         let key = rsa(1024);
         let good = wrap(&key, Padding::PKCS1_OAEP, &[7; 32]);
         let short = wrap(&key, Padding::PKCS1_OAEP, &[7; 16]);
         let long = wrap(&key, Padding::PKCS1, &[7; 33]);
         let mut flipped = good.clone();
         flipped[40] ^= 1;
-        let cases: [(RsaPadding, Vec<u8>); 8] = [
-            (OAEP, flipped),
+        let cases: [(RsaPadding, Vec<u8>); 12] = [
+            (OAEP, flipped.clone()),
             (OAEP, short),
-            (RsaPadding::Pkcs1, long),
-            (RsaPadding::Pkcs1, good.clone()),
             (OAEP, good[1..].to_vec()),
             (OAEP, Vec::new()),
             (OAEP, vec![0xff; 128]),
             (OAEP, vec![0; 128]),
+            (RsaPadding::Pkcs1, flipped),
+            (RsaPadding::Pkcs1, long),
+            (RsaPadding::Pkcs1, good.clone()),
+            (RsaPadding::Pkcs1, good[1..].to_vec()),
+            (RsaPadding::Pkcs1, vec![0xff; 128]),
+            (RsaPadding::Pkcs1, vec![0; 128]),
         ];
         for (padding, wrapped) in cases {
             let work = Work::RsaUnwrap { padding, wrapped, expected_len: 32 };
             let first = run(&key, work.clone()).unwrap();
             let second = run(&key, work).unwrap();
             assert_eq!(first.len(), 32);
-            assert_ne!(first, second, "a random key each time");
+            assert_eq!(first == second, padding == RsaPadding::Pkcs1, "random with OAEP, derived with PKCS#1 v1.5");
             assert_ne!(&*first, &[7; 32]);
         }
+    }
+
+    #[test]
+    fn a_key_that_failed_to_unwrap_is_replaced_by_one_of_private_key_ciphertext_and_length() {
+        let (key, other) = (rsa(1024), rsa(1024));
+        let long = wrap(&key, Padding::PKCS1, &[7; 33]);
+        let mut flipped = long.clone();
+        flipped[127] ^= 1;
+        let of = |key: &PrivateKey, wrapped: &[u8], expected_len| {
+            let padding = RsaPadding::Pkcs1;
+            run(key, Work::RsaUnwrap { padding, wrapped: wrapped.to_vec(), expected_len }).unwrap()
+        };
+        let first = of(&key, &long, 32);
+        let again = PrivateKey::clear(key.exportable().unwrap().to_owned()).unwrap();
+        assert_eq!(of(&again, &long, 32), first, "the same key, loaded again");
+        let without_primes = {
+            let rsa = key.rsa().unwrap();
+            let copy = |number: &openssl::bn::BigNumRef| number.to_owned().unwrap();
+            let builder = openssl::rsa::RsaPrivateKeyBuilder::new(copy(rsa.n()), copy(rsa.e()), copy(rsa.d())).unwrap();
+            PrivateKey::clear(PKey::from_rsa(builder.build()).unwrap()).unwrap()
+        };
+        assert_eq!(of(&without_primes, &long, 32), first);
+        assert_ne!(of(&other, &long, 32), first, "another private key");
+        assert_ne!(of(&key, &flipped, 32), first, "another ciphertext");
+        let short = of(&key, &long, 16);
+        assert_eq!(short.len(), 16);
+        assert_ne!(*short, first[..16], "another length");
     }
 
     #[test]

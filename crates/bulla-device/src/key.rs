@@ -13,6 +13,9 @@ use zeroize::Zeroizing;
 use crate::device::DeviceError;
 use crate::digest::Digest;
 use crate::prepared::Prepared;
+use crate::random::{RandomError, random_bytes};
+use crate::rejection::RejectionSecret;
+use crate::work::RsaPadding;
 
 /// Bits of the shortest RSA modulus that is accepted.
 pub const RSA_BITS_MIN: u32 = 1024;
@@ -175,6 +178,8 @@ pub struct PrivateKey(Arc<Inner>);
 struct Inner {
     public: PublicKey,
     origin: Origin,
+    /// Of RSA keys.
+    rejection: Option<RejectionSecret>,
 }
 
 /// Where the key material is.
@@ -196,14 +201,44 @@ impl PrivateKey {
             KeyKind::Rsa => (Some(key.rsa()?), None),
             KeyKind::Ec(_) => (None, Some(key.ec_key()?)),
         };
+        let rejection = rsa.as_ref().map(RejectionSecret::of_rsa).transpose()?;
         let origin = Origin::Clear { key, rsa, ec };
-        Ok(PrivateKey(Arc::new(Inner { public, origin })))
+        Ok(PrivateKey(Arc::new(Inner { public, origin, rejection })))
     }
 
     /// A key that stays on its token: its public half, and the PKCS#11 URI (RFC 7512) that a coprocessor
-    /// finds it by.
+    /// finds it by. What takes the place of a key that it does not unwrap is the same as long as this process lives.
     pub fn on_token(public: PublicKey, uri: impl Into<String>) -> PrivateKey {
-        PrivateKey(Arc::new(Inner { public, origin: Origin::Token { uri: uri.into() } }))
+        PrivateKey::token(public, uri.into(), RejectionSecret::of_this_process().ok())
+    }
+
+    /// As [`on_token`](Self::on_token), with a secret that is kept: what takes the place of a key that it does not
+    /// unwrap is the same as long as the secret is.
+    pub fn on_token_with(public: PublicKey, uri: impl Into<String>, secret: &RejectionSecret) -> PrivateKey {
+        PrivateKey::token(public, uri.into(), Some(secret.clone()))
+    }
+
+    fn token(public: PublicKey, uri: String, secret: Option<RejectionSecret>) -> PrivateKey {
+        let rejection = secret.map(|secret| secret.of_key(&public.id()));
+        PrivateKey(Arc::new(Inner { public, origin: Origin::Token { uri }, rejection }))
+    }
+
+    /// What takes the place of a content key that does not come out of this ciphertext. It is computed for every
+    /// unwrap, whatever becomes of it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Library`] without randomness, [`DeviceError::WrongKey`] for a longer key than there is.
+    pub fn rejected(
+        &self,
+        padding: RsaPadding,
+        ciphertext: &[u8],
+        len: usize,
+    ) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
+        match (padding, &self.0.rejection) {
+            (RsaPadding::Oaep { .. }, _) => Ok(random_bytes(len)?),
+            (RsaPadding::Pkcs1, Some(secret)) => secret.content_key(ciphertext, len),
+            (RsaPadding::Pkcs1, None) => Err(RandomError.into()),
+        }
     }
 
     /// SHA-256 of the public key's `SubjectPublicKeyInfo`.

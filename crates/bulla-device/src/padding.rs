@@ -28,24 +28,24 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The content key in a raw result that was checked with the public key, or `random` where there is none of its
+/// The content key in a raw result that was checked with the public key, or `rejected` where there is none of its
 /// length. There is no branch on the padding's outcome: the key is picked byte by byte.
-pub(crate) fn content_key(raw: &[u8], padding: RsaPadding, random: Zeroizing<Vec<u8>>) -> Output {
+pub(crate) fn content_key(raw: &[u8], padding: RsaPadding, rejected: Zeroizing<Vec<u8>>) -> Output {
     let mut key = Zeroizing::new(vec![0; raw.len()]);
     let len = match padding {
         RsaPadding::Oaep { digest } => check_oaep(raw, digest, &mut key),
         RsaPadding::Pkcs1 => check_pkcs1(raw, &mut key),
     };
-    pick(&key, len, random)
+    pick(&key, len, rejected)
 }
 
-/// The first bytes of `key` if `len` says that there are as many as in `random`, else those of `random`.
-pub(crate) fn pick(key: &[u8], len: i32, mut random: Zeroizing<Vec<u8>>) -> Output {
-    let good = equal_mask(len, random.len());
-    for (random, real) in random.iter_mut().zip(key.iter()) {
-        *random = (*real & good) | (*random & !good);
+/// The first bytes of `key` if `len` says that there are as many as in `rejected`, else those of `rejected`.
+pub(crate) fn pick(key: &[u8], len: i32, mut rejected: Zeroizing<Vec<u8>>) -> Output {
+    let good = equal_mask(len, rejected.len());
+    for (byte, real) in rejected.iter_mut().zip(key.iter()) {
+        *byte = (*real & good) | (*byte & !good);
     }
-    Output::new(std::mem::take(&mut *random))
+    Output::new(std::mem::take(&mut *rejected))
 }
 
 /// 0xff when both are equal, else 0; the first one is secret.

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant, SystemTime};
 
+use bulla_device::RsaPadding;
 use bulla_seal::Dn;
 use bulla_seal::certificate::authority::{Authority, Founding};
 use bulla_seal::certificate::{
@@ -689,6 +690,41 @@ fn every_key_type_signs_and_agrees_through_a_ring() {
         verify(&ring, &certificate, 1).unwrap();
         assert_eq!(ring.recipient(&dn(&name), Usage::DataEncipherment, day(1)), Ok(&certificate));
     }
+}
+
+#[test]
+fn a_ring_with_a_key_on_a_token_keeps_what_failed_unwraps_go_on_with() {
+    let world = World::new();
+    let uri = "pkcs11:token=t;object=x".parse().unwrap();
+    let (certificate, _) = world.issue("CN=x", RSA, &[KeyUse::DataEncrypt], 0, 100);
+    let rejected = |dir: &std::path::Path| {
+        let ring = load(dir);
+        ring.own()[0].key.rejected(RsaPadding::Pkcs1, &[1; 256], 32).unwrap()
+    };
+    let [orders, other] = ["orders", "other"].map(|user| {
+        let dir = world.ring_dir(user);
+        ring::install_own_on_token(&dir, "x", &certificate, &[], &uri).unwrap();
+        dir
+    });
+    let first = rejected(&orders);
+    let path = orders.join("own/rejection-secret");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(rejected(&orders), first, "the same after each reading");
+    assert_ne!(rejected(&other), first, "each ring has its own");
+    assert_eq!(fs::read_dir(orders.join("own")).unwrap().count(), 2, "nothing is left beside it");
+
+    fs::copy(&path, other.join("own/rejection-secret")).unwrap();
+    assert_eq!(rejected(&other), first, "it is in the file");
+    fs::write(&path, "0123").unwrap();
+    let error = Ring::load(&orders, None).unwrap_err().to_string();
+    assert!(error.ends_with("own/rejection-secret: not 64 hexadecimal digits and a line feed"), "{error}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    assert!(matches!(Ring::load(&orders, None), Err(RingError::Exposed { .. })));
+    // A ring that can't be written keeps nothing; its keys are used all the same.
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(rejected(&orders), rejected(&orders), "the same in this process");
 }
 
 #[test]

@@ -322,9 +322,9 @@ impl LaneEngine {
             let raw = &self.rsa.output[lane][..size.bytes()];
             let result = match &*job.work {
                 _ if !stands[lane] => Err(self.fault()),
-                Work::RsaUnwrap { padding, expected_len, .. } => {
-                    let random = random_bytes(*expected_len).map_err(DeviceError::from);
-                    random.map(|random| padding::content_key(raw, *padding, random))
+                Work::RsaUnwrap { padding, wrapped, expected_len } => {
+                    let rejected = private_of(job).and_then(|key| key.rejected(*padding, wrapped, *expected_len));
+                    rejected.map(|rejected| padding::content_key(raw, *padding, rejected))
                 }
                 _ => Ok(Output::new(raw.to_vec())),
             };
@@ -353,10 +353,11 @@ impl LaneEngine {
                 input.copy_from_slice(block);
                 Ok(Input::Ready(place))
             }
-            Work::RsaUnwrap { wrapped, expected_len, .. } => {
+            Work::RsaUnwrap { padding, wrapped, expected_len } => {
                 // Public facts about the wrapped key; anyone can see them, so leaving early tells nothing.
                 if !public.is_input(wrapped) {
-                    return Ok(Input::Answered(random_output(*expected_len)?));
+                    let mut rejected = key.rejected(*padding, wrapped, *expected_len)?;
+                    return Ok(Input::Answered(Output::new(std::mem::take(&mut *rejected))));
                 }
                 input.copy_from_slice(wrapped);
                 Ok(Input::Ready(place))

@@ -224,6 +224,26 @@ fn keys_wrapped_and_agreed_here_are_unwrapped_there_and_the_other_way_round() {
 }
 
 #[test]
+fn a_failed_unwrap_of_pkcs1_gives_the_processors_key() {
+    let Some(accelerator) = accelerator() else { return };
+    let mut engine = accelerator.engine().unwrap();
+    let key = rsa(RSA_1024);
+    let unwrap = |key: &PrivateKey, wrapped: Vec<u8>| {
+        Job::new(key.clone(), Work::RsaUnwrap { padding: RsaPadding::Pkcs1, wrapped, expected_len: 32 })
+    };
+    // Bad padding in lanes that are filled; then what no lane sees: too long a number, too few bytes.
+    for wrapped in [vec![1; 128], vec![0xff; 128], vec![1; 127]] {
+        let job = unwrap(&key, wrapped.clone());
+        let there = cpu(job.clone()).unwrap();
+        for here in run_all(&mut engine, vec![job; 3]) {
+            assert_eq!(here.unwrap(), there);
+        }
+        let other = run_all(&mut engine, vec![unwrap(&without_primes(&key), wrapped)]).remove(0).unwrap();
+        assert_eq!(other, there, "the same key without its primes");
+    }
+}
+
+#[test]
 fn keys_with_the_lesser_prime_first_work() {
     let Some(accelerator) = accelerator() else { return };
     let mut engine = accelerator.engine().unwrap();

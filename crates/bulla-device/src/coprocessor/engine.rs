@@ -166,11 +166,11 @@ impl Engine {
         wrapped: &[u8],
         expected_len: usize,
     ) -> Result<Output, Stop> {
-        let random = random_bytes(expected_len).map_err(DeviceError::from)?;
+        let rejected = key.rejected(padding, wrapped, expected_len)?;
         let rsa = key.public().rsa()?;
         // Public facts about the wrapped key; anyone can see them, so leaving early tells nothing.
         if wrapped.len() != rsa.size() as usize || openssl::bn::BigNum::from_slice(wrapped)?.as_ref() >= rsa.n() {
-            return Ok(output(random));
+            return Ok(output(rejected));
         }
         let request = Request::RsaUnwrap { key: key.id(), padding, wrapped: wrapped.to_vec() };
         match self.ask(key, &request)? {
@@ -180,13 +180,13 @@ impl Engine {
                     drop(ErrorStack::get());
                     return Err(self.fault());
                 }
-                Ok(padding::content_key(&raw, padding, random))
+                Ok(padding::content_key(&raw, padding, rejected))
             }
             // Of PKCS#1 v1.5 only raw results are taken: what a token makes of a wrong padding would tell.
             Response::Bytes(content) if matches!(padding, RsaPadding::Oaep { .. }) => {
-                Ok(padding::pick(&content, i32::try_from(content.len()).unwrap_or(i32::MAX), random))
+                Ok(padding::pick(&content, i32::try_from(content.len()).unwrap_or(i32::MAX), rejected))
             }
-            Response::NotDecrypted => Ok(output(random)),
+            Response::NotDecrypted => Ok(output(rejected)),
             response => Err(self.unexpected(response)),
         }
     }

@@ -111,6 +111,15 @@ fn make_private_dir(path: &Path) -> Result<(), RingError> {
 
 /// Writes a file of mode 0600 beside its place, syncs it and renames it there: readers see the old one or the new one.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_aside(path, bytes, |aside| fs::rename(aside, path))
+}
+
+/// The same for a file that is written once: one that is there stays, and is an error.
+pub(super) fn write_private_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_aside(path, bytes, |aside| fs::hard_link(aside, path).and_then(|()| fs::remove_file(aside)))
+}
+
+fn write_aside(path: &Path, bytes: &[u8], put_there: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let mut suffix = [0; 8];
     rand_bytes(&mut suffix).map_err(io::Error::other)?;
@@ -125,7 +134,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
             file.write_all(bytes)?;
             file.sync_all()
         })
-        .and_then(|()| fs::rename(&aside, path));
+        .and_then(|()| put_there(&aside));
     if written.is_err() {
         // The first error is the one to tell; what lies about begins with a dot and is never read.
         let _ = fs::remove_file(&aside);

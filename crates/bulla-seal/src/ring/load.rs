@@ -13,7 +13,7 @@ use bulla_device::{DeviceError, PrivateKey, PublicKey};
 use openssl::sha::sha256;
 use zeroize::Zeroizing;
 
-use super::{Crl, Own, Person, Ring, RingError, newness};
+use super::{Crl, Own, Person, Ring, RingError, newness, rejection};
 use crate::certificate::{Certificate, KeyError, KeySource, Passphrase, read_key_source};
 use crate::dn::Dn;
 
@@ -214,7 +214,7 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
         }
         for file in list(&path, place)? {
             let known = previous.files.get(&file);
-            let loaded = read(&file, place, passphrase, known)?;
+            let loaded = read(dir, &file, place, passphrase, known)?;
             files.changed |= known.is_none_or(|known| known.sha256 != loaded.sha256);
             match &loaded.content {
                 Content::Own(own) => {
@@ -289,6 +289,7 @@ fn list(path: &Path, place: Place) -> Result<Vec<PathBuf>, RingError> {
 }
 
 fn read(
+    ring: &Path,
     path: &Path,
     place: Place,
     passphrase: Option<&Passphrase>,
@@ -322,7 +323,8 @@ fn read(
                 KeySource::Token(uri) => {
                     let certificate = chain.remove(0); // not empty
                     let public = PublicKey::new(certificate.public_key()).map_err(unusable)?;
-                    (certificate, PrivateKey::on_token(public, uri.to_string()))
+                    let secret = rejection::of_ring(ring)?;
+                    (certificate, PrivateKey::on_token_with(public, uri.to_string(), &secret))
                 }
             };
             Content::Own(Arc::new(Own { label, certificate, chain, key }))

@@ -5,6 +5,7 @@
 //! | place | holds | used for |
 //! | --- | --- | --- |
 //! | `own/*.pem` | one private key with its certificate, and the chain above it | signing (the newest), opening (all), paths of others |
+//! | `own/rejection-secret` | a secret, where a key is on a token | what a failed PKCS#1 v1.5 unwrap goes on with |
 //! | `people/*.pem` | another person's certificate, and the chain above it | recipients, signers, paths of others |
 //! | `trust/*.pem` | self-signed certificates of authorities | where every path must end |
 //! | `crl/*.pem`, `crl/*.crl` | revocation lists, PEM or DER | certificates of the authorities that issued them |
@@ -17,6 +18,7 @@ mod crl;
 mod error;
 mod install;
 mod load;
+mod rejection;
 mod rings;
 mod single;
 
