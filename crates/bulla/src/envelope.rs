@@ -15,7 +15,7 @@ use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
-use bulla_amqp::{BodyForm, Header, Payload, Sections, Value, check_body, with_header};
+use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, Sections, Value, check_body, with_header};
 use bulla_queue::{Chunks, Found, Message, User};
 use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
 use bytes::Bytes;
@@ -532,6 +532,11 @@ pub(crate) fn labelled(payload: &Payload, label: &Label, was: Was) -> Message {
         expires_at_ms: None,
         ..was.message(&body)
     }
+}
+
+/// Bytes that are no message, as the data of one.
+pub(crate) fn wrapped(payload: &Payload) -> Chunks {
+    chunks_of(&MessageParts { body: MessageBody::Data(payload.clone()), ..MessageParts::default() }.build())
 }
 
 /// The queue that a message's label names.

@@ -1,6 +1,6 @@
 //! What becomes of a message that a channel brought: the way to its queue, and what SPLPROT asks on that way.
 
-use super::transmission::Destination;
+use super::transmission::{self, Destination};
 use crate::adapter::{Asker, Held};
 use crate::authority::Right;
 use crate::dispatcher::authority::{self, Who};
@@ -12,7 +12,7 @@ use crate::mqsc::channel::Protection;
 use crate::mqsc::objects::{self, SYSTEM_PREFIX, Transmission};
 use crate::mqsc::protection::ProtectionMeters;
 use crate::reason::{self, Refusal};
-use bulla_amqp::Payload;
+use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Message, User};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
@@ -86,6 +86,8 @@ pub(crate) struct Delivery {
     /// The last transmission header and where it led: most messages go where the one before went.
     last: Option<(Bytes, Arc<Way>)>,
     sealings: Vec<Option<Sealing>>,
+    /// The last policy with SEALEDAT(CLIENT) of which a message was buried, and the one that seals such dead letters.
+    stand_in: Option<(Arc<Policy>, Arc<Policy>)>,
     /// As whom it asks for devices.
     who: bulla_device::Asker,
     /// What protection did here since the status was last written.
@@ -118,7 +120,7 @@ impl Delivery {
     ) -> Self {
         let (ways, sealings) = (HashMap::new(), Vec::new());
         let meters = ProtectionMeters::default();
-        Self { protection, user: user.into(), target, ways, last: None, sealings, who, meters }
+        Self { protection, user: user.into(), target, ways, last: None, sealings, stand_in: None, who, meters }
     }
 
     /// Nothing more is asked of devices.
@@ -166,10 +168,22 @@ impl Delivery {
         Message { user: Some(self.user.clone()), ..message }
     }
 
-    /// Where a message says that it goes, or where all go that say nothing.
+    /// Where a message says that it goes, or where all go that say nothing. Of a damaged one the front is enough.
     pub(crate) fn wanted(&self, payload: &Payload) -> Option<Destination> {
-        let said = Arrival::read(payload, 0).ok().and_then(|arrival| arrival.destination());
+        let sections = Sections::scan(payload).ok().or_else(|| Sections::front(payload));
+        let said = sections.and_then(|sections| transmission::destination(payload, &sections));
         said.or_else(|| self.target.clone())
+    }
+
+    /// The policy that encrypts what goes to a destination, where this channel seals: what is for it comes to no disk
+    /// in clear. `way` is the way there, where one was found.
+    pub(crate) fn secrecy(&self, state: &State, to: &Destination, way: Option<&Way>) -> Option<Arc<Policy>> {
+        let found = || match Way::find(state, to) {
+            Ok(way) => way.route.policy,
+            Err(_) => state.definitions.policies.get(&to.queue).cloned(),
+        };
+        let policy = way.map_or_else(found, |way| way.route.policy.clone());
+        policy.filter(|policy| self.protection == Protection::AsPolicy && policy.encrypt.is_some())
     }
 
     fn way(&mut self, state: &State, arrival: &Arrival) -> Result<Arc<Way>, Refusal> {
@@ -222,7 +236,9 @@ impl Delivery {
                 let task = Task { asker, who: &self.who, route: &way.route, policy: &policy, user, also };
                 Ok((task.check(local, Some(ring), way.destinations(state, &policy), arrival)?, Some(held)))
             }
-            Treatment::Seal(policy) => self.seal(local, state, asker, way, &policy, arrival),
+            Treatment::Seal(policy) => {
+                self.seal(local, state, asker, (way, way.destination.to_string()), &policy, arrival)
+            }
         }
     }
 
@@ -250,7 +266,7 @@ impl Delivery {
         local: &mut Local,
         state: &State,
         asker: Asker,
-        way: &Way,
+        (way, bound_to): (&Way, String),
         policy: &Arc<Policy>,
         arrival: Arrival,
     ) -> Result<(Stage, Option<Held>), Refusal> {
@@ -260,7 +276,7 @@ impl Delivery {
         let user = Some(self.user.as_str());
         let also = Some(&mut self.meters);
         let task = Task { asker, who: &self.who, route: &way.route, policy, user, also };
-        Ok((task.seal(local, sealer, way.destination.to_string(), arrival)?, Some(held)))
+        Ok((task.seal(local, sealer, bound_to, arrival)?, Some(held)))
     }
 
     fn ring(&self, local: &Local) -> Result<Arc<Ring>, Refusal> {
@@ -288,7 +304,8 @@ impl Delivery {
     }
 
     /// A message with its label, on its way to the dead-letter queue (inventory B6.7): as it is where that queue is a
-    /// SYSTEM queue, has no policy, or the message is sealed already; otherwise the queue's own policy counts.
+    /// SYSTEM queue, has no policy, or the message is sealed already; otherwise the queue's own policy counts. A clear
+    /// message that its own queue would have had encrypted is sealed in any case, or it is refused.
     pub(crate) fn bury(
         &mut self,
         local: &mut Local,
@@ -296,28 +313,59 @@ impl Delivery {
         asker: Asker,
         way: Arc<Way>,
         labelled: Message,
+        secret: Option<Secret>,
     ) -> Result<Prepared, Refusal> {
-        let as_it_is = |labelled| Prepared { way: None, stage: Stage::Ready(Ok(labelled)), held: None, asks: false };
-        let policy = match &way.route.policy {
-            Some(policy) if policy.quality() != Quality::None => policy.clone(),
-            _ => return Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
-        };
+        let as_it_is =
+            |way, labelled| Prepared { way: Some(way), stage: Stage::Ready(Ok(labelled)), held: None, asks: false };
+        let own = way
+            .route
+            .policy
+            .clone()
+            .filter(|policy| policy.quality() != Quality::None && !way.route.queue_name.starts_with(SYSTEM_PREFIX));
         let arrival = Arrival::read(&payload_of(&labelled.body), local.wall_ms);
-        let is_system = way.route.queue_name.starts_with(SYSTEM_PREFIX);
         let arrival = match arrival {
-            Ok(arrival) if !is_system && !arrival.claims_seal() => arrival,
-            _ => return Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
+            Ok(arrival) if !arrival.claims_seal() => arrival,
+            _ => return Ok(as_it_is(way, labelled)),
         };
-        if self.protection != Protection::AsPolicy {
-            return match policy.toleration {
-                Toleration::Tolerate => Ok(Prepared { way: Some(way), ..as_it_is(labelled) }),
-                Toleration::Enforce => {
-                    let detail = format!("{}: the policy takes no clear messages", way.route.queue_name);
-                    Err(Refusal::security(policy.cause_of_clear(), detail))
-                }
-            };
-        }
-        let (stage, held) = self.seal(local, state, asker, &way, &policy, arrival)?;
+        let is_kept = own.as_ref().is_some_and(|policy| policy.encrypt.is_some());
+        let (policy, bound_to) = match (own, secret.filter(|_| !is_kept)) {
+            (_, Some(secret)) => (self.sealing_here(&secret.policy), secret.bound_to),
+            (None, None) => return Ok(as_it_is(way, labelled)),
+            (Some(policy), None) if self.protection == Protection::AsPolicy => (policy, way.destination.to_string()),
+            (Some(policy), None) => {
+                return match policy.toleration {
+                    Toleration::Tolerate => Ok(as_it_is(way, labelled)),
+                    Toleration::Enforce => {
+                        let detail = format!("{}: the policy takes no clear messages", way.route.queue_name);
+                        Err(Refusal::security(policy.cause_of_clear(), detail))
+                    }
+                };
+            }
+        };
+        let (stage, held) = self.seal(local, state, asker, (&way, bound_to), &policy, arrival)?;
         Ok(Prepared { way: Some(way), stage, held, asks: false })
     }
+
+    /// A policy by which dead letters are sealed here, also where its own messages come sealed from their clients. What
+    /// is sealed by that is bound to the dead-letter queue, and opens on no other.
+    fn sealing_here(&mut self, policy: &Arc<Policy>) -> Arc<Policy> {
+        if policy.sealed_at == SealedAt::Any {
+            return policy.clone();
+        }
+        match &self.stand_in {
+            Some((known, stand_in)) if Arc::ptr_eq(known, policy) => stand_in.clone(),
+            _ => {
+                let stand_in = Arc::new(Policy { sealed_at: SealedAt::Any, ..(**policy).clone() });
+                self.stand_in = Some((policy.clone(), stand_in.clone()));
+                stand_in
+            }
+        }
+    }
+}
+
+/// How a dead letter is sealed whose own queue would have had it encrypted.
+pub(crate) struct Secret {
+    pub(crate) policy: Arc<Policy>,
+    /// What the seal is bound to.
+    pub(crate) bound_to: String,
 }

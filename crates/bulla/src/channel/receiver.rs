@@ -6,7 +6,7 @@
 //! A partner that is not ours has no numbers: what it has not heard of it sends again.
 
 use super::ChannelLetter;
-use super::delivery::{Delivery, Prepared, Way};
+use super::delivery::{Delivery, Prepared, Secret, Way};
 use super::note::{PROOF_BYTES_MAX, ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::{InstanceId, Place, Wanted};
@@ -16,7 +16,7 @@ use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::peer::{Link, Peer, Traffic};
 use crate::dispatcher::sealing::Stage;
 use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
-use crate::envelope::{self, Label, Was};
+use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::State;
@@ -31,6 +31,7 @@ use bulla_amqp::{
 };
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Outcome as Verdict;
+use bulla_seal::policy::SealedAt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -1020,7 +1021,7 @@ impl Receiving {
         let way = Way::find(state, &Destination { queue, manager: own.clone() }).map_err(Some)?;
         let asker = self.asker(link, 0);
         let head = self.line.front_mut().ok_or(None)?;
-        let message = match &head.stage {
+        let mut message = match &head.stage {
             Stage::Ready(Ok(message)) => message.clone(),
             _ => self.delivery.as_it_came(&head.payload, head.id.is_some(), local.wall_ms),
         };
@@ -1028,9 +1029,21 @@ impl Receiving {
             Some(way) => way.destination.clone(),
             None => self.delivery.wanted(&head.payload).unwrap_or(Destination { queue: String::new(), manager: own }),
         };
+        let is_whole =
+            Arrival::read(&envelope::payload_of(&message.body), local.wall_ms).and_then(Arrival::with_sections).is_ok();
+        let secret = self.delivery.secrecy(state, &was_for, head.way.as_deref()).map(|policy| {
+            // What its user might not put there is bound to the dead-letter queue: on its own it opens nowhere.
+            let is_good = is_whole && refusal.reason != reason::NOT_AUTHORIZED && policy.sealed_at == SealedAt::Any;
+            let bound_to = if is_good { was_for.to_string() } else { way.destination.to_string() };
+            Secret { policy, bound_to }
+        });
+        if !is_whole && secret.is_some() {
+            // What can't be read can't be sealed as it is: it becomes the data of a message.
+            message.body = envelope::wrapped(&envelope::payload_of(&message.body));
+        }
         let label = Label::undelivered(refusal, &was_for.queue, &was_for.manager, local.wall_ms);
         let labelled = envelope::labelled(&envelope::payload_of(&message.body), &label, Was::from(&message));
-        let prepared = self.delivery.bury(local, state, asker, Arc::new(way), labelled).map_err(Some)?;
+        let prepared = self.delivery.bury(local, state, asker, Arc::new(way), labelled, secret).map_err(Some)?;
         (head.way, head.stage, head._held) = (prepared.way, prepared.stage, prepared.held);
         head.dead = Some(refusal.clone());
         Ok(())

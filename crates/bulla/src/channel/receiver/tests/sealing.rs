@@ -7,7 +7,7 @@ use crate::mqsc::channel::Protection;
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};
-use bulla_seal::policy::{ContentCipher, KeyReuse, Quality, SignatureDigest, Toleration};
+use bulla_seal::policy::{ContentCipher, KeyReuse, Quality, SealedAt, SignatureDigest, Toleration};
 use bulla_seal::ring::{self, Ring};
 use bulla_seal::{Bound, Content, Dn, OpenError, Opened, Opener, Packing, Policy, Sealer, drive};
 use std::time::SystemTime;
@@ -119,8 +119,12 @@ impl Island {
 
     #[track_caller]
     fn opens(&self, policy: &Policy, message: &Payload, destination: &str) -> String {
-        let opened = self.open(policy, message, &[destination]).unwrap();
-        String::from_utf8(opened.content.bytes.to_vec()).unwrap()
+        String::from_utf8(self.opens_bytes(policy, message, destination)).unwrap()
+    }
+
+    #[track_caller]
+    fn opens_bytes(&self, policy: &Policy, message: &Payload, destination: &str) -> Vec<u8> {
+        self.open(policy, message, &[destination]).unwrap().content.bytes.to_vec()
     }
 
     /// A message that was sealed on its way, for that destination.
@@ -332,6 +336,149 @@ fn without_a_ring_nothing_is_put_in_clear_on_a_protected_queue() {
     assert!(text.starts_with("2063") && text.contains("key-ring"), "{text}");
     assert_eq!(island.desk.messages("PRIVATE").len(), 0);
     assert_eq!(island.desk.status("QM1").unwrap().user, "nobody");
+}
+
+/// Only CONNECT, and PUT on Q for the channel's user.
+fn put_on_q_alone() -> Authorities {
+    use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right};
+    let mut authorities = Authorities::default();
+    let mut allow = |object, profile, user: &str, right: Right| {
+        authorities.records.set(RecordKey { object, profile, entity: Entity::principal(user) }, right.alone());
+    };
+    allow(ObjectType::QueueManager, Profile::of_queue_manager(), crate::authority::SIGNED_IN, Right::Connect);
+    allow(ObjectType::Queue, Profile::parse("Q").unwrap(), "QM2", Right::Put);
+    authorities
+}
+
+/// Whether the data directory has the clear text in any file.
+fn is_on_the_disk(island: &Island) -> bool {
+    island.desk.running().manager().lock().store.sync(Instant::now()).unwrap();
+    let mut folders = vec![island.desk.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() => {
+                    let bytes = std::fs::read(entry.path()).unwrap();
+                    if bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()) {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    false
+}
+
+#[test]
+fn what_a_protected_queue_does_not_take_is_buried_sealed() {
+    let dead_letters = "SYSTEM.DEAD.LETTER.QUEUE";
+    for (case, reason, bound_to) in [
+        ("no right", 2035, dead_letters),
+        ("sealed at client", 2063, dead_letters),
+        ("too long", 2030, "PRIVATE"),
+        ("no queue", 2085, "PRIVATE"),
+        ("for a user it may not name", 2035, dead_letters),
+    ] {
+        let island = Island::new(Protection::AsPolicy);
+        let mut private = policy("PRIVATE", Quality::Privacy);
+        if case == "sealed at client" {
+            private.sealed_at = SealedAt::Client;
+        }
+        let private = private;
+        island.policy(&private);
+        match case {
+            "too long" => island.desk.queue("PRIVATE", |queue| queue.max_message_bytes = 100),
+            "no queue" => island.desk.define(|definitions| drop(definitions.queues.remove("PRIVATE"))),
+            "no right" => island.desk.define(|definitions| definitions.authorities = put_on_q_alone()),
+            _ => {}
+        }
+        let mut body = data(SECRET);
+        if case == "for a user it may not name" {
+            let user_id = Some(Bytes::from_static(b"alice"));
+            let mut section = Vec::new();
+            bulla_amqp::types::Properties { user_id, ..Default::default() }.encode_section(&mut section);
+            body = Payload::from(vec![Bytes::from(section), body.to_contiguous()]);
+            let mut authorities = put_on_q_alone();
+            let key = crate::authority::RecordKey {
+                object: crate::authority::ObjectType::Queue,
+                profile: crate::authority::Profile::parse("PRIVATE").unwrap(),
+                entity: crate::authority::Entity::principal("QM2"),
+            };
+            authorities.records.set(key, crate::authority::Right::Put.alone());
+            island.desk.define(|definitions| definitions.authorities = authorities);
+        }
+        let mut partner = island.partner();
+        for numbered in [true, false] {
+            partner.send_message(on_its_way("PRIVATE@QM2", body.clone(), true, None), numbered);
+        }
+        partner.send("Q@QM2", "after them", true);
+        partner.accepted(2);
+        let dead = island.desk.messages(dead_letters);
+        assert_eq!(dead.len(), 2, "{case}");
+        for message in &dead {
+            assert_eq!(label(message, "reason"), Some(Value::Uint(reason)), "{case}");
+            assert_eq!(label(message, "queue"), Some(Value::from("PRIVATE")), "{case}");
+            assert!(!is_clear(message), "{case}: clear on the dead-letter queue");
+            assert_eq!(island.opens(&private, message, &format!("{bound_to}@QM2")), SECRET, "{case}");
+        }
+        assert!(!is_on_the_disk(&island), "{case}");
+    }
+}
+
+#[test]
+fn what_no_dead_letter_can_be_sealed_from_stays_with_its_sender() {
+    for case in ["no ring", "unknown recipient"] {
+        let island = Island::new(Protection::AsPolicy);
+        let mut private = policy("PRIVATE", Quality::Privacy);
+        let (user, cause) = match case {
+            "no ring" => ("nobody", "key-ring"),
+            _ => ("QM2", "unknown-dn"),
+        };
+        if case == "unknown recipient" {
+            private.recipients = vec![dn("unknown")];
+        }
+        island.policy(&private);
+        island.desk.channel(|channel| channel.user = Some(user.into()));
+        let connect = || {
+            let mut partner = Partner::connect_as(&island.desk, island.scram(user), Config::new("partner"));
+            partner.greet(&greeting(0, 0)).unwrap();
+            partner
+        };
+        let mut partner = connect();
+        // What its sender has settled can't stay there: it is gone.
+        partner.send("PRIVATE@QM2", SECRET, false);
+        partner.send("PRIVATE@QM2", SECRET, true);
+        let text = partner.detached().description.unwrap();
+        assert!(text.starts_with("2063") && text.contains(cause), "{case}: {text}");
+        let container = || Config::new("another broker");
+        let mut foreign = Partner::connect_as(&island.desk, island.scram(user), container());
+        foreign.attach(AttachRequest::sender("by queue", format!("{CHANNEL}::PRIVATE"))).unwrap();
+        foreign.send_message(data(SECRET), true);
+        let outcome = foreign.outcome();
+        assert!(matches!(outcome, Some(DeliveryState::Rejected(Some(_)))), "{case}: {outcome:?}");
+        assert_eq!(island.desk.messages("SYSTEM.DEAD.LETTER.QUEUE").len(), 0, "{case}");
+        assert!(!is_on_the_disk(&island), "{case}");
+    }
+}
+
+#[test]
+fn what_is_no_message_is_buried_sealed_where_it_was_for_a_protected_queue() {
+    let island = Island::new(Protection::AsPolicy);
+    let private = policy("PRIVATE", Quality::Privacy);
+    island.policy(&private);
+    let mut partner = island.partner();
+    // An AMQP value that ends too early, behind a header that says where to.
+    let damaged = Payload::from(Bytes::from([&[0x00, 0x53, 0x77, 0xa1, 0xff], SECRET.as_bytes()].concat()));
+    let header = on_its_way("PRIVATE@QM2", data(""), true, None);
+    let front = header.slice(0..header.len() - 5).to_contiguous();
+    partner.send_message(Payload::from(vec![front, damaged.to_contiguous()]), true);
+    partner.accepted(1);
+    let dead = &island.desk.messages("SYSTEM.DEAD.LETTER.QUEUE")[0];
+    assert_eq!(label(dead, "queue"), Some(Value::from("PRIVATE")));
+    assert!(!is_clear(dead) && !is_on_the_disk(&island));
+    assert!(island.opens_bytes(&private, dead, "SYSTEM.DEAD.LETTER.QUEUE@QM2").ends_with(SECRET.as_bytes()));
 }
 
 /// What is to be found on the dead-letter queue.
