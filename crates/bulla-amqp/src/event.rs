@@ -158,6 +158,8 @@ pub struct AttachReply {
     /// What the peer is told of that, where it is to send no more than another limit lets in: longer messages are the
     /// host's to refuse, each with its reason.
     pub told_max_message_size: Option<u64>,
+    /// Whether each [`Delivery`] has its tag.
+    pub keeps_tags: bool,
 }
 
 /// A link that the host wants.
@@ -251,8 +253,9 @@ pub struct Delivery {
     pub link: LinkId,
     /// Its id, for `dispose`.
     pub id: DeliveryId,
-    /// The sender's name for it.
-    pub tag: DeliveryTag,
+    /// The sender's name for it, on a link that was accepted with [`AttachReply::keeps_tags`]. In a box, because a tag
+    /// is as long as the rest, and events are moved.
+    pub tag: Option<Box<DeliveryTag>>,
     /// Whether the sender has settled already: no outcome is wanted.
     pub settled: bool,
     /// Whether the sender had no credit for it.
@@ -288,4 +291,15 @@ pub struct LinkInfo {
     pub delivery_count: u32,
     /// Deliveries not settled on both sides.
     pub unsettled: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Events are moved several times each, and what is longer is moved by a call.
+    #[test]
+    fn an_event_is_no_longer_than_two_cache_lines() {
+        assert!(size_of::<Event>() <= 128, "{}", size_of::<Event>());
+    }
 }

@@ -824,8 +824,9 @@ pub enum DeliveryState {
     },
     /// Outcome: taken.
     Accepted,
-    /// Outcome: invalid, with the reason.
-    Rejected(Option<Error>),
+    /// Outcome: invalid, with the reason. It is in a box, because it is longer than all that is usual here, and states
+    /// are part of each event.
+    Rejected(Option<Box<Error>>),
     /// Outcome: not taken, as if never sent.
     Released,
     /// Outcome: not taken, and changed.
@@ -891,7 +892,7 @@ fn other_state(reader: &mut Reader<'_>, code: u64) -> Result<DeliveryState, Deco
             let state = Received::decode_list(reader)?;
             DeliveryState::Received { section_number: state.section_number, section_offset: state.section_offset }
         }
-        Rejected::CODE => DeliveryState::Rejected(Rejected::decode_list(reader)?.error),
+        Rejected::CODE => DeliveryState::Rejected(Rejected::decode_list(reader)?.error.map(Box::new)),
         Modified::CODE => {
             let state = Modified::decode_list(reader)?;
             DeliveryState::Modified {
@@ -928,7 +929,7 @@ impl Encode for DeliveryState {
             Self::Received { section_number, section_offset } => {
                 Received { section_number: *section_number, section_offset: *section_offset }.encode(out);
             }
-            Self::Rejected(error) => Rejected { error: error.clone() }.encode(out),
+            Self::Rejected(error) => Rejected { error: error.as_deref().cloned() }.encode(out),
             Self::Modified { delivery_failed, undeliverable_here, message_annotations } => Modified {
                 delivery_failed: *delivery_failed,
                 undeliverable_here: *undeliverable_here,

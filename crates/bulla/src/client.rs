@@ -635,7 +635,7 @@ fn accepted_in(state: Option<DeliveryState>) -> Result<(), ClientError> {
 fn accepted(outcome: Option<DeliveryState>) -> Result<(), ClientError> {
     match outcome {
         None | Some(DeliveryState::Accepted) => Ok(()),
-        Some(DeliveryState::Rejected(Some(error))) => Err(ClientError::Refused(Box::new(error))),
+        Some(DeliveryState::Rejected(Some(error))) => Err(ClientError::Refused(error)),
         Some(other) => Err(ClientError::Io(io::Error::other(format!("not accepted: {other:?}")))),
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Link {
     pub(super) assembly: Option<Box<Assembly>>,
     /// Deliveries in the session's backlog.
     pub(super) waiting: u32,
+    /// Whether the host wants the tags of deliveries.
+    pub(super) keeps_tags: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,7 @@ impl Connection {
             drain: false,
             assembly: None,
             waiting: 0,
+            keeps_tags: false,
         });
         let id = LinkId { index, generation };
         let taken = self
@@ -258,6 +261,7 @@ impl Connection {
             drain: false,
             assembly: None,
             waiting: 0,
+            keeps_tags: false,
         });
         let link = LinkId { index, generation };
         if !self.assign_handle(index) {
@@ -299,6 +303,7 @@ impl Connection {
             return;
         }
         state.info.max_message_size = reply.max_message_size;
+        state.keeps_tags = reply.keeps_tags;
         if state.state == LinkState::Asked {
             state.state = LinkState::Up;
         }

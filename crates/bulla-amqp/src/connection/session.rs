@@ -554,7 +554,11 @@ impl Connection {
                 answered.insert(key, id);
             }
             let link = LinkId { index: delivery.link, generation: links.generation(delivery.link) };
-            let state = state.clone().filter(|_| says.is_some());
+            let state = match says {
+                None => None,
+                Some(Said::Accepted) => Some(DeliveryState::Accepted),
+                Some(_) => state.clone(),
+            };
             events.push_back(Event::Outcome { link, token: delivery.token, state, settled: *settled });
             *settled
         });

@@ -204,7 +204,7 @@ impl Connection {
         let delivery = Delivery {
             link: id,
             id: DeliveryId(delivery_id),
-            tag,
+            tag: link.keeps_tags.then(|| Box::new(tag)),
             settled,
             beyond_credit,
             format,
@@ -256,7 +256,7 @@ impl Connection {
         let delivery = Delivery {
             link: link_id,
             id: DeliveryId(assembly.id),
-            tag: assembly.tag,
+            tag: link.keeps_tags.then(|| Box::new(assembly.tag)),
             settled: assembly.settled,
             beyond_credit: assembly.beyond_credit,
             format: assembly.format,

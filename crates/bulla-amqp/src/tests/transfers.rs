@@ -365,7 +365,11 @@ fn adjacent_equal_dispositions_become_one_frame() {
     for id in &ids[..3] {
         peer.engine.dispose(link, *id, DeliveryState::Accepted);
     }
-    peer.engine.dispose(link, ids[3], DeliveryState::Rejected(Some(Error::new(condition::NOT_ALLOWED, "2053"))));
+    peer.engine.dispose(
+        link,
+        ids[3],
+        DeliveryState::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, "2053")))),
+    );
     peer.engine.dispose(link, ids[6], DeliveryState::Accepted);
     peer.engine.dispose(link, ids[6], DeliveryState::Accepted);
     peer.engine.dispose(link, ids[5], DeliveryState::Accepted);
@@ -430,7 +434,7 @@ fn every_outcome_reaches_the_host() {
     let states = [
         DeliveryState::Accepted,
         DeliveryState::Released,
-        DeliveryState::Rejected(Some(Error::new(condition::NOT_ALLOWED, "no"))),
+        DeliveryState::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, "no")))),
         DeliveryState::Modified { delivery_failed: true, undeliverable_here: true, message_annotations: vec![] },
     ];
     for state in states {
@@ -452,7 +456,8 @@ fn one_reason_for_very_many_deliveries_does_not_take_all_memory() {
         peer.engine.send(link, token, payload(1), false);
     }
     peer.frames();
-    let rejected = |bytes| DeliveryState::Rejected(Some(Error::new(condition::NOT_ALLOWED, "n".repeat(bytes))));
+    let rejected =
+        |bytes| DeliveryState::Rejected(Some(Box::new(Error::new(condition::NOT_ALLOWED, "n".repeat(bytes)))));
     let all = |state| Disposition { state: Some(state), ..disposition(Role::Receiver, 0, Some(19_999), false) };
     peer.send(0, &all(rejected(200)));
     assert_eq!(peer.events().len(), 20_000);

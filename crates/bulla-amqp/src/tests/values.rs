@@ -106,7 +106,7 @@ samples! {
     };
     DeliveryState = |random| match random.below(8) {
         0 => DeliveryState::Received { section_number: u32::sample(random), section_offset: u64::sample(random) },
-        1 => DeliveryState::Rejected(random.often().then(|| Error::sample(random))),
+        1 => DeliveryState::Rejected(random.often().then(|| Box::new(Error::sample(random)))),
         2 => DeliveryState::Released,
         3 => DeliveryState::Modified {
             delivery_failed: bool::sample(random),

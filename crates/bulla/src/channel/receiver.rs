@@ -629,6 +629,7 @@ fn reply(attach: &IncomingAttach, properties: protocol::Properties, message_byte
         properties,
         max_message_size: message_bytes_max,
         told_max_message_size: None,
+        keeps_tags: false,
     }
 }
 
@@ -985,7 +986,7 @@ impl Receiving {
         let Some(head) = self.line.front_mut() else { return Step::Wait };
         match head.id {
             Some(_) if self.numbers.is_some() => return Step::End(refusal),
-            Some(id) => engine.dispose(link, id, DeliveryState::Rejected(Some(refusal.to_amqp()))),
+            Some(id) => engine.dispose(link, id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp())))),
             None => self.counts.discarded += 1,
         }
         head.dead = None;

@@ -100,11 +100,11 @@ pub fn run(args: &GetArgs) -> Result<(), CliError> {
 /// A defective message is moved to the error queue by the queue manager; another one stays for whom it is for, or for later.
 fn verdict(error: &CliError, outcome: Outcome) -> DeliveryState {
     match outcome {
-        Outcome::Defective => DeliveryState::Rejected(Some(Error {
+        Outcome::Defective => DeliveryState::Rejected(Some(Box::new(Error {
             condition: Symbol::from_static("bulla:defective"),
             description: Some(error.to_string()),
             info: Vec::new(),
-        })),
+        }))),
         Outcome::NotMine | Outcome::Retry => DeliveryState::Released,
     }
 }

@@ -84,7 +84,8 @@ pub fn run(args: &TriggerArgs) -> Result<(), CliError> {
             Err(why) => {
                 crate::warning!("{}: a trigger message started nothing: {why}", args.queue);
                 let condition = Symbol::from_static(NOT_STARTED);
-                DeliveryState::Rejected(Some(Error { condition, description: Some(why), info: Vec::new() }))
+                let error = Error { condition, description: Some(why), info: Vec::new() };
+                DeliveryState::Rejected(Some(Box::new(error)))
             }
         };
         client.settle(&delivery, state)?;

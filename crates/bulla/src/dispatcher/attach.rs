@@ -204,6 +204,8 @@ fn accept_producer(
         max_message_size: u64::from(state.definitions.queue_manager.max_message_bytes),
         // What is longer all the same is refused with 2030.
         told_max_message_size: producer.route.as_ref().map(|route| route.message_bytes_max.max(1) as u64),
+        // Its errors name the delivery (Anonymous Terminus, 2.2.2).
+        keeps_tags: producer.opened.is_none(),
     };
     peer.engine.accept_link(attach.link, reply);
     peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
@@ -359,6 +361,7 @@ fn accept_consumer(
         properties,
         max_message_size: 0,
         told_max_message_size: None,
+        keeps_tags: false,
     };
     let queue = consumer.route.queue;
     peer.engine.accept_link(attach.link, reply);

@@ -62,7 +62,7 @@ fn the_error_queue_may_be_an_alias() {
     let delivery = bob.get(from, Some(PATIENCE)).unwrap().unwrap();
     let condition = Symbol::from_static("bulla:defective");
     let defective = Error { condition, description: Some("tampered".into()), info: Vec::new() };
-    bob.settle(&delivery, DeliveryState::Rejected(Some(defective))).unwrap();
+    bob.settle(&delivery, DeliveryState::Rejected(Some(Box::new(defective)))).unwrap();
     desk.until("it is quarantined", |desk| desk.depth("MY.ERRORS") == 1);
     let shown = rows(&desk, &format!("DISPLAY DEADMSG({ERROR_QUEUE}) DESTQ CAUSE"));
     assert_eq!(

@@ -789,7 +789,7 @@ pub(crate) fn settled(
             }
             Some(DeliveryState::Rejected(error)) => {
                 let from = consumer.route.clone();
-                let to = rejected_to(&from, local, state, id, error.as_ref());
+                let to = rejected_to(&from, local, state, id, error.as_deref());
                 if !reject(&from, local.wall_ms, state, id, to, failures) {
                     consumer.will_not_have(id, local, state);
                 }

@@ -167,7 +167,7 @@ impl Producer {
 }
 
 /// Hot path, once per message that a client puts.
-pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
+pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut delivery: Delivery) {
     let Peer { key, engine, links, identity, generation, .. } = peer;
     let Some(Link::Producer(producer)) = links.get_mut(&delivery.link) else { return };
     let txn_id = match &delivery.state {
@@ -188,7 +188,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     if delivery.beyond_credit {
         return beyond_credit(peer, local, state, receipt);
     }
-    let (mut found, tag) = (None, delivery.tag);
+    let (mut found, tag) = (None, delivery.tag.take());
     if let Some(None) = unit {
         unknown_unit(producer, engine, local, state, receipt);
     } else if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery, &mut found) {
@@ -201,7 +201,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
         let is_told = !receipt.settled && producer.takes_rejected || receipt.unit.is_some();
         if receipt.is_single && !is_told && is_of_address(&refusal, found.is_some()) {
             let mut error = refusal.to_amqp();
-            error.info.push((DELIVERY_TAG, Value::Binary(Bytes::copy_from_slice(tag.as_bytes()))));
+            error.info.extend(tag.map(|tag| (DELIVERY_TAG, Value::Binary(Bytes::copy_from_slice(tag.as_bytes())))));
             authority::tell_of(peer, local, &refusal);
             return local.detach_with(peer, state, receipt.link, error);
         }
@@ -239,7 +239,7 @@ fn unknown_unit(producer: &mut Producer, engine: &mut Connection, local: &Local,
         let unknown = unit_of_work::unknown();
         Unheard { queue, user: producer.user_name.as_deref() }.tell(local, &unknown);
     } else {
-        let state = DeliveryState::Rejected(Some(unit_of_work::unknown()));
+        let state = DeliveryState::Rejected(Some(Box::new(unit_of_work::unknown())));
         engine.dispose(receipt.link, receipt.id, state);
     }
 }
@@ -341,7 +341,7 @@ pub(super) fn refuse(
 ) {
     match engine {
         Some(engine) if !receipt.settled => {
-            let state = receipt.state(DeliveryState::Rejected(Some(refusal.to_amqp())));
+            let state = receipt.state(DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))));
             engine.dispose(receipt.link, receipt.id, state);
         }
         // Its client hears of it at the discharge.

@@ -325,7 +325,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
                 removals.push(get.id);
             }
             Some(DeliveryState::Rejected(error)) => {
-                let to = get::rejected_to(&get.from, local, state, get.id, error.as_ref());
+                let to = get::rejected_to(&get.from, local, state, get.id, error.as_deref());
                 let moved = to
                     .as_ref()
                     .and_then(|to| get::moved_with(&get.from, state, get.id, to, &puts, &mut before, &mut moved_left));
@@ -703,7 +703,7 @@ fn say(peer: &mut Peer, local: &mut Local, state: &mut State, answer: Answer, re
         Ok(_) if answer.settled => {}
         Ok(outcome) => peer.engine.dispose(answer.link, answer.id, outcome),
         Err(error) if takes_rejected && !answer.settled => {
-            peer.engine.dispose(answer.link, answer.id, DeliveryState::Rejected(Some(error)));
+            peer.engine.dispose(answer.link, answer.id, DeliveryState::Rejected(Some(Box::new(error))));
         }
         Err(error) => local.detach_with(peer, state, answer.link, error),
     }
