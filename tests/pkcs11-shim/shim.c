@@ -9,7 +9,7 @@
  *     slow N            signing, decrypting and deriving take N milliseconds more
  *     pin               every PIN is wrong
  *     error N           signing, decrypting and deriving end with code N
- *     faulty            one bit of each signature and of each decrypted block is wrong
+ *     faulty            one bit of each signature, each decrypted block and each derived secret is wrong
  *     crash             the process aborts in the next such call; the line is taken out first
  *     lost              every session is closed at the next such call; the line is taken out first
  *     oaep              CKM_RSA_PKCS_OAEP with SHA-256 works (SoftHSM2 2.6 refuses it)
@@ -277,6 +277,17 @@ static CK_RV derive_key(CK_SESSION_HANDLE session, CK_MECHANISM_PTR mechanism, C
     return rv == CKR_OK ? real->C_DeriveKey(session, mechanism, base, template, count, key) : rv;
 }
 
+static CK_RV get_attribute_value(CK_SESSION_HANDLE session, CK_OBJECT_HANDLE object, CK_ATTRIBUTE_PTR template, CK_ULONG count)
+{
+    CK_RV rv = real->C_GetAttributeValue(session, object, template, count);
+    CK_ULONG at;
+
+    for (at = 0; rv == CKR_OK && at < count; at++)
+        if (template[at].type == CKA_VALUE)
+            spoil(template[at].pValue, template[at].ulValueLen);
+    return rv;
+}
+
 CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR list)
 {
     const char *path = getenv("BULLA_SHIM_MODULE");
@@ -296,6 +307,7 @@ CK_RV C_GetFunctionList(CK_FUNCTION_LIST_PTR_PTR list)
     ours.C_DecryptInit = decrypt_init;
     ours.C_Decrypt = decrypt;
     ours.C_DeriveKey = derive_key;
+    ours.C_GetAttributeValue = get_attribute_value;
     *list = &ours;
     return CKR_OK;
 }

@@ -1,14 +1,17 @@
 //! The processor as a device: jobs run on the thread that polls.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use openssl::ec::EcKey;
+use openssl::ec::{EcKey, EcPointRef};
 use openssl::error::ErrorStack;
-use openssl::pkey::PKeyRef;
+use openssl::pkey::{PKeyRef, Private};
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::rsa::Padding;
 use zeroize::Zeroizing;
 
+use crate::accelerator::{Stage, Tamper, Tampering};
+use crate::agreement;
 use crate::device::{Device, DeviceError, Kind};
 use crate::digest::Digest;
 use crate::key::{Curve, KeyKind, PrivateKey, PublicKey};
@@ -21,16 +24,29 @@ use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
 pub const JOBS_WAITING_MAX: usize = 1024;
 
 /// OpenSSL on the calling thread. Each private result is checked with the public key before it
-/// leaves: a single faulty RSA result computed with the primes gives the key away.
+/// leaves: a single faulty RSA result computed with the primes gives the key away. A shared secret is
+/// computed a second way.
 pub struct CpuDevice {
     name: String,
+    tamper: Option<Arc<dyn Tamper>>,
     waiting: VecDeque<Job>,
 }
 
 impl CpuDevice {
     /// A device of that name; every thread has its own.
     pub fn new(name: impl Into<String>) -> CpuDevice {
-        CpuDevice { name: name.into(), waiting: VecDeque::new() }
+        CpuDevice { name: name.into(), tamper: None, waiting: VecDeque::new() }
+    }
+
+    /// The same device with something that breaks its results, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tampered(self, tamper: Arc<dyn Tamper>) -> CpuDevice {
+        CpuDevice { tamper: Some(tamper), ..self }
+    }
+
+    fn touch(&self, stage: Stage, bytes: &mut [u8]) {
+        Tampering(self.tamper.as_ref()).touch(stage, 0, bytes);
     }
 
     fn fault(&self) -> DeviceError {
@@ -46,14 +62,14 @@ impl CpuDevice {
             }
             (Work::EcdsaVerify { hash, signature }, _) => ecdsa_verify(job.key.public(), hash, signature),
             (Work::RsaWrap { padding, content_key }, _) => rsa_wrap(job.key.public(), *padding, content_key),
-            (Work::EcdhEphemeral, _) => ecdh_ephemeral(job.key.public()),
+            (Work::EcdhEphemeral, _) => self.ecdh_ephemeral(job.key.public()),
             (Work::RsaSign { scheme, digest, hash }, Some(key)) => self.rsa_sign(key, *scheme, *digest, hash),
             (Work::RsaPrivate { block }, Some(key)) => self.rsa_private(key, block),
             (Work::EcdsaSign { hash }, Some(key)) => self.ecdsa_sign(key, hash),
             (Work::RsaUnwrap { padding, wrapped, expected_len }, Some(key)) => {
                 self.rsa_unwrap(key, *padding, wrapped, *expected_len)
             }
-            (Work::EcdhDerive { peer }, Some(key)) => ecdh_derive(key, peer),
+            (Work::EcdhDerive { peer }, Some(key)) => self.ecdh_derive(key, peer),
             (_, None) => Err(DeviceError::WrongKey { why: "a private key is needed, this is a public one" }),
         }
     }
@@ -71,6 +87,7 @@ impl CpuDevice {
         set_rsa_scheme(&mut signer, scheme, digest)?;
         let mut signature = Vec::with_capacity(private.size());
         signer.sign_to_vec(hash, &mut signature)?;
+        self.touch(Stage::Signature, &mut signature);
         let mut verifier = PkeyCtx::new(key.public())?;
         verifier.verify_init()?;
         set_rsa_scheme(&mut verifier, scheme, digest)?;
@@ -81,6 +98,7 @@ impl CpuDevice {
         let rsa = key.rsa().ok_or(IN_ANOTHER_DEVICE)?;
         let mut result = vec![0; rsa.size() as usize];
         rsa.private_encrypt(block, &mut result, Padding::NONE)?;
+        self.touch(Stage::RsaPrivate, &mut result);
         let mut again = vec![0; result.len()];
         rsa.public_decrypt(&result, &mut again, Padding::NONE)?;
         self.checked(again == block, result)
@@ -92,6 +110,7 @@ impl CpuDevice {
         signer.sign_init()?;
         let mut signature = Vec::with_capacity(private.size());
         signer.sign_to_vec(hash, &mut signature)?;
+        self.touch(Stage::Signature, &mut signature);
         let mut verifier = PkeyCtx::new(key.public())?;
         verifier.verify_init()?;
         self.checked(verified(verifier.verify(hash, &signature)), signature)
@@ -115,12 +134,56 @@ impl CpuDevice {
             drop(ErrorStack::get());
             return Ok(Output::new(std::mem::take(&mut *rejected)));
         }
+        self.touch(Stage::RsaPrivate, &mut raw);
         let mut again = vec![0; modulus_len];
         rsa.public_encrypt(&raw, &mut again, Padding::NONE)?;
         if again != wrapped {
             return Err(self.fault());
         }
         Ok(padding::content_key(&raw, padding, rejected))
+    }
+
+    /// The X coordinate that both sides share. The peer's point is attacker's text: one that is not on the curve
+    /// gives random bytes, which no key wrap accepts.
+    fn ecdh_derive(&self, key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
+        let (KeyKind::Ec(curve), Some(private)) = (key.kind(), key.ec()) else {
+            return Err(IN_ANOTHER_DEVICE);
+        };
+        let Ok(peer) = curve.read_point(private.group(), peer) else {
+            drop(ErrorStack::get());
+            return Ok(Output::new(std::mem::take(&mut *random_bytes(curve.coordinate_len())?)));
+        };
+        let public = Curve::point_of(private)?;
+        let mut secret = self.agreed(curve, private, &public, &peer)?;
+        Ok(Output::new(std::mem::take(&mut *secret)))
+    }
+
+    fn ecdh_ephemeral(&self, key: &PublicKey) -> Result<Output, DeviceError> {
+        let (KeyKind::Ec(curve), Some(recipient)) = (key.kind(), key.ec()) else {
+            return Err(NOT_AN_EC_KEY);
+        };
+        let ephemeral = EcKey::generate(recipient.group())?;
+        let mut out = Curve::point_of(&ephemeral)?;
+        self.touch(Stage::EcdhPoint, &mut out);
+        // The check of the secret looks at X alone.
+        if curve.read_point(recipient.group(), &out).is_err() {
+            drop(ErrorStack::get());
+            return Err(self.fault());
+        }
+        let secret = self.agreed(curve, &ephemeral, &out, recipient.public_key())?;
+        out.extend_from_slice(&secret);
+        Ok(Output::new(out))
+    }
+
+    fn agreed(
+        &self,
+        curve: Curve,
+        private: &EcKey<Private>,
+        public: &[u8],
+        peer: &EcPointRef,
+    ) -> Result<Zeroizing<Vec<u8>>, DeviceError> {
+        let tampering = Tampering(self.tamper.as_ref());
+        agreement::agree(curve, private, public, peer, tampering)?.ok_or_else(|| self.fault())
     }
 
     fn checked(&self, good: bool, signature: Vec<u8>) -> Result<Output, DeviceError> {
@@ -152,22 +215,7 @@ impl Device for CpuDevice {
     }
 }
 
-/// The X coordinate that both sides share. The peer's point is attacker's text: one that is not on
-/// the curve gives random bytes, which no key wrap accepts.
-fn ecdh_derive(key: &PrivateKey, peer: &[u8]) -> Result<Output, DeviceError> {
-    let (KeyKind::Ec(curve), Some(private)) = (key.kind(), key.ec()) else {
-        return Err(IN_ANOTHER_DEVICE);
-    };
-    let derived = curve.read_point(private.group(), peer).and_then(|peer| curve.agree(private, &peer));
-    match derived {
-        Ok(mut secret) => Ok(Output::new(std::mem::take(&mut *secret))),
-        Err(_) => {
-            drop(ErrorStack::get());
-            Ok(Output::new(std::mem::take(&mut *random_bytes(curve.coordinate_len())?)))
-        }
-    }
-}
-
+const NOT_AN_EC_KEY: DeviceError = DeviceError::WrongKey { why: "a key agreement needs an EC key" };
 const IN_ANOTHER_DEVICE: DeviceError = DeviceError::WrongKey { why: "the key is in another device" };
 
 fn clear(key: &PrivateKey) -> Result<&PKeyRef<openssl::pkey::Private>, DeviceError> {
@@ -208,17 +256,6 @@ pub(crate) fn rsa_wrap(key: &PublicKey, padding: RsaPadding, content_key: &[u8])
     let wrap = |context: &mut PkeyCtx<_>| context.encrypt_to_vec(content_key, &mut wrapped);
     key.prepared().with(key.key(), Purpose::RsaWrap(padding), wrap)??;
     Ok(Output::new(wrapped))
-}
-
-pub(crate) fn ecdh_ephemeral(key: &PublicKey) -> Result<Output, DeviceError> {
-    let (KeyKind::Ec(curve), Some(recipient)) = (key.kind(), key.ec()) else {
-        return Err(DeviceError::WrongKey { why: "a key agreement needs an EC key" });
-    };
-    let ephemeral = EcKey::generate(recipient.group())?;
-    let secret = curve.agree(&ephemeral, recipient.public_key())?;
-    let mut out = Curve::point_of(&ephemeral)?;
-    out.extend_from_slice(&secret);
-    Ok(Output::new(out))
 }
 
 /// A refused signature and an unreadable one are the same here; the library's words are dropped.
@@ -468,6 +505,99 @@ mod tests {
         let verify = |signature: &[u8]| Work::RsaVerify { scheme, digest, hash, signature: signature.to_vec() };
         assert!(run(&key, verify(&signature)).is_ok());
         assert_eq!(run(&key, verify(&signature[1..])), Err(DeviceError::BadSignature));
+    }
+
+    /// Breaks every result of one stage.
+    struct Break<F>(Stage, F);
+
+    impl<F: Fn(&mut [u8]) + Send + Sync> Tamper for Break<F> {
+        fn touch(&self, stage: Stage, _: usize, bytes: &mut [u8]) {
+            if stage == self.0 {
+                (self.1)(bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_result_does_not_leave() {
+        let (rsa_key, hash) = (rsa(1024), Digest::Sha256.hash(b"content"));
+        let wrapped = wrap(&rsa_key, Padding::PKCS1_OAEP, &[7; 32]);
+        let (scheme, digest) = (RsaScheme::Pss, Digest::Sha256);
+        let mut cases = vec![
+            (rsa_key.clone(), Work::RsaSign { scheme, digest, hash }, Stage::Signature),
+            (rsa_key.clone(), Work::RsaPrivate { block: vec![1; 128] }, Stage::RsaPrivate),
+            (rsa_key, Work::RsaUnwrap { padding: OAEP, wrapped, expected_len: 32 }, Stage::RsaPrivate),
+        ];
+        for curve in Curve::ALL {
+            let (key, other) = (ec(*curve), ec(*curve));
+            let derive = Work::EcdhDerive { peer: Curve::point(other.public()).unwrap() };
+            cases.extend([
+                (key.clone(), Work::EcdsaSign { hash }, Stage::Signature),
+                (key.clone(), derive.clone(), Stage::EcdhShared),
+                (key.clone(), derive, Stage::EcdhSum),
+                (key.clone(), Work::EcdhEphemeral, Stage::EcdhPoint),
+                (key.clone(), Work::EcdhEphemeral, Stage::EcdhShared),
+                (key, Work::EcdhEphemeral, Stage::EcdhSum),
+            ]);
+        }
+        let fault = Err(DeviceError::Fault { device: "cpu".to_owned() });
+        for (key, work, stage) in cases {
+            for at in [Some(0), Some(9), Some(20), None] {
+                let bit = move |bytes: &mut [u8]| bytes[at.unwrap_or(bytes.len() - 1)] ^= 1;
+                let device = CpuDevice::new("cpu").tampered(Arc::new(Break(stage, bit)));
+                let result = device.compute(&Job::new(key.clone(), work.clone()));
+                assert_eq!(result, fault, "{:?} {stage:?}, byte {at:?}", key.kind());
+            }
+        }
+    }
+
+    #[test]
+    fn another_key_s_secret_does_not_leave() {
+        for curve in Curve::ALL {
+            let (key, wrong, peer) = (ec(*curve), ec(*curve), ec(*curve));
+            // Both products of the wrong number: what a damaged copy of the key gives.
+            let point = peer.ec().unwrap().public_key();
+            let products = [point.to_owned(peer.ec().unwrap().group()).unwrap(), {
+                let group = peer.ec().unwrap().group();
+                let mut sum = openssl::ec::EcPoint::new(group).unwrap();
+                let mut context = openssl::bn::BigNumContext::new().unwrap();
+                sum.add(group, group.generator_opt().unwrap(), point, &mut context).unwrap();
+                sum
+            }]
+            .map(|point| curve.agree(wrong.ec().unwrap(), &point).unwrap());
+            struct Both([Zeroizing<Vec<u8>>; 2]);
+            impl Tamper for Both {
+                fn touch(&self, stage: Stage, _: usize, bytes: &mut [u8]) {
+                    match stage {
+                        Stage::EcdhShared => bytes.copy_from_slice(&self.0[0]),
+                        Stage::EcdhSum => bytes.copy_from_slice(&self.0[1]),
+                        _ => {}
+                    }
+                }
+            }
+            let device = CpuDevice::new("cpu").tampered(Arc::new(Both(products)));
+            let derive = Work::EcdhDerive { peer: Curve::point(peer.public()).unwrap() };
+            let result = device.compute(&Job::new(key, derive));
+            assert_eq!(result, Err(DeviceError::Fault { device: "cpu".to_owned() }));
+        }
+    }
+
+    #[test]
+    fn points_whose_sum_with_the_generator_is_special_agree() {
+        for curve in Curve::ALL {
+            let key = ec(*curve);
+            let group = key.ec().unwrap().group();
+            let mut context = openssl::bn::BigNumContext::new().unwrap();
+            let generator = group.generator_opt().unwrap();
+            let mut opposite = generator.to_owned(group).unwrap();
+            opposite.invert2(group, &mut context).unwrap();
+            let own = Curve::point(key.public()).unwrap()[1..=curve.coordinate_len()].to_vec();
+            for point in [generator, &*opposite] {
+                let form = openssl::ec::PointConversionForm::UNCOMPRESSED;
+                let peer = point.to_bytes(group, form, &mut context).unwrap();
+                assert_eq!(*run(&key, Work::EcdhDerive { peer }).unwrap(), own);
+            }
+        }
     }
 
     #[test]

@@ -415,7 +415,7 @@ impl Curve {
 
     /// The shared secret of a private key and a point: the X coordinate (SEC 1, 3.3.1). The same
     /// multiplication as OpenSSL's own ECDH, without moving both keys into its provider first, which
-    /// costs more than the multiplication.
+    /// costs more than the multiplication. Nothing checks it here: devices compute it a second way.
     ///
     /// # Errors
     /// [`DeviceError::Library`] when the result is at infinity or the library fails.

@@ -9,6 +9,7 @@
 //! little and happen in place.
 
 mod accelerator;
+mod agreement;
 mod clock;
 mod code_file;
 pub mod coprocessor;

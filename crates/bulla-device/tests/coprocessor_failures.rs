@@ -167,9 +167,15 @@ fn a_faulty_result_does_not_leave() {
     let device = shim.coprocessor(|_| {});
     let (ec, rsa) = (key(&device, NewKey::Ec(Curve::P256)), key(&device, NewKey::Rsa(2048)));
     let mut engine = engine(&device);
-    for (key, work) in
-        [(&ec, sign()), (&rsa, sign_rsa()), (&rsa, unwrap(&rsa, OAEP)), (&rsa, unwrap(&rsa, RsaPadding::Pkcs1))]
-    {
+    let derive = Work::EcdhDerive { peer: Curve::point(ec.public()).expect("a point") };
+    let works = [
+        (&ec, sign()),
+        (&ec, derive),
+        (&rsa, sign_rsa()),
+        (&rsa, unwrap(&rsa, OAEP)),
+        (&rsa, unwrap(&rsa, RsaPadding::Pkcs1)),
+    ];
+    for (key, work) in works {
         run(&mut *engine, key, work.clone()).expect("a result");
         shim.play("faulty\n");
         assert_eq!(run(&mut *engine, key, work), Err(DeviceError::Fault { device: "HSM".to_owned() }));

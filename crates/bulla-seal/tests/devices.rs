@@ -8,7 +8,9 @@ mod common;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
-use bulla_device::{CpuDevice, Device, DeviceError, Digest, Finished, Job, Kind, Operation, Output, SystemRandom};
+use bulla_device::{
+    CpuDevice, Device, DeviceError, Digest, Finished, Job, Kind, Operation, Output, Stage, SystemRandom, Tamper,
+};
 use bulla_seal::certificate::KeySpec;
 use bulla_seal::policy::{ContentCipher, KeyReuse};
 use bulla_seal::ring::Ring;
@@ -503,4 +505,47 @@ fn a_message_handed_in_a_little_earlier_leaves_the_live_keys_alone() {
     let key = key_and_nonce(&finish(start(&mut sealer, later(1)))).0;
     assert!(matches!(start(&mut sealer, now()), Step::Device(..)), "a key from the future is not for it");
     assert_eq!(key_and_nonce(&start(&mut sealer, later(1)).done().unwrap()).0, key);
+}
+
+/// Breaks one stage of the processor's results.
+struct Broken(Stage);
+
+impl Tamper for Broken {
+    fn touch(&self, stage: Stage, _: usize, bytes: &mut [u8]) {
+        if stage == self.0 {
+            bytes.iter_mut().skip(9).step_by(11).for_each(|byte| *byte ^= 1);
+        }
+    }
+}
+
+#[test]
+fn with_a_faulty_processor_nothing_is_sealed_and_nothing_opened() {
+    let broken = |stage| CpuDevice::new("cpu").tampered(Arc::new(Broken(stage)));
+    let fault = DeviceError::Fault { device: "cpu".to_owned() };
+    for (spec, sealing, opening) in [
+        (RSA, vec![Stage::Signature], vec![Stage::RsaPrivate]),
+        (
+            P256,
+            vec![Stage::Signature, Stage::EcdhPoint, Stage::EcdhShared, Stage::EcdhSum],
+            vec![Stage::EcdhShared, Stage::EcdhSum],
+        ),
+    ] {
+        let world = World::new();
+        let (alice, bob) = (world.person("alice", spec), world.person("bob", spec));
+        let (sender, reader) = (world.ring("alice", &[&alice], &[&bob]), world.ring("bob", &[&bob], &[&alice]));
+        let policy = policy(SHA256, GCM, &[&bob]);
+        for stage in sealing {
+            let step = sealer(&policy, &sender).seal(payload(), &bound(), now(), &mut SystemRandom).unwrap();
+            let error = drive(step, &mut broken(stage)).unwrap_err();
+            assert_eq!(error, SealError::Key(fault.clone()), "{stage:?}: the put is refused");
+        }
+        let der = seal(&policy, &sender);
+        for stage in opening {
+            let step = Opener::new().open(&policy, &reader, der.clone(), expect(), now(), now()).unwrap();
+            let error = drive(step, &mut broken(stage)).map(Verified::into_inner).unwrap_err();
+            assert_eq!(error, OpenError::Key(fault.clone()), "{stage:?}");
+            assert_eq!(error.outcome(), Outcome::Retry, "the message stays");
+        }
+        assert!(open(&policy, &reader, der).is_ok());
+    }
 }

@@ -1,6 +1,6 @@
 //! Elliptic curves on the lanes: keys made ready, nonces, and what is checked of a result.
 
-use openssl::bn::{BigNum, BigNumContext, BigNumRef};
+use openssl::bn::{BigNum, BigNumContext};
 use openssl::ec::{EcGroup, EcGroupRef, EcPointRef};
 use openssl::error::ErrorStack;
 use zeroize::Zeroizing;
@@ -11,6 +11,7 @@ use super::library::{
 };
 use super::limbs::{EC_LIMBS_MAX, Modulus, equal, from_bytes, to_bytes, words_of};
 use super::rsa::Unfit;
+use super::sum::Sums;
 use super::tamper::{Stage, Tampering};
 use crate::device::DeviceError;
 use crate::key::{Curve, PrivateKey, PublicKey};
@@ -30,9 +31,7 @@ pub(super) struct CurveData {
     minus_3: Vec<u64>,
     /// The generator.
     generator: PublicEc,
-    /// 3 and the curve's b in Montgomery's form.
-    formed_3: Scalar,
-    formed_b: Scalar,
+    sums: Sums,
 }
 
 impl LaneCurve {
@@ -66,17 +65,12 @@ impl CurveData {
         let (order, field) = (Modulus::new(&n, limbs)?, Modulus::new(&p, limbs)?);
         let mut formed = vec![0; limbs];
         field.multiply(&mut formed, &words_of(&b, limbs)?, &words_of(&*BigNum::from_u32(1)?, limbs)?);
-        let in_form = |number: &BigNumRef| -> Result<Scalar, ErrorStack> {
-            let mut formed = [0; EC_LIMBS_MAX];
-            field.multiply(&mut formed[..limbs], &words_of(number, limbs)?, field.square());
-            Ok(formed)
-        };
-        let (formed_3, formed_b) = (in_form(&*BigNum::from_u32(3)?)?, in_form(&b)?);
+        let sums = Sums::new(&group, limbs)?;
         let generator = group.generator_opt().ok_or(Unfit::No("its curve has no generator"))?;
         let generator = PublicEc::of_point(&group, generator, limbs)?;
         p.sub_word(3)?;
         let minus_3 = words_of(&p, limbs)?;
-        Ok(CurveData { lane_curve, order, field, b: formed, minus_3, generator, formed_3, formed_b })
+        Ok(CurveData { lane_curve, order, field, b: formed, minus_3, generator, sums })
     }
 
     fn limbs(&self) -> usize {
@@ -154,42 +148,6 @@ impl CurveData {
         let limbs = self.limbs();
         self.field.multiply(&mut out[..limbs], &number[..limbs], &one[..limbs]);
         out
-    }
-
-    /// Whether `sum` is the X coordinate of A + B or A - B, where `own` is A's and `shared` is B's. For two points of
-    /// the curve y² = x³ - 3x + c with the X coordinates a and b, those of their sum and their difference are the two
-    /// roots t of (a - b)²·t² - 2·((a·b - 3)·(a + b) + 2·c)·t + (a·b + 3)² - 4·c·(a + b) (Brier and Joye, 2002).
-    /// The time does not depend on the numbers.
-    fn is_sum(&self, own: &Scalar, shared: &Scalar, sum: &Scalar) -> bool {
-        let (field, limbs) = (&self.field, self.limbs());
-        if [own, shared, sum].into_iter().any(|x| !field.is_above(&x[..limbs])) {
-            return false;
-        }
-        let product = |a: &Scalar, b: &Scalar| {
-            let mut out = [0; EC_LIMBS_MAX];
-            field.multiply(&mut out[..limbs], &a[..limbs], &b[..limbs]);
-            out
-        };
-        let add = |a: &Scalar, b: &Scalar| {
-            let mut out = [0; EC_LIMBS_MAX];
-            field.add(&mut out[..limbs], &a[..limbs], &b[..limbs]);
-            out
-        };
-        let less = |a: &Scalar, b: &Scalar| {
-            let mut out = [0; EC_LIMBS_MAX];
-            field.subtract(&mut out[..limbs], &a[..limbs], &b[..limbs]);
-            out
-        };
-        let twice = |a: &Scalar| add(a, a);
-        let (a, b, t) = (self.formed(own), self.formed(shared), self.formed(sum));
-        let (difference, both, each) = (less(&a, &b), add(&a, &b), product(&a, &b));
-        let distance = product(&difference, &t);
-        let plus_3 = add(&each, &self.formed_3);
-        let left = add(&product(&distance, &distance), &product(&plus_3, &plus_3));
-        let twice_b = twice(&self.formed_b);
-        let middle = add(&product(&less(&each, &self.formed_3), &both), &twice_b);
-        let right = twice(&add(&product(&middle, &t), &product(&twice_b, &both)));
-        equal(&left[..limbs], &right[..limbs])
     }
 
     /// The hash as a number below the order: its leftmost bits, as many as the order has (FIPS 186-5, 6.4.1). All
@@ -727,7 +685,7 @@ impl EcUnit {
             from_bytes(&mut sum_x[..limbs], sum);
             let fits = match is_generator[lane] {
                 true => equal(&secret_x[..limbs], &own[lane][..limbs]),
-                false => data.is_sum(&own[lane], &secret_x, &sum_x),
+                false => data.sums.is_sum(&own[lane], &secret_x, &sum_x),
             };
             *stands = fits && shared.is_good(lane) && summed.is_good(by);
         }

@@ -46,6 +46,7 @@ mod library;
 mod limbs;
 mod rsa;
 mod self_test;
+mod sum;
 mod tamper;
 
 use std::path::{Path, PathBuf};
@@ -58,7 +59,8 @@ use self::cache::Cache;
 use self::ec::{CurveData, EcUnit, PrivateEc, PublicEc};
 use self::library::{LANES, LaneCurve, Lanes, Library, RsaSize};
 use self::rsa::{Keys, PrivateRsa, PublicRsa, RsaUnit};
-use self::tamper::Tampering;
+pub(crate) use self::sum::Sums;
+pub(crate) use self::tamper::Tampering;
 #[doc(hidden)]
 pub use self::tamper::{Stage, Tamper};
 use crate::device::{Device, DeviceError, Driver, Kind};

@@ -1,4 +1,4 @@
-//! A hook for tests: a place to break a lane's result before it is checked.
+//! A hook for tests: a place to break a result of a lane, or of the processor, before it is checked.
 
 use std::sync::Arc;
 
@@ -8,8 +8,10 @@ use super::limbs::{from_bytes, to_bytes};
 /// What a [`Tamper`] gets into its hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The raw result of an RSA private operation, still blinded: big-endian, as long as the modulus.
+    /// The raw result of an RSA private operation, on the lanes still blinded: big-endian, as long as the modulus.
     RsaPrivate,
+    /// A whole signature, as the processor made it.
+    Signature,
     /// The result of an RSA public operation (verification or wrap): big-endian, as long as the modulus.
     RsaPublic,
     /// X and Y of a nonce's point, big-endian: what the lanes give to an ECDSA signature.
@@ -30,19 +32,19 @@ pub enum Stage {
     EcdhSum,
 }
 
-/// Changes what the lanes computed, as a broken unit might. For tests alone: an accelerator without one has no
-/// way to reach into results.
+/// Changes what the lanes, or the processor, computed, as a broken unit might. For tests alone: a device without one
+/// has no way to reach into results.
 pub trait Tamper: Send + Sync {
-    /// May change the result of this lane.
+    /// May change the result of this lane; the processor has lane 0 alone.
     fn touch(&self, stage: Stage, lane: usize, bytes: &mut [u8]);
 }
 
 /// A tamper, or none.
 #[derive(Clone, Copy)]
-pub(super) struct Tampering<'a>(pub(super) Option<&'a Arc<dyn Tamper>>);
+pub(crate) struct Tampering<'a>(pub(crate) Option<&'a Arc<dyn Tamper>>);
 
 impl Tampering<'_> {
-    pub(super) fn touch(self, stage: Stage, lane: usize, bytes: &mut [u8]) {
+    pub(crate) fn touch(self, stage: Stage, lane: usize, bytes: &mut [u8]) {
         if let Some(tamper) = self.0 {
             tamper.touch(stage, lane, bytes);
         }

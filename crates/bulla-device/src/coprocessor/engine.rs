@@ -12,9 +12,10 @@ use zeroize::Zeroizing;
 
 use super::protocol::{Cause, KeyId, Request, Response, read_frame, write_frame};
 use super::{Inner, ecdsa_der, process::Helper};
+use crate::agreement;
 use crate::cpu;
 use crate::device::{Device, DeviceError, Kind};
-use crate::key::{KeyKind, PrivateKey};
+use crate::key::{Curve, KeyKind, PrivateKey};
 use crate::padding;
 use crate::random::random_bytes;
 use crate::work::{Finished, Job, Output, RsaPadding, RsaScheme, Work};
@@ -191,21 +192,32 @@ impl Engine {
         }
     }
 
-    /// The peer's point is attacker's text: one that is not on the curve gives random bytes.
+    /// The peer's point is attacker's text: one that is not on the curve gives random bytes. The token is asked twice,
+    /// and both answers must fit each other and the public key.
     fn derive(&mut self, key: &PrivateKey, peer: &[u8]) -> Result<Output, Stop> {
         let (KeyKind::Ec(curve), Some(public)) = (key.kind(), key.public_key().ec()) else {
             return Err(DeviceError::WrongKey { why: "a key agreement needs an EC key" }.into());
         };
-        if curve.read_point(public.group(), peer).is_err() {
+        let Ok(point) = curve.read_point(public.group(), peer) else {
             drop(ErrorStack::get());
             return Ok(output(random_bytes(curve.coordinate_len()).map_err(DeviceError::from)?));
+        };
+        let secret = self.agreed(key, curve, peer.to_vec())?;
+        let second = match agreement::second_point(public.group(), &point)? {
+            Some(sum) => Some(self.agreed(key, curve, sum)?),
+            None => None,
+        };
+        let second = second.as_ref().map(|second| second.as_slice());
+        match agreement::fits(curve, &Curve::point_of(public)?, &secret, second)? {
+            true => Ok(output(secret)),
+            false => Err(self.fault()),
         }
-        let request = Request::EcdhDerive { key: key.id(), peer: peer.to_vec() };
-        let secret = self.bytes(key, &request)?;
-        if secret.len() != curve.coordinate_len() {
-            return Err(self.fault());
-        }
-        Ok(output(secret))
+    }
+
+    /// What the token says of k·P.
+    fn agreed(&mut self, key: &PrivateKey, curve: Curve, peer: Vec<u8>) -> Result<Zeroizing<Vec<u8>>, Stop> {
+        let secret = self.bytes(key, &Request::EcdhDerive { key: key.id(), peer })?;
+        if secret.len() == curve.coordinate_len() { Ok(secret) } else { Err(self.fault()) }
     }
 
     fn bytes(&mut self, key: &PrivateKey, request: &Request) -> Result<Zeroizing<Vec<u8>>, Stop> {
@@ -299,8 +311,8 @@ impl Device for Engine {
         Ok(1)
     }
 
-    /// Waits for the token, no longer than the device's timeout for each of the at most four requests that a
-    /// job can take. After an error the job that was taken has no other answer.
+    /// Waits for the token, no longer than the device's timeout for each of the at most eight requests that a
+    /// job can take: a key agreement asks twice. After an error the job that was taken has no other answer.
     fn poll(&mut self, done: &mut Vec<Finished>) -> Result<(), DeviceError> {
         let Some(job) = self.job.take() else { return Ok(()) };
         let result = match job.is_over(Instant::now()) {

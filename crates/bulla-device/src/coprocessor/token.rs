@@ -31,7 +31,7 @@ use crate::device::DeviceError;
 use crate::digest::Digest;
 use crate::key::{Curve, KeyKind, PublicKey};
 use crate::random::{Random, SystemRandom};
-use crate::work::{Output, RsaPadding, RsaScheme};
+use crate::work::{Job, Output, RsaPadding, RsaScheme, Work};
 
 /// Keys that one session knows at a time; one more, and all of them are found again as they are asked for.
 const KEYS_MAX: usize = 1024;
@@ -452,7 +452,8 @@ impl Link<'_> {
 
     /// As [`probe_derive`](Self::probe_derive), with the reason why it can't where it can't.
     fn try_derive(&self, key: &TokenKey) -> Result<Result<PointForm, String>, Stop> {
-        let out = cpu::ecdh_ephemeral(&key.public).map_err(|error| refused(error.to_string()))?;
+        let job = Job::new(key.public.clone(), Work::EcdhEphemeral);
+        let out = cpu::CpuDevice::new("CPU").compute(&job).map_err(|error| refused(error.to_string()))?;
         let KeyKind::Ec(curve) = key.public.kind() else {
             return Err(refused("a key agreement needs an EC key").into());
         };
