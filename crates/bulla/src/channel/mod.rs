@@ -78,7 +78,8 @@ mod tests {
             ReceiverNote { store: std::array::from_fn(|byte| byte as u8), sequence: 41, ..ReceiverNote::default() };
         assert_eq!(hex(&on_the_page(0)), hex(&receiver.encode()));
         let in_doubt = [0, 1, -1].map(|step| MessageId((1u64 << 40).wrapping_add_signed(step))).to_vec();
-        let sender = SenderNote { base: 41, unit: 3, partner: "QM2".into(), reset: false, in_doubt };
+        let sender =
+            SenderNote { base: 41, unit: 3, partner: "QM2".into(), reset: false, in_doubt, ..SenderNote::default() };
         assert_eq!(hex(&on_the_page(1)), hex(&sender.encode()));
         let header = TransmissionHeader::new(Destination::parse("ORDERS@QM2").unwrap());
         let (priority, persistent, body) = (4, false, bytes::Bytes::new().into());

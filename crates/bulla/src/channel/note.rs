@@ -7,7 +7,7 @@ use bulla_queue::MessageId;
 
 /// The version that is written; another one is refused.
 const VERSION: u8 = 1;
-/// The version of a receiving end's note that says who the partner is. Without that it is of version 1.
+/// The version of a note that says who the partner is. Without that it is of version 1.
 const VERSION_PROVED: u8 = 2;
 /// In the flags of a receiving end's note: the partner may reset its numbers once.
 const RESET_ALLOWED: u8 = 1;
@@ -33,6 +33,11 @@ pub struct SenderNote {
     pub reset: bool,
     /// Messages numbered `base + 1` and up, in that order: sent, or about to be.
     pub in_doubt: Vec<MessageId>,
+    /// The partner's mark, which it says at each attach; zeros where it never said one.
+    pub mark: [u8; 16],
+    /// How the partner proved who it is, at most [`PROOF_BYTES_MAX`]; empty where it proved nothing. Another proof is
+    /// refused, and another name with this one.
+    pub proof: String,
 }
 
 /// The receiving end's.
@@ -71,10 +76,12 @@ pub fn receiver_prefix(channel: &str) -> String {
 }
 
 impl SenderNote {
-    /// As bytes: version, flags, base, unit, partner, count, then the ids, the first whole and the others as the step from the last.
+    /// As bytes: version, flags, base, unit, partner, count, then the ids, the first whole and the others as the step from
+    /// the last; then mark and proof, where there is one of them.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + self.in_doubt.len() * 2);
-        out.extend_from_slice(&[VERSION, u8::from(self.reset)]);
+        let is_plain = self.proof.is_empty() && self.mark == [0; 16];
+        out.extend_from_slice(&[if is_plain { VERSION } else { VERSION_PROVED }, u8::from(self.reset)]);
         out.extend_from_slice(&self.base.to_le_bytes());
         out.extend_from_slice(&self.unit.to_le_bytes());
         let partner = &self.partner.as_bytes()[..self.partner.floor_char_boundary(PARTNER_BYTES_MAX)];
@@ -87,6 +94,10 @@ impl SenderNote {
             let step = id.0.wrapping_sub(last) as i64;
             put_varint(((step << 1) ^ (step >> 63)) as u64, &mut out);
             last = id.0;
+        }
+        if !is_plain {
+            out.extend_from_slice(&self.mark);
+            put_proof(&self.proof, &mut out);
         }
         out
     }
@@ -101,7 +112,7 @@ impl SenderNote {
         let partner = std::str::from_utf8(partner).ok()?.to_owned();
         rest = after;
         let count = usize::try_from(take_varint(&mut rest)?).ok()?;
-        if version != VERSION || reset > 1 || count > IN_DOUBT_MAX {
+        if !matches!(version, VERSION | VERSION_PROVED) || reset > 1 || count > IN_DOUBT_MAX {
             return None;
         }
         let mut in_doubt = Vec::with_capacity(count);
@@ -111,8 +122,13 @@ impl SenderNote {
             last = last.wrapping_add((zigzag >> 1) ^ 0u64.wrapping_sub(zigzag & 1));
             in_doubt.push(MessageId(last));
         }
+        let (mut mark, mut proof) = ([0; 16], String::new());
+        if version == VERSION_PROVED {
+            let (said, after) = rest.split_first_chunk::<16>()?;
+            (mark, proof, rest) = (*said, take_proof(after)?, &[]);
+        }
         let (base, unit) = (u64::from_le_bytes(*base), u64::from_le_bytes(*unit));
-        let note = Self { base, unit, partner, reset: reset == 1, in_doubt };
+        let note = Self { base, unit, partner, reset: reset == 1, in_doubt, mark, proof };
         (rest.is_empty() && base <= SEQUENCE_MAX && unit <= SEQUENCE_MAX).then_some(note)
     }
 }
@@ -125,10 +141,8 @@ impl ReceiverNote {
         out.extend_from_slice(&self.store);
         out.extend_from_slice(&self.sequence.to_le_bytes());
         if !is_plain {
-            let proof = &self.proof.as_bytes()[..self.proof.floor_char_boundary(PROOF_BYTES_MAX)];
             out.push(if self.reset_allowed { RESET_ALLOWED } else { 0 });
-            put_varint(proof.len() as u64, &mut out);
-            out.extend_from_slice(proof);
+            put_proof(&self.proof, &mut out);
         }
         out
     }
@@ -142,17 +156,29 @@ impl ReceiverNote {
         let (proof, reset_allowed) = match version {
             VERSION if rest.is_empty() => (String::new(), false),
             VERSION_PROVED => {
-                let (&[flags], mut rest) = rest.split_first_chunk::<1>()?;
-                let length = usize::try_from(take_varint(&mut rest)?).ok()?;
-                if flags > RESET_ALLOWED || length != rest.len() || length > PROOF_BYTES_MAX {
+                let (&[flags], rest) = rest.split_first_chunk::<1>()?;
+                if flags > RESET_ALLOWED {
                     return None;
                 }
-                (std::str::from_utf8(rest).ok()?.to_owned(), flags == RESET_ALLOWED)
+                (take_proof(rest)?, flags == RESET_ALLOWED)
             }
             _ => return None,
         };
         (sequence <= SEQUENCE_MAX).then_some(Self { store: *store, sequence, proof, reset_allowed })
     }
+}
+
+fn put_proof(proof: &str, out: &mut Vec<u8>) {
+    let proof = &proof.as_bytes()[..proof.floor_char_boundary(PROOF_BYTES_MAX)];
+    put_varint(proof.len() as u64, out);
+    out.extend_from_slice(proof);
+}
+
+/// The proof that is all of these bytes.
+fn take_proof(mut bytes: &[u8]) -> Option<String> {
+    let length = usize::try_from(take_varint(&mut bytes)?).ok()?;
+    let is_whole = length == bytes.len() && length <= PROOF_BYTES_MAX;
+    is_whole.then(|| std::str::from_utf8(bytes).ok().map(str::to_owned))?
 }
 
 fn put_varint(mut value: u64, out: &mut Vec<u8>) {
@@ -184,11 +210,18 @@ mod tests {
     fn a_senders_note_reads_back() {
         for ids in [vec![], vec![1], vec![u64::MAX, 0, 7, 6], (1 << 40..(1 << 40) + 4_096).collect()] {
             let in_doubt: Vec<_> = ids.into_iter().map(MessageId).collect();
-            let note = SenderNote { base: 41, unit: 3, partner: "QM2".into(), reset: in_doubt.is_empty(), in_doubt };
-            let bytes = note.encode();
-            assert_eq!(SenderNote::decode(&bytes), Some(note));
-            assert_eq!(SenderNote::decode(&bytes[..bytes.len() - 1]), None);
-            assert_eq!(SenderNote::decode(&[&bytes[..], &[0]].concat()), None);
+            let reset = in_doubt.is_empty();
+            let plain =
+                SenderNote { base: 41, unit: 3, partner: "QM2".into(), reset, in_doubt, ..SenderNote::default() };
+            assert_eq!(plain.encode()[0], VERSION);
+            let marked = SenderNote { mark: [9; 16], ..plain.clone() };
+            let proved = SenderNote { proof: "user qm2".into(), ..plain.clone() };
+            for note in [plain, marked.clone(), proved, SenderNote { proof: "certificate".into(), ..marked }] {
+                let bytes = note.encode();
+                assert_eq!(SenderNote::decode(&bytes), Some(note));
+                assert_eq!(SenderNote::decode(&bytes[..bytes.len() - 1]), None);
+                assert_eq!(SenderNote::decode(&[&bytes[..], &[0]].concat()), None);
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub const SEQUENCE_MAX: u64 = 1 << 62;
 const CHANNEL: &str = "bulla:channel";
 const MANAGER: &str = "bulla:manager";
 const STORE: &str = "bulla:store";
+const MARK: &str = "bulla:receiver";
 const SEQUENCE: &str = "bulla:sequence";
 const IN_DOUBT: &str = "bulla:in-doubt";
 const RESET: &str = "bulla:reset";
@@ -68,6 +69,15 @@ pub struct ReceiverGreeting {
     pub batch_size: u32,
     /// MAXMSGL in bytes: the lower of both is in force.
     pub message_bytes_max: u64,
+    /// What this receiving end is told by from another of its name ([`mark_of`]); zeros from a version before that.
+    pub mark: [u8; 16],
+}
+
+/// What a receiving end is told by: the same at each attach, another one with another store or channel. It does not
+/// tell the store's identity, which is what partners know a sending end by.
+pub fn mark_of(store: [u8; 16], channel: &str) -> [u8; 16] {
+    let digest = openssl::sha::sha256(&[&store[..], channel.as_bytes()].concat());
+    std::array::from_fn(|place| digest[place])
 }
 
 /// Properties of a link or of `open`, as the engine has them.
@@ -117,10 +127,11 @@ impl ReceiverGreeting {
             property(SEQUENCE_WRAP, Value::Uint(self.sequence_wrap)),
             property(BATCH_SIZE, Value::Uint(self.batch_size)),
             property(MESSAGE_BYTES_MAX, Value::Ulong(self.message_bytes_max)),
+            property(MARK, Value::Uuid(self.mark)),
         ]
     }
 
-    /// From link properties; none where one is missing or of another type.
+    /// From link properties; none where one is missing or of another type. The mark may be missing.
     pub fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
         Some(Self {
             manager: text(properties, MANAGER)?,
@@ -129,6 +140,7 @@ impl ReceiverGreeting {
             sequence_wrap: uint(properties, SEQUENCE_WRAP)?,
             batch_size: uint(properties, BATCH_SIZE)?,
             message_bytes_max: ulong(properties, MESSAGE_BYTES_MAX)?,
+            mark: uuid(properties, MARK).unwrap_or_default(),
         })
     }
 }

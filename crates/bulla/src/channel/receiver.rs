@@ -201,7 +201,7 @@ pub(crate) fn greeted(
         return Err(not_agreed(&greeting.channel, "sequence-wrap", detail));
     }
     let place = place(peer, local);
-    let proof = proof(peer, &tls);
+    let proof = proof(peer, &tls.peer_name, &tls.peer_issuer);
     let note_name = receiver_name(&greeting.channel, &greeting.manager);
     let known = known(state, greeting, &note_name, &proof, place)?;
     let own = InstanceId::of(&greeting.channel);
@@ -223,6 +223,7 @@ pub(crate) fn greeted(
         sequence_wrap: definition.sequence_wrap,
         batch_size: definition.batch_size,
         message_bytes_max: message_bytes_max(state, &definition),
+        mark: protocol::mark_of(state.store.identity().unwrap_or_default(), &greeting.channel),
     };
     let numbers = Numbers {
         note_name,
@@ -302,9 +303,9 @@ pub(crate) fn request(
 }
 
 /// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
-fn proof(peer: &Peer, tls: &Tls) -> String {
+pub(super) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
     let said = match &peer.signed_in.user {
-        _ if peer.socket.verified_certificate() => format!("certificate {} of {}", tls.peer_name, tls.peer_issuer),
+        _ if peer.socket.verified_certificate() => format!("certificate {subject} of {issuer}"),
         Some(user) if peer.signed_in.ring => format!("user {user}"),
         _ => String::new(),
     };
@@ -507,7 +508,7 @@ fn definition(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal
     Ok(found.clone())
 }
 
-fn not_agreed(channel: &str, cause: &'static str, detail: impl std::fmt::Display) -> Refusal {
+pub(super) fn not_agreed(channel: &str, cause: &'static str, detail: impl std::fmt::Display) -> Refusal {
     Refusal { cause: Some(cause), ..Refusal::new(reason::CHANNEL_CONFIG_ERROR, format!("{channel}: {detail}")) }
 }
 

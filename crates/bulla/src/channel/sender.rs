@@ -11,6 +11,7 @@ mod plain;
 use super::average::Averages;
 use super::note::{self, IN_DOUBT_MAX, SenderNote};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
+use super::receiver;
 use super::registry::{InstanceId, Place};
 use super::supervisor;
 use super::transmission::{self, TransmissionHeader};
@@ -61,6 +62,8 @@ pub(crate) struct Sending {
     /// What is in the journal, but for `in_doubt`, which is written from `numbered`.
     note: SenderNote,
     note_name: String,
+    /// How the partner has proved who it is, here and now; empty where it proved nothing.
+    proof: String,
     /// Numbered messages, from `note.base + 1`: noted, sent or both.
     numbered: VecDeque<Numbered>,
     /// Taken, and not noted yet.
@@ -170,6 +173,14 @@ pub(crate) fn begin(
     let note_name = note::sender_name(channel);
     let note = read_note(state, channel)?;
     let partner = Partner::of(peer);
+    let (subject, issuer) = state
+        .channels
+        .get(&id)
+        .map_or(("", ""), |instance| (instance.status.peer_name.as_str(), instance.status.peer_issuer.as_str()));
+    let proof = receiver::proof(peer, subject, issuer);
+    if !partner.is_bulla {
+        same_proof(channel, &note, &proof, &partner.container)?;
+    }
     let who = local.device_asker(peer.generation);
     // MAXMSGL 0 is the queue manager's.
     let own_max = match definition.max_message_bytes {
@@ -223,6 +234,7 @@ pub(crate) fn begin(
         stage: if plain { Stage::Running } else { Stage::Greeting },
         note,
         note_name,
+        proof,
         numbered,
         batch: Vec::new(),
         batch_bytes: 0,
@@ -304,6 +316,7 @@ fn agree(
             format!("SEQWRAP is {} here and {} there", sending.definition.sequence_wrap, greeting.sequence_wrap);
         return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, detail));
     }
+    same_proof(&sending.id.channel, &sending.note, &sending.proof, &greeting.manager)?;
     let own = state.store.identity().unwrap_or_default();
     let (base, last) = (sending.note.base, sending.note.base + sending.numbered.len() as u64);
     let ours = greeting.store == own || greeting.store == [0; 16];
@@ -333,7 +346,16 @@ fn agree(
         );
         return Err(Refusal::sequence(detail));
     }
+    let note = &sending.note;
+    if note.proof.is_empty() && note.mark != [0; 16] && note.mark != greeting.mark {
+        let detail = format!(
+            "{} is another queue manager of this name, or has another store: RESET CHANNEL at the sending end",
+            greeting.manager
+        );
+        return Err(Refusal::sequence(detail));
+    }
     sending.note.partner.clone_from(&greeting.manager);
+    (sending.note.mark, sending.note.proof) = (greeting.mark, sending.proof.clone());
     let numbered = std::mem::take(&mut sending.numbered);
     let there: Vec<MessageId> = numbered.iter().take(arrived).map(|message| message.id).collect();
     if let Err(refusal) = settle(sending, state, &there, greeting.sequence) {
@@ -347,6 +369,22 @@ fn agree(
     sending.message_bytes_max = sending.message_bytes_max.min(greeting.message_bytes_max);
     sending.partner.container.clone_from(&greeting.manager);
     Ok(())
+}
+
+/// Whether a partner may be the one whose numbers the note has: one that proved who it is has to prove it again, and
+/// under the same name.
+fn same_proof(channel: &str, note: &SenderNote, proof: &str, manager: &str) -> Result<(), Refusal> {
+    if note.proof.is_empty() || (note.proof == proof && note.partner == manager) {
+        return Ok(());
+    }
+    let shown = if proof.is_empty() { "nothing" } else { proof };
+    crate::warning!(
+        "channel {channel}: its partner {} proved itself by {} before, now {manager} by {shown}",
+        note.partner,
+        note.proof
+    );
+    let detail = format!("{manager} is not the partner that proved itself before: RESET CHANNEL at the sending end");
+    Err(receiver::not_agreed(channel, "partner", detail))
 }
 
 /// Removes messages that have arrived, and moves the base, in one unit of work.

@@ -176,7 +176,9 @@ pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<Strin
             let detail = format!("{channel}: {} messages are in doubt", note.in_doubt.len());
             return Err(Refusal::in_doubt(detail));
         }
-        vec![(note::sender_name(channel), SenderNote { base, reset: true, ..note }.encode())]
+        // Whoever the partner was: the next one counts.
+        let note = SenderNote { base, unit: note.unit, reset: true, ..SenderNote::default() };
+        vec![(note::sender_name(channel), note.encode())]
     } else {
         let prefix = note::receiver_prefix(channel);
         let names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();

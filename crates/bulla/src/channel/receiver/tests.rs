@@ -1,6 +1,7 @@
 //! A queue manager whose channels receive, and a partner that speaks the protocol by hand.
 
 mod sealing;
+mod server;
 
 use super::super::transmission::TransmissionHeader;
 use super::*;

@@ -1,0 +1,225 @@
+//! The sending end, and who its partner is: a server channel, and requesters that say of themselves what they like.
+
+use super::*;
+use bulla_queue::Message;
+
+const SERVER: &str = "ASKED";
+const QUEUE: &str = "TO.QM1";
+const OTHER: [u8; 16] = [8; 16];
+
+/// A queue manager with a server channel, which waits on its transmission queue with a message.
+fn desk() -> Desk {
+    let desk = Desk::new();
+    define(&desk);
+    put(&desk, "one");
+    desk
+}
+
+fn define(desk: &Desk) {
+    desk.queue(QUEUE, |queue| queue.usage = Usage::Transmission);
+    desk.define(|definitions| {
+        let server =
+            ChannelDefinition { transmission_queue: Some(QUEUE.into()), ..ChannelDefinition::new(ChannelKind::Server) };
+        definitions.channels.insert(SERVER.into(), server);
+    });
+}
+
+fn put(desk: &Desk, body: &str) {
+    let body = envelope::chunks_of(&message("Q@QM1", body, true));
+    let state = &mut *desk.running().manager().lock();
+    let queue = state.store.queue(QUEUE).unwrap();
+    let message = Message {
+        priority: 4,
+        persistent: true,
+        expires_at_ms: None,
+        available_at_ms: None,
+        put_at_ms: 0,
+        user: None,
+        body,
+    };
+    state.store.put(queue, message).unwrap();
+    state.store.sync(Instant::now()).unwrap();
+}
+
+/// What a requester answers: who it is, the store that the number belongs to, the number, and its own store.
+#[derive(Clone, Copy)]
+struct Claim {
+    manager: &'static str,
+    store: [u8; 16],
+    sequence: u64,
+    own_store: Option<[u8; 16]>,
+}
+
+impl Claim {
+    fn at(sequence: u64) -> Self {
+        Self { manager: "QM1", store: [0; 16], sequence, own_store: Some(STORE) }
+    }
+
+    fn properties(self) -> protocol::Properties {
+        let answer = ReceiverGreeting {
+            manager: self.manager.into(),
+            store: self.store,
+            sequence: self.sequence,
+            sequence_wrap: 999_999_999,
+            batch_size: 50,
+            message_bytes_max: 4 << 20,
+            ..ReceiverGreeting::default()
+        };
+        let mut properties = answer.to_properties();
+        properties.retain(|(name, _)| name.as_str() != "bulla:receiver");
+        properties.extend(self.own_store.map(|store| protocol::property("bulla:receiver", Value::Uuid(store))));
+        properties
+    }
+}
+
+/// A requester of ours, or a broker that asks in the same way.
+fn requester(desk: &Desk, sign_in: SaslClient, is_bulla: bool) -> Partner {
+    let capability = is_bulla.then(|| bulla_amqp::Symbol::from_static(protocol::CAPABILITY));
+    let config = Config {
+        offered_capabilities: capability.into_iter().collect(),
+        properties: vec![protocol::property(protocol::REQUEST, Value::from(SERVER))],
+        ..Config::new("partner")
+    };
+    // One that came before may not be gone yet.
+    desk.until("the channel is free", |desk| {
+        let state = desk.running().manager().lock();
+        let is_free = state.channels.get(&InstanceId::of(SERVER)).is_none_or(|instance| !instance.is_active());
+        is_free.then_some(())
+    });
+    Partner::connect_as(desk, sign_in, config)
+}
+
+/// Answers the server's attach. The first message that it sends, or why it closes.
+fn ask(partner: &mut Partner, claim: Claim) -> Result<bulla_amqp::Delivery, String> {
+    let attach = partner.wait("an attach", |event| match event {
+        Event::Closed(error) => Some(Err(said(error))),
+        Event::Attached(attach) => Some(Ok(attach.clone())),
+        _ => None,
+    })?;
+    let reply = AttachReply {
+        source: Some(attach.source.clone().unwrap_or_default()),
+        target: Some(Target::default()),
+        coordinator: None,
+        offered_capabilities: Vec::new(),
+        properties: claim.properties(),
+        max_message_size: 4 << 20,
+        told_max_message_size: None,
+    };
+    partner.engine.accept_link(attach.link, reply);
+    partner.engine.set_credit(attach.link, 10);
+    partner.wait("a message, or the end", |event| match event {
+        Event::Closed(error) => Some(Err(said(error))),
+        Event::Delivery(delivery) => Some(Ok(delivery.clone())),
+        _ => None,
+    })
+}
+
+fn said(error: &Option<Error>) -> String {
+    error.as_ref().and_then(|error| error.description.clone()).unwrap_or_default()
+}
+
+fn accept(partner: &mut Partner, delivery: &bulla_amqp::Delivery) {
+    partner.engine.dispose(delivery.link, delivery.id, DeliveryState::Accepted);
+    partner.flush();
+}
+
+/// What the sending end has in its note.
+fn note(desk: &Desk) -> super::super::super::note::SenderNote {
+    super::super::super::sender::read_note(&desk.running().manager().lock(), SERVER).unwrap()
+}
+
+fn reset_sender(desk: &Desk, next: u64) {
+    desk.until("the channel may be reset", |desk| {
+        let state = &mut *desk.running().manager().lock();
+        crate::channel::supervisor::reset(state, SERVER, next).ok()
+    });
+}
+
+/// START CHANNEL, once it is stopped.
+fn start_again(desk: &Desk) {
+    desk.until("it is stopped", |desk| {
+        let manager = desk.running().manager();
+        let state = &mut *manager.lock();
+        let status = &state.channels.get(&InstanceId::of(SERVER))?.status;
+        let is_stopped = status.state == ChannelState::Stopped;
+        is_stopped.then(|| crate::channel::supervisor::start(manager, state, SERVER).unwrap())
+    });
+}
+
+#[test]
+fn another_partner_settles_nothing_that_is_in_doubt_and_gets_nothing() {
+    let mut desk = desk();
+    let mut partner = requester(&desk, signs_in(&desk, "qm1"), true);
+    assert_eq!(text(&ask(&mut partner, Claim::at(0)).unwrap().payload), "one");
+    drop(partner);
+    let forged = |desk: &Desk| {
+        for sign_in in [SaslClient::None, SaslClient::Anonymous, signs_in(desk, "mallory")] {
+            for claim in [
+                Claim::at(0),
+                // All has arrived, it says.
+                Claim::at(1),
+                Claim { own_store: None, ..Claim::at(1) },
+                Claim { store: OTHER, own_store: Some(OTHER), ..Claim::at(1) },
+            ] {
+                let text = ask(&mut requester(desk, sign_in.clone(), true), claim).unwrap_err();
+                assert!(text.starts_with("2539") && text.contains("cause=partner"), "{text}");
+                assert!(!text.contains("user qm1"), "who the partner is, is not told: {text}");
+            }
+            // Without the channel's protocol there would be no numbers at all.
+            let text = ask(&mut requester(desk, sign_in, false), Claim::at(0)).unwrap_err();
+            assert!(text.starts_with("2539"), "{text}");
+        }
+        // The same user under another queue manager's name is not the partner, either.
+        let other_name = Claim { manager: "QM9", ..Claim::at(1) };
+        let text = ask(&mut requester(desk, signs_in(desk, "qm1"), true), other_name).unwrap_err();
+        assert!(text.starts_with("2539") && text.contains("cause=partner"), "{text}");
+        let note = note(desk);
+        assert_eq!((note.base, note.in_doubt.len()), (0, 1));
+        assert!(desk.running().manager().lock().store.find(note.in_doubt[0]).is_some(), "it is still there");
+    };
+    forged(&desk);
+    // The proof is in the journal.
+    desk.start();
+    define(&desk);
+    forged(&desk);
+    let mut partner = requester(&desk, signs_in(&desk, "qm1"), true);
+    let delivery = ask(&mut partner, Claim { own_store: Some(OTHER), ..Claim::at(0) }).unwrap();
+    assert_eq!(text(&delivery.payload), "one");
+    accept(&mut partner, &delivery);
+    desk.until("it is confirmed", |desk| (note(desk).base == 1).then_some(()));
+    drop(partner);
+    // A reset here is the operator's consent: the next proof counts from then on.
+    reset_sender(&desk, 2);
+    put(&desk, "two");
+    let mut other = requester(&desk, signs_in(&desk, "mallory"), true);
+    assert_eq!(text(&ask(&mut other, Claim::at(1)).unwrap().payload), "two");
+    drop(other);
+    let text = ask(&mut requester(&desk, signs_in(&desk, "qm1"), true), Claim::at(2)).unwrap_err();
+    assert!(text.contains("cause=partner"), "{text}");
+}
+
+#[test]
+fn partners_that_prove_nothing_are_told_apart_by_their_store() {
+    let desk = desk();
+    let mut partner = requester(&desk, SaslClient::None, true);
+    assert_eq!(text(&ask(&mut partner, Claim::at(0)).unwrap().payload), "one");
+    drop(partner);
+    for claim in [
+        Claim { own_store: Some(OTHER), ..Claim::at(1) },
+        Claim { own_store: None, ..Claim::at(1) },
+        Claim { own_store: Some(OTHER), store: OTHER, ..Claim::at(0) },
+    ] {
+        let text = ask(&mut requester(&desk, SaslClient::None, true), claim).unwrap_err();
+        assert!(text.starts_with("2539") && text.contains("RESET CHANNEL"), "{text}");
+        assert_eq!((note(&desk).base, note(&desk).in_doubt.len()), (0, 1));
+        start_again(&desk);
+    }
+    // The partner is what it was, and proves it from now on.
+    let mut partner = requester(&desk, signs_in(&desk, "qm1"), true);
+    let delivery = ask(&mut partner, Claim::at(0)).unwrap();
+    accept(&mut partner, &delivery);
+    desk.until("it is confirmed", |desk| (note(desk).base == 1).then_some(()));
+    drop(partner);
+    let text = ask(&mut requester(&desk, SaslClient::None, true), Claim::at(1)).unwrap_err();
+    assert!(text.contains("cause=partner"), "{text}");
+}
