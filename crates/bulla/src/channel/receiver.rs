@@ -1319,4 +1319,4 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

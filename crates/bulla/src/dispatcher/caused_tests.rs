@@ -2,6 +2,7 @@
 //! replays.
 
 mod model;
+mod rings;
 
 use super::desk::{Desk, PATIENCE, refused};
 use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey, Right, Rights, SIGNED_IN};

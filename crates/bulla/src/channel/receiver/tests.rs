@@ -152,7 +152,7 @@ fn label(payload: &Payload, name: &str) -> Option<Value> {
 }
 
 /// The sending end: what it says, sends and hears.
-struct Partner {
+pub(crate) struct Partner {
     stream: TcpStream,
     engine: Connection,
     session: SessionId,
@@ -168,7 +168,12 @@ impl Partner {
 
     /// Connects with a sign-in, and with what `open` says of it.
     fn connect_as(desk: &Desk, sign_in: SaslClient, config: Config) -> Self {
-        let stream = TcpStream::connect(desk.running().amqp.unwrap()).unwrap();
+        Self::at(desk.running().amqp.unwrap(), sign_in, config)
+    }
+
+    /// Connects to a port.
+    pub(crate) fn at(port: SocketAddr, sign_in: SaslClient, config: Config) -> Self {
+        let stream = TcpStream::connect(port).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut engine = Connection::client(config, sign_in, Box::new(crate::users::Crypto), Instant::now());
         let session = engine.begin();
@@ -186,7 +191,7 @@ impl Partner {
         Ok(ReceiverGreeting::from_properties(&properties).unwrap())
     }
 
-    fn attach(&mut self, request: AttachRequest) -> Result<protocol::Properties, Error> {
+    pub(crate) fn attach(&mut self, request: AttachRequest) -> Result<protocol::Properties, Error> {
         let link = self.engine.attach(self.session, request);
         self.link = Some(link);
         self.wait("the answer to an attach", |event| match event {
@@ -201,7 +206,7 @@ impl Partner {
         self.send_message(message(to, body, numbered), numbered);
     }
 
-    fn send_message(&mut self, message: Payload, numbered: bool) {
+    pub(crate) fn send_message(&mut self, message: Payload, numbered: bool) {
         let link = self.link.unwrap();
         let deadline = Instant::now() + PATIENCE;
         while !self.engine.can_send(link) {
@@ -218,7 +223,7 @@ impl Partner {
 
     /// The next outcome.
     #[track_caller]
-    fn outcome(&mut self) -> Option<DeliveryState> {
+    pub(crate) fn outcome(&mut self) -> Option<DeliveryState> {
         self.wait("an outcome", |event| match event {
             Event::Outcome { state, .. } => Some(state.clone()),
             _ => None,
@@ -243,7 +248,7 @@ impl Partner {
     }
 
     #[track_caller]
-    fn wait<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+    pub(crate) fn wait<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             while let Some(event) = self.engine.poll_event() {
@@ -282,11 +287,11 @@ impl Partner {
 }
 
 /// A message for `to`, with the transmission header that a sending end puts on it.
-fn message(to: &str, body: &str, persistent: bool) -> Payload {
+pub(crate) fn message(to: &str, body: &str, persistent: bool) -> Payload {
     on_its_way(to, data(body), persistent, None)
 }
 
-fn data(body: &str) -> Payload {
+pub(crate) fn data(body: &str) -> Payload {
     let mut bytes = Vec::new();
     envelope::data_section_head(body.len(), &mut bytes);
     bytes.extend_from_slice(body.as_bytes());

@@ -1,8 +1,9 @@
-//! Random records, users, messages with every kind of report and label, dead letters, replays, a channel and restarts,
+//! Random records, users, messages with every kind of report and label, dead letters, replays, channels and restarts,
 //! against a model that answers one question: who caused this put on that queue, and might they?
 //!
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
+use super::rings::Rings;
 use super::{PASSWORD, allow_records, by_string, by_symbol, client, hidden, label_for};
 use crate::authority::{ANONYMOUS, Rights, SIGNED_IN};
 use crate::channel::transmission::{Destination, TransmissionHeader};
@@ -59,17 +60,17 @@ const COD: usize = 1;
 const EXCEPTION: usize = 2;
 const EXPIRATION: usize = 3;
 
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound as u64) as usize
     }
 
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 }
@@ -248,6 +249,7 @@ struct Run {
     clients: Vec<(Client, LinkId)>,
     channel: Option<(Client, LinkId)>,
     reader: Option<(Client, Vec<LinkId>)>,
+    rings: Rings,
 }
 
 impl Run {
@@ -264,7 +266,8 @@ impl Run {
                 model.records.insert((entity, profile), entity != SIGNED_IN && random.below(3) > 0);
             }
         }
-        let mut run = Self { desk, model, random, clients: Vec::new(), channel: None, reader: None };
+        let rings = Rings::new(&desk);
+        let mut run = Self { desk, model, random, clients: Vec::new(), channel: None, reader: None, rings };
         run.begin();
         run
     }
@@ -282,6 +285,7 @@ impl Run {
             let alias = AliasQueue { target: QUEUES[0].into(), ..AliasQueue::default() };
             state.definitions.aliases.insert(ALIAS.into(), alias);
         }
+        self.rings.define(&self.desk);
         self.set_records();
         let relay = || AttachRequest { target: Some(Target::default()), ..AttachRequest::sender("relay", "") };
         let connect = |desk: &Desk, user: &str| client(desk, user);
@@ -309,6 +313,7 @@ impl Run {
             .chain([(READER, EVERY_NAME, crate::authority::Right::Get.alone())])
             .collect();
         allow_records(&self.desk, &records);
+        self.rings.allow(&self.desk);
     }
 
     fn fresh(&mut self, user: &'static str) -> Entry {
@@ -361,7 +366,8 @@ impl Run {
             40..=57 => self.bring(),
             58..=77 | 100.. => self.get(),
             78..=86 => self.replay(),
-            87..=98 => {
+            87..=89 => self.rings.step(&self.desk, &mut self.random),
+            90..=98 => {
                 let entity = self.random.one_of(&ENTITIES);
                 let profile = if self.random.below(8) == 0 { EVERY_NAME } else { self.random.one_of(&NAMES) };
                 match self.random.below(4) {
