@@ -6,7 +6,7 @@ from proton import Message
 from manager import wait_until
 from wire import (
     ACCEPTED, ATTACH_SIZE, ATTACH_SOURCE, ATTACH_TARGET, CLOSE, DETACH, DISPOSITION, FLOW, MODIFIED, OPEN_IDLE,
-    RECEIVER, REJECTED, RELEASED, SENDER, SOURCE, SOURCE_DEFAULT_OUTCOME, SOURCE_DURABLE, SOURCE_EXPIRY, SOURCE_NODE,
+    OPEN_OFFERED, OPEN_PROPERTIES, RECEIVER, REJECTED, RELEASED, SENDER, SOURCE, SOURCE_DEFAULT_OUTCOME, SOURCE_DURABLE, SOURCE_EXPIRY, SOURCE_NODE,
     SOURCE_OUTCOMES, TARGET, TRANSACTIONAL, TRANSFER, Symbol, Wire, error_of, frames, listed,
 )
 
@@ -298,3 +298,80 @@ def test_what_is_refused_without_an_answer_is_in_the_log_with_queue_user_and_rea
     wire.transfer(0, 0, frames.data(b"x" * 2000), settled=True)
     said = lambda line: "SMALL" in line and "2030 MQRC_MSG_TOO_BIG_FOR_Q" in line and "*ANONYMOUS" in line
     wait_until(lambda: any(said(line) for line in qm.log), "the log says so")
+
+
+# Enforcing Connection Uniqueness 1.0: sole-connection-for-container.
+
+SOLE = Symbol("sole-connection-for-container")
+ENFORCEMENT, DETECTION = Symbol("sole-connection-enforcement-policy"), Symbol("sole-connection-detection-policy")
+REFUSE, CLOSE_EXISTING, WEAK = 0, 1, 1
+
+
+@pytest.fixture(scope="module")
+def users(qm):
+    for user in ("sole1", "sole2"):
+        qm.add_user(user)
+
+
+def sole(qm, user, policy=None, opens=True):
+    properties = None if policy is None else {ENFORCEMENT: policy}
+    return Wire(qm, "sole", user=user, desired=SOLE, properties=properties, opens=opens)
+
+
+def told_closed(wire, condition, key, value):
+    found, text, info = wire.refused(CLOSE)
+    assert (found, info[key]) == (condition, value), text
+    with pytest.raises(ConnectionError):
+        wire.send(frames.performative(CLOSE))
+        wire.exactly(1)
+
+
+def test_a_second_connection_of_a_container_is_refused_until_the_first_one_has_gone(qm, users):
+    with sole(qm, "sole1") as first:
+        assert SOLE in first.opened[OPEN_OFFERED]
+        assert (first.opened[OPEN_PROPERTIES][DETECTION], first.opened[OPEN_PROPERTIES][ENFORCEMENT]) == (WEAK, REFUSE)
+        # What the first one asked for decides, and a plain connection is not looked at.
+        with sole(qm, "sole1", CLOSE_EXISTING, opens=False) as second:
+            second.open()
+            assert second.opened[OPEN_PROPERTIES]["amqp:connection-establishment-failed"] is True
+            told_closed(second, "amqp:invalid-field", "invalid-field", "container-id")
+        with Wire(qm, "sole", user="sole1") as plain:
+            assert SOLE not in plain.opened[OPEN_OFFERED] and DETECTION not in plain.opened[OPEN_PROPERTIES]
+        first.send(frames.performative(CLOSE))
+        first.next(CLOSE)
+        with sole(qm, "sole1") as third:
+            assert SOLE in third.opened[OPEN_OFFERED]
+
+
+def test_a_new_connection_of_a_container_takes_the_place_of_the_first_one_with_all_that_it_held(qm, users):
+    qm.mqsc("ALTER QMGR CHIDISPS(2)")
+    put(qm, "held")
+    try:
+        with sole(qm, "sole1", CLOSE_EXISTING) as first:
+            first.attach(RECEIVER, "Q", credit=1)
+            first.next(TRANSFER)
+            with sole(qm, "sole1", CLOSE_EXISTING) as second:
+                assert second.opened[OPEN_PROPERTIES][ENFORCEMENT] == CLOSE_EXISTING
+                told_closed(first, "amqp:resource-locked", "sole-connection-enforcement", True)
+                second.attach(RECEIVER, "Q", credit=1)
+                second.next(TRANSFER)
+                assert b"held" in second.payload
+    finally:
+        qm.mqsc("ALTER QMGR CHIDISPS(1)")
+
+
+def test_a_client_neither_ends_nor_keeps_out_a_connection_of_another_user(qm, users):
+    with sole(qm, "sole1", CLOSE_EXISTING) as first, sole(qm, "sole2", CLOSE_EXISTING) as second:
+        for wire in (first, second):
+            assert SOLE in wire.opened[OPEN_OFFERED]
+            wire.send(frames.begin(1))
+            wire.next(frames.BEGIN)
+    # A client that has not signed in could be any client.
+    with sole(qm, None, CLOSE_EXISTING) as wire:
+        assert SOLE not in wire.opened[OPEN_OFFERED] and DETECTION not in wire.opened[OPEN_PROPERTIES]
+
+
+def test_a_policy_for_sole_connections_that_is_none_is_refused(qm, users):
+    with sole(qm, "sole1", 2, opens=False) as wire:
+        wire.open()
+        assert wire.refused(CLOSE)[0] == "amqp:invalid-field"

@@ -15,6 +15,7 @@ from frames import (  # noqa: E402
 )
 
 RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED, ERROR = 0x23, 0x24, 0x25, 0x26, 0x27, 0x1D
+SASL_MECHANISMS, SASL_OUTCOME = 0x40, 0x44
 COORDINATOR, DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x30, 0x31, 0x32, 0x33, 0x34
 # Where fields stand in the lists of part 2, section 2.7, and part 3, section 3.5.
 OPEN_IDLE, OPEN_OFFERED, OPEN_PROPERTIES = 4, 7, 9
@@ -74,17 +75,28 @@ class Reader:
 class Wire:
     """A connection whose frames are written and read one by one."""
 
-    def __init__(self, qm, container="wire", opens=True, properties=None, desired=None, header=AMQP_HEADER):
+    def __init__(
+        self, qm, container="wire", opens=True, properties=None, desired=None, header=AMQP_HEADER, user=None
+    ):
+        """One that `opens` has a session, too; with a `user` it signs in by PLAIN."""
         self.stream = socket.create_connection(("127.0.0.1", qm.ports["amqp"]), timeout=DEADLINE)
         self.numbers = 0
+        if user:
+            self.send(frames.plain(user, qm.passwords[user]))
+            assert self.header() == frames.SASL_HEADER
+            assert self.next(SASL_MECHANISMS) and self.next(SASL_OUTCOME)[0] == 0
+        self.opening = frames.performative(
+            OPEN, container, None, 1 << 20, frames.Ushort(255), None, None, None, None, desired, properties
+        )
         if opens:
-            opening = frames.performative(
-                OPEN, container, None, 1 << 20, frames.Ushort(255), None, None, None, None, desired, properties
-            )
-            self.send(header, opening, frames.begin())
-            assert self.header() == header
-            self.opened = self.next(OPEN)
+            self.open(header)
             self.next(BEGIN)
+
+    def open(self, header=AMQP_HEADER):
+        """Opens the connection, and begins a session at once; the queue manager's open."""
+        self.send(header, self.opening, frames.begin())
+        assert self.header() == header
+        self.opened = self.next(OPEN)
 
     def __enter__(self):
         return self

@@ -53,6 +53,10 @@ pub struct Config {
     pub desired_capabilities: Vec<Symbol>,
     /// Properties told in open.
     pub properties: Vec<(Symbol, Value)>,
+    /// Server: whether the host answers the peer's open, by [`Connection::accept_open`](crate::Connection::accept_open)
+    /// or [`Connection::refuse_open`](crate::Connection::refuse_open). Nothing that the peer sent behind its open is
+    /// looked at before.
+    pub host_opens: bool,
     /// Bounds on what the peer can make this side hold.
     pub limits: Limits,
 }
@@ -69,6 +73,7 @@ impl Config {
             offered_capabilities: Vec::new(),
             desired_capabilities: Vec::new(),
             properties: Vec::new(),
+            host_opens: false,
             limits: Limits::default(),
         }
     }

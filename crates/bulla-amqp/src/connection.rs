@@ -101,6 +101,8 @@ enum Phase {
     AmqpHeader,
     /// The peer's open is due.
     Open,
+    /// Server: the host's answer to the peer's open is due; input waits.
+    OpenHost,
     Up,
     /// The peer closed; the answer goes out when the host has polled the event.
     PeerClosed,
@@ -228,7 +230,7 @@ impl Connection {
         loop {
             let step = match self.phase {
                 Phase::Open | Phase::Up | Phase::Closing => self.amqp_frame(input),
-                Phase::SaslHost => {
+                Phase::SaslHost | Phase::OpenHost => {
                     self.held.extend_from_slice(input);
                     input.advance(input.len());
                     return;
@@ -265,9 +267,10 @@ impl Connection {
     }
 
     /// Whether the host should read on. False while so much output waits that answers to further input
-    /// would pile up, and while SASL waits for the host.
+    /// would pile up, and while SASL or the open waits for the host.
     pub fn wants_input(&self) -> bool {
-        self.out.len() < self.config.limits.output_bytes.saturating_mul(2) && self.phase != Phase::SaslHost
+        self.out.len() < self.config.limits.output_bytes.saturating_mul(2)
+            && !matches!(self.phase, Phase::SaslHost | Phase::OpenHost)
     }
 
     /// Bytes of messages that are still arriving, as far as they have come.
@@ -355,6 +358,7 @@ impl Connection {
         match self.phase {
             Phase::Closed | Phase::Closing | Phase::PeerClosed => {}
             Phase::Up => self.start_closing(error),
+            Phase::OpenHost => self.refuse_open(Vec::new(), error),
             Phase::Open if matches!(self.role, ConnectionRole::Client { .. }) => self.start_closing(error),
             _ => self.end(error),
         }

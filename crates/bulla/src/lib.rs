@@ -30,6 +30,7 @@ mod reports;
 pub mod selector;
 pub mod serve;
 pub mod sign_in;
+mod sole_connection;
 mod task;
 pub mod task_activity;
 pub mod tls;

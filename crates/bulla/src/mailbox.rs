@@ -34,6 +34,16 @@ pub(crate) enum Letter {
         /// Where the answer goes.
         question: Question,
     },
+    /// One of its connections ends, because a new one is to be the only one of its container.
+    Displaced {
+        /// Which connection of the dispatcher it is.
+        generation: u64,
+    },
+    /// One of its connections, which waited for that, is the only one of its container.
+    Sole {
+        /// Which connection of the dispatcher it is.
+        generation: u64,
+    },
     /// A connection that the first dispatcher accepted for this one.
     Adopt(TcpStream, Option<Arc<Tls>>),
     /// Something became available on a queue that it has consumers of.

@@ -29,6 +29,7 @@ use crate::serve::{self, Pools};
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
+use crate::sole_connection::SoleConnections;
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::topics::Topics;
@@ -151,6 +152,8 @@ pub struct State {
     pub(crate) queue_time_probes: HashMap<QueueId, (MessageId, Instant)>,
     /// Who has subscribed to what.
     pub(crate) topics: Topics,
+    /// Clients that want one connection at a time.
+    pub(crate) sole_connections: SoleConnections,
     /// Queues that start applications.
     pub(crate) triggering: Triggering,
     /// Events whose queue had no room for them, since the operator was last told.
@@ -328,6 +331,7 @@ impl Manager {
                 triggers: Triggers::default(),
                 queue_time_probes: HashMap::new(),
                 topics: Topics::default(),
+                sole_connections: SoleConnections::default(),
                 triggering: Triggering::default(),
                 events_lost: 0,
             }),

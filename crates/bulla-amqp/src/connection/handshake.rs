@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::output::FrameKind;
 use crate::sasl::{BEARER_REFUSED, Mechanism, SaslClient, SaslSecret};
 use crate::types::{Error, Open, SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
+use crate::value::{Symbol, Value};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -281,13 +282,43 @@ impl Connection {
         }
         self.peer_max_frame = open.max_frame_size.min(self.config.max_frame_size) as usize;
         self.peer_channel_max = open.channel_max;
+        if self.config.host_opens && !self.open_sent {
+            self.phase = Phase::OpenHost;
+        } else {
+            self.be_up();
+        }
+        self.events.push_back(Event::Opened(open));
+        Ok(())
+    }
+
+    /// The opens of both sides have come and gone.
+    fn be_up(&mut self) {
         self.phase = Phase::Up;
         self.deadline = None;
         self.idle_deadline = self.config.idle_timeout.and_then(|timeout| self.now.checked_add(timeout));
         if !self.open_sent {
             self.send_open();
         }
-        self.events.push_back(Event::Opened(open));
-        Ok(())
+    }
+
+    /// Server: answers the peer's open, where [`Config::host_opens`](crate::Config::host_opens) is set, with these
+    /// capabilities and properties beside the configured ones. Nothing happens where it was answered before.
+    pub fn accept_open(&mut self, capabilities: Vec<Symbol>, properties: Vec<(Symbol, Value)>) {
+        if self.phase == Phase::OpenHost {
+            self.config.offered_capabilities.extend(capabilities);
+            self.config.properties.extend(properties);
+            self.be_up();
+            self.process_held();
+        }
+    }
+
+    /// Server: answers the peer's open, as [`Connection::accept_open`] does, and closes the connection.
+    pub fn refuse_open(&mut self, properties: Vec<(Symbol, Value)>, error: Option<Error>) {
+        if self.phase == Phase::OpenHost {
+            self.config.properties.extend(properties);
+            self.be_up();
+            self.start_closing(error);
+            self.process_held();
+        }
     }
 }

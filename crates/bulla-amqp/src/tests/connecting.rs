@@ -545,3 +545,54 @@ fn wanted_is_what_completes_the_frame() {
     assert_eq!(peer.engine.wanted(&BytesMut::from(&[0, 0, 4][..])), 0);
     assert_eq!(peer.engine.wanted(&BytesMut::from(&[0, 0, 4, 0, 2][..])), 1024 - 5);
 }
+
+/// A server whose host answers opens, after an open and a begin.
+fn asked_to_open() -> Peer {
+    let mut peer = Peer::new(Config { host_opens: true, ..config() }, offer());
+    peer.bytes(AMQP_HEADER);
+    peer.send(0, &open());
+    peer.send(0, &begin());
+    assert!(matches!(peer.events()[..], [Event::Opened(_)]));
+    assert_eq!(peer.frames(), [Frame::Header(*AMQP_HEADER)]);
+    assert!(!peer.engine.wants_input());
+    peer
+}
+
+#[test]
+fn what_follows_an_open_waits_until_the_host_has_answered_the_open() {
+    let mut peer = asked_to_open();
+    peer.engine.accept_open(vec![Symbol::from_static("x")], vec![(Symbol::from_static("p"), "v".into())]);
+    assert!(matches!(peer.events()[..], [Event::SessionBegun(_)]));
+    let frames = peer.frames();
+    let [Frame::Open(open), Frame::Begin(_)] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!(open.offered_capabilities.last().unwrap().as_str(), "x");
+    assert_eq!(open.properties.last().unwrap().0.as_str(), "p");
+    assert!(peer.engine.wants_input());
+    peer.engine.refuse_open(Vec::new(), None);
+    assert_eq!(peer.frames(), [], "it was answered");
+}
+
+#[test]
+fn a_host_that_refuses_an_open_or_closes_instead_is_heard_as_open_and_close() {
+    for closes in [false, true] {
+        let mut peer = asked_to_open();
+        let error = Some(Error::new(condition::INVALID_FIELD, "no"));
+        match closes {
+            false => peer.engine.refuse_open(Vec::new(), error),
+            true => peer.engine.close(error),
+        }
+        let frames = peer.frames();
+        assert!(matches!(frames[0], Frame::Open(_)), "{frames:?}");
+        assert_eq!(close_error(&frames[1..]), condition::INVALID_FIELD);
+        peer.send(0, &Close { error: None });
+        assert!(peer.engine.is_closed());
+    }
+}
+
+#[test]
+fn an_open_that_is_not_answered_ends_with_the_handshakes_time() {
+    let mut peer = asked_to_open();
+    let due = peer.engine.poll_timeout().unwrap();
+    peer.engine.handle_timeout(due);
+    assert!(peer.engine.is_closed());
+}

@@ -4,7 +4,7 @@ use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REQUEST, VERSION}
 use super::registry::{InstanceId, Place, Wanted};
 use super::{sender, supervisor};
 use crate::dispatcher::peer::{Link, Partner, Peer};
-use crate::dispatcher::{Local, authority};
+use crate::dispatcher::{Local, authority, connections};
 use crate::manager::State;
 use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
 use crate::reason::{self, Refusal};
@@ -123,6 +123,7 @@ pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open
         peer.engine.close(Some(refusal.to_amqp()));
         return local.touch(peer.key);
     }
+    connections::answer_open(peer, local, state);
     let result = if peer.calling.is_some() {
         called(peer, local, state)
     } else if let Some(channel) = request {

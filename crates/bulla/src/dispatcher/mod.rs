@@ -10,7 +10,7 @@ pub(crate) mod authority;
 mod calls;
 #[cfg(test)]
 mod caused_tests;
-mod connections;
+pub(crate) mod connections;
 #[cfg(test)]
 mod desk;
 #[cfg(test)]
@@ -690,6 +690,7 @@ impl Dispatcher {
             units: Vec::new(),
             staged_gets: HashMap::new(),
             dynamic: Vec::new(),
+            sole: None,
         });
         list(&mut self.peers, &mut self.active, key);
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
@@ -739,6 +740,16 @@ impl Dispatcher {
                     connections::stop(peer, &mut self.local, state);
                     was
                 }));
+            }
+            Letter::Displaced { generation } => {
+                if let Some((_, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.generation == generation) {
+                    connections::displace(peer, &mut self.local, state);
+                }
+            }
+            Letter::Sole { generation } => {
+                if let Some((_, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.generation == generation) {
+                    connections::open_sole(peer, &mut self.local);
+                }
             }
             Letter::Adopt(stream, tls) => {
                 let began = Instant::now();
@@ -1399,6 +1410,7 @@ impl Local {
         for queue in std::mem::take(&mut peer.dynamic) {
             state.end_dynamic(queue);
         }
+        connections::leave_sole(peer, self, state);
         let why = peer.closed_by.clone().or_else(|| peer.broken.clone());
         match peer.calling.take() {
             Some(calling) if peer.sending.is_none() => {

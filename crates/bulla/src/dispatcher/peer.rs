@@ -15,6 +15,7 @@ use crate::events::Event;
 use crate::limits::UserId;
 use crate::manager::wall_ms;
 use crate::reason::Refusal;
+use crate::sole_connection::Wish;
 use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
 use bulla_amqp::types::Open;
@@ -170,6 +171,8 @@ pub(crate) struct Peer {
     pub(crate) staged_gets: HashMap<(LinkId, MessageId), (UnitId, usize)>,
     /// Temporary queues that end with the connection.
     pub(crate) dynamic: Vec<QueueId>,
+    /// It is, or waits to be, the only connection of its container.
+    pub(crate) sole: Option<Wish>,
 }
 
 impl Partner {

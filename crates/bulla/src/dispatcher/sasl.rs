@@ -67,6 +67,7 @@ pub(crate) fn engine(local: &Local, certificate: bool, private: bool) -> Connect
             .map(Symbol::from_static)
             .to_vec(),
         properties: caller::identity().into_iter().chain([prefix]).collect(),
+        host_opens: true,
         ..Config::new(&*local.manager.name)
     };
     let bare = !local.manager.sign_in_required.load(Ordering::Relaxed);
