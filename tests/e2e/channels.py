@@ -1,13 +1,12 @@
 """Two queue managers with a channel between them, through a network that can fail."""
 
 import itertools
-import json
 import os
 import signal
 
 from proton import Message
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from proxy import Proxy
 
 # A lost connection is tried again after this, as often as it takes (seconds).
@@ -91,7 +90,7 @@ def trust_each_other(one, two):
 def status(manager, channel):
     """DISPLAY CHSTATUS as a dictionary; one that was never started is INACTIVE."""
     done = manager.run("mqsc", "--data", manager.data, "--json", "-c", f"DISPLAY CHSTATUS({channel}) ALL", code=None)
-    objects = json.loads(done.stdout)[0]["objects"]
+    objects = shown_rows(done.stdout)
     return objects[0] if objects else {"STATUS": "INACTIVE"}
 
 

@@ -132,7 +132,7 @@ class Manager:
     def status(self, queue):
         """DISPLAY QSTATUS, as a dictionary."""
         done = self.run("mqsc", "--data", self.data, "--json", "-c", f"DISPLAY QSTATUS('{queue}')")
-        return json.loads(done.stdout)[0]["objects"][0]
+        return shown_rows(done.stdout)[0]
 
     def depth(self, queue):
         return self.status(queue)["CURDEPTH"]
@@ -170,6 +170,11 @@ class Manager:
         """The labels on the error queue, oldest first."""
         with self.connect() as client:
             return [label(message) for message in client.get_all(ERROR_QUEUE, browse=True)]
+
+
+def shown_rows(answer):
+    """The rows of the first answer in JSON, by keyword as MQSC writes it; none where it has none."""
+    return [{keyword.upper(): value for keyword, value in row.items()} for row in json.loads(answer)[0].get("objects", [])]
 
 
 def run(*arguments, stdin=b""):

@@ -132,12 +132,12 @@ def test_whoever_a_rule_keeps_out_or_would_keep_out_is_in_it(qm, people):
         pass
     kept_out = lambda entry: entry["who"].get("user") == "billing" and "kept out by" in entry["what"]["detail"]
     [let_in, *_] = found(qm, "refusal", kept_out)
-    assert let_in["what"]["let-in"] is True and let_in["who"]["address"].startswith("127.0.0.1:")
+    assert let_in["what"]["let_in"] is True and let_in["who"]["address"].startswith("127.0.0.1:")
     qm.mqsc(f"{rule} WARN(NO) ACTION(REPLACE)")
     with pytest.raises((Refused, ConnectionException)):
         with qm.connect("billing") as client:
             client.receiver("ANY")
-    found(qm, "refusal", lambda entry: kept_out(entry) and "let-in" not in entry["what"])
+    found(qm, "refusal", lambda entry: kept_out(entry) and "let_in" not in entry["what"])
     qm.mqsc(f"{rule} ACTION(REMOVE)")
 
 
@@ -205,7 +205,7 @@ def test_a_message_on_the_error_queue_is_in_it_without_its_payload(qm, people):
     with qm.connect("billing") as client:
         assert client.get_all("SPOILT") == []
     [moved] = found(qm, "quarantine", lambda entry: entry["what"]["queue"] == "SPOILT")
-    assert (moved["what"]["cause"], moved["what"]["message-id"]) == ("unsigned", "message-17")
+    assert (moved["what"]["cause"], moved["what"]["message_id"]) == ("unsigned", "message-17")
     assert moved["what"]["number"] > 0
     assert "barley" not in json.dumps(moved)
     assert qm.depth(ERROR_QUEUE) >= 1

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import hashlib
-import json
 import os
 import re
 import socket
@@ -14,7 +13,7 @@ from proton import Delivery, Message
 
 import cms
 import der
-from manager import BULLA, ERROR_QUEUE, run
+from manager import BULLA, ERROR_QUEUE, run, shown_rows
 from pki import Ring, openssl
 from proton_driver import Client, Refused
 from sites import (
@@ -502,7 +501,7 @@ def test_a_damaged_dead_letter_stops_no_replay_and_can_be_discarded(stopped):
     said = stopped.mqsc("REPLAY QLOCAL(D)")
     assert "2 messages replayed, 1 left" in said and "damaged" in said, said
     done = stopped.run("mqsc", "--data", stopped.data, "--json", "-c", "DISPLAY DEADMSG(D) ALL")
-    [left] = json.loads(done.stdout)[0]["objects"]
+    [left] = shown_rows(done.stdout)
     # Its label lies in front of what is damaged.
     assert left["CAUSE"] in ("damaged", "rejected"), left
     stays = stopped.mqsc(f"REPLAY QLOCAL(D) MSGNUM({left['MSGNUM']})")

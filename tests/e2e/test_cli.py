@@ -445,7 +445,7 @@ def test_certificates_of_every_key_type_verify_with_openssl(qm, key):
     openssl("verify", "-CAfile", qm.data / "authorities/demo/ca.pem", file)
     rows = json.loads(qm.run("cert", "list", "--ring", "keys", "--json", "--data", qm.data).stdout)
     [row] = [row for row in rows if row["label"] == key]
-    assert (row["privateKey"], row["status"], row["keySize"]) == (True, "valid", int(re.sub(r"\D", "", key)))
+    assert (row["private_key"], row["status"], row["key_size"]) == (True, "valid", int(re.sub(r"\D", "", key)))
 
 
 def test_a_request_is_signed_and_imported(qm, tmp_path):

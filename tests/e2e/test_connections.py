@@ -1,11 +1,10 @@
 """DISPLAY CONN, STOP CONN and PING QMGR: which user has which queue open, and ending a connection."""
 
-import json
 
 import pytest
 from proton import ConnectionException, Message
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from proton_driver import Refused
 
 
@@ -21,7 +20,7 @@ def qm(managers):
 
 def rows(qm, command):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", command)
-    return json.loads(done.stdout)[0]["objects"]
+    return shown_rows(done.stdout)
 
 
 def test_who_has_which_queue_open_is_shown_by_user_application_and_address(qm):

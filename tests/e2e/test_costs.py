@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from channels import Route
-from manager import wait_until
+from manager import shown_rows, wait_until
 from sites import INTEGRITY, PRIVACY, clear, peopled
 
 # A load's messages come from so many clients at once.
@@ -35,7 +35,7 @@ def site(managers, authority):
 def costs(qm):
     """DISPLAY COSTSTATUS: seconds by role, and the process's row."""
     answer = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY COSTSTATUS(*) ALL").stdout
-    rows = {row["COSTSTATUS"]: row for row in json.loads(answer)[0]["objects"]}
+    rows = {row["COSTSTATUS"]: row for row in shown_rows(answer)}
     process = rows.pop("process")
     return {role: row["CPUTIME"] / 1e9 for role, row in rows.items()}, process
 

@@ -2,14 +2,13 @@
 meters count what was done."""
 
 import itertools
-import json
 import threading
 from pathlib import Path
 
 import pytest
 from proton import Message
 
-from manager import ERROR_QUEUE, wait_until
+from manager import ERROR_QUEUE, shown_rows, wait_until
 from people import People
 from sites import CONFIDENTIALITY, INTEGRITY, PAYLOAD, PRIVACY, QUALITIES, Site, clear
 
@@ -35,7 +34,7 @@ def site(qm, people):
 def meters(qm):
     """What every device has done, by device and operation."""
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY DEVSTATUS(*) ALL")
-    rows = [row for row in json.loads(done.stdout)[0]["objects"] if "OPERATION" in row]
+    rows = [row for row in shown_rows(done.stdout) if "OPERATION" in row]
     return {(row["DEVICE"], row["OPERATION"], row["BITS"]): row for row in rows}
 
 
@@ -47,7 +46,7 @@ def jobs(before, after, operation, bits=2048):
 
 def device(qm, name):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY DEVICE({name}) ALL")
-    return json.loads(done.stdout)[0]["objects"][0]
+    return shown_rows(done.stdout)[0]
 
 
 def state(qm, name):

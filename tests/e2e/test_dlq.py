@@ -1,12 +1,11 @@
 """The dead-letter handler: rules decide, and each message is dealt with exactly once."""
 
-import json
 import subprocess
 
 import pytest
 from proton import Delivery, Message
 
-from manager import BULLA, DEAD_LETTER_QUEUE, label, wait_until
+from manager import BULLA, DEAD_LETTER_QUEUE, label, shown_rows, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +97,7 @@ def test_rules_that_are_wrong_do_nothing_and_say_where(qm, tmp_path):
 def test_dead_letters_are_shown_and_one_is_moved_by_its_number(qm):
     reject(qm, "A", "x")
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY DEADMSG({DEAD_LETTER_QUEUE})")
-    (shown,) = json.loads(done.stdout)[0]["objects"]
+    (shown,) = shown_rows(done.stdout)
     assert (shown["CAUSE"], shown["DESTQ"], shown["PERSIST"]) == ("rejected", "A", "NO")
     number = shown["MSGNUM"]
     assert "1 left" in qm.mqsc(f"REPLAY QLOCAL({DEAD_LETTER_QUEUE}) MSGNUM({number + 1})")

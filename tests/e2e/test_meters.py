@@ -10,7 +10,7 @@ import pytest
 from proton import Message
 
 from channels import TLS, Route, trust_each_other
-from manager import wait_until
+from manager import shown_rows, wait_until
 from people import People
 from proton_driver import Refused
 from sites import CONFIDENTIALITY, INTEGRITY, PAYLOAD, PRIVACY, Site, clear, copy, peopled, refused_get, refused_put
@@ -28,7 +28,7 @@ def site(managers, authority):
 
 
 def shown(qm, command):
-    return json.loads(qm.run("mqsc", "--data", qm.data, "--json", "-c", command).stdout)[0]["objects"]
+    return shown_rows(qm.run("mqsc", "--data", qm.data, "--json", "-c", command).stdout)
 
 
 def policy(qm, name):

@@ -13,7 +13,7 @@ from manager import BULLA
 DEADLINE = 120
 TINY = ["--self", "--repeats", "1", "--seconds", "0.5", "--warm-up", "0.1", "--quiet", "--json"]
 ROLES = {
-    "application", "queue-manager", "channel-initiator", "tls", "protection", "devices", "journal", "administration",
+    "application", "queue_manager", "channel_initiator", "tls", "protection", "devices", "journal", "administration",
     "unattributed",
 }  # fmt: skip
 TLS13 = "TLS_AES_256_GCM_SHA384"
@@ -31,7 +31,7 @@ def perf(*arguments, codes=(0,)):
     assert len(runs) == 1 and len(runs) + len(samples) == len(lines)
     workload = "drain" if "--drain" in arguments else arguments[0]
     assert runs[0]["workload"] == workload and runs[0]["target"] == "self"
-    assert not runs[0].get("left-out"), runs[0]
+    assert not runs[0].get("left_out"), runs[0]
     for sample in samples:
         assert sample["run"] == runs[0]["run"] and sample["repeat"] == 1
     return samples
@@ -42,9 +42,9 @@ def check(sample, messages):
     assert sample["transactions"] > 0
     assert sample["messages"] == pytest.approx(messages * sample["transactions"], rel=0.02, abs=200)
     assert sample["rate"] == pytest.approx(sample["transactions"] / sample["seconds"])
-    assert set(sample["cpu-us"]) == ROLES
+    assert set(sample["cpu_us"]) == ROLES
     # The looks at the roles are some microseconds apart.
-    assert sum(sample["cpu-us"].values()) == pytest.approx(sample["process-cpu-us"], rel=0.02)
+    assert sum(sample["cpu_us"].values()) == pytest.approx(sample["process_cpu_us"], rel=0.02)
     managers = {task["name"].split()[0] for task in sample["tasks"]}
     assert managers == {"QM1", "QM2"}
 
@@ -69,14 +69,14 @@ def test_round_trips_by_cipher_and_renewal(scratch):
     plain, still, renewed = perf("channel", *TINY, "--size", "8k", "--cipher", f"none,{TLS13}", "--reset", "0,32k")
     for sample in (plain, still, renewed):
         check(sample, messages=2)
-        assert sample["latency-us"]["p50"] > 0
+        assert sample["latency_us"]["p50"] > 0
         assert sample["configuration"]["topology"] == "channel" and sample["configuration"]["bytes"] == 8192
     assert "cipher" not in plain["configuration"] and "found" not in plain
-    assert still["configuration"]["client-certificates"] and still["found"]["raw-us"] > 0
-    assert "added-us" in still["found"] and "resets" not in still["found"]
-    assert renewed["configuration"]["reset-bytes"] == 32768
+    assert still["configuration"]["client_certificates"] and still["found"]["raw_us"] > 0
+    assert "added_us" in still["found"] and "resets" not in still["found"]
+    assert renewed["configuration"]["reset_bytes"] == 32768
     # Each of the two channels carries 8 KB of a round trip.
-    assert renewed["found"]["resets-per-round-trip"] == pytest.approx(2 * 8192 / 32768, rel=0.1)
+    assert renewed["found"]["resets_per_round_trip"] == pytest.approx(2 * 8192 / 32768, rel=0.1)
     assert renewed["found"]["resets"] > 0
 
 
@@ -86,11 +86,11 @@ def test_renegotiation_without_a_certificate_of_the_caller(scratch):
     still, both, one = perf("channel", *TINY, *options)
     for sample in (still, both, one):
         check(sample, messages=2)
-    assert both["configuration"]["client-certificates"] and "client-certificates" not in one["configuration"]
+    assert both["configuration"]["client_certificates"] and "client-certificates" not in one["configuration"]
     for sample in (both, one):
-        assert sample["found"]["resets-per-round-trip"] == pytest.approx(2 * 32768 / (1 << 20), rel=0.15)
+        assert sample["found"]["resets_per_round_trip"] == pytest.approx(2 * 32768 / (1 << 20), rel=0.15)
         # Of so few resets noise may make anything.
-        assert math.isfinite(sample["found"]["reset-us"])
+        assert math.isfinite(sample["found"]["reset_us"])
 
 
 def test_a_transmission_queue_is_drained(scratch):
@@ -100,7 +100,7 @@ def test_a_transmission_queue_is_drained(scratch):
     for sample in (clear, secret):
         # They waited for the sample to begin, and it for all of them.
         assert sample["messages"] == sample["transactions"] == 5000
-        assert sample["seconds"] < 20 and sample["found"]["batch-size"] == 50
+        assert sample["seconds"] < 20 and sample["found"]["batch_size"] == 50
         assert sample["configuration"]["bytes"] == 2048 and sample["configuration"]["persistent"]
 
 
@@ -108,17 +108,17 @@ def test_clients_and_channels_start(scratch):
     options = ["--clients", "2", "--channels", "5", "--tls-version", "1.3,1.2", "--repeats", "1", "--seconds", "0.5"]
     samples = perf("handshake", "--self", "--quiet", "--json", "--warm-up", "0", *options)
     kinds = {
-        (one["topology"], one["key"], one["cipher"].startswith("TLS_"), one.get("client-certificates", False))
+        (one["topology"], one["key"], one["cipher"].startswith("TLS_"), one.get("client_certificates", False))
         for one in (sample["configuration"] for sample in samples)
     }
     assert len(samples) == 16 and len(kinds) == 16
     for sample in samples:
         assert sample["transactions"] > 0 and sample["messages"] == 0
-        assert set(sample["cpu-us"]) == ROLES and sample["process-cpu-us"] > 100
+        assert set(sample["cpu_us"]) == ROLES and sample["process_cpu_us"] > 100
         if sample["configuration"]["topology"] == "channel":
-            assert sample["transactions"] % 5 == 0 and sample["found"]["start-phase-rate"] > 0
+            assert sample["transactions"] % 5 == 0 and sample["found"]["start_phase_rate"] > 0
         else:
-            assert sample["cpu-us"]["application"] > 0 and sample["latency-us"]["p50"] > 0
+            assert sample["cpu_us"]["application"] > 0 and sample["latency_us"]["p50"] > 0
 
 
 def test_channels_start_without_tls(scratch):
@@ -138,7 +138,7 @@ def test_dispatchers_by_adapters(scratch):
         assert 1 <= len(names) <= sample["configuration"]["adapters"] and all("QM1" in name for name in names)
         used = {task["name"] for task in sample["tasks"] if task["kind"] == "DISPATCHER"}
         assert len(used) == 2 * sample["configuration"]["dispatchers"]
-    assert samples[0]["cpu-us"]["protection"] > 0
+    assert samples[0]["cpu_us"]["protection"] > 0
 
 
 def test_who_protects_what(scratch):
@@ -170,8 +170,8 @@ def test_a_stream_is_sealed_where_it_arrives(scratch):
     assert len(samples) == 4
     for sample in samples:
         check(sample, messages=1)
-        assert all(moment["xqtime-us"] >= 0 for moment in sample["course"]) and sample["course"]
-        targeted = "target-rate" in sample["configuration"]
+        assert all(moment["xqtime_us"] >= 0 for moment in sample["course"]) and sample["course"]
+        targeted = "target_rate" in sample["configuration"]
         assert ("goal" in sample) == targeted
         sealing = [task for task in adapters(sample) if task["name"].startswith("QM2")]
         if sample["configuration"]["quality"] == "integrity":
@@ -179,7 +179,7 @@ def test_a_stream_is_sealed_where_it_arrives(scratch):
             requests = sum(task["requests"] for task in sealing)
             if targeted:
                 assert requests == pytest.approx(2 * sample["messages"], rel=0.3)
-            assert all(0 < task["cpu-us"] <= task["elapsed-us"] for task in sealing)
+            assert all(0 < task["cpu_us"] <= task["elapsed_us"] for task in sealing)
 
 
 def test_a_goal_that_is_not_held_has_its_exit_code(scratch):

@@ -39,7 +39,7 @@ def check(site, queue, *options, code=0):
     done = site.qm.run("policy", "check", queue, "--data", site.qm.data, "--json", *options, code=code)
     answer = json.loads(done.stdout)
     rows = {}
-    for row in answer["check"]:
+    for row in ({keyword.upper(): value for keyword, value in row.items()} for row in answer["check"]):
         rows.setdefault(row.pop("CHECK"), []).append(row)
     return rows, answer["cost"]
 

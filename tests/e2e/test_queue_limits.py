@@ -1,13 +1,12 @@
 """MAXHANDS, UNACKED and MSGRATE of a queue: what all its links may have together, whoever they are."""
 
-import json
 import re
 import urllib.request
 
 import pytest
 from proton import Message
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from proton_driver import Refused
 from sites import reason_and_cause
 
@@ -124,5 +123,5 @@ def test_limits_of_queues_are_kept_exported_compared_and_copied_from_models(qm, 
     qm.start()
     for queue in ("KEPT", "LIKE"):
         done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY QLOCAL({queue}) MAXHANDS UNACKED MSGRATE")
-        row = json.loads(done.stdout)[0]["objects"][0]
+        row = shown_rows(done.stdout)[0]
         assert (row["MAXHANDS"], row["UNACKED"], row["MSGRATE"]) == (7, 65536, 1000)

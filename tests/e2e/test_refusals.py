@@ -195,10 +195,10 @@ def test_a_rule_that_keeps_out_is_2035_and_written_down_and_one_that_warns_is_wr
         qm.mqsc(f"SET CHLAUTH({CLIENTS}) {which} {does}")
         assert reason(get) == 2035
         entry = told.of(action="connect", reason=2035)
-        assert f"kept out by CHLAUTH({CLIENTS}) {said}" in entry["what"]["detail"] and "let-in" not in entry["what"]
+        assert f"kept out by CHLAUTH({CLIENTS}) {said}" in entry["what"]["detail"] and "let_in" not in entry["what"]
         qm.mqsc(f"SET CHLAUTH({CLIENTS}) {which} {does} WARN(YES) ACTION(REPLACE)")
         assert reason(get) is None
-        told.of(**{"let-in": True})
+        told.of(**{"let_in": True})
     finally:
         qm.mqsc(f"SET CHLAUTH({CLIENTS}) {which} ACTION(REMOVE)")
     after = Told(qm)

@@ -1,12 +1,11 @@
 """Two users and one device that is slow: who floods it with signatures, over many connections, keeps nobody else waiting, and has
 no more of its time than SEALTIME says."""
 
-import json
 
 import pytest
 from proton import Message
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from sites import INTEGRITY, PRIVACY, clear, peopled
 
 # What the device takes for one private-key operation, microseconds: by far longer than anything else here.
@@ -50,7 +49,7 @@ def flood(clients, queue, count):
 
 def share(qm, user):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY LIMITSTATUS('{user}')")
-    row = json.loads(done.stdout)[0]["objects"][0]
+    row = shown_rows(done.stdout)[0]
     return row["SEALUSED"], row["SEALHELD"]
 
 

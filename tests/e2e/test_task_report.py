@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from people import People
 from sites import INTEGRITY, Site, clear
 
@@ -46,7 +46,7 @@ def test_the_journal_runs_before_anything_is_written(managers):
 
     def is_running():
         shown = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY TASKSTATUS").stdout
-        return {row["TASK"]: row["STATUS"] for row in json.loads(shown)[0]["objects"]}["journal"] == "RUNNING"
+        return {row["TASK"]: row["STATUS"] for row in shown_rows(shown)}["journal"] == "RUNNING"
 
     wait_until(is_running, "the journal's thread runs")
     assert qm.stop() == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from sites import clear
 from test_devices import Stream, meters
 
@@ -78,7 +78,7 @@ def qm(token, managers):
 
 def device(qm):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY DEVICE(HSM) ALL")
-    return json.loads(done.stdout)[0]["objects"][0]
+    return shown_rows(done.stdout)[0]
 
 
 def test_a_module_that_the_machine_s_owner_has_not_allowed_is_not_loaded(token, managers):

@@ -7,7 +7,7 @@ import pytest
 from proton import Described, Message, symbol
 from proton.reactor import DurableSubscription, Filter
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from proton_driver import Refused
 from units import Unit
 
@@ -39,12 +39,12 @@ def reason(make):
 def subscriptions(qm):
     """DISPLAY SUB, by name."""
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY SUB(*) ALL")
-    return {row["SUB"]: row for row in json.loads(done.stdout)[0]["objects"]}
+    return {row["SUB"]: row for row in shown_rows(done.stdout)}
 
 
 def queues(qm):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", "DISPLAY QLOCAL(SYSTEM.MANAGED.*)")
-    return [row["QUEUE"] for row in json.loads(done.stdout)[0]["objects"]]
+    return [row["QUEUE"] for row in shown_rows(done.stdout)]
 
 
 def bodies(receiver):
@@ -109,7 +109,7 @@ def test_an_anonymous_sender_publishes_by_the_address_of_each_message(site, clie
 def shown(qm, what):
     """The rows of a DISPLAY, and nothing where it finds nothing."""
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY {what}", code=None)
-    return json.loads(done.stdout)[0].get("objects", [])
+    return shown_rows(done.stdout)
 
 
 def test_how_subscriptions_stand_is_shown_those_that_are_not_durable_included(managers):

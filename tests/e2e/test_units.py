@@ -1,6 +1,5 @@
 """Units of work: what is put and got in one happens as a whole, or not at all."""
 
-import json
 import os
 import random
 import subprocess
@@ -10,7 +9,7 @@ import pytest
 from cproton import pn_data_clear, pn_disposition_data
 from proton import Message
 
-from manager import DEADLINE, DEAD_LETTER_QUEUE, label, wait_until
+from manager import DEADLINE, DEAD_LETTER_QUEUE, label, shown_rows, wait_until
 from proton_driver import Refused
 from test_clients import CLIENTS
 from units import Unit
@@ -329,7 +328,7 @@ def test_backout_attributes_are_kept(managers):
     manager.mqsc("DEFINE QLOCAL(Q) BOTHRESH(7) BOQNAME(R) HARDENBO BACKOUT(MOVE)\nALTER QMGR MAXUMSGS(77) MAXUAGE(88)")
     for _ in range(2):
         done = manager.run("mqsc", "--data", manager.data, "--json", "-c", "DISPLAY QLOCAL(Q) BOTHRESH BOQNAME HARDENBO BACKOUT")
-        shown = json.loads(done.stdout)[0]["objects"][0]
+        shown = shown_rows(done.stdout)[0]
         assert [shown[name] for name in ("BOTHRESH", "BOQNAME", "HARDENBO", "BACKOUT")] == [7, "R", "HARDENBO", "MOVE"]
         assert "MAXUMSGS(77)" in manager.mqsc("DISPLAY QMGR MAXUMSGS MAXUAGE")
         assert manager.stop() == 0

@@ -1,13 +1,12 @@
 """SET LIMIT: what one user may have at once, whatever others have."""
 
-import json
 import time
 
 import pytest
 from proton import Message
 from proton.reactor import DurableSubscription
 
-from manager import wait_until
+from manager import shown_rows, wait_until
 from proton_driver import Refused
 from sites import reason_and_cause
 from test_queues import own_queue
@@ -32,7 +31,7 @@ def unlimited(qm):
 
 def status(qm, user):
     done = qm.run("mqsc", "--data", qm.data, "--json", "-c", f"DISPLAY LIMITSTATUS('{user}')")
-    return json.loads(done.stdout)[0]["objects"][0]
+    return shown_rows(done.stdout)[0]
 
 
 def test_one_connection_too_many_is_refused_with_2025_and_others_are_let_in(qm):

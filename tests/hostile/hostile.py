@@ -298,7 +298,7 @@ class Bench:
         if sample is None:
             return None
         late = sorted(trips)[int(len(trips) * 0.99)] * 1000 if trips else 0
-        had = Measured(sample["rate"], sample["latency-us"]["p99"], len(trips) / (over - began), late, len(came), slowest, memory, busy, others)
+        had = Measured(sample["rate"], sample["latency_us"]["p99"], len(trips) / (over - began), late, len(came), slowest, memory, busy, others)
         had.shares, had.tallies = shares, company.tallies()
         said = f"{had.rate:>9,.0f}/s  p99 {had.late_us / 1000:>7.1f} ms  {had.round_trips:>5.1f} round trips/s  new within {slowest:.2f} s"
         said += f"  {memory:>4.0f} MiB  cores: {sum(shares.values()):.2f} beside, queue manager {busy:.2f}, others {others:.2f}"

@@ -104,7 +104,7 @@ impl fmt::Display for Reuse {
 
 /// What one configuration is: each field that does not matter to a workload keeps its default and is left out of files.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct Configuration {
     /// What the policy asks for.
     pub quality: Quality,

@@ -16,4 +16,5 @@ pub mod report;
 pub mod result;
 pub mod run;
 pub mod site;
+pub mod spelling;
 pub mod workload;

@@ -4,14 +4,15 @@
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
+use crate::spelling;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-/// The format that is written.
-pub const FORMAT: u32 = 1;
+/// The format that is written; those before it are read too. Format 1 joined the words of a name by `-`.
+pub const FORMAT: u32 = 2;
 /// Longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
@@ -27,7 +28,7 @@ pub enum Line {
 
 /// What holds for all samples of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct Run {
     /// [`FORMAT`].
     pub format: u32,
@@ -52,7 +53,7 @@ pub struct Run {
 
 /// A configuration that was asked for and not measured.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct LeftOut {
     /// Which one.
     pub configuration: Configuration,
@@ -62,7 +63,7 @@ pub struct LeftOut {
 
 /// A machine.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct Machine {
     /// The processor as the system calls it.
     pub processor: String,
@@ -82,7 +83,7 @@ pub struct Machine {
 
 /// One configuration, measured once.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct Sample {
     /// Its run.
     pub run: String,
@@ -104,6 +105,7 @@ pub struct Sample {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
     /// Processor time a transaction, microseconds by role; see [`ROLES`]. What no role owns is under `unattributed`.
+    #[serde(with = "spelling::by_name")]
     pub cpu_us: BTreeMap<String, f64>,
     /// The process's own count of all that, of queue managers and application, microseconds a transaction.
     pub process_cpu_us: f64,
@@ -131,7 +133,7 @@ pub struct Sample {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
     /// What else the workload found, by name with its unit: `reset-us`, `raw-aead-us`, `bound`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", with = "spelling::by_name")]
     pub found: BTreeMap<String, f64>,
 }
 
@@ -168,7 +170,7 @@ pub struct Latency {
 
 /// What a device did in a sample.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct DeviceUse {
     /// Its name.
     pub name: String,
@@ -182,7 +184,7 @@ pub struct DeviceUse {
 
 /// Jobs of one operation and key size.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct OperationUse {
     /// `rsa-sign`, `ecdsa-verify`, …
     pub operation: String,
@@ -200,7 +202,7 @@ pub struct OperationUse {
 
 /// What a task did in a sample; class(4) terms.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct TaskUse {
     /// DISPATCHER, ADAPTER, TLS, JOURNAL, DEVICE.
     pub kind: String,
@@ -220,7 +222,7 @@ pub struct TaskUse {
 
 /// How it stood at one moment.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct Moment {
     /// Seconds from the sample's begin.
     pub at: f64,
@@ -242,7 +244,7 @@ pub struct Moment {
 
 /// Something that was to be held.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct Goal {
     /// In words: `10000 messages a second`.
     pub what: String,
@@ -256,7 +258,7 @@ pub struct Goal {
 
 /// What the planner said of a sample.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[serde(default)]
 pub struct Predicted {
     /// Transactions a second, on cores as fast as they were during the sample.
     pub rate: f64,
@@ -326,11 +328,12 @@ pub fn parse(mut reader: impl BufRead, path: &Path) -> Result<Vec<Line>> {
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let line: Line = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let json = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let line = serde_json::from_value(spelling::respelled(json)).map_err(|error| wrong(error.to_string()))?;
         if let Line::Run(run) = &line
-            && run.format != FORMAT
+            && !(1..=FORMAT).contains(&run.format)
         {
-            return Err(wrong(format!("results of format {}; this version reads {FORMAT}", run.format)));
+            return Err(wrong(format!("results of format {}; this version reads 1 to {FORMAT}", run.format)));
         }
         lines.push(line);
     }
@@ -350,6 +353,38 @@ mod tests {
         Results::append_to(&path).unwrap().add(&run).unwrap();
         Results::append_to(&path).unwrap().add(&sample).unwrap();
         assert_eq!(read(&path).unwrap(), [run, sample]);
+    }
+
+    #[test]
+    fn names_are_written_with_underscores_and_read_in_both_spellings() {
+        let old = concat!(
+            r#"{"kind":"sample","process-cpu-us":3.5,"cpu-us":{"queue-manager":2.5},"found":{"reset-us":1.5},"#,
+            r#""configuration":{"quality":"none","bytes":1,"in-flight":7,"devices":"modelled:1c","topology":"end-to-end"}}"#,
+        );
+        let read = parse(old.as_bytes(), Path::new("old")).unwrap();
+        let [Line::Sample(sample)] = read.as_slice() else { panic!("{read:?}") };
+        assert_eq!((sample.process_cpu_us, sample.configuration.in_flight), (3.5, 7));
+        assert_eq!((sample.cpu_us["queue-manager"], sample.found["reset-us"]), (2.5, 1.5));
+        let new = serde_json::to_string(&read[0]).unwrap();
+        for name in ["process_cpu_us", "cpu_us", "queue_manager", "reset_us", "in_flight"] {
+            assert!(new.contains(&format!("\"{name}\":")), "{new}");
+        }
+        assert_eq!(parse(new.as_bytes(), Path::new("new")).unwrap(), read);
+    }
+
+    #[test]
+    fn results_kept_in_the_repository_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measurements");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut samples = 0;
+        for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "jsonl")) {
+            for line in read(&file).unwrap() {
+                let Line::Sample(sample) = line else { continue };
+                samples += 1;
+                assert!(sample.process_cpu_us > 0.0 && sample.cpu_us.contains_key("unattributed"), "{sample:?}");
+            }
+        }
+        assert!(samples > 100, "{samples}");
     }
 
     #[test]

@@ -275,7 +275,7 @@ impl Sizes {
 }
 
 impl Inspection {
-    /// The same as JSON, for scripts. Names are those of the fields, with `-` for `_`.
+    /// The same as JSON, for scripts. Names are those of the fields.
     pub fn to_json(&self) -> Value {
         json!({
             "container": self.container,
@@ -285,8 +285,8 @@ impl Inspection {
                 "dn": signer.dn,
                 "name": signer.name,
                 "algorithm": signer.algorithm,
-                "signing-time": signer.signing_time,
-                "key-id": signer.key_id,
+                "signing_time": signer.signing_time,
+                "key_id": signer.key_id,
             })).collect::<Vec<_>>(),
             "recipients": self.recipients.iter().map(|recipient| json!({
                 "name": recipient.name,
@@ -295,14 +295,14 @@ impl Inspection {
             "certificates": self.certificates,
             "binding": self.binding.as_ref().map(|binding| json!({
                 "destination": binding.destination,
-                "message-id": binding.message_id,
+                "message_id": binding.message_id,
                 "properties": binding.properties,
-                "application-properties": binding.application_properties,
+                "application_properties": binding.application_properties,
                 "annotations": binding.annotations,
-                "sealed-by": binding.sealed_by,
+                "sealed_by": binding.sealed_by,
             })),
             "packing": self.packing,
-            "content-type": self.content_type,
+            "content_type": self.content_type,
             "sizes": {
                 "total": self.sizes.total,
                 "content": self.sizes.content,

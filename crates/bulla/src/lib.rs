@@ -16,6 +16,7 @@ pub mod dispatcher;
 mod dynamic;
 mod envelope;
 pub mod events;
+mod json_names;
 pub mod limits;
 pub mod log;
 mod mailbox;

@@ -14,6 +14,7 @@ use crate::error::{Error, Result, Verdict};
 use crate::host::Host;
 use crate::report;
 use crate::run::options::{STREAM_WINDOW, bytes, key, rate};
+use crate::spelling;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::fs;
@@ -156,7 +157,6 @@ fn target_rate(text: &str) -> std::result::Result<f64, String> {
 
 /// All that was asked, as `--json` prints it.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Answer {
     /// The configuration as it was given.
     pub prediction: Prediction,
@@ -215,6 +215,7 @@ fn show(args: &ShowArgs) -> Result<Verdict> {
     let devices = hardware::utilisation(&profile)?;
     if args.json {
         let value = serde_json::json!({ "profile": profile, "utilisation": devices });
+        let value = spelling::respelled(value);
         let json = serde_json::to_string_pretty(&value).map_err(|error| Error::System(error.into()))?;
         print(&format!("{json}\n"));
     } else {

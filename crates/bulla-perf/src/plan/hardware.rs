@@ -11,7 +11,6 @@ pub const ADVICE_PERCENT: f64 = 100.0;
 
 /// One function of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Function {
     /// ME or CRT.
     pub format: Format,
@@ -27,7 +26,6 @@ pub struct Function {
 
 /// A device under a stated load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Utilisation {
     /// Its name.
     pub device: String,

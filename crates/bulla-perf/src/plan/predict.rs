@@ -8,6 +8,7 @@ use super::simulation::{self, Pace, Settings, Shape, System};
 use crate::configuration::{Configuration, Quality};
 use crate::error::{Error, Result};
 use crate::result::Latency;
+use crate::spelling;
 use clap::ValueEnum;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -97,7 +98,6 @@ pub struct StationUse {
 
 /// What a configuration would do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Prediction {
     /// The profile's name.
     pub profile: String,
@@ -128,8 +128,10 @@ pub struct Prediction {
     /// each other.
     pub bottleneck: String,
     /// Processor time of a transaction by role, microseconds.
+    #[serde(with = "spelling::by_name")]
     pub cpu_us: BTreeMap<String, f64>,
     /// Operations with keys of a transaction.
+    #[serde(with = "spelling::by_name")]
     pub operations: BTreeMap<String, f64>,
     /// Jobs that devices did.
     pub devices: Vec<DeviceUse>,
@@ -144,7 +146,6 @@ pub struct Prediction {
 
 /// What a device would do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct DeviceUse {
     /// Its name.
     pub name: String,

@@ -25,7 +25,6 @@ const SIMULATED_MAX: usize = 60;
 
 /// A machine that might do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Setup {
     /// Cores.
     pub cores: u32,
@@ -41,7 +40,6 @@ pub struct Setup {
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct Target {
     /// Transactions a second.
     pub wanted: u64,

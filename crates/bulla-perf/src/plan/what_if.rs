@@ -33,7 +33,6 @@ pub const WHAT_IFS: [&str; 18] = [
 
 /// Something else, and what comes of it.
 #[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct WhatIf {
     /// As it was asked: `rsa=4096`.
     pub change: String,

@@ -236,11 +236,11 @@ mod tests {
     fn hostile() -> Measured {
         let text = |number: usize| format!("{HOSTILE}{number}");
         let json = serde_json::json!({
-            "run": text(1), "workload": text(2), "rate": 1e308, "process-cpu-us": -5.0, "transactions": 1, "cores-busy": 1e300,
+            "run": text(1), "workload": text(2), "rate": 1e308, "process_cpu_us": -5.0, "transactions": 1, "cores_busy": 1e300,
             "configuration": {"quality": "privacy", "key": text(3), "devices": text(4), "cipher": text(5), "topology": text(6), "bytes": u64::MAX},
-            "cpu-us": {text(7): 1.0, "protection": 1e307}, "unsteady": [text(8)],
-            "devices": [{"name": text(9), "kind": "MODELLED", "operations": [{"format": text(10), "count": u64::MAX, "execution-us": 1e300}]}],
-            "tasks": [{"kind": "ADAPTER", "name": text(11), "requests": u64::MAX, "cpu-us": 1e300}],
+            "cpu_us": {text(7): 1.0, "protection": 1e307}, "unsteady": [text(8)],
+            "devices": [{"name": text(9), "kind": "MODELLED", "operations": [{"format": text(10), "count": u64::MAX, "execution_us": 1e300}]}],
+            "tasks": [{"kind": "ADAPTER", "name": text(11), "requests": u64::MAX, "cpu_us": 1e300}],
             "course": [{"at": -1.0, "rate": 1e300, "depth": -4.0}, {"at": 1e300, "rate": 0.0, "depth": 1e16}],
             "goal": {"what": text(12), "wanted": 1.0, "reached": 0.0}, "found": {text(13): 1e300, "=1+1": 2.0},
         });
@@ -298,10 +298,10 @@ mod tests {
     fn what_is_not_steady_or_modelled_is_said_in_every_table_and_chart_that_shows_it() {
         let mut measured = Measured::default();
         let sample: Sample = serde_json::from_value(serde_json::json!({
-            "workload": "devices", "rate": 100.0, "transactions": 100, "process-cpu-us": 10.0, "configuration": {"devices": "modelled:1c"},
-            "cpu-us": {"protection": 10.0}, "unsteady": ["the backlog grew"],
-            "devices": [{"name": "CARD", "kind": "MODELLED", "operations": [{"format": "CRT", "count": 5, "execution-us": 600.0}]}],
-            "tasks": [{"kind": "ADAPTER", "name": "adapter-0", "requests": 10, "cpu-us": 5.0, "elapsed-us": 9.0, "wait-us": 4.0}],
+            "workload": "devices", "rate": 100.0, "transactions": 100, "process_cpu_us": 10.0, "configuration": {"devices": "modelled:1c"},
+            "cpu_us": {"protection": 10.0}, "unsteady": ["the backlog grew"],
+            "devices": [{"name": "CARD", "kind": "MODELLED", "operations": [{"format": "CRT", "count": 5, "execution_us": 600.0}]}],
+            "tasks": [{"kind": "ADAPTER", "name": "adapter-0", "requests": 10, "cpu_us": 5.0, "elapsed_us": 9.0, "wait_us": 4.0}],
             "course": [{"at": 1.0, "rate": 99.0, "depth": 1.0}, {"at": 2.0, "rate": 101.0, "depth": 5.0}],
         }))
         .unwrap();
@@ -322,7 +322,7 @@ mod tests {
     fn the_example_of_the_formats_page_is_read() {
         let page = include_str!("../../../../docs/formats/results.md");
         let example = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-        let lines: Vec<Line> = example.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = crate::result::parse(example.as_bytes(), std::path::Path::new("results.md")).unwrap();
         let mut measured = Measured::default();
         measured.add(lines);
         assert_eq!(measured.settings[0].machine.memory_bytes, 24 << 30);

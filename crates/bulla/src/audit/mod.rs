@@ -208,7 +208,7 @@ impl Audit {
             "detail": entry::cut(detail),
         });
         if let (true, Some(what)) = (*let_in, what.as_object_mut()) {
-            what.insert("let-in".into(), true.into());
+            what.insert("let_in".into(), true.into());
         }
         inner.entries.push((at_ms, Entry::new(Kind::Refusal, who, what)));
         drop(inner);
@@ -227,7 +227,7 @@ impl Audit {
         let what = json!({
             "queue": queue,
             "number": number,
-            "message-id": message_id.map(entry::cut),
+            "message_id": message_id.map(entry::cut),
             "cause": cause,
             "detail": entry::cut(detail),
         });

@@ -113,7 +113,7 @@ impl Writer {
             crate::warning!("audit log: {torn_bytes} bytes of an unfinished entry are cut off");
         }
         if torn_bytes > 0 || damaged.is_some() {
-            let what = json!({ "torn-bytes": torn_bytes, "damaged": damaged.map(|error| error.to_string()) });
+            let what = json!({ "torn_bytes": torn_bytes, "damaged": damaged.map(|error| error.to_string()) });
             let now_ms = crate::manager::wall_ms(std::time::SystemTime::now());
             self.append(now_ms, now_ms, &Entry::new(Kind::Recovered, Who::QueueManager, what));
             self.sync()?;

@@ -5,6 +5,7 @@ use crate::audit::chain::{self, BREAKS_MAX, Verdict};
 use crate::audit::entry::time;
 use crate::audit::{EntryHash, FOLDER, Kind, Written};
 use crate::mqsc::run::moment_ms;
+use bulla_perf::spelling::respelled;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 use std::io::{self, Write};
@@ -153,8 +154,9 @@ fn json_of(entry: &Written) -> Json {
         "seq": entry.sequence,
         "time": entry.time,
         "kind": entry.kind,
-        "who": entry.who,
-        "what": entry.what,
+        "who": respelled(entry.who.clone()),
+        // Entries of earlier versions joined the words of a name by `-`.
+        "what": respelled(entry.what.clone()),
         "hash": entry.hash.to_string(),
     })
 }

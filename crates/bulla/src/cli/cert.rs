@@ -746,11 +746,11 @@ impl Row {
         json!({
             "label": self.label,
             "serial": self.serial,
-            "keyType": self.key.map(|(kind, _)| kind.to_string()),
-            "keySize": self.key.map(|(_, bits)| bits),
+            "key_type": self.key.map(|(kind, _)| kind.to_string()),
+            "key_size": self.key.map(|(_, bits)| bits),
             "from": self.from.map(utc),
             "until": self.until,
-            "privateKey": self.private,
+            "private_key": self.private,
             "status": self.status,
             "rings": self.rings,
             "dn": self.dn,
@@ -1082,7 +1082,7 @@ mod tests {
         let json: Value = serde_json::from_str(&desk.say("list --ring orders --json")).unwrap();
         let row = json.as_array().unwrap().iter().find(|row| row["dn"] == "CN=orders").unwrap();
         assert_eq!(
-            (&row["status"], &row["keySize"], &row["privateKey"]),
+            (&row["status"], &row["key_size"], &row["private_key"]),
             (&json!("expired"), &json!(256), &json!(true))
         );
     }

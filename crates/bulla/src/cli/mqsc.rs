@@ -43,7 +43,7 @@ pub struct MqscArgs {
     /// With --diff or --apply: remove what FILE does not have; a queue with messages on it is never removed
     #[arg(long)]
     prune: bool,
-    /// Write the reference page and stop
+    /// Write the reference page and stop; with --json that of the names in JSON
     #[arg(long, hide = true)]
     reference: bool,
 }
@@ -56,7 +56,8 @@ pub fn run(args: &MqscArgs) -> ExitCode {
 /// Returns the exit code.
 fn perform(args: &MqscArgs) -> u8 {
     if args.reference {
-        return print(&reference::page(), reply::EXIT_DONE);
+        let page = if args.json { crate::json_names::page() } else { reference::page() };
+        return print(&page, reply::EXIT_DONE);
     }
     if args.export || args.diff.is_some() || args.apply.is_some() {
         return as_code(args).unwrap_or_else(|(code, message)| {

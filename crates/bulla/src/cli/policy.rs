@@ -68,7 +68,8 @@ pub fn run(args: &PolicyArgs) -> Result<(), CliError> {
                 Ok(prediction) => (json!(prediction), Value::Null),
                 Err(why) => (Value::Null, json!(why)),
             };
-            format!("{:#}\n", json!({ "check": rows, "cost": prediction, "no-cost": why }))
+            let rows: Vec<Value> = rows.iter().map(in_lower_case).collect();
+            format!("{:#}\n", json!({ "check": rows, "cost": prediction, "no_cost": why }))
         }
         false => page(&rows, &cost),
     };
@@ -100,6 +101,11 @@ fn ask(args: &CheckArgs) -> Result<Vec<Fields>, CliError> {
         }
         _ => Err(CliError::usage("--with takes the attributes of SET POLICY")),
     }
+}
+
+/// A row as JSON spells it.
+fn in_lower_case(row: &Fields) -> Value {
+    row.iter().map(|(keyword, value)| (keyword.to_ascii_lowercase(), value.clone())).collect()
 }
 
 /// The rows that are about one kind of thing.

@@ -55,8 +55,10 @@ const PREFACE: &str = "\
 Written by `bulla mqsc --reference` from the table in `crates/bulla/src/mqsc/table.rs`; a test compares.
 
 `bulla mqsc -c 'COMMAND'` gives one command to the running queue manager, `bulla mqsc FILE` the commands in a file,
-`bulla mqsc -` those on the standard input; `--json` answers in JSON. The exit code is 0 when every command was carried
-out, 2 when one was not understood, 4 when one was understood and refused, 6 when the queue manager was not reached.
+`bulla mqsc -` those on the standard input; `--json` answers in JSON ([names](json.md)).
+
+The exit code is 0 when every command was carried out, 2 when one was not understood, 4 when one was understood and refused,
+6 when the queue manager was not reached.
 
 ## How commands are written
 

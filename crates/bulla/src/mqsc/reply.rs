@@ -240,7 +240,7 @@ impl Reply {
     /// The answer as JSON: what `--json` prints and what goes over the socket.
     ///
     /// Always there: `line`, `column`, `command`, `ok`. Then one of `message` with `warnings`; `objects`, each a map of
-    /// keywords; `help`; `error` with `kind`, `message`, and where there is one `reason`, `name`, `hint`.
+    /// keywords in lower case; `help`; `error` with `kind`, `message`, and where there is one `reason`, `name`, `hint`.
     pub fn to_json(&self) -> Json {
         let mut map = Map::new();
         map.insert("line".into(), self.at.line.into());
@@ -377,11 +377,12 @@ impl Row {
         text
     }
 
-    fn to_json(&self) -> Json {
-        Json::Object(self.to_map())
+    /// Its values, by keyword in lower case: JSON spells all names so.
+    pub fn to_json(&self) -> Json {
+        self.to_map().into_iter().map(|(keyword, value)| (keyword.to_ascii_lowercase(), value)).collect()
     }
 
-    /// Its values, by keyword.
+    /// Its values, by keyword as MQSC writes it.
     pub fn to_map(&self) -> Map<String, Json> {
         let cell = |cell: &Cell| match cell {
             Cell::Number(number) => Json::from(*number),
@@ -405,7 +406,7 @@ impl Row {
             }
             _ => None,
         };
-        let cells = json.as_object()?.iter().map(|(keyword, value)| Some((keyword.clone(), cell(value)?)));
+        let cells = json.as_object()?.iter().map(|(keyword, value)| Some((keyword.to_ascii_uppercase(), cell(value)?)));
         Some(Self { cells: cells.collect::<Option<_>>()? })
     }
 }
