@@ -270,6 +270,17 @@ def test_a_stale_crl_fails_closed_and_the_message_stays(site):
     assert payloads(site.billing.get_all(queue)) == [PAYLOAD]
 
 
+def test_a_policy_can_require_a_revocation_list(site):
+    queue = site.queue("SIGNALG(SHA256) REVOCATION(REQUIRED)")
+    refused = refused_put(site.audit, queue)
+    assert (refused.reason, refused.cause) == (2063, "crl-missing")
+    ring = site.people.rings["audit"]
+    ring.crl(site.people.authority.crl())
+    site.people.seen()
+    site.audit.put(queue, clear())
+    assert payloads(site.audit.get_all(queue)) == [PAYLOAD]
+
+
 # --- Not this identity's message ---
 
 

@@ -56,6 +56,8 @@ pub struct Policy {
     pub signature_scheme: SignatureScheme,
     /// KEYWRAP: how the content key travels to a recipient with an RSA key.
     pub key_transport: KeyTransport,
+    /// REVOCATION: what is asked of revocation lists. A ring may ask for more.
+    pub revocation: Revocation,
 }
 
 impl Policy {
@@ -76,6 +78,7 @@ impl Policy {
             sealed_at: SealedAt::default(),
             signature_scheme: SignatureScheme::default(),
             key_transport: KeyTransport::default(),
+            revocation: Revocation::default(),
         }
     }
 
@@ -335,6 +338,20 @@ keywords! {
         Oaep = "OAEP",
         /// RSAES-PKCS1-v1_5, and only with a certificate that is good for nothing else.
         Pkcs1 = "PKCS1",
+    }
+}
+
+keywords! {
+    /// What is asked of revocation lists before a certificate is believed. The larger one is the stricter.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+    Revocation("REVOCATION") {
+        /// Nothing: lists are not looked at.
+        None = "NONE",
+        /// What the lists say that are there. An authority without a list is not asked.
+        #[default]
+        IfPresent = "IFPRESENT",
+        /// A current list about each certificate of the path but the root.
+        Required = "REQUIRED",
     }
 }
 
@@ -613,6 +630,7 @@ mod tests {
         all(SealedAt::ALL);
         all(SignatureScheme::ALL);
         all(KeyTransport::ALL);
+        all(Revocation::ALL);
         all(&[KeyReuse::Never, KeyReuse::Count(7), KeyReuse::Unlimited]);
         assert_eq!("ROT13".parse::<ContentCipher>().unwrap_err().to_string(), "ENCALG has no value ROT13");
     }

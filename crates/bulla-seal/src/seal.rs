@@ -321,7 +321,7 @@ impl Parties {
         let mut good_until = now.checked_add(PARTIES_AGE_MAX).unwrap_or(now);
         let signer = match policy.sign {
             Some(digest) => {
-                let own = Signer::choose(ring, policy.signature_scheme, digest, now)?;
+                let own = Signer::choose(ring, policy, digest, now)?;
                 good_until = good_until.min(own.certificate.not_after());
                 Some(Arc::new(Signer::new(own, policy.signature_scheme, digest)))
             }
@@ -332,7 +332,7 @@ impl Parties {
         if let Some(cipher) = policy.encrypt {
             let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
             for dn in &policy.recipients {
-                let certificate = ring.recipient(dn, usage, now)?;
+                let certificate = ring.recipient(dn, usage, policy.revocation, now)?;
                 good_until = good_until.min(certificate.not_after());
                 let recipient = Recipient::new(certificate, policy.key_transport, cipher)?;
                 infos.push(recipient.info_of_size());
@@ -372,17 +372,17 @@ enum SignatureWork {
 
 impl Signer {
     /// The newest key whose signature of this scheme and digest exists.
-    fn choose(ring: &Ring, scheme: SignatureScheme, digest: Digest, now: SystemTime) -> Result<&Own, SealError> {
+    fn choose<'a>(ring: &'a Ring, policy: &Policy, digest: Digest, now: SystemTime) -> Result<&'a Own, SealError> {
         let fits = |own: &Own| {
             // RFC 8017, 9.1.1: two hashes and two bytes must fit into the modulus.
-            scheme == SignatureScheme::Pkcs1
+            policy.signature_scheme == SignatureScheme::Pkcs1
                 || own.certificate.key_kind() != KeyKind::Rsa
                 || (own.certificate.key_bits() as usize).div_ceil(8) >= 2 * Digest::hash_len(digest) + 2
         };
-        match ring.signing_where(now, fits) {
+        match ring.signing_where(policy.revocation, now, fits) {
             Ok(own) => Ok(own),
             // A key there is, but none that fits: say so.
-            Err(error) => match ring.signing(now) {
+            Err(error) => match ring.signing(policy.revocation, now) {
                 Ok(own) => Err(SealError::SignatureDoesNotFit { bits: own.certificate.key_bits() }),
                 Err(_) => Err(error.into()),
             },

@@ -58,8 +58,10 @@ pub struct Used {
     pub key: String,
     /// When it ends, UTC.
     pub not_after: String,
-    /// It ends within [`EXPIRY_NOTICE`].
+    /// It ends within [`EXPIRY_NOTICE`], or has ended.
     pub ends_soon: bool,
+    /// It has ended.
+    pub ended: bool,
 }
 
 /// One user of the queue, or one with a key ring.
@@ -90,6 +92,20 @@ pub struct NameFinding {
     pub found: Option<(Used, Vec<String>)>,
     /// Where it is missing or no good, and why: the users who put, or the signer's own ring.
     pub missing: Vec<(String, Why)>,
+}
+
+impl NameFinding {
+    /// What to say where no key ring has a good certificate of the name. One that is no good is not a missing one.
+    fn problem(&self, kind: &str) -> String {
+        const ABSENT: &str = "unknown-dn";
+        let bad = self.missing.iter().map(|(_, why)| why).find(|why| why.cause != ABSENT);
+        match bad {
+            Some(why) => {
+                format!("no key ring has a good certificate of {kind}('{}'): {}: {}", self.dn, why.cause, why.details)
+            }
+            None => format!("no key ring has a good certificate of {kind}('{}')", self.dn),
+        }
+    }
 }
 
 /// A message that one user sealed and another one opened.
@@ -186,7 +202,7 @@ impl Findings {
         for name in &self.names {
             let kind = if name.signs { "SIGNER" } else { "RECIP" };
             if name.found.is_none() {
-                problems.push(format!("no key ring has a good certificate of {kind}('{}')", name.dn));
+                problems.push(name.problem(kind));
             }
         }
         if quality != Quality::None && !self.users.iter().any(|user| user.may_put && user.seals.is_ok()) {
@@ -201,11 +217,13 @@ impl Findings {
         }
         let used = self.users.iter().flat_map(|user| [&user.seals, &user.opens]).filter_map(|used| used.as_ref().ok());
         let named = self.names.iter().filter_map(|name| name.found.as_ref().map(|(used, _)| used));
-        let ends: BTreeSet<(&str, &str)> = (used.flatten().chain(named))
+        let ends: BTreeSet<(&str, &str, bool)> = (used.flatten().chain(named))
             .filter(|used| used.ends_soon)
-            .map(|used| (used.dn.as_str(), used.not_after.as_str()))
+            .map(|used| (used.dn.as_str(), used.not_after.as_str(), used.ended))
             .collect();
-        problems.extend(ends.into_iter().map(|(dn, at)| format!("the certificate of {dn} ends at {at}")));
+        problems.extend(ends.into_iter().map(|(dn, at, ended)| {
+            format!("the certificate of {dn} {} at {at}", if ended { "ended" } else { "ends" })
+        }));
         for found in &self.messages {
             let whose = found.user.as_deref().unwrap_or("anybody");
             match &found.fate {
@@ -510,7 +528,7 @@ fn seals(policy: &Arc<Policy>, ring: &Arc<Ring>, manager: &str, now: SystemTime)
     if policy.sign.is_none() {
         return Ok(None);
     }
-    let own = ring.signing(now).map_err(|error| why_no_certificate(&error))?;
+    let own = ring.signing(policy.revocation, now).map_err(|error| why_no_certificate(&error))?;
     if !policy.signers.is_empty() && !policy.signers.contains(own.certificate.dn()) {
         let error = OpenError::SignerNotAuthorised { dn: own.certificate.dn().clone() };
         return Err(why_not_open(&error));
@@ -540,14 +558,15 @@ fn opens(policy: &Arc<Policy>, ring: &Arc<Ring>, now: SystemTime) -> Result<Opti
 /// What the rings have of the policy's names.
 fn names(policy: &Policy, parties: &[Party], now: SystemTime) -> Vec<NameFinding> {
     let usage = if policy.sign.is_some() { Usage::KeyTransport } else { Usage::DataEncipherment };
+    let asked = policy.revocation;
     let recipients =
-        policy.recipients.iter().map(|dn| name(false, dn, parties, |ring| ring.recipient(dn, usage, now), now));
+        policy.recipients.iter().map(|dn| name(false, dn, parties, |ring| ring.recipient(dn, usage, asked, now), now));
     let signers = policy.signers.iter().map(|dn| {
         name(
             true,
             dn,
             parties,
-            |ring| ring.signing_where(now, |own| own.certificate.dn() == dn).map(|own| &own.certificate),
+            |ring| ring.signing_where(asked, now, |own| own.certificate.dn() == dn).map(|own| &own.certificate),
             now,
         )
     });
@@ -741,6 +760,7 @@ fn used(certificate: &Certificate, now: SystemTime) -> Used {
         key: key_name(certificate),
         not_after: utc(certificate.not_after()),
         ends_soon: left < EXPIRY_NOTICE,
+        ended: now >= certificate.not_after(),
     }
 }
 

@@ -74,6 +74,18 @@ pub enum CertificateError {
         /// The authority.
         issuer: Dn,
     },
+    /// The operator's turn: a CRL about this authority's certificates has a critical extension that nothing here knows.
+    CrlNotUnderstood {
+        /// The authority.
+        issuer: Dn,
+    },
+    /// The operator's turn: REVOCATION(REQUIRED), and no CRL in the ring is about this certificate.
+    CrlMissing {
+        /// Whose certificate.
+        dn: Dn,
+        /// Whose CRL would be asked.
+        issuer: Dn,
+    },
     /// No path leads to an authority in `trust`.
     Untrusted {
         /// Whose.
@@ -126,7 +138,9 @@ impl CertificateError {
             CertificateError::Revoked { .. } => "certificate-revoked",
             CertificateError::CrlStale { .. }
             | CertificateError::CrlNotYetValid { .. }
-            | CertificateError::CrlUnverified { .. } => "crl-stale",
+            | CertificateError::CrlUnverified { .. }
+            | CertificateError::CrlNotUnderstood { .. } => "crl-stale",
+            CertificateError::CrlMissing { .. } => "crl-missing",
             CertificateError::Untrusted { .. } => "untrusted",
             CertificateError::Usage { .. } => "certificate-usage",
             CertificateError::WeakKey { .. } => "weak-key",
@@ -142,6 +156,8 @@ impl CertificateError {
             CertificateError::CrlStale { .. }
                 | CertificateError::CrlNotYetValid { .. }
                 | CertificateError::CrlUnverified { .. }
+                | CertificateError::CrlNotUnderstood { .. }
+                | CertificateError::CrlMissing { .. }
                 | CertificateError::Library { .. }
         )
     }
@@ -175,12 +191,21 @@ impl fmt::Display for CertificateError {
             CertificateError::CrlUnverified { issuer } => {
                 write!(f, "no CRL of dn={:?} is signed by it", issuer.as_str())
             }
+            CertificateError::CrlNotUnderstood { issuer } => {
+                write!(f, "a CRL about certificates of dn={:?} has an unknown critical extension", issuer.as_str())
+            }
+            CertificateError::CrlMissing { dn, issuer } => write!(
+                f,
+                "REVOCATION(REQUIRED): no CRL about the certificate of dn={:?}, which dn={:?} issued",
+                dn.as_str(),
+                issuer.as_str()
+            ),
             CertificateError::Untrusted { dn, why } => {
                 write!(f, "no trusted path for dn={:?}: {why}", dn.as_str())
             }
             CertificateError::Usage { dn, wanted, kind, purpose } => {
                 write!(f, "certificate of dn={:?} ({kind}) does not allow {wanted}", dn.as_str())?;
-                if *purpose { Ok(()) } else { f.write_str(": extended key usage lacks emailProtection") }
+                if *purpose { Ok(()) } else { write!(f, ": extended key usage lacks {}", wanted.purpose_names()) }
             }
             CertificateError::WeakKey { dn, bits } => {
                 write!(f, "key ({bits} bits) or signature of dn={:?} is too weak", dn.as_str())

@@ -30,8 +30,8 @@ pub use key::{
     KeyError, KeySource, KeySpec, PASSPHRASE_BYTES_MAX, PBKDF2_ROUNDS, Passphrase, PrivateKeyPem, read_key_source,
     read_private_key,
 };
-pub use time::{BadTime, utc};
-pub use usage::{KeyUse, Usage, UseError};
+pub use time::{BadTime, utc, utc_time};
+pub use usage::{KeyUse, Role, Usage, UseError};
 
 /// The longest encoding of one certificate accepted, in bytes.
 pub const CERTIFICATE_BYTES_MAX: usize = 64 << 10;
@@ -228,6 +228,11 @@ impl Certificate {
     /// Whether basicConstraints makes this an authority.
     pub fn is_authority(&self) -> bool {
         self.inner.authority
+    }
+
+    /// Whether keyUsage names the signing of revocation lists.
+    pub fn signs_lists(&self) -> bool {
+        self.key_usage().is_some_and(|bits| bits.contains(X509KeyUsage::CRL_SIGN))
     }
 
     /// The certificate's encoding.

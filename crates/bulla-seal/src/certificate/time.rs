@@ -63,6 +63,45 @@ pub fn utc(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// The moment that a text names: `2026-11-21T21:34:45Z`, `2026-11-21` for its midnight, or seconds since 1970.
+pub fn utc_time(text: &str) -> Option<SystemTime> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return from_unix(text.parse().ok()?);
+    }
+    let (day, clock) = match text.split_once('T') {
+        Some((day, clock)) => (day, clock.strip_suffix('Z')?),
+        None => (text, "00:00:00"),
+    };
+    let [year, month, day] = numbers(day, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
+    let days = days_since_1970(year, month, day);
+    let seconds = days * DAY_SECS + hour * 3600 + minute * 60 + second;
+    // What is no date, as 30 February, reads back as another one.
+    (civil_fields(seconds) == [year, month, day, hour, minute, second]).then(|| from_unix(seconds))?
+}
+
+/// Three numbers of so many digits each.
+fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
+    let parts: Vec<&str> = text.split(between).collect();
+    let parts = <[&str; 3]>::try_from(parts).ok()?;
+    let mut numbers = [0; 3];
+    for ((number, part), digits) in numbers.iter_mut().zip(parts).zip(digits) {
+        let plain = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        *number = part.parse().ok().filter(|_| plain)?;
+    }
+    Some(numbers)
+}
+
+/// The other way round than [`civil`]; any numbers of two digits are taken.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    const ERA_DAYS: i64 = 146_097;
+    let (year, month_from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    year.div_euclid(400) * ERA_DAYS + day_of_era - 719_468
+}
+
 /// Seconds since 1970 as year, month, day, hour, minute and second in UTC.
 pub(crate) fn civil_fields(seconds: i64) -> [i64; 6] {
     let (days, of_day) = (seconds.div_euclid(DAY_SECS), seconds.rem_euclid(DAY_SECS));
@@ -99,6 +138,19 @@ mod tests {
             (LAST_UNIX_SECS, "9999-12-31T23:59:59Z"),
         ] {
             assert_eq!(utc(from_unix(seconds).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for seconds in [0, 951_782_400, 1_795_296_885, 4_102_444_799, LAST_UNIX_SECS] {
+            let time = from_unix(seconds);
+            assert_eq!(utc_time(&utc(time.unwrap())), time);
+            assert_eq!(utc_time(&seconds.to_string()), time);
+        }
+        assert_eq!(utc_time("2026-11-21"), from_unix(1_795_219_200));
+        for bad in ["", "2026-02-30x", "2026-02-30", "2026-13-01", "2026-1-1", "2026-11-21T21:34Z", "-1"] {
+            assert_eq!(utc_time(bad), None, "{bad}");
         }
     }
 

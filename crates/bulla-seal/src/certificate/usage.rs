@@ -19,6 +19,8 @@ pub enum Usage {
     /// Wrap a content key for Confidentiality: dataEncipherment, or keyEncipherment, which is all that ordinary S/MIME
     /// certificates have; RSA.
     DataEncipherment,
+    /// Prove who one end of a TLS connection is: digitalSignature; RSA or EC.
+    Handshake,
 }
 
 impl Usage {
@@ -36,12 +38,30 @@ impl Usage {
             Usage::KeyTransport => X509KeyUsage::KEY_ENCIPHERMENT,
             Usage::KeyAgreement => X509KeyUsage::KEY_AGREEMENT,
             Usage::DataEncipherment => X509KeyUsage::DATA_ENCIPHERMENT | X509KeyUsage::KEY_ENCIPHERMENT,
+            Usage::Handshake => X509KeyUsage::DIGITAL_SIGNATURE,
+        }
+    }
+
+    /// The extended key usages of which one must be named, where there are any.
+    fn purposes(self) -> X509ExtendedKeyUsage {
+        let special = match self {
+            Usage::Handshake => X509ExtendedKeyUsage::SSL_SERVER | X509ExtendedKeyUsage::SSL_CLIENT,
+            _ => X509ExtendedKeyUsage::SMIME,
+        };
+        special | X509ExtendedKeyUsage::ANYEKU
+    }
+
+    /// Their names, for a message.
+    pub(crate) fn purpose_names(self) -> &'static str {
+        match self {
+            Usage::Handshake => "serverAuth and clientAuth",
+            _ => "emailProtection",
         }
     }
 
     fn fits(self, kind: KeyKind) -> bool {
         match self {
-            Usage::Sign => matches!(kind, KeyKind::Rsa | KeyKind::Ec(_)),
+            Usage::Sign | Usage::Handshake => matches!(kind, KeyKind::Rsa | KeyKind::Ec(_)),
             Usage::KeyTransport | Usage::DataEncipherment => kind == KeyKind::Rsa,
             Usage::KeyAgreement => matches!(kind, KeyKind::Ec(_)),
         }
@@ -55,6 +75,7 @@ impl fmt::Display for Usage {
             Usage::KeyTransport => "keyEncipherment",
             Usage::KeyAgreement => "keyAgreement",
             Usage::DataEncipherment => "dataEncipherment or keyEncipherment",
+            Usage::Handshake => "digitalSignature",
         })
     }
 }
@@ -68,19 +89,75 @@ impl Certificate {
     }
 
     /// Whether key type, keyUsage (absent allows all, RFC 5280 section 4.2.1.3) and extended key usage allow `usage`.
-    /// An extended key usage must name emailProtection, under which S/MIME and thus CMS goes, or anyExtendedKeyUsage.
+    /// An extended key usage must name emailProtection, under which S/MIME and thus CMS goes, for TLS serverAuth or
+    /// clientAuth, or anyExtendedKeyUsage.
     ///
     /// # Errors
     /// [`CertificateError::Usage`], or what [`Certificate::check_key`] says.
     pub fn check_usage(&self, usage: Usage) -> Result<(), CertificateError> {
         self.check_key()?;
         let allowed = self.key_usage().is_none_or(|bits| bits.intersects(usage.accepted()));
-        let mail = X509ExtendedKeyUsage::SMIME | X509ExtendedKeyUsage::ANYEKU;
-        let purpose = self.x509().extended_key_usage().is_none_or(|bits| bits.intersects(mail));
+        let purpose = self.x509().extended_key_usage().is_none_or(|bits| bits.intersects(usage.purposes()));
         if allowed && purpose && usage.fits(self.key_kind()) {
             return Ok(());
         }
         Err(CertificateError::Usage { dn: self.dn().clone(), wanted: usage, kind: self.key_kind(), purpose })
+    }
+}
+
+/// What a certificate can be good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sign messages.
+    Sign,
+    /// Be a recipient of messages.
+    Encrypt,
+    /// Prove who one end of a TLS connection is.
+    Tls,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 3] = [Role::Sign, Role::Encrypt, Role::Tls];
+
+    /// The usage that a key of this kind must allow.
+    pub fn usage(self, kind: KeyKind) -> Usage {
+        match self {
+            Role::Sign => Usage::Sign,
+            Role::Encrypt => Usage::DataEncipherment.for_recipient(kind),
+            Role::Tls => Usage::Handshake,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Role::Sign => "sign",
+            Role::Encrypt => "encrypt",
+            Role::Tls => "tls",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Role {
+    type Err = UseError;
+
+    fn from_str(text: &str) -> Result<Role, UseError> {
+        let found = Role::ALL.into_iter().find(|role| role.word().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| UseError::UnknownRole { word: text.to_owned() })
+    }
+}
+
+impl Certificate {
+    /// What key and extensions allow. Whether the certificate is believed is another question.
+    pub fn roles(&self) -> Vec<Role> {
+        let allows = |role: &Role| self.check_usage(role.usage(self.key_kind())).is_ok();
+        Role::ALL.into_iter().filter(allows).collect()
     }
 }
 
@@ -174,6 +251,11 @@ pub enum UseError {
         /// The word as it was written.
         word: String,
     },
+    /// No such role.
+    UnknownRole {
+        /// The word as it was written.
+        word: String,
+    },
 }
 
 impl fmt::Display for UseError {
@@ -191,6 +273,7 @@ impl fmt::Display for UseError {
                 f,
                 "unknown key usage {word:?}; there are HANDSHAKE, DOCSIGN, CERTSIGN, DATAENCRYPT and KEYAGREE"
             ),
+            UseError::UnknownRole { word } => write!(f, "unknown use {word:?}; there are sign, encrypt and tls"),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::cms::Name;
 use crate::cms::enveloped::Recipient;
 use crate::cms::signed::SignedData;
 use crate::error::OpenError;
-use crate::policy::{ContentCipher, Policy};
+use crate::policy::{ContentCipher, Policy, Revocation};
 use crate::ring::{Ring, Verdict};
 use crate::symmetric;
 
@@ -147,8 +147,8 @@ pub(crate) struct KnownSigner {
 
 impl KnownSigner {
     /// Whether its path was verified with the same certificates offered, and the finding holds at these times.
-    pub(crate) fn is_believed(&self, hints: Hints, put_at: SystemTime, now: SystemTime) -> bool {
-        self.verdict.as_ref().is_some_and(|(with, verdict)| *with == hints && verdict.holds(put_at, now))
+    pub(crate) fn is_believed(&self, hints: Hints, asked: Revocation, put_at: SystemTime, now: SystemTime) -> bool {
+        self.verdict.as_ref().is_some_and(|(with, verdict)| *with == hints && verdict.holds(asked, put_at, now))
     }
 
     /// The same, with what was found out of its path when these certificates were offered.

@@ -27,6 +27,7 @@ use crate::dn::Dn;
 use crate::error::OpenError;
 use crate::message::{Opened, Verified};
 use crate::policy::Quality;
+use crate::ring;
 use crate::step::Step;
 
 const BAD_SIGNATURE: OpenError = OpenError::Tampered { what: "the signature" };
@@ -140,15 +141,19 @@ impl Proof {
         let question = &self.question;
         let known = claim.known;
         let dn = known.certificate.dn().clone();
-        if !known.is_believed(claim.hints, question.put_at, question.now) {
+        if !known.is_believed(claim.hints, question.policy.revocation, question.put_at, question.now) {
             let others: Vec<Certificate> =
                 claim.others.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
             let proved = if claim.names_certificate { SignedError::Late } else { SignedError::Unproved };
-            let verdict = question
-                .ring
-                .verify(&known.certificate, &others, certificate::Usage::Sign, question.put_at, question.now)
-                .map_err(|error| proved(error.into()))?;
-            question.cache.remember_signer(&question.ring, known.judged(claim.hints, verdict));
+            let asked = ring::Question {
+                usage: Some(certificate::Usage::Sign),
+                revocation: question.policy.revocation,
+                at: question.put_at,
+                now: question.now,
+            };
+            let proof =
+                question.ring.prove(&known.certificate, &others, &asked).map_err(|error| proved(error.into()))?;
+            question.cache.remember_signer(&question.ring, known.judged(claim.hints, proof.verdict));
         }
         let signers = &question.policy.signers;
         if !signers.is_empty() && !signers.contains(&dn) {
@@ -260,7 +265,7 @@ impl Question {
         };
         let others = || signed.certificates.iter().filter(|der| **der != known.certificate.der());
         let hints = Hints::of(others().copied());
-        let is_believed = known.is_believed(hints, self.put_at, self.now);
+        let is_believed = known.is_believed(hints, self.policy.revocation, self.put_at, self.now);
         let claim = Claim {
             others: if is_believed { Vec::new() } else { others().map(|der| source.slice_ref(der)).collect() },
             hints,

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use bulla_device::process_policies;
 use openssl::error::ErrorStack;
 use openssl::stack::Stack;
 use openssl::x509::X509StoreContext;
@@ -10,6 +11,7 @@ use openssl::x509::verify::X509VerifyParam;
 
 use super::Ring;
 use crate::certificate::{Certificate, CertificateError, Usage, time};
+use crate::policy::Revocation;
 
 /// The longest path from a certificate to its authority, both included.
 pub const CHAIN_CERTIFICATES_MAX: usize = 8;
@@ -18,7 +20,7 @@ const INTERMEDIATES_MAX: usize = 32;
 /// The most certificates that a ring adds to them, those nearest to the certificate in question.
 const RING_INTERMEDIATES_MAX: usize = 32;
 /// OpenSSL's level 1: 80 bits. RSA 1024 and P-192 pass; signatures with MD5 or SHA-1 do not.
-const SECURITY_LEVEL: i32 = 1;
+pub(super) const SECURITY_LEVEL: i32 = 1;
 
 /// That a certificate was found good, and for how long the finding holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +33,40 @@ pub struct Verdict {
     pub fresh_from: Option<SystemTime>,
     /// … until just before this. These two bound the time at which revocation is judged; without a list there is no bound.
     pub fresh_until: Option<SystemTime>,
+    /// What was asked of the revocation lists.
+    pub revocation: Revocation,
+}
+
+/// A certificate that was found good, and the path that shows it.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// From the certificate to its root, both included.
+    pub path: Vec<Certificate>,
+    /// Places in the path of the certificates that no revocation list of the ring is about. The root is not asked about.
+    pub unknown: Vec<usize>,
+    /// For how long that holds.
+    pub verdict: Verdict,
+}
+
+/// What a certificate is checked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// What its key shall do; without it only the path is looked at.
+    pub usage: Option<Usage>,
+    /// What the policy asks of revocation lists; the ring's own demand counts where it is stricter.
+    pub revocation: Revocation,
+    /// When expiry is judged.
+    pub at: SystemTime,
+    /// When revocation is judged.
+    pub now: SystemTime,
 }
 
 impl Verdict {
-    /// Whether the same question asked with these times has the same answer, in the same [`Ring::generation`].
-    pub fn holds(&self, at: SystemTime, now: SystemTime) -> bool {
-        self.valid_from <= at
+    /// Whether the same question has the same answer with this demand of the policy and these times, in the same
+    /// [`Ring::generation`].
+    pub fn holds(&self, asked: Revocation, at: SystemTime, now: SystemTime) -> bool {
+        asked <= self.revocation
+            && self.valid_from <= at
             && at < self.valid_until
             && self.fresh_from.is_none_or(|from| from <= now)
             && self.fresh_until.is_none_or(|until| now < until)
@@ -44,16 +74,8 @@ impl Verdict {
 }
 
 impl Ring {
-    /// Whether `leaf` may be used for `usage`. Expiry is judged at `at`, revocation at `now`.
-    ///
-    /// Checked are: kind and size of the key; keyUsage and extended key usage; a path to a certificate
-    /// in `trust`, over the authorities in `people` and `own` and over `intermediates` (hints, believed only as far as
-    /// the path proves them; where the ring's own lead nowhere, they are tried alone); along the path
-    /// signatures, dates, basicConstraints, keyUsage of authorities, name constraints and critical extensions.
-    /// Then, for each certificate below the root whose issuer has a revocation list in this ring: the list's
-    /// signature, its dates, and that it does not name the certificate. An issuer without a list is not asked.
-    ///
-    /// Costs a public-key operation for each certificate on the path: keep the [`Verdict`].
+    /// Whether `leaf` may be used for `usage`, with the ring's own demand of revocation lists. Expiry is judged at `at`,
+    /// revocation at `now`. As [`Ring::prove`] otherwise.
     ///
     /// # Errors
     /// [`CertificateError`], the first that was found.
@@ -65,20 +87,39 @@ impl Ring {
         at: SystemTime,
         now: SystemTime,
     ) -> Result<Verdict, CertificateError> {
-        leaf.check_usage(usage)?;
-        let path = self.any_path(leaf, intermediates, at)?;
-        let mut verdict = Verdict {
-            valid_from: leaf.not_before(),
-            valid_until: leaf.not_after(),
-            fresh_from: None,
-            fresh_until: None,
-        };
-        for certificate in &path {
-            certificate.check_dates(at)?;
-            verdict.valid_from = verdict.valid_from.max(certificate.not_before());
-            verdict.valid_until = verdict.valid_until.min(certificate.not_after());
+        let question = Question { usage: Some(usage), revocation: Revocation::None, at, now };
+        self.prove(leaf, intermediates, &question).map(|proof| proof.verdict)
+    }
+
+    /// Whether `leaf` may be used as the question asks, and over which path.
+    ///
+    /// Checked are: kind and size of the key; keyUsage and extended key usage; a path to a certificate
+    /// in `trust`, over the authorities in `people` and `own` and over `intermediates` (hints, believed only as far as
+    /// the path proves them; where the ring's own lead nowhere, they are tried alone); along the path
+    /// signatures, dates, basicConstraints, keyUsage of authorities, name constraints, certificate policies and
+    /// critical extensions. Then the ring's revocation lists are asked about each certificate below the root, as the
+    /// stricter of the question and the ring demands ([`Revocation`]).
+    ///
+    /// Costs a public-key operation for each certificate on the path: keep the [`Verdict`].
+    ///
+    /// # Errors
+    /// [`CertificateError`], the first that was found.
+    pub fn prove(
+        &self,
+        leaf: &Certificate,
+        intermediates: &[Certificate],
+        question: &Question,
+    ) -> Result<Proof, CertificateError> {
+        if let Some(usage) = question.usage {
+            leaf.check_usage(usage)?;
         }
-        // Each certificate with the one that issued it; the root answers to nobody.
+        let path = self.any_path(leaf, intermediates, question.at)?;
+        let (mut valid_from, mut valid_until) = (leaf.not_before(), leaf.not_after());
+        for certificate in &path {
+            certificate.check_dates(question.at)?;
+            valid_from = valid_from.max(certificate.not_before());
+            valid_until = valid_until.min(certificate.not_after());
+        }
         for (certificate, issuer) in path.iter().zip(path.iter().skip(1)) {
             // OpenSSL lets an old certificate without basicConstraints issue others.
             let anchor = self.trust.contains(issuer);
@@ -88,15 +129,12 @@ impl Ring {
                     why: format!("issuer dn={:?} is no authority", issuer.dn().as_str()),
                 });
             }
-            let Some(list) = self.list_of(issuer, now)? else {
-                continue;
-            };
-            list.check(certificate)?;
-            let (from, until) = (list.this_update(), list.next_update());
-            verdict.fresh_from = Some(verdict.fresh_from.map_or(from, |time| time.max(from)));
-            verdict.fresh_until = Some(verdict.fresh_until.map_or(until, |time| time.min(until)));
         }
-        Ok(verdict)
+        let revocation = self.revocation.max(question.revocation);
+        let unrevoked = self.check_revocation(&path, intermediates, revocation, question.now)?;
+        let verdict =
+            Verdict { valid_from, valid_until, fresh_from: unrevoked.from, fresh_until: unrevoked.until, revocation };
+        Ok(Proof { path, unknown: unrevoked.unknown, verdict })
     }
 
     /// The path from `leaf` to its root, over what the ring knows and what is offered.
@@ -124,7 +162,10 @@ impl Ring {
 
     /// The ring's authorities by whose names a path from `leaf` or from one of the certificates offered can go on.
     fn authorities_above(&self, leaf: &Certificate, offered: &[Certificate]) -> Vec<Certificate> {
-        let named = |certificate: &Certificate| self.authorities.get(certificate.issuer()).into_iter().flatten();
+        let named = |certificate: &Certificate| {
+            let named = self.authorities.get(&certificate.x509().issuer_name_hash()).into_iter().flatten();
+            named.filter(|authority| authority.is_authority())
+        };
         let mut found: Vec<Certificate> = Vec::new();
         let mut next: Vec<&Certificate> = std::iter::once(leaf).chain(offered).flat_map(named).collect();
         while !next.is_empty() {
@@ -159,6 +200,7 @@ impl Ring {
         let mut parameters = X509VerifyParam::new().map_err(failed)?;
         parameters.set_time(time::unix(at));
         parameters.set_auth_level(SECURITY_LEVEL);
+        process_policies(&mut parameters).map_err(failed)?;
         let between = CHAIN_CERTIFICATES_MAX - 2; // OpenSSL counts what lies between leaf and root
         parameters.set_depth(i32::try_from(between).unwrap_or(i32::MAX));
         store.set_param(&parameters).map_err(failed)?;

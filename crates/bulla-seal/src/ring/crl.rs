@@ -6,17 +6,17 @@ use std::time::SystemTime;
 
 use openssl::x509::{CrlStatus, X509Crl, X509KeyUsage};
 
-use super::Ring;
 use crate::certificate::{Certificate, CertificateError, MalformedError, time, tlv};
 use crate::dn::Dn;
 
 /// Keys for which a list remembers whether they signed it.
 const SIGNERS_REMEMBERED_MAX: usize = 8;
 
-/// A complete revocation list of one authority.
+/// A revocation list.
 pub struct Crl {
     crl: X509Crl,
     issuer: Dn,
+    kind: Kind,
     this_update: SystemTime,
     next_update: SystemTime,
     /// Public keys that were tried, and whether the signature is theirs: a large list is hashed once, not at each question.
@@ -27,13 +27,9 @@ impl Crl {
     /// A list from its DER.
     ///
     /// # Errors
-    /// [`MalformedError`]; also for lists without nextUpdate, and for delta, indirect and partitioned lists: any
-    /// critical extension means that the list does not simply hold all that its authority revoked.
+    /// [`MalformedError`]; also for lists without nextUpdate.
     pub fn from_der(der: &[u8]) -> Result<Crl, MalformedError> {
-        let critical = has_critical_extension(der).ok_or(MalformedError("CRL is not valid DER"))?;
-        if critical {
-            return Err(MalformedError("CRL with a critical extension: delta, indirect or partitioned"));
-        }
+        let kind = Kind::of(der).ok_or(MalformedError("CRL is not valid DER"))?;
         let crl = X509Crl::from_der(der).map_err(|_| MalformedError("not a CRL"))?;
         let unreadable = |_| MalformedError("CRL with an unreadable date");
         let next = crl.next_update().ok_or(MalformedError("CRL without nextUpdate"))?;
@@ -42,6 +38,7 @@ impl Crl {
                 .map_err(|_| MalformedError("CRL with an unreadable issuer"))?,
             this_update: time::from_asn1(crl.last_update()).map_err(unreadable)?,
             next_update: time::from_asn1(next).map_err(unreadable)?,
+            kind,
             crl,
             signers: Mutex::new(Vec::new()),
         })
@@ -93,23 +90,58 @@ impl Crl {
         self.len() == 0
     }
 
-    /// Whether it names this certificate, whose issuer must be the list's.
-    ///
-    /// # Errors
-    /// [`CertificateError::Revoked`].
-    pub(crate) fn check(&self, certificate: &Certificate) -> Result<(), CertificateError> {
-        match self.crl.get_by_serial(certificate.x509().serial_number()) {
-            CrlStatus::NotRevoked => Ok(()),
-            // `removeFromCRL` belongs into delta lists only: in a complete one it is a doubt, and doubt refuses.
-            CrlStatus::Revoked(entry) | CrlStatus::RemoveFromCrl(entry) => Err(CertificateError::Revoked {
-                dn: certificate.dn().clone(),
-                serial: certificate.serial_hex(),
-                since: time::from_asn1(entry.revocation_date()).ok(),
-            }),
+    /// OpenSSL's object.
+    pub(super) fn x509(&self) -> &X509Crl {
+        &self.crl
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn is_current(&self, now: SystemTime) -> bool {
+        self.this_update <= now && now < self.next_update
+    }
+
+    /// Whether it is in the name of the authority that issued this certificate. Names compare as RFC 5280 has it,
+    /// without regard to case and spaces.
+    pub(super) fn is_of_issuer(&self, certificate: &Certificate) -> bool {
+        let name = certificate.x509().issuer_name();
+        self.crl.issuer_name().try_cmp(name).is_ok_and(|order| order.is_eq())
+    }
+
+    /// Whether it is in the name of this certificate's holder.
+    pub(super) fn is_named_as(&self, certificate: &Certificate) -> bool {
+        let name = certificate.x509().subject_name();
+        self.crl.issuer_name().try_cmp(name).is_ok_and(|order| order.is_eq())
+    }
+
+    /// Since when the certificate is revoked, if this list names it.
+    pub(super) fn entry(&self, certificate: &Certificate) -> Option<Option<SystemTime>> {
+        match self.crl.get_by_cert(certificate.x509()) {
+            // `removeFromCRL` belongs into delta lists only: elsewhere it is a doubt, and doubt refuses.
+            CrlStatus::RemoveFromCrl(_) if self.kind == Kind::Special => None,
+            CrlStatus::Revoked(entry) | CrlStatus::RemoveFromCrl(entry) => {
+                Some(time::from_asn1(entry.revocation_date()).ok())
+            }
+            CrlStatus::NotRevoked => None,
         }
     }
 
-    fn signed_by(&self, issuer: &Certificate) -> bool {
+    /// Whether it names this certificate.
+    ///
+    /// # Errors
+    /// [`CertificateError::Revoked`].
+    pub(super) fn check(&self, certificate: &Certificate) -> Result<(), CertificateError> {
+        match self.entry(certificate) {
+            None => Ok(()),
+            Some(since) => {
+                Err(CertificateError::Revoked { dn: certificate.dn().clone(), serial: certificate.serial_hex(), since })
+            }
+        }
+    }
+
+    pub(super) fn signed_by(&self, issuer: &Certificate) -> bool {
         let may_sign = issuer.key_usage().is_none_or(|bits| bits.contains(X509KeyUsage::CRL_SIGN));
         if !may_sign {
             return false;
@@ -134,71 +166,76 @@ impl fmt::Debug for Crl {
     }
 }
 
-impl Ring {
-    /// The newest list that `issuer` signed, if the ring has lists in its name at all.
-    ///
-    /// # Errors
-    /// Lists in its name of which none is signed by it, or the newest of which is not current: doubt refuses.
-    pub(super) fn list_of(&self, issuer: &Certificate, now: SystemTime) -> Result<Option<&Crl>, CertificateError> {
-        let mut named = self.crls.iter().filter(|list| list.issuer == *issuer.dn()).peekable();
-        if named.peek().is_none() {
-            return Ok(None);
-        }
-        let newest = named
-            .filter(|list| list.signed_by(issuer))
-            .max_by_key(|list| list.this_update)
-            .ok_or_else(|| CertificateError::CrlUnverified { issuer: issuer.dn().clone() })?;
-        if now < newest.this_update {
-            return Err(CertificateError::CrlNotYetValid {
-                issuer: issuer.dn().clone(),
-                this_update: newest.this_update,
-            });
-        }
-        if now >= newest.next_update {
-            return Err(CertificateError::CrlStale { issuer: issuer.dn().clone(), next_update: newest.next_update });
-        }
-        Ok(Some(newest))
-    }
+/// What a list tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// All that its authority revoked.
+    Complete,
+    /// It has a critical extension: a part of it, changes since another list, or something unknown.
+    Special,
+    /// Certificates of other authorities too.
+    Indirect,
 }
 
-/// Whether the list or one of its entries has a critical extension. `None`: not a CertificateList.
-fn has_critical_extension(der: &[u8]) -> Option<bool> {
-    const UTC_TIME: u8 = 0x17;
-    const GENERALIZED_TIME: u8 = 0x18;
-    let time =
-        |input: &mut &[u8]| tlv::expect(input, UTC_TIME).or_else(|| tlv::expect(input, GENERALIZED_TIME)).is_some();
-    let mut list = tlv::only(der, tlv::SEQUENCE)?.value;
-    let mut tbs = tlv::expect(&mut list, tlv::SEQUENCE)?.value;
-    let _version = tlv::expect(&mut tbs, tlv::INTEGER);
-    tlv::expect(&mut tbs, tlv::SEQUENCE)?; // signature
-    tlv::expect(&mut tbs, tlv::SEQUENCE)?; // issuer
-    time(&mut tbs).then_some(())?;
-    time(&mut tbs); // nextUpdate
-    let mut critical = false;
-    if let Some(entries) = tlv::expect(&mut tbs, tlv::SEQUENCE) {
-        let mut entries = entries.value;
-        while !entries.is_empty() {
-            let mut entry = tlv::expect(&mut entries, tlv::SEQUENCE)?.value;
-            tlv::expect(&mut entry, tlv::INTEGER)?;
-            time(&mut entry).then_some(())?;
-            if let Some(extensions) = tlv::expect(&mut entry, tlv::SEQUENCE) {
-                critical |= any_critical(extensions.value)?;
+impl Kind {
+    /// `None`: not a CertificateList.
+    fn of(der: &[u8]) -> Option<Kind> {
+        const UTC_TIME: u8 = 0x17;
+        const GENERALIZED_TIME: u8 = 0x18;
+        let time =
+            |input: &mut &[u8]| tlv::expect(input, UTC_TIME).or_else(|| tlv::expect(input, GENERALIZED_TIME)).is_some();
+        let mut list = tlv::only(der, tlv::SEQUENCE)?.value;
+        let mut tbs = tlv::expect(&mut list, tlv::SEQUENCE)?.value;
+        let _version = tlv::expect(&mut tbs, tlv::INTEGER);
+        tlv::expect(&mut tbs, tlv::SEQUENCE)?; // signature
+        tlv::expect(&mut tbs, tlv::SEQUENCE)?; // issuer
+        time(&mut tbs).then_some(())?;
+        time(&mut tbs); // nextUpdate
+        let mut kind = Kind::Complete;
+        if let Some(entries) = tlv::expect(&mut tbs, tlv::SEQUENCE) {
+            let mut entries = entries.value;
+            while !entries.is_empty() {
+                let mut entry = tlv::expect(&mut entries, tlv::SEQUENCE)?.value;
+                tlv::expect(&mut entry, tlv::INTEGER)?;
+                time(&mut entry).then_some(())?;
+                if let Some(extensions) = tlv::expect(&mut entry, tlv::SEQUENCE) {
+                    kind = kind.with(extensions.value)?;
+                }
             }
         }
+        if let Some(explicit) = tlv::expect(&mut tbs, 0xa0) {
+            kind = kind.with(tlv::only(explicit.value, tlv::SEQUENCE)?.value)?;
+        }
+        tbs.is_empty().then_some(kind)
     }
-    if let Some(explicit) = tlv::expect(&mut tbs, 0xa0) {
-        critical |= any_critical(tlv::only(explicit.value, tlv::SEQUENCE)?.value)?;
+
+    /// What it is with these extensions.
+    fn with(mut self, mut extensions: &[u8]) -> Option<Kind> {
+        const BOOLEAN: u8 = 0x01;
+        const ISSUING_DISTRIBUTION_POINT: &[u8] = &[0x55, 0x1d, 0x1c];
+        while !extensions.is_empty() {
+            let mut extension = tlv::expect(&mut extensions, tlv::SEQUENCE)?.value;
+            let oid = tlv::expect(&mut extension, tlv::OID)?.value;
+            let critical = tlv::expect(&mut extension, BOOLEAN).is_some_and(|flag| flag.value != [0]);
+            let point = oid == ISSUING_DISTRIBUTION_POINT;
+            if point && is_indirect(tlv::expect(&mut extension, tlv::OCTET_STRING)?.value)? {
+                self = Kind::Indirect;
+            } else if (point || critical) && self == Kind::Complete {
+                self = Kind::Special;
+            }
+        }
+        Some(self)
     }
-    tbs.is_empty().then_some(critical)
 }
 
-fn any_critical(mut extensions: &[u8]) -> Option<bool> {
-    const BOOLEAN: u8 = 0x01;
-    let mut critical = false;
-    while !extensions.is_empty() {
-        let mut extension = tlv::expect(&mut extensions, tlv::SEQUENCE)?.value;
-        tlv::expect(&mut extension, tlv::OID)?;
-        critical |= tlv::expect(&mut extension, BOOLEAN).is_some_and(|flag| flag.value != [0]);
+/// Whether an IssuingDistributionPoint says `indirectCRL`.
+fn is_indirect(point: &[u8]) -> Option<bool> {
+    const INDIRECT: u8 = 0x84;
+    let mut fields = tlv::only(point, tlv::SEQUENCE)?.value;
+    let mut indirect = false;
+    while !fields.is_empty() {
+        let field = tlv::next(&mut fields)?;
+        indirect |= field.tag == INDIRECT && field.value != [0];
     }
-    Some(critical)
+    Some(indirect)
 }

@@ -9,9 +9,10 @@ use bulla_device::coprocessor::Uri;
 use openssl::rand::rand_bytes;
 use zeroize::Zeroizing;
 
-use super::load::Place;
+use super::load::{Place, REVOCATION_FILE};
 use super::{Crl, RingError, rings};
 use crate::certificate::{Certificate, MalformedError, PrivateKeyPem};
+use crate::policy::Revocation;
 
 /// Makes an empty ring: the directory and its four places. One that exists stays as it is.
 ///
@@ -85,6 +86,17 @@ pub fn install_crl(dir: &Path, label: &str, crl: &[u8]) -> Result<PathBuf, RingE
     let armoured = crl.windows(10).any(|window| window == b"-----BEGIN");
     let name = if armoured { format!("{label}.pem") } else { format!("{label}.crl") };
     install_file(dir, Place::Crl, label, &name, crl)
+}
+
+/// Writes what the ring asks of its revocation lists.
+///
+/// # Errors
+/// [`RingError::Io`].
+pub fn set_revocation(dir: &Path, asked: Revocation) -> Result<PathBuf, RingError> {
+    create(dir)?;
+    let path = dir.join(REVOCATION_FILE);
+    write_private(&path, format!("{asked}\n").as_bytes()).map_err(|error| RingError::io(&path, &error))?;
+    Ok(path)
 }
 
 fn certificates(first: &Certificate, chain: &[Certificate]) -> Vec<u8> {

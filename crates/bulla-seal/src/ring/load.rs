@@ -14,8 +14,9 @@ use openssl::sha::sha256;
 use zeroize::Zeroizing;
 
 use super::{Crl, Own, Person, Ring, RingError, newness, rejection};
-use crate::certificate::{Certificate, KeyError, KeySource, Passphrase, read_key_source};
+use crate::certificate::{Certificate, KeyError, KeySource, MalformedError, Passphrase, read_key_source};
 use crate::dn::Dn;
+use crate::policy::Revocation;
 
 /// The largest PEM file with certificates, in bytes.
 pub const PEM_BYTES_MAX: usize = 1 << 20;
@@ -25,6 +26,9 @@ pub const PEM_CERTIFICATES_MAX: usize = 16;
 pub const CRL_BYTES_MAX: usize = 32 << 20;
 /// The most files in one directory of a ring.
 pub const RING_FILES_MAX: usize = 100_000;
+
+/// The file of a ring that says what is asked of its revocation lists.
+pub(super) const REVOCATION_FILE: &str = "revocation";
 
 /// File systems date changes by the kernel's tick, so two within a tick, of one size, look like one. A file that was read
 /// this soon after its last change is read once more at the next look.
@@ -126,6 +130,7 @@ enum Content {
     Person(Arc<Person>),
     Trust(Arc<[Certificate]>),
     Crl(Arc<[Arc<Crl>]>),
+    Revocation(Revocation),
 }
 
 /// Every file of a snapshot, and the directories as they were.
@@ -227,6 +232,7 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
                 }
                 Content::Trust(certificates) => ring.trust.extend(certificates.iter().cloned()),
                 Content::Crl(lists) => ring.crls.extend(lists.iter().cloned()),
+                Content::Revocation(_) => {}
             }
             match place {
                 Place::People => files.people.push(file.clone()),
@@ -234,6 +240,16 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
             }
             files.files.insert(file, loaded);
         }
+    }
+    let file = dir.join(REVOCATION_FILE);
+    if let Some(loaded) = read_revocation(&file)? {
+        let known = previous.files.get(&file);
+        files.changed |= known.is_none_or(|known| known.sha256 != loaded.sha256);
+        if let Content::Revocation(asked) = loaded.content {
+            ring.revocation = asked;
+        }
+        files.others.push(file.clone());
+        files.files.insert(file, loaded);
     }
     ring.own.sort_by(|a, b| newness(&b.certificate).cmp(&newness(&a.certificate)));
     // Among copies of one certificate the first, which is as good as any.
@@ -249,6 +265,23 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
     files.changed |= files.files.len() != previous.files.len();
     ring.generation = next_generation();
     Ok((ring, files))
+}
+
+/// What the ring asks of its revocation lists, if it says so.
+fn read_revocation(path: &Path) -> Result<Option<Loaded>, RingError> {
+    let (bytes, stamp) = match bytes(path, Place::People) {
+        Ok(read) => read,
+        Err(RingError::Io { kind: io::ErrorKind::NotFound, .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let word = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok());
+    let malformed = || RingError::Malformed {
+        path: path.to_owned(),
+        why: MalformedError("holds none of the words NONE, IFPRESENT and REQUIRED"),
+    };
+    let content = Content::Revocation(word.ok_or_else(malformed)?);
+    let settled = stamp.is_settled(SystemTime::now());
+    Ok(Some(Loaded { stamp, settled, sha256: sha256(&bytes), content }))
 }
 
 /// A directory's stamp, if it exists; an error if others may look into it.

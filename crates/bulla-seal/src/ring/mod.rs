@@ -9,6 +9,7 @@
 //! | `people/*.pem` | another person's certificate, and the chain above it | recipients, signers, paths of others |
 //! | `trust/*.pem` | self-signed certificates of authorities | where every path must end |
 //! | `crl/*.pem`, `crl/*.crl` | revocation lists, PEM or DER | certificates of the authorities that issued them |
+//! | `revocation` | NONE, IFPRESENT or REQUIRED | what is asked of revocation lists; IFPRESENT without the file |
 //!
 //! Files with other endings, and those whose name begins with a dot, are passed over. [`Ring`] is a snapshot that never
 //! changes; [`Rings`] makes a new one when a file changed.
@@ -19,6 +20,7 @@ mod error;
 mod install;
 mod load;
 mod rejection;
+mod revocation;
 mod rings;
 mod single;
 
@@ -32,15 +34,18 @@ use bulla_device::PrivateKey;
 
 use crate::certificate::{Certificate, CertificateError, Passphrase, Usage};
 use crate::dn::Dn;
+use crate::policy::Revocation;
 
-pub use check::{CHAIN_CERTIFICATES_MAX, Verdict};
+pub use check::{CHAIN_CERTIFICATES_MAX, Proof, Question, Verdict};
 pub use crl::Crl;
 pub use error::RingError;
 pub(crate) use install::write_private;
-pub use install::{create, install_crl, install_own, install_own_on_token, install_person, install_trust};
+pub use install::{
+    create, install_crl, install_own, install_own_on_token, install_person, install_trust, set_revocation,
+};
 pub use load::{CRL_BYTES_MAX, PEM_BYTES_MAX, PEM_CERTIFICATES_MAX, RING_FILES_MAX, Survey, survey};
 pub use rings::{CHECK_INTERVAL, OnChange, PEOPLE_CHECKED_MAX, Rings, USER_BYTES_MAX};
-pub use single::SingleFiles;
+pub use single::{SINGLE_FILE_CERTIFICATES_MAX, SingleFiles};
 
 /// A key of the ring's user with its certificate.
 #[derive(Clone, Debug)]
@@ -78,8 +83,11 @@ pub struct Ring {
     people_by_dn: HashMap<Dn, Vec<usize>>,
     /// Places in `own`, by DER of issuer and serial.
     own_by_id: HashMap<Vec<u8>, usize>,
-    /// The authorities that `people` and `own` hold, by name: what paths are built over.
-    authorities: HashMap<Dn, Vec<Certificate>>,
+    /// What is asked of the revocation lists; a policy may ask for more.
+    revocation: Revocation,
+    /// The authorities that `people` and `own` hold, and others that sign revocation lists: what paths are built over.
+    /// By OpenSSL's hash of their names, which knows no difference of case and spaces (RFC 5280, section 7.1).
+    authorities: HashMap<u32, Vec<Certificate>>,
     /// Everyone's name by DER of issuer and serial, once it was asked for.
     names: OnceLock<HashMap<Vec<u8>, Dn>>,
 }
@@ -121,15 +129,16 @@ impl Ring {
             crls: Vec::new(),
             people_by_dn: HashMap::new(),
             own_by_id: HashMap::new(),
+            revocation: Revocation::default(),
             authorities: HashMap::new(),
             names: OnceLock::new(),
         }
     }
 
-    /// Keeps those of the certificates that can stand in the middle of a path, each once.
+    /// Keeps those of the certificates that can stand in the middle of a path or sign revocation lists, each once.
     fn keep_authorities<'a>(&mut self, certificates: impl IntoIterator<Item = &'a Certificate>) {
-        for certificate in certificates.into_iter().filter(|certificate| certificate.is_authority()) {
-            let same_name = self.authorities.entry(certificate.dn().clone()).or_default();
+        for certificate in certificates.into_iter().filter(|one| one.is_authority() || one.signs_lists()) {
+            let same_name = self.authorities.entry(certificate.x509().subject_name_hash()).or_default();
             if !same_name.contains(certificate) {
                 same_name.push(certificate.clone());
             }
@@ -166,6 +175,11 @@ impl Ring {
         &self.crls
     }
 
+    /// What the ring asks of its revocation lists. A policy may ask for more.
+    pub fn revocation(&self) -> Revocation {
+        self.revocation
+    }
+
     /// Every certificate of that subject among people and own keys, whatever it is good for.
     pub(crate) fn named(&self, dn: &Dn) -> impl Iterator<Item = &Certificate> {
         let people = self.people_by_dn.get(dn).into_iter().flatten().filter_map(|at| self.people.get(*at));
@@ -193,17 +207,23 @@ impl Ring {
     ///
     /// # Errors
     /// [`CertificateError::NoOwnKey`] in a ring without keys, else why the newest key may not sign.
-    pub fn signing(&self, now: SystemTime) -> Result<&Own, CertificateError> {
-        self.signing_where(now, |_| true)
+    pub fn signing(&self, asked: Revocation, now: SystemTime) -> Result<&Own, CertificateError> {
+        self.signing_where(asked, now, |_| true)
     }
 
     /// As [`Ring::signing`], among the keys that `fit`: RSA 1024, for one, cannot carry every digest.
     ///
     /// # Errors
     /// As [`Ring::signing`]; [`CertificateError::NoOwnKey`] when none fits.
-    pub fn signing_where(&self, now: SystemTime, fit: impl Fn(&Own) -> bool) -> Result<&Own, CertificateError> {
+    pub fn signing_where(
+        &self,
+        asked: Revocation,
+        now: SystemTime,
+        fit: impl Fn(&Own) -> bool,
+    ) -> Result<&Own, CertificateError> {
+        let question = Question { usage: Some(Usage::Sign), revocation: asked, at: now, now };
         let own = self.own.iter().map(Arc::as_ref).filter(|own| fit(own));
-        let checked = own.map(|own| self.verify(&own.certificate, &own.chain, Usage::Sign, now, now).map(|_| own));
+        let checked = own.map(|own| self.prove(&own.certificate, &own.chain, &question).map(|_| own));
         newest_good(checked).unwrap_or_else(|| Err(CertificateError::NoOwnKey { user: self.user.clone() }))
     }
 
@@ -214,7 +234,13 @@ impl Ring {
     ///
     /// # Errors
     /// [`CertificateError::Unknown`], or why the newest of that name may not be used.
-    pub fn recipient(&self, dn: &Dn, usage: Usage, now: SystemTime) -> Result<&Certificate, CertificateError> {
+    pub fn recipient(
+        &self,
+        dn: &Dn,
+        usage: Usage,
+        asked: Revocation,
+        now: SystemTime,
+    ) -> Result<&Certificate, CertificateError> {
         let people = self.people_by_dn.get(dn).into_iter().flatten();
         let people =
             people.filter_map(|at| self.people.get(*at)).map(|person| (&person.certificate, person.chain.as_slice()));
@@ -227,7 +253,8 @@ impl Ring {
         candidates.sort_by_key(|(certificate, _)| std::cmp::Reverse(newness(certificate)));
         let checked = candidates.into_iter().map(|(certificate, chain)| {
             let usage = usage.for_recipient(certificate.key_kind());
-            self.verify(certificate, chain, usage, now, now).map(|_| certificate)
+            let question = Question { usage: Some(usage), revocation: asked, at: now, now };
+            self.prove(certificate, chain, &question).map(|_| certificate)
         });
         newest_good(checked).unwrap_or_else(|| Err(CertificateError::Unknown { dn: dn.clone() }))
     }

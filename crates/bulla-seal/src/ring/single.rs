@@ -7,15 +7,20 @@ use bulla_device::{DeviceError, PrivateKey};
 
 use super::load::{self, Place};
 use super::{Crl, Own, Ring, RingError};
-use crate::certificate::{KeyError, KeySource, Passphrase, read_key_source};
+use crate::certificate::{Certificate, KeyError, KeySource, Passphrase, read_key_source, tlv};
+
+/// The most certificates in one file of authorities: a system's whole collection has some 150.
+pub const SINGLE_FILE_CERTIFICATES_MAX: usize = 1024;
 
 /// The files of a ring that is no directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleFiles<'a> {
     /// A private key that others can't read, and the PEM file with its certificate.
     pub own: Option<(&'a Path, &'a Path)>,
-    /// PEM files with the authorities to believe.
+    /// Files with the authorities to believe.
     pub trust: &'a [PathBuf],
+    /// Files with certificates of authorities between, and of others that sign revocation lists.
+    pub untrusted: &'a [PathBuf],
     /// Files with revocation lists.
     pub crls: &'a [PathBuf],
 }
@@ -29,7 +34,11 @@ impl Ring {
         let mut ring = Ring { generation: load::next_generation(), ..Ring::nobody() };
         for path in files.trust {
             let (bytes, _) = load::bytes(path, Place::Trust)?;
-            ring.trust.extend(load::certificates(path, &bytes)?);
+            ring.trust.extend(certificates(path, &bytes)?);
+        }
+        for path in files.untrusted {
+            let (bytes, _) = load::bytes(path, Place::Trust)?;
+            ring.keep_authorities(&certificates(path, &bytes)?);
         }
         for path in files.crls {
             let (bytes, _) = load::bytes(path, Place::Crl)?;
@@ -44,6 +53,16 @@ impl Ring {
         }
         Ok(ring)
     }
+}
+
+/// The certificates of a file: PEM, or one in DER.
+fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<Certificate>, RingError> {
+    let malformed = |why| RingError::Malformed { path: path.to_owned(), why };
+    if bytes.first() == Some(&tlv::SEQUENCE) {
+        return Ok(vec![Certificate::from_der(bytes).map_err(malformed)?]);
+    }
+    let all = Certificate::all_from_pem(bytes, SINGLE_FILE_CERTIFICATES_MAX).map_err(malformed)?;
+    if all.is_empty() { Err(RingError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
 }
 
 fn own(path: &Path, certificate: &Path, passphrase: Option<&Passphrase>) -> Result<Own, RingError> {

@@ -974,6 +974,7 @@ fn ring_failed(error: RingError) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bulla_seal::policy::Revocation;
     use clap::Parser;
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, UNIX_EPOCH};
@@ -1048,10 +1049,10 @@ mod tests {
         assert_eq!(row[1..7], ["RSA", "2048", "2026-11-21", "2027-11-21", "YES", "valid"]);
         assert_eq!(row[7], "billing(person),orders(own)");
         let ring = Ring::load(&desk.dir.path().join("data/rings/orders"), None).unwrap();
-        assert_eq!(ring.signing(desk.now).unwrap().certificate.dn().as_str(), "CN=orders,O=Demo");
+        assert_eq!(ring.signing(Revocation::None, desk.now).unwrap().certificate.dn().as_str(), "CN=orders,O=Demo");
         let dn = "CN=orders,O=Demo".parse().unwrap();
         let billing = Ring::load(&desk.dir.path().join("data/rings/billing"), None).unwrap();
-        billing.recipient(&dn, Usage::KeyTransport, desk.now).unwrap();
+        billing.recipient(&dn, Usage::KeyTransport, Revocation::None, desk.now).unwrap();
         assert_eq!(billing.crls().len(), 1);
     }
 

@@ -182,7 +182,8 @@ fn ring(args: &OpenArgs) -> Result<Ring, CliError> {
         Some(dir) => Ring::load(dir, passphrase.as_ref()),
         None => {
             let own = args.key.as_deref().zip(args.cert.as_deref());
-            Ring::from_files(&SingleFiles { own, trust: &args.trust, crls: &args.crl }, passphrase.as_ref())
+            let files = SingleFiles { own, trust: &args.trust, untrusted: &[], crls: &args.crl };
+            Ring::from_files(&files, passphrase.as_ref())
         }
     };
     ring.map_err(|error| CliError::failed(error.to_string()))

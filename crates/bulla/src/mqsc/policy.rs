@@ -141,6 +141,7 @@ fn set(policy: &mut Policy, key: Key, value: &Value) -> Result<(), Refused> {
         (Key::SealedAt, Value::Word(word)) => policy.sealed_at = known(word)?,
         (Key::SignaturePadding, Value::Word(word)) => policy.signature_scheme = known(word)?,
         (Key::KeyWrap, Value::Word(word)) => policy.key_transport = known(word)?,
+        (Key::Revocation, Value::Word(word)) => policy.revocation = known(word)?,
         _ => {}
     }
     Ok(())
@@ -204,6 +205,7 @@ pub(super) fn cell(policy: &Policy, key: Key) -> Option<Cell> {
         Key::SealedAt => Cell::word(policy.sealed_at.as_str()),
         Key::SignaturePadding => Cell::word(policy.signature_scheme.as_str()),
         Key::KeyWrap => Cell::word(policy.key_transport.as_str()),
+        Key::Revocation => Cell::word(policy.revocation.as_str()),
         Key::Quality => {
             let quality = match policy.quality() {
                 Quality::None => "NONE",

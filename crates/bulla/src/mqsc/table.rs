@@ -428,6 +428,7 @@ pub enum Key {
     SealedAt,
     SignaturePadding,
     KeyWrap,
+    Revocation,
     Quality,
     // What protection did.
     Sealed,
@@ -1335,6 +1336,13 @@ static KEYWRAP: Attribute = attribute(
     "AUTO",
     "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so a recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
 );
+static REVOCATION: Attribute = attribute(
+    Key::Revocation,
+    "REVOCATION",
+    words(&["NONE", "IFPRESENT", "REQUIRED"]),
+    "IFPRESENT",
+    "What is asked of revocation lists before a certificate is believed. IFPRESENT: what the lists in the key ring say; an authority without a list is not asked. REQUIRED: a current list about each certificate of the path but the root; without one a put is refused and a message stays, with cause crl-missing. NONE: nothing. A key ring has the same setting (`bulla cert set`), and the stricter one counts.",
+);
 static QUALITY: Attribute = shown(
     Key::Quality,
     "QUALITY",
@@ -1722,6 +1730,7 @@ const POLICY: &[&Attribute] = &[
     &SEALEDAT,
     &SIGNPAD,
     &KEYWRAP,
+    &REVOCATION,
 ];
 const DEVICE: &[&Attribute] =
     &[&DEVICE_TYPE, &DESCR, &ENGINES, &PENDING, &MODULE, &TOKEN, &PINFILE, &TIMEOUT, &PROFILE, &SERVICE, &AUTOSTART];
@@ -2445,6 +2454,7 @@ pub static COMMANDS: &[Command] = &[
             &SEALEDAT,
             &SIGNPAD,
             &KEYWRAP,
+            &REVOCATION,
         ],
         examples: &["DISPLAY POLICY(ORDERS)", "DIS POLICY(*) WHERE(RECIP CT 'CN=billing,O=Demo')"],
         since: V1,
