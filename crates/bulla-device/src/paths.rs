@@ -135,7 +135,7 @@ pub fn check_revocation(question: &RevocationQuestion<'_>) -> Result<RevocationA
     let parameters = parameters(question)?;
     store.set_param(&parameters)?;
     let store = store.build();
-    // In a store, OpenSSL would look for lists by the name of the certificate's issuer alone, and find no indirect ones.
+    // In a store, OpenSSL looks for lists by the name of the certificate's issuer alone, and finds no indirect ones.
     let lists = Lists::of(question.lists)?;
     let mut untrusted = Stack::new()?;
     for certificate in question.path.iter().chain(question.others) {
@@ -151,8 +151,8 @@ pub fn check_revocation(question: &RevocationQuestion<'_>) -> Result<RevocationA
     let context = X509StoreContext::new()?;
     let callback = if question.lenient { note::<true> } else { note::<false> };
     // SAFETY: `store`, `leaf`, `untrusted` and `lists` are live and outlive `context`, which keeps pointers to them and
-    // frees none of them. The chain is given away: `context` frees it. `notes` outlives `context` too, is reached by the
-    // callback alone while the check runs, and is looked at here only after that.
+    // frees none of them. The chain is given away: `context` frees it. `notes` outlives `context` too, is reached by
+    // the callback alone while the check runs, and is looked at here only after that.
     let done = unsafe {
         let context = context.as_ptr();
         if openssl_sys::X509_STORE_CTX_init(context, store.as_ptr(), leaf.as_ptr(), untrusted.as_ptr()) != 1 {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use bulla_seal::certificate::authority::Authority;
 use bulla_seal::certificate::{Certificate, CertificateError, KeyUse, Usage};
 use bulla_seal::policy::Revocation;
-use bulla_seal::ring::{self, Question, Ring};
+use bulla_seal::ring::{self, PathQuestion, Ring};
 use ring_common::*;
 use tempfile::TempDir;
 
@@ -144,7 +144,7 @@ fn the_stricter_of_policy_and_ring_counts() {
     let today = Today::new();
     let verdict = |asked: Revocation| {
         let now = SystemTime::now();
-        let question = Question { usage: Some(Usage::Sign), revocation: asked, at: now, now };
+        let question = PathQuestion { usage: Some(Usage::Sign), revocation: asked, at: now, now };
         let ring = Ring::load(&today.ring(), None).unwrap();
         ring.prove(&today.leaf, &[], &question).map(|proof| proof.unknown).map_err(|error| error.cause())
     };

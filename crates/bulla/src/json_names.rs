@@ -302,7 +302,19 @@ const OUTPUTS: &[Output] = &[
     },
     Output {
         what: "bulla cert list --json",
-        names: &["dn", "from", "key_size", "key_type", "label", "private_key", "rings", "serial", "status", "until"],
+        names: &[
+            "dn",
+            "from",
+            "good_for",
+            "key_size",
+            "key_type",
+            "label",
+            "private_key",
+            "rings",
+            "serial",
+            "status",
+            "until",
+        ],
     },
     Output {
         what: "bulla seal inspect --json",

@@ -1,6 +1,7 @@
 //! Making certificates and requests. An [`super::authority::Authority`] keeps books on top of this.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use bulla_device::{DeviceError, Digest, PublicKey, RsaScheme, Work};
@@ -30,7 +31,7 @@ pub enum AlternativeName {
     /// A host, for TLS.
     Dns(String),
     /// An address, for TLS.
-    Ip(std::net::IpAddr),
+    Ip(IpAddr),
     /// A mailbox.
     Email(String),
     /// A URI.
@@ -57,6 +58,125 @@ impl std::str::FromStr for AlternativeName {
             _ => Err(bad()),
         }
     }
+}
+
+impl fmt::Display for AlternativeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AlternativeName::Dns(host) => write!(f, "dns:{host}"),
+            AlternativeName::Ip(address) => write!(f, "ip:{address}"),
+            AlternativeName::Email(mailbox) => write!(f, "email:{mailbox}"),
+            AlternativeName::Uri(uri) => write!(f, "uri:{uri}"),
+        }
+    }
+}
+
+/// What a certificate request asks for. Its signature is good, so it was made with its own private key; nothing else of
+/// it is proved.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The subject.
+    pub dn: Dn,
+    /// The kind of the key.
+    pub kind: KeyKind,
+    /// Alternative names.
+    pub names: Vec<AlternativeName>,
+    /// How many alternative names are of kinds that are not made here.
+    pub other_names: usize,
+    /// Further extensions, by dotted OID. An authority decides on those itself.
+    pub extensions: Vec<String>,
+}
+
+impl Asked {
+    /// Reads a request, PEM or DER.
+    ///
+    /// # Errors
+    /// [`CreateError::Malformed`] for one that is damaged, not signed by its own key, or whose key is of a kind or size
+    /// that is not used; [`CreateError::AlternativeName`] for a name that is none.
+    pub fn of(pem_or_der: &[u8]) -> Result<Asked, CreateError> {
+        let request = parsed_request(pem_or_der)?;
+        let key = request.public_key().map_err(|_| CreateError::Malformed(NOT_A_REQUEST))?;
+        let mut asked = Asked {
+            dn: Dn::from_x509_name(request.subject_name())?,
+            kind: kind_of(&key)?,
+            names: Vec::new(),
+            other_names: 0,
+            extensions: Vec::new(),
+        };
+        let der = request.to_der()?;
+        for (oid, value) in requested_extensions(&der).ok_or(CreateError::Malformed(NOT_A_REQUEST))? {
+            if oid == SUBJECT_ALTERNATIVE_NAME {
+                asked.add_names(value)?;
+            } else {
+                asked.extensions.push(tlv::oid_text(oid).unwrap_or_else(|| "unreadable".to_owned()));
+            }
+        }
+        Ok(asked)
+    }
+
+    fn add_names(&mut self, value: &[u8]) -> Result<(), CreateError> {
+        let bad = || CreateError::Malformed(MalformedError("request with unreadable alternative names"));
+        let mut names = tlv::only(value, tlv::SEQUENCE).ok_or_else(bad)?.value;
+        while !names.is_empty() {
+            let name = tlv::next(&mut names).ok_or_else(bad)?;
+            let kind = match name.tag {
+                0x81 => "email",
+                0x82 => "dns",
+                0x86 => "uri",
+                0x87 => "ip",
+                _ => {
+                    self.other_names += 1;
+                    continue;
+                }
+            };
+            let text = match (kind, name.value.len()) {
+                ("ip", 4) => <[u8; 4]>::try_from(name.value).map(|octets| IpAddr::from(octets).to_string()).ok(),
+                ("ip", 16) => <[u8; 16]>::try_from(name.value).map(|octets| IpAddr::from(octets).to_string()).ok(),
+                ("ip", _) => None,
+                _ => Some(String::from_utf8_lossy(name.value).into_owned()),
+            };
+            if self.names.len() >= ALTERNATIVE_NAMES_MAX {
+                return Err(too_many_names());
+            }
+            self.names.push(format!("{kind}:{}", text.ok_or_else(bad)?).parse()?);
+        }
+        Ok(())
+    }
+}
+
+const NOT_A_REQUEST: MalformedError = MalformedError("not a certificate request");
+const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+
+/// The extensions that a request asks for (RFC 2985, section 5.4.2), by contents of OID and of value.
+fn requested_extensions(der: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
+    const ATTRIBUTES: u8 = 0xa0;
+    const BOOLEAN: u8 = 0x01;
+    let mut info = tlv::expect(&mut tlv::only(der, tlv::SEQUENCE)?.value, tlv::SEQUENCE)?.value;
+    tlv::expect(&mut info, tlv::INTEGER)?; // version
+    tlv::expect(&mut info, tlv::SEQUENCE)?; // subject
+    tlv::expect(&mut info, tlv::SEQUENCE)?; // key
+    let mut found = Vec::new();
+    let mut attributes = tlv::expect(&mut info, ATTRIBUTES).map_or(&[][..], |attributes| attributes.value);
+    while !attributes.is_empty() {
+        let mut attribute = tlv::expect(&mut attributes, tlv::SEQUENCE)?.value;
+        if tlv::expect(&mut attribute, tlv::OID)?.value != EXTENSION_REQUEST {
+            continue;
+        }
+        let values = tlv::expect(&mut attribute, tlv::SET)?.value;
+        let mut extensions = tlv::only(values, tlv::SEQUENCE)?.value;
+        while !extensions.is_empty() {
+            let mut extension = tlv::expect(&mut extensions, tlv::SEQUENCE)?.value;
+            let oid = tlv::expect(&mut extension, tlv::OID)?.value;
+            let _critical = tlv::expect(&mut extension, BOOLEAN);
+            found.push((oid, tlv::expect(&mut extension, tlv::OCTET_STRING)?.value));
+        }
+    }
+    Some(found)
+}
+
+fn too_many_names() -> CreateError {
+    CreateError::AlternativeName { text: format!("more than {ALTERNATIVE_NAMES_MAX} names") }
 }
 
 /// What a certificate shall say, whoever signs it.
@@ -225,10 +345,9 @@ fn signed_request<T: HasPublic>(
     Ok(builder.build())
 }
 
-/// The name and public key of a request whose own signature is good. What extensions it asks for is not
-/// looked at: the authority decides.
-pub(crate) fn read_request(pem_or_der: &[u8]) -> Result<(Dn, PKey<openssl::pkey::Public>), CreateError> {
-    let bad = |_| CreateError::Malformed(MalformedError("not a certificate request"));
+/// A request whose own signature is good.
+fn parsed_request(pem_or_der: &[u8]) -> Result<X509Req, CreateError> {
+    let bad = |_| CreateError::Malformed(NOT_A_REQUEST);
     let request = if pem_or_der.trim_ascii_start().starts_with(b"-----BEGIN") {
         X509Req::from_pem(pem_or_der).map_err(bad)?
     } else {
@@ -238,6 +357,13 @@ pub(crate) fn read_request(pem_or_der: &[u8]) -> Result<(Dn, PKey<openssl::pkey:
     if !request.verify(&key).unwrap_or(false) {
         return Err(CreateError::Malformed(MalformedError("certificate request with a bad signature")));
     }
+    Ok(request)
+}
+
+/// The name and public key of a request whose own signature is good. What extensions it asks for is not looked at.
+pub(crate) fn read_request(pem_or_der: &[u8]) -> Result<(Dn, PKey<openssl::pkey::Public>), CreateError> {
+    let request = parsed_request(pem_or_der)?;
+    let key = request.public_key().map_err(|_| CreateError::Malformed(NOT_A_REQUEST))?;
     Ok((Dn::from_x509_name(request.subject_name())?, key))
 }
 
@@ -247,7 +373,11 @@ pub(crate) fn read_request(pem_or_der: &[u8]) -> Result<(Dn, PKey<openssl::pkey:
 /// [`CreateError::Malformed`].
 pub fn request_key_kind(pem_or_der: &[u8]) -> Result<KeyKind, CreateError> {
     let (_, key) = read_request(pem_or_der)?;
-    match bulla_device::KeyKind::of(&key) {
+    kind_of(&key)
+}
+
+fn kind_of(key: &PKey<openssl::pkey::Public>) -> Result<KeyKind, CreateError> {
+    match bulla_device::KeyKind::of(key) {
         Ok(bulla_device::KeyKind::Rsa) => Ok(KeyKind::Rsa),
         Ok(bulla_device::KeyKind::Ec(curve)) => Ok(KeyKind::Ec(curve)),
         Err(_) => Err(MalformedError("request with a key of a kind or size that is not used").into()),
@@ -331,7 +461,7 @@ fn extended_key_usage(uses: &[KeyUse]) -> Result<Option<X509Extension>, ErrorSta
 
 fn alternative_names(names: &[AlternativeName]) -> Result<SubjectAlternativeName, CreateError> {
     if names.len() > ALTERNATIVE_NAMES_MAX {
-        return Err(CreateError::AlternativeName { text: format!("more than {ALTERNATIVE_NAMES_MAX} names") });
+        return Err(too_many_names());
     }
     let mut extension = SubjectAlternativeName::new();
     for name in names {

@@ -145,7 +145,7 @@ impl Proof {
             let others: Vec<Certificate> =
                 claim.others.iter().filter_map(|der| Certificate::from_der(der).ok()).collect();
             let proved = if claim.names_certificate { SignedError::Late } else { SignedError::Unproved };
-            let asked = ring::Question {
+            let asked = ring::PathQuestion {
                 usage: Some(certificate::Usage::Sign),
                 revocation: question.policy.revocation,
                 at: question.put_at,

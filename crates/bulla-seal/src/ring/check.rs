@@ -39,10 +39,11 @@ pub struct Verdict {
 
 /// A certificate that was found good, and the path that shows it.
 #[derive(Clone, Debug)]
-pub struct Proof {
+pub struct ProvenPath {
     /// From the certificate to its root, both included.
     pub path: Vec<Certificate>,
-    /// Places in the path of the certificates that no revocation list of the ring is about. The root is not asked about.
+    /// Places in the path of the certificates that no revocation list of the ring is about. The root is not asked
+    /// about.
     pub unknown: Vec<usize>,
     /// For how long that holds.
     pub verdict: Verdict,
@@ -50,7 +51,7 @@ pub struct Proof {
 
 /// What a certificate is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct PathQuestion {
     /// What its key shall do; without it only the path is looked at.
     pub usage: Option<Usage>,
     /// What the policy asks of revocation lists; the ring's own demand counts where it is stricter.
@@ -74,8 +75,8 @@ impl Verdict {
 }
 
 impl Ring {
-    /// Whether `leaf` may be used for `usage`, with the ring's own demand of revocation lists. Expiry is judged at `at`,
-    /// revocation at `now`. As [`Ring::prove`] otherwise.
+    /// Whether `leaf` may be used for `usage`, with the ring's own demand of revocation lists. Expiry is judged at
+    /// `at`, revocation at `now`. As [`Ring::prove`] otherwise.
     ///
     /// # Errors
     /// [`CertificateError`], the first that was found.
@@ -87,7 +88,7 @@ impl Ring {
         at: SystemTime,
         now: SystemTime,
     ) -> Result<Verdict, CertificateError> {
-        let question = Question { usage: Some(usage), revocation: Revocation::None, at, now };
+        let question = PathQuestion { usage: Some(usage), revocation: Revocation::None, at, now };
         self.prove(leaf, intermediates, &question).map(|proof| proof.verdict)
     }
 
@@ -108,8 +109,8 @@ impl Ring {
         &self,
         leaf: &Certificate,
         intermediates: &[Certificate],
-        question: &Question,
-    ) -> Result<Proof, CertificateError> {
+        question: &PathQuestion,
+    ) -> Result<ProvenPath, CertificateError> {
         if let Some(usage) = question.usage {
             leaf.check_usage(usage)?;
         }
@@ -134,7 +135,7 @@ impl Ring {
         let unrevoked = self.check_revocation(&path, intermediates, revocation, question.now)?;
         let verdict =
             Verdict { valid_from, valid_until, fresh_from: unrevoked.from, fresh_until: unrevoked.until, revocation };
-        Ok(Proof { path, unknown: unrevoked.unknown, verdict })
+        Ok(ProvenPath { path, unknown: unrevoked.unknown, verdict })
     }
 
     /// The path from `leaf` to its root, over what the ring knows and what is offered.

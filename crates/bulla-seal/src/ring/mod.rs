@@ -36,7 +36,7 @@ use crate::certificate::{Certificate, CertificateError, Passphrase, Usage};
 use crate::dn::Dn;
 use crate::policy::Revocation;
 
-pub use check::{CHAIN_CERTIFICATES_MAX, Proof, Question, Verdict};
+pub use check::{CHAIN_CERTIFICATES_MAX, PathQuestion, ProvenPath, Verdict};
 pub use crl::Crl;
 pub use error::RingError;
 pub(crate) use install::write_private;
@@ -221,7 +221,7 @@ impl Ring {
         now: SystemTime,
         fit: impl Fn(&Own) -> bool,
     ) -> Result<&Own, CertificateError> {
-        let question = Question { usage: Some(Usage::Sign), revocation: asked, at: now, now };
+        let question = PathQuestion { usage: Some(Usage::Sign), revocation: asked, at: now, now };
         let own = self.own.iter().map(Arc::as_ref).filter(|own| fit(own));
         let checked = own.map(|own| self.prove(&own.certificate, &own.chain, &question).map(|_| own));
         newest_good(checked).unwrap_or_else(|| Err(CertificateError::NoOwnKey { user: self.user.clone() }))
@@ -253,7 +253,7 @@ impl Ring {
         candidates.sort_by_key(|(certificate, _)| std::cmp::Reverse(newness(certificate)));
         let checked = candidates.into_iter().map(|(certificate, chain)| {
             let usage = usage.for_recipient(certificate.key_kind());
-            let question = Question { usage: Some(usage), revocation: asked, at: now, now };
+            let question = PathQuestion { usage: Some(usage), revocation: asked, at: now, now };
             self.prove(certificate, chain, &question).map(|_| certificate)
         });
         newest_good(checked).unwrap_or_else(|| Err(CertificateError::Unknown { dn: dn.clone() }))

@@ -1,16 +1,19 @@
 //! `bulla cert`: authorities, certificates and key rings, without a queue manager.
 
+mod verify;
+
 use super::token::TokenArgs;
 use super::{CliError, DATA_DEFAULT};
 use bulla_device::coprocessor::Uri;
 use bulla_seal::certificate::authority::{Authority, AuthorityError, CRL_DAYS, Founding, Request};
 use bulla_seal::certificate::bundle::{Bundle, to_pkcs12};
-use bulla_seal::certificate::create::{self, AlternativeName, Profile};
+use bulla_seal::certificate::create::{self, AlternativeName, Asked, CreateError, Profile};
 use bulla_seal::certificate::{
-    Certificate, CertificateError, KeyError, KeyKind, KeySource, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Usage,
-    read_key_source, read_private_key, utc,
+    Certificate, CertificateError, KeyError, KeyKind, KeySource, KeySpec, KeyUse, Passphrase, PrivateKeyPem, Role,
+    Usage, read_key_source, read_private_key, utc,
 };
 use bulla_seal::dn::Dn;
+use bulla_seal::policy::Revocation;
 use bulla_seal::ring::{self, Ring, RingError};
 use clap::{Args, Subcommand, ValueEnum};
 use openssl::pkey::{PKey, Private};
@@ -55,6 +58,10 @@ pub enum CertCommand {
     Import(ImportArgs),
     /// Take a certificate out of a ring (PEM, DER or PKCS#12)
     Export(ExportArgs),
+    /// Say whether a certificate is believed, over which path, and what it is good for
+    Verify(Box<verify::VerifyArgs>),
+    /// Show or change a setting of a ring
+    Set(SetArgs),
     /// Take certificates back: write the authority's revocation list, and put it into the rings that trust it
     Revoke(RevokeArgs),
 }
@@ -143,10 +150,27 @@ pub struct SignArgs {
     /// Where certificate and chain go, in PEM; without it, standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Leave out the alternative names that the request asks for; --san gives others in their place
+    #[arg(long, conflicts_with = "san")]
+    no_san: bool,
+    /// Say what the request asks for, and sign nothing
+    #[arg(long, conflicts_with = "out")]
+    dry_run: bool,
     #[command(flatten)]
     profile: ProfileArgs,
     #[command(flatten)]
     signer: SignerArgs,
+}
+
+/// Arguments of `set`.
+#[derive(Args, Debug)]
+pub struct SetArgs {
+    /// The ring
+    #[arg(long, value_name = "USER|DIR")]
+    ring: String,
+    /// What the ring asks of revocation lists: none, ifpresent or required; a policy may ask for more
+    #[arg(long, value_name = "DEMAND")]
+    revocation: Option<Revocation>,
 }
 
 /// Arguments of `list`.
@@ -278,8 +302,10 @@ fn perform(args: &CertArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), 
         CertCommand::Sign(args) => sign(&data, args, now, out),
         CertCommand::List(args) => list(&data, args, now, out),
         CertCommand::Show(args) => show(&data, args, now, out),
-        CertCommand::Import(args) => import(&data, args, out),
+        CertCommand::Import(args) => import(&data, args, now, out),
         CertCommand::Export(args) => export(&data, args, out),
+        CertCommand::Verify(args) => verify::verify(&data, args, now, out),
+        CertCommand::Set(args) => set(&data, args, out),
         CertCommand::Revoke(args) => revoke(&data, args, now, out),
     }
 }
@@ -390,35 +416,72 @@ fn found(
 fn sign(data: &Data<'_>, args: &SignArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
     let (_, authority) = args.signer.open(data)?;
     let request = read_file(&args.request)?;
-    let days = args.profile.days.unwrap_or(365);
-    let certificate = if args.profile.usage.is_empty() {
-        // What the key can do shows in the request; a first look costs nothing.
-        sign_for_any_key(&authority, &request, days, &args.profile.san, now)
-    } else {
-        authority.sign_request(&request, &args.profile.usage, days, &args.profile.san, now)
+    let asked = Asked::of(&request).map_err(request_failed)?;
+    let names = match () {
+        () if args.no_san => &[],
+        () if !args.profile.san.is_empty() => args.profile.san.as_slice(),
+        () => asked.names.as_slice(),
     };
-    let certificate = certificate.map_err(authority_failed)?;
+    // What is asked for is said before anything is signed; where the certificate goes to standard output, aside.
+    let lines = request_lines(&asked, names);
+    for line in &lines {
+        match (&args.out, args.dry_run) {
+            (None, false) => eprintln!("{line}"),
+            _ => say(out, format_args!("{line}"))?,
+        }
+    }
+    if args.dry_run {
+        return Ok(());
+    }
+    let days = args.profile.days.unwrap_or(365);
+    let uses = args.profile.uses(asked.kind);
+    let certificate = authority.sign_request(&request, &uses, days, names, now).map_err(authority_failed)?;
     let mut pem = certificate.to_pem();
     pem.extend(authority.chain().iter().flat_map(Certificate::to_pem));
     match &args.out {
         Some(path) => {
             write_new(path, &pem)?;
-            say(out, format_args!("signed {}, in {}", Line(&certificate), path.display()))
+            let names = if names.is_empty() { String::new() } else { format!(", for {}", words(names)) };
+            say(out, format_args!("signed {}{names}, in {}", Line(&certificate), path.display()))
         }
         None => write_out(out, &pem),
     }
 }
 
-/// Signing and encryption, in the words that fit the request's key.
-fn sign_for_any_key(
-    authority: &Authority,
-    request: &[u8],
-    days: u32,
-    names: &[AlternativeName],
-    now: SystemTime,
-) -> Result<Certificate, AuthorityError> {
-    let kind = create::request_key_kind(request).map_err(AuthorityError::Create)?;
-    authority.sign_request(request, &default_uses(kind), days, names, now)
+/// What a request asks for, and what it gets.
+fn request_lines(asked: &Asked, names: &[AlternativeName]) -> Vec<String> {
+    // Both are decided by --usage.
+    const BY_USAGE: [&str; 2] = ["2.5.29.15", "2.5.29.37"];
+    let mut lines = vec![match asked.names.is_empty() {
+        true => format!("the request of {} asks for no alternative names", asked.dn),
+        false => format!("the request of {} asks for {}", asked.dn, words(&asked.names)),
+    }];
+    if names != asked.names {
+        lines.push(match names.is_empty() {
+            true => "the certificate gets no alternative names".to_owned(),
+            false => format!("the certificate gets {} instead", words(names)),
+        });
+    }
+    if asked.other_names > 0 {
+        lines.push(format!("left out: {} alternative names of other kinds", asked.other_names));
+    }
+    let extensions: Vec<&str> =
+        asked.extensions.iter().map(String::as_str).filter(|oid| !BY_USAGE.contains(oid)).collect();
+    if !extensions.is_empty() {
+        lines.push(format!("left out: extensions {}", extensions.join(", ")));
+    }
+    lines
+}
+
+fn words(names: &[AlternativeName]) -> String {
+    names.iter().map(AlternativeName::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn request_failed(error: CreateError) -> CliError {
+    match error {
+        CreateError::AlternativeName { .. } => failed(error).hint("--san gives the names to sign, --no-san none"),
+        error => failed(error),
+    }
 }
 
 fn list(data: &Data<'_>, args: &ListArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
@@ -431,7 +494,7 @@ fn list(data: &Data<'_>, args: &ListArgs, now: SystemTime, out: &mut dyn Write) 
         let text = serde_json::to_string_pretty(&Value::Array(rows)).map_err(failed)?;
         return say(out, format_args!("{text}"));
     }
-    const HEAD: [&str; 9] = ["LABEL", "KEY", "SIZE", "FROM", "UNTIL", "PRIVATE", "STATUS", "RINGS", "DN"];
+    const HEAD: [&str; 10] = ["LABEL", "KEY", "SIZE", "FROM", "UNTIL", "PRIVATE", "STATUS", "GOOD FOR", "RINGS", "DN"];
     let mut table = vec![HEAD.map(str::to_owned)];
     table.extend(rows.iter().map(Row::cells));
     let widths: Vec<usize> = (0..HEAD.len())
@@ -487,7 +550,7 @@ fn show(data: &Data<'_>, args: &ShowArgs, now: SystemTime, out: &mut dyn Write) 
     status.map_or(Ok(()), |status| say(out, format_args!("{:<12} {status}", "status")))
 }
 
-fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(), CliError> {
+fn import(data: &Data<'_>, args: &ImportArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {
     let dir = data.ring(&args.ring)?;
     let bytes = read_file(&args.file)?;
     let label = |certificate: &Certificate| args.label.clone().unwrap_or_else(|| label_of(certificate));
@@ -505,7 +568,7 @@ fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(),
             let bytes = zeroize::Zeroizing::new(read_file(file)?);
             match read_key_source(&bytes, from.as_ref()).map_err(|error| failed(error).hint(FROM_HINT))? {
                 KeySource::Clear(key) => Some(key),
-                KeySource::Token(uri) => return import_token_key(&dir, args, chain, &uri, out),
+                KeySource::Token(uri) => return import_token_key(&dir, args, chain, &uri, now, out),
             }
         }
         None => bundle_key,
@@ -546,7 +609,15 @@ fn import(data: &Data<'_>, args: &ImportArgs, out: &mut dyn Write) -> Result<(),
         }
         Place::Trust | Place::Crl => return Err(CliError::failed("the certificate is no authority's")),
     };
+    warn_of_dates(&certificate, now);
     say(out, format_args!("imported {}, in {}", Line(&certificate), path.map_err(ring_failed)?.display()))
+}
+
+/// A certificate that is not valid now is kept, to open what was sealed before; it is not used for anything new.
+fn warn_of_dates(certificate: &Certificate, now: SystemTime) {
+    if let Err(error) = certificate.check_dates(now) {
+        eprintln!("bulla: warning: {}: {error}", error.cause());
+    }
 }
 
 /// The first certificate is taken for the key's; the token is not asked.
@@ -555,6 +626,7 @@ fn import_token_key(
     args: &ImportArgs,
     mut chain: Vec<Certificate>,
     uri: &Uri,
+    now: SystemTime,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     if !matches!(args.place, None | Some(Place::Own)) {
@@ -566,6 +638,7 @@ fn import_token_key(
     let certificate = chain.remove(0);
     let label = args.label.clone().unwrap_or_else(|| label_of(&certificate));
     let path = ring::install_own_on_token(dir, &label, &certificate, &chain, uri).map_err(ring_failed)?;
+    warn_of_dates(&certificate, now);
     say(out, format_args!("imported {}, key {uri}, in {}", Line(&certificate), path.display()))
 }
 
@@ -722,12 +795,14 @@ struct Row {
     until: String,
     private: Option<bool>,
     status: String,
+    /// What key and extensions allow, while the certificate is valid.
+    roles: Option<Vec<Role>>,
     rings: Vec<String>,
     dn: String,
 }
 
 impl Row {
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 10] {
         let day = |time: &str| time.chars().take(10).collect::<String>();
         [
             self.label.clone(),
@@ -737,6 +812,10 @@ impl Row {
             day(&self.until),
             self.private.map_or("-", yes_no).to_owned(),
             self.status.clone(),
+            match self.roles.as_deref() {
+                None | Some([]) => "-".to_owned(),
+                Some(roles) => roles.iter().map(Role::to_string).collect::<Vec<_>>().join(","),
+            },
             if self.rings.is_empty() { "-".to_owned() } else { self.rings.join(",") },
             self.dn.clone(),
         ]
@@ -752,6 +831,7 @@ impl Row {
             "until": self.until,
             "private_key": self.private,
             "status": self.status,
+            "good_for": self.roles.as_ref().map(|roles| roles.iter().map(Role::to_string).collect::<Vec<_>>()),
             "rings": self.rings,
             "dn": self.dn,
         })
@@ -792,6 +872,7 @@ fn ring_rows(data: &Data<'_>, only: Option<&str>, now: SystemTime) -> Result<Vec
                 until: utc(certificate.not_after()),
                 private: Some(false),
                 status: status.clone(),
+                roles: Some(certificate.roles()),
                 rings: Vec::new(),
                 dn: certificate.dn().to_string(),
             });
@@ -806,6 +887,17 @@ fn ring_rows(data: &Data<'_>, only: Option<&str>, now: SystemTime) -> Result<Vec
         }
     }
     Ok(rows.into_values().collect())
+}
+
+/// Shows or changes the settings of a ring.
+fn set(data: &Data<'_>, args: &SetArgs, out: &mut dyn Write) -> Result<(), CliError> {
+    let dir = data.ring(&args.ring)?;
+    let ring = ring::survey(&dir).map_err(ring_failed)?.ring;
+    let asked = match args.revocation {
+        Some(asked) => ring::set_revocation(&dir, asked).map(|_| asked).map_err(ring_failed)?,
+        None => ring.revocation(),
+    };
+    say(out, format_args!("the ring of {} has REVOCATION({asked})", args.ring))
 }
 
 /// What an authority issued, by its ledger.
@@ -825,6 +917,7 @@ fn issued_rows(data: &Data<'_>, name: &str, now: SystemTime) -> Result<Vec<Row>,
             from: None,
             private: None,
             status: status.to_owned(),
+            roles: None,
             rings: Vec::new(),
             dn: record.dn,
         }
@@ -974,7 +1067,6 @@ fn ring_failed(error: RingError) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulla_seal::policy::Revocation;
     use clap::Parser;
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, UNIX_EPOCH};
@@ -1047,7 +1139,7 @@ mod tests {
         assert!(said.starts_with("created orders-"), "{said}");
         let row = desk.row("list", "CN=orders");
         assert_eq!(row[1..7], ["RSA", "2048", "2026-11-21", "2027-11-21", "YES", "valid"]);
-        assert_eq!(row[7], "billing(person),orders(own)");
+        assert_eq!(row[7..9], ["sign,encrypt", "billing(person),orders(own)"]);
         let ring = Ring::load(&desk.dir.path().join("data/rings/orders"), None).unwrap();
         assert_eq!(ring.signing(Revocation::None, desk.now).unwrap().certificate.dn().as_str(), "CN=orders,O=Demo");
         let dn = "CN=orders,O=Demo".parse().unwrap();
@@ -1112,6 +1204,94 @@ mod tests {
     }
 
     #[test]
+    fn a_request_keeps_its_names_and_nothing_else() {
+        let desk = founded();
+        let [csr, key, cert, config] = ["csr.pem", "key.pem", "cert.pem", "req.cnf"].map(|name| desk.path(name));
+        let text = "[req]\nprompt=no\ndistinguished_name=d\nreq_extensions=e\n[d]\nCN=far\n[e]\n\
+            subjectAltName=DNS:far.example,IP:192.0.2.1,IP:2001:db8::1,RID:1.2.3\n\
+            basicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign\n";
+        fs::write(&config, text).unwrap();
+        let arguments = ["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+        let made = std::process::Command::new("openssl")
+            .args(arguments)
+            .args(["-config", &config, "-keyout", &key, "-out", &csr])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        const ASKED: &str = "the request of CN=far asks for dns:far.example, ip:192.0.2.1, ip:2001:db8::1\n";
+        let shown = desk.say(&format!("sign {csr} --signer demo --dry-run"));
+        let left_out = "left out: 1 alternative names of other kinds\nleft out: extensions 2.5.29.19\n";
+        assert_eq!(shown, format!("{ASKED}{left_out}"));
+        assert!(!desk.say("list --signer demo").contains("CN=far"));
+        let said = desk.say(&format!("sign {csr} --signer demo --out {cert}"));
+        assert!(said.starts_with(ASKED) && said.contains(", for dns:far.example, ip:192.0.2.1, ip:2001:db8::1, in"));
+        let names = || {
+            let certificate = Certificate::all_from_pem(&fs::read(&cert).unwrap(), 9).unwrap().remove(0);
+            fs::remove_file(&cert).unwrap();
+            let names = certificate.x509().subject_alt_names().map_or(0, |names| names.len());
+            (names, certificate.is_authority(), certificate.signs_lists())
+        };
+        assert_eq!(names(), (3, false, false));
+        let said = desk.say(&format!("sign {csr} --signer demo --out {cert} --san dns:other.example"));
+        assert!(said.contains("the certificate gets dns:other.example instead\n"), "{said}");
+        assert_eq!(names().0, 1);
+        desk.say(&format!("sign {csr} --signer demo --out {cert} --no-san"));
+        assert_eq!(names().0, 0);
+    }
+
+    #[test]
+    fn a_path_is_shown_or_why_there_is_none() {
+        let mut desk = founded();
+        desk.say("create --ca issuing --dn CN=Issuing --key p256 --days 1000 --signer demo");
+        desk.say("create --ring a --dn CN=a --key p256 --days 10 --signer issuing --label a");
+        let [leaf, whole] = ["leaf.pem", "whole.pem"].map(|name| desk.path(name));
+        desk.say(&format!("export a --ring a --out {whole}"));
+        let certificates = Certificate::all_from_pem(&fs::read(&whole).unwrap(), 9).unwrap();
+        fs::write(&leaf, certificates[0].to_pem()).unwrap();
+        let [root, issuing] = ["demo", "issuing"].map(|name| desk.path(&format!("data/authorities/{name}/ca.pem")));
+        let lists = ["demo", "issuing"].map(|name| desk.path(&format!("data/authorities/{name}/crl.pem")));
+        let said = desk.say(&format!("verify {leaf} --trust {root} --untrusted {issuing}"));
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0], format!("{leaf} is good for sign, encrypt"));
+        assert!(
+            lines[1].starts_with("  1  CN=a, ") && lines[1].ends_with("; no revocation list is about it"),
+            "{said}"
+        );
+        assert!(lines[2].starts_with("  2  CN=Issuing, ") && lines[3].ends_with("; trusted"), "{said}");
+        desk.say(&format!("verify {whole} --trust {root} --use sign"));
+        desk.refuse(&format!("verify {leaf} --trust {root}"), "cause=untrusted");
+        desk.refuse(&format!("verify {whole} --trust {root} --use tls"), "cause=certificate-usage");
+        desk.refuse(&format!("verify {whole} --trust {root} --at 2027-01-01"), "cause=certificate-expired");
+        desk.refuse(&format!("verify {whole} --trust {root} --at yesterday"), "is no time");
+        let asked = format!("verify {whole} --trust {root} --revocation required");
+        let error = desk.try_say(&asked).unwrap_err();
+        assert!(error.code == super::super::EXIT_UNREACHABLE && error.message.contains("cause=crl-missing"), "{error}");
+        let asked = format!("{asked} --crl {} --crl {}", lists[0], lists[1]);
+        assert!(desk.say(&asked).lines().nth(1).unwrap().ends_with("; not revoked"));
+        let serial = desk.row("list --signer issuing", "CN=a")[0].clone();
+        desk.say(&format!("revoke --signer issuing {serial}"));
+        desk.refuse(&asked, "cause=certificate-revoked");
+        desk.refuse("verify nothing.pem --ring a", "No such file");
+        desk.later(1);
+        desk.refuse(&format!("verify {leaf} --ring a"), "cause=certificate-revoked");
+    }
+
+    #[test]
+    fn a_ring_can_ask_for_revocation_lists() {
+        let desk = founded();
+        desk.say("create --ring a --dn CN=a --key p256 --signer demo --label a");
+        assert_eq!(desk.say("set --ring a"), "the ring of a has REVOCATION(IFPRESENT)\n");
+        assert_eq!(desk.row("list --ring a", "a(own)")[6], "valid");
+        fs::remove_file(desk.path("data/rings/a/crl/demo.pem")).unwrap();
+        assert_eq!(desk.row("list --ring a", "a(own)")[6], "valid");
+        assert_eq!(desk.say("set --ring a --revocation required"), "the ring of a has REVOCATION(REQUIRED)\n");
+        assert_eq!(desk.row("list --ring a", "a(own)")[6], "crl-missing");
+        desk.refuse("set --ring a --revocation always", "REVOCATION has no value always");
+        fs::write(desk.path("data/rings/a/revocation"), "perhaps").unwrap();
+        desk.refuse("list --ring a", "none of the words NONE, IFPRESENT and REQUIRED");
+    }
+
+    #[test]
     fn keys_with_passphrases_travel_as_pkcs12() {
         let desk = founded();
         let (secret, other) = (desk.path("secret"), desk.path("other"));
@@ -1154,7 +1334,7 @@ mod tests {
         ));
         desk.refuse("create --ring a --dn CN=a --signer issuing", "--signer-passphrase-file");
         desk.say(&format!("create --ring a --dn CN=a --key p256 --signer issuing --signer-passphrase-file {secret}"));
-        assert_eq!(desk.row("list --ring a", "a(own)")[6..], ["valid", "a(own)", "CN=a"]);
+        assert_eq!(desk.row("list --ring a", "a(own)")[6..], ["valid", "sign,encrypt", "a(own)", "CN=a"]);
         desk.refuse("create --ca issuing --dn CN=Issuing", "there is an authority at");
     }
 
