@@ -230,7 +230,10 @@ fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
     peer.engine.close(Some(refusal.to_amqp()));
     match &mut peer.calling {
         Some(calling) => calling.failure = Some(refusal),
-        None => crate::warning!("{}: {refusal}", crate::dispatcher::peer::address(&mut peer.socket)),
+        None if local.manager.peer_lines.may_write(local.now) => {
+            crate::warning!("{}: {refusal}", crate::dispatcher::peer::address(&mut peer.socket));
+        }
+        None => {}
     }
     local.touch(peer.key);
 }

@@ -1223,7 +1223,11 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     }
     let InstanceId { channel, partner } = &receiving.instance;
     let here = receiving.numbers.as_ref().map_or(0, |numbers| numbers.committed);
-    crate::warning!("channel {channel} from {partner}: its numbers do not go on from {here}: RESET CHANNEL is needed");
+    if state.peer_lines.may_write(local.now) {
+        crate::warning!(
+            "channel {channel} from {partner}: its numbers do not go on from {here}: RESET CHANNEL is needed"
+        );
+    }
 }
 
 /// Brings a link's credit back to full, when half of it is used up.
@@ -1303,6 +1307,7 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
         receiving.ended.take().or_else(|| broken.map(|why| Refusal::new(reason::CONNECTION_BROKEN, why.as_str())));
     let InstanceId { channel, partner } = &receiving.instance;
     match &reason {
+        _ if !state.peer_lines.may_write(local.now) => {}
         Some(reason) => crate::warning!("channel {channel} from {partner} has ended: {reason}"),
         None => crate::note!("channel {channel} from {partner} has ended"),
     }

@@ -427,7 +427,9 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
     if instance.status.stop_requested {
         sending.stage = Stage::Quiescing;
     }
-    crate::note!("channel {}: running, to {}", sending.id.channel, sending.partner.container);
+    if state.peer_lines.may_write(local.now) {
+        crate::note!("channel {}: running, to {}", sending.id.channel, sending.partner.container);
+    }
     let (channel, partner) = (sending.id.channel.clone(), sending.partner.container.clone());
     state.raise(&Event::ChannelStarted { channel, partner }, local.wall_ms);
     local.serve(sending.queue);

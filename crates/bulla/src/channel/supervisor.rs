@@ -297,7 +297,9 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Op
     }
     let instance = state.channels.entry(id.clone());
     if let Some(why) = &why {
-        crate::warning!("channel {}: {why}", id.channel);
+        if local.manager.peer_lines.may_write(local.now) {
+            crate::warning!("channel {}: {why}", id.channel);
+        }
         instance.status.reason = why.to_string();
     }
     let (Some(why), Some(definition)) = (why, definition) else {

@@ -111,7 +111,9 @@ fn producer(
     if let Some(result) = channel {
         return result.inspect_err(|refusal| {
             let partner = super::peer::address(&mut peer.socket);
-            crate::warning!("{partner}: a channel did not start: {refusal}");
+            if local.manager.peer_lines.may_write(local.now) {
+                crate::warning!("{partner}: a channel did not start: {refusal}");
+            }
             let name = greeting.as_ref().map(|greeting| greeting.channel.as_str());
             let name = name.or(foreign.map(|(channel, _)| channel)).unwrap_or_default();
             let event = Event::channel_ended(name, &partner, Some(refusal));

@@ -1460,7 +1460,10 @@ impl Local {
         let purge = how == attach::Deletes::WithMessages;
         match state.delete_permanent(queue, purge) {
             Ok(()) => self.manager.ring_all(),
-            Err(refusal) => crate::note!("{queue} was to go with its link, and stays: {refusal}"),
+            Err(refusal) if state.peer_lines.may_write(self.now) => {
+                crate::note!("{queue} was to go with its link, and stays: {refusal}");
+            }
+            Err(_) => {}
         }
     }
 

@@ -223,7 +223,9 @@ impl State {
         match name {
             None => self.end_dynamic(queue),
             Some(name) if is_closed => {
-                if let Err(refusal) = self.unsubscribe(name) {
+                if let Err(refusal) = self.unsubscribe(name)
+                    && self.peer_lines.may_write(Instant::now())
+                {
                     crate::warning!("subscription {name} was to go, and stays: {refusal}");
                 }
             }
