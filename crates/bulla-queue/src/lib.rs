@@ -57,8 +57,8 @@ pub use record::{NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, QUEUE_NAME_BYTES_MAX
 pub use spill::{FileSpill, SPILL_BYTES_MAX_DEFAULT, SPILL_FILE_BYTES, Spill, SpillError};
 pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
-    BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError, Expired,
-    IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits, Look, Looked,
+    BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, Backlog, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError,
+    Expired, IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits, Look, Looked,
     MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OpenError, PutError, RESERVE_BYTES_DEFAULT, ReadError, RemoveError,
     Seen, Store, StoreStatus, Totals,
 };

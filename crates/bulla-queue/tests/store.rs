@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    CrossingKind, DefineError, DeliverySequence, DepthWatch, FileSpill, Limits, MESSAGE_BYTES_MAX, Message, MessageId,
-    NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError, Store,
-    Ticket, Totals, User,
+    Backlog, CrossingKind, DefineError, DeliverySequence, DepthWatch, FileSpill, Limits, MESSAGE_BYTES_MAX, Message,
+    MessageId, NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError,
+    Store, Ticket, Totals, User,
 };
 
 fn store_on(engine: &SimEngine, limits: Limits) -> Store {
@@ -411,11 +411,16 @@ fn while_too_much_waits_for_the_disk_there_is_no_room_and_afterwards_all_hear_of
     for number in 0..20 {
         store.put(queue, persistent(number)).unwrap();
     }
-    assert_eq!(store.room(queue), 0);
+    assert_eq!((store.room(queue), store.depth_room(queue)), (0, 4_980));
+    assert_eq!(store.backlog(), Backlog::Much);
+    for number in 20..60 {
+        store.put(queue, persistent(number)).unwrap();
+    }
+    assert_eq!((store.room(queue), store.backlog()), (0, Backlog::TooMuch));
     sync(&mut store);
     sync(&mut store);
     assert_eq!(freed(&mut store), [queue]);
-    assert_eq!(store.room(queue), 4_980);
+    assert_eq!((store.room(queue), store.backlog()), (4_940, Backlog::Usual));
 }
 
 #[test]

@@ -9,12 +9,13 @@ mod queue;
 use crate::authority::ANONYMOUS;
 use crate::reason::{self, Refusal};
 use crate::users;
+use bulla_queue::Ticket;
 use hashbrown::HashMap;
 pub(crate) use key_time::{KeyTime, KeyWork};
 pub use queue::QueueLimit;
 pub(crate) use queue::QueueUses;
 use slab::Slab;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// Most limits.
@@ -48,6 +49,9 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 const LOOK_AGAIN_WITHIN: Duration = Duration::from_secs(2);
 /// Links of a user for which the time is as it is; for twice as many it is twice as long.
 const LINKS_LOOKED_AT: u32 = 100;
+/// Bytes of one user's persistent messages that may wait for the disk while all that wait are too many: who has no more
+/// gets credit all the same.
+const WAITING_BYTES_MAX: u64 = 1 << 20;
 /// Sub-reasons of refusals.
 const TOO_MANY_CONNECTIONS: &str = "user-connections";
 const TOO_MANY_LINKS: &str = "user-links";
@@ -220,8 +224,15 @@ fn look_again_after(rate: u32, links: u32) -> Duration {
 }
 
 /// A user that is connected, or was.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct UserId(usize);
+
+#[cfg(test)]
+impl UserId {
+    pub(crate) fn test(number: usize) -> Self {
+        Self(number)
+    }
+}
 
 /// What a user has.
 #[derive(Clone, Debug)]
@@ -246,6 +257,9 @@ struct Uses {
     /// What it may still make that is kept, and when that was reckoned.
     may_make: u32,
     may_make_at: Instant,
+    /// Bytes of its persistent messages that wait for the disk, by what they wait for, and together.
+    waiting: VecDeque<(Ticket, u64)>,
+    waiting_bytes: u64,
 }
 
 /// What a user has, for DISPLAY LIMITSTATUS.
@@ -346,6 +360,8 @@ impl ConnectedUsers {
             told_of_passing: [false; 2],
             may_make: MADE_AT_ONCE,
             may_make_at: now,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
         }));
         self.by_name.insert(name.to_owned(), id);
         id
@@ -567,6 +583,25 @@ impl ConnectedUsers {
         self.all.get(id.0).is_some_and(|uses| uses.limit.unacknowledged_bytes > 0)
     }
 
+    /// A persistent message of that user is on its way to the disk, which has come to `synced`.
+    pub(crate) fn wrote(&mut self, id: UserId, bytes: usize, ticket: Ticket, synced: Ticket) {
+        let Some(uses) = self.all.get_mut(id.0) else { return };
+        uses.synced(synced);
+        let bytes = bytes as u64;
+        match uses.waiting.back_mut().filter(|(last, _)| *last == ticket) {
+            Some((_, waiting)) => *waiting += bytes,
+            None => uses.waiting.push_back((ticket, bytes)),
+        }
+        uses.waiting_bytes += bytes;
+    }
+
+    /// Whether more of that user's messages wait for the disk than may while all that wait are too many.
+    pub(crate) fn waits_for_disk(&mut self, id: UserId, synced: Ticket) -> bool {
+        let Some(uses) = self.all.get_mut(id.0) else { return true };
+        uses.synced(synced);
+        uses.waiting_bytes > WAITING_BYTES_MAX
+    }
+
     /// So many bytes were delivered to that user.
     pub(crate) fn delivered(&mut self, id: UserId, bytes: u64) {
         if let Some(uses) = self.all.get_mut(id.0) {
@@ -639,6 +674,13 @@ impl ConnectedUsers {
 }
 
 impl Uses {
+    /// The disk has come so far.
+    fn synced(&mut self, synced: Ticket) {
+        while let Some((_, bytes)) = self.waiting.pop_front_if(|(ticket, _)| *ticket <= synced) {
+            self.waiting_bytes -= bytes;
+        }
+    }
+
     /// Reckons what it may make by now.
     fn rest(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.may_make_at);

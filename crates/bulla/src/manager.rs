@@ -13,7 +13,7 @@ use crate::dispatcher::authority::Owner;
 use crate::dispatcher::groups::Groups;
 use crate::envelope::Label;
 use crate::events;
-use crate::limits::{ConnectedUsers, QueueLimit, QueueUses};
+use crate::limits::{ConnectedUsers, QueueLimit, QueueUses, UserId};
 use crate::mailbox::{Letter, Mailboxes};
 use crate::metrics::UnitCounts;
 use crate::mqsc::channel::ChannelDefinition;
@@ -37,7 +37,7 @@ use crate::traffic_history::TrafficHistory;
 use crate::triggering::{self, Triggering};
 use crate::users::Users;
 use bulla_device::role;
-use bulla_queue::{DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store};
+use bulla_queue::{Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store, Ticket};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
@@ -512,6 +512,34 @@ impl State {
     pub(crate) fn free(&self, queue: QueueId) -> u32 {
         let granted = self.uses.get(&queue).map_or(0, |usage| usage.granted);
         self.store.room(queue).saturating_sub(granted)
+    }
+
+    /// What of `wanted` messages may be promised to that user for a queue now, or for any queue: where too much waits for
+    /// the disk, those go on who have not brought that about. 0 where it is to be asked again when there is room.
+    pub(crate) fn promise(&mut self, queue: Option<&Route>, user: Option<UserId>, wanted: u32) -> u32 {
+        let may_write = match self.store.backlog() {
+            Backlog::Usual => true,
+            Backlog::Much => user.is_some_and(|user| !self.users.waits_for_disk(user, self.store.synced())),
+            Backlog::TooMuch => false,
+        };
+        match queue {
+            _ if !may_write => 0,
+            Some(route) if route.waits_when_full => {
+                let granted = self.uses.get(&route.queue).map_or(0, |usage| usage.granted);
+                let free = self.store.depth_room(route.queue).saturating_sub(granted);
+                // Half of what is free, so that the next producer finds some, too.
+                wanted.min((free / 2).max(free.min(1)))
+            }
+            _ => wanted,
+        }
+    }
+
+    /// A user's messages of so many bytes are on their way to the disk.
+    pub(crate) fn wrote(&mut self, user: Option<UserId>, bytes: usize, ticket: Ticket) {
+        let synced = self.store.synced();
+        if let Some(user) = user.filter(|_| ticket > synced) {
+            self.users.wrote(user, bytes, ticket, synced);
+        }
     }
 
     /// Where the name that a client opens leads (inventory A1.3: the policy is that of the opened name).

@@ -46,6 +46,17 @@ pub const LOG_BYTES_MIN_DEFAULT: u64 = 256 << 20;
 /// Bytes of batches waiting for the disk beyond which `room` is 0.
 pub const BACKLOG_BYTES_MAX_DEFAULT: u64 = 32 << 20;
 
+/// How much waits for the disk, against [`Limits::backlog_bytes_max`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Backlog {
+    /// No more than that.
+    Usual,
+    /// More: whoever has brought it about puts no more for now.
+    Much,
+    /// More than twice as much: nobody does.
+    TooMuch,
+}
+
 /// What the store may use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
@@ -634,11 +645,27 @@ impl Store {
     /// Whoever was told too little hears from [`Store::take_freed`].
     #[must_use]
     pub fn room(&self, queue: QueueId) -> u32 {
-        if self.journal.backlog_bytes() > self.limits.backlog_bytes_max {
-            self.backlogged.store(true, Ordering::Relaxed); // the store has one user at a time
-            return 0;
+        match self.backlog() {
+            Backlog::Usual => self.depth_room(queue),
+            Backlog::Much | Backlog::TooMuch => 0,
         }
+    }
+
+    /// Messages until MAXDEPTH, those under way included, whatever waits for the disk.
+    #[must_use]
+    pub fn depth_room(&self, queue: QueueId) -> u32 {
         self.queues.get(&queue).map_or(0, Queue::room)
+    }
+
+    /// How much waits for the disk. Whoever is made to wait for that hears from [`Store::take_freed`].
+    #[must_use]
+    pub fn backlog(&self) -> Backlog {
+        let bytes = self.journal.backlog_bytes();
+        if bytes <= self.limits.backlog_bytes_max {
+            return Backlog::Usual;
+        }
+        self.backlogged.store(true, Ordering::Relaxed); // the store has one user at a time
+        if bytes <= self.limits.backlog_bytes_max.saturating_mul(2) { Backlog::Much } else { Backlog::TooMuch }
     }
 
     /// Locks the next message that can be delivered: not expired, not locked, behind `after` if that is given.

@@ -7,6 +7,8 @@
 pub(crate) mod arriving;
 mod attach;
 pub(crate) mod authority;
+#[cfg(test)]
+mod backlog_tests;
 mod calls;
 #[cfg(test)]
 mod caused_tests;

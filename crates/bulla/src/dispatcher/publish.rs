@@ -348,7 +348,9 @@ fn put_copies(
         return Ok(());
     }
     let first = state.store.newest().0 + 1;
+    let bytes = puts.iter().map(|(_, message)| message.body.len()).sum();
     let ticket = state.store.commit(puts, &[], &[]).map_err(|error| super::store_refusal(&error))?;
+    state.wrote(receipt.user, bytes, ticket);
     for (id, (queue, is_remote, whose)) in (first..).map(MessageId).zip(traces) {
         whose.counts.note_put(local.wall_ms);
         local.note_put(state, receipt, queue, id, is_remote);

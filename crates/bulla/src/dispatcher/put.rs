@@ -24,9 +24,12 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Credit of a link whose messages are put as they come.
 pub(crate) const CREDIT_CLEAR: u32 = 1000;
+/// When a link that waits for no room, and has no credit because too much waits for the disk, asks again.
+const BACKLOG_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub(crate) const CREDIT_PROTECTED: u32 = 256;
 /// What stands for the queue in a line on a message of a link to none in particular, where it named none that is there.
@@ -110,6 +113,8 @@ pub(crate) struct Receipt {
     pub(crate) asks: bool,
     /// The unit of work that it is part of.
     pub(crate) unit: Option<UnitId>,
+    /// Whose it is, as one who is limited.
+    pub(crate) user: Option<UserId>,
 }
 
 impl Receipt {
@@ -184,6 +189,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
         is_single: producer.opened.is_none(),
         unit: unit.flatten(),
         asks: false,
+        user: producer.user,
     };
     if delivery.beyond_credit {
         return beyond_credit(peer, local, state, receipt);
@@ -646,7 +652,9 @@ impl Local {
             }
             return Ok(());
         }
+        let bytes = message.body.len();
         let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
+        state.wrote(receipt.user, bytes, ticket);
         let newest = state.store.newest();
         self.note_put(state, receipt, queue, newest, is_remote);
         self.answer_put(engine, receipt, ticket, state);
@@ -723,27 +731,31 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         }
     }
     let Some(route) = producer.route.as_ref().filter(|_| producer.opened.is_some()) else {
+        wanted = state.promise(None, user, wanted);
+        if wanted == 0 {
+            if has_none {
+                local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link);
+            }
+            return;
+        }
         producer.granted += wanted;
         user.into_iter().for_each(|user| state.users.granted(user, wanted));
         peer.engine.set_credit(link, peer.engine.credit(link).saturating_add(wanted));
         return;
     };
-    let queue = route.queue;
-    let granted = if route.waits_when_full {
-        let free = state.free(queue);
-        // Half of what is free, so that the next producer finds some, too.
-        wanted.min((free / 2).max(free.min(1)))
-    } else {
-        wanted
-    };
+    let (queue, waits_when_full) = (route.queue, route.waits_when_full);
+    let granted = state.promise(Some(route), user, wanted);
     // What fills the queue is this client's own unit of work: it would wait for itself. Its next message is refused.
     let fills_it = |peer: &Peer| local.units.has_staged(&peer.units, queue);
     let granted =
         if granted == 0 && producer.granted == 0 && !peer.units.is_empty() && fills_it(peer) { 1 } else { granted };
     let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
     if granted == 0 {
-        if producer.granted == 0 {
-            local.wait_for_room(queue, peer.key, link, state);
+        match producer.granted {
+            0 if waits_when_full => local.wait_for_room(queue, peer.key, link, state),
+            // It hears of a full queue by its messages' being refused.
+            0 => local.pace(local.now + BACKLOG_LOOK_AGAIN_AFTER, peer.key, link),
+            _ => {}
         }
         return;
     }

@@ -352,6 +352,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         }
     };
     unstage(local, state, queues.into_iter(), unit.bytes);
+    state.wrote(peer.user, unit.bytes, ticket);
     for (id, (queue, is_single, is_remote, asks, whose)) in (first..).map(MessageId).zip(traces) {
         if let Some(whose) = whose {
             whose.counts.note_put(local.wall_ms);

@@ -1,0 +1,45 @@
+//! Credit while too much waits for the disk.
+
+use super::desk::Desk;
+use crate::limits::UserLimits;
+use crate::mqsc::objects::{Full, LocalQueue};
+use bulla_queue::{Backlog, Message};
+use bytes::Bytes;
+use std::time::Instant;
+
+const MESSAGE_BYTES: usize = 1 << 20;
+
+#[test]
+fn who_has_brought_about_that_too_much_waits_for_the_disk_gets_no_credit_and_others_do() {
+    let rejects = LocalQueue { full: Full::Reject, ..LocalQueue::default() };
+    let desk = Desk::new(&[("WAITS", LocalQueue::default()), ("REJECTS", rejects)]);
+    // While it is held nothing is handed to the journal.
+    let state = &mut *desk.running().manager().lock();
+    let now = Instant::now();
+    let bob = Some(state.users.connect(Some("bob"), &UserLimits::default(), now).unwrap());
+    let ann = Some(state.users.connect(Some("ann"), &UserLimits::default(), now).unwrap());
+    let waits = state.route("WAITS").unwrap();
+    let rejects = state.route("REJECTS").unwrap();
+    let queues = [Some(&waits), Some(&rejects), None];
+    assert_eq!(queues.map(|queue| state.promise(queue, bob, 100)), [100; 3]);
+    let body = Bytes::from(vec![0; MESSAGE_BYTES]);
+    let mut put_until = |backlog: Backlog| {
+        while state.store.backlog() != backlog {
+            let message = Message {
+                priority: 4,
+                persistent: true,
+                expires_at_ms: None,
+                available_at_ms: None,
+                put_at_ms: 0,
+                user: None,
+                body: body.clone().into(),
+            };
+            let ticket = state.store.put(rejects.queue, message).unwrap();
+            state.wrote(bob, MESSAGE_BYTES, ticket);
+        }
+        let promised = |user| queues.map(|queue| state.promise(queue, user, 100));
+        [bob, ann].map(promised)
+    };
+    assert_eq!(put_until(Backlog::Much), [[0; 3], [100; 3]]);
+    assert_eq!(put_until(Backlog::TooMuch), [[0; 3], [0; 3]]);
+}
