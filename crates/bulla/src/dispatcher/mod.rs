@@ -31,6 +31,7 @@ mod sasl;
 pub(crate) mod sealing;
 pub(crate) mod selection;
 mod serve_list;
+mod shares;
 mod signatures;
 mod socket;
 pub(crate) mod subscribe;
@@ -66,6 +67,7 @@ use precedence::Precedence;
 use put::{Producer, Receipt};
 pub(crate) use sasl::Verdict;
 use serve_list::ServeList;
+use shares::Shares;
 use signatures::Signatures;
 use slab::Slab;
 use socket::Socket;
@@ -125,6 +127,10 @@ pub(crate) struct Dispatcher {
     line: Line,
     /// Who has signed in goes before who has not.
     precedence: Precedence,
+    /// None of those who have signed in takes much more of the time than another.
+    shares: Shares,
+    /// Connections that were not read in this turn, because their users have had their share.
+    not_read: Vec<usize>,
     /// Accepting failed for want of something: it is tried again at the next tick.
     accept_again: bool,
     next_tick: Instant,
@@ -311,6 +317,8 @@ impl Dispatcher {
             signatures,
             line: Line::default(),
             precedence: Precedence::default(),
+            shares: Shares::default(),
+            not_read: Vec::new(),
             accept_again: false,
             next_tick: now,
             stop_by: None,
@@ -405,9 +413,7 @@ impl Dispatcher {
         let accepts = if self.somebody_knocked() { self.precedence.accepts(strangers, self.local.now) } else { 0 };
         self.precedence.begin(known > 0, strangers > 0 || accepts > 0, more_ready);
         if known > 0 {
-            for place in 0..self.active.len() {
-                self.read_from(self.active[place], false, None);
-            }
+            self.read_known();
         }
         if self.precedence.admits_strangers() {
             self.let_strangers_in(accepts);
@@ -419,6 +425,27 @@ impl Dispatcher {
             }
             // Who shakes hands has not signed in yet.
             self.precedence.took(began.elapsed());
+        }
+    }
+
+    /// Reads those who have signed in, and channels; whoever had to let others go first is among the first in the next turn.
+    fn read_known(&mut self) {
+        let Self { active, peers, shares, local, .. } = self;
+        let known = active.iter().filter_map(|key| peers.get(*key));
+        let wanting = known.filter(|peer| peer.wants_to_read()).filter_map(Peer::sharing_user);
+        shares.begin(local.now, wanting);
+        for place in 0..self.active.len() {
+            self.read_from(self.active[place], false, None);
+        }
+        if !self.not_read.is_empty() {
+            let mut at = 0;
+            self.active.retain(|key| {
+                // Both have the same order.
+                let is_next = self.not_read.get(at) == Some(key);
+                at += usize::from(is_next);
+                !is_next
+            });
+            self.active.splice(0..0, self.not_read.drain(..));
         }
     }
 
@@ -448,10 +475,21 @@ impl Dispatcher {
         else {
             return;
         };
+        let user = peer.sharing_user().filter(|_| self.shares.is_shared());
+        let share = user.and_then(|user| self.shares.may_read(user));
+        if share == Some(0) {
+            self.not_read.push(key);
+            return;
+        }
         let _role = role::enter(peer.role());
         let all = &self.local.manager.arriving;
         let Some(arriving_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { return };
-        peer.read(&mut self.room, &self.local, bytes_max.into_iter().chain(arriving_max).min());
+        let (began, before) = (user.map(|_| Instant::now()), peer.traffic.bytes_received);
+        peer.read(&mut self.room, &self.local, bytes_max.into_iter().chain(arriving_max).chain(share).min());
+        if let (Some(user), Some(began)) = (user, began) {
+            self.shares.read(user, peer.traffic.bytes_received - before);
+            self.shares.took(user, began.elapsed());
+        }
         self.signatures.ask(peer);
     }
 
@@ -574,7 +612,13 @@ impl Dispatcher {
     fn write_to(&mut self, key: usize) {
         let Some(peer) = self.peers.get_mut(key) else { return };
         let _role = role::enter(peer.role());
-        if peer.write(&self.local.tls_meter) && std::mem::take(&mut peer.output_full) {
+        let user = peer.sharing_user().filter(|_| self.shares.is_shared());
+        let began = user.map(|_| Instant::now());
+        let has_written = peer.write(&self.local.tls_meter);
+        if let (Some(user), Some(began)) = (user, began) {
+            self.shares.took(user, began.elapsed());
+        }
+        if has_written && std::mem::take(&mut peer.output_full) {
             for link in peer.links.values() {
                 if let Link::Consumer(consumer) = link {
                     self.local.serve(consumer.route.queue);
@@ -816,11 +860,18 @@ impl Dispatcher {
 
     /// What the engine of one connection has to say.
     fn events_of(&mut self, key: usize, state: &mut State) {
-        let Self { peers, local, .. } = self;
+        let Self { peers, local, shares, .. } = self;
         let Some(peer) = peers.get_mut(key) else { return };
+        let user = peer.sharing_user().filter(|_| shares.is_shared());
+        let began = user.map(|_| Instant::now());
+        let mut has_links = false;
         // One that becomes a channel in this turn is one from the next turn on.
         let _role = role::enter(peer.role());
         while let Some(event) = peer.engine.poll_event() {
+            has_links |= matches!(
+                event,
+                Event::Attached(_) | Event::Detached { .. } | Event::SessionEnded(..) | Event::Opened(_)
+            );
             match event {
                 Event::Delivery(delivery) => match peer.links.get(&delivery.link) {
                     Some(Link::Receiving(_)) if matches!(delivery.state, Some(DeliveryState::Transactional { .. })) => {
@@ -878,6 +929,11 @@ impl Dispatcher {
             }
         }
         local.hold(peer, state);
+        match (user, began) {
+            (Some(user), Some(began)) if has_links => shares.took_for_links(user, began.elapsed()),
+            (Some(user), Some(began)) => shares.took(user, began.elapsed()),
+            _ => {}
+        }
     }
 
     /// Answers what the journal has synced.
@@ -960,7 +1016,7 @@ impl Dispatcher {
 
     /// One message to each consumer in turn, until the queue or their credit is used up.
     fn serve_queue(&mut self, queue: QueueId, state: &mut State) {
-        let Self { peers, local, .. } = self;
+        let Self { peers, local, shares, .. } = self;
         if let Some(key) = local.senders.get(&queue).copied()
             && let Some(peer) = peers.get_mut(key)
         {
@@ -972,6 +1028,7 @@ impl Dispatcher {
             return local.end_consumers(peers, state, queue);
         }
         let Some(mut consumers) = local.consumers.remove(&queue) else { return };
+        let began = shares.is_shared().then(Instant::now);
         let (mut without, mut sent) = (0, 0);
         while without < consumers.links.len() && sent < SERVE_MAX {
             consumers.next = (consumers.next + 1) % consumers.links.len();
@@ -998,6 +1055,13 @@ impl Dispatcher {
                     }
                 }
             }
+        }
+        if let Some(began) = began
+            && let Some((key, _)) = consumers.links.get(consumers.next)
+            && let Some(user) = peers.get(*key).and_then(Peer::sharing_user)
+        {
+            // Each of the queue's links is the next one as often as another: so each user has its part of what this takes.
+            shares.took(user, began.elapsed());
         }
         if sent >= SERVE_MAX {
             local.serve(queue);

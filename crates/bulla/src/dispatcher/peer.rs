@@ -239,6 +239,11 @@ impl Peer {
         self.signed_in.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
     }
 
+    /// The user whose share of the time its turns are; none for strangers, who have one together, and for channels.
+    pub(super) fn sharing_user(&self) -> Option<UserId> {
+        self.user.filter(|_| !self.is_stranger() && self.role() != Role::ChannelInitiator)
+    }
+
     /// Whether a TLS handshake is under way.
     pub(crate) fn is_shaking_hands(&self) -> bool {
         self.socket.is_tls() && self.socket.established().is_none()
