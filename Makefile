@@ -6,7 +6,8 @@
 # sbom    the list of what the program is made of, as CycloneDX, beside the program
 # bench   the benchmarks of the crates
 # measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
-# hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time
+# hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time; then hostile-rights
+# hostile-rights five minutes of users with one right each, who do with it what costs others most
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
 # fuzz    each fuzz target for FUZZ_SECONDS
 #
@@ -29,7 +30,7 @@ GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
-.PHONY: run islands build test interop check sbom bench measure hostile lanes fuzz clients packages test-packages
+.PHONY: run islands build test interop check sbom bench measure hostile hostile-rights lanes fuzz clients packages test-packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -69,6 +70,10 @@ measure: build
 
 hostile: build clients
 	$(PYTHON) tests/hostile/hostile.py --seconds $(HOSTILE_SECONDS)
+	$(PYTHON) tests/hostile/hostile.py --rights
+
+hostile-rights: build clients
+	$(PYTHON) tests/hostile/hostile.py --rights
 
 lanes: packages
 	@tools/lanes.sh $(TARGET)/release/libbulla_lanes.so

@@ -51,6 +51,10 @@ class Target:
     user: str
     tally: Tally = field(default_factory=Tally)
 
+    def hears(self, said):
+        """Takes in what the queue manager says."""
+        self.tally.bytes_heard += len(said)
+
     def dial(self, **where):
         peer = frames.dial(where.pop("port", None) or self.port, **where)
         self.tally.connections += 1
@@ -123,7 +127,7 @@ class Peers:
             if said is None:
                 self.drop(peer)
             else:
-                self.target.tally.bytes_heard += len(said)
+                self.target.hears(said)
 
 
 def slow_reader(target, pace):

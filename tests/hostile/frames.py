@@ -22,6 +22,13 @@ class Symbol(str):
     """Written as a symbol."""
 
 
+class Described:
+    """A value behind a descriptor, which is a symbol."""
+
+    def __init__(self, descriptor, value):
+        self.descriptor, self.value = descriptor, value
+
+
 class Ubyte(int):
     """Written as one byte."""
 
@@ -35,6 +42,8 @@ def encoded(value):
     match value:
         case None:
             return b"\x40"
+        case Described():
+            return b"\x00" + encoded(value.descriptor) + encoded(value.value)
         case bool():
             return b"\x41" if value else b"\x42"
         case Ubyte():

@@ -20,12 +20,13 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "e2e"), str(Path(__file__).parents[1] / "clients/proton")]
 
 import attacks  # noqa: E402
+import rights  # noqa: E402
 from manager import BULLA, DEADLINE, Manager, wait_until  # noqa: E402
 from proton import Message  # noqa: E402
 
@@ -47,6 +48,8 @@ NEWCOMER_EVERY, NEWCOMER_WITHIN = 2, 5
 # How long attacks last, as multiples of one: by themselves, all at once, and the control of that.
 ONE, ALL, ALL_CONTROL = 1, 10, 4
 AT_ONCE = "all_at_once"
+# How long each loop of a right lasts, and how often it is measured where it misses.
+RIGHTS_SECONDS, TRIES = 2, 2
 # What a phase takes beside the time that counts: the warm-up of the streams, and starting and ending programs (seconds).
 WARM_UP, AROUND = 1, 3
 CLOCK_TICKS = 100
@@ -329,6 +332,21 @@ class Bench:
             self.failures.append("the queue manager did not stop cleanly")
 
 
+class RightsBench(Bench):
+    """The same for users with one right each: their users, queues and keys are there."""
+
+    def _fill(self):
+        rights.prepare(self.manager)
+        self.insiders = {loop.name: rights.insider(self.manager, loop.user) for loop in rights.LOOPS}
+
+    def attackers(self, kinds):
+        def where(kind):
+            known = asdict(self.insiders[kind])
+            return json.dumps({name: value for name, value in known.items() if name not in ("tally", "reasons")})
+
+        return {kind: [HERE / "rights.py", kind, where(kind)] for kind in kinds}
+
+
 class Failed(Exception):
     """An honest client was not served, or the queue manager is gone."""
 
@@ -399,19 +417,73 @@ def page(rows, rate, seconds):
     return "\n".join([asked, "", *lines, ""])
 
 
+def right_after_right(bench, seconds, args):
+    """Each loop and its control, and once more where it missed; the rows of the table."""
+    rows = []
+    reached = bench.phase("nobody, as fast as it goes", seconds, "max", {})
+    if reached is None:
+        return rows, None
+    rate = args.rate or str(int(reached.rate * SHARE_ASKED))
+    wanted = args.only.split(",") if args.only else [loop.name for loop in rights.LOOPS]
+    for loop in rights.LOOPS:
+        if loop.name not in wanted and loop.right not in wanted:
+            continue
+        missed = []
+        for _ in range(TRIES):
+            name = f"{loop.right} {loop.name.replace('_', ' ')}"
+            attack = bench.phase(name, seconds, rate, bench.attackers([loop.name]))
+            share = attack.shares[loop.name] if attack else 0
+            control = bench.phase("  its control", seconds, rate, {"burn": [HERE / "burn.py", share]})
+            if not attack or not control:
+                break
+            kept = {
+                "streams": attack.rate / control.rate,
+                "round trips": attack.round_trips / control.round_trips if control.round_trips else 1,
+            }
+            rows.append((loop, attack, control, kept))
+            missed = [f"{name}: the {what} kept {part:.0%}" for what, part in kept.items() if part < SHARE_KEPT]
+            if not missed:
+                break
+        bench.failures += missed
+    return rows, rate
+
+
+def rights_page(rows, rate, seconds):
+    """The table of the loops."""
+    measured = ["in the control", "kept", "p99, ms", "in the control"]
+    heads = ["right", "loop", "messages/s", *measured, "round trips/s", *measured]
+    heads += ["slowest newcomer, s", "cores: attacker", "queue manager", "in the control", "verdict"]
+    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    for loop, had, control, kept in rows:
+        verdict = "held" if min(kept.values()) >= SHARE_KEPT else "MISSED"
+        cells = [loop.right, loop.name.replace("_", " ")]
+        cells += [f"{had.rate:,.0f}", f"{control.rate:,.0f}", f"{kept['streams']:.0%}"]
+        cells += [f"{one.late_us / 1000:.1f}" for one in (had, control)]
+        cells += [f"{had.round_trips:.1f}", f"{control.round_trips:.1f}", f"{kept['round trips']:.0%}"]
+        cells += [f"{one.round_trip_late_ms:.0f}" for one in (had, control)]
+        cells += [f"{had.newcomer_slowest:.2f}", f"{sum(had.shares.values()):.2f}"]
+        cells += [f"{one.queue_manager:.2f}" for one in (had, control)] + [verdict]
+        lines.append("| " + " | ".join(cells) + " |")
+    asked = f"Asked for: {rate} messages a second of both streams; {seconds} s a loop and a control."
+    asked += " What missed was measured again."
+    return "\n".join([asked, "", *lines, ""])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600, help="of all phases together")
     parser.add_argument("--rate", help="messages a second of both streams; max for as fast as it goes, where only round trips and newcomers are judged")
     parser.add_argument("--only", help=f"attacks, comma separated, {AT_ONCE} among them, each with the time that it would have among all")
     parser.add_argument("--unlimited", action="store_true", help="without SET LIMIT for whoever has not signed in")
+    insiders = "users who have signed in, with one right each, in the place of clients that have not"
+    parser.add_argument("--rights", action="store_true", help=insiders)
     parser.add_argument("--out", type=Path, help="where the table goes, too")
     args = parser.parse_args()
-    seconds = spread(args.seconds)
+    seconds = RIGHTS_SECONDS if args.rights else spread(args.seconds)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), args)
+        bench = (RightsBench if args.rights else Bench)(Path(folder), args)
         try:
-            rows, rate = attacked(bench, seconds, args)
+            rows, rate = (right_after_right if args.rights else attacked)(bench, seconds, args)
             bench.end()
         except Failed as error:
             rows, rate = [], None
@@ -420,7 +492,7 @@ def main():
             if bench.manager.process.poll() is None:
                 bench.manager.kill()
     if rows:
-        table = page(rows, rate, seconds)
+        table = (rights_page if args.rights else page)(rows, rate, seconds)
         print("\n" + table)
         if args.out:
             args.out.write_text(table)
