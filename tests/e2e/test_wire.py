@@ -260,6 +260,130 @@ def test_4_4_2_a_retirement_behind_the_clients_own_detach_backs_the_unit_out(qm,
     assert qm.depth("Q") == 1
 
 
+def acquire(wire, txn, credit, handle=0):
+    """Asks for messages that are acquired in the unit."""
+    properties = {Symbol("txn-id"): txn}
+    wire.send(frames.performative(FLOW, 0, 1 << 30, 0, 1 << 30, handle, 0, credit, None, None, None, properties))
+
+
+def acquired(wire, txn):
+    """The number of the next delivery, which is part of the unit."""
+    fields = wire.next(TRANSFER)
+    assert (fields[7][0], bytes(fields[7][1][0])) == (TRANSACTIONAL, txn)
+    return fields[1]
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_4_4_3_what_is_acquired_in_a_unit_is_back_where_it_fails_and_its_clients_where_not(qm, wire, fail):
+    put(qm, "a", "b", "c")
+    wire.coordinator()
+    txn = wire.declare(0)
+    wire.attach(RECEIVER, "Q")
+    acquire(wire, txn, 2)
+    said, unsaid = acquired(wire, txn), acquired(wire, txn)
+    wire.dispose(said, accepted_in(txn))
+    wire.discharge(1, txn, fail)
+    if fail:
+        # Nothing is the client's any more.
+        role, first, last, settled, state = wire.next(DISPOSITION)[:5]
+        assert (role, first, last or first, settled, state[0]) == (SENDER, unsaid, unsaid, True, RELEASED)
+        wire.outcome(ACCEPTED)
+        assert qm.depth("Q") == 3
+        with qm.connect() as client:
+            assert [message.delivery_count for message in client.get_all("Q")] == [1, 1, 0]
+    else:
+        wire.outcome(ACCEPTED)
+        wire.dispose(unsaid, (ACCEPTED,))
+        qm.wait_for_depth("Q", 1)
+        # The unit is over, and so are its acquisitions: this one is in none.
+        wire.send(frames.flow(0, 1, count=2))
+        assert listed(wire.next(TRANSFER), 7) is None
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_4_4_3_what_is_sent_settled_in_a_unit_is_gone_where_it_commits_alone(qm, wire, fail):
+    put(qm, "a")
+    wire.coordinator()
+    txn = wire.declare(0)
+    wire.attach(RECEIVER, "Q", snd=SETTLED)
+    acquire(wire, txn, 1)
+    acquired(wire, txn)
+    wire.discharge(1, txn, fail)
+    wire.outcome(ACCEPTED)
+    qm.wait_for_depth("Q", 1 if fail else 0)
+
+
+def test_4_4_3_an_outcome_outside_of_the_unit_of_the_acquisition_backs_it_out(qm, wire):
+    put(qm, "a")
+    wire.coordinator()
+    txn = wire.declare(0)
+    wire.attach(RECEIVER, "Q")
+    acquire(wire, txn, 1)
+    wire.dispose(acquired(wire, txn), (ACCEPTED,))
+    wire.discharge(1, txn)
+    rolled_back(wire)
+    assert qm.depth("Q") == 1
+
+
+def test_4_4_3_what_was_acquired_on_a_link_that_has_gone_is_the_units(qm, wire):
+    put(qm, "accepted", "unsaid")
+    wire.coordinator()
+    txn = wire.declare(0)
+    wire.attach(RECEIVER, "Q")
+    acquire(wire, txn, 2)
+    said, _ = acquired(wire, txn), acquired(wire, txn)
+    wire.dispose(said, accepted_in(txn))
+    wire.detach(0)
+    wire.next(DETACH)
+    with qm.connect() as client:
+        assert client.get_all("Q") == [], "both are locked"
+    wire.discharge(1, txn)
+    wire.outcome(ACCEPTED)
+    with qm.connect() as client:
+        assert [message.body for message in client.get_all("Q")] == ["unsaid"]
+
+
+def test_4_4_3_a_delivery_that_is_cut_by_the_end_of_its_unit_ends_the_link(qm, wire):
+    put(qm, "x" * 3_000_000)
+    wire.coordinator()
+    txn = wire.declare(0)
+    wire.attach(RECEIVER, "Q")
+    properties = {Symbol("txn-id"): txn}
+    wire.send(frames.performative(FLOW, 0, 1, 0, 1 << 30, 0, 0, 1, None, None, None, properties))
+    acquired(wire, txn)
+    wire.discharge(1, txn, fail=True)
+    assert wire.refused()[0] == "amqp:transaction:rollback"
+    wire.outcome(ACCEPTED)
+    assert qm.depth("Q") == 1
+
+
+def test_4_4_3_no_more_is_acquired_than_a_unit_may_have(qm, wire):
+    put(qm, "a", "b")
+    wire.coordinator()
+    txn = wire.declare(0)
+    wire.attach(RECEIVER, "Q")
+    qm.mqsc("ALTER QMGR MAXUMSGS(1)")
+    try:
+        acquire(wire, txn, 2)
+        said = acquired(wire, txn)
+        wire.dispose(said, accepted_in(txn))
+        condition, text, _ = wire.refused()
+        assert condition == "amqp:resource-limit-exceeded" and text.startswith("2024 "), text
+    finally:
+        qm.mqsc("ALTER QMGR MAXUMSGS(10000)")
+
+
+def test_4_4_3_a_unit_that_is_not_or_a_link_that_copies_acquires_nothing(wire):
+    wire.attach(RECEIVER, "Q")
+    acquire(wire, b"unknown!", 1)
+    assert wire.refused()[0] == "amqp:transaction:unknown-id"
+    wire.coordinator()
+    txn = wire.declare(0)
+    wire.attach(RECEIVER, "Q", 1, source=(SOURCE, "Q", None, None, None, None, None, Symbol("copy")))
+    acquire(wire, txn, 1, handle=1)
+    assert wire.refused()[0] == "amqp:not-implemented"
+
+
 # The anonymous terminus (an extension of its own), section 2.2.2.
 
 

@@ -6,6 +6,7 @@ use super::transfer::{Assembly, Waiting};
 use crate::condition;
 use crate::event::{AttachReply, AttachRequest, Event, IncomingAttach, LinkId, LinkInfo, LinkOpened, SessionId};
 use crate::types::{AnyTarget, Attach, Coordinator, Detach, Error, Flow, Role, Target};
+use crate::value::Value;
 
 /// Longest name of a link, in bytes.
 pub const LINK_NAME_BYTES_MAX: usize = 1_024;
@@ -518,6 +519,11 @@ impl Connection {
         }
     }
 
+    /// Sending link: whether a message that was sent waits for window or output, as a whole or in part.
+    pub fn is_sending(&self, link: LinkId) -> bool {
+        self.live(link).and_then(|index| self.links.at(index)).is_some_and(|link| link.waiting > 0)
+    }
+
     pub(super) fn emit_drained(&mut self, index: u32) {
         let Some(session) = self.links.at(index).map(|link| link.info.session.index) else { return };
         self.emit_flow(session, Some(index));
@@ -531,11 +537,18 @@ impl Connection {
         let id = self.link_id(index);
         let Some(link) = self.links.at_mut(index) else { return };
         match link.info.role {
-            Role::Sender if flow.properties.iter().any(|(name, _)| name.as_str() == TXN_ID) => {
-                let text = "deliveries are not acquired in a transaction; their outcomes may be part of one";
-                return self.link_error(index, Error::new(condition::NOT_IMPLEMENTED, text));
-            }
             Role::Sender => {
+                match flow.properties.iter().find(|(name, _)| name.as_str() == TXN_ID) {
+                    None => {}
+                    Some((_, Value::Null)) => self.events.push_back(Event::Acquires { link: id, txn_id: None }),
+                    Some((_, Value::Binary(txn_id))) => {
+                        self.events.push_back(Event::Acquires { link: id, txn_id: Some(txn_id.clone()) });
+                    }
+                    Some(_) => {
+                        let text = "the property txn-id of a flow is binary";
+                        return self.link_error(index, Error::new(condition::INVALID_FIELD, text));
+                    }
+                }
                 let in_flight = link.info.delivery_count.wrapping_sub(flow.delivery_count.unwrap_or(0));
                 let credit = flow.link_credit.map_or(link.info.credit, |credit| credit.saturating_sub(in_flight));
                 let changed = std::mem::replace(&mut link.info.credit, credit) != credit;

@@ -160,12 +160,29 @@ fn each_frame_of_a_transactional_message_names_its_transaction() {
 }
 
 #[test]
-fn acquiring_in_a_transaction_ends_the_link() {
+fn the_transaction_of_a_flow_is_told_before_its_credit() {
     let (mut peer, link) = Peer::attached(config(), Role::Receiver);
-    let properties = vec![(Symbol::from_static("txn-id"), Value::Binary(txn(b"t")))];
-    peer.send(0, &Flow { properties, ..credit(0, 0, 1) });
+    let flow =
+        |txn_id, count| Flow { properties: vec![(Symbol::from_static("txn-id"), txn_id)], ..credit(0, 0, count) };
+    let credit = |credit| Event::Credit { link, credit, drain: false };
+    peer.send(0, &flow(Value::Binary(txn(b"t")), 1));
+    assert_eq!(peer.events(), [Event::Acquires { link, txn_id: Some(txn(b"t")) }, credit(1)]);
+    peer.send(0, &flow(Value::Null, 2));
+    assert_eq!(peer.events(), [Event::Acquires { link, txn_id: None }, credit(2)]);
+    peer.send(0, &flow(Value::Uint(1), 3));
     let [Event::Detached { link: gone, error: Some(error), .. }] = &peer.events()[..] else { panic!() };
-    assert_eq!((*gone, &error.condition), (link, &condition::NOT_IMPLEMENTED));
+    assert_eq!((*gone, &error.condition), (link, &condition::INVALID_FIELD));
+}
+
+#[test]
+fn a_message_that_waits_for_the_window_is_being_sent() {
+    let (mut peer, link) = Peer::attached(config(), Role::Receiver);
+    peer.send(0, &Flow { incoming_window: 1, ..credit(0, 0, 10) });
+    peer.events();
+    assert!(peer.engine.send(link, 1, message(b"\x00\x53\x77\x40"), false));
+    assert!(!peer.engine.is_sending(link));
+    assert!(peer.engine.send(link, 2, message(b"\x00\x53\x77\x40"), false));
+    assert!(peer.engine.is_sending(link));
 }
 
 /// The receiver's word on a delivery, in a transaction or not.

@@ -300,6 +300,7 @@ fn consumer(
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
     let selection = Selection::wanted(selector, owner, &route, state, browse);
     let consumer = Consumer {
+        acquires: None,
         session: attach.session,
         route: Arc::new(route),
         browse,
@@ -464,6 +465,7 @@ fn get_subscribed(
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
     let selection = Selection::wanted(None, owner, &route, state, false);
     let consumer = Consumer {
+        acquires: None,
         session: attach.session,
         route: Arc::new(route),
         browse: false,

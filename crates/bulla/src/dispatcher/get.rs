@@ -7,6 +7,7 @@ use super::peer::{Identity, Link, Peer};
 use super::sealing::OpeningKeys;
 use super::selection::Selection;
 use super::subscribe::Subscription;
+use super::unit_of_work::UnitId;
 use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
@@ -92,6 +93,8 @@ pub(crate) struct Consumer {
     pub(crate) keys: OpeningKeys,
     /// The subscription whose queue it is.
     pub(crate) subscription: Option<Box<Subscription>>,
+    /// The unit of work in which messages are acquired, until it is over.
+    pub(crate) acquires: Option<UnitId>,
 }
 
 /// A delivery whose bytes are counted until it is settled.
@@ -139,7 +142,7 @@ pub(crate) enum Served {
 
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
 pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Served {
-    let Peer { key, engine, links, identity, generation, output_full, user, .. } = peer;
+    let Peer { key, engine, links, identity, generation, output_full, user, staged_gets, .. } = peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return Served::Nothing };
     if consumer.route.generation != state.generation {
         match state.route(&consumer.opened) {
@@ -161,6 +164,16 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     if !engine.can_send(link) {
         *output_full |= engine.credit(link) > 0;
         return Served::Blocked;
+    }
+    if let Some(unit) = consumer.acquires {
+        match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+            None => consumer.acquires = None,
+            Some(Ok(())) => {}
+            Some(Err(refusal)) => {
+                local.detach(peer, state, link, &refusal);
+                return Served::Blocked;
+            }
+        }
     }
     if consumer.opening.len() >= OPENING_MAX.min(engine.credit(link) as usize) {
         return Served::Blocked;
@@ -229,7 +242,7 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         deliver_opened(peer, local, state, link);
         return Served::Sent;
     }
-    send(consumer, *user, engine, link, local, state, &locked, payload);
+    send(consumer, *user, engine, staged_gets, link, local, state, &locked, payload);
     Served::Sent
 }
 
@@ -369,6 +382,7 @@ fn send(
     consumer: &mut Consumer,
     user: Option<UserId>,
     engine: &mut Connection,
+    staged_gets: &mut HashMap<(LinkId, MessageId), (UnitId, usize)>,
     link: LinkId,
     local: &mut Local,
     state: &mut State,
@@ -377,12 +391,31 @@ fn send(
 ) {
     let payload = envelope::with_delivery_count(payload, locked.delivery_count);
     let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, payload.len());
-    let sent = engine.send(link, locked.id.0, payload, settled);
+    let unit = match consumer.acquires {
+        None => None,
+        Some(unit) => match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+            None => None,
+            Some(Ok(())) => Some(unit),
+            // The link ends when the next message is looked for.
+            Some(Err(_)) => return state.store.release(locked.id, false),
+        },
+    };
+    let sent = match unit {
+        None => engine.send(link, locked.id.0, payload, settled),
+        Some(unit) => engine.send_in(link, locked.id.0, payload, settled, unit.to_bytes()),
+    };
     if consumer.browse {
         state.use_of(queue).traffic.browses += u64::from(sent);
     } else if !sent {
         // The client took its credit back while the message was being opened.
         state.store.release(locked.id, false);
+    } else if let Some(unit) = unit {
+        if let Some(place) = local.units.acquired(unit, locked.id, link, &consumer.route, settled) {
+            staged_gets.insert((link, locked.id), (unit, place));
+        }
+        if !settled {
+            consumer.note_delivered(user, state, locked.id, bytes);
+        }
     } else if settled {
         // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
         state.note_got(queue, locked.id, local.wall_ms);
@@ -552,7 +585,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
 /// Sends what is opened at the head of the link's openings, and deals with what did not open.
 fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     loop {
-        let Peer { engine, links, user, .. } = peer;
+        let Peer { engine, links, user, staged_gets, .. } = peer;
         let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
         if !matches!(consumer.opening.front(), Some(Opening { stage: Stage::Ready(_), .. })) {
             return;
@@ -565,7 +598,9 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
             fail(&consumer.route, local, cause);
         }
         match ready {
-            Ok(readable) => send(consumer, *user, engine, link, local, state, &locked, readable.into_payload()),
+            Ok(readable) => {
+                send(consumer, *user, engine, staged_gets, link, local, state, &locked, readable.into_payload());
+            }
             Err(Fault::NotMine) => {
                 consumer.passed_over.remember(locked.id, Why::NotMine);
                 match &mut consumer.selection {
@@ -812,7 +847,7 @@ pub(crate) fn settled(
         }
     } else if !consumer.browse {
         // In a unit of work, or done already and settled when that is synced: another outcome changes nothing.
-        unit_of_work::again(peer, local, link, id, None, settled);
+        unit_of_work::again(peer, local, state, link, id, None, settled);
         return;
     }
     if has_room {

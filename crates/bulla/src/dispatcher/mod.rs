@@ -890,6 +890,9 @@ impl Dispatcher {
                 },
                 Event::OutcomeLost { txn_id } => unit_of_work::outcome_lost(peer, local, &txn_id),
                 Event::Credit { link, drain, .. } => local.credit(peer, link, drain),
+                Event::Acquires { link, txn_id } => {
+                    unit_of_work::acquires(peer, local, state, link, txn_id.as_deref());
+                }
                 Event::Attached(attach) => {
                     attach::attached(peer, local, state, *attach);
                     caller::attached(peer, local, state);

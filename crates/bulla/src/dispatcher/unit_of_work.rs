@@ -5,7 +5,8 @@
 //! locked, and the outcome is kept. A discharge waits for messages of the unit that are being sealed, then everything
 //! happens in one [`Store::commit`](bulla_queue::Store::commit), one group of journal records, and is answered when that is
 //! synced. Whatever else ends a unit backs it out: nothing was put, and what was got is back in its place with a higher
-//! delivery count.
+//! delivery count. What is *acquired* in a unit, by the credit of a flow that names it, is delivered in it: backed out, it is no
+//! more its client's.
 //!
 //! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
 
@@ -23,7 +24,7 @@ use bulla_amqp::{
 };
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,6 +109,10 @@ struct StagedGet {
     failures: u32,
     /// The client has forgotten the delivery; otherwise it is told when the unit is over.
     settled: bool,
+    /// It was delivered in the unit: where that is backed out, it is back on its queue (part 4, section 4.4.3).
+    is_acquired: bool,
+    /// The client has said what is to become of it. Always, but for what was acquired in the unit.
+    is_said: bool,
 }
 
 /// What a unit that is over leaves to be undone.
@@ -136,7 +141,7 @@ pub(crate) struct Discharged {
 
 impl UnitId {
     /// The transaction's id on the wire.
-    fn to_bytes(self) -> Bytes {
+    pub(crate) fn to_bytes(self) -> Bytes {
         Bytes::copy_from_slice(&self.0.get().to_be_bytes())
     }
 
@@ -156,6 +161,36 @@ impl Units {
         let id = UnitId::parse(txn_id)?;
         let unit = self.open.get(&id)?;
         (unit.key == key && unit.generation == generation && unit.discharge.is_none()).then_some(id)
+    }
+
+    /// Whether one more message may be acquired in the unit. None where the unit is over, or about to be.
+    pub(crate) fn may_acquire(&self, id: UnitId, messages_max: u32) -> Option<Result<(), Refusal>> {
+        let unit = self.open.get(&id).filter(|unit| unit.discharge.is_none())?;
+        Some(unit.doomed.clone().map_or(Ok(()), Err).and_then(|()| unit.admits(messages_max)))
+    }
+
+    /// A message was sent on a link that acquires in the unit; `settled` says that it was sent settled, and is taken
+    /// for accepted. Returns its place among what is got in the unit.
+    pub(crate) fn acquired(
+        &mut self,
+        id: UnitId,
+        message: MessageId,
+        link: LinkId,
+        from: &Arc<Route>,
+        settled: bool,
+    ) -> Option<usize> {
+        let unit = self.open.get_mut(&id)?;
+        unit.gets.push(StagedGet {
+            id: message,
+            link,
+            from: from.clone(),
+            outcome: settled.then_some(DeliveryState::Accepted),
+            failures: 0,
+            settled,
+            is_acquired: true,
+            is_said: settled,
+        });
+        Some(unit.gets.len() - 1)
     }
 
     /// A message of the unit waits for an adapter.
@@ -309,12 +344,13 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         traces.push((queue, is_single, is_remote, asks, whose));
         puts.push((queue, message));
     }
-    let (mut removals, mut got, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut removals, mut got, mut later, mut kept) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // What is moved and what is reported is read here: as much of it as may be staged.
     let (mut moved_left, mut told_left) = (UNIT_BYTES_MAX.saturating_sub(unit.bytes), UNIT_BYTES_MAX);
     for get in &unit.gets {
         peer.staged_gets.remove(&(get.link, get.id));
         match &get.outcome {
+            _ if !get.is_said => kept.push(get),
             // A temporary queue has gone with its link, and what was on it.
             Some(DeliveryState::Accepted) if state.store.attributes(get.from.queue).is_none() => {}
             Some(DeliveryState::Accepted) => {
@@ -374,6 +410,16 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
     for (get, to) in later {
         conclude(peer, local, state, get, to);
     }
+    for get in kept {
+        // The client has it now, as any other delivery.
+        match peer.links.get_mut(&get.link) {
+            Some(Link::Consumer(consumer)) => drop(consumer.outstanding.insert(get.id)),
+            _ => {
+                get::give_back(&get.from, local.wall_ms, state, get.id, 0);
+                local.freed(get.from.queue, state);
+            }
+        }
+    }
     for get in &unit.gets {
         if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
             consumer.give_up_groups(local, state);
@@ -382,7 +428,8 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
     state.units.committed += 1;
     local.flush_soon();
     let outcome_of = |get: &StagedGet| get.outcome.clone().unwrap_or(DeliveryState::Released);
-    let deliveries = unit.gets.iter().filter(|get| !get.settled).map(|get| (get.link, get.id.0, outcome_of(get)));
+    let deliveries =
+        unit.gets.iter().filter(|get| get.is_said && !get.settled).map(|get| (get.link, get.id.0, outcome_of(get)));
     let discharged =
         Discharged { key: peer.key, generation: peer.generation, answer, deliveries: deliveries.collect() };
     if ticket > state.store.synced() {
@@ -434,10 +481,39 @@ fn back_out(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Uni
 fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Contents) {
     let Contents { puts, gets, bytes } = contents;
     unstage(local, state, puts.iter().map(|put| put.queue), bytes);
+    let cut: HashSet<LinkId> =
+        gets.iter().filter(|get| get.is_acquired && peer.engine.is_sending(get.link)).map(|get| get.link).collect();
+    for link in cut {
+        // What is not sent as a whole yet is not to be sent any more (part 4, section 4.4.3).
+        let text = "a unit of work was backed out while messages acquired in it were being sent";
+        local.detach_with(peer, state, link, Error::new(condition::TRANSACTION_ROLLBACK, text));
+    }
     for get in gets {
         peer.staged_gets.remove(&(get.link, get.id));
-        return_delivery(peer, local, state, get);
+        match get.is_acquired {
+            true => return_acquired(peer, local, state, &get),
+            false => return_delivery(peer, local, state, get),
+        }
     }
+}
+
+/// What was acquired in a unit that is backed out is on its queue again, and the client's no more.
+fn return_acquired(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet) {
+    if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
+        if !get.is_said {
+            consumer.note_settled(peer.user, local, state, get.id);
+        }
+        if !get.settled {
+            peer.engine.settle(get.link, get.id.0, DeliveryState::Released);
+        }
+    }
+    get::give_back(&get.from, local.wall_ms, state, get.id, get.failures.saturating_add(1));
+    if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
+        consumer.give_up_groups(local, state);
+    }
+    local.freed(get.from.queue, state);
+    local.flush_soon();
+    local.touch(peer.key);
 }
 
 /// A delivery whose outcome was not applied: the client has it still, where it has not settled (part 4, section 4.4.2).
@@ -577,7 +653,7 @@ pub(crate) fn retire(
         return outcome_lost(peer, local, txn_id);
     };
     if !consumer.outstanding.remove(&id) {
-        again(peer, local, link, id, Some((unit_id, outcome)), settled);
+        again(peer, local, state, link, id, Some((unit_id, outcome)), settled);
         return;
     }
     let failures = consumer.backed_out.remove(&id).unwrap_or(0);
@@ -591,7 +667,7 @@ pub(crate) fn retire(
     }
     let messages_max = state.definitions.queue_manager.max_uncommitted;
     let Some(unit) = local.units.open.get_mut(&unit_id) else { return };
-    let get = StagedGet { id, link, from, outcome, failures, settled };
+    let get = StagedGet { id, link, from, outcome, failures, settled, is_acquired: false, is_said: true };
     match (unit.admits(messages_max), &unit.doomed) {
         (Ok(()), None) => {
             peer.staged_gets.insert((link, id), (unit_id, unit.gets.len()));
@@ -607,8 +683,9 @@ pub(crate) fn retire(
 
 /// A delivery that is in a unit already is settled, or its outcome changed. False where it is in none.
 pub(crate) fn again(
-    peer: &Peer,
+    peer: &mut Peer,
     local: &mut Local,
+    state: &mut State,
     link: LinkId,
     id: MessageId,
     said: Option<(UnitId, Option<DeliveryState>)>,
@@ -617,16 +694,49 @@ pub(crate) fn again(
     let Some((unit_id, at)) = peer.staged_gets.get(&(link, id)).copied() else { return false };
     let Some(get) = local.units.open.get_mut(&unit_id).and_then(|unit| unit.gets.get_mut(at)) else { return false };
     get.settled |= settled;
+    let is_first = get.is_acquired && !get.is_said;
     match said {
-        Some((said_in, outcome)) if said_in == unit_id => get.outcome = outcome,
+        Some((said_in, outcome)) if said_in == unit_id => (get.outcome, get.is_said) = (outcome, true),
         // Its outcome can be part of one unit alone (part 4, section 4.4.2).
         Some((other, _)) => {
             let refusal = Refusal::new(reason::OPTIONS_ERROR, "a delivery's outcome in two units of work");
             local.units.doom(other, &refusal);
+            if is_first {
+                local.units.doom(unit_id, &refusal);
+            }
+            return true;
+        }
+        None if is_first => {
+            let text = "the outcome of a delivery outside of the unit of work that it was acquired in";
+            local.units.doom(unit_id, &Refusal::new(reason::OPTIONS_ERROR, text));
+            return true;
         }
         None => {}
     }
+    if let (true, Some(Link::Consumer(consumer))) = (is_first, peer.links.get_mut(&link))
+        && consumer.note_settled(peer.user, local, state, id)
+    {
+        local.serve_all_of(peer);
+    }
     true
+}
+
+/// A client says in which unit a link's messages are acquired from now on, or in none.
+pub(crate) fn acquires(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, txn_id: Option<&[u8]>) {
+    let unit = txn_id.map(|txn_id| local.units.of(peer.key, peer.generation, txn_id));
+    match (peer.links.get_mut(&link), unit) {
+        (None, _) => {}
+        (Some(Link::Consumer(consumer)), None) => consumer.acquires = None,
+        (Some(Link::Consumer(consumer)), Some(Some(unit))) if !consumer.browse => consumer.acquires = Some(unit),
+        (Some(Link::Consumer(consumer)), Some(None)) if !consumer.browse => {
+            local.detach_with(peer, state, link, unknown());
+        }
+        (Some(Link::Sending(_)), _) => peer.end("the partner wants a channel's messages in a unit of work"),
+        (Some(_), _) => {
+            let text = "messages on this link are not acquired, in a unit of work or without one";
+            local.detach_with(peer, state, link, Error::new(condition::NOT_IMPLEMENTED, text));
+        }
+    }
 }
 
 /// A coordinator's link ends: what it has declared and not discharged is backed out.
