@@ -28,7 +28,7 @@ def reachable():
 class Process:
     """The program as that user, until it has said or done what shows that it is ready."""
 
-    def __init__(self, *arguments, limit=None):
+    def __init__(self, *arguments, limit=None, user=USER):
         program = os.open(BULLA, os.O_RDONLY)
         self.process = subprocess.Popen(
             [f"/proc/self/fd/{program}", *map(str, arguments)],
@@ -38,7 +38,7 @@ class Process:
             text=True,
             cwd="/",
             preexec_fn=limit,
-            **USER,
+            **user,
         )
         os.close(program)
 
@@ -75,9 +75,9 @@ def closed(process):
         assert looked.returncode == 1 and "Permission denied" in looked.stderr, (what, looked)
 
 
-def start(reachable, *options, limit=None):
+def start(reachable, *options, limit=None, user=USER):
     settings = ("--data", reachable / "qm", "--amqp", "127.0.0.1:0", "--amqps", "none")
-    return Process("start", *settings, *options, limit=limit)
+    return Process("start", *settings, *options, limit=limit, user=user)
 
 
 def test_a_queue_manager_s_memory_is_closed_to_other_processes_of_its_user(reachable):
@@ -109,6 +109,14 @@ def limited(soft):
     return lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, soft))
 
 
+CAP_IPC_LOCK = 14
+
+
+def may_lock():
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff")]
+    return int(line.split()[1], 16) >> CAP_IPC_LOCK & 1
+
+
 def test_private_keys_are_locked_in_memory_as_far_as_the_limit_allows(reachable):
     with start(reachable, limit=limited(8 << 20)) as process:
         said = process.lines_until("amqp on")
@@ -136,3 +144,10 @@ def test_all_memory_is_locked_where_that_is_asked_for_and_nothing_starts_where_i
             assert locked_bytes(process) > 64 << 20
     finally:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, before)
+
+
+@pytest.mark.skipif(not may_lock(), reason="this user has no CAP_IPC_LOCK")
+def test_all_memory_is_locked_with_the_capability_whatever_the_limit(tmp_path):
+    with start(tmp_path, "--lock-memory", limit=limited(8 << 20), user={}) as process:
+        process.lines_until("amqp on")
+        assert locked_bytes(process) > 64 << 20

@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// Least memory for private keys. Linux lets a process lock as much since 5.16, unless told otherwise.
 pub const KEY_MEMORY_BYTES_MIN: usize = 8 << 20;
@@ -91,10 +92,11 @@ pub fn used() -> usize {
 /// Keeps all memory of this process out of swap, what it takes later included: content keys and payloads, too.
 ///
 /// # Errors
-/// The owner's turn: RLIMIT_MEMLOCK is not unlimited (under a limit, memory that is asked for later would be refused),
-/// or the system's own reason.
+/// The owner's turn: RLIMIT_MEMLOCK is not unlimited (under a limit, memory that is asked for later would be refused)
+/// and the process has no CAP_IPC_LOCK, which is above the limit; or the system's own reason.
 pub fn lock_all() -> io::Result<()> {
-    if let Some(limit) = getrlimit(Resource::Memlock).current {
+    let above = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if let Some(limit) = getrlimit(Resource::Memlock).current.filter(|_| !above) {
         let why = format!("RLIMIT_MEMLOCK is {} KiB, and must be unlimited", limit >> 10);
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }

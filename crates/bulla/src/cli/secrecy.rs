@@ -31,7 +31,10 @@ pub fn keep_in_memory(all: bool) -> Result<(), CliError> {
     let reserved = key_memory::reserve();
     if all {
         return key_memory::lock_all().map_err(|error| CliError {
-            hint: Some("ulimit -l unlimited, or LimitMEMLOCK=infinity in the service's unit".to_owned()),
+            hint: Some(
+                "ulimit -l unlimited; in the service's unit LimitMEMLOCK=infinity or AmbientCapabilities=CAP_IPC_LOCK"
+                    .to_owned(),
+            ),
             ..CliError::new(EXIT_START, format!("--lock-memory: {error}"))
         });
     }
