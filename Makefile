@@ -6,6 +6,7 @@
 # sbom    the list of what the program is made of, as CycloneDX, beside the program
 # bench   the benchmarks of the crates
 # measure what protection costs, by `bulla perf`, into docs/measurements; FULL=1 for every combination
+# timing  whether the time of a failure tells what failed: unwraps, messages, messages through the socket
 # hostile ten minutes of clients that mean it no good; HOSTILE_SECONDS for another time; then hostile-rights
 # hostile-rights five minutes of users with one right each, who do with it what costs others most
 # lanes   the library that accelerators open; part of build, and skipped where it can't be had
@@ -30,7 +31,7 @@ GO_AMQP = .cache/go-amqp-driver
 JMS = $(CLIENTS)/jms/target/jms-driver-0.jar
 BOUNCYCASTLE = $(CLIENTS)/bouncycastle/target/ready
 
-.PHONY: run islands build test interop check sbom bench measure hostile hostile-rights lanes fuzz clients packages test-packages
+.PHONY: run islands build test interop check sbom bench timing measure hostile hostile-rights lanes fuzz clients packages test-packages
 .DELETE_ON_ERROR:
 
 run: build
@@ -64,6 +65,11 @@ interop: build $(VENV)
 
 bench: packages lanes
 	cargo bench --workspace --bench '*'
+
+timing: packages lanes
+	cargo bench -p bulla-device --bench timing
+	cargo bench -p bulla-seal --bench timing
+	cargo bench -p bulla --bench clock
 
 measure: build
 	tools/measure.sh $(BULLA)
