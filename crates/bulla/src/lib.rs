@@ -3,6 +3,7 @@
 mod accounting;
 pub mod activity;
 mod adapter;
+pub mod addresses;
 pub mod audit;
 pub mod authority;
 pub mod channel;

@@ -42,6 +42,7 @@ use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
 use hashbrown::HashMap;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -540,6 +541,20 @@ impl State {
         if let Some(user) = user.filter(|_| ticket > synced) {
             self.users.wrote(user, bytes, ticket, synced);
         }
+    }
+
+    /// What an address stands for that a client named: SET ADDRMAP is asked once. A dynamic queue's name is itself.
+    pub(crate) fn address<'a>(&self, named: &'a str, is_topic: bool) -> Cow<'a, str> {
+        let is_dynamic = || {
+            self.dynamic.contains_key(named) || self.definitions.queues.get(named).is_some_and(|local| local.dynamic)
+        };
+        let found = self.definitions.address_maps.resolve(named, is_topic);
+        if matches!(found, Cow::Owned(_)) && is_dynamic() { Cow::Borrowed(named) } else { found }
+    }
+
+    /// The queue that an address stands for where only a queue is of use: `reply-to` of a report.
+    pub(crate) fn queue_address<'a>(&self, named: &'a str) -> Cow<'a, str> {
+        self.address(named, false)
     }
 
     /// Where the name that a client opens leads (inventory A1.3: the policy is that of the opened name).

@@ -260,6 +260,7 @@ impl Report {
     /// says so.
     fn put(self, state: &mut State, local: &Local) {
         let Self { found, connection, to, report, wall_ms } = &self;
+        let to = &*state.queue_address(to).into_owned();
         let user = found.user.as_ref().map(|user| user.as_str());
         if let Err(refusal) = state.check(Who::of_message(user, *connection), Right::Put, to) {
             authority::tell(&local.manager, local.now, "a report for", user, &refusal);

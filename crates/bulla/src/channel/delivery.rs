@@ -139,6 +139,7 @@ impl Delivery {
                 return Err(authority::no_identity_right_on(&way.destination.to_string()));
             }
             if asks && let Some(reply_to) = arrival.reply_to()? {
+                let reply_to = state.queue_address(&reply_to);
                 state.check(Who::channel(self.user.as_str()), Right::Put, &reply_to)?;
             }
             self.treat(local, state, asker, way, arrival.taken_off().with_sections()?)

@@ -128,7 +128,13 @@ fn producer(
         let who = Who::client(&peer.identity, local.index, peer.generation);
         target.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
     }
+    // The client reads the address that it named in the answer.
+    let named = target.address.clone().filter(|_| !target.dynamic);
+    if let Some(named) = &named {
+        target.address = Some(state.address(named, subscribe::is_topic(&target.capabilities)).into_owned());
+    }
     if let Some(topic) = subscribe::topic_of(target.address.as_deref(), &target.capabilities) {
+        target.address = named.or(target.address);
         return publisher(peer, local, state, attach, target, topic);
     }
     let who = Who::client(&peer.identity, local.index, peer.generation);
@@ -163,7 +169,7 @@ fn producer(
         publishing: target.address.is_none().then(|| Publishing::new(peer, None)),
         relayed: None,
     };
-    if let Some(name) = &target.address {
+    if let Some(name) = &producer.opened {
         let route = state.put_route(name)?;
         if !route.put_enabled {
             return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
@@ -183,6 +189,7 @@ fn producer(
         }
     }
     let properties = producer.route.as_ref().map(|route| seal_properties(state, route, rights)).unwrap_or_default();
+    target.address = named.or(target.address);
     accept_producer(peer, local, state, attach, target, producer, properties);
     Ok(())
 }
@@ -260,9 +267,15 @@ fn consumer(
         let who = Who::client(&peer.identity, local.index, peer.generation);
         source.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
     }
+    // The client reads the address that it named in the answer.
+    let named = source.address.clone().filter(|_| !source.dynamic);
+    if let Some(named) = &named {
+        source.address = Some(state.address(named, subscribe::is_topic(&source.capabilities)).into_owned());
+    }
     if subscribe::topic_of(source.address.as_deref(), &source.capabilities).is_some() {
         let leaves_out = no_local.is_some();
         let subscription = subscribe::open(peer, local, state, attach, &mut source, selector, leaves_out)?;
+        source.address = named.or(source.address);
         source.filter.extend(no_local);
         let alone = !subscription.shared;
         return subscriber(peer, local, state, attach, source, subscription, alone);
@@ -326,6 +339,7 @@ fn consumer(
         subscription: None,
     };
     let capabilities = consumer_capabilities(sealed_to_client, exclusive);
+    source.address = named.or(source.address);
     accept_consumer(peer, local, state, attach, source, consumer, capabilities, properties);
     Ok(())
 }

@@ -78,11 +78,14 @@ impl Publishing {
 }
 
 /// The topic that a message is published on; none for one that goes to a queue. A compare for a link to a queue.
-pub(super) fn topic_of(producer: &Producer, arrival: &Arrival) -> Result<Option<String>, Refusal> {
+pub(super) fn topic_of(producer: &Producer, arrival: &Arrival, state: &State) -> Result<Option<String>, Refusal> {
     let Some(publishing) = &producer.publishing else { return Ok(None) };
     match &publishing.topic {
         Some(topic) => Ok(Some(topic.clone())),
-        None => Ok(arrival.to()?.and_then(|to| to.strip_prefix(topics::PREFIX).map(str::to_owned))),
+        None => {
+            let topic = |to: String| state.address(&to, false).strip_prefix(topics::PREFIX).map(str::to_owned);
+            Ok(arrival.to()?.and_then(topic))
+        }
     }
 }
 
@@ -108,7 +111,7 @@ pub(super) fn publish(
     if receipt.asks
         && let Some(reply_to) = arrival.reply_to()?
     {
-        state.check(who, Right::Put, &reply_to)?;
+        state.check(who, Right::Put, &state.queue_address(&reply_to))?;
     }
     let Some(mut publishing) = producer.publishing.take() else { return Ok(()) };
     let result = current(&mut publishing, topic, state)

@@ -283,7 +283,7 @@ fn put(
     take_grant(producer, state);
     let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.without_label()?.with_sections()?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
-    if let Some(topic) = publish::topic_of(producer, &arrival)? {
+    if let Some(topic) = publish::topic_of(producer, &arrival, state)? {
         return publish::publish(producer, engine, identity, receipt, local, state, arrival, &topic);
     }
     let who = Who::client(identity, local.index, receipt.generation);
@@ -295,7 +295,7 @@ fn put(
         && let Some(reply_to) = arrival.reply_to()?
     {
         // The queue manager will put there in this user's name.
-        state.check(who, Right::Put, &reply_to)?;
+        state.check(who, Right::Put, &state.queue_address(&reply_to))?;
     }
     let route = &**writable(route)?;
     if producer.opened.is_none() && route.limit.messages_a_second > 0 {
@@ -461,6 +461,7 @@ fn relay_route(producer: &mut Producer, arrival: &Arrival, state: &State, who: W
     let to = arrival.to()?.ok_or_else(|| {
         Refusal::new(reason::UNKNOWN_OBJECT_NAME, "a message for an anonymous target names its queue in `to`")
     })?;
+    let to = state.address(&to, false);
     authority::relayed(producer, state, who, &to)?;
     state.put_route(&to)
 }

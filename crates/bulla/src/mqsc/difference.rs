@@ -41,6 +41,8 @@ const QUEUE_NOUNS: [&str; 4] = ["QLOCAL", "QALIAS", "QREMOTE", "QMODEL"];
 const RIGHTS: &str = "AUTHADD";
 /// Rules for connections: several may have one channel name.
 const RULE_NOUN: &str = "CHLAUTH";
+/// What clients' addresses stand for; none of them is the queue manager's own.
+const ADDRESS_NOUN: &str = "ADDRMAP";
 /// The attributes by which a rule is known beside its channel.
 const SELECTORS: [&str; 5] = ["TYPE", "ADDRESS", "CLNTUSER", "SSLPEER", "SSLCERTI"];
 
@@ -89,7 +91,7 @@ impl Kept {
 
     fn is_own(&self) -> bool {
         self.noun == "QMGR"
-            || (self.name.starts_with(OWN_PREFIX) && !self.is_rule())
+            || (self.name.starts_with(OWN_PREFIX) && !self.is_rule() && self.noun != ADDRESS_NOUN)
             // What applications make is theirs.
             || (self.noun == "SUB" && self.name.contains('|'))
             || self.attributes.iter().any(|attribute| attribute == "DEFTYPE(PERMDYN)")
@@ -137,6 +139,9 @@ impl Kept {
         let mut command = self.head("DELETE");
         if self.name.is_empty() {
             command = format!("{command} {}", self.who().join(" "));
+        }
+        if self.noun == ADDRESS_NOUN {
+            command = format!("{} ACTION(REMOVE)", self.head(&self.verb));
         }
         if self.is_rule() {
             let is_list = self.attributes.iter().any(|text| text.starts_with("TYPE(BLOCK"));

@@ -11,6 +11,7 @@
 //! what the commands define, and keeps it as MQSC text that is read back by the same parser.
 //! [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 
+mod address_map;
 pub mod admin;
 mod authority;
 pub mod channel;

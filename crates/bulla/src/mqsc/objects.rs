@@ -11,7 +11,8 @@ use super::reply::Cell;
 use super::run::{self, Change};
 use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
 use super::topic::{BASE_TOPIC, Subscription, Topic};
-use super::{authority, channel_rule, limit, policy, whole_file};
+use super::{address_map, authority, channel_rule, limit, policy, whole_file};
+use crate::addresses::AddressMaps;
 use crate::authority::{ANONYMOUS, Authorities, ChannelRules, Entity};
 use crate::events;
 use crate::limits::{Kept, QueueLimit, UserLimits};
@@ -79,6 +80,8 @@ pub struct Definitions {
     pub channel_rules: ChannelRules,
     /// What users may have at once.
     pub user_limits: UserLimits,
+    /// What clients' addresses stand for.
+    pub address_maps: AddressMaps,
 }
 
 /// The queue manager.
@@ -494,6 +497,7 @@ impl Definitions {
             channels: BTreeMap::new(),
             authorities: Authorities::default(),
             channel_rules: ChannelRules::default(),
+            address_maps: AddressMaps::default(),
             user_limits: UserLimits::default(),
         }
     }
@@ -706,6 +710,8 @@ impl Definitions {
             }
             Change::SetChannelRule(key, rule) => self.channel_rules.set(key.clone(), rule.clone()),
             Change::DeleteChannelRule(key) => self.channel_rules.remove(key),
+            Change::SetAddressMap { address, to } => self.address_maps.set(address, to.clone()),
+            Change::DeleteAddressMap { address } => self.address_maps.remove(address),
             Change::SetLimit { user, limit } => self.user_limits.set(user, *limit),
             Change::DeleteLimit { user } => self.user_limits.remove(user),
             Change::DeleteAuthority(keys) => keys.iter().for_each(|key| self.authorities.records.remove(key)),
@@ -849,6 +855,7 @@ impl Definitions {
                     | Act::DefineAdministrators
                     | Act::SetAuthority
                     | Act::SetChannelRule
+                    | Act::SetAddressMap
                     | Act::SetLimit
             )
         })?;
@@ -1038,6 +1045,9 @@ impl Display for Definitions {
         for (rule_key, rule) in self.channel_rules.iter() {
             let cell = |key| channel_rule::cell(rule_key, rule, key);
             command(f, WRAPPED, "SET", "CHLAUTH", Some(&rule_key.profile), cell)?;
+        }
+        for (address, to) in self.address_maps.iter() {
+            command(f, " ", "SET", "ADDRMAP", Some(address), |key| address_map::cell(to, key))?;
         }
         for (user, user_limit) in self.user_limits.iter() {
             command(f, " ", "SET", "LIMIT", Some(user), |key| limit::cell(user_limit, key))?;

@@ -8,7 +8,7 @@
 //! and, where there is one, a hint. One bad command does not stop the next.
 
 use super::table::{self, Attribute, Command, DN_CHARS_MAX, Key, Kind, NAME_CHARS_MAX, NameUse};
-use crate::{authority, limits, topics, users};
+use crate::{addresses, authority, limits, topics, users};
 use std::collections::HashSet;
 use std::fmt::{self, Display, Write};
 
@@ -446,6 +446,11 @@ pub enum Fault {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Not a client's address.
+    ClientAddress {
+        /// What stands there.
+        found: String,
+    },
     /// Not a user's name.
     User {
         /// What stands there.
@@ -492,6 +497,10 @@ impl SyntaxError {
             Fault::Channels { .. } => Some(format!(
                 "1 to {} letters, digits and . _ / %, with * for any characters",
                 authority::CHANNEL_PROFILE_CHARS_MAX
+            )),
+            Fault::ClientAddress { .. } => Some(format!(
+                "an address has 1 to {} bytes, one * at most, no @ and no control characters",
+                addresses::ADDRESS_BYTES_MAX
             )),
             Fault::User { .. } => Some(format!(
                 "a user's name has 1 to {} letters, digits and . _ - @, a letter or digit first; in quotes it keeps its lower case",
@@ -550,6 +559,7 @@ impl Display for SyntaxError {
             Fault::Channels { found } => write!(f, "{found:?} does not name channels"),
             Fault::Address { found, why } => write!(f, "{found:?} is not an address: {why}"),
             Fault::User { found } => write!(f, "{found:?} is not a user's name"),
+            Fault::ClientAddress { found } => write!(f, "{found:?} is not an address"),
             Fault::Topic { found, why } => write!(f, "the topic {found:?} {why}"),
             Fault::Destination { found } => write!(f, "{found:?} is not a destination"),
             Fault::Operator { found } => write!(f, "WHERE has no operator {found}"),
@@ -880,6 +890,13 @@ impl<'a> Parser<'a> {
         if command.name == NameUse::Users {
             if !limits::is_user_pattern(text.trim_end()) {
                 return Err(SyntaxError { at, what: Fault::User { found: shortened(&text) } });
+            }
+            self.close()?;
+            return Ok(Pattern { stem: text.trim_end().into(), generic: false });
+        }
+        if command.name == NameUse::Addresses {
+            if !addresses::is_address_pattern(text.trim_end()) {
+                return Err(SyntaxError { at, what: Fault::ClientAddress { found: shortened(&text) } });
             }
             self.close()?;
             return Ok(Pattern { stem: text.trim_end().into(), generic: false });
@@ -1358,7 +1375,7 @@ mod tests {
             "SET QLOCAL(A)",
             "1:1",
             "there is no command SET QLOCAL",
-            "SET goes with POLICY, AUTHREC, CHLAUTH, LIMIT",
+            "SET goes with POLICY, AUTHREC, CHLAUTH, ADDRMAP, LIMIT",
         );
         check("STRMQM", "1:1", "there is no command STRMQM", "HELP lists the commands");
         check("PING QLOCAL(A)", "1:1", "there is no command PING QLOCAL", "PING goes with CHANNEL, QMGR");

@@ -186,6 +186,7 @@ fn syntax(command: &Command) -> String {
         NameUse::Generic => text.push_str("(NAME | STEM*)"),
         NameUse::Channels => text.push_str("(NAME, with * for any characters)"),
         NameUse::Users => text.push_str("(USER | STEM*)"),
+        NameUse::Addresses => text.push_str("(ADDRESS, with * for any characters)"),
         NameUse::Topics => text.push_str("(TOPIC, with + and # for levels)"),
     }
     if command.verb == "HELP" {

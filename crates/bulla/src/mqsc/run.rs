@@ -22,7 +22,8 @@ use super::table::{self, Act, Attribute, Key, Kind};
 use super::tasks::TaskSnapshot;
 use super::topic::{self, Subscription, Topic};
 use super::topic_status::{self, SubscriptionStatus, TopicStatus};
-use super::{authority, channel_rule, connection, limit, lockout, policy, reference, unit};
+use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
+use crate::addresses::MappedTo;
 use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
 use crate::connections::{Connected, ConnectionId};
 use crate::dead_letters::DeadLetter;
@@ -461,6 +462,18 @@ pub enum Change {
     SetChannelRule(RuleKey, Rule),
     /// No such rule any more.
     DeleteChannelRule(RuleKey),
+    /// What an address of clients stands for, new or as it shall be.
+    SetAddressMap {
+        /// The address, or a pattern of addresses.
+        address: String,
+        /// What it stands for.
+        to: MappedTo,
+    },
+    /// No such address any more.
+    DeleteAddressMap {
+        /// The address, or a pattern of addresses.
+        address: String,
+    },
     /// A limit of users, new or as it shall be.
     SetLimit {
         /// The user, or the beginning of names.
@@ -1002,6 +1015,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
         Act::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayAddressMap => address_map::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
         Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
         Act::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
@@ -1069,6 +1083,7 @@ fn messages(count: u64) -> String {
 pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let planned = authority::plan(statement, definitions).or_else(|| channel_rule::plan(statement, definitions));
     let planned = planned.or_else(|| limit::plan(statement, definitions));
+    let planned = planned.or_else(|| address_map::plan(statement, definitions));
     let planned = planned.or_else(|| topic::plan(statement, definitions));
     if let Some(planned) = planned {
         return planned;
@@ -1301,6 +1316,8 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         | Act::DisplayAdministrators
         | Act::SetChannelRule
         | Act::DisplayChannelRule
+        | Act::SetAddressMap
+        | Act::DisplayAddressMap
         | Act::SetLimit
         | Act::DeleteLimit
         | Act::DisplayLimit
@@ -1782,6 +1799,7 @@ fn done(change: &Change, existed: bool) -> String {
         | Change::AlterSubscription { .. }
         | Change::DeleteSubscription { .. } => topic::done(change, existed).unwrap_or_default(),
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
+        Change::SetAddressMap { .. } | Change::DeleteAddressMap { .. } => address_map::done(change).unwrap_or_default(),
         Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
         Change::SetAuthority(_)
         | Change::DeleteAuthority(_)

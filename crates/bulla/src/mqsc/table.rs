@@ -3,6 +3,7 @@
 //! Parser, `HELP`, the reference page and completion read this table and nothing else. An attribute stands here
 //! only when something honours it.
 
+mod address_map;
 mod authority;
 mod channel;
 mod connection;
@@ -215,6 +216,8 @@ pub enum Act {
     BeginUnit,
     SetChannelRule,
     DisplayChannelRule,
+    SetAddressMap,
+    DisplayAddressMap,
     SetLimit,
     DeleteLimit,
     DisplayLimit,
@@ -259,6 +262,8 @@ pub enum NameUse {
     Channels,
     /// A user's name, the beginning of one with a `*`, `*` alone, or `*ANONYMOUS`.
     Users,
+    /// A client's address, with a `*` for any characters.
+    Addresses,
     /// A topic, in which a level may be a wildcard.
     Topics,
 }
@@ -619,6 +624,9 @@ pub enum Key {
     UserUnacknowledgedNow,
     UserHeldBack,
     UserRefused,
+    // What clients' addresses stand for.
+    MappedQueue,
+    MappedTopic,
     // Who has to wait for wrong attempts to sign in.
     LockoutKind,
     LockoutAddress,
@@ -798,6 +806,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("ADMIN", &[]),
     ("UNIT", &[]),
     ("CHLAUTH", &[]),
+    ("ADDRMAP", &[]),
     ("LIMIT", &[]),
     ("LIMITSTATUS", &["LIMS"]),
     ("LOCKOUT", &[]),
@@ -2964,6 +2973,35 @@ pub static COMMANDS: &[Command] = &[
             "DISPLAY CHLAUTH(*)",
             "DIS CHLAUTH(QM2.QM1) MATCH(RUNCHECK) ADDRESS('192.0.2.1') SSLPEER('CN=QM2,O=Demo')",
         ],
+        since: V1,
+    },
+    Command {
+        act: Act::SetAddressMap,
+        verb: "SET",
+        noun: "ADDRMAP",
+        name: NameUse::Addresses,
+        object: "address map",
+        summary: "Say what an address stands for that clients name: a queue or a topic. A * in it is for any characters, and a * in the name for the same ones. The address itself comes before patterns, the longest pattern first. What it stands for is not looked up again.",
+        options: &[&address_map::ACTION],
+        attributes: address_map::ADDRESS_MAP,
+        examples: &[
+            "SET ADDRMAP('test-queue') QUEUE('TEST.QUEUE')",
+            "SET ADDRMAP('queue://*') QUEUE('*')",
+            "SET ADDRMAP('prices/*') TOPIC('market/*')",
+            "SET ADDRMAP('test-queue') ACTION(REMOVE)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAddressMap,
+        verb: "DISPLAY",
+        noun: "ADDRMAP",
+        name: NameUse::Addresses,
+        object: "address map",
+        summary: "Show what clients' addresses stand for; a * at the end is for all that begin so.",
+        options: limit::OPTIONS,
+        attributes: address_map::ADDRESS_MAP,
+        examples: &["DISPLAY ADDRMAP('*')", "DIS ADDRMAP('*') WHERE(QUEUE EQ 'TEST.QUEUE')"],
         since: V1,
     },
     Command {
