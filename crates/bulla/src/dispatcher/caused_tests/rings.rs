@@ -137,7 +137,8 @@ impl Rings {
         self.allow(desk);
         let user = random.one_of(&PARTNERS);
         let sign_in = match user {
-            ANONYMOUS => random.one_of(&[true, false]).then_some(SaslClient::Anonymous).unwrap_or(SaslClient::None),
+            ANONYMOUS if random.one_of(&[true, false]) => SaslClient::Anonymous,
+            ANONYMOUS => SaslClient::None,
             user => SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() },
         };
         let got_in = match random.below(3) {
