@@ -144,6 +144,36 @@ def test_who_may_get_and_is_no_recipient_is_a_problem(site):
     assert trials == {"billing": ("OPENS", None), "stranger": ("FAILS", "not-a-recipient")}
 
 
+def test_a_signer_whom_a_reader_does_not_know_is_a_problem_under_cbc(site):
+    queue = site.queue("SIGNALG(SHA256) ENCALG(AES256CBC) SIGNER('{orders}') RECIP('{billing}')")
+    rows, _ = check(site, queue)
+    assert problems(rows) == []
+    ring = site.people.rings["billing"].drop("people", site.people.identities["orders"])
+    site.people.seen()
+    try:
+        rows, _ = check(site, queue, code=1)
+        assert of_user(rows, "billing")["OPENCAUSE"] == "policy"
+        missing = "needs the certificate of each SIGNER in the ring of billing: CN=orders,O=Demo has none there"
+        assert any(line.startswith("billing may get and can't open") and missing in line for line in problems(rows))
+    finally:
+        ring.people(site.people.identities["orders"])
+        site.people.seen()
+
+
+def test_a_key_of_a_weak_policy_is_for_nothing_else(site):
+    strong = site.queue("ENCALG(AES256) RECIP('{billing}')")
+    queue = site.queue()
+    weak = "ENCALG(AES256CBC) RECIP('{}') WEAK(YES)"
+    rows, _ = check(site, queue, "--with", weak.format(site.people.dn("billing")), code=1)
+    (line,) = [line for line in problems(rows) if "RECIP names CN=billing,O=Demo" in line]
+    assert "a private key that opens AES-CBC without a signature opens nothing else" in line
+    site.qm.mqsc(f"SET POLICY({queue}) " + weak.format(site.people.dn("billing")), code=2)
+    site.qm.mqsc(f"SET POLICY({queue}) " + weak.format(site.people.dn("stranger")))
+    site.qm.mqsc(f"SET POLICY({strong}) ENCALG(AES256) RECIP('{site.people.dn('stranger')}')", code=2)
+    # A weak policy beside a weak one.
+    site.set_policy(site.queue(), weak.format("{stranger}"))
+
+
 def test_a_key_that_signs_and_is_not_on_the_list_is_a_problem(site):
     queue = site.queue("SIGNALG(SHA256) SIGNER('{stranger}')")
     rows, _ = check(site, queue, code=1)

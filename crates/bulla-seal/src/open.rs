@@ -32,6 +32,7 @@ mod proof;
 pub use cache::{CACHED_KEY_AGE_MAX, CACHED_KEYS_MAX, CACHED_SIGNERS_MAX};
 use cache::{Cache, KeyPlace};
 use decoy::Decoy;
+pub use decoy::check_reader;
 use letter::Letter;
 use proof::{Proof, SignedError};
 
@@ -516,7 +517,8 @@ impl Question {
         self.check_binding(&ours, self.policy.quality()).map(|_| ())
     }
 
-    /// The first recipient that is one of this identity's keys, old ones too.
+    /// The first recipient that is one of this identity's keys, old ones too. Under a weak policy only a key that
+    /// belongs to the policy's recipients alone is used.
     fn find_own<'a>(&self, envelope: &Enveloped<'a>) -> Result<(&Own, Recipient<'a>), OpenError> {
         let find = |recipient: &Recipient<'a>| match recipient.name {
             Name::IssuerAndSerial(name) => self.ring.find_own(name),
@@ -525,7 +527,18 @@ impl Question {
             }
         };
         let mut mine = envelope.recipients.iter().filter_map(|one| find(one).map(|own| (own, *one)));
-        mine.next().ok_or(OpenError::NotARecipient)
+        let (own, recipient) = mine.next().ok_or(OpenError::NotARecipient)?;
+        if self.policy.is_weak() && !self.is_for_this_alone(own) {
+            const WHAT: &str = "AES-CBC without a signature for a key that opens other messages too";
+            return Err(OpenError::WeakerThanPolicy { what: WHAT });
+        }
+        Ok((own, recipient))
+    }
+
+    /// Whether all certificates of a key are in names of the policy's recipients.
+    fn is_for_this_alone(&self, own: &Own) -> bool {
+        let same_key = self.ring.own().iter().filter(|other| other.key.id() == own.key.id());
+        same_key.map(|other| other.certificate.dn()).all(|dn| self.policy.recipients.contains(dn))
     }
 
     fn content(&self, ours: &Ours<'_>, bytes: Bytes) -> Result<Content, OpenError> {

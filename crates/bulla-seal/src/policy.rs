@@ -114,6 +114,28 @@ impl Policy {
         self.sign.is_some() && self.encrypt.is_some_and(|cipher| !cipher.is_authenticated())
     }
 
+    /// Whether its messages are encrypted with AES-CBC and not signed, which WEAK(YES) allows. How such a message opens
+    /// tells something of any ciphertext that is put in its place (RFC 9709), so its recipients' keys open nothing else.
+    pub fn is_weak(&self) -> bool {
+        self.sign.is_none() && self.encrypt.is_some_and(|cipher| !cipher.is_authenticated())
+    }
+
+    /// Refuses a policy beside another one that has a recipient in common with it, where one of them is weak
+    /// ([`Policy::is_weak`]) and the other is not. Stands apart from [`Policy::check`]: definitions made by older versions
+    /// must pass to be loaded.
+    ///
+    /// # Errors
+    /// [`PolicyError::WeakRecipient`].
+    pub fn check_beside(&self, other: &Policy) -> Result<(), PolicyError> {
+        if self.name == other.name || self.is_weak() == other.is_weak() {
+            return Ok(());
+        }
+        match self.recipients.iter().find(|dn| other.recipients.contains(dn)) {
+            Some(dn) => Err(PolicyError::WeakRecipient { dn: dn.to_string(), other: other.name.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a signed AES-CBC policy that names no signers: every failed message is to spend a verification with a
     /// key like theirs, or the time it takes tells what was wrong inside. Stands apart from [`Policy::check`], which
     /// definitions made by older versions must pass to be loaded; nothing is sealed or opened by a policy that fails
@@ -434,6 +456,13 @@ pub enum PolicyError {
         /// The cipher asked for.
         cipher: ContentCipher,
     },
+    /// A recipient of an AES-CBC policy without a signature and of another policy.
+    WeakRecipient {
+        /// The recipient.
+        dn: String,
+        /// The other policy.
+        other: String,
+    },
     /// AES-CBC with a signature and without SIGNER.
     UnnamedSigners,
     /// A signer of such a policy has no certificate in the reader's ring.
@@ -498,6 +527,11 @@ impl fmt::Display for PolicyError {
             PolicyError::WeakCipher { cipher } => write!(
                 out,
                 "ENCALG({cipher}) without SIGNALG notices no change and binds nothing: add SIGNALG, use AES128 or AES256, or say WEAK(YES)"
+            ),
+            PolicyError::WeakRecipient { dn, other } => write!(
+                out,
+                "RECIP names {dn}, and so does policy {other}: a private key that opens AES-CBC without a signature \
+                 opens nothing else"
             ),
             PolicyError::UnnamedSigners => out.write_str(
                 "SIGNALG with a CBC cipher needs SIGNER: the signers, with keys of one type and size; or use AES128 or AES256",
@@ -613,6 +647,33 @@ mod tests {
         policy.weak = true;
         policy.check().unwrap();
         assert!(!policy.requires_binding());
+    }
+
+    #[test]
+    fn a_recipient_of_a_weak_policy_is_none_of_another() {
+        let policy = |name: &str, cipher, recipient: &str| Policy {
+            encrypt: Some(cipher),
+            recipients: vec![dn(recipient)],
+            ..Policy::new(name)
+        };
+        let weak = policy("WEAK", ContentCipher::Aes256Cbc, "CN=a");
+        let strong = policy("STRONG", ContentCipher::Aes256Gcm, "CN=a");
+        let signed =
+            Policy { sign: Some(SignatureDigest::Sha256), ..policy("SIGNED", ContentCipher::Aes256Cbc, "CN=a") };
+        for other in [&strong, &signed] {
+            let text = format!(
+                "RECIP names CN=a, and so does policy {}: a private key that opens AES-CBC without a signature \
+                 opens nothing else",
+                other.name
+            );
+            assert_eq!(weak.check_beside(other).unwrap_err().to_string(), text);
+            other.check_beside(&weak).unwrap_err();
+        }
+        strong.check_beside(&signed).unwrap();
+        weak.check_beside(&policy("OLD", ContentCipher::Aes128Cbc, "CN=a")).unwrap();
+        weak.check_beside(&policy("OTHER", ContentCipher::Aes256Gcm, "CN=b")).unwrap();
+        // It takes the place of the one of its name.
+        weak.check_beside(&policy("WEAK", ContentCipher::Aes256Gcm, "CN=a")).unwrap();
     }
 
     #[test]

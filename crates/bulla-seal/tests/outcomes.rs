@@ -339,6 +339,22 @@ fn a_weak_envelope_opens_as_raw_bytes_and_says_that_it_is_unbound() {
 }
 
 #[test]
+fn a_weak_envelope_opens_with_no_key_but_those_of_its_policy() {
+    let world = World::new();
+    let (alice, bob) = (world.person("alice", RSA), world.person("bob", RSA));
+    let ring = world.ring("both", &[&alice, &bob], &[]);
+    let weak = |to: &Person| policy(None, Some(ContentCipher::Aes256Cbc), &[to]);
+    let der = seal(&weak(&bob), &ring);
+    // Bob's key opens what is sealed with GCM elsewhere: asked through CBC it would tell of that.
+    assert_eq!(refused_get(&weak(&alice), &ring, &der, expect()).0, "weaker-than-policy");
+    assert_eq!(refused_get(&weak(&alice), &world.ring("alice", &[&alice], &[]), &der, expect()).0, "not-a-recipient");
+    open(&weak(&bob), &ring, der).unwrap();
+    // One key under two names is one key.
+    let ring = world.ring("twice", &[&bob, &world.again("carol", &bob)], &[]);
+    assert_eq!(refused_get(&weak(&bob), &ring, &seal(&weak(&bob), &ring), expect()).0, "weaker-than-policy");
+}
+
+#[test]
 fn expiry_is_judged_by_the_time_of_put_and_revocation_by_the_present() {
     let world = World::new();
     let alice = world.person_for("alice", P256, vec![KeyUse::DocSign], 1, now());

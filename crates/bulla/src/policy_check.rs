@@ -160,6 +160,8 @@ pub struct Findings {
     pub destination: String,
     /// Why the name leads to no queue.
     pub no_queue: Option<String>,
+    /// Why it can't stand beside another policy, the first such.
+    pub conflict: Option<String>,
     /// Users, in the order of their names.
     pub users: Vec<UserFinding>,
     /// Names of the policy.
@@ -184,7 +186,7 @@ impl Findings {
     /// What does not work, one lower-case line each.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
-        let mut problems: Vec<String> = self.no_queue.iter().cloned().collect();
+        let mut problems: Vec<String> = self.no_queue.iter().chain(&self.conflict).cloned().collect();
         let quality = self.policy.quality();
         for user in &self.users {
             let mut says = |may: bool, what: &str, why: &Why| {
@@ -258,6 +260,7 @@ pub(crate) struct Subject {
     /// The local queue, where messages of this name lie on one.
     queue: Option<QueueId>,
     no_queue: Option<String>,
+    conflict: Option<String>,
     message_bytes_max: Option<usize>,
     /// (name, may put, may get)
     users: Vec<(String, bool, bool)>,
@@ -289,7 +292,10 @@ impl Subject {
             left_out.push(format!("{} users beyond the first {USERS_MAX}", users.len() - USERS_MAX));
             users.truncate(USERS_MAX);
         }
+        let mut others = state.definitions.policies.values();
+        let conflict = others.find_map(|other| policy.check_beside(other).err());
         Self {
+            conflict: conflict.map(|error| error.to_string()),
             in_force,
             destination,
             queue: route.as_ref().ok().filter(|route| route.transmission.is_none()).map(|route| route.queue),
@@ -303,7 +309,8 @@ impl Subject {
 
     /// Looks at users, rings and certificates, and tries them. Takes private-key operations: nobody waits for the queues meanwhile.
     pub(crate) fn look(self, manager: &Manager, now: SystemTime, instant: Instant) -> Look {
-        let Self { policy, in_force, destination, queue, no_queue, message_bytes_max, users, mut left_out } = self;
+        let Self { policy, in_force, destination, queue, no_queue, conflict, message_bytes_max, users, mut left_out } =
+            self;
         let rings: Vec<Result<Arc<Ring>, Why>> = users
             .iter()
             .map(|(user, ..)| {
@@ -342,6 +349,7 @@ impl Subject {
             in_force,
             destination,
             no_queue,
+            conflict,
             users: found,
             names,
             trials,
@@ -546,6 +554,7 @@ fn opens(policy: &Arc<Policy>, ring: &Arc<Ring>, now: SystemTime) -> Result<Opti
     if policy.encrypt.is_some() {
         let own = ring.own().iter().find(|own| policy.recipients.contains(own.certificate.dn()));
         let own = own.ok_or_else(|| why_not_open(&OpenError::NotARecipient))?;
+        bulla_seal::check_reader(policy, ring).map_err(|error| why_not_open(&OpenError::Policy(error)))?;
         return Ok(Some(used(&own.certificate, now)));
     }
     if policy.sign.is_some() && ring.trust().is_empty() {

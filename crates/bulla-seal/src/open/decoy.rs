@@ -55,6 +55,19 @@ impl Decoy {
     }
 }
 
+/// Whether a ring holds what a signed message under AES-CBC is measured against: a certificate of each signer that the
+/// policy names, all with keys of one type and size. Without them its owner opens nothing under that policy.
+///
+/// # Errors
+/// [`PolicyError`], the first thing that is missing or differs.
+pub fn check_reader(policy: &Policy, ring: &Ring) -> Result<(), PolicyError> {
+    if policy.is_signed_cbc() {
+        policy.check_signers()?;
+        named(policy, ring)?;
+    }
+    Ok(())
+}
+
 /// Every certificate that the ring has for the policy's signers; at least one for each.
 fn named(policy: &Policy, ring: &Ring) -> Result<Vec<Certificate>, PolicyError> {
     let mut all: Vec<Certificate> = Vec::new();

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::authority::{Authority, Request};
+use bulla_seal::certificate::create;
 use bulla_seal::certificate::{Certificate, Curve, KeySpec, KeyUse, PrivateKeyPem};
 use bulla_seal::policy::{ContentCipher, SignatureDigest};
 use bulla_seal::ring::{self, Ring};
@@ -75,6 +76,18 @@ impl World {
         let dn = dn(&format!("CN={name},O=Bulla"));
         let request = Request { dn: dn.clone(), key, uses, days, alternative_names: Vec::new(), passphrase: None };
         let (certificate, key) = self.authority.issue(&request, now).unwrap();
+        Person { dn, certificate, chain: self.authority.chain(), key }
+    }
+
+    /// A certificate of another name for the key of somebody.
+    pub fn again(&self, name: &str, of: &Person) -> Person {
+        let dn = dn(&format!("CN={name},O=Bulla"));
+        let uses = vec![KeyUse::DocSign, KeyUse::DataEncrypt];
+        let profile = create::Profile { dn: dn.clone(), uses, days: 365, alternative_names: Vec::new() };
+        let key = bulla_seal::certificate::read_private_key(of.key.as_bytes(), None).unwrap();
+        let request = create::request(&profile, &key, of.certificate.key_kind()).unwrap();
+        let certificate = self.authority.sign_request(&request, &profile.uses, 365, &[], now()).unwrap();
+        let key = bulla_seal::certificate::PrivateKeyPem::write(&key, None).unwrap();
         Person { dn, certificate, chain: self.authority.chain(), key }
     }
 

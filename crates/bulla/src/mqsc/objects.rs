@@ -1911,7 +1911,7 @@ mod tests {
             "ENCALG(AES128) KEYREUSE(*) RECIP('CN=a') ONDEFECT(DETACH) SEALEDAT(CLIENT)",
             "SIGNALG(SHA384) SIGNER('CN=a') SIGNER('CN=b') BINDNAME(A@B, 'c'@'d')",
             "SIGNALG(SHA512) ENCALG(AES256CBC) SIGNER('CN=a') RECIP('CN=x') BIND(NONE) SIGNPAD(PSS) KEYWRAP(PKCS1)",
-            "ENCALG(AES128CBC) RECIP('CN=x') WEAK(YES) KEYWRAP(OAEP)",
+            "ENCALG(AES128CBC) RECIP('CN=weak') WEAK(YES) KEYWRAP(OAEP)",
             "",
         ]
         .map(|policy| policy.replace("'c'@'d'", "'c@d'"));

@@ -913,6 +913,12 @@ impl Planned {
         if let Change::SetPolicy(policy) = &change {
             // Asked here and not in the plan: what an older version wrote down must still be read.
             policy.check_signers().map_err(|error| invalid(error.to_string(), None))?;
+            for other in definitions.policies.values() {
+                policy.check_beside(other).map_err(|error| {
+                    let hint = "give one of the two policies a recipient of its own, with a key of its own";
+                    invalid(error.to_string(), Some(hint))
+                })?;
+            }
         }
         other_usage(&change, target)?;
         let running = running_device(&change, target).map_err(|error| failure(&error))?;
