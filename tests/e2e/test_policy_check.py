@@ -211,6 +211,18 @@ def test_a_certificate_that_ends_soon_is_told_of(site):
     assert any(line.startswith(f"the certificate of {site.people.dn('briefly')} ends at ") for line in problems(rows))
 
 
+def test_an_expired_certificate_is_not_called_a_missing_one(site):
+    site.people.add("late", not_before=-10, not_after=-1)
+    site.people.seen()
+    policy = f"SIGNALG(SHA256) ENCALG(AES256) SIGNER('{site.people.dn('late')}') RECIP('{site.people.dn('late')}')"
+    rows, _ = check(site, site.queue(), "--with", policy, code=1)
+    expired = "certificate-expired: certificate of dn=\"CN=late,O=Demo\" expired at 20"
+    for kind in ("SIGNER", "RECIP"):
+        start = f"no key ring has a good certificate of {kind}('CN=late,O=Demo'): {expired}"
+        assert any(line.startswith(start) for line in problems(rows)), problems(rows)
+    assert any(f"orders may put and can't seal: {expired}" in line for line in problems(rows))
+
+
 def test_what_it_is_asked_to_try_is_no_further_command(site):
     asked = "SIGNALG(SHA256); DEFINE QLOCAL(MADE.BY.CHECK)"
     site.qm.run("policy", "check", "QX", "--data", site.qm.data, "--with", asked, code=2)
