@@ -27,6 +27,8 @@ const GATHER_BYTES_MAX: usize = 8 * 1024;
 pub(super) struct Assembly {
     id: u32,
     tag: DeliveryTag,
+    /// It is resumed from a link that has gone: nothing of it is kept.
+    is_ignored: bool,
     settled: bool,
     settles_first: bool,
     beyond_credit: bool,
@@ -171,7 +173,9 @@ impl Connection {
         let beyond_credit = link.info.credit == 0;
         link.info.credit = link.info.credit.saturating_sub(1);
         link.info.delivery_count = link.info.delivery_count.wrapping_add(1);
-        if transfer.aborted {
+        // No unsettled deliveries are kept of links that have gone, so a resumed one is to be ignored (section 2.6.13):
+        // the sender marks it so where it may have arrived, and sends it anew where it has not.
+        if transfer.aborted || transfer.resume && !transfer.more {
             return self.aborted_in(session_index, index, beyond_credit);
         }
         if too_long(link.info.max_message_size, payload.len() as u64) {
@@ -187,6 +191,7 @@ impl Connection {
             let mut assembly = Assembly {
                 id: delivery_id,
                 tag,
+                is_ignored: transfer.resume,
                 settled,
                 settles_first,
                 beyond_credit,
@@ -196,6 +201,10 @@ impl Connection {
                 tail: BytesMut::new(),
                 length: 0,
             };
+            if assembly.is_ignored {
+                link.assembly = Some(Box::new(assembly));
+                return;
+            }
             self.in_progress += payload.len() as u64;
             assembly.push(payload);
             link.assembly = Some(Box::new(assembly));
@@ -228,7 +237,10 @@ impl Connection {
         if transfer.message_format.is_some_and(|format| format != assembly.format) {
             return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery with two message-formats"));
         }
-        if transfer.aborted {
+        if assembly.is_ignored && transfer.more {
+            return;
+        }
+        if transfer.aborted || assembly.is_ignored {
             self.in_progress = self.in_progress.saturating_sub(assembly.len());
             let beyond_credit = assembly.beyond_credit;
             link.assembly = None;
@@ -266,7 +278,7 @@ impl Connection {
         self.delivery_in(session_index, delivery, assembly.settles_first);
     }
 
-    /// The host hears nothing of an aborted delivery, so what it granted is granted still.
+    /// The host hears nothing of a delivery that is aborted or ignored, so what it granted is granted still.
     fn aborted_in(&mut self, session_index: u32, index: u32, beyond_credit: bool) {
         if !beyond_credit && let Some(link) = self.links.at_mut(index) {
             link.info.credit = link.info.credit.saturating_add(1);

@@ -805,3 +805,21 @@ proptest! {
         prop_assert_eq!(outcomes.count(), sizes.len());
     }
 }
+
+#[test]
+fn a_delivery_that_is_marked_as_resumed_is_ignored_whole_and_takes_no_credit() {
+    let (mut peer, link) = receiving(2);
+    let resumed = |id, more| Transfer { resume: true, more, ..transfer(id) };
+    peer.transfer(0, &resumed(0, false), b"\x00\x53\x77\x40");
+    peer.transfer(0, &resumed(1, true), b"\x00\x53");
+    peer.transfer(0, &Transfer { more: true, ..transfer(1) }, b"\x77");
+    peer.transfer(0, &transfer(1), b"\x40");
+    peer.transfer(0, &resumed(2, true), b"\x00");
+    peer.transfer(0, &Transfer { aborted: true, ..transfer(2) }, b"");
+    assert_eq!(peer.events(), []);
+    assert_eq!(peer.engine.credit(link), 2);
+    assert_eq!(peer.engine.in_progress(), 0);
+    peer.transfer(0, &transfer(3), b"\x00\x53\x77\x40");
+    assert!(matches!(&peer.events()[..], [Event::Delivery(delivery)] if !delivery.beyond_credit));
+    assert_eq!((peer.engine.credit(link), peer.engine.link(link).unwrap().unsettled), (1, 1));
+}

@@ -5,8 +5,8 @@
 //! locked, and the outcome is kept. A discharge waits for messages of the unit that are being sealed, then everything
 //! happens in one [`Store::commit`](bulla_queue::Store::commit), one group of journal records, and is answered when that is
 //! synced. Whatever else ends a unit backs it out: nothing was put, and what was got is back in its place with a higher
-//! delivery count. What is *acquired* in a unit, by the credit of a flow that names it, is delivered in it: backed out, it is no
-//! more its client's.
+//! delivery count. A message may also be *acquired* in a unit: it is delivered by the credit of a flow that names the
+//! unit, and is no longer its client's where that is backed out.
 //!
 //! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
 
