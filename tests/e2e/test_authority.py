@@ -320,6 +320,9 @@ def test_a_dynamic_queue_of_a_whole_name_takes_the_right_on_that_name(qm, orders
         # Whether there is such a queue is not to be learnt either.
         assert f"{asked}: no GET" in refused(lambda asked=asked: own_queue(orders, name=asked))
     allow(qm, name, "GET")
+    # Its maker may put there, too.
+    assert f"{name}: no PUT" in refused(lambda: own_queue(orders, name=name))
+    allow(qm, name, "PUT")
     receiver, made = own_queue(orders, name=name)
     assert made == name
     receiver.close()
@@ -328,8 +331,9 @@ def test_a_dynamic_queue_of_a_whole_name_takes_the_right_on_that_name(qm, orders
 def test_the_rights_of_a_dynamic_queue_s_maker_end_with_it(qm, orders):
     allow(qm, MODEL, "GET", "DSP")
     name = f"PAYROLL{next(numbers)}"
-    allow(qm, name, "GET")
+    allow(qm, name, "GET", "PUT")
     own, _ = own_queue(orders, name=name)
+    forbid(qm, name, "PUT")
     sender, relay = orders.sender(name), orders.sender(None)
     orders.put(name, Message(user_id=b"anybody"), sender)
     orders.put(None, Message(address=name, user_id=b"anybody"), relay)

@@ -65,7 +65,8 @@ pub(crate) struct Made {
 impl Wish {
     /// What a dynamic terminus says: the node's properties name the model, and the queue or how its name begins. The
     /// terminus has no address (AMQP part 3, sections 3.5.3 and 3.5.4), and one that it has all the same is not looked
-    /// at. The link needs `right`, and who asks must have it on the model, and on a name that is given whole.
+    /// at. The link needs `right`, and who asks must have it on the model. On a name that is given whole it takes PUT
+    /// and GET: its maker may do both there.
     pub(crate) fn read(
         state: &State,
         who: Who<'_>,
@@ -76,7 +77,9 @@ impl Wish {
         state.check_model(who, right, wish.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
         // Before the name is looked for: nobody learns of a name without a right on it, nor takes one that others put to.
         if let Some(name) = wish.name.as_deref().filter(|name| !name.ends_with('*')) {
-            state.check(who, right, name)?;
+            for right in [right, Right::Put, Right::Get] {
+                state.check(who, right, name)?;
+            }
         }
         if let Some(model) = wish.model.as_ref().filter(|model| !state.definitions.models.contains_key(*model)) {
             return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, format!("there is no model queue {model}")));

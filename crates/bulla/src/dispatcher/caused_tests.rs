@@ -12,8 +12,8 @@ use crate::mqsc::objects::{DEAD_LETTER_QUEUE, LocalQueue};
 use crate::mqsc::reply::Outcome;
 use crate::reason;
 use bulla_amqp::message::encode_map_section;
-use bulla_amqp::types::Properties;
-use bulla_amqp::{DeliveryState, Header, MessageBody, MessageParts, Payload, SaslClient, Symbol, Value};
+use bulla_amqp::types::{Properties, Source, Target};
+use bulla_amqp::{AttachRequest, DeliveryState, Header, MessageBody, MessageParts, Payload, SaslClient, Symbol, Value};
 use bytes::Bytes;
 
 const MESSAGE_ANNOTATIONS: u8 = 0x72;
@@ -197,4 +197,87 @@ fn a_replay_asks_the_rights_of_whoever_put_the_message() {
     assert!(moved.starts_with("0 "), "{moved}");
     assert!(warnings.iter().any(|line| line.contains("2035") && line.contains("alice")), "{warnings:?}");
     assert_eq!((desk.depth("A"), desk.depth(DEAD_LETTER_QUEUE)), (1, 2));
+}
+
+/// The definition of a dynamic queue that a client asks for by such node properties, to put on it or to get from it.
+fn made(desk: &Desk, client: &mut Client, right: Right, said: &[(&str, &str)]) -> Result<LocalQueue, u16> {
+    let dynamic_node_properties =
+        said.iter().map(|(name, text)| (Symbol::new(name).unwrap(), Value::from(*text))).collect();
+    let request = match right {
+        Right::Put => AttachRequest {
+            target: Some(Target { dynamic: true, dynamic_node_properties, ..Target::default() }),
+            ..AttachRequest::sender("own", "")
+        },
+        _ => AttachRequest {
+            source: Some(Source { dynamic: true, dynamic_node_properties, ..Source::default() }),
+            ..AttachRequest::receiver("own", "")
+        },
+    };
+    match client.open(request) {
+        Ok(_) => {
+            let state = desk.running().manager().lock();
+            let (_, queue) = state.dynamic.values().last().unwrap();
+            Ok(queue.clone())
+        }
+        Err(error) => Err(refused::<()>(Err(error)).1),
+    }
+}
+
+/// A desk with a queue whose definition names others that do not exist yet, and a user with these rights on them and
+/// all that is needed to make a dynamic queue.
+fn desk_with_targets(rights: &[Right]) -> Desk {
+    let model = crate::mqsc::objects::DEFAULT_MODEL;
+    let mut records: Vec<_> = rights.iter().map(|right| ("mallory", "APP.*", *right)).collect();
+    records.extend([Right::Display, Right::Put, Right::Get].map(|right| ("mallory", model, right)));
+    let desk = desk(&["A"], &["mallory"], &records);
+    {
+        let state = &mut *desk.running().manager().lock();
+        let queue = state.definitions.queues.get_mut("A").unwrap();
+        queue.backout_queue = Some("APP.REJECTS".into());
+        queue.initiation_queue = Some("APP.INIT".into());
+        state.definitions.queue_manager.dead_letter_queue = Some("APP.DEAD".into());
+    }
+    desk
+}
+
+#[test]
+fn one_right_on_a_name_does_not_make_its_user_the_owner_of_it() {
+    let targets = ["APP.REJECTS", "APP.INIT", "APP.DEAD"];
+    for rights in [&[][..], &[Right::Put], &[Right::Get]] {
+        let desk = desk_with_targets(rights);
+        let mut client = client(&desk, "mallory");
+        for name in targets {
+            for link in [Right::Put, Right::Get] {
+                let refused = made(&desk, &mut client, link, &[("bulla:name", name)]);
+                assert_eq!(refused.err(), Some(reason::NOT_AUTHORIZED.code), "{name} by {link:?} with {rights:?}");
+            }
+        }
+    }
+    // Who may put and get there anyway gains nothing.
+    let desk = desk_with_targets(&[Right::Put, Right::Get]);
+    for name in targets {
+        made(&desk, &mut client(&desk, "mallory"), Right::Get, &[("bulla:name", name)]).unwrap();
+    }
+}
+
+#[test]
+fn nothing_that_a_client_says_of_its_queue_chooses_where_messages_go() {
+    let desk = desk_with_targets(&[]);
+    let model = {
+        let state = desk.running().manager().lock();
+        state.definitions.models[crate::mqsc::objects::DEFAULT_MODEL].queue.clone()
+    };
+    let mut client = client(&desk, "mallory");
+    let words = ["BOQNAME", "INITQ", "PROCESS", "TRIGGER", "TRIGDATA", "BOTHRESH", "BACKOUT", "DEADQ", "USAGE"];
+    let said: Vec<String> = words
+        .iter()
+        .flat_map(|word| [(*word).to_owned(), word.to_lowercase(), format!("bulla:{}", word.to_lowercase())])
+        .collect();
+    let said: Vec<(&str, &str)> = said.iter().map(|name| (name.as_str(), "A")).collect();
+    for link in [Right::Put, Right::Get] {
+        let made = made(&desk, &mut client, link, &said).unwrap();
+        let as_the_model = LocalQueue { dynamic: true, maker: made.maker.clone(), usage: made.usage, ..model.clone() };
+        assert_eq!(made, as_the_model);
+        assert_eq!(made.usage, crate::mqsc::objects::Usage::Normal);
+    }
 }
