@@ -56,11 +56,13 @@ const HEADER_BYTES_MAX: u64 = 2 * DESTINATION_BYTES_MAX as u64;
 const FOREIGN_TARGET: &str = "::";
 /// Partners whose numbers are kept for one channel: each has a note in the journal.
 const PARTNERS_MAX: usize = 1_000;
+/// Names that partners with one proof may have on one channel: each leaves a note, with the proof in it.
+const NAMES_OF_ONE_PROOF_MAX: usize = 16;
 /// What a partner is told of the store here where it is another than its own: whose store it is proves something.
 const OTHER_STORE: [u8; 16] = [0xff; 16];
 /// How long a message waits for memory to be sealed in before that is asked for again.
 const MEMORY_WAIT: Duration = Duration::from_millis(50);
-/// Longest name of a partner that is not ours, in bytes; the rest of its container's name is not shown.
+/// Longest text of a partner's own that is kept, in bytes; the rest of its container's name, say, is not shown.
 const PARTNER_BYTES_MAX: usize = 128;
 /// Connections of one container, a partner that is not ours, that may use a channel at the same time.
 const CONTAINER_CONNECTIONS_MAX: usize = 64;
@@ -327,9 +329,18 @@ fn known(
 ) -> Result<Option<ReceiverNote>, Refusal> {
     let SenderGreeting { channel, manager, .. } = greeting;
     let Some(bytes) = state.store.note(note_name) else {
-        if state.store.notes(&receiver_prefix(channel)).count() >= PARTNERS_MAX {
-            let detail = format!("{channel}: {PARTNERS_MAX} partners have used the channel");
-            return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, detail));
+        let (mut partners, mut of_this_proof) = (0, 0);
+        for (_, note) in state.store.notes(&receiver_prefix(channel)) {
+            partners += 1;
+            let is_of_it = || ReceiverNote::decode(note).is_some_and(|note| note.proof == proof);
+            of_this_proof += usize::from(!proof.is_empty() && is_of_it());
+        }
+        if partners >= PARTNERS_MAX || of_this_proof >= NAMES_OF_ONE_PROOF_MAX {
+            let detail = match partners >= PARTNERS_MAX {
+                true => format!("{PARTNERS_MAX} partners have used the channel"),
+                false => format!("the partner has used the channel under {NAMES_OF_ONE_PROOF_MAX} names"),
+            };
+            return Err(Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{channel}: {detail}")));
         }
         return Ok(None);
     };
@@ -579,13 +590,20 @@ fn begin(state: &mut State, id: &InstanceId, place: Place, status: ChannelStatus
     instance.status = ChannelStatus { stop_requested: same && instance.status.stop_requested, ..status };
 }
 
+/// As much of a partner's own words as is kept of them: a status outlives the connection.
+fn shown(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(PARTNER_BYTES_MAX));
+    text.shrink_to_fit();
+    text
+}
+
 /// What is known of an instance when it begins.
 fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDefinition, tls: Tls) -> ChannelStatus {
     let opened = peer.opened.as_deref();
-    let told = |name| opened.and_then(|open| protocol::text(&open.properties, name)).unwrap_or_default();
+    let told = |name| shown(opened.and_then(|open| protocol::text(&open.properties, name)).unwrap_or_default());
     ChannelStatus {
         state: ChannelState::Initializing,
-        remote_application: opened.map(|open| protocol::printable(&open.container_id)).unwrap_or_default(),
+        remote_application: opened.map(|open| shown(protocol::printable(&open.container_id))).unwrap_or_default(),
         remote_product: told(protocol::PRODUCT),
         remote_version: told(protocol::VERSION),
         connection: crate::dispatcher::peer::address(&mut peer.socket),

@@ -466,6 +466,37 @@ fn a_client_with_another_store_learns_nothing_and_does_not_end_the_partner_that_
 }
 
 #[test]
+fn one_partner_does_not_fill_the_journal_with_notes_under_many_names() {
+    const NAMES: usize = 16;
+    let desk = Desk::new();
+    let qm1 = signs_in(&desk, "qm1");
+    let long = "x".repeat(60_000);
+    let greet = |sign_in: &SaslClient, name: &str, reset| {
+        let claim = SenderGreeting { manager: name.into(), reset, ..greeting(0, 0) };
+        Partner::connect_as(&desk, sign_in.clone(), Config::new(long.as_str())).greet(&claim)
+    };
+    let notes = || desk.running().manager().lock().store.notes(&receiver_prefix(CHANNEL)).count();
+    for number in 0..NAMES + 4 {
+        // A reset is kept before any message came.
+        let answer = greet(&qm1, &format!("QM.{number}"), true);
+        match answer {
+            Ok(_) => assert!(number < NAMES, "{number}"),
+            Err(error) => {
+                let text = error.description.unwrap();
+                assert!(number >= NAMES && text.starts_with("2025"), "{number}: {text}");
+            }
+        }
+    }
+    assert_eq!(notes(), NAMES);
+    let shown = desk.until("a status", |desk| desk.status("QM.0")).remote_application;
+    assert!(shown.len() <= PARTNER_BYTES_MAX, "{} bytes of a name are kept", shown.len());
+    // Its own names and other partners are let in as before.
+    greet(&qm1, "QM.3", false).unwrap();
+    greet(&signs_in(&desk, "qm2"), "OTHER", true).unwrap();
+    assert_eq!(notes(), NAMES + 1);
+}
+
+#[test]
 fn after_a_reset_the_senders_number_and_store_count() {
     let desk = Desk::new();
     let mut partner = Partner::connect(&desk);
