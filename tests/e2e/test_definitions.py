@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from proton import Message
 from proton.reactor import DurableSubscription
 
 from manager import wait_until
@@ -55,6 +56,23 @@ def test_what_clients_define_and_delete_is_so_after_a_crash(qm):
     assert all(f"'{name}'" in text for name in expected - {"c|s0"}) and "'c|s1'" not in text
     qm.start()
     assert set(subscriptions(qm)) == expected - {"c|s0"}
+
+
+def test_a_directory_of_a_version_that_noted_nothing_has_all_that_clients_defined(qm):
+    client = qm.connect(container="c")
+    subscribe(client, "s").detach()
+    _, inbox = own_queue(client, model="INBOX")
+    for address in ("topic://t", inbox):
+        client.connection.create_sender(address).send(Message(body=address, durable=True))
+    assert qm.stop() == 0
+    # As it was written before: what clients define is in the file, and nothing says up to which note.
+    path = qm.data / "objects.mqsc"
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if "noted in the journal" not in line))
+    for _ in range(2):
+        qm.start()
+        assert set(subscriptions(qm)) == {"c|s"}
+        assert [qm.depth(queue) for queue in (*queues(qm), inbox)] == [1, 1]
+        qm.stop()
 
 
 def test_a_command_is_not_undone_by_what_was_noted_before(qm):

@@ -259,6 +259,49 @@ impl Default for Defaults {
     }
 }
 
+impl State {
+    fn new(
+        store: Store,
+        (definitions, noted): (Definitions, Noted),
+        definitions_writer: Arc<Writer>,
+        peer_lines: Arc<PeerLines>,
+    ) -> Self {
+        let mut users = ConnectedUsers::default();
+        users.follow_kept(definitions.kept());
+        Self {
+            store,
+            definitions,
+            noted,
+            definitions_writer,
+            generation: 1,
+            authority_generation: 0,
+            uses: HashMap::new(),
+            dynamic: HashMap::new(),
+            dynamic_owners: HashMap::new(),
+            gone: Vec::new(),
+            stuck: VecDeque::new(),
+            told_of_stuck: false,
+            peer_lines,
+            users,
+            staged_bytes: 0,
+            units: UnitCounts::default(),
+            channels: Channels::default(),
+            triggers: Triggers::default(),
+            queue_time_probes: HashMap::new(),
+            topics: Topics::default(),
+            sole_connections: SoleConnections::default(),
+            triggering: Triggering::default(),
+            events_lost: 0,
+        }
+    }
+
+    /// A state without a queue manager around it.
+    #[cfg(test)]
+    pub(crate) fn alone(store: Store, definitions: Definitions, noted: Noted) -> Self {
+        Self::new(store, (definitions, noted), Arc::default(), Arc::default())
+    }
+}
+
 impl Manager {
     /// A queue manager over an opened store.
     #[allow(clippy::too_many_arguments, reason = "what a queue manager is made of; called once")]
@@ -278,8 +321,6 @@ impl Manager {
         tokens.follow(&definitions.queue_manager);
         let peer_lines = Arc::<PeerLines>::default();
         let definitions_writer = Arc::<Writer>::default();
-        let mut connected = ConnectedUsers::default();
-        connected.follow_kept(definitions.kept());
         Self {
             name: definitions.queue_manager.name.clone(),
             tls,
@@ -311,31 +352,7 @@ impl Manager {
             blocked_addresses: RwLock::default(),
             arriving,
             definitions_writer: definitions_writer.clone(),
-            state: Mutex::new(State {
-                store,
-                definitions,
-                noted,
-                definitions_writer,
-                generation: 1,
-                authority_generation: 0,
-                uses: HashMap::new(),
-                dynamic: HashMap::new(),
-                dynamic_owners: HashMap::new(),
-                gone: Vec::new(),
-                stuck: VecDeque::new(),
-                told_of_stuck: false,
-                peer_lines,
-                users: connected,
-                staged_bytes: 0,
-                units: UnitCounts::default(),
-                channels: Channels::default(),
-                triggers: Triggers::default(),
-                queue_time_probes: HashMap::new(),
-                topics: Topics::default(),
-                sole_connections: SoleConnections::default(),
-                triggering: Triggering::default(),
-                events_lost: 0,
-            }),
+            state: Mutex::new(State::new(store, (definitions, noted), definitions_writer, peer_lines)),
         }
     }
 

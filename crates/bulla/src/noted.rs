@@ -276,3 +276,6 @@ mod tests {
         assert_eq!(Definitions::load_through(directory.path()).unwrap(), Some((new, 5)));
     }
 }
+
+#[cfg(test)]
+mod survival;
