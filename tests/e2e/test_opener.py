@@ -39,9 +39,9 @@ def site(qm, authority):
         qm.add_user(identity.name)
     qm.mqsc("DEFINE QLOCAL(OPENED); DEFINE QALIAS(OPENED.RAW) TARGET(OPENED)")
     clients = {key: qm.connect(identity.name) for key, identity in identities.items()}
-    nobody = qm.connect()
-    yield qm, authority, identities, clients, nobody
-    for client in (*clients.values(), nobody):
+    anonymous = qm.connect()
+    yield qm, authority, identities, clients, anonymous
+    for client in (*clients.values(), anonymous):
         client.close()
 
 
@@ -58,11 +58,11 @@ def run(program, der, tmp_path, authority, certificate, key):
 @pytest.mark.parametrize("quality", QUALITIES)
 @pytest.mark.parametrize("key", KEYS)
 def test_it_opens_what_is_sealed_and_nothing_that_was_changed(site, program, tmp_path, quality, key):
-    qm, authority, identities, clients, nobody = site
+    qm, authority, identities, clients, anonymous = site
     identity, other = identities[key], identities["p256" if key == "rsa2048" else "rsa2048"]
     qm.mqsc(f"SET POLICY(OPENED) {QUALITIES[quality].format(signer=identity.dn, recipient=identity.dn)}")
     clients[key].put("OPENED", message(PAYLOAD))
-    der = bytes(nobody.get("OPENED.RAW").body)
+    der = bytes(anonymous.get("OPENED.RAW").body)
     files = (authority.certificate, identity.certificate, identity.key)
     code, payload, said = run(program, der, tmp_path, *files)
     assert (code, payload) == (0, PAYLOAD), said
@@ -80,14 +80,14 @@ def test_bouncycastle_opens_what_is_sealed(site, tmp_path):
     libraries = BOUNCYCASTLE / "target/dependency"
     if not libraries.exists():
         pytest.skip("BouncyCastle is not there: `make clients` fetches it")
-    qm, authority, identities, clients, nobody = site
+    qm, authority, identities, clients, anonymous = site
     files, payloads = [], {}
     for number, (key, quality) in enumerate(itertools.product(KEYS, QUALITIES)):
         identity = identities[key]
         qm.mqsc(f"SET POLICY(OPENED) {QUALITIES[quality].format(signer=identity.dn, recipient=identity.dn)}")
         clients[key].put("OPENED", message(PAYLOAD))
         sealed, opened = tmp_path / f"{number}.der", tmp_path / f"{number}.payload"
-        sealed.write_bytes(bytes(nobody.get("OPENED.RAW").body))
+        sealed.write_bytes(bytes(anonymous.get("OPENED.RAW").body))
         files += [sealed, authority.certificate, identity.certificate, identity.key, opened]
         payloads[key, quality] = opened
     done = subprocess.run(

@@ -121,7 +121,7 @@ CRL_ISSUER, DIRECTORY_NAME = 0xA2, 0xA4
 
 
 def list_issuers(point):
-    """The names under which somebody else than the issuer signs the lists of a distribution point."""
+    """The names under which another authority than the issuer signs the lists of a distribution point."""
     for tag, issuers, _ in elements(point):
         for kind, issuer, _ in elements(issuers) if tag == CRL_ISSUER else ():
             if kind == DIRECTORY_NAME:

@@ -296,7 +296,7 @@ def begin_and_end_sessions(insider, pace):
 
 
 def act_as_one_after_the_other(insider, pace):
-    """Signs in as itself and acts as a user that nobody has been before, again and again."""
+    """Signs in as itself and acts as a user that has not been used before, again and again."""
     numbers = itertools.count()
     with ExitStack() as stack:
         while not pace.pause(0.02):
@@ -458,7 +458,7 @@ def get_everything_and_hold_it(insider, pace):
 
 
 def open_what_is_for_others(insider, pace):
-    """Gets from a queue of sealed messages that are addressed to somebody else, on a new link each time."""
+    """Gets from a queue of sealed messages that are addressed to another user, on a new link each time."""
     numbers = itertools.count()
     for talk in talking(insider, pace, secure=True):
         handle = next(numbers) % 200
@@ -761,7 +761,7 @@ def loop(name):
 def main():
     name, where = sys.argv[1:]
     insider, stop = Insider(**json.loads(where)), Event()
-    # Whoever started this ends it, also by not being there any more.
+    # The process that started this ends it, also by ending itself.
     Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
     print("ready", flush=True)
     loop(name).run(insider, Pace(stop, paced=False))
