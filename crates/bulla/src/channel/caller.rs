@@ -101,8 +101,12 @@ pub(crate) fn identity() -> protocol::Properties {
 fn credentials(definition: &ChannelDefinition) -> Result<SaslClient, Refusal> {
     let Some(user) = &definition.sasl_user else { return Ok(SaslClient::Anonymous) };
     let password = match &definition.password_file {
-        Some(path) => first_line(path)
-            .map_err(|error| Refusal::security("password-file", format!("{}: {error}", path.display())))?,
+        Some(path) => first_line(path).map_err(|error| {
+            // The refusal may go to the partner; the log has the whole path.
+            crate::warning!("{}: {error}", path.display());
+            let name = path.file_name().unwrap_or_default();
+            Refusal::security("password-file", format!("{}: {error}", name.display()))
+        })?,
         None => Zeroizing::new(String::new()),
     };
     Ok(SaslClient::Plain { user: user.clone(), password: password.as_str().to_owned() })

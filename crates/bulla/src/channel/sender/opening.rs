@@ -5,8 +5,8 @@ use super::{Sending, Way, still_to_live};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome, Work};
 use crate::channel::transmission::TransmissionHeader;
-use crate::dispatcher::Local;
 use crate::dispatcher::peer::Peer;
+use crate::dispatcher::{Local, no_ring};
 use crate::envelope::{self, Arrival};
 use crate::manager::{State, from_wall_ms};
 use crate::mqsc::channel::Protection;
@@ -101,10 +101,11 @@ impl Sending {
         let arrival = Arrival::read(payload, local.wall_ms).map_err(malformed)?;
         let der = arrival.sealed_body().map_err(malformed)?;
         let user = local.manager.channel_user(&self.definition);
-        let ring = local
-            .manager
-            .ring(user, local.now)
-            .map_err(|error| Fault::Later(Refusal::security("key-ring", format!("{user}: {error}"))))?;
+        let ring = local.manager.ring(user, local.now).map_err(|error| {
+            // The partner hears why the channel ends, and not where this machine keeps a ring: the log has that.
+            crate::warning!("{}: {user}: {error}", self.queue_name);
+            Fault::Later(no_ring(user, &error))
+        })?;
         let expect = arrival.expect(destinations);
         let (put_at, now) = (from_wall_ms(found.put_at_ms), local.wall);
         let (manager, policy) = (local.manager.clone(), policy.clone());

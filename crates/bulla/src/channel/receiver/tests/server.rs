@@ -1,6 +1,7 @@
 //! The sending end, and who its partner is: a server channel, and requesters that say of themselves what they like.
 
 use super::*;
+use crate::mqsc::channel::Protection;
 use bulla_queue::Message;
 
 const SERVER: &str = "ASKED";
@@ -223,4 +224,53 @@ fn partners_that_prove_nothing_are_told_apart_by_their_store() {
     drop(partner);
     let text = ask(&mut requester(&desk, SaslClient::None, true), Claim::at(1)).unwrap_err();
     assert!(text.contains("cause=partner"), "{text}");
+}
+
+#[test]
+fn a_partner_is_not_told_where_this_machine_keeps_a_ring() {
+    let desk = Desk::new();
+    desk.queue(QUEUE, |queue| queue.usage = Usage::Transmission);
+    desk.define(|definitions| {
+        let server = ChannelDefinition {
+            transmission_queue: Some(QUEUE.into()),
+            protection: Protection::Remove,
+            user: Some("ringless".into()),
+            ..ChannelDefinition::new(ChannelKind::Server)
+        };
+        definitions.channels.insert(SERVER.into(), server);
+        let mut policy = bulla_seal::Policy::new(QUEUE);
+        policy.sign = Some(bulla_seal::policy::SignatureDigest::Sha256);
+        definitions.policies.insert(QUEUE.into(), Arc::new(policy));
+    });
+    let mut properties = Vec::new();
+    bulla_amqp::Properties {
+        content_type: Some(bulla_amqp::Symbol::from_static("application/pkcs7-mime")),
+        ..bulla_amqp::Properties::default()
+    }
+    .encode_section(&mut properties);
+    let parts = bulla_amqp::MessageParts {
+        properties: properties.into(),
+        body: bulla_amqp::MessageBody::Sections(data("sealed")),
+        ..bulla_amqp::MessageParts::default()
+    };
+    let message = Message {
+        priority: 4,
+        persistent: true,
+        expires_at_ms: None,
+        available_at_ms: None,
+        put_at_ms: 0,
+        user: None,
+        body: envelope::chunks_of(&parts.build()),
+    };
+    {
+        let header = TransmissionHeader::new(Destination::parse("Q@QM1").unwrap());
+        let state = &mut *desk.running().manager().lock();
+        let queue = state.store.queue(QUEUE).unwrap();
+        state.store.put(queue, header.put_on(message)).unwrap();
+        state.store.sync(Instant::now()).unwrap();
+    }
+    let sign_in = signs_in(&desk, "ringless");
+    let text = ask(&mut requester(&desk, sign_in, true), Claim::at(0)).unwrap_err();
+    assert!(text.contains("cause=key-ring ringless: no key ring at ringless"), "{text}");
+    assert!(!text.contains('/'), "{text}");
 }
