@@ -291,7 +291,7 @@ pub(crate) fn message(to: &str, body: &str, persistent: bool) -> Payload {
     on_its_way(to, data(body), persistent, None)
 }
 
-pub(crate) fn data(body: &str) -> Payload {
+fn data(body: &str) -> Payload {
     let mut bytes = Vec::new();
     envelope::data_section_head(body.len(), &mut bytes);
     bytes.extend_from_slice(body.as_bytes());

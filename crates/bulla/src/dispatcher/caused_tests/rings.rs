@@ -8,7 +8,7 @@ use super::PASSWORD;
 use super::model::Random;
 use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey, Right, Rule, RuleKey, RuleKind, UserSource};
 use crate::channel::protocol::{self, SenderGreeting};
-use crate::channel::receiver::tests::{Partner, data};
+use crate::channel::receiver::tests::{self, Partner};
 use crate::channel::registry::InstanceId;
 use crate::envelope::{Arrival, payload_of};
 use crate::manager::attributes;
@@ -177,8 +177,8 @@ impl Rings {
             false => AttachRequest::sender("by queue", format!("{INCOMING}::{QUEUE}")),
         };
         partner.attach(request).map_err(|error| error.description.unwrap_or_default())?;
-        let message = crate::channel::receiver::tests::message(&format!("{QUEUE}@QM1"), "clear", true);
-        partner.send_message(if is_bulla { message } else { data("clear") }, true);
+        let message = tests::message(&format!("{QUEUE}@QM1"), "clear", true);
+        partner.send_message(message, true);
         assert_eq!(partner.outcome(), Some(DeliveryState::Accepted));
         self.sealed += 1;
         let state = &mut *desk.running().manager().lock();
