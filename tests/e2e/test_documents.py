@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 from channels import status, wait_for_status
 
-from manager import BULLA, Manager
+from manager import BULLA, GRANTS, Manager, shown_rows
 
 ROOT = Path(__file__).parents[2]
 # The blocks are run as they stand; only the ports differ, because 5672 may be taken on the machine that runs the tests.
 PRELUDE = """
 set -euo pipefail
 bulla() {
-    case $1 in
-        put|get|error) "$BULLA" "$@" --amqp "$AMQP" ;;
+    case "$1 ${2-}" in
+        "error replay") "$BULLA" "$@" ;;
+        "put "*|"get "*|"error "*) "$BULLA" "$@" --amqp "$AMQP" ;;
         *) "$BULLA" "$@" ;;
     esac
 }
@@ -91,10 +92,10 @@ def blocks(page):
 class Host:
     """A directory to type commands in, with a queue manager whose data directory is the default one below it."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, **settings):
         folder.mkdir()
         self.folder = folder
-        self.manager = Manager(folder / "bulla-data", name=name)
+        self.manager = Manager(folder / "bulla-data", name=name, **settings)
 
     def shell(self, script, code, place):
         environment = os.environ | {"BULLA": BULLA, "AMQP": self.manager.clear_address}
@@ -115,7 +116,10 @@ class Host:
                 (self.folder / shown[1]).write_text(printed)
             answer = without_numbers(self.shell(command, block.code, block.place))
             for line in without_numbers(printed).splitlines():
-                assert line in answer.splitlines(), f"{block.place}: `{command}` did not print {line!r} but:\n{answer}"
+                pattern = re.sub(r"[0-9a-f]*…", ".*", re.escape(line))
+                assert re.search(f"^{pattern}$", answer, re.MULTILINE), (
+                    f"{block.place}: `{command}` printed no {line!r} but:\n{answer}"
+                )
 
 
 def without_numbers(text):
@@ -125,10 +129,10 @@ def without_numbers(text):
 class Hosts:
     """The hosts `one` with the queue manager QM1 and, where a page needs it, `two` with QM2."""
 
-    def __init__(self, folder, *names):
+    def __init__(self, folder, *names, **settings):
         self.hosts = {}
         for name, manager in zip(names, ("QM1", "QM2"), strict=False):
-            self.hosts[name] = Host(folder / name, manager)
+            self.hosts[name] = Host(folder / name, manager, **settings)
         self.one = self.hosts["one"]
         self.two = self.hosts.get("two")
 
@@ -161,8 +165,8 @@ class Hosts:
 def hosts(tmp_path):
     made = []
 
-    def make(*names):
-        made.append(Hosts(tmp_path, *names))
+    def make(*names, **settings):
+        made.append(Hosts(tmp_path, *names, **settings))
         return made[-1]
 
     yield make
@@ -199,3 +203,154 @@ def test_a_channel_without_and_with_tls_works_as_the_pages_say(hosts):
         ran += hosts.run(block)
     assert ran >= 6
     two.wait_for_depth("INVOICES", 3)
+
+
+
+# The page's own number of a message is another one in the test.
+PRINTED_NUMBER = "1099511627778"
+ORDERS_TO_BILLING = """
+SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(CONNECT)
+SET AUTHREC PROFILE(ORDERS) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT, INQ)
+SET AUTHREC PROFILE(ORDERS) OBJTYPE(QUEUE) PRINCIPAL('billing') AUTHADD(GET, BROWSE, INQ)
+SET AUTHREC PROFILE(SYSTEM.PROTECTION.ERROR.QUEUE) OBJTYPE(QUEUE) PRINCIPAL('*ANONYMOUS') AUTHADD(ALL)
+DEFINE QLOCAL(ORDERS)
+"""
+PRIVACY = "SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')"
+
+
+def channel_from_two(hosts):
+    hosts.one.manager.mqsc("DEFINE CHANNEL(QM2.QM1) CHLTYPE(RCVR) MRRTY(0)")
+    hosts.two.manager.mqsc(
+        f"""
+        DEFINE QLOCAL(QM1) USAGE(XMITQ) TRIGGER
+        DEFINE QREMOTE(ORDERS) RNAME(ORDERS.EU) RQMNAME(QM1)
+        DEFINE CHANNEL(QM2.QM1) CHLTYPE(SDR) CONNAME('127.0.0.1({hosts.one.manager.ports["amqp"]})') XMITQ(QM1)
+        """
+    )
+
+
+def first_dead_letter(hosts, block):
+    channel_from_two(hosts)
+    next_dead_letter(hosts, block)
+
+
+def next_dead_letter(hosts, block):
+    """A message that the channel from QM2 can't put on ORDERS.EU, which has room again afterwards."""
+    one = hosts.one.manager
+    hosts.one.shell("bulla put ORDERS.EU text", 0, "a put")
+    hosts.two.shell("bulla put ORDERS text", 0, "a put")
+    one.wait_for_depth("SYSTEM.DEAD.LETTER.QUEUE", 1)
+    one.mqsc("CLEAR QLOCAL(ORDERS.EU)")
+    done = one.run("mqsc", "--data", one.data, "--json", "-c", "DISPLAY DEADMSG(SYSTEM.DEAD.LETTER.QUEUE)")
+    [dead] = shown_rows(done.stdout)
+    block.text = block.text.replace(PRINTED_NUMBER, str(dead["MSGNUM"]))
+
+
+def private(hosts, block):
+    hosts.one.manager.mqsc(f"SET POLICY(ORDERS) {PRIVACY}")
+
+
+def defective_message(hosts, block):
+    """A message that was put before the policy asked for encryption."""
+    manager = hosts.one.manager
+    manager.mqsc("DELETE POLICY(ORDERS); SET POLICY(ORDERS) SIGNALG(SHA256) SIGNER('CN=orders,O=Demo')")
+    for user in ("orders", "billing"):
+        manager.add_user(user)
+    manager.run("put", "ORDERS", hosts.one.folder / "text", *manager.cli("orders"))
+    private(hosts, block)
+    manager.run("get", "ORDERS", *manager.cli("billing"), code=None)
+    manager.wait_for_depth("SYSTEM.PROTECTION.ERROR.QUEUE", 1)
+
+
+def deep_queue(hosts, block):
+    hosts.one.manager.mqsc("ALTER QLOCAL(ORDERS) MAXDEPTH(1)")
+    hosts.one.shell("bulla put ORDERS text", 0, "a put")
+
+
+def wanted_definitions(hosts, block):
+    manager = hosts.one.manager
+    exported = manager.run("mqsc", "--data", manager.data, "--export").stdout.decode()
+    (hosts.one.folder / "wanted.mqsc").write_text(exported + "DEFINE QALIAS(ORDERS) TARGET(STOCK)\n")
+
+
+def refusal_and_command(hosts, block):
+    manager = hosts.one.manager
+    manager.add_user("orders")
+    manager.run("put", "SECRET", hosts.one.folder / "text", *manager.cli("orders"), code=None)
+    manager.mqsc("SET AUTHREC PROFILE('SECRET') OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT)")
+
+
+def two_orders(hosts, block):
+    (hosts.one.folder / "orders").mkdir()
+    for name in "ab":
+        (hosts.one.folder / "orders" / name).write_text(name)
+
+
+class Page:
+    """What a page takes for granted: commands given before, whether they are all that is granted, a second host, and
+    what is done just before the block that begins with some words."""
+
+    def __init__(self, given="", grants=GRANTS, two=False, before=()):
+        self.given = given
+        self.grants = grants
+        self.names = ("one", "two") if two else ("one",)
+        self.before = dict(before)
+
+
+# Pages with commands that no test runs, and why.
+NOT_YET = {
+    "capacity.md": "its predictions need this machine's profile, which takes four minutes to measure",
+    "perf.md": "each command measures for minutes",
+    "perf-channels.md": "each command measures for minutes",
+}
+PAGES = {
+    "authority.md": Page(),
+    "dead-letters.md": Page(
+        "DEFINE QLOCAL(ORDERS.EU) MAXDEPTH(1); DEFINE QLOCAL(REJECTED)",
+        two=True,
+        before={"$ bulla mqsc -c": first_dead_letter, "$ cat dlq.rules": next_dead_letter},
+    ),
+    "protection.md": Page(
+        grants=ORDERS_TO_BILLING,
+        before={"bulla policy check": private, "bulla error list": defective_message},
+    ),
+    "queues.md": Page("DEFINE QLOCAL(ORDERS)"),
+    "sign-in.md": Page(),
+    "topics.md": Page("DEFINE QLOCAL(AUDIT.PRICES)"),
+    "audit.md": Page(
+        grants="SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*') AUTHADD(CONNECT)",
+        before={"$ bulla audit show": refusal_and_command},
+    ),
+    "configuration.md": Page(before={"bulla mqsc --export": wanted_definitions}),
+    "devices.md": Page(),
+    "events.md": Page(before={"$ bulla get": deep_queue}),
+    "limits.md": Page("DEFINE QLOCAL(ORDERS)"),
+    "tasks.md": Page(),
+    "triggers.md": Page(),
+    "units-of-work.md": Page("DEFINE QLOCAL(ORDERS)", before={"bulla put ORDERS": two_orders}),
+}
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_a_pages_commands_work_as_they_are_written(hosts, page):
+    assumed = PAGES[page]
+    hosts = hosts(*assumed.names, grants=assumed.grants)
+    hosts.one.manager.mqsc(assumed.given)
+    for host in hosts.hosts.values():
+        (host.folder / "text").write_text("two tons of barley\n")
+    ran = 0
+    for block in blocks(page):
+        for words, prepare in assumed.before.items():
+            if block.first.startswith(words):
+                prepare(hosts, block)
+        ran += hosts.run(block)
+    assert ran > 0, f"{page}: none of its blocks was run"
+
+
+def test_every_page_with_commands_is_run_or_says_why_not():
+    run = {*PAGES, "channels.md", "tls.md"}
+    commands = {page.name for page in OPERATING.glob("*.md") if blocks(page.name)}
+    assert commands - run == {*NOT_YET} and run <= commands
+    for page in OPERATING.glob("*.md"):
+        opened = re.findall(r"^```(.*)$", page.read_text(), re.MULTILINE)[::2]
+        assert all(opened), f"{page.name}: a block does not say its language"
