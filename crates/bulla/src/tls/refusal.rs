@@ -243,6 +243,14 @@ pub(super) fn of_chain(ssl: &SslRef, error: X509VerifyResult, subject: String) -
             TlsRefusal::RevocationUnknown { subject, why: error.error_string().into() }
         }
         62..=64 => TlsRefusal::WrongName { subject, wanted: host(ssl) },
+        // No authority that is believed here is at the end of the chain.
+        2 | 18..=21 => {
+            let file = if ssl.is_server() { "tls/clients.pem" } else { "tls/partners.pem (or tls/clients.pem)" };
+            TlsRefusal::Untrusted {
+                subject,
+                why: format!("{}; to believe it, put its authority into {file}", error.error_string()),
+            }
+        }
         _ => TlsRefusal::Untrusted { subject, why: error.error_string().into() },
     }
 }

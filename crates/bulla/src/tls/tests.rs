@@ -327,6 +327,19 @@ fn a_certificate_of_a_strange_authority_is_refused_on_either_side() {
 }
 
 #[test]
+fn a_refusal_for_an_unknown_authority_names_the_file_to_put_it_into() {
+    for (end, file) in [("caller", "tls/clients.pem"), ("called", "tls/partners.pem")] {
+        let pair = Pair::new();
+        let unknown = found(&pair.folder.path().join("unknown"), "CN=Unknown");
+        issue(&unknown, &pair.dir(end), "server", "CN=localhost", SystemTime::now() - GOOD_SINCE, 10);
+        let [near, far] = pair.start(&sender("ANY_TLS13"), &receiver("ANY_TLS13"));
+        let refusal = if end == "called" { near } else { far }.unwrap_err().to_string();
+        assert!(refusal.starts_with("the certificate of CN=localhost is not trusted: "), "{refusal}");
+        assert!(refusal.contains(file), "{refusal}");
+    }
+}
+
+#[test]
 fn partners_have_authorities_of_their_own_where_there_is_a_file_for_them() {
     let pair = Pair::new();
     let strange = found(&pair.folder.path().join("strange"), "CN=Strange");
