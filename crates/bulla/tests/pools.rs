@@ -148,7 +148,7 @@ fn dispatchers_come_and_go_under_load_and_no_message_is_lost_or_out_of_turn() {
         assert_eq!(threads("dispatcher-"), 2, "both connections are used");
     }
     let shown = mqsc(&directory, "DISPLAY CHINIT");
-    assert!(shown.contains(r#""DISPS":2,"DISPSREQ":1"#) && shown.contains(r#""ADAPS":1,"ADAPSREQ":1"#), "{shown}");
+    assert!(shown.contains(r#""disps":2,"dispsreq":1"#) && shown.contains(r#""adaps":1,"adapsreq":1"#), "{shown}");
     assert!(shown.contains(&format!("amqp://{}", endpoint.address)), "{shown}");
     // Every one that comes now is the first one's.
     let more: Vec<Client> = (0..3).map(|_| Client::connect(&endpoint).unwrap()).collect();
