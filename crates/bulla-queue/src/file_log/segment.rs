@@ -348,3 +348,39 @@ impl<'a, F: StorageFile> Window<'a, F> {
         Ok(segment.fits(self.bytes(at, BATCH_HEADER_BYTES)?, at, epoch))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_on_a_batch_is_this_table() {
+        use Verdict::{Cut, End, Keep, Refuse};
+        // Batch header, record headers, bodies; at the tail; where a good batch follows.
+        const TABLE: [(Header, Contents, Contents, Verdict, Verdict); 18] = [
+            (Header::Good, Contents::Good, Contents::Good, Keep, Keep),
+            (Header::Good, Contents::Good, Contents::Bad, Cut, Refuse),
+            (Header::Good, Contents::Good, Contents::Unread, Keep, Keep),
+            (Header::Good, Contents::Bad, Contents::Good, Cut, Refuse),
+            (Header::Good, Contents::Bad, Contents::Bad, Cut, Refuse),
+            (Header::Good, Contents::Bad, Contents::Unread, Cut, Refuse),
+            (Header::Good, Contents::Unread, Contents::Good, Cut, Refuse),
+            (Header::Good, Contents::Unread, Contents::Bad, Cut, Refuse),
+            (Header::Good, Contents::Unread, Contents::Unread, Cut, Refuse),
+            (Header::Bad, Contents::Good, Contents::Good, End, Refuse),
+            (Header::Bad, Contents::Good, Contents::Bad, End, Refuse),
+            (Header::Bad, Contents::Good, Contents::Unread, End, Refuse),
+            (Header::Bad, Contents::Bad, Contents::Good, End, Refuse),
+            (Header::Bad, Contents::Bad, Contents::Bad, End, Refuse),
+            (Header::Bad, Contents::Bad, Contents::Unread, End, Refuse),
+            (Header::Bad, Contents::Unread, Contents::Good, End, Refuse),
+            (Header::Bad, Contents::Unread, Contents::Bad, End, Refuse),
+            (Header::Bad, Contents::Unread, Contents::Unread, End, Refuse),
+        ];
+        for (header, head, bodies, at_the_tail, in_the_middle) in TABLE {
+            let row = format!("{header:?}, {head:?}, {bodies:?}");
+            assert_eq!(verdict(header, head, bodies, Place::Tail), at_the_tail, "{row}, tail");
+            assert_eq!(verdict(header, head, bodies, Place::Middle), in_the_middle, "{row}, middle");
+        }
+    }
+}
