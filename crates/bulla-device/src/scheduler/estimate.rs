@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::rules;
 use crate::work::{Form, Shape};
-
-/// A measured time counts for this part of the estimate.
-const WEIGHT: u64 = 8;
 
 /// Estimates of one device by shape, nanoseconds a call.
 #[derive(Debug, Default)]
@@ -22,7 +20,7 @@ impl Estimates {
     /// A call took so long.
     pub(super) fn took(&mut self, shape: Shape, ns: u64) {
         let estimate = self.measured.entry(shape).or_insert(ns);
-        *estimate = (*estimate * (WEIGHT - 1) + ns) / WEIGHT;
+        *estimate = rules::estimate_ns(*estimate, ns);
     }
 
     /// Comes half way back to what is expected, where it was slower: nobody gives a job to a device that

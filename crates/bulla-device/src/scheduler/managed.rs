@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::rules::{self, AtWork, Candidate};
 use super::{DeviceId, Estimates, Open, Report, State, Waiting, locked, ns};
 use crate::device::{Driver, Kind, SILENCE_MIN};
 use crate::meter::Meters;
@@ -148,19 +149,13 @@ impl Managed {
         self.estimates.call_ns(shape, expected).min(CALL_NS_MAX)
     }
 
-    /// How long one more job of this shape keeps the whole device busy, its lanes and engines full.
-    pub(super) fn share_ns(&self, shape: Shape) -> u64 {
-        self.call_ns(shape) / (self.engines_at_work() * self.lanes()) as u64
-    }
-
     fn engines_at_work(&self) -> usize {
         self.engines_up.saturating_sub(self.hung.len()).max(1)
     }
 
-    /// In how many nanoseconds one more job of this shape would be finished: what is in service, the
-    /// calls that what waits makes, and its own, which is one of these where lanes are free.
-    pub(super) fn finish_ns(&self, shape: Shape, now: Instant) -> u64 {
-        let (engines, lanes) = (self.engines_at_work() as u64, self.lanes());
+    /// What it is for a job of this shape, in its `place` among the devices.
+    pub(super) fn candidate(&self, place: usize, waiting: &Waiting, now: Instant) -> Candidate {
+        let (shape, own_ns) = (waiting.shape, self.call_ns(waiting.shape));
         let mut counts: Vec<(Shape, usize)> = vec![(shape, 1)];
         for waiting in &self.queue {
             match counts.iter_mut().find(|(known, _)| *known == waiting.shape) {
@@ -168,29 +163,32 @@ impl Managed {
                 None => counts.push((waiting.shape, 1)),
             }
         }
-        let line: u64 = counts
-            .iter()
-            .map(|(shape, n)| self.call_ns(*shape).saturating_mul(n.div_ceil(lanes) as u64))
-            .fold(0, u64::saturating_add);
-        let mut busy = 0_u64;
-        let mut running = 0;
+        let at_work = self.at_work(now);
+        let line = counts.into_iter().map(|(shape, count)| (count, self.call_ns(shape)));
+        Candidate {
+            place,
+            has_failed: waiting.avoid.contains(&self.id),
+            finish_ns: at_work.finish_ns(line, own_ns),
+            share_ns: at_work.share_ns(own_ns),
+            has_room: self.has_room(),
+        }
+    }
+
+    fn at_work(&self, now: Instant) -> AtWork {
+        let mut at_work = AtWork { engines: self.engines_at_work(), lanes: self.lanes(), running: 0, left_ns: 0 };
         let mut seen = 0_u64;
         let current =
             |serviced: &&InService| serviced.generation == self.generation && !self.hung.contains(&serviced.engine);
         for serviced in self.in_service.iter().filter(current) {
             if seen & (1 << (serviced.engine % 64)) == 0 {
                 seen |= 1 << (serviced.engine % 64);
-                running += 1;
+                at_work.running += 1;
                 let spent = ns(now.saturating_duration_since(serviced.began));
-                busy = u64::saturating_add(busy, self.call_ns(serviced.waiting.shape).saturating_sub(spent));
+                let left = self.call_ns(serviced.waiting.shape).saturating_sub(spent);
+                at_work.left_ns = at_work.left_ns.saturating_add(left);
             }
         }
-        let own = self.call_ns(shape);
-        if running < engines && line <= own {
-            // An idle engine takes it at once.
-            return own;
-        }
-        own.max(busy.saturating_add(line) / engines)
+        at_work
     }
 
     pub(super) fn enqueue(&mut self, waiting: Waiting) {
@@ -199,18 +197,15 @@ impl Managed {
         self.bell.notify_one();
     }
 
-    /// Takes what one call is to compute: of a shape that fills the lanes, if there is one and the oldest
-    /// job has not been passed over for long, else of the oldest job's shape.
+    /// Takes what one call is to compute: jobs of one shape, by [`rules::next_shape`].
     pub(super) fn take_batch(&mut self, engine: usize, keys: &mut u64, now: Instant) -> Vec<Job> {
         let lanes = self.lanes();
         let Some(oldest) = self.queue.front() else { return Vec::new() };
-        let count = |shape: Shape| self.queue.iter().filter(|waiting| waiting.shape == shape).count();
-        let patience = self.call_ns(oldest.shape).saturating_mul(2);
-        let mut shape = oldest.shape;
-        if lanes > 1 && count(shape) < lanes && ns(now.saturating_duration_since(oldest.submitted)) < patience {
-            let full = self.queue.iter().map(|waiting| waiting.shape).find(|shape| count(*shape) >= lanes);
-            shape = full.unwrap_or(shape);
-        }
+        let waited_ns = ns(now.saturating_duration_since(oldest.submitted));
+        let waiting = self.queue.iter().map(|waiting| waiting.shape);
+        let Some(shape) = rules::next_shape(waiting, lanes, waited_ns, |shape| self.call_ns(shape)) else {
+            return Vec::new();
+        };
         let mut jobs = Vec::with_capacity(lanes);
         let mut place = 0;
         while jobs.len() < lanes {
@@ -505,19 +500,20 @@ mod tests {
     fn a_finish_time_has_what_is_in_service_and_what_waits_and_free_lanes_cost_nothing() {
         let usual = key(Curve::P256);
         let (mut device, mut keys, now) = (device(8, 1), 0, Instant::now());
-        let shape = waiting(0, &usual, now).shape;
+        let job = waiting(0, &usual, now);
         let call = ns(CALL);
-        assert_eq!(device.finish_ns(shape, now), call);
+        let finish_ns = |device: &Managed, now| device.candidate(0, &job, now).finish_ns;
+        assert_eq!(finish_ns(&device, now), call);
         (0..7).for_each(|id| device.enqueue(waiting(id, &usual, now)));
-        assert_eq!(device.finish_ns(shape, now), call, "the eighth shares their call");
+        assert_eq!(finish_ns(&device, now), call, "the eighth shares their call");
         device.take_batch(0, &mut keys, now);
-        assert_eq!(device.finish_ns(shape, now), 2 * call);
-        assert_eq!(device.finish_ns(shape, now + CALL / 2), 2 * call - call / 2);
+        assert_eq!(finish_ns(&device, now), 2 * call);
+        assert_eq!(finish_ns(&device, now + CALL / 2), 2 * call - call / 2);
         (0..8).for_each(|id| device.enqueue(waiting(id, &usual, now)));
-        assert_eq!(device.finish_ns(shape, now), 3 * call);
+        assert_eq!(finish_ns(&device, now), 3 * call);
         device.engines_up = 2;
-        assert_eq!(device.finish_ns(shape, now), 3 * call / 2);
-        assert_eq!(device.share_ns(shape), call / 16);
+        assert_eq!(finish_ns(&device, now), 3 * call / 2);
+        assert_eq!(device.candidate(0, &job, now).share_ns, call / 16);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod fair;
 mod inline;
 mod managed;
 mod monitor;
+pub mod rules;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -51,8 +52,6 @@ const RETRY_AFTER_MIN: Duration = Duration::from_millis(10);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 /// How long [`Scheduler::shut_down`] waits for devices that are in the middle of a call.
 pub const SHUT_DOWN_MAX: Duration = Duration::from_secs(3);
-/// What handing a job to another thread and back costs, nanoseconds: measured, two wake-ups.
-const HANDOVER_NS: u64 = 15_000;
 
 /// Which device it was. Zero is the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -383,22 +382,10 @@ impl Scheduler {
     /// The least expected finish time.
     fn choose(&self, inner: &Inner, waiting: &Waiting, now: Instant) -> Choice {
         let (job, shape) = (&waiting.job, waiting.shape);
-        // Whether it failed with the job before, which is better than none; when; its place.
-        let mut best: Option<(bool, u64, usize)> = None;
-        for (place, device) in inner.devices.iter().enumerate() {
-            if !device.is_usable() || !device.takes(job) {
-                continue;
-            }
-            let mut finish = device.finish_ns(shape, now) + HANDOVER_NS;
-            if !device.has_room() {
-                // What is in the backlog has its turn before this job.
-                finish += device.share_ns(shape) * inner.backlog.len() as u64;
-            }
-            let candidate = (waiting.avoid.contains(&device.id), finish, place);
-            if best.is_none_or(|best| candidate < best) {
-                best = Some(candidate);
-            }
-        }
+        let devices = inner.devices.iter().enumerate();
+        let able = devices.filter(|(_, device)| device.is_usable() && device.takes(job));
+        let candidates = able.map(|(place, device)| device.candidate(place, waiting, now));
+        let best = rules::soonest(candidates, inner.backlog.len());
         let private = job.work.needs_private_key();
         let clear = !private || job.key.private().is_some_and(|key| key.exportable().is_some());
         // Public-key work is the processor's where nothing else does it, even while CPU is stopped.
@@ -406,14 +393,13 @@ impl Scheduler {
             // As if there were one core: the others have messages to move.
             self.load_ns.load(Ordering::Relaxed).saturating_add(self.cpu_ns(shape))
         });
-        match (inline_ns, best) {
-            (Some(inline_ns), Some((avoided, finish, _))) if avoided || inline_ns <= finish => Choice::Inline,
-            (Some(_), None) => Choice::Inline,
-            (_, Some((_, _, place))) => match inner.devices.get(place) {
-                Some(device) if device.has_room() => Choice::Device(place),
-                _ => Choice::Backlog(place),
-            },
-            (None, None) => Choice::Stranded,
+        if inline_ns.is_some_and(|inline_ns| rules::is_for_the_caller(inline_ns, best.as_ref())) {
+            return Choice::Inline;
+        }
+        match best {
+            Some(best) if best.has_room => Choice::Device(best.place),
+            Some(best) => Choice::Backlog(best.place),
+            None => Choice::Stranded,
         }
     }
 

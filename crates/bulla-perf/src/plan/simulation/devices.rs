@@ -3,12 +3,15 @@
 use super::{Bill, DeviceUse, Event, Role, Simulation, State, Task};
 use crate::plan::operations::Class;
 use crate::plan::profile::{self, Operation, Times};
+use bulla_device::scheduler::rules::{self, AtWork, Candidate};
 use std::collections::VecDeque;
 
-/// What handing a job to another thread and back costs, as the program's scheduler reckons, microseconds.
-const HANDOVER_US: f64 = 15.0;
-/// A measured call counts for this part of the estimate, as in the program.
-const ESTIMATE_WEIGHT: f64 = 8.0;
+/// Nanoseconds of the scheduler's rules in a microsecond of the simulation.
+const NS_PER_US: f64 = 1_000.0;
+
+fn ns(us: f64) -> u64 {
+    (us * NS_PER_US) as u64
+}
 
 /// An operation of a task.
 #[derive(Clone, Copy, Debug)]
@@ -76,41 +79,40 @@ impl Device {
         self.spec.place == profile::Place::Cores
     }
 
-    /// In how many microseconds one more job would be done, as the program's scheduler reckons.
-    fn finish(&self, operation: Operation, now: f64) -> f64 {
-        let lanes = self.spec.lanes.max(1) as usize;
+    /// What it is for a job, in its `place` among the devices: the program's scheduler goes by the same rules.
+    fn candidate(&self, place: usize, operation: Operation, now: f64) -> Candidate {
         let mut counts = [0_usize; 4];
         counts[self.shape(operation)] = 1;
         for job in &self.queue {
             counts[self.shape(job.operation)] += 1;
         }
-        let line: f64 =
-            counts.iter().zip(self.estimates).map(|(count, call)| count.div_ceil(lanes) as f64 * call).sum();
-        let (mut busy, mut running) = (0.0, 0);
+        let mut at_work =
+            AtWork { engines: self.engines.len(), lanes: self.spec.lanes.max(1) as usize, running: 0, left_ns: 0 };
         for (since, jobs) in self.engines.iter().flatten() {
-            running += 1;
+            at_work.running += 1;
             if let Some(job) = jobs.first() {
-                busy += (self.estimates[self.shape(job.operation)] - (now - since)).max(0.0);
+                at_work.left_ns += ns((self.estimates[self.shape(job.operation)] - (now - since)).max(0.0));
             }
         }
-        let own = self.estimates[self.shape(operation)];
-        if running < self.engines.len() && line <= own {
-            return own;
+        let own_ns = ns(self.estimates[self.shape(operation)]);
+        Candidate {
+            place,
+            has_failed: false,
+            finish_ns: at_work.finish_ns(counts.into_iter().zip(self.estimates.map(ns)), own_ns),
+            share_ns: at_work.share_ns(own_ns),
+            has_room: self.has_room(),
         }
-        own.max((busy + line) / self.engines.len().max(1) as f64)
     }
 
-    /// What one call takes: of a shape that fills the lanes, if there is one and the oldest job can wait, else of the
-    /// oldest one's.
+    /// What one call takes.
     fn take(&mut self, now: f64) -> Vec<Job> {
         let lanes = self.spec.lanes.max(1) as usize;
         let Some(oldest) = self.queue.front() else { return Vec::new() };
-        let mut shape = self.shape(oldest.operation);
-        let count = |shape: usize| self.queue.iter().filter(|job| self.shape(job.operation) == shape).count();
-        if lanes > 1 && count(shape) < lanes && now - oldest.submitted < 2.0 * self.estimates[shape] {
-            let full = self.queue.iter().map(|job| self.shape(job.operation)).find(|shape| count(*shape) >= lanes);
-            shape = full.unwrap_or(shape);
-        }
+        let waiting = self.queue.iter().map(|job| self.shape(job.operation));
+        let waited_ns = ns(now - oldest.submitted);
+        let Some(shape) = rules::next_shape(waiting, lanes, waited_ns, |shape| ns(self.estimates[shape])) else {
+            return Vec::new();
+        };
         let mut taken = Vec::with_capacity(lanes);
         let mut place = 0;
         while taken.len() < lanes && place < self.queue.len() {
@@ -155,25 +157,16 @@ impl Simulation<'_> {
     pub(super) fn place(&mut self, mut job: Job, inline: &mut VecDeque<Job>) {
         job.submitted = self.now;
         let cpu = self.system.class.cpu_us(job.operation);
-        let mut best: Option<(f64, usize)> = None;
-        for (number, device) in self.devices.iter().enumerate().filter(|(_, device)| device.takes(job.operation)) {
-            let mut finish = device.finish(job.operation, self.now) + HANDOVER_US;
-            if !device.has_room() {
-                let each = device.estimates[device.shape(job.operation)]
-                    / (device.engines.len().max(1) as f64 * f64::from(device.spec.lanes.max(1)));
-                finish += each * self.backlog.len() as f64;
-            }
-            if best.is_none_or(|(least, _)| finish < least) {
-                best = Some((finish, number));
-            }
-        }
+        let able = self.devices.iter().enumerate().filter(|(_, device)| device.takes(job.operation));
+        let candidates = able.map(|(number, device)| device.candidate(number, job.operation, self.now));
+        let best = rules::soonest(candidates, self.backlog.len());
         match (cpu, best) {
-            (Some(cpu), best) if best.is_none_or(|(finish, _)| self.load + cpu <= finish) => {
+            (Some(cpu), best) if rules::is_for_the_caller(ns(self.load + cpu), best.as_ref()) => {
                 job.load = cpu;
                 self.load += cpu;
                 inline.push_back(job);
             }
-            (_, Some((_, number))) => {
+            (_, Some(Candidate { place: number, .. })) => {
                 if self.devices[number].on_cores() {
                     job.load = cpu.unwrap_or(0.0);
                     self.load += job.load;
@@ -265,7 +258,7 @@ impl Simulation<'_> {
         let took = if device.on_cores() { device.call_us(&jobs) + device.spec.call_us } else { now - since };
         if let Some(job) = jobs.first() {
             let estimate = &mut device.estimates[device.shapes[job.operation as usize]];
-            *estimate = (*estimate * (ESTIMATE_WEIGHT - 1.0) + took) / ESTIMATE_WEIGHT;
+            *estimate = rules::estimate_ns(ns(*estimate), ns(took)) as f64 / NS_PER_US;
         }
         for job in jobs {
             device.response += now - job.submitted;
