@@ -1,6 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), both sides, without channel binding. The arithmetic comes from
 //! the host, so that one crypto library serves all.
 
+use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use std::fmt;
 
@@ -128,7 +129,7 @@ impl ScramServer {
         let client_nonce =
             self.client_first_bare.split(',').find_map(|part| part.strip_prefix("r=")).unwrap_or_default();
         let nonce = format!("{client_nonce}{}", crypto.nonce());
-        let salt = encode_base64(&verifier.salt);
+        let salt = Base64::encode_string(&verifier.salt);
         let server_first = format!("r={nonce},s={salt},i={}", verifier.iterations);
         let message = Bytes::from(server_first.clone().into_bytes());
         self.challenge = Some(Challenge { verifier, nonce, server_first });
@@ -142,9 +143,9 @@ impl ScramServer {
         let message = text(client_final)?;
         let (without_proof, proof) = message.rsplit_once(",p=").ok_or(ScramError::Malformed)?;
         let mut attributes = without_proof.split(',');
-        let binding = attribute(attributes.next(), "c=").and_then(decode_base64).ok_or(ScramError::Malformed)?;
+        let binding = attribute(attributes.next(), "c=").and_then(base64).ok_or(ScramError::Malformed)?;
         let echoed = attribute(attributes.next(), "r=").ok_or(ScramError::Malformed)?;
-        let proof = decode_base64(proof).ok_or(ScramError::Malformed)?;
+        let proof = base64(proof).ok_or(ScramError::Malformed)?;
         let proof: [u8; 32] = proof.try_into().map_err(|_| ScramError::Malformed)?;
         if binding != self.gs2_header.as_bytes() || echoed != nonce {
             return Err(ScramError::Malformed);
@@ -156,7 +157,7 @@ impl ScramServer {
             return Err(ScramError::NotAuthentic);
         }
         let server_signature = crypto.hmac(&verifier.server_key, auth.as_bytes());
-        Ok(Bytes::from(format!("v={}", encode_base64(&server_signature))))
+        Ok(Bytes::from(format!("v={}", Base64::encode_string(&server_signature))))
     }
 }
 
@@ -197,7 +198,7 @@ impl ScramClient {
         let server_first = text(challenge)?;
         let mut attributes = server_first.split(',');
         let nonce = attribute(attributes.next(), "r=").ok_or(ScramError::Malformed)?;
-        let salt = attribute(attributes.next(), "s=").and_then(decode_base64).ok_or(ScramError::Malformed)?;
+        let salt = attribute(attributes.next(), "s=").and_then(base64).ok_or(ScramError::Malformed)?;
         let iterations =
             attribute(attributes.next(), "i=").and_then(|n| n.parse().ok()).ok_or(ScramError::Malformed)?;
         let fresh = nonce.len() > self.nonce.len() && nonce.starts_with(&self.nonce);
@@ -206,10 +207,10 @@ impl ScramClient {
         }
         let salted = crypto.pbkdf2(self.password.as_bytes(), &salt, iterations);
         let client_key = crypto.hmac(&salted, b"Client Key");
-        let without_proof = format!("c={},r={nonce}", encode_base64(b"n,,"));
+        let without_proof = format!("c={},r={nonce}", Base64::encode_string(b"n,,"));
         let auth = format!("{},{server_first},{without_proof}", self.first_bare);
         let signature = crypto.hmac(&crypto.sha256(&client_key), auth.as_bytes());
-        let proof = encode_base64(&xor(client_key, signature));
+        let proof = Base64::encode_string(&xor(client_key, signature));
         let server_key = crypto.hmac(&salted, b"Server Key");
         self.server_signature = Some(crypto.hmac(&server_key, auth.as_bytes()));
         Ok(Bytes::from(format!("{without_proof},p={proof}")))
@@ -218,8 +219,7 @@ impl ScramClient {
     /// Checks the server's final message.
     pub fn verify(&mut self, server_final: &[u8]) -> Result<(), ScramError> {
         let message = text(server_final)?;
-        let verifier =
-            attribute(message.split(',').next(), "v=").and_then(decode_base64).ok_or(ScramError::NotAuthentic)?;
+        let verifier = attribute(message.split(',').next(), "v=").and_then(base64).ok_or(ScramError::NotAuthentic)?;
         let expected = self.server_signature.ok_or(ScramError::Malformed)?;
         let verifier: [u8; 32] = verifier.try_into().map_err(|_| ScramError::Malformed)?;
         self.verified = same(&verifier, &expected);
@@ -268,41 +268,8 @@ fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b))) == 0
 }
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn encode_base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let word = group.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let sextet = (word >> (18 - 6 * place) & 63) as usize;
-            text.push(if place <= group.len() { char::from(BASE64[sextet]) } else { '=' });
-        }
-    }
-    text
-}
-
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.as_bytes();
-    let body = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(body.len() * 3 / 4);
-    for group in body.chunks(4) {
-        let mut word = 0u32;
-        for sign in group {
-            let sextet = BASE64.iter().position(|known| known == sign)?;
-            word = word << 6 | u32::try_from(sextet).ok()?;
-        }
-        match group.len() {
-            4 => bytes.extend_from_slice(&word.to_be_bytes()[1..]),
-            3 => bytes.extend_from_slice(&(word >> 2).to_be_bytes()[2..]),
-            2 => bytes.extend_from_slice(&(word >> 4).to_be_bytes()[3..]),
-            _ => return None,
-        }
-    }
-    Some(bytes)
+fn base64(text: &str) -> Option<Vec<u8>> {
+    Base64::decode_vec(text).ok()
 }
 
 #[cfg(test)]
@@ -344,7 +311,7 @@ mod tests {
     const SERVER_FINAL: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
 
     fn verifier() -> ScramVerifier {
-        let salt = decode_base64("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        let salt = base64("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         ScramVerifier::derive("pencil", salt, 4096, &SERVER_NONCE)
     }
 
@@ -380,7 +347,7 @@ mod tests {
     fn a_server_that_does_not_know_the_password_is_not_authentic() {
         let mut client = ScramClient::new("user", "pencil", CLIENT_NONCE);
         client.respond(SERVER_FIRST.as_bytes(), &SERVER_NONCE).unwrap();
-        let forged = format!("v={}", encode_base64(&[7; 32]));
+        let forged = format!("v={}", Base64::encode_string(&[7; 32]));
         assert_eq!(client.respond(forged.as_bytes(), &SERVER_NONCE), Err(ScramError::NotAuthentic));
         assert_eq!(client.verify(b"e=other-error"), Err(ScramError::NotAuthentic));
         assert!(!client.is_verified());
@@ -431,11 +398,11 @@ mod tests {
     #[test]
     fn base64_is_that_of_rfc_4648() {
         for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
-            assert_eq!(encode_base64(plain.as_bytes()), coded);
-            assert_eq!(decode_base64(coded).as_deref(), Some(plain.as_bytes()));
+            assert_eq!(Base64::encode_string(plain.as_bytes()), coded);
+            assert_eq!(base64(coded).as_deref(), Some(plain.as_bytes()));
         }
         for bad in ["Z", "Zg", "Zg=", "Z===", "Zm9*", "Zm9vY===", "===="] {
-            assert_eq!(decode_base64(bad), None, "{bad}");
+            assert_eq!(base64(bad), None, "{bad}");
         }
     }
 }

@@ -441,7 +441,7 @@ fn attribute(piece: &str) -> Result<Attribute, DnError> {
     let value = value.trim_start_matches(' ');
     let bad = || DnError::Value { name: name.clone() };
     if let Some(hex) = value.strip_prefix('#') {
-        let whole = unhex(hex.trim_end_matches(' ')).ok_or_else(bad)?;
+        let whole = base16ct::mixed::decode_vec(hex.trim_end_matches(' ')).map_err(|_| bad())?;
         let mut rest = whole.as_slice();
         let element = tlv::next(&mut rest).ok_or_else(bad)?;
         if !rest.is_empty() {
@@ -456,20 +456,6 @@ fn attribute(piece: &str) -> Result<Attribute, DnError> {
         Value::Raw(tlv::element(tlv::UTF8_STRING, &[text.as_bytes()]))
     };
     Ok(Attribute { oid, value })
-}
-
-fn unhex(hex: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u32> = hex.chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    if !digits.len().is_multiple_of(2) || digits.is_empty() {
-        return None;
-    }
-    digits
-        .chunks_exact(2)
-        .map(|pair| match pair {
-            [high, low] => u8::try_from(high * 16 + low).ok(),
-            _ => None,
-        })
-        .collect()
 }
 
 fn unescape(value: &str) -> Option<String> {

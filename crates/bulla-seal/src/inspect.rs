@@ -188,10 +188,10 @@ fn with_ours(ours: Ours<'_>, mut inspection: Inspection) -> Result<Inspection, O
         let binding = Binding::read(value)?;
         inspection.binding = Some(InspectedBinding {
             destination: binding.destination.to_owned(),
-            message_id: hex(binding.message_id),
-            properties: hex(binding.properties),
-            application_properties: hex(binding.application_properties),
-            annotations: binding.annotations.map(|digest| hex(digest)),
+            message_id: base16ct::lower::encode_string(binding.message_id),
+            properties: base16ct::lower::encode_string(binding.properties),
+            application_properties: base16ct::lower::encode_string(binding.application_properties),
+            annotations: binding.annotations.map(|digest| base16ct::lower::encode_string(digest)),
             sealed_by: binding.sealed_by.map(str::to_owned),
         });
     }
@@ -222,7 +222,7 @@ fn of_signer(
         name: name_text(&signer.name),
         algorithm: format!("{kind} with {}", signer.digest),
         signing_time: attributes.time()?.map(utc),
-        key_id: certificate.map(|certificate| hex(certificate.spki_sha256())),
+        key_id: certificate.map(|certificate| base16ct::lower::encode_string(certificate.spki_sha256())),
     })
 }
 
@@ -244,20 +244,16 @@ fn of_recipient(recipient: &Recipient<'_>) -> InspectedRecipient {
 /// `issuer="CN=…" serial=0a1b`, or `key-id=…`.
 fn name_text(name: &Name<'_>) -> String {
     let whole = match name {
-        Name::Key(id) => return format!("key-id={}", hex(id)),
+        Name::Key(id) => return format!("key-id={}", base16ct::lower::encode_string(id)),
         Name::IssuerAndSerial(whole) => whole,
     };
     let parts = || {
         let mut fields = Reader::only(whole, SEQUENCE, "").ok()?;
         let issuer = Dn::from_der(fields.whole(SEQUENCE, "").ok()?).ok()?;
         let serial = fields.value(tlv::INTEGER, "").ok()?;
-        Some(format!("issuer=\"{issuer}\" serial={}", hex(serial)))
+        Some(format!("issuer=\"{issuer}\" serial={}", base16ct::lower::encode_string(serial)))
     };
-    parts().unwrap_or_else(|| format!("issuer-and-serial={}", hex(whole)))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    parts().unwrap_or_else(|| format!("issuer-and-serial={}", base16ct::lower::encode_string(whole)))
 }
 
 impl Sizes {

@@ -4,6 +4,7 @@
 //! A line's utilisation is rate × execution time ÷ engines. The lines of a device may add up to more than 100 %, because
 //! execution times are means; the device's own ends there.
 
+use crate::calendar::moment;
 use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
 use bulla_device::scheduler::HISTORY_INTERVAL;
 use bulla_device::{Histogram, Kind, Operation, OperationMeter, Shape};
@@ -356,7 +357,7 @@ impl Activity {
             [] => String::new(),
             gone => format!("Deleted in between, and left out: {}.\n", gone.join(", ")),
         };
-        let (from, to) = (utc(self.from_ms), utc(self.to_ms));
+        let (from, to) = (moment(self.from_ms), moment(self.to_ms));
         let seconds = self.seconds();
         format!("CRYPTO HARDWARE ACTIVITY   {from} to {to} UTC, {seconds:.1} s\n\n{body}\n{gone}{FOOTER}")
     }
@@ -366,8 +367,8 @@ impl Activity {
         json!({
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
-            "from": utc(self.from_ms),
-            "to": utc(self.to_ms),
+            "from": moment(self.from_ms),
+            "to": moment(self.to_ms),
             "interval_seconds": self.seconds(),
             "devices": self.devices.iter().map(DeviceActivity::to_json).collect::<Vec<_>>(),
             "deleted_devices": self.gone,
@@ -430,7 +431,7 @@ impl DeviceActivity {
     /// Which part of the report's `seconds` the device's numbers are of, where it began to count later.
     fn span_note(&self, seconds: f64) -> Option<String> {
         let (own, all) = (format!("{:.1}", self.seconds), format!("{seconds:.1}"));
-        let since = utc(self.device.since_ms);
+        let since = moment(self.device.since_ms);
         (own != all).then(|| format!("counted for {own} s of these {all}, since {since}"))
     }
 
@@ -532,11 +533,6 @@ fn work_json(work: &Work) -> Json {
         "lanes_filled": work.calls.map(|_| work.lanes_filled),
         "lanes_per_call": work.lanes_per_call(),
     })
-}
-
-/// `2026-11-22 06:30:00`
-pub(crate) fn utc(unix_ms: u64) -> String {
-    crate::log::utc(unix_ms / 1000).replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What each role cost between two moments: processor time, its share, and what a message put and a message got comes to. Beside
 //! it the process's own clock, so that one sees that it adds up.
 
-use crate::activity::{ratio, table_line, utc};
+use crate::activity::{ratio, table_line};
+use crate::calendar::moment;
 use crate::mqsc::costs::CostSnapshot;
 use bulla_device::Role;
 use serde_json::{Value as Json, json};
@@ -116,7 +117,7 @@ impl CostActivity {
             ];
             table_line(LABEL_WIDTH, name, &cells, &WIDTHS)
         };
-        let (from, to) = (utc(self.from_ms), utc(self.to_ms));
+        let (from, to) = (moment(self.from_ms), moment(self.to_ms));
         let (seconds, version) = (self.seconds(), env!("CARGO_PKG_VERSION"));
         let mut text = String::new();
         // Into a string: cannot fail.
@@ -157,8 +158,8 @@ impl CostActivity {
             "version": env!("CARGO_PKG_VERSION"),
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
-            "from": utc(self.from_ms),
-            "to": utc(self.to_ms),
+            "from": moment(self.from_ms),
+            "to": moment(self.to_ms),
             "interval_seconds": self.seconds(),
             "puts": puts,
             "gets": gets,

@@ -6,7 +6,6 @@
 //! with content-type blanked (the original one stands in an attribute of its own) and absent fields
 //! at the end left out. See `docs/formats/sealed-message.md`.
 
-use crate::audit::entry::hex;
 use crate::channel::transmission::{self, Destination};
 use crate::dead_letters::DeadLetter;
 use crate::manager::Defaults;
@@ -740,8 +739,10 @@ pub(crate) fn message_id(payload: &Payload) -> Option<String> {
     let properties = Sections::scan(payload).ok()?.decode_properties(payload).ok()?;
     Some(match properties.message_id? {
         MessageId::Ulong(number) => number.to_string(),
-        MessageId::Uuid(bytes) => hex(&bytes),
-        MessageId::Binary(bytes) => hex(bytes.get(..MESSAGE_ID_BYTES_SHOWN).unwrap_or(&bytes)),
+        MessageId::Uuid(bytes) => base16ct::lower::encode_string(&bytes),
+        MessageId::Binary(bytes) => {
+            base16ct::lower::encode_string(bytes.get(..MESSAGE_ID_BYTES_SHOWN).unwrap_or(&bytes))
+        }
         MessageId::String(text) => text,
     })
 }

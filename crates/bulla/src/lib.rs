@@ -6,6 +6,7 @@ mod adapter;
 pub mod addresses;
 pub mod audit;
 pub mod authority;
+pub mod calendar;
 pub mod channel;
 pub mod cli;
 pub mod client;

@@ -3,6 +3,7 @@
 //! A queue manager writes its lines on a thread of their own: lines come from threads that hold the queues' lock, and
 //! the program that reads standard error may stop reading. What does not fit meanwhile is left out, counted and said.
 
+use crate::calendar::rfc3339;
 use bulla_device::role::{self, Role};
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,7 +35,7 @@ pub fn line(level: Level, text: fmt::Arguments<'_>) {
         Level::Alarm => "alarm",
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let line = format!("{} {level} {}", utc(now.as_secs()), one_line(&text.to_string()));
+    let line = format!("{} {level} {}", rfc3339(now.as_secs()), one_line(&text.to_string()));
     if let Some(line) = LINES.take(line) {
         // Standard error may be closed; a queue manager does not stop for that.
         let _ = writeln!(io::stderr().lock(), "{line}");
@@ -101,7 +102,7 @@ impl Lines {
                 (None, count) => {
                     waiting.left_out = 0;
                     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                    format!("{} warn {count} lines were left out: standard error was not read", utc(now.as_secs()))
+                    format!("{} warn {count} lines were left out: standard error was not read", rfc3339(now.as_secs()))
                 }
             };
             waiting.is_writing = true;
@@ -173,22 +174,6 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// A moment as `2026-11-21T21:24:55Z` (RFC 3339), from seconds since the epoch.
-#[must_use]
-pub fn utc(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Civil date from a day count, by 400-year eras that begin on 1 March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
 /// `note!("…")`: an operator may want to know.
 #[macro_export]
 macro_rules! note { ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Note, format_args!($($arg)*)) } }
@@ -201,7 +186,7 @@ macro_rules! alarm { ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Al
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, LINES_MAX, Lines, one_line, utc};
+    use super::{LINE_BYTES_MAX, LINES_MAX, Lines, one_line};
     use std::io::{self, Write};
     use std::sync::mpsc;
     use std::time::Duration;
@@ -262,12 +247,5 @@ mod tests {
     fn a_strangers_words_stay_on_one_line() {
         assert_eq!(one_line("a\n2026 alarm \u{1b}[2J"), "a\\n2026 alarm \\u{1b}[2J");
         assert!(one_line(&"x".repeat(100_000)).len() <= LINE_BYTES_MAX + 4);
-    }
-
-    #[test]
-    fn moments_read_as_rfc_3339() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
-        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(utc(1_795_296_295), "2026-11-21T21:24:55Z");
     }
 }

@@ -45,6 +45,6 @@ impl Random {
 
     /// A name made of `N` random bytes in hexadecimal.
     pub fn name<const N: usize>(&mut self) -> String {
-        self.bytes::<N>().iter().map(|byte| format!("{byte:02x}")).collect()
+        base16ct::lower::encode_string(&self.bytes::<N>())
     }
 }

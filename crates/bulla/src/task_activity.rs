@@ -1,7 +1,8 @@
 //! What the queue manager's tasks did between two moments: how busy each was, what a request cost of the processor, and how long
 //! it waited. In the terms of the task records of MQ's channel initiator (class 4 of its accounting).
 
-use crate::activity::{joined, ratio, table_line, utc};
+use crate::activity::{joined, ratio, table_line};
+use crate::calendar::moment;
 use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::Peak;
 use serde_json::{Value as Json, json};
@@ -178,7 +179,7 @@ impl TaskActivity {
         let peak = self.busy_adapters.filter(|peak| peak.value >= self.adapters && self.adapters > 0)?;
         Some(format!(
             "no adapter was unused at {}: {} of {} were busy at once. One more: ALTER QMGR CHIADAPS({})",
-            utc(peak.at_ms),
+            moment(peak.at_ms),
             peak.value,
             self.adapters,
             self.adapters + 1
@@ -223,7 +224,7 @@ impl TaskActivity {
             body.push('\n');
         }
         let warning = self.warning().map(|warning| format!("WARNING: {warning}\n")).unwrap_or_default();
-        let (from, to) = (utc(self.from_ms), utc(self.to_ms));
+        let (from, to) = (moment(self.from_ms), moment(self.to_ms));
         let (seconds, version) = (self.seconds(), env!("CARGO_PKG_VERSION"));
         let mut text = String::new();
         // Into a string: cannot fail.
@@ -263,8 +264,8 @@ impl TaskActivity {
             "version": env!("CARGO_PKG_VERSION"),
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
-            "from": utc(self.from_ms),
-            "to": utc(self.to_ms),
+            "from": moment(self.from_ms),
+            "to": moment(self.to_ms),
             "interval_seconds": self.seconds(),
             "adapters": self.adapters,
             "busy_adapters_max": self.busy_adapters.map_or(0, |peak| peak.value),
@@ -295,7 +296,7 @@ fn cells(connections: String, work: &Work, tasks: f64) -> [String; 10] {
         format!("{:.1}", work.elapsed_mean_us()),
         format!("{:.1}", work.wait_mean_us()),
         work.longest.map(|peak| format!("{:.1}", peak.value as f64 / NS_PER_US)).unwrap_or_default(),
-        work.longest.map(|peak| utc(peak.at_ms)).unwrap_or_default(),
+        work.longest.map(|peak| moment(peak.at_ms)).unwrap_or_default(),
     ]
 }
 
@@ -400,7 +401,7 @@ mod tests {
             warning.contains("2 of 2 were busy at once") && warning.ends_with("ALTER QMGR CHIADAPS(3)"),
             "{warning}"
         );
-        assert!(warning.contains("2026-11-21 11:40:04") || warning.contains(&utc(BEGIN_MS + 4_000)), "{warning}");
+        assert!(warning.contains("2026-11-21 11:40:04") || warning.contains(&moment(BEGIN_MS + 4_000)), "{warning}");
         let spared = TaskActivity { busy_adapters: Some(Peak { at_ms: BEGIN_MS, value: 1 }), ..activity };
         assert_eq!(spared.warning(), None);
         assert_eq!(TaskActivity { busy_adapters: None, ..spared }.warning(), None);

@@ -1,6 +1,7 @@
 //! What went on at queues and under policies between two moments: `bulla report queues` and `bulla report policies`.
 
-use crate::activity::{joined, ratio, table_line, utc};
+use crate::activity::{joined, ratio, table_line};
+use crate::calendar::moment;
 use crate::mqsc::protection::ProtectionMeters;
 use crate::mqsc::run::QueueStatus;
 use crate::mqsc::traffic::{PolicySnapshot, QueueSnapshot};
@@ -32,7 +33,7 @@ impl Span {
     }
 
     fn head(self, what: &str, queue_manager: &str) -> String {
-        let (from, to, seconds) = (utc(self.from_ms), utc(self.to_ms), self.seconds());
+        let (from, to, seconds) = (moment(self.from_ms), moment(self.to_ms), self.seconds());
         let version = env!("CARGO_PKG_VERSION");
         format!("{what} OF QUEUE MANAGER {queue_manager}   {from} to {to} UTC, {seconds:.1} s   bulla {version}\n\n")
     }
@@ -43,8 +44,8 @@ impl Span {
             "version": env!("CARGO_PKG_VERSION"),
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
-            "from": utc(self.from_ms),
-            "to": utc(self.to_ms),
+            "from": moment(self.from_ms),
+            "to": moment(self.to_ms),
             "interval_seconds": self.seconds(),
         })
     }

@@ -2,9 +2,9 @@
 //! there (`bulla trigger`) starts the application (inventory A2.12). `docs/operating/triggers.md` is the page. Transmission
 //! queues start their channels themselves: `channel/supervisor.rs`.
 
+use crate::calendar;
 use crate::envelope::chunks_of;
 use crate::events::json_message;
-use crate::log;
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::{Definitions, LocalQueue, Process, TriggerType, Usage};
 use crate::mqsc::run::Change;
@@ -196,7 +196,7 @@ fn message(
         "applicid": process.application,
         "userdata": process.user_data,
         "envrdata": process.environment_data,
-        "time": log::utc(wall_ms / 1000),
+        "time": calendar::rfc3339(wall_ms / 1000),
     });
     let body = json_message(SUBJECT, &[("queue", Value::from(queue))], content.to_string(), wall_ms);
     Message {

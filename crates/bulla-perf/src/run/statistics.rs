@@ -2,7 +2,9 @@
 
 use crate::result::Latency;
 use bulla_device::Histogram;
-use std::time::{SystemTime, UNIX_EPOCH};
+use jiff::Timestamp;
+use jiff::tz::Offset;
+use std::time::SystemTime;
 
 /// Least, middle and greatest of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,24 +47,14 @@ pub fn latency(histogram: &Histogram) -> Option<Latency> {
 /// A time as results write it, UTC: `2026-11-22 08:00:00`.
 #[must_use]
 pub fn utc(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01: a year that begins in March has its leap day at the end.
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+    let at = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
+    Offset::UTC.to_datetime(at).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
     fn the_median_is_in_the_middle() {

@@ -177,7 +177,7 @@ impl Certificate {
             [0, rest @ ..] if !rest.is_empty() => rest,
             all => all,
         };
-        unpadded.iter().map(|byte| format!("{byte:02x}")).collect()
+        base16ct::lower::encode_string(unpadded)
     }
 
     /// DER of IssuerAndSerialNumber (RFC 5652 section 10.2.4), by which a recipient or signer is named.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime};
 use openssl::asn1::{Asn1Time, Asn1TimeRef};
 
 /// A date outside what X.509 or this machine can hold (years 1 to 9999).
@@ -18,6 +20,8 @@ impl fmt::Display for BadTime {
 impl std::error::Error for BadTime {}
 
 const DAY_SECS: i64 = 86_400;
+const MOMENT_FORM: &str = "%Y-%m-%dT%H:%M:%SZ";
+const DAY_FORM: &str = "%Y-%m-%d";
 /// 9999-12-31T23:59:59Z, the last moment of RFC 5280.
 const LAST_UNIX_SECS: i64 = 253_402_300_799;
 
@@ -59,8 +63,7 @@ pub(crate) fn from_unix(seconds: i64) -> Option<SystemTime> {
 
 /// A moment as `2026-11-21T21:34:45Z`.
 pub fn utc(time: SystemTime) -> String {
-    let [year, month, day, hour, minute, second] = civil_fields(unix(time));
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    civil(unix(time)).strftime(MOMENT_FORM).to_string()
 }
 
 /// The moment that a text names: `2026-11-21T21:34:45Z`, `2026-11-21` for its midnight, or seconds since 1970.
@@ -68,60 +71,25 @@ pub fn utc_time(text: &str) -> Option<SystemTime> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return from_unix(text.parse().ok()?);
     }
-    let (day, clock) = match text.split_once('T') {
-        Some((day, clock)) => (day, clock.strip_suffix('Z')?),
-        None => (text, "00:00:00"),
-    };
-    let [year, month, day] = numbers(day, '-', [4, 2, 2])?;
-    let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
-    let days = days_since_1970(year, month, day);
-    let seconds = days * DAY_SECS + hour * 3600 + minute * 60 + second;
-    // What is no date, as 30 February, reads back as another one.
-    (civil_fields(seconds) == [year, month, day, hour, minute, second]).then(|| from_unix(seconds))?
+    let midnight = || Date::strptime(DAY_FORM, text).map(|day| day.at(0, 0, 0, 0));
+    let at = DateTime::strptime(MOMENT_FORM, text).or_else(|_| midnight()).ok()?;
+    // Signs, spaces and missing zeros are read too, and never written.
+    let is_written_so = [MOMENT_FORM, DAY_FORM].iter().any(|form| at.strftime(form).to_string() == text);
+    is_written_so.then(|| from_unix(from_civil(at)))?
 }
 
-/// Three numbers of so many digits each.
-fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
-    let parts: Vec<&str> = text.split(between).collect();
-    let parts = <[&str; 3]>::try_from(parts).ok()?;
-    let mut numbers = [0; 3];
-    for ((number, part), digits) in numbers.iter_mut().zip(parts).zip(digits) {
-        let plain = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
-        *number = part.parse().ok().filter(|_| plain)?;
-    }
-    Some(numbers)
+/// 1970, from which seconds are counted. Dates are reckoned without a time zone: jiff's moments end a day before the
+/// year 9999 does, and a certificate without a well-known end has that year's last second (RFC 5280, section 4.1.2.5).
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+/// Seconds since 1970 as date and time in UTC; what a calendar of four digits can't hold is its first or last moment.
+pub(crate) fn civil(seconds: i64) -> DateTime {
+    EPOCH.saturating_add(SignedDuration::from_secs(seconds))
 }
 
-/// The other way round than [`civil`]; any numbers of two digits are taken.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    const ERA_DAYS: i64 = 146_097;
-    let (year, month_from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    year.div_euclid(400) * ERA_DAYS + day_of_era - 719_468
-}
-
-/// Seconds since 1970 as year, month, day, hour, minute and second in UTC.
-pub(crate) fn civil_fields(seconds: i64) -> [i64; 6] {
-    let (days, of_day) = (seconds.div_euclid(DAY_SECS), seconds.rem_euclid(DAY_SECS));
-    let (year, month, day) = civil(days);
-    [year, month, day, of_day / 3600, of_day / 60 % 60, of_day % 60]
-}
-
-/// Days since 1970 to a date of the Gregorian calendar, counting eras of 400 years from a 1 March,
-/// so that the leap day comes last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    const ERA_DAYS: i64 = 146_097;
-    let days = days.saturating_add(719_468); // 1970-01-01 counted from 0000-03-01
-    let era = days.div_euclid(ERA_DAYS);
-    let day_of_era = days.rem_euclid(ERA_DAYS);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+/// Date and time in UTC as seconds since 1970.
+pub(crate) fn from_civil(at: DateTime) -> i64 {
+    at.duration_since(EPOCH).as_secs()
 }
 
 #[cfg(test)]

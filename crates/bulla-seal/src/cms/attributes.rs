@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use bulla_device::Digest;
+use jiff::civil::DateTime;
 
 use super::reader::{Malformed, Reader, is_integer, strictly_ascending};
 use super::writer::{
@@ -225,9 +226,10 @@ const LAST_SECS: i64 = 253_402_300_799;
 fn encode_time(now: SystemTime) -> (u8, [u8; 15], usize) {
     let seconds = time::unix(now).clamp(UTC_TIME_FIRST_SECS, LAST_SECS);
     let utc = seconds < UTC_TIME_END_SECS;
-    let [year, rest @ ..] = time::civil_fields(seconds);
-    let century = (!utc).then_some(year / 100);
-    let pairs = century.into_iter().chain([year % 100]).chain(rest);
+    let at = time::civil(seconds);
+    let century = (!utc).then_some(at.year() / 100);
+    let rest = [at.month(), at.day(), at.hour(), at.minute(), at.second()].map(i16::from);
+    let pairs = century.into_iter().chain([at.year() % 100]).chain(rest);
     let mut text = [b'Z'; 15];
     let mut len = 1;
     for (slot, pair) in text.chunks_exact_mut(2).zip(pairs) {
@@ -250,44 +252,18 @@ fn read_time(value: &[u8]) -> Result<SystemTime, Malformed> {
         return Err(BAD);
     }
     let mut fields = digits.chunks_exact(2).map(|two| match two {
-        [tens, ones] => i64::from(tens - b'0') * 10 + i64::from(ones - b'0'),
+        [tens, ones] => ((tens - b'0') * 10 + (ones - b'0')).cast_signed(),
         _ => 0,
     });
     let mut next = || fields.next().ok_or(BAD);
-    let year = if utc {
-        let two = next()?;
-        if two < 50 { 2000 + two } else { 1900 + two }
-    } else {
-        next()? * 100 + next()?
+    let first = i16::from(next()?);
+    let year = match utc {
+        true if first < 50 => 2000 + first,
+        true => 1900 + first,
+        false => first * 100 + i16::from(next()?),
     };
-    let (month, day) = (next()?, next()?);
-    let (hour, minute, second) = (next()?, next()?, next()?);
-    if hour > 23 || minute > 59 || second > 59 {
-        return Err(BAD);
-    }
-    let days = days_from_civil(year, month, day).ok_or(BAD)?;
-    time::from_unix(days * 86_400 + hour * 3600 + minute * 60 + second).ok_or(BAD)
-}
-
-/// Days since 1970 of a date, if there is such a day.
-fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let month_days = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + i64::from(leap),
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=month_days).contains(&day) {
-        return None;
-    }
-    // Years from March, so that the leap day is the last of its year.
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    Some(era * 146_097 + day_of_era - 719_468)
+    let at = DateTime::new(year, next()?, next()?, next()?, next()?, next()?, 0).map_err(|_| BAD)?;
+    time::from_unix(time::from_civil(at)).ok_or(BAD)
 }
 
 /// CMSAlgorithmProtection (RFC 6211): the algorithms of the signer, under its signature.

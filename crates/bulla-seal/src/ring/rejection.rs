@@ -24,9 +24,10 @@ pub(super) fn of_ring(dir: &Path) -> Result<RejectionSecret, RingError> {
     let no_randomness = |error| RingError::io(&path, &io::Error::other(error));
     if !path.exists() {
         let secret = RejectionSecret::random().map_err(no_randomness)?;
-        let digits: Zeroizing<String> = Zeroizing::new(hex(secret.as_bytes()));
+        let mut line = Zeroizing::new([b'\n'; 2 * RejectionSecret::LEN + 1]);
+        let _ = base16ct::lower::encode(secret.as_bytes(), &mut *line); // the line has room for it
         // Another process may have been quicker; what counts is what can be read.
-        let _ = write_private_once(&path, digits.as_bytes());
+        let _ = write_private_once(&path, &*line);
     }
     match load::bytes(&path, Place::Own) {
         Ok((bytes, _)) => read(&bytes)
@@ -36,25 +37,12 @@ pub(super) fn of_ring(dir: &Path) -> Result<RejectionSecret, RingError> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-    let digits = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    digits.chain(['\n']).collect()
-}
-
 fn read(text: &[u8]) -> Option<RejectionSecret> {
     let digits = text.strip_suffix(b"\n").unwrap_or(text);
     let mut secret = Zeroizing::new([0; RejectionSecret::LEN]);
     if digits.len() != 2 * secret.len() {
         return None;
     }
-    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
-        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-        let (Some(high), Some(low)) = (pair.first().copied().and_then(value), pair.last().copied().and_then(value))
-        else {
-            return None;
-        };
-        *byte = high << 4 | low;
-    }
+    base16ct::lower::decode(digits, &mut *secret).ok()?;
     Some(RejectionSecret::new(secret))
 }

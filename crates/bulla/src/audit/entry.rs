@@ -1,6 +1,6 @@
 //! One entry: a line of JSON that names the hash of the one before it, and ends with its own. `docs/formats/audit.md` is the page.
 
-use crate::log;
+use crate::calendar;
 use openssl::sha::sha256;
 use serde_json::{Map, Value as Json, json};
 use std::fmt::{self, Display, Write as _};
@@ -42,7 +42,7 @@ impl EntryHash {
     /// The hash of an entry whose bytes before it these are.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        Self(hex(&sha256(bytes)))
+        Self(base16ct::lower::encode_string(&sha256(bytes)))
     }
 }
 
@@ -50,14 +50,6 @@ impl Display for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}"); // a string takes everything
-        digits
-    })
 }
 
 /// What an entry is about.
@@ -292,7 +284,7 @@ const FIELDS: usize = 7;
 /// A moment as entries have it, from milliseconds since 1970: `2026-11-22T10:12:01.123Z`. Texts of moments compare as the moments do.
 #[must_use]
 pub fn time(wall_ms: u64) -> String {
-    let mut text = log::utc(wall_ms / 1000);
+    let mut text = calendar::rfc3339(wall_ms / 1000);
     text.pop();
     let _ = write!(text, ".{:03}Z", wall_ms % 1000); // a string takes everything
     text

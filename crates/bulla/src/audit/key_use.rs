@@ -1,6 +1,6 @@
 //! How often private keys of rings are used: counted where it happens, told once a minute.
 
-use super::entry::{Entry, Kind, Who, hex};
+use super::entry::{Entry, Kind, Who};
 use bulla_seal::certificate::Certificate;
 use serde_json::json;
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ impl KeyUses {
             let operations = used.operations.swap(0, Ordering::Relaxed);
             let what = json!({
                 "purpose": purpose.word(),
-                "key": key.map(|key| hex(&key)),
+                "key": key.map(|key| base16ct::lower::encode_string(&key)),
                 "subject": subject,
                 "messages": messages,
                 "operations": operations,

@@ -69,7 +69,7 @@ impl std::error::Error for AuditError {}
 
 /// The SHA-256 fingerprint of a certificate, as entries name keys by.
 pub(crate) fn fingerprint(certificate: &Certificate) -> String {
-    entry::hex(certificate.fingerprint())
+    base16ct::lower::encode_string(certificate.fingerprint())
 }
 
 /// What somebody was refused.

@@ -314,8 +314,7 @@ pub(super) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
     if said.len() <= PROOF_BYTES_MAX {
         return said;
     }
-    let digest = openssl::sha::sha256(said.as_bytes());
-    digest.iter().fold("SHA-256 ".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    format!("SHA-256 {}", base16ct::lower::encode_string(&openssl::sha::sha256(said.as_bytes())))
 }
 
 /// What is known of the partner that a greeting names, where the one that greets may be that partner. Nothing of an

@@ -4,7 +4,7 @@ use super::{CliError, EXIT_DAMAGED};
 use crate::audit::chain::{self, BREAKS_MAX, Verdict};
 use crate::audit::entry::time;
 use crate::audit::{EntryHash, FOLDER, Kind, Written};
-use crate::mqsc::run::moment_ms;
+use crate::calendar::moment_ms;
 use bulla_perf::spelling::respelled;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};

@@ -528,7 +528,7 @@ fn show(data: &Data<'_>, args: &ShowArgs, now: SystemTime, out: &mut dyn Write) 
     if args.text {
         return write_out(out, &certificate.x509().to_text().map_err(failed)?);
     }
-    let fingerprint: String = certificate.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
+    let fingerprint = base16ct::lower::encode_string(certificate.fingerprint());
     let usage = certificate.key_usage().map_or_else(
         || "any".to_owned(),
         |bits| bits.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-")).collect::<Vec<_>>().join(", "),

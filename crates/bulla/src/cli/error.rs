@@ -2,6 +2,7 @@
 
 use super::connection::ConnectionArgs;
 use super::{CliError, EXIT_EMPTY, EXIT_UNREACHABLE};
+use crate::calendar;
 use crate::client::Client;
 use crate::envelope;
 use crate::log;
@@ -165,7 +166,7 @@ impl Label {
         Self {
             queue: text("x-opt-bulla-queue"),
             time: match find("x-opt-bulla-time") {
-                Some(Value::Timestamp(ms)) => log::utc(u64::try_from(ms / 1000).unwrap_or(0)),
+                Some(Value::Timestamp(ms)) => calendar::rfc3339(u64::try_from(ms / 1000).unwrap_or(0)),
                 _ => "-".to_owned(),
             },
             reason: find("x-opt-bulla-reason")

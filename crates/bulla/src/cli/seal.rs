@@ -214,7 +214,9 @@ impl Claimed {
     fn of(args: &OpenArgs) -> Result<Self, CliError> {
         let digest = |option: &str, text: &Option<String>| {
             const DIGEST_BYTES: usize = 32;
-            let bytes = text.as_deref().map(|text| unhex(text).filter(|bytes| bytes.len() == DIGEST_BYTES));
+            let bytes = text
+                .as_deref()
+                .map(|text| base16ct::mixed::decode_vec(text).ok().filter(|bytes| bytes.len() == DIGEST_BYTES));
             match bytes {
                 Some(None) => Err(CliError::usage(format!("{option} takes 64 hexadecimal digits"))),
                 Some(found) => Ok(found),
@@ -269,22 +271,12 @@ impl Claimed {
 /// A text becomes an AMQP string; after 0x stands the encoded value.
 fn message_id(text: &str) -> Result<Vec<u8>, CliError> {
     if let Some(digits) = text.strip_prefix("0x") {
-        return unhex(digits).ok_or_else(|| CliError::usage("--message-id 0x… takes pairs of hexadecimal digits"));
+        return base16ct::mixed::decode_vec(digits)
+            .map_err(|_| CliError::usage("--message-id 0x… takes pairs of hexadecimal digits"));
     }
     let mut encoded = Vec::with_capacity(text.len() + 2);
     bulla_amqp::Value::from(text).encode_to(&mut encoded);
     Ok(encoded)
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?, 16).ok())
-        .collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    crate::audit::entry::hex(bytes)
 }
 
 /// What there is to be said of an opened message, a line each.
@@ -307,11 +299,15 @@ fn said(seal: &SealInfo, claimed: &Claimed) -> Vec<String> {
         lines.push("BOUND TO NOTHING: it may have been sealed for another queue".to_owned());
         return lines;
     };
-    lines.push(format!("bound to {}, message id {}", binding.destination, hex(&binding.message_id)));
-    lines.push(format!("  properties             {}", hex(&binding.properties)));
-    lines.push(format!("  application properties {}", hex(&binding.application_properties)));
+    lines.push(format!(
+        "bound to {}, message id {}",
+        binding.destination,
+        base16ct::lower::encode_string(&binding.message_id)
+    ));
+    lines.push(format!("  properties             {}", base16ct::lower::encode_string(&binding.properties)));
+    lines.push(format!("  application properties {}", base16ct::lower::encode_string(&binding.application_properties)));
     if let Some(annotations) = &binding.annotations {
-        lines.push(format!("  annotations            {}", hex(annotations)));
+        lines.push(format!("  annotations            {}", base16ct::lower::encode_string(annotations)));
     }
     let left_out = claimed.left_out();
     match &claimed.destination {

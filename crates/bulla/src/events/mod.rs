@@ -6,8 +6,8 @@
 
 pub(crate) mod certificates;
 
+use crate::calendar;
 use crate::envelope;
-use crate::log;
 use crate::manager::State;
 use crate::mqsc::objects::{LocalQueue, QueueManager};
 use crate::reason::{self, Refusal};
@@ -184,7 +184,7 @@ impl Event {
                 }
             }
             Event::CertificateExpires { place, subject, not_after, days, .. } => {
-                let at = log::utc(*not_after);
+                let at = calendar::rfc3339(*not_after);
                 match days {
                     ..0 => crate::alarm!("{place}: the certificate of {subject} has expired, at {at}"),
                     _ => crate::warning!("{place}: the certificate of {subject} expires in {days} days, at {at}"),
@@ -223,7 +223,7 @@ impl Event {
                 "place": place,
                 "subject": cut(subject),
                 "serial": serial,
-                "notafter": log::utc(*not_after),
+                "notafter": calendar::rfc3339(*not_after),
                 "days": days,
             }),
         };
@@ -239,7 +239,7 @@ impl Event {
         content.insert("event".into(), self.name().into());
         content.insert("reason".into(), self.reason().into());
         content.insert("qmgr".into(), manager.into());
-        content.insert("time".into(), log::utc(wall_ms / 1000).into());
+        content.insert("time".into(), calendar::rfc3339(wall_ms / 1000).into());
         content.append(&mut self.fields());
         let content = serde_json::Value::Object(content).to_string();
         let selectable = [("event", Value::from(self.name())), ("reason", Value::Uint(self.reason().into()))];

@@ -25,6 +25,7 @@ use super::topic_status::{self, SubscriptionStatus, TopicStatus};
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
 use crate::addresses::MappedTo;
 use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
+use crate::calendar::{date, moment, moment_ms, time};
 use crate::connections::{Connected, ConnectionId};
 use crate::dead_letters::DeadLetter;
 use crate::limits::{Limit, QueueLimit, UserStatus};
@@ -2389,54 +2390,6 @@ pub(super) fn fits(filter: &Filter, cell: Option<Cell>) -> Result<bool, Failure>
     })
 }
 
-const SECONDS_A_DAY: u64 = 86_400;
-
-/// `2026-11-21`, as QSTATUS writes it.
-pub(super) fn date(unix_ms: u64) -> String {
-    // Days are counted in eras of 400 years that begin with March, so that the leap day comes last.
-    let days = unix_ms / 1000 / SECONDS_A_DAY + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// `14.05.09`, as QSTATUS writes it.
-pub(super) fn time(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000 % SECONDS_A_DAY;
-    format!("{:02}.{:02}.{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// `2026-11-21 14:05:09`, UTC, as AT takes it.
-fn moment(unix_ms: u64) -> String {
-    format!("{} {}", date(unix_ms), time(unix_ms).replace('.', ":"))
-}
-
-/// The latest year that AT takes: beyond it nothing is kept for long.
-const YEAR_MAX: u64 = 9999;
-
-/// Reads what [`moment`] writes; none when there is no such time.
-pub(crate) fn moment_ms(text: &str) -> Option<u64> {
-    let digits = |from: usize, to: usize| -> Option<u64> {
-        let digits = text.get(from..to)?;
-        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-    };
-    let year = digits(0, 4).filter(|year| (1970..=YEAR_MAX).contains(year))?;
-    let (month, day) = (digits(5, 7)?.checked_sub(1).filter(|month| *month < 12)?, digits(8, 10)?.checked_sub(1)?);
-    let seconds = digits(11, 13)? * 3600 + digits(14, 16)? * 60 + digits(17, 19)?;
-    // A year that begins with March ends with the leap day.
-    let (year_from_march, month_from_march) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
-    let days = year_from_march * 365 + year_from_march / 4 - year_from_march / 100 + year_from_march / 400;
-    let days = (days + (153 * month_from_march + 2) / 5 + day).checked_sub(719_468)?;
-    let ms = (days * SECONDS_A_DAY + seconds) * 1000;
-    // Whatever is out of range, the 31st of June say, or another character between, is written otherwise.
-    (moment(ms) == text).then_some(ms)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -2499,43 +2452,5 @@ mod tests {
         let replies =
             execute_overseen(&"HELP;".repeat(1000), &mut stranger, |_| unreachable!("nothing is carried out"));
         assert_eq!((replies.len(), stranger.0), (1, 1));
-    }
-
-    #[test]
-    fn dates_and_times_are_utc_in_the_form_of_qstatus() {
-        for (unix_ms, expected) in [
-            (0, "1970-01-01 00.00.00"),
-            (951_782_399_999, "2000-02-28 23.59.59"),
-            (951_782_400_000, "2000-02-29 00.00.00"),
-            (1_709_251_200_000, "2024-03-01 00.00.00"),
-            (4_107_542_399_000, "2100-02-28 23.59.59"),
-            (4_107_542_400_000, "2100-03-01 00.00.00"),
-        ] {
-            assert_eq!(format!("{} {}", date(unix_ms), time(unix_ms)), expected);
-            assert_eq!(moment_ms(&expected.replacen('.', ":", 2)), Some(unix_ms / 1000 * 1000));
-        }
-    }
-
-    #[test]
-    fn a_time_that_does_not_exist_is_none() {
-        for text in [
-            "",
-            "2026-11-22",
-            "2026-11-22T10:00:00",
-            "2026-02-29 10:00:00",
-            "2026-06-31 10:00:00",
-            "2026-13-01 10:00:00",
-            "2026-00-01 10:00:00",
-            "2026-01-00 10:00:00",
-            "2026-01-01 24:00:00",
-            "2026-01-01 10:60:00",
-            "2026-01-01 10:00:60",
-            "1969-12-31 23:59:59",
-            "2026-01-01 10:00:00 ",
-            "+026-01-01 10:00:00",
-            "2026-01-01 10:00:0é",
-        ] {
-            assert_eq!(moment_ms(text), None, "{text}");
-        }
     }
 }

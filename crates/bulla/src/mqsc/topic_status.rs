@@ -2,9 +2,10 @@
 
 use super::parse::Statement;
 use super::reply::{Cell, Failure, Row};
-use super::run::{Candidate, date, rows, time, unknown, wanted};
+use super::run::{Candidate, rows, unknown, wanted};
 use super::table::Key;
 use super::topic::Needed;
+use crate::calendar::{date, time};
 
 /// How a subscription stands.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -3,6 +3,7 @@
 //! Taken are RSA keys of 2048 to 8192 bits, P-256 and Ed25519. Keys of other kinds, for other uses and for other algorithms are
 //! passed over, as RFC 7517 (section 5) has it; a key of these kinds that is none is an error, and so is a private one.
 
+use base64ct::{Base64UrlUnpadded, Encoding};
 use openssl::bn::{BigNum, BigNumRef};
 use openssl::ec::{EcGroup, EcKey};
 use openssl::ecdsa::EcdsaSig;
@@ -265,26 +266,7 @@ fn p256(x: &[u8], y: &[u8]) -> Option<PKey<Public>> {
 
 /// Base64 in the alphabet for URLs and without padding (RFC 7515, section 2), of one spelling only: surplus bits are zero.
 pub(super) fn base64url(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    let (mut bits, mut count) = (0u32, 0);
-    for character in text.bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (count < 6 && bits == 0).then_some(bytes)
+    Base64UrlUnpadded::decode_vec(text).ok()
 }
 
 #[cfg(test)]
