@@ -415,8 +415,9 @@ fn the_commands_in_the_page_about_topics_are_carried_out() {
     let page = std::fs::read_to_string(page).unwrap();
     let blocks: Vec<&str> = page.split("```mqsc\n").skip(1).filter_map(|block| block.split("```").next()).collect();
     assert_eq!(blocks.len(), 2);
+    let mut paper = Paper::new();
     for commands in blocks {
-        let shown = show(&execute(commands, &mut Paper::new()), false, None);
+        let shown = show(&execute(commands, &mut paper), false, None);
         assert_eq!(shown.exit_code, 0, "{commands}: {}", shown.stderr);
     }
 }
