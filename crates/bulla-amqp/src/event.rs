@@ -72,8 +72,8 @@ pub enum Event {
         /// Send what is there up to the credit, then call `drained`.
         drain: bool,
     },
-    /// Sending link: what is sent from now on is acquired in a transaction, or in none (part 4, section 4.4.3). The host
-    /// sends it with [`Connection::send_in`](crate::Connection::send_in), or detaches the link.
+    /// Sending link: messages sent from now on are acquired in a transaction, or in none (part 4, section 4.4.3). The
+    /// host sends them with [`Connection::send_in`](crate::Connection::send_in), or detaches the link.
     Acquires {
         /// The link.
         link: LinkId,

@@ -35,7 +35,7 @@ pub enum Work {
         hash: Hash,
     },
     /// The content key out of an RSA key transport. A wrong padding or length is *no error*: the
-    /// output is then another key of the expected length, so that nobody learns which it was
+    /// output is then another key of the expected length, so that a sender can't learn which it was
     /// (RFC 3218). It is random with OAEP; with PKCS#1 v1.5 it is the same for the same ciphertext
     /// and private key, on every device ([`RejectionSecret`](crate::RejectionSecret)).
     RsaUnwrap {

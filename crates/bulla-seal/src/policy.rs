@@ -114,15 +114,14 @@ impl Policy {
         self.sign.is_some() && self.encrypt.is_some_and(|cipher| !cipher.is_authenticated())
     }
 
-    /// Whether its messages are encrypted with AES-CBC and not signed, which WEAK(YES) allows. How such a message opens
-    /// tells something of any ciphertext that is put in its place (RFC 9709), so its recipients' keys open nothing else.
+    /// Whether its messages are encrypted with AES-CBC and not signed, which WEAK(YES) allows. Whether such a message
+    /// opens reveals something about any ciphertext put in its place (RFC 9709), so its recipients' keys open nothing else.
     pub fn is_weak(&self) -> bool {
         self.sign.is_none() && self.encrypt.is_some_and(|cipher| !cipher.is_authenticated())
     }
 
-    /// Refuses a policy beside another one that has a recipient in common with it, where one of them is weak
-    /// ([`Policy::is_weak`]) and the other is not. Stands apart from [`Policy::check`]: definitions made by older versions
-    /// must pass to be loaded.
+    /// Refuses a policy that shares a recipient with another one, where exactly one of them is weak
+    /// ([`Policy::is_weak`]). This is not part of [`Policy::check`], because definitions of older versions must still load.
     ///
     /// # Errors
     /// [`PolicyError::WeakRecipient`].

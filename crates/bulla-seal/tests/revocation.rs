@@ -128,7 +128,7 @@ fn a_list_of_another_key_of_one_name_says_nothing_of_the_first() {
     let twin = Authority::create(&today.path("twin"), &NAME.parse().unwrap(), P256, 100, today.now).unwrap();
     let list = twin.crl().unwrap();
     today.install("twin", &list);
-    // As long as nobody knows whose list it is, it may be meant for this one.
+    // The list's issuer is not known, so the list may concern this certificate.
     assert_eq!(today.check(&today.leaf), Err("crl-stale"));
     ring::install_trust(&today.ring(), "twin", twin.certificate()).unwrap();
     assert_eq!(today.check(&today.leaf), Ok(()));

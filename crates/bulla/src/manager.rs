@@ -532,8 +532,8 @@ impl State {
         self.store.room(queue).saturating_sub(granted)
     }
 
-    /// What of `wanted` messages may be promised to that user for a queue now, or for any queue: where too much waits for
-    /// the disk, those go on who have not brought that about. 0 where it is to be asked again when there is room.
+    /// How many of `wanted` messages of credit this user may have now for a queue, or for any queue. While too much waits
+    /// for the disk, only users who have put little of that get credit. 0 means: ask again when there is room.
     pub(crate) fn promise(&mut self, queue: Option<&Route>, user: Option<UserId>, wanted: u32) -> u32 {
         let may_write = match self.store.backlog() {
             Backlog::Usual => true,

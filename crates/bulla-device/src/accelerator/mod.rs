@@ -26,8 +26,8 @@
 //!   A secret that was made for sealing must be checked here: it is not looked at again before the message is
 //!   acknowledged, and with a wrong one no recipient opens it. A secret for opening has one more proof, the AES key
 //!   wrap (RFC 3394): a wrong secret unwraps to nothing, up to 2⁻⁶⁴, and the processor tries again before a message is
-//!   moved. That alone is enough for the message. But a sender who chooses P could learn about k from which messages make
-//!   the lanes err, and a broken lane would stay in use; so these are checked alike.
+//!   moved. That alone is enough for the message. But a sender who chooses P could learn about k from the messages that
+//!   make the lanes err, and a broken lane would stay in use; so these are checked alike.
 //! - *Verifications*: nothing. A signature that is refused here is judged again by another device before
 //!   anything is done about it; that is the scheduler's part.
 //!

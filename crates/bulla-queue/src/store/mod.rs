@@ -51,9 +51,9 @@ pub const BACKLOG_BYTES_MAX_DEFAULT: u64 = 32 << 20;
 pub enum Backlog {
     /// No more than that.
     Usual,
-    /// More: whoever has brought it about puts no more for now.
+    /// More: the users who have put most of it get no more credit for now.
     Much,
-    /// More than twice as much: nobody does.
+    /// More than twice as much: no user gets credit.
     TooMuch,
 }
 
@@ -657,7 +657,7 @@ impl Store {
         self.queues.get(&queue).map_or(0, Queue::room)
     }
 
-    /// How much waits for the disk. Whoever is made to wait for that hears from [`Store::take_freed`].
+    /// How much waits for the disk. [`Store::take_freed`] tells when a producer that waits for that may go on.
     #[must_use]
     pub fn backlog(&self) -> Backlog {
         let bytes = self.journal.backlog_bytes();

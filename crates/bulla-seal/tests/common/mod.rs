@@ -79,7 +79,7 @@ impl World {
         Person { dn, certificate, chain: self.authority.chain(), key }
     }
 
-    /// A certificate of another name for the key of somebody.
+    /// A certificate with another name for a person's key.
     pub fn again(&self, name: &str, of: &Person) -> Person {
         let dn = dn(&format!("CN={name},O=Bulla"));
         let uses = vec![KeyUse::DocSign, KeyUse::DataEncrypt];

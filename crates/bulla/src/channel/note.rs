@@ -76,8 +76,8 @@ pub fn receiver_prefix(channel: &str) -> String {
 }
 
 impl SenderNote {
-    /// As bytes: version, flags, base, unit, partner, count, then the ids, the first whole and the others as the step from
-    /// the last; then mark and proof, where there is one of them.
+    /// As bytes: version, flags, base, unit, partner, count, then the ids, the first whole and the others as steps. Mark
+    /// and proof follow where there is one of them.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + self.in_doubt.len() * 2);
         let is_plain = self.proof.is_empty() && self.mark == [0; 16];

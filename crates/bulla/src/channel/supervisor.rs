@@ -176,7 +176,7 @@ pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<Strin
             let detail = format!("{channel}: {} messages are in doubt", note.in_doubt.len());
             return Err(Refusal::in_doubt(detail));
         }
-        // Whoever the partner was: the next one counts.
+        // The former partner is forgotten: the next one that connects is kept.
         let note = SenderNote { base, unit: note.unit, reset: true, ..SenderNote::default() };
         vec![(note::sender_name(channel), note.encode())]
     } else {

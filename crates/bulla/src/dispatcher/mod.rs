@@ -428,7 +428,7 @@ impl Dispatcher {
         }
     }
 
-    /// Reads those who have signed in, and channels; whoever had to let others go first is among the first in the next turn.
+    /// Reads connections that have signed in, and channels. Users that were passed over are read first in the next turn.
     fn read_known(&mut self) {
         let Self { active, peers, shares, local, .. } = self;
         let known = active.iter().filter_map(|key| peers.get(*key));
@@ -1063,7 +1063,7 @@ impl Dispatcher {
             && let Some((key, _)) = consumers.links.get(consumers.next)
             && let Some(user) = peers.get(*key).and_then(Peer::sharing_user)
         {
-            // Each of the queue's links is the next one as often as another: so each user has its part of what this takes.
+            // The queue's links take turns to be the next one, so over time each user pays for its own links.
             shares.took(user, began.elapsed());
         }
         if sent >= SERVE_MAX {

@@ -239,7 +239,8 @@ impl Peer {
         self.signed_in.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
     }
 
-    /// The user whose share of the time its turns are; none for strangers, who have one together, and for channels.
+    /// The user whose share of the dispatcher's time this connection uses. None for channels, and for unauthenticated
+    /// clients, which have one share together.
     pub(super) fn sharing_user(&self) -> Option<UserId> {
         self.user.filter(|_| !self.is_stranger() && self.role() != Role::ChannelInitiator)
     }

@@ -1,11 +1,11 @@
-//! Users who have signed in share a dispatcher's time: none of them takes much more than another who wants something, too.
+//! Shares a dispatcher's processor time fairly between the users who have signed in.
 //!
-//! What counts is time, not messages or bytes: a few bytes can ask for a link, a queue or a subscription. While two users or
-//! more were read within [`RECENT`], what the connections of each take is measured. In a turn a user is read who has had no
-//! more than [`AHEAD_MAX`] beyond the one who has had the least of those who want something; the others are read when they
-//! have been caught up with, or when nobody else wants anything. Who wants little has saved up [`SAVED_MAX`] at most, and
-//! links that come and go count more than messages do. A turn reads no more of a user than what it does in
-//! [`TURN`], as far as that is known from the turns before, so that whoever comes meanwhile does not wait long.
+//! Time is counted, not messages or bytes, because a few bytes can ask for a link, a queue or a subscription. It is
+//! measured while at least two users were read within [`RECENT`]. A turn reads a user whose time is at most
+//! [`AHEAD_MAX`] above that of the waiting user with the least time. The other users are read when that user has caught
+//! up, or when no other user waits. A user who wants little saves up at most [`SAVED_MAX`]. Links that come and go
+//! count [`LINK_WEIGHT`] times. A turn reads from a user about what takes [`TURN`], estimated from the turns before, so
+//! that a user who arrives meanwhile does not wait long.
 
 use crate::limits::UserId;
 use hashbrown::HashMap;

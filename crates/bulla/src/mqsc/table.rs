@@ -1315,7 +1315,7 @@ static WEAK: Attribute = attribute(
     "WEAK",
     words(&["YES", "NO"]),
     "NO",
-    "YES allows a CBC cipher without a signature: whoever can write to the queue can then change messages. Its recipients are in RECIP of no other policy.",
+    "YES allows a CBC cipher without a signature: a user who can write to the queue can then change messages. Its recipients are in RECIP of no other policy.",
 );
 static ONDEFECT: Attribute = attribute(
     Key::OnDefect,
