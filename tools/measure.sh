@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures what protection costs, one workload after another, each with queue managers of its own, and makes the measured parts
-# of docs/measurements.md and of docs/measurements/*.md, and the page docs/measurements/report.html, anew.
+# of docs/measurements.md and of docs/measurements/*.md, their charts, and the page docs/measurements/report.html, anew.
 #
 #   tools/measure.sh BULLA             the standard subset
 #   FULL=1 tools/measure.sh BULLA      every combination
@@ -93,4 +93,12 @@ for page in docs/measurements.md "$results"/*.md; do
     pages+=(--into "$page")
 done
 bulla perf report "${files[@]}" -o "$results/report.html" "${pages[@]}"
+# One chart for each workload that has a section; where these results have no such chart, the last one stays.
+for chart in request-reply/rate key-reuse/rate-by-reuse key-size/rate-by-key-3 stream/targets channel/round-trip \
+    islands/rate-by-pairs devices/rate; do
+    workload=${chart%%/*}
+    if bulla perf report "$results/$workload.jsonl" --chart "$chart" -o "$aside/$workload.svg"; then
+        mv "$aside/$workload.svg" "$results/$workload.svg"
+    fi
+done
 echo "measured in $((SECONDS - began)) s; the page is $results/report.html" >&2
