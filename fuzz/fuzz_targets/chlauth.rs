@@ -5,7 +5,7 @@
 #![no_main]
 
 use bulla::authority::{AddressPattern, Caller, ChannelRules, Profile, Rule, RuleKey, RuleKind, is_channel_profile};
-use bulla::tls::PeerPattern;
+use bulla::catalog::peer_name::PeerPattern;
 use bulla_seal::dn::Dn;
 use libfuzzer_sys::fuzz_target;
 use std::net::{IpAddr, Ipv4Addr};

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use bulla::dead_letters::DeadLetter;
+use bulla::catalog::DeadLetter;
 use bulla::dead_letters::rules::Rules;
 use libfuzzer_sys::fuzz_target;
 

@@ -2,9 +2,10 @@
 
 #![no_main]
 
-use bulla::mqsc::objects::Definitions;
+use bulla::catalog::{Change, Definitions};
 use bulla::mqsc::reply::{Reply, show};
-use bulla::mqsc::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
+use bulla::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, execute};
+use bulla::catalog::status::QueueStatus;
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 

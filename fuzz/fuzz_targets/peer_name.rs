@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use bulla::tls::PeerPattern;
+use bulla::catalog::peer_name::PeerPattern;
 use bulla_seal::dn::Dn;
 use libfuzzer_sys::fuzz_target;
 

@@ -5,7 +5,8 @@
 
 #![no_main]
 
-use bulla::topics::{Index, check_pattern, check_topic, is_subscription_name, literal_part};
+use bulla::topics::Index;
+use bulla::catalog::topic_names::{check_pattern, check_topic, is_subscription_name, literal_part};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -4,10 +4,9 @@
 //! those of the two together, with no queue manager around them. Whole channels and TLS starts are measured by
 //! `bulla perf channel` and `bulla perf handshake`.
 
+use bulla::catalog::{ChannelDefinition, ChannelKind, Definitions};
 use bulla::dispatcher::Moved;
 use bulla::dispatcher::tls_socket::TlsSocket;
-use bulla::mqsc::channel::{ChannelDefinition, ChannelKind};
-use bulla::mqsc::objects::Definitions;
 use bulla::tls::{Tls, channel_client};
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;

@@ -5,7 +5,7 @@
 //! execution times are means; the device's own ends there.
 
 use crate::calendar::moment;
-use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
+use crate::catalog::status::{DeviceMeters, DeviceState, Snapshot};
 use bulla_device::scheduler::HISTORY_INTERVAL;
 use bulla_device::{Histogram, Kind, Operation, OperationMeter, Shape};
 use serde_json::{Value as Json, json};

@@ -5,9 +5,10 @@
 //! to the dispatcher that asked, which puts them in order: messages of one link overlap, their order stays.
 
 use crate::accounting::Cost;
-use crate::limits::{KeyTime, KeyWork, UserLimits};
+use crate::catalog::limits::UserLimits;
+use crate::catalog::status::DeviceWait;
+use crate::limits::{KeyTime, KeyWork};
 use crate::mailbox::{Letter, Mailboxes};
-use crate::mqsc::protection::DeviceWait;
 use crate::task::TaskMeter;
 use bulla_amqp::LinkId;
 use bulla_device::role::{self, Role};

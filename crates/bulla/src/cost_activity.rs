@@ -3,7 +3,7 @@
 
 use crate::activity::{ratio, table_line};
 use crate::calendar::moment;
-use crate::mqsc::costs::CostSnapshot;
+use crate::catalog::status::CostSnapshot;
 use bulla_device::Role;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;

@@ -1,9 +1,8 @@
 //! The crypto devices of a queue manager: from their definitions to devices that run, and from what these
 //! count to what commands show.
 
-use crate::mqsc::device::{DeviceDefinition, ModelSetup, Setup, TokenSetup};
-use crate::mqsc::meters::{DeviceState, DeviceStatus, Snapshot};
-use crate::mqsc::objects::Definitions;
+use crate::catalog::status::{DeviceState, DeviceStatus, Snapshot};
+use crate::catalog::{Definitions, DeviceDefinition, ModelSetup, Setup, TokenSetup};
 use bulla_device::coprocessor::{Coprocessor, CoprocessorSettings, HelperCommand};
 use bulla_device::scheduler::{Open, Report, SetupError};
 use bulla_device::{Accelerator, DeviceError, Driver, Modelled, ProfileError, Scheduler, is_below, system_libraries};

@@ -5,12 +5,13 @@
 //! closing, or by a command.
 
 use crate::authority::{ANONYMOUS, Right};
+use crate::catalog::limits::Kept;
+use crate::catalog::names::is_name;
+use crate::catalog::system_queues::{DEFAULT_MODEL, SYSTEM_PREFIX};
+use crate::catalog::{Change, Definitions, LocalQueue, Usage};
 use crate::dispatcher::authority::Who;
-use crate::limits::{Kept, Passing};
+use crate::limits::Passing;
 use crate::manager::{State, attributes};
-use crate::mqsc::objects::{DEFAULT_MODEL, Definitions, LocalQueue, SYSTEM_PREFIX, Usage};
-use crate::mqsc::parse::is_name;
-use crate::mqsc::run::Change;
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Symbol, Value};

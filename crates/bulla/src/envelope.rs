@@ -6,8 +6,8 @@
 //! with content-type blanked (the original one stands in an attribute of its own) and absent fields
 //! at the end left out. See `docs/formats/sealed-message.md`.
 
+use crate::catalog::DeadLetter;
 use crate::channel::transmission::{self, Destination};
-use crate::dead_letters::DeadLetter;
 use crate::manager::Defaults;
 use crate::random::Random;
 use crate::reason::{self, Reason, Refusal};
@@ -440,7 +440,7 @@ impl Fields {
         };
         let mut spans = [(0, 0); PROPERTIES];
         for span in spans.iter_mut().take(count) {
-            let end = at + value_len(section.get(at..)?)?;
+            let end = at + crate::selector::value_len(section.get(at..)?)?;
             *span = (u32::try_from(at).ok()?, u32::try_from(end).ok()?);
             at = end;
         }
@@ -793,25 +793,7 @@ fn text(encoded: &[u8]) -> Option<&str> {
 
 /// Where the value of a described section starts.
 fn after_descriptor(section: &[u8]) -> Option<usize> {
-    (section.first() == Some(&0)).then(|| Some(1 + value_len(section.get(1..)?)?))?
-}
-
-/// Bytes of the encoding at the start of `bytes` (AMQP part 1, section 1.2: the high half of the format
-/// code says how wide it is). Properties hold no described values.
-pub(crate) fn value_len(bytes: &[u8]) -> Option<usize> {
-    let code = *bytes.first()?;
-    let len = match code >> 4 {
-        0x4 => 1,
-        0x5 => 2,
-        0x6 => 3,
-        0x7 => 5,
-        0x8 => 9,
-        0x9 => 17,
-        0xa | 0xc | 0xe => 2 + usize::from(*bytes.get(1)?),
-        0xb | 0xd | 0xf => 5usize.checked_add(u32::from_be_bytes(bytes.get(1..5)?.try_into().ok()?) as usize)?,
-        _ => return None,
-    };
-    (len <= bytes.len()).then_some(len)
+    (section.first() == Some(&0)).then(|| Some(1 + crate::selector::value_len(section.get(1..)?)?))?
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What other threads tell a dispatcher: a queue of letters and a bell.
 
 use crate::adapter::Finished;
+use crate::catalog::DISPATCHERS_MAX;
 use crate::channel::ChannelLetter;
 use crate::connections::Question;
 use crate::dispatcher::Verdict;
-use crate::serve::DISPATCHERS_MAX;
 use crate::tls::Tls;
 use bulla_queue::QueueId;
 use mio::net::TcpStream;

@@ -3,7 +3,13 @@
 use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
 use crate::audit::Audit;
-use crate::authority::{AddressPattern, PeerLines, Refusals};
+use crate::authority::AddressPattern;
+use crate::catalog::limits::QueueLimit;
+use crate::catalog::status::{CostSnapshot, TaskSnapshot};
+pub use crate::catalog::system_queues::ERROR_QUEUE;
+use crate::catalog::{
+    ChannelDefinition, Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
+};
 use crate::channel::registry::Channels;
 use crate::channel::supervisor::Triggers;
 use crate::channel::transmission::{self, TransmissionHeader};
@@ -13,18 +19,12 @@ use crate::dispatcher::authority::Owner;
 use crate::dispatcher::groups::Groups;
 use crate::envelope::Label;
 use crate::events;
-use crate::limits::{ConnectedUsers, QueueLimit, QueueUses, UserId};
+use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Letter, Mailboxes};
 use crate::metrics::UnitCounts;
-use crate::mqsc::channel::ChannelDefinition;
-use crate::mqsc::costs::CostSnapshot;
-pub use crate::mqsc::objects::ERROR_QUEUE;
-use crate::mqsc::objects::{
-    Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
-};
-use crate::mqsc::tasks::TaskSnapshot;
 use crate::noted::{Noted, Writer};
 use crate::reason::{self, Refusal};
+use crate::refusals::{PeerLines, Refusals};
 use crate::serve::{self, Pools};
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
@@ -369,7 +369,7 @@ impl Manager {
         role::waiting(|| self.state.lock()).unwrap_or_else(|poisoned: PoisonError<_>| {
             crate::alarm!("a thread died while it held the queues; stopping");
             drop(poisoned);
-            std::process::exit(crate::cli::EXIT_INTERNAL)
+            std::process::exit(crate::catalog::exit_codes::EXIT_INTERNAL)
         })
     }
 

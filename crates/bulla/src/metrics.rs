@@ -8,9 +8,9 @@ mod limits;
 mod traffic;
 
 use crate::audit::AuditCounts;
-use crate::mqsc::costs::{CostSnapshot, PROCESS};
-use crate::mqsc::meters::{DeviceMeters, DeviceState, Snapshot};
-use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
+use crate::catalog::status::{
+    CostSnapshot, DeviceMeters, DeviceState, PROCESS, Snapshot, TaskKind, TaskMeters, TaskSnapshot,
+};
 use bulla_device::role::{self, Role};
 use bulla_device::{Histogram, Kind, OperationMeter};
 pub use limits::{ArrivingCounts, LimitSnapshot, limits_text};

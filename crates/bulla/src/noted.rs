@@ -8,8 +8,9 @@
 //! Changes are numbered. The file says up to which number it has them, so a note that is still there when its change
 //! has come into the file, or was undone by a command since, changes nothing.
 
+use crate::catalog::Definitions;
 use crate::manager::{Manager, State};
-use crate::mqsc::objects::{Definitions, LoadError};
+use crate::mqsc::objects::LoadError;
 use bulla_queue::{Store, Ticket};
 use std::io;
 use std::path::Path;
@@ -193,9 +194,9 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Change;
+    use crate::catalog::Subscription;
     use crate::mqsc::objects::FILE;
-    use crate::mqsc::run::Change;
-    use crate::mqsc::topic::Subscription;
     use bulla_queue::{DirStorage, FileLog, FileLogOptions, FileSpill, Limits, SPILL_BYTES_MAX_DEFAULT};
     use std::time::Instant;
 

@@ -4,7 +4,7 @@
 //! end nor refuse a connection of another user. Connections that do not ask to be the only one are not looked at, which
 //! the standard calls weak detection.
 
-use crate::connections::ConnectionId;
+use crate::catalog::connections::ConnectionId;
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::Open;
 use bulla_amqp::{Error, Symbol, Value, condition};

@@ -4,9 +4,7 @@
 //! connections). Its thread counts with plain stores in a [`TaskMeter`] and measures with the processor's cycle counter; [`Tasks`]
 //! looks at all meters once a second, makes times of cycles, and keeps how it stood, minute for minute, for a day.
 
-use crate::mqsc::costs::CostSnapshot;
-use crate::mqsc::meters::Snapshot;
-use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
+use crate::catalog::status::{CostSnapshot, Snapshot, TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::{History, Peaks, ThreadClock, TickScale, role, thread_clock_cost_ns, thread_cpu_ns, ticks};
 use bulla_queue::Totals;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

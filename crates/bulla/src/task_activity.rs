@@ -3,7 +3,7 @@
 
 use crate::activity::{joined, ratio, table_line};
 use crate::calendar::moment;
-use crate::mqsc::tasks::{TaskKind, TaskMeters, TaskSnapshot};
+use crate::catalog::status::{TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::Peak;
 use serde_json::{Value as Json, json};
 use std::fmt::Write;

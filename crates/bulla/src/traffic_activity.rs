@@ -2,9 +2,7 @@
 
 use crate::activity::{joined, ratio, table_line};
 use crate::calendar::moment;
-use crate::mqsc::protection::ProtectionMeters;
-use crate::mqsc::run::QueueStatus;
-use crate::mqsc::traffic::{PolicySnapshot, QueueSnapshot};
+use crate::catalog::status::{PolicySnapshot, ProtectionMeters, QueueSnapshot, QueueStatus};
 use serde_json::{Value as Json, json};
 
 const US_PER_MS: f64 = 1e3;
@@ -350,7 +348,7 @@ impl PolicyActivity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqsc::protection::{Deed, DeviceWait};
+    use crate::catalog::status::{Deed, DeviceWait};
     use bulla_seal::Effort;
 
     const BEGIN_MS: u64 = 1_795_000_000_000;

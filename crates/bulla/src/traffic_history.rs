@@ -4,8 +4,8 @@
 //! A thousand queues, each copied every minute, would be half a gigabyte a day. So a minute keeps the rows that changed in it, and
 //! where there are too many of them the oldest minutes go before their day is over.
 
+use crate::catalog::status::{PolicyStatus, QueueStatus};
 use crate::manager::wall_ms;
-use crate::mqsc::run::{PolicyStatus, QueueStatus};
 use bulla_device::HISTORY_SNAPSHOTS_MAX;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

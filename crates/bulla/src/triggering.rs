@@ -3,11 +3,10 @@
 //! queues start their channels themselves: `channel/supervisor.rs`.
 
 use crate::calendar;
+use crate::catalog::{Change, Definitions, LocalQueue, Process, TriggerType, Usage};
 use crate::envelope::chunks_of;
 use crate::events::json_message;
 use crate::manager::{State, attributes};
-use crate::mqsc::objects::{Definitions, LocalQueue, Process, TriggerType, Usage};
-use crate::mqsc::run::Change;
 use bulla_amqp::Value;
 use bulla_queue::{Arrivals, Message, PutError, QueueId};
 use hashbrown::{HashMap, HashSet};

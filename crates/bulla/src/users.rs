@@ -7,8 +7,9 @@
 //! The file has mode 0600, is written aside, synced and renamed, and is read again when it changed. Writers take turns by
 //! a lock on `users.lock`.
 
-use crate::mqsc::whole_file;
+pub use crate::catalog::names::{USER_NAME_BYTES_MAX as NAME_BYTES_MAX, is_user_name as is_valid_name};
 use crate::sign_in::remembered::Remembered;
+use crate::whole_file;
 use bulla_amqp::ScramCrypto;
 use bulla_amqp::scram::ScramVerifier;
 use openssl::hash::MessageDigest;
@@ -26,8 +27,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const FILE: &str = "users";
 /// The version that is written. A reader refuses a later one.
 pub const FORMAT: u32 = 1;
-/// Longest name of a user in bytes.
-pub const NAME_BYTES_MAX: usize = 64;
 /// Longest password in bytes.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// Most users.
@@ -193,14 +192,6 @@ impl Users {
         }
         snapshot
     }
-}
-
-/// True when a user may have this name: 1 to [`NAME_BYTES_MAX`] letters, digits and `.`, `_`, `-`, `@`, a letter or digit
-/// first. It names the user's key ring's directory too.
-pub fn is_valid_name(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX
-        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte))
 }
 
 /// OpenSSL's primitives for SCRAM.

@@ -1,8 +1,8 @@
 //! Adapters over a device that gives wrong answers and late ones, and messages that share an answer.
 
 use super::*;
+use crate::catalog::status::{self, ProtectionMeters};
 use crate::mailbox::Mailbox;
-use crate::mqsc::protection::{self, ProtectionMeters};
 use bulla_amqp::{AttachRequest, Config, Connection, SaslClient};
 use bulla_device::scheduler::{CPU_NAME, State};
 use bulla_device::{CpuDevice, Device, Driver, Finished as Ended, Kind, Shape, SystemRandom};
@@ -207,7 +207,7 @@ impl Pool {
             for letter in letters.drain(..) {
                 let Letter::Finished(finished) = letter else { panic!("another letter") };
                 let Outcome::Opened(result) = finished.outcome else { panic!("another outcome") };
-                self.meters.note(protection::Deed::Opened, &finished.cost.effort, &finished.cost.wait);
+                self.meters.note(status::Deed::Opened, &finished.cost.effort, &finished.cost.wait);
                 all.push((finished.asker.slot, result.map(Verified::into_inner)));
             }
             if all.len() >= count {

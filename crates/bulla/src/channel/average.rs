@@ -1,6 +1,6 @@
 //! Short and long averages, as CHSTATUS shows them.
 
-use crate::mqsc::channel::TwoAverages;
+use crate::catalog::status::TwoAverages;
 
 /// What one more sample weighs in the short average.
 const SHORT_WEIGHT: f64 = 1.0 / 8.0;

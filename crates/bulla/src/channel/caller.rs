@@ -3,10 +3,11 @@
 use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REQUEST, VERSION};
 use super::registry::{InstanceId, Place, Wanted};
 use super::{sender, supervisor};
+use crate::catalog::status::ChannelState;
+use crate::catalog::{ChannelDefinition, ChannelKind};
 use crate::dispatcher::peer::{Link, Partner, Peer};
 use crate::dispatcher::{Local, authority, connections};
 use crate::manager::State;
-use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Config, Connection, Open, SaslClient, SessionId, Symbol, Value};
 use std::net::SocketAddr;

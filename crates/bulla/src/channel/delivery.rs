@@ -3,14 +3,15 @@
 use super::transmission::{self, Destination};
 use crate::adapter::{Asker, Held};
 use crate::authority::Right;
+use crate::catalog;
+use crate::catalog::status::ProtectionMeters;
+use crate::catalog::system_queues::SYSTEM_PREFIX;
+use crate::catalog::{Protection, Transmission};
 use crate::dispatcher::authority::{self, Who};
 use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
 use crate::dispatcher::{Local, no_ring};
 use crate::envelope::{Arrival, chunks_of, payload_of};
 use crate::manager::{Defaults, Route, State, not_resolved};
-use crate::mqsc::channel::Protection;
-use crate::mqsc::objects::{self, SYSTEM_PREFIX, Transmission};
-use crate::mqsc::protection::ProtectionMeters;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Message, User};
@@ -50,8 +51,8 @@ impl Way {
         }
         let name = to.to_string();
         match state.definitions.resolve_put(&name).map_err(|error| not_resolved(&name, error))? {
-            objects::Destination::Local(found) => state.route_resolved(&name, &found).map(here),
-            objects::Destination::Remote(found) => Self::onward(state, &name, &found),
+            catalog::Destination::Local(found) => state.route_resolved(&name, &found).map(here),
+            catalog::Destination::Remote(found) => Self::onward(state, &name, &found),
         }
     }
 

@@ -3,10 +3,10 @@
 //! It waits for the network, so it runs on the thread that answers administrators, and without the queues' lock.
 
 use super::caller::{self, Target};
+use crate::catalog::ChannelDefinition;
 use crate::dispatcher::authority;
 use crate::dispatcher::peer::Partner;
 use crate::manager::Manager;
-use crate::mqsc::channel::ChannelDefinition;
 use crate::reason::{self, Refusal};
 use crate::tls;
 use bulla_amqp::{Connection, Event};

@@ -12,6 +12,9 @@ use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::{InstanceId, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
 use crate::adapter::{Asker, Finished, Held, Outcome};
+use crate::catalog::ChannelDefinition;
+use crate::catalog::names::is_name;
+use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::peer::{Link, Peer, Traffic};
 use crate::dispatcher::sealing::Stage;
@@ -20,11 +23,8 @@ use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::State;
-use crate::mqsc::channel::{ChannelDefinition, ChannelState, ChannelStatus};
-use crate::mqsc::parse::is_name;
 use crate::reason::{self, Refusal};
-use crate::reports;
-use crate::tls;
+use crate::{reports, tls};
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
 use bulla_amqp::{
     AttachReply, AttachRequest, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId,
@@ -629,7 +629,7 @@ fn message_bytes_max(state: &State, definition: &ChannelDefinition) -> u64 {
 
 fn credit_max(definition: &ChannelDefinition, batch_size: u32) -> u32 {
     match definition.protection {
-        crate::mqsc::channel::Protection::AsPolicy => CREDIT_PROTECTED,
+        crate::catalog::Protection::AsPolicy => CREDIT_PROTECTED,
         _ => batch_size.saturating_mul(CREDIT_BATCHES).clamp(CREDIT_MIN, CREDIT_MAX),
     }
 }

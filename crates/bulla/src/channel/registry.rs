@@ -2,7 +2,7 @@
 //! receiving one. Under the queues' lock; the dispatcher that owns an instance's connection writes its status.
 
 use super::protocol;
-use crate::mqsc::channel::{ChannelState, ChannelStatus};
+use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::reason::Refusal;
 use hashbrown::HashMap;
 use std::time::Instant;

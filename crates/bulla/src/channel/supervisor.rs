@@ -3,13 +3,13 @@
 use super::note::{self, ReceiverNote, SenderNote};
 use super::registry::{Instance, InstanceId, Place, Wanted};
 use super::{ChannelLetter, sender};
+use crate::catalog::status::ChannelState;
+use crate::catalog::{ChannelDefinition, ChannelKind, Usage};
 use crate::dispatcher::peer::Peer;
 use crate::dispatcher::{Local, authority};
 use crate::events::Event;
 use crate::mailbox::Letter;
 use crate::manager::{Manager, State};
-use crate::mqsc::channel::{ChannelDefinition, ChannelKind, ChannelState};
-use crate::mqsc::objects::Usage;
 use crate::reason::{self, Refusal};
 use crate::tls;
 use bulla_queue::QueueId;

@@ -2,13 +2,11 @@
 
 use super::connection::ConnectionArgs;
 use super::{CliError, EXIT_EMPTY, EXIT_UNREACHABLE};
-use crate::calendar;
 use crate::client::Client;
-use crate::envelope;
-use crate::log;
 use crate::manager::ERROR_QUEUE;
 use crate::mqsc::admin;
 use crate::mqsc::reply::Outcome;
+use crate::{calendar, envelope, log};
 use bulla_amqp::{BodyForm, Payload, Sections, Value};
 use clap::{Args, Subcommand};
 use std::io::Write;

@@ -23,6 +23,8 @@ pub mod token_helper;
 pub mod trigger;
 pub mod user;
 
+pub use crate::catalog::exit_codes::*;
+
 use crate::client::ClientError;
 use std::fmt;
 use std::io;
@@ -30,27 +32,6 @@ use std::path::Path;
 
 /// The data directory where `--data` names none.
 pub const DATA_DEFAULT: &str = "bulla-data";
-
-/// Something failed that has no code of its own.
-pub const EXIT_FAILED: u8 = 1;
-/// The command line is wrong.
-pub const EXIT_USAGE: u8 = 2;
-/// No message is there (2033).
-pub const EXIT_EMPTY: u8 = 3;
-/// The queue manager refused; its reason is in the message.
-pub const EXIT_REFUSED: u8 = 4;
-/// The queue manager did not start.
-pub const EXIT_START: u8 = 5;
-/// The queue manager could not be reached.
-pub const EXIT_UNREACHABLE: u8 = 6;
-/// Stored data is damaged.
-pub const EXIT_DAMAGED: u8 = 7;
-/// A measurement was carried out, and a goal that was stated was not held.
-pub const EXIT_MISSED: u8 = 8;
-/// The queue manager stopped: the journal failed, and nothing more could be promised.
-pub const EXIT_JOURNAL: i32 = 74;
-/// The queue manager stopped: a thread died, or the system has no randomness.
-pub const EXIT_INTERNAL: i32 = 70;
 
 /// Why a command failed: one line, perhaps a hint, and an exit code.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! `bulla mqsc`: the admin language from the command line.
 
 use super::{DATA_DEFAULT, EXIT_DAMAGED, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE};
+use crate::catalog::Definitions;
 use crate::mqsc::difference::{self, Step, StepKind};
-use crate::mqsc::objects::Definitions;
 use crate::mqsc::parse::TEXT_BYTES_MAX;
 use crate::mqsc::{admin, reference, reply};
 use clap::Args;

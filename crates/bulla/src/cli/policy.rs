@@ -33,7 +33,7 @@ struct CheckArgs {
     #[arg(long, value_name = "ATTRIBUTES")]
     with: Option<String>,
     /// Look at so many messages of the queue; each encrypted one takes a private-key operation for each reader
-    #[arg(long, value_name = "N", default_value_t = crate::policy_check::MESSAGES_DEFAULT as u64)]
+    #[arg(long, value_name = "N", default_value_t = crate::catalog::findings::MESSAGES_DEFAULT as u64)]
     messages: u64,
     /// Payload of the messages whose cost is predicted, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 2048)]

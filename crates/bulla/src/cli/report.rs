@@ -3,13 +3,11 @@
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_UNREACHABLE};
 use crate::activity::{Activity, held_until};
 use crate::calendar::moment_ms;
+use crate::catalog::status::{CostSnapshot, PolicySnapshot, QueueSnapshot, Snapshot, TaskSnapshot};
 use crate::cost_activity::CostActivity;
 use crate::mqsc::admin;
-use crate::mqsc::costs::CostSnapshot;
-use crate::mqsc::meters::{NotMeters, Snapshot};
+use crate::mqsc::meters::NotMeters;
 use crate::mqsc::reply::{Cell, EXIT_DONE, Outcome, Row};
-use crate::mqsc::tasks::TaskSnapshot;
-use crate::mqsc::traffic::{PolicySnapshot, QueueSnapshot};
 use crate::task_activity::TaskActivity;
 use crate::traffic_activity::{PolicyActivity, QueueActivity};
 use clap::{Args, Subcommand};

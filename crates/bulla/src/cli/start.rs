@@ -1,10 +1,10 @@
 //! `bulla start`: the queue manager in the foreground.
 
 use super::{CliError, EXIT_START};
+use crate::catalog::Definitions;
+use crate::catalog::names::{NAME_RULE, is_name};
+use crate::catalog::objects::device::CPU;
 use crate::manager::Manager;
-use crate::mqsc::device::CPU;
-use crate::mqsc::objects::Definitions;
-use crate::mqsc::parse::{NAME_RULE, is_name};
 use crate::serve::{self, Settings, StartError};
 use bulla_device::role::{self, Role};
 use clap::Args;

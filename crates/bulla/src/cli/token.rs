@@ -1,8 +1,7 @@
 //! Keys that are made on a token and stay there: what `bulla cert create` needs of a device.
 
 use super::CliError;
-use crate::mqsc::Definitions;
-use crate::mqsc::device::{Setup, TokenSetup};
+use crate::catalog::{Definitions, Setup, TokenSetup};
 use bulla_device::coprocessor::{
     Coprocessor, CoprocessorSettings, HelperCommand, JOB_TIMEOUT_DEFAULT, NewKey, Uri, UriError,
 };

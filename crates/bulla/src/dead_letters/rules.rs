@@ -8,8 +8,8 @@
 //! REASON(2030) ACTION(DISCARD)
 //! ```
 
-use super::DeadLetter;
-use crate::mqsc::parse::is_name;
+use crate::catalog::DeadLetter;
+use crate::catalog::names::is_name;
 use crate::reason;
 use std::fmt;
 

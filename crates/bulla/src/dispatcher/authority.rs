@@ -11,10 +11,10 @@ use crate::audit::{self, Refused};
 use crate::authority::{
     ANONYMOUS, CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource,
 };
+use crate::catalog::{ChannelDefinition, Protection};
 use crate::dynamic::Made;
 use crate::events::Event;
 use crate::manager::{Manager, State};
-use crate::mqsc::channel::{ChannelDefinition, Protection};
 use crate::reason::{self, Refusal};
 use crate::topics;
 use bulla_amqp::LinkId;

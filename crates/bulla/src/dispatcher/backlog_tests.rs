@@ -1,8 +1,8 @@
 //! Credit while too much waits for the disk.
 
 use super::desk::Desk;
-use crate::limits::UserLimits;
-use crate::mqsc::objects::{Full, LocalQueue};
+use crate::catalog::limits::UserLimits;
+use crate::catalog::{Full, LocalQueue};
 use bulla_queue::{Backlog, Message};
 use bytes::Bytes;
 use std::time::Instant;

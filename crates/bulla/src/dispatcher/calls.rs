@@ -2,12 +2,13 @@
 
 use super::socket::Socket;
 use super::{Dispatcher, authority};
+use crate::catalog::ChannelDefinition;
+use crate::catalog::status::ChannelState;
 use crate::channel::caller::{self, Target};
 use crate::channel::registry::{InstanceId, Place, Wanted};
 use crate::channel::{ChannelLetter, receiver, sender, supervisor};
 use crate::mailbox::Letter;
 use crate::manager::State;
-use crate::mqsc::channel::{ChannelDefinition, ChannelState};
 use crate::reason::{self, Refusal};
 use crate::tls;
 use mio::net::TcpStream;

@@ -6,9 +6,10 @@ mod rings;
 
 use super::desk::{Desk, PATIENCE, refused};
 use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey, Right, Rights, SIGNED_IN};
+use crate::catalog::LocalQueue;
+use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::client::{Client, Endpoint};
 use crate::mqsc::admin;
-use crate::mqsc::objects::{DEAD_LETTER_QUEUE, LocalQueue};
 use crate::mqsc::reply::Outcome;
 use crate::reason;
 use bulla_amqp::message::encode_map_section;
@@ -226,7 +227,7 @@ fn made(desk: &Desk, client: &mut Client, right: Right, said: &[(&str, &str)]) -
 /// A desk with a queue whose definition names others that do not exist yet, and a user with these rights on them and
 /// all that is needed to make a dynamic queue.
 fn desk_with_targets(rights: &[Right]) -> Desk {
-    let model = crate::mqsc::objects::DEFAULT_MODEL;
+    let model = crate::catalog::system_queues::DEFAULT_MODEL;
     let mut records: Vec<_> = rights.iter().map(|right| ("mallory", "APP.*", *right)).collect();
     records.extend([Right::Display, Right::Put, Right::Get].map(|right| ("mallory", model, right)));
     let desk = desk(&["A"], &["mallory"], &records);
@@ -265,7 +266,7 @@ fn nothing_that_a_client_says_of_its_queue_chooses_where_messages_go() {
     let desk = desk_with_targets(&[]);
     let model = {
         let state = desk.running().manager().lock();
-        state.definitions.models[crate::mqsc::objects::DEFAULT_MODEL].queue.clone()
+        state.definitions.models[crate::catalog::system_queues::DEFAULT_MODEL].queue.clone()
     };
     let mut client = client(&desk, "mallory");
     let words = ["BOQNAME", "INITQ", "PROCESS", "TRIGGER", "TRIGDATA", "BOTHRESH", "BACKOUT", "DEADQ", "USAGE"];
@@ -278,6 +279,6 @@ fn nothing_that_a_client_says_of_its_queue_chooses_where_messages_go() {
         let made = made(&desk, &mut client, link, &said).unwrap();
         let as_the_model = LocalQueue { dynamic: true, maker: made.maker.clone(), usage: made.usage, ..model.clone() };
         assert_eq!(made, as_the_model);
-        assert_eq!(made.usage, crate::mqsc::objects::Usage::Normal);
+        assert_eq!(made.usage, crate::catalog::Usage::Normal);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Local;
 use super::peer::{Link, Partner, Peer};
-use crate::connections::{Connected, ConnectionId, Handle, Purpose};
+use crate::catalog::connections::{Connected, ConnectionId, Handle, Purpose};
 use crate::mailbox::Letter;
 use crate::manager::State;
 use crate::reason::{self, Refusal};

@@ -39,19 +39,17 @@ pub mod tls_socket;
 pub(crate) mod unit_of_work;
 pub use socket::Moved;
 
-use crate::adapter;
+use crate::catalog::status::TaskKind;
 use crate::channel::caller::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::connections::Question;
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
-use crate::mqsc::tasks::TaskKind;
 use crate::reason::{self, Refusal};
-use crate::reports;
 use crate::task::TaskMeter;
 use crate::tls::Tls;
-use crate::triggering;
+use crate::{adapter, reports, triggering};
 use arriving::{Line, Share};
 use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
 use bulla_device::role::{self, Role};
@@ -1318,7 +1316,7 @@ impl Local {
         if let Err(error) = result {
             // Nothing that is not synced will ever be confirmed: stopping is what keeps the promise.
             crate::alarm!("journal: {error}; stopping");
-            std::process::exit(crate::cli::EXIT_JOURNAL);
+            std::process::exit(crate::catalog::exit_codes::EXIT_JOURNAL);
         }
         state.raise_crossings(self.wall_ms);
         authority::raise_refused(&self.manager.clone(), state, self.wall_ms);

@@ -6,9 +6,9 @@
 
 use super::desk::{Desk, PATIENCE, Shown, message, number, refused, seeds_and_steps};
 use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey};
+use crate::catalog::system_queues::DEFAULT_MODEL;
+use crate::catalog::{BASE_TOPIC, Full, LocalQueue, Subscription};
 use crate::client::{Client, Unit};
-use crate::mqsc::objects::{DEFAULT_MODEL, Full, LocalQueue};
-use crate::mqsc::topic::{BASE_TOPIC, Subscription};
 use crate::reason;
 use crate::topics::MANAGED_PREFIX;
 use bulla_amqp::types::{Source, Target};

@@ -8,11 +8,12 @@ use super::authority::Who;
 use super::peer::Peer;
 use super::selection;
 use crate::authority::Right;
+use crate::catalog::topic_names::{OF, PREFIX, is_subscription_name};
 use crate::manager::State;
 use crate::mqsc::table::topic::CONTAINER_CHARS_MAX;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
-use crate::topics::{self, OF, PREFIX, Wanted, is_subscription_name};
+use crate::topics::{self, Wanted};
 use bulla_amqp::types::Source;
 use bulla_amqp::{IncomingAttach, Symbol};
 

@@ -6,29 +6,17 @@
 
 pub(crate) mod certificates;
 
-use crate::calendar;
-use crate::envelope;
+pub use crate::catalog::system_queues::{CHANNEL_QUEUE, MANAGER_QUEUE, PERFORMANCE_QUEUE, QUEUES};
+
+use crate::catalog::{LocalQueue, QueueManager};
 use crate::manager::State;
-use crate::mqsc::objects::{LocalQueue, QueueManager};
 use crate::reason::{self, Refusal};
+use crate::{calendar, envelope};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::Properties;
 use bulla_amqp::{MessageBody, MessageParts, Payload, Symbol, Timestamp, Value};
 use bulla_queue::{Crossing, CrossingKind, Message};
 use serde_json::{Map, json};
-
-/// Events about rights and certificates.
-pub const MANAGER_QUEUE: &str = "SYSTEM.ADMIN.QMGR.EVENT";
-/// Events about depths.
-pub const PERFORMANCE_QUEUE: &str = "SYSTEM.ADMIN.PERFM.EVENT";
-/// Events about channels and their TLS.
-pub const CHANNEL_QUEUE: &str = "SYSTEM.ADMIN.CHANNEL.EVENT";
-/// The event queues, with what they are for.
-pub const QUEUES: [(&str, &str); 3] = [
-    (MANAGER_QUEUE, "Events: refusals, certificates about to expire"),
-    (PERFORMANCE_QUEUE, "Events: queues that are deep, shallow again, full"),
-    (CHANNEL_QUEUE, "Events: channels that start, stop and fail in TLS"),
-];
 
 /// Descriptor of the application properties (AMQP part 3, section 3.2.5).
 const APPLICATION_PROPERTIES: u8 = 0x74;

@@ -1,23 +1,13 @@
 //! Limits of one queue, beside MAXDEPTH and MAXMSGL, and what its links have of what they limit.
 
 use super::{Bucket, MESSAGE, look_again_after};
+use crate::catalog::limits::QueueLimit;
 use crate::reason::{self, Refusal};
 use std::time::Instant;
 
 /// Sub-reasons of refusals.
 const TOO_MANY_LINKS: &str = "queue-links";
 const TOO_FAST: &str = "queue-rate";
-
-/// What all links of one queue may have together; 0 is no limit.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct QueueLimit {
-    /// MAXHANDS: links that put, get or browse; channels' count, and are not refused.
-    pub links: u32,
-    /// UNACKED: bytes of its messages delivered to clients and not settled. The one that exceeds it is still delivered.
-    pub unacknowledged_bytes: u64,
-    /// MSGRATE: messages put a second; as many may come at once after a second of none.
-    pub messages_a_second: u32,
-}
 
 /// What they have.
 #[derive(Debug, Default)]

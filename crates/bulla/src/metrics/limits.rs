@@ -1,7 +1,7 @@
 //! What limits users, what they have of it and what was held back or refused, for Prometheus; and the bytes that are arriving.
 
 use super::{Family, Seconds, escaped};
-use crate::limits::{Limit, UserStatus};
+use crate::catalog::limits::{Limit, UserStatus};
 
 const NS_PER_MS: u64 = 1_000_000;
 

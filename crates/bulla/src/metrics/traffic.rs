@@ -1,10 +1,8 @@
 //! What queues, policies and channels counted, for Prometheus.
 
 use super::{Family, Seconds, escaped};
-use crate::limits::QueueLimit;
-use crate::mqsc::channel::{ChannelState, ChannelStatus};
-use crate::mqsc::protection::ProtectionMeters;
-use crate::mqsc::run::QueueStatus;
+use crate::catalog::limits::QueueLimit;
+use crate::catalog::status::{ChannelState, ChannelStatus, ProtectionMeters, QueueStatus};
 
 /// Queues that have series, the first ones by name; so many policies, and so many instances of channels. What is beyond has none,
 /// because every series costs whoever collects them, and no sum either: a queue that is defined or deleted would move others into it
@@ -263,7 +261,7 @@ fn channels(family: &mut Family<'_>, channels: &[((String, String), ChannelStatu
 pub(super) mod tests {
     use super::super::tests::{Labels, read};
     use super::*;
-    use crate::mqsc::protection::{Deed, DeviceWait};
+    use crate::catalog::status::{Deed, DeviceWait};
     use bulla_seal::Effort;
 
     fn queue(puts: u64) -> QueueStatus {

@@ -1,12 +1,12 @@
 //! Addresses of clients in the admin language: SET and DISPLAY ADDRMAP.
 
 use super::limit::is_asked_for;
-use super::objects::Definitions;
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
-use super::run::{Change, fits, invalid, too_many, unknown, wanted};
+use super::run::{fits, invalid, too_many, unknown, wanted};
 use super::table::{Act, Key};
 use crate::addresses::{ADDRESS_MAPS_MAX, AddressMaps, MappedTo, is_queue_for, is_topic_for};
+use crate::catalog::{Change, Definitions};
 
 /// MQ's reason code for an object that is there already: another pattern has the same addresses.
 const ALREADY_EXISTS: u32 = 4001;
@@ -101,9 +101,9 @@ pub(super) fn display(statement: &Statement, definitions: &Definitions) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use crate::catalog::Definitions;
     use crate::mqsc::difference;
     use crate::mqsc::execute;
-    use crate::mqsc::objects::Definitions;
     use crate::mqsc::reply::{Outcome, Reply};
     use crate::mqsc::run::Administered;
     use crate::mqsc::transcripts::Paper;

@@ -1,15 +1,18 @@
 //! Authority in the admin language: SET, DELETE and DISPLAY AUTHREC, and groups.
 
-use super::objects::Definitions;
-use super::parse::{Statement, Value};
+use super::parse::{COMMAND_BYTES_MAX, Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
-use super::run::{Change, fits, free_or_replaced, invalid, too_many, unknown, wanted};
+use super::run::{fits, free_or_replaced, invalid, too_many, unknown, wanted};
 use super::table::{Act, Key};
 use crate::authority::{
     ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, Entity, GROUPS_MAX, Group, MEMBERS_MAX, ObjectType,
     Profile, RECORDS_MAX, RecordKey, Rights, Role, SIGNED_IN,
 };
+use crate::catalog::names::USER_NAME_BYTES_MAX;
+use crate::catalog::{Change, Definitions};
 use std::collections::BTreeMap;
+
+const _: () = assert!(MEMBERS_MAX * (USER_NAME_BYTES_MAX + 4) < COMMAND_BYTES_MAX, "a group fits in one command");
 
 /// MQ's reason code for a group that is not defined.
 const UNKNOWN_ENTITY: u32 = 2292;
@@ -330,7 +333,7 @@ pub(super) fn display(statement: &Statement, definitions: &Definitions) -> Resul
             })
             .flatten()
             .collect();
-        let users = entities.iter().any(|entity| crate::users::is_valid_name(entity.name()));
+        let users = entities.iter().any(|entity| crate::catalog::names::is_user_name(entity.name()));
         entities.extend(of);
         entities.extend(users.then(|| Entity::principal(SIGNED_IN)));
     }

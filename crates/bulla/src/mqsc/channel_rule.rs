@@ -1,14 +1,14 @@
 //! Rules for connections in the admin language: SET and DISPLAY CHLAUTH.
 
-use super::objects::Definitions;
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
-use super::run::{Change, fits, invalid, too_many, wanted};
+use super::run::{fits, invalid, too_many, wanted};
 use super::table::{Act, Key};
 use crate::authority::{
     CHANNEL_RULES_MAX, Caller, ChannelRules, Rule, RuleKey, RuleKind, UserSource, channel_profile_fits,
 };
-use crate::tls::PeerPattern;
+use crate::catalog::peer_name::PeerPattern;
+use crate::catalog::{Change, Definitions};
 use bulla_seal::dn::Dn;
 use std::net::IpAddr;
 
@@ -138,7 +138,7 @@ fn key(statement: &Statement) -> Result<RuleKey, Failure> {
 }
 
 fn user_name(keyword: &str, name: &str) -> Result<(), Failure> {
-    if name.is_empty() || crate::users::is_valid_name(name) {
+    if name.is_empty() || crate::catalog::names::is_user_name(name) {
         return Ok(());
     }
     Err(invalid(format_args!("{keyword}: no user can have the name '{name}'"), None))
@@ -307,8 +307,8 @@ fn run_check<'a>(statement: &Statement, rules: &'a ChannelRules) -> Result<Vec<(
 
 #[cfg(test)]
 mod tests {
+    use crate::catalog::Definitions;
     use crate::mqsc::execute;
-    use crate::mqsc::objects::Definitions;
     use crate::mqsc::reply::Reply;
     use crate::mqsc::run::Administered;
     use crate::mqsc::transcripts::Paper;

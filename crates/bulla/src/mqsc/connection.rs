@@ -4,7 +4,7 @@ use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Row};
 use super::run::{Administered, Candidate, failure, invalid, rows, unknown, wanted};
 use super::table::Key;
-use crate::connections::{Connected, ConnectionId, Handle};
+use crate::catalog::connections::{Connected, ConnectionId, Handle};
 
 const MS_PER_SECOND: u64 = 1_000;
 
@@ -96,7 +96,7 @@ pub(super) fn stop(statement: &Statement, target: &mut dyn Administered) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use crate::connections::{Connected, ConnectionId, Handle, Purpose};
+    use crate::catalog::connections::{Connected, ConnectionId, Handle, Purpose};
     use crate::mqsc::execute;
     use crate::mqsc::metered::Metered;
     use crate::mqsc::reply::{Outcome, Reply};

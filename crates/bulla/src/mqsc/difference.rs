@@ -3,8 +3,7 @@
 //! Both are compared in the form in which they are kept: one command for each object, with every attribute. So what can be kept
 //! can be compared, and nothing else is to be told of a new kind of object.
 
-use super::device;
-use super::objects::Definitions;
+use crate::catalog::{Definitions, objects};
 use std::collections::{HashMap, HashSet};
 
 /// One command that brings definitions nearer to what is wanted.
@@ -34,7 +33,7 @@ pub enum StepKind {
 /// Names that begin so are the queue manager's own: nothing of them is removed because it is not named.
 const OWN_PREFIX: &str = "'SYSTEM.";
 /// What is there before anything is defined.
-const OWN_DEVICES: [&str; 2] = [device::CPU, device::ACCELERATOR];
+const OWN_DEVICES: [&str; 2] = [objects::device::CPU, objects::device::ACCELERATOR];
 /// Types of which two can't have one name.
 const QUEUE_NOUNS: [&str; 4] = ["QLOCAL", "QALIAS", "QREMOTE", "QMODEL"];
 /// The attribute of an authority record that says what is allowed; the others say who, and what for.

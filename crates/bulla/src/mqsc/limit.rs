@@ -1,11 +1,11 @@
 //! Limits of users in the admin language: SET, DELETE and DISPLAY LIMIT, and DISPLAY LIMITSTATUS.
 
-use super::objects::Definitions;
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Row};
-use super::run::{Change, fits, too_many, unknown, wanted};
+use super::run::{fits, too_many, unknown, wanted};
 use super::table::{Act, Key};
-use crate::limits::{LIMITS_MAX, Limit, UserStatus};
+use crate::catalog::limits::{LIMITS_MAX, Limit, UserStatus};
+use crate::catalog::{Change, Definitions};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -144,9 +144,9 @@ fn rows<'a, T: 'a>(
 
 #[cfg(test)]
 mod tests {
-    use crate::limits::KEPT_OBJECTS_DEFAULT;
+    use crate::catalog::Definitions;
+    use crate::catalog::limits::KEPT_OBJECTS_DEFAULT;
     use crate::mqsc::execute;
-    use crate::mqsc::objects::Definitions;
     use crate::mqsc::reply::{Outcome, Reply};
     use crate::mqsc::run::Administered;
     use crate::mqsc::transcripts::Paper;

@@ -5,7 +5,7 @@ use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Outcome, Row};
 use super::run::{Administered, fits, invalid, wanted};
 use super::table::Key;
-use crate::sign_in::lockout::{InForce, Whose};
+use crate::catalog::lockouts::{InForce, Whose};
 use std::net::IpAddr;
 
 /// Stands in the place of the user where it is about everybody at an address.

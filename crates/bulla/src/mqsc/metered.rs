@@ -1,15 +1,12 @@
 //! What tests administer that are about meters: it has counted what they say, and does nothing.
 
-use super::costs::CostSnapshot;
-use super::meters::Snapshot;
-use super::objects::Definitions;
 use super::reply::{Outcome, Reply, Row};
-use super::run::{
-    AdminError, Administered, Applied, Change, Connections, PolicyStatus, QueueStatus, Replay, Replayed, execute,
-};
-use super::tasks::TaskSnapshot;
-use crate::connections::{Connected, ConnectionId};
-use crate::sign_in::lockout::{InForce, Lockouts};
+use super::run::{AdminError, Administered, Applied, Replay, Replayed, execute};
+use crate::catalog::connections::{Connected, ConnectionId, Connections};
+use crate::catalog::lockouts::InForce;
+use crate::catalog::status::{CostSnapshot, PolicyStatus, QueueStatus, Snapshot, TaskSnapshot};
+use crate::catalog::{Change, Definitions};
+use crate::sign_in::lockout::Lockouts;
 use std::time::Instant;
 
 /// What was counted; each queue and each policy has the same.

@@ -42,22 +42,8 @@ mod unit;
 mod metered;
 #[cfg(test)]
 pub(crate) mod transcripts;
-pub(crate) mod whole_file;
 
-pub use channel::{
-    ChannelDefinition, ChannelKind, ChannelState, ChannelStatus, InitiatorStatus, Protection, StopChannel, Tasks,
-    TwoAverages,
-};
-pub use device::DeviceDefinition;
-pub use meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
-pub use objects::{
-    AliasQueue, Definitions, Destination, LocalQueue, ModelQueue, Process, QueueManager, RemoteQueue, Resolved,
-    Transmission,
-};
 pub use policy::all_from_text as policies_from_text;
 pub use policy_check::PolicyQuestion;
 pub use reply::Reply;
-pub use run::{
-    AdminError, Administered, Change, Oversight, QueueStatus, Replay, Replayed, execute, execute_apart,
-    execute_overseen,
-};
+pub use run::{AdminError, Administered, Oversight, Replay, Replayed, execute, execute_apart, execute_overseen};

@@ -4,25 +4,23 @@
 //! attribute a line, so that it can be read, compared and versioned. It is written aside, synced and renamed, and
 //! read back by the parser that reads every other command.
 
-use super::channel::ChannelDefinition;
-use super::device::{self, DeviceDefinition};
 use super::parse::{self, Statement, Value};
 use super::reply::Cell;
-use super::run::{self, Change};
-use super::table::{self, Act, Attribute, Key, Kind, MESSAGE_BYTES_MAX};
-use super::topic::{BASE_TOPIC, Subscription, Topic};
-use super::{address_map, authority, channel_rule, limit, policy, whole_file};
-use crate::addresses::AddressMaps;
-use crate::authority::{ANONYMOUS, Authorities, ChannelRules, Entity};
-use crate::events;
-use crate::limits::{Kept, QueueLimit, UserLimits};
+use super::run;
+use super::table::{self, Act, Attribute, Key, Kind};
+use super::{address_map, authority, channel_rule, limit, policy};
+use crate::catalog::names::{NAME_RULE, is_name};
+use crate::catalog::system_queues::DEFAULT_MODEL;
+use crate::catalog::{
+    AliasQueue, BASE_TOPIC, Backout, Change, Definitions, Delivery, Full, LocalQueue, ModelQueue, Process,
+    QueueManager, RemoteQueue, Topic, TriggerType, Usage, objects,
+};
+use crate::whole_file;
 use bulla_seal::Policy;
-use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The file's name in the data directory.
 pub const FILE: &str = "objects.mqsc";
@@ -32,717 +30,13 @@ pub const FORMAT: u32 = 4;
 const FORMAT_WITHOUT_DEVICES: u32 = 1;
 /// The last version that knew no event queues: such a file is read as if it had those of a new queue manager.
 const FORMAT_WITHOUT_EVENTS: u32 = 3;
-/// Most queues, aliases and remote queues together, and most policies.
-pub const OBJECTS_MAX: usize = 100_000;
-
-/// Where undeliverable messages go unless DEADQ says otherwise.
-pub const DEAD_LETTER_QUEUE: &str = "SYSTEM.DEAD.LETTER.QUEUE";
-/// Where defective messages go.
-pub const ERROR_QUEUE: &str = "SYSTEM.PROTECTION.ERROR.QUEUE";
-/// What dynamic queues are made of unless they ask for another model.
-pub const DEFAULT_MODEL: &str = "SYSTEM.DEFAULT.MODEL.QUEUE";
-/// Names that begin so belong to the queue manager.
-pub const SYSTEM_PREFIX: &str = "SYSTEM.";
 
 const HEADER: &str = "* bulla objects, format ";
 const HEADER_MANAGER: &str = ", queue manager ";
 /// A comment at the end: up to which number the changes noted in the journal are in the file.
 const THROUGH: &str = "* with the changes noted in the journal up to ";
 
-/// Everything that is defined.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Definitions {
-    /// The queue manager itself.
-    pub queue_manager: QueueManager,
-    /// Local queues by name.
-    pub queues: BTreeMap<String, LocalQueue>,
-    /// Aliases by name; no name is that of two sorts of queue.
-    pub aliases: BTreeMap<String, AliasQueue>,
-    /// Remote queues and queue-manager aliases by name.
-    pub remotes: BTreeMap<String, RemoteQueue>,
-    /// Models by name.
-    pub models: BTreeMap<String, ModelQueue>,
-    /// Process definitions by name.
-    pub processes: BTreeMap<String, Process>,
-    /// Topic objects by name; [`BASE_TOPIC`] is always there.
-    pub topics: BTreeMap<String, Topic>,
-    /// Subscriptions that outlive their links, by name.
-    pub subscriptions: BTreeMap<String, Subscription>,
-    /// Policies by the name that is opened.
-    pub policies: BTreeMap<String, Arc<Policy>>,
-    /// Crypto devices by name; [`device::CPU`] is always there.
-    pub devices: BTreeMap<String, DeviceDefinition>,
-    /// Channels by name.
-    pub channels: BTreeMap<String, ChannelDefinition>,
-    /// Who may do what.
-    pub authorities: Authorities,
-    /// Who may use which channel, and as whom.
-    pub channel_rules: ChannelRules,
-    /// What users may have at once.
-    pub user_limits: UserLimits,
-    /// What clients' addresses stand for.
-    pub address_maps: AddressMaps,
-}
-
-/// The queue manager.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct QueueManager {
-    /// QMNAME; given once, when the data directory is made.
-    pub name: String,
-    /// DESCR
-    pub description: String,
-    /// DEADQ; none when blank.
-    pub dead_letter_queue: Option<String>,
-    /// MAXMSGL in bytes.
-    pub max_message_bytes: u32,
-    /// DEFXMITQ: the way to queue managers to which no other way leads.
-    pub default_transmission_queue: Option<String>,
-    /// SSLRKEYC: bytes sent and received on a TLS channel before its keys are renewed; 0 for never.
-    pub key_reset_bytes: u32,
-    /// CERTLABL: the label of the certificate that channels show unless they name one; none for the key ring's own.
-    pub certificate_label: Option<String>,
-    /// CHIADAPS: adapters; none for as many as the queue manager was started with.
-    pub adapters: Option<u32>,
-    /// CHIDISPS: dispatchers; none for as many as the queue manager was started with.
-    pub dispatchers: Option<u32>,
-    /// MAXCHL: most channels that are current, those that are stopped or tried again included.
-    pub channels_max: u32,
-    /// ACTCHL: most channels that are active.
-    pub active_channels_max: u32,
-    /// MAXUMSGS: most messages of a unit of work.
-    pub max_uncommitted: u32,
-    /// MAXUAGE: seconds after which a unit of work is backed out; 0 for never.
-    pub max_unit_age: u32,
-    /// AUTHOREV(ENABLED)
-    pub authority_events: bool,
-    /// PERFMEV(ENABLED)
-    pub performance_events: bool,
-    /// CHLEV(ENABLED)
-    pub channel_events: bool,
-    /// TRIGINT in milliseconds.
-    pub trigger_interval_ms: u32,
-    /// CHLAUTH(ENABLED): the rules for connections are asked.
-    pub channel_authentication: bool,
-    /// CHCKCLNT(REQUIRED): clients must sign in.
-    pub sign_in_required: bool,
-    /// OAUTHISS: whose tokens are taken; none for nobody's.
-    pub token_issuer: Option<String>,
-    /// OAUTHAUD: for whom they must be; none for the queue manager by its name.
-    pub token_audience: Option<String>,
-    /// OAUTHUSR: the claim that is the user's name.
-    pub token_user_claim: String,
-}
-
-/// A local queue.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LocalQueue {
-    /// DESCR
-    pub description: String,
-    /// MAXDEPTH in messages.
-    pub max_depth: u32,
-    /// MAXMSGL in bytes, as stored.
-    pub max_message_bytes: u32,
-    /// GET(ENABLED)
-    pub get_enabled: bool,
-    /// PUT(ENABLED)
-    pub put_enabled: bool,
-    /// DEFPRTY
-    pub default_priority: u8,
-    /// DEFPSIST(YES)
-    pub default_persistent: bool,
-    /// MSGDLVSQ
-    pub delivery: Delivery,
-    /// FULL
-    pub full: Full,
-    /// USAGE
-    pub usage: Usage,
-    /// TRIGGER: a message starts the channel of a transmission queue, or the application of another one.
-    pub trigger: bool,
-    /// TRIGDATA: of a transmission queue the channel that is started, none for the one whose XMITQ this is; of another one what
-    /// the application is told.
-    pub trigger_data: Option<String>,
-    /// BOTHRESH: how often a message may be backed out; 0 for any number of times.
-    pub backout_threshold: u32,
-    /// BOQNAME: where it goes then; none for the dead-letter queue.
-    pub backout_queue: Option<String>,
-    /// HARDENBO
-    pub harden_backout: bool,
-    /// BACKOUT
-    pub backout: Backout,
-    /// QDEPTHHI in percent of MAXDEPTH.
-    pub high_percent: u8,
-    /// QDEPTHLO in percent of MAXDEPTH.
-    pub low_percent: u8,
-    /// QDPHIEV(ENABLED)
-    pub high_event: bool,
-    /// QDPLOEV(ENABLED)
-    pub low_event: bool,
-    /// QDPMAXEV(ENABLED)
-    pub full_event: bool,
-    /// SHARE: several links may get from it.
-    pub share: bool,
-    /// DEFSOPT(EXCL): a link that does not say gets alone.
-    pub default_exclusive: bool,
-    /// DEFTYPE(PERMDYN): made of a model, for an application.
-    pub dynamic: bool,
-    /// DYNUSER: for whom it was made of a model; none for other queues, and for those made before that was kept.
-    pub maker: Option<String>,
-    /// TRIGTYPE
-    pub trigger_type: TriggerType,
-    /// TRIGDPTH in messages.
-    pub trigger_depth: u32,
-    /// TRIGMPRI
-    pub trigger_priority: u8,
-    /// CAPEXPRY in tenths of a second; none for no limit.
-    pub expiry_cap_tenths: Option<u32>,
-    /// INITQ
-    pub initiation_queue: Option<String>,
-    /// PROCESS
-    pub process: Option<String>,
-    /// GROUPS(YES): messages of one group go to one link at a time.
-    pub groups: bool,
-    /// MAXHANDS, UNACKED and MSGRATE.
-    pub limit: QueueLimit,
-}
-
-/// BACKOUT: who heeds BOTHRESH.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Backout {
-    /// Applications.
-    None,
-    /// The queue manager.
-    Move,
-}
-
-/// TRIGTYPE: when a queue that is no transmission queue triggers.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TriggerType {
-    /// With the first message on it.
-    First,
-    /// With every message.
-    Every,
-    /// When it holds TRIGDPTH messages.
-    Depth,
-    /// Never.
-    None,
-}
-
-/// What a queue with TRIGGER starts.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Process {
-    /// DESCR
-    pub description: String,
-    /// APPLICID
-    pub application: String,
-    /// USERDATA
-    pub user_data: String,
-    /// ENVRDATA
-    pub environment_data: String,
-}
-
-/// What dynamic queues are made of.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ModelQueue {
-    /// DEFTYPE(PERMDYN): they stay.
-    pub permanent: bool,
-    /// What they are like.
-    pub queue: LocalQueue,
-}
-
-/// USAGE: what a local queue is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Usage {
-    /// For applications.
-    Normal,
-    /// XMITQ: messages wait on it for a channel.
-    Transmission,
-}
-
-/// MSGDLVSQ: order of delivery.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Delivery {
-    /// By priority, then by arrival.
-    Priority,
-    /// By arrival.
-    Fifo,
-}
-
-/// FULL: what happens at MAXDEPTH.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Full {
-    /// No more credit is granted.
-    Wait,
-    /// Messages are refused with 2053.
-    Reject,
-}
-
-/// Another name for a local queue.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct AliasQueue {
-    /// TARGET; need not exist.
-    pub target: String,
-    /// DESCR
-    pub description: String,
-    /// GET(ENABLED)
-    pub get_enabled: bool,
-    /// PUT(ENABLED)
-    pub put_enabled: bool,
-}
-
-/// A queue of another queue manager, or another name for that queue manager.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct RemoteQueue {
-    /// DESCR
-    pub description: String,
-    /// RNAME: the queue's name there; none makes this an alias of a queue manager.
-    pub remote_name: Option<String>,
-    /// RQMNAME: the queue manager; none can't be opened.
-    pub remote_manager: Option<String>,
-    /// XMITQ; none for the transmission queue named like the queue manager, or DEFXMITQ.
-    pub transmission_queue: Option<String>,
-    /// PUT(ENABLED)
-    pub put_enabled: bool,
-    /// DEFPRTY
-    pub default_priority: u8,
-    /// DEFPSIST(YES)
-    pub default_persistent: bool,
-}
-
-/// Where messages go that are put by an opened name.
-#[derive(Clone, Debug)]
-pub enum Destination<'a> {
-    /// On a local queue.
-    Local(Resolved<'a>),
-    /// On a transmission queue, with a header that says where to.
-    Remote(Transmission<'a>),
-}
-
-/// The way to a queue of another queue manager.
-#[derive(Clone, Debug)]
-pub struct Transmission<'a> {
-    /// The transmission queue's name.
-    pub queue: &'a str,
-    /// The transmission queue.
-    pub local: &'a LocalQueue,
-    /// The queue's name at the other queue manager.
-    pub remote_name: String,
-    /// The other queue manager's name.
-    pub remote_manager: String,
-    /// The policy by the name that was opened; `QUEUE@QMGR` has none.
-    pub policy: Option<&'a Arc<Policy>>,
-    /// Nothing on the way forbids it, the transmission queue included.
-    pub put_enabled: bool,
-    /// DEFPRTY of the first definition on the way.
-    pub default_priority: u8,
-    /// DEFPSIST(YES) of the first definition on the way.
-    pub default_persistent: bool,
-}
-
-/// What an opened name comes to.
-#[derive(Clone, Copy, Debug)]
-pub struct Resolved<'a> {
-    /// The local queue's name.
-    pub queue: &'a str,
-    /// The local queue.
-    pub local: &'a LocalQueue,
-    /// The policy by the name that was opened, not by the queue's.
-    pub policy: Option<&'a Arc<Policy>>,
-    /// Neither the queue nor the alias forbids it.
-    pub get_enabled: bool,
-    /// Neither the queue nor the alias forbids it.
-    pub put_enabled: bool,
-}
-
-/// Why a name cannot be opened. The administrator's turn, or the application's to use another name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum ResolveError {
-    /// The alias stands for an alias: 2001.
-    BaseIsAlias,
-    /// Only puts go to a remote queue: 2045.
-    NotForInput,
-    /// The alias stands for a queue that does not exist: 2082.
-    UnknownBase,
-    /// No queue, alias or remote queue has the name: 2085.
-    Unknown,
-    /// No way leads to the queue manager, or it is not given: 2087.
-    UnknownManager,
-    /// A model is opened by a link that asks for no queue of its own: 2057.
-    IsModel,
-    /// What should be the transmission queue is no local queue: 2091.
-    TransmissionQueueType,
-    /// What should be the transmission queue is for applications: 2092.
-    TransmissionQueueUsage,
-    /// A queue-manager alias, opened as if it were a queue: 2184.
-    NoRemoteName,
-    /// XMITQ names no queue: 2196.
-    UnknownTransmissionQueue,
-    /// DEFXMITQ names no queue: 2197.
-    UnknownDefaultTransmissionQueue,
-    /// DEFXMITQ is no local queue: 2198.
-    DefaultTransmissionQueueType,
-    /// DEFXMITQ is for applications: 2199.
-    DefaultTransmissionQueueUsage,
-}
-
-impl ResolveError {
-    /// MQ's reason code.
-    pub fn reason(self) -> u32 {
-        match self {
-            ResolveError::BaseIsAlias => 2001,
-            ResolveError::NotForInput => 2045,
-            ResolveError::UnknownBase => 2082,
-            ResolveError::IsModel => 2057,
-            ResolveError::Unknown => 2085,
-            ResolveError::UnknownManager => 2087,
-            ResolveError::TransmissionQueueType => 2091,
-            ResolveError::TransmissionQueueUsage => 2092,
-            ResolveError::NoRemoteName => 2184,
-            ResolveError::UnknownTransmissionQueue => 2196,
-            ResolveError::UnknownDefaultTransmissionQueue => 2197,
-            ResolveError::DefaultTransmissionQueueType => 2198,
-            ResolveError::DefaultTransmissionQueueUsage => 2199,
-        }
-    }
-}
-
-impl std::error::Error for ResolveError {}
-
-impl Display for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ResolveError::BaseIsAlias => "the alias stands for another alias",
-            ResolveError::NotForInput => "a queue of another queue manager can be put to, not got from",
-            ResolveError::UnknownBase => "the alias stands for a queue that does not exist",
-            ResolveError::IsModel => "a model is opened by asking for a dynamic node",
-            ResolveError::Unknown => "there is no queue of that name",
-            ResolveError::UnknownManager => "no transmission queue leads to the queue manager",
-            ResolveError::TransmissionQueueType => "the transmission queue is not a local queue",
-            ResolveError::TransmissionQueueUsage => "the transmission queue is not of USAGE(XMITQ)",
-            ResolveError::NoRemoteName => "a queue-manager alias is no queue: it has no RNAME",
-            ResolveError::UnknownTransmissionQueue => "the transmission queue does not exist",
-            ResolveError::UnknownDefaultTransmissionQueue => "the default transmission queue does not exist",
-            ResolveError::DefaultTransmissionQueueType => "the default transmission queue is not a local queue",
-            ResolveError::DefaultTransmissionQueueUsage => "the default transmission queue is not of USAGE(XMITQ)",
-        })
-    }
-}
-
 impl Definitions {
-    /// What a new queue manager has: itself, a dead-letter queue and an error queue, the processor and an accelerator.
-    pub fn initial(name: &str) -> Self {
-        let system = |description: &str| LocalQueue {
-            description: description.into(),
-            max_depth: u32::try_from(table::DEPTH_MAX).unwrap_or(u32::MAX),
-            max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
-            ..LocalQueue::default()
-        };
-        let mut definitions = Self::empty(name);
-        definitions.queues.insert(DEAD_LETTER_QUEUE.into(), system("Messages that could not be delivered"));
-        definitions.queues.insert(ERROR_QUEUE.into(), system("Messages whose protection is defective"));
-        definitions.add_event_queues();
-        definitions.add_initial_devices();
-        definitions
-    }
-
-    /// The event queues, where nothing else has their names.
-    fn add_event_queues(&mut self) {
-        for (name, description) in events::QUEUES {
-            if !self.queues.contains_key(name) && !self.is_alias_or_remote(name) {
-                let queue = LocalQueue { description: description.into(), full: Full::Reject, ..LocalQueue::default() };
-                self.queues.insert(name.into(), queue);
-            }
-        }
-    }
-
-    fn add_initial_devices(&mut self) {
-        self.devices.insert(device::ACCELERATOR.into(), DeviceDefinition::accelerator());
-    }
-
-    fn empty(name: &str) -> Self {
-        Self {
-            queue_manager: QueueManager {
-                name: name.into(),
-                description: String::new(),
-                dead_letter_queue: Some(DEAD_LETTER_QUEUE.into()),
-                max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
-                default_transmission_queue: None,
-                key_reset_bytes: 0,
-                certificate_label: None,
-                adapters: None,
-                dispatchers: None,
-                channels_max: 200,
-                active_channels_max: 200,
-                max_uncommitted: 10_000,
-                max_unit_age: 600,
-                authority_events: false,
-                performance_events: false,
-                channel_events: false,
-                trigger_interval_ms: 999_999_999,
-                channel_authentication: true,
-                sign_in_required: false,
-                token_issuer: None,
-                token_audience: None,
-                token_user_claim: "sub".into(),
-            },
-            queues: BTreeMap::new(),
-            aliases: BTreeMap::new(),
-            remotes: BTreeMap::new(),
-            models: BTreeMap::from([(DEFAULT_MODEL.into(), ModelQueue::initial())]),
-            processes: BTreeMap::new(),
-            topics: BTreeMap::from([(BASE_TOPIC.into(), Topic::default())]),
-            subscriptions: BTreeMap::new(),
-            policies: BTreeMap::new(),
-            devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
-            channels: BTreeMap::new(),
-            authorities: Authorities::default(),
-            channel_rules: ChannelRules::default(),
-            address_maps: AddressMaps::default(),
-            user_limits: UserLimits::default(),
-        }
-    }
-
-    /// Finds what an application that opens `name` to get is given: a queue or an alias, or `QUEUE@QMGR` with this queue manager's
-    /// own name. Three look-ups, once for each link.
-    ///
-    /// # Errors
-    /// The name, or what it stands for, is no local queue.
-    pub fn resolve(&self, name: &str) -> Result<Resolved<'_>, ResolveError> {
-        let name = match qualified(name) {
-            Some((queue, manager)) if manager == self.queue_manager.name => queue,
-            Some(_) => return Err(ResolveError::NotForInput),
-            None => name,
-        };
-        let policy = self.policies.get(name);
-        if let Some((queue, local)) = self.queues.get_key_value(name) {
-            let (get_enabled, put_enabled) = (local.get_enabled, local.put_enabled);
-            return Ok(Resolved { queue, local, policy, get_enabled, put_enabled });
-        }
-        let Some(alias) = self.aliases.get(name) else {
-            return Err(match name {
-                _ if self.remotes.contains_key(name) => ResolveError::NotForInput,
-                _ if self.models.contains_key(name) => ResolveError::IsModel,
-                _ => ResolveError::Unknown,
-            });
-        };
-        let Some((queue, local)) = self.queues.get_key_value(&alias.target) else {
-            return Err(if self.aliases.contains_key(&alias.target) {
-                ResolveError::BaseIsAlias
-            } else if self.remotes.contains_key(&alias.target) {
-                ResolveError::NotForInput
-            } else {
-                ResolveError::UnknownBase
-            });
-        };
-        let get_enabled = local.get_enabled && alias.get_enabled;
-        let put_enabled = local.put_enabled && alias.put_enabled;
-        Ok(Resolved { queue, local, policy, get_enabled, put_enabled })
-    }
-
-    /// Finds where messages go that an application puts by `object`: the name of a queue, an alias or a remote queue, or
-    /// `QUEUE@QMGR`. The rules are MQ's name resolution: a remote queue's messages go on its XMITQ, or on the transmission queue
-    /// named like the queue manager, or on DEFXMITQ. A few look-ups, once for each link.
-    ///
-    /// The policy is that of the name before the `@` where that is this queue manager's, and none where it is another's: policies
-    /// are of names that are defined here.
-    ///
-    /// # Errors
-    /// The name, or something on the way, is not what it should be.
-    pub fn resolve_put(&self, object: &str) -> Result<Destination<'_>, ResolveError> {
-        match qualified(object) {
-            Some((queue, manager)) if manager == self.queue_manager.name => self.put_here(queue),
-            Some((queue, manager)) => self.put_there(queue, manager),
-            None => self.put_here(object),
-        }
-    }
-
-    /// SSLRKEYC in force for a channel, in bytes: its own, or the queue manager's.
-    pub(crate) fn key_reset_bytes(&self, channel: &ChannelDefinition) -> u32 {
-        channel.key_reset_bytes.unwrap_or(self.queue_manager.key_reset_bytes)
-    }
-
-    /// `name` is of this queue manager.
-    fn put_here(&self, name: &str) -> Result<Destination<'_>, ResolveError> {
-        let alias = self.aliases.get(name);
-        let Some(remote) = self.remotes.get(alias.map_or(name, |alias| &alias.target)) else {
-            return self.resolve(name).map(Destination::Local);
-        };
-        let remote_name = remote.remote_name.as_ref().ok_or(ResolveError::NoRemoteName)?;
-        let remote_manager = remote.remote_manager.as_ref().ok_or(ResolveError::UnknownManager)?;
-        if *remote_manager == self.queue_manager.name {
-            return Err(ResolveError::UnknownManager);
-        }
-        let (queue, local) = self.transmission_queue(remote, remote_manager)?;
-        Ok(Destination::Remote(Transmission {
-            queue,
-            local,
-            remote_name: remote_name.clone(),
-            remote_manager: remote_manager.clone(),
-            policy: self.policies.get(name),
-            put_enabled: local.put_enabled && remote.put_enabled && alias.is_none_or(|alias| alias.put_enabled),
-            default_priority: remote.default_priority,
-            default_persistent: remote.default_persistent,
-        }))
-    }
-
-    /// `manager` is another queue manager, or an alias of one.
-    fn put_there(&self, name: &str, manager: &str) -> Result<Destination<'_>, ResolveError> {
-        if !(parse::is_name(name) && parse::is_name(manager)) {
-            return Err(ResolveError::Unknown);
-        }
-        if let Some(remote) = self.remotes.get(manager) {
-            if remote.remote_name.is_some() {
-                return Err(ResolveError::UnknownManager);
-            }
-            let remote_manager = remote.remote_manager.as_ref().ok_or(ResolveError::UnknownManager)?;
-            if *remote_manager == self.queue_manager.name {
-                return self.put_here(name).map(|found| found.unless_forbidden(remote.put_enabled));
-            }
-            let (queue, local) = self.transmission_queue(remote, remote_manager)?;
-            return Ok(Destination::Remote(Transmission {
-                queue,
-                local,
-                remote_name: name.to_owned(),
-                remote_manager: remote_manager.clone(),
-                policy: None,
-                put_enabled: local.put_enabled && remote.put_enabled,
-                default_priority: remote.default_priority,
-                default_persistent: remote.default_persistent,
-            }));
-        }
-        let (queue, local) = match self.queues.get_key_value(manager) {
-            Some((_, local)) if local.usage != Usage::Transmission => return Err(ResolveError::TransmissionQueueUsage),
-            Some((queue, local)) => (queue.as_str(), local),
-            None => self.default_transmission_queue()?,
-        };
-        Ok(Destination::Remote(Transmission {
-            queue,
-            local,
-            remote_name: name.to_owned(),
-            remote_manager: manager.to_owned(),
-            policy: None,
-            put_enabled: local.put_enabled,
-            default_priority: local.default_priority,
-            default_persistent: local.default_persistent,
-        }))
-    }
-
-    /// The transmission queue of a remote queue or queue-manager alias whose RQMNAME is `manager`.
-    pub(super) fn transmission_queue(
-        &self,
-        remote: &RemoteQueue,
-        manager: &str,
-    ) -> Result<(&str, &LocalQueue), ResolveError> {
-        let name = remote.transmission_queue.as_deref();
-        match self.queues.get_key_value(name.unwrap_or(manager)) {
-            Some((queue, local)) if local.usage == Usage::Transmission => Ok((queue, local)),
-            Some(_) => Err(ResolveError::TransmissionQueueUsage),
-            None if self.is_alias_or_remote(name.unwrap_or(manager)) => Err(ResolveError::TransmissionQueueType),
-            None if name.is_some() => Err(ResolveError::UnknownTransmissionQueue),
-            None => self.default_transmission_queue(),
-        }
-    }
-
-    fn default_transmission_queue(&self) -> Result<(&str, &LocalQueue), ResolveError> {
-        let name = self.queue_manager.default_transmission_queue.as_ref().ok_or(ResolveError::UnknownManager)?;
-        match self.queues.get_key_value(name) {
-            Some((queue, local)) if local.usage == Usage::Transmission => Ok((queue, local)),
-            Some(_) => Err(ResolveError::DefaultTransmissionQueueUsage),
-            None if self.is_alias_or_remote(name) => Err(ResolveError::DefaultTransmissionQueueType),
-            None => Err(ResolveError::UnknownDefaultTransmissionQueue),
-        }
-    }
-
-    fn is_alias_or_remote(&self, name: &str) -> bool {
-        self.aliases.contains_key(name) || self.remotes.contains_key(name)
-    }
-
-    /// Takes a change over. It was made against these definitions, so it cannot fail.
-    pub fn apply(&mut self, change: &Change) {
-        match change {
-            Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
-                self.queues.insert(name.clone(), queue.clone());
-            }
-            Change::DeleteLocal { name, .. } => drop(self.queues.remove(name)),
-            Change::ClearLocal { .. } => {}
-            Change::DefineAlias { name, alias } | Change::AlterAlias { name, alias } => {
-                self.aliases.insert(name.clone(), alias.clone());
-            }
-            Change::DeleteAlias { name } => drop(self.aliases.remove(name)),
-            Change::DefineRemote { name, remote } | Change::AlterRemote { name, remote } => {
-                self.remotes.insert(name.clone(), remote.clone());
-            }
-            Change::DeleteRemote { name } => drop(self.remotes.remove(name)),
-            Change::DefineModel { name, model } | Change::AlterModel { name, model } => {
-                self.models.insert(name.clone(), model.clone());
-            }
-            Change::DeleteModel { name } => drop(self.models.remove(name)),
-            Change::DefineProcess { name, process } | Change::AlterProcess { name, process } => {
-                self.processes.insert(name.clone(), process.clone());
-            }
-            Change::DeleteProcess { name } => drop(self.processes.remove(name)),
-            Change::DefineTopic { name, topic } | Change::AlterTopic { name, topic } => {
-                self.topics.insert(name.clone(), topic.clone());
-            }
-            Change::DeleteTopic { name } => drop(self.topics.remove(name)),
-            Change::DefineSubscription { name, subscription } | Change::AlterSubscription { name, subscription } => {
-                self.subscriptions.insert(name.clone(), subscription.clone());
-            }
-            Change::DeleteSubscription { name } => {
-                let gone = self.subscriptions.remove(name);
-                if let Some(queue) = gone.filter(|gone| gone.managed).map(|gone| gone.destination) {
-                    self.queues.remove(&queue);
-                }
-            }
-            Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
-            Change::DeletePolicy { name } => drop(self.policies.remove(name)),
-            Change::AlterManager(manager) => self.queue_manager = manager.clone(),
-            Change::DefineDevice { name, device } | Change::AlterDevice { name, device } => {
-                self.devices.insert(name.clone(), device.clone());
-            }
-            Change::DeleteDevice { name } => drop(self.devices.remove(name)),
-            Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
-                self.channels.insert(name.clone(), channel.clone());
-            }
-            Change::DeleteChannel { name } => drop(self.channels.remove(name)),
-            Change::SetAuthority(records) => {
-                records.iter().for_each(|(key, rights)| self.authorities.records.set(key.clone(), *rights));
-            }
-            Change::SetChannelRule(key, rule) => self.channel_rules.set(key.clone(), rule.clone()),
-            Change::DeleteChannelRule(key) => self.channel_rules.remove(key),
-            Change::SetAddressMap { address, to } => self.address_maps.set(address, to.clone()),
-            Change::DeleteAddressMap { address } => self.address_maps.remove(address),
-            Change::SetLimit { user, limit } => self.user_limits.set(user, *limit),
-            Change::DeleteLimit { user } => self.user_limits.remove(user),
-            Change::DeleteAuthority(keys) => keys.iter().for_each(|key| self.authorities.records.remove(key)),
-            Change::DefineGroup { name, group } | Change::AlterGroup { name, group } => {
-                self.authorities.groups.set(name, group.clone());
-            }
-            Change::DefineAdministrators { name, administrators }
-            | Change::AlterAdministrators { name, administrators } => {
-                self.authorities.administrators.insert(name.clone(), administrators.clone());
-            }
-            Change::DeleteAdministrators { name } => drop(self.authorities.administrators.remove(name)),
-            Change::DeleteGroup { name } => {
-                self.authorities.groups.remove(name);
-                self.authorities.records.remove_all_of(&Entity::Group(name.clone()));
-            }
-        }
-    }
-
-    /// Whether there may be one more queue, alias, remote queue or model: they are counted together, here and when they are read.
-    pub(crate) fn has_room_for_a_queue(&self) -> bool {
-        self.queues.len() + self.aliases.len() + self.remotes.len() + self.models.len() < OBJECTS_MAX
-    }
-
-    /// What applications made that stays, a durable subscription or a permanent dynamic queue at a time: whose it is.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = (&str, Kept)> {
-        let subscriptions = self.subscriptions.values().filter(|found| found.managed);
-        let subscribers = subscriptions.map(|found| found.user.as_deref().unwrap_or(ANONYMOUS));
-        let makers = self.queues.values().filter(|queue| queue.dynamic).filter_map(|queue| queue.maker.as_deref());
-        subscribers.map(|user| (user, Kept::Subscription)).chain(makers.map(|user| (user, Kept::DynamicQueue)))
-    }
-
     /// Reads `objects.mqsc` in `directory`; none when there is no such file.
     ///
     /// # Errors
@@ -827,7 +121,7 @@ impl Definitions {
             None if rest.trim_end() == HEADER_MANAGER.trim_end() => "",
             None => return Err(no_header()),
         };
-        if !parse::is_name(name) {
+        if !is_name(name) {
             return Err(LoadError::ManagerName { path: path.into(), name: name.to_owned() });
         }
         let mut definitions = Self::empty(name);
@@ -863,22 +157,6 @@ impl Definitions {
             definitions.add_event_queues();
         }
         Ok(definitions)
-    }
-
-    /// What there is of `now` before anything is defined: the queue manager's own attributes, and the processor.
-    pub fn bare(now: &Self) -> Self {
-        let mut bare = Self::empty(&now.queue_manager.name);
-        bare.queue_manager = now.queue_manager.clone();
-        if let Some(cpu) = now.devices.get(device::CPU) {
-            bare.devices.insert(device::CPU.into(), cpu.clone());
-        }
-        if let Some(model) = now.models.get(DEFAULT_MODEL) {
-            bare.models.insert(DEFAULT_MODEL.into(), model.clone());
-        }
-        if let Some(root) = now.topics.get(BASE_TOPIC) {
-            bare.topics.insert(BASE_TOPIC.into(), root.clone());
-        }
-        bare
     }
 
     /// What `text`, of commands that define, alter, set and delete, makes of `base`; `path` is for messages.
@@ -972,22 +250,6 @@ fn readable(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-impl Destination<'_> {
-    /// The same, with one more definition on the way that may forbid puts.
-    fn unless_forbidden(mut self, allowed: bool) -> Self {
-        match &mut self {
-            Destination::Local(found) => found.put_enabled &= allowed,
-            Destination::Remote(found) => found.put_enabled &= allowed,
-        }
-        self
-    }
-}
-
-/// `QUEUE@QMGR` in two: no object's name has an `@`.
-fn qualified(object: &str) -> Option<(&str, &str)> {
-    object.split_once('@')
-}
-
 /// The file's text.
 impl Display for Definitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -1026,7 +288,7 @@ impl Display for Definitions {
         }
         for (name, device) in &self.devices {
             // The processor is there before the file is read, like the queue manager itself.
-            let verb = if name == device::CPU { "ALTER" } else { "DEFINE" };
+            let verb = if name == objects::device::CPU { "ALTER" } else { "DEFINE" };
             command(f, WRAPPED, verb, "DEVICE", Some(name), |key| device.kept_cell(key))?;
         }
         for (name, channel) in &self.channels {
@@ -1169,7 +431,7 @@ impl LoadError {
         match self {
             LoadError::ManagerName { .. } => Some(format!(
                 "a name has {}; write another name in its place, and start again: queues and messages stay",
-                parse::NAME_RULE
+                NAME_RULE
             )),
             _ => None,
         }
@@ -1194,47 +456,6 @@ impl Display for LoadError {
             LoadError::Command { path, at, message } => {
                 write!(f, "{}:{}:{}: {message}", path.display(), at.line, at.column)
             }
-        }
-    }
-}
-
-/// The table's defaults; a test compares.
-impl Default for LocalQueue {
-    fn default() -> Self {
-        Self {
-            description: String::new(),
-            max_depth: 5000,
-            max_message_bytes: 4_194_304,
-            get_enabled: true,
-            put_enabled: true,
-            default_priority: 4,
-            default_persistent: false,
-            delivery: Delivery::Priority,
-            full: Full::Wait,
-            usage: Usage::Normal,
-            trigger: false,
-            trigger_data: None,
-            backout_threshold: 0,
-            backout_queue: None,
-            harden_backout: false,
-            backout: Backout::None,
-            high_percent: 80,
-            low_percent: 20,
-            high_event: false,
-            low_event: false,
-            full_event: true,
-            share: true,
-            default_exclusive: false,
-            dynamic: false,
-            maker: None,
-            trigger_type: TriggerType::First,
-            trigger_depth: 1,
-            trigger_priority: 0,
-            expiry_cap_tenths: None,
-            initiation_queue: None,
-            process: None,
-            groups: false,
-            limit: QueueLimit::default(),
         }
     }
 }
@@ -1363,13 +584,6 @@ impl LocalQueue {
 }
 
 impl ModelQueue {
-    /// The one that a new queue manager has.
-    fn initial() -> Self {
-        let description = "Queues for replies, that go with their link".into();
-        let max_message_bytes = u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX);
-        Self { permanent: false, queue: LocalQueue { description, max_message_bytes, ..LocalQueue::default() } }
-    }
-
     pub(super) fn set(&mut self, statement: &Statement) {
         self.queue.set(statement);
         self.queue.dynamic = false;
@@ -1411,12 +625,6 @@ impl Process {
     }
 }
 
-impl Default for AliasQueue {
-    fn default() -> Self {
-        Self { target: String::new(), description: String::new(), get_enabled: true, put_enabled: true }
-    }
-}
-
 impl AliasQueue {
     pub(super) fn set(&mut self, statement: &Statement) {
         for setting in &statement.settings {
@@ -1439,20 +647,6 @@ impl AliasQueue {
             Key::Type => Cell::word("QALIAS"),
             _ => return None,
         })
-    }
-}
-
-impl Default for RemoteQueue {
-    fn default() -> Self {
-        Self {
-            description: String::new(),
-            remote_name: None,
-            remote_manager: None,
-            transmission_queue: None,
-            put_enabled: true,
-            default_priority: 4,
-            default_persistent: false,
-        }
     }
 }
 
@@ -1591,10 +785,13 @@ pub(super) fn clamped(number: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Subscription;
+    use crate::catalog::{DEVICES_MAX, Destination, OBJECTS_MAX, ResolveError};
     use crate::mqsc::execute;
     use crate::mqsc::reply::{EXIT_DONE, show};
     use crate::mqsc::run::Administered;
     use crate::mqsc::transcripts::Paper;
+    use std::sync::Arc;
 
     fn built(commands: &str) -> Definitions {
         let mut paper = Paper::new();
@@ -2051,12 +1248,12 @@ mod tests {
     fn a_file_from_before_there_were_devices_has_those_of_a_new_queue_manager() {
         let of = |text: &str| reread(text).unwrap().devices;
         let initial = Definitions::initial("Q1").devices;
-        assert_eq!(initial.keys().collect::<Vec<_>>(), [device::ACCELERATOR, device::CPU]);
+        assert_eq!(initial.keys().collect::<Vec<_>>(), [objects::device::ACCELERATOR, objects::device::CPU]);
         assert_eq!(of("* bulla objects, format 1, queue manager Q1\nDEFINE QLOCAL(A)\n"), initial);
         // From then on the file says which there are, and the processor is always one of them.
         let later = of("* bulla objects, format 2, queue manager Q1\n");
-        assert_eq!(later.keys().collect::<Vec<_>>(), [device::CPU]);
-        assert_eq!(later[device::CPU], initial[device::CPU]);
+        assert_eq!(later.keys().collect::<Vec<_>>(), [objects::device::CPU]);
+        assert_eq!(later[objects::device::CPU], initial[objects::device::CPU]);
     }
 
     #[test]
@@ -2085,7 +1282,7 @@ mod tests {
         let mut paper = Paper::new();
         let commands: String = (0..40).map(|number| format!("DEF DEV(D{number}) TYPE(MODELLED)\n")).collect();
         let replies = execute(&commands, &mut paper);
-        assert_eq!(paper.definitions().devices.len(), device::DEVICES_MAX);
+        assert_eq!(paper.definitions().devices.len(), DEVICES_MAX);
         let refused = replies.last().unwrap().diagnostics(None);
         assert_eq!(refused, ["bulla: error: 2102 MQRC_RESOURCE_PROBLEM there are 32 devices, which is the limit"]);
         let again = execute("DEF DEV(D0) TYPE(ACCELERATOR) REPLACE", &mut paper);

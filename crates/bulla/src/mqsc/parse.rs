@@ -7,13 +7,15 @@
 //! Text comes from people, files and sockets: whatever it holds, the answer is a [`SyntaxError`] with a place
 //! and, where there is one, a hint. One bad command does not stop the next.
 
-use super::table::{self, Attribute, Command, DN_CHARS_MAX, Key, Kind, NAME_CHARS_MAX, NameUse};
-use crate::{addresses, authority, limits, topics, users};
+use super::table::{self, Attribute, Command, DN_CHARS_MAX, Key, Kind, NameUse};
+use crate::catalog::names::{NAME_CHARS_MAX, is_name};
+use crate::catalog::{limits, names, topic_names};
+use crate::{addresses, authority};
 use std::collections::HashSet;
 use std::fmt::{self, Display, Write};
 
 /// Most bytes of one piece of text: a file, or a request over the socket. As many queues as there may be
-/// ([`OBJECTS_MAX`](super::objects::OBJECTS_MAX)), each with every attribute, take 71 MB.
+/// ([`OBJECTS_MAX`](crate::catalog::OBJECTS_MAX)), each with every attribute, take 71 MB.
 pub const TEXT_BYTES_MAX: usize = 256 << 20;
 /// Most bytes of one command, its continued lines together.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
@@ -265,17 +267,6 @@ pub fn each(text: &str) -> impl Iterator<Item = Result<Statement, SyntaxError>> 
     too_long.into_iter().chain(counted.take(COMMANDS_MAX + 1))
 }
 
-/// True when MQ would take `name` for an object.
-pub fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= NAME_CHARS_MAX
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'/' | b'%'))
-}
-
-/// What [`is_name`] takes, for messages.
-pub const NAME_RULE: &str = "1 to 48 of the characters A-Z a-z 0-9 . _ / %";
-const _: () = assert!(NAME_CHARS_MAX == 48, "the rule says so");
-
 /// What is wrong with a command, and where. The turn is with whoever wrote it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SyntaxError {
@@ -504,7 +495,7 @@ impl SyntaxError {
             )),
             Fault::User { .. } => Some(format!(
                 "a user's name has 1 to {} letters, digits and . _ - @, a letter or digit first; in quotes it keeps its lower case",
-                users::NAME_BYTES_MAX
+                names::USER_NAME_BYTES_MAX
             )),
             Fault::Unquoted { keyword } => Some(format!("write {keyword}('…'), and double each quote inside")),
             Fault::OpenQuote => Some("a quote inside text is written twice: 'Bo''s queue'".into()),
@@ -902,7 +893,7 @@ impl<'a> Parser<'a> {
             return Ok(Pattern { stem: text.trim_end().into(), generic: false });
         }
         if command.name == NameUse::Topics {
-            if let Err(why) = topics::check_pattern(text.trim_end()) {
+            if let Err(why) = topic_names::check_pattern(text.trim_end()) {
                 return Err(SyntaxError { at, what: Fault::Topic { found: shortened(&text), why } });
             }
             self.close()?;
@@ -1030,7 +1021,7 @@ impl<'a> Parser<'a> {
             Kind::Users { special, .. } => Value::List(self.list(|parser| {
                 let (text, at) = parser.text("a user's name")?;
                 let is_special = *special && [authority::SIGNED_IN, authority::ANONYMOUS].contains(&text.as_str());
-                if is_special || users::is_valid_name(&text) {
+                if is_special || names::is_user_name(&text) {
                     return Ok(text);
                 }
                 Err(SyntaxError { at, what: Fault::User { found: shortened(&text) } })

@@ -1,10 +1,11 @@
 //! Policies in the admin language: attributes to [`Policy`] and back.
 
-use super::objects::{self, Definitions};
+use super::objects;
 use super::parse::{self, Statement, SyntaxError, Value};
 use super::reply::Cell;
-use super::run::{self, Change};
+use super::run;
 use super::table::{Act, DN_CHARS_MAX, Key};
+use crate::catalog::{Change, Definitions};
 use bulla_seal::policy::{KeyReuse, Quality, RECIPIENTS_MAX, SIGNERS_MAX, SignatureDigest};
 use bulla_seal::{Dn, Policy, PolicyError};
 use std::fmt::{self, Display};

@@ -1,12 +1,12 @@
 //! CHECK POLICY in the admin language: which policy is asked about, and the rows that say what was found.
 
-use super::objects::Definitions;
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Row};
 use super::run::{invalid, unknown};
 use super::table::{Act, Key};
 use super::{objects, policy};
-use crate::policy_check::{
+use crate::catalog::Definitions;
+use crate::catalog::findings::{
     Fate, Findings, MESSAGES_DEFAULT, MessagesFinding, NameFinding, Trial, Used, UserFinding, Why,
 };
 use bulla_seal::Policy;

@@ -2,7 +2,8 @@
 
 use super::parse::nearest;
 use super::reply::{self, Failure, FailureKind};
-use super::table::{self, Attribute, COMMANDS, Command, Kind, NAME_CHARS_MAX, NOUNS, NameUse, VERBS};
+use super::table::{self, Attribute, COMMANDS, Command, Kind, NOUNS, NameUse, VERBS};
+use crate::catalog::names::NAME_CHARS_MAX;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -234,8 +235,10 @@ fn takes(attribute: &Attribute) -> String {
 }
 
 const _: () = assert!(NAME_CHARS_MAX == 48, "the preface says so");
-const _: () =
-    assert!(reply::EXIT_INVALID == 2 && reply::EXIT_REFUSED == 4 && crate::cli::EXIT_UNREACHABLE == 6, "so too");
+const _: () = assert!(
+    reply::EXIT_INVALID == 2 && reply::EXIT_REFUSED == 4 && crate::catalog::exit_codes::EXIT_UNREACHABLE == 6,
+    "so too"
+);
 
 #[cfg(test)]
 mod tests {

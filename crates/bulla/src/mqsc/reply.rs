@@ -7,9 +7,9 @@ use std::fmt::{self, Display, Write};
 /// Every command did what it says.
 pub const EXIT_DONE: u8 = 0;
 /// At least one command was not understood, and none was refused.
-pub const EXIT_INVALID: u8 = crate::cli::EXIT_USAGE;
+pub const EXIT_INVALID: u8 = crate::catalog::exit_codes::EXIT_USAGE;
 /// At least one command was understood and refused.
-pub const EXIT_REFUSED: u8 = crate::cli::EXIT_REFUSED;
+pub const EXIT_REFUSED: u8 = crate::catalog::exit_codes::EXIT_REFUSED;
 
 /// Width of the first of two columns.
 const COLUMN_CHARS: usize = 40;

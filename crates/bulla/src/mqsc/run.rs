@@ -3,46 +3,35 @@
 //! [`plan`] compares a statement with the definitions and says what is to change; [`Administered::apply`] changes it,
 //! the queue manager's or a test's. Nothing is changed by a command that fails.
 
-use super::channel::{
-    self, CHANNELS_MAX, ChannelDefinition, ChannelKind, ChannelState, ChannelStatus, InitiatorStatus, Protection,
-    StopChannel, TwoAverages,
-};
-use super::costs::{self, CostSnapshot};
-use super::device::{self, DEVICES_MAX, DeviceDefinition};
-use super::meters::{DeviceState, DeviceStatus, Snapshot};
-use super::objects::{
-    AliasQueue, DEAD_LETTER_QUEUE, DEFAULT_MODEL, Definitions, ERROR_QUEUE, LocalQueue, ModelQueue, OBJECTS_MAX,
-    Process, QueueManager, RemoteQueue, SYSTEM_PREFIX, Usage,
-};
+use super::channel;
+use super::costs;
+use super::device;
 use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
 use super::policy_check::{self, PolicyQuestion};
-use super::protection::ProtectionMeters;
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Key, Kind};
-use super::tasks::TaskSnapshot;
-use super::topic::{self, Subscription, Topic};
-use super::topic_status::{self, SubscriptionStatus, TopicStatus};
+use super::topic;
+use super::topic_status;
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
-use crate::addresses::MappedTo;
-use crate::authority::{Administrators, Group, RecordKey, Rights, Role, Rule, RuleKey};
+use crate::authority::Role;
 use crate::calendar::{date, moment, moment_ms, time};
-use crate::connections::{Connected, ConnectionId};
-use crate::dead_letters::DeadLetter;
-use crate::limits::{Limit, QueueLimit, UserStatus};
-use crate::policy_check::Findings;
-use crate::sign_in::lockout::InForce;
+use crate::catalog::connections::{Connected, ConnectionId, Connections};
+use crate::catalog::findings::Findings;
+use crate::catalog::limits::UserStatus;
+use crate::catalog::lockouts::InForce;
+use crate::catalog::status::{
+    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus,
+    Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
+};
+use crate::catalog::system_queues::{DEAD_LETTER_QUEUE, DEFAULT_MODEL, ERROR_QUEUE, SYSTEM_PREFIX};
+use crate::catalog::{
+    AliasQueue, CHANNELS_MAX, Change, ChannelDefinition, ChannelKind, DEVICES_MAX, DeadLetter, Definitions,
+    DeviceDefinition, LocalQueue, ModelQueue, OBJECTS_MAX, Process, Protection, QueueManager, RemoteQueue, Usage,
+    objects,
+};
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
 use std::sync::Arc;
-
-/// All connections at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Connections {
-    /// When that was, milliseconds since 1970.
-    pub taken_ms: u64,
-    /// The connections, in the order of their numbers.
-    pub connections: Vec<Connected>,
-}
 
 /// What the admin language works on.
 pub trait Administered {
@@ -251,268 +240,6 @@ pub trait Administered {
     }
 }
 
-/// What is to become true. Objects are whole: as they shall be, not what is different.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// A new queue, or, where one has the name, its replacement that keeps the messages.
-    DefineLocal {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        queue: LocalQueue,
-    },
-    /// An existing queue.
-    AlterLocal {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        queue: LocalQueue,
-    },
-    /// Refused with [`AdminError::InUse`] while somebody has it open, with [`AdminError::NotEmpty`] unless `purge`.
-    DeleteLocal {
-        /// Its name.
-        name: String,
-        /// Its messages go too.
-        purge: bool,
-    },
-    /// Its messages go. Refused with [`AdminError::InUse`] while somebody has it open.
-    ClearLocal {
-        /// Its name.
-        name: String,
-    },
-    /// A new alias, or a replacement.
-    DefineAlias {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        alias: AliasQueue,
-    },
-    /// An existing alias.
-    AlterAlias {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        alias: AliasQueue,
-    },
-    /// Refused with [`AdminError::InUse`] while somebody has it open.
-    DeleteAlias {
-        /// Its name.
-        name: String,
-    },
-    /// A new remote queue or queue-manager alias, or a replacement.
-    DefineRemote {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        remote: RemoteQueue,
-    },
-    /// An existing remote queue or queue-manager alias.
-    AlterRemote {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        remote: RemoteQueue,
-    },
-    /// A remote queue or queue-manager alias. Its transmission queue and what is on it stay.
-    DeleteRemote {
-        /// Its name.
-        name: String,
-    },
-    /// A new model, or a replacement.
-    DefineModel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        model: ModelQueue,
-    },
-    /// An existing model.
-    AlterModel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        model: ModelQueue,
-    },
-    /// A model. The queues that were made of it stay.
-    DeleteModel {
-        /// Its name.
-        name: String,
-    },
-    /// A new process definition, or a replacement.
-    DefineProcess {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        process: Process,
-    },
-    /// An existing process definition.
-    AlterProcess {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        process: Process,
-    },
-    /// A process definition.
-    DeleteProcess {
-        /// Its name.
-        name: String,
-    },
-    /// A new topic object, or a replacement.
-    DefineTopic {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        topic: Topic,
-    },
-    /// An existing topic object.
-    AlterTopic {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        topic: Topic,
-    },
-    /// A topic object. Subscriptions to its topics stay.
-    DeleteTopic {
-        /// Its name.
-        name: String,
-    },
-    /// A new subscription, or a replacement; what is on its queue stays.
-    DefineSubscription {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        subscription: Subscription,
-    },
-    /// An existing subscription; what is on its queue stays.
-    AlterSubscription {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        subscription: Subscription,
-    },
-    /// A subscription, with its queue where that is its own. Refused with [`AdminError::InUse`] while somebody gets from that.
-    DeleteSubscription {
-        /// Its name.
-        name: String,
-    },
-    /// A new policy, or a replacement; it has been checked.
-    SetPolicy(Arc<Policy>),
-    /// No policy any more.
-    DeletePolicy {
-        /// Its name.
-        name: String,
-    },
-    /// The queue manager.
-    AlterManager(QueueManager),
-    /// A new device, or the replacement of one that is stopped. It is not started.
-    DefineDevice {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        device: DeviceDefinition,
-    },
-    /// An existing device; what is running goes on as it is until it is started anew.
-    AlterDevice {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        device: DeviceDefinition,
-    },
-    /// A device that is stopped.
-    DeleteDevice {
-        /// Its name.
-        name: String,
-    },
-    /// A new channel, or the replacement of one that does not run. It is not started.
-    DefineChannel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        channel: ChannelDefinition,
-    },
-    /// An existing channel; what is running goes on as it is until it is started anew.
-    AlterChannel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        channel: ChannelDefinition,
-    },
-    /// A channel that does not run.
-    DeleteChannel {
-        /// Its name.
-        name: String,
-    },
-    /// Authority records, new or as they shall be.
-    SetAuthority(Vec<(RecordKey, Rights)>),
-    /// No such authority records any more.
-    DeleteAuthority(Vec<RecordKey>),
-    /// A new group, or a replacement.
-    DefineGroup {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        group: Group,
-    },
-    /// An existing group.
-    AlterGroup {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        group: Group,
-    },
-    /// A rule for connections, new or as it shall be.
-    SetChannelRule(RuleKey, Rule),
-    /// No such rule any more.
-    DeleteChannelRule(RuleKey),
-    /// What an address of clients stands for, new or as it shall be.
-    SetAddressMap {
-        /// The address, or a pattern of addresses.
-        address: String,
-        /// What it stands for.
-        to: MappedTo,
-    },
-    /// No such address any more.
-    DeleteAddressMap {
-        /// The address, or a pattern of addresses.
-        address: String,
-    },
-    /// A limit of users, new or as it shall be.
-    SetLimit {
-        /// The user, or the beginning of names.
-        user: String,
-        /// As it shall be.
-        limit: Limit,
-    },
-    /// No such limit any more.
-    DeleteLimit {
-        /// The user, or the beginning of names.
-        user: String,
-    },
-    /// New administrators, or a replacement.
-    DefineAdministrators {
-        /// Their name.
-        name: String,
-        /// As they shall be.
-        administrators: Administrators,
-    },
-    /// Existing administrators.
-    AlterAdministrators {
-        /// Their name.
-        name: String,
-        /// As they shall be.
-        administrators: Administrators,
-    },
-    /// No such administrators any more.
-    DeleteAdministrators {
-        /// Their name.
-        name: String,
-    },
-    /// A group, and its authority records.
-    DeleteGroup {
-        /// Its name.
-        name: String,
-    },
-}
-
 /// `queue ORDERS altered`, for logs.
 impl Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -688,84 +415,6 @@ impl Display for AdminError {
             AdminError::Failed { detail, .. } => f.write_str(detail),
         }
     }
-}
-
-/// What goes on at a local queue. Counters run from the queue manager's start.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct QueueStatus {
-    /// Messages, those under delivery included.
-    pub depth: u64,
-    /// Links that get.
-    pub open_input: u64,
-    /// Links that put.
-    pub open_output: u64,
-    /// Messages put or got and not settled.
-    pub uncommitted: u64,
-    /// Age of the oldest message in seconds; none on an empty queue.
-    pub oldest_seconds: Option<u64>,
-    /// Last put, milliseconds since 1970, UTC.
-    pub last_put_ms: Option<u64>,
-    /// Last get, milliseconds since 1970, UTC.
-    pub last_get_ms: Option<u64>,
-    /// Bytes of all messages as stored.
-    pub bytes: u64,
-    /// Messages put.
-    pub puts: u64,
-    /// Messages got.
-    pub gets: u64,
-    /// Messages expired.
-    pub expired: u64,
-    /// Sealed messages passed over because they are addressed to somebody else.
-    pub not_mine: u64,
-    /// When the counters began, milliseconds since 1970, UTC.
-    pub since_ms: u64,
-    /// When they were read, milliseconds since 1970, UTC.
-    pub taken_ms: u64,
-    /// Times that it was opened to put.
-    pub output_opens: u64,
-    /// Times that it was opened to get or browse.
-    pub input_opens: u64,
-    /// Messages that came on a link to no queue in particular.
-    pub single_puts: u64,
-    /// Persistent messages put.
-    pub persistent_puts: u64,
-    /// Persistent messages got.
-    pub persistent_gets: u64,
-    /// Messages sent to links that browse.
-    pub browses: u64,
-    /// Bytes of the messages put.
-    pub bytes_put: u64,
-    /// Bytes of the messages got.
-    pub bytes_got: u64,
-    /// Bytes of the shortest message put; none before the first.
-    pub shortest_bytes: Option<u64>,
-    /// Bytes of the longest message put; none before the first.
-    pub longest_bytes: Option<u64>,
-    /// Microseconds between put and get.
-    pub time_us: TwoAverages,
-    /// The longest such time, microseconds.
-    pub longest_time_us: u64,
-    /// Refused puts by reason code.
-    pub rejects: Vec<(u16, u64)>,
-    /// Its limits.
-    pub limit: QueueLimit,
-    /// Bytes delivered and not settled, counted where the queue limits them.
-    pub unacknowledged_bytes: u64,
-    /// How often its rate left a link less credit than it could have had.
-    pub held_back: u64,
-    /// Links and messages refused because of its limits.
-    pub limit_refused: u64,
-}
-
-/// What was done under a policy.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct PolicyStatus {
-    /// When the counters began, milliseconds since 1970, UTC.
-    pub since_ms: u64,
-    /// When they were read, milliseconds since 1970, UTC.
-    pub taken_ms: u64,
-    /// The counters.
-    pub meters: ProtectionMeters,
 }
 
 impl PolicyStatus {
@@ -1256,7 +905,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 _ => None,
             };
             free_or_replaced(statement, definitions.devices.contains_key(&name))?;
-            if name == device::CPU {
+            if name == objects::device::CPU {
                 return Err(refused_device(&device::Refused::SecondCpu));
             }
             if !definitions.devices.contains_key(&name) && definitions.devices.len() >= DEVICES_MAX {
@@ -1272,7 +921,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         }
         Act::DeleteDevice => {
             existing_device(&name, definitions)?;
-            if name == device::CPU {
+            if name == objects::device::CPU {
                 let message = "the device CPU is always there".to_owned();
                 let hint = Some("STOP DEVICE(CPU) takes its work away".to_owned());
                 return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
@@ -1877,7 +1526,9 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
         }
         Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
             let mut warnings = Vec::new();
-            if let Some(weak) = channel.cipher_spec.as_deref().and_then(crate::tls::find).filter(|spec| spec.weak) {
+            if let Some(weak) =
+                channel.cipher_spec.as_deref().and_then(crate::catalog::cipher_spec::find).filter(|spec| spec.weak)
+            {
                 let why = "whoever gets the partner's private key later can read what was recorded";
                 warnings.push(format!("{} is weak: {why}", weak.ibm));
             }

@@ -13,21 +13,16 @@ mod protection;
 pub(crate) mod topic;
 
 use crate::authority::Role;
-use crate::topics;
+use crate::catalog::names::is_name;
+use crate::catalog::{DEPTH_MAX, MESSAGE_BYTES_MAX, topic_names};
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
 pub(super) use protection::*;
 use std::fmt::{self, Display};
 
-/// Longest object name in characters, as MQ has it.
-pub const NAME_CHARS_MAX: usize = 48;
 /// Longest description in characters, as MQ has it.
 pub const DESCR_CHARS_MAX: usize = 64;
 /// Longest distinguished name in characters.
 pub const DN_CHARS_MAX: usize = 1024;
-/// Highest MAXDEPTH in messages, as MQ has it.
-pub const DEPTH_MAX: u64 = 999_999_999;
-/// Highest MAXMSGL in bytes, as MQ has it: 100 MiB.
-pub const MESSAGE_BYTES_MAX: u64 = 104_857_600;
 /// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
 pub const MANAGER_MESSAGE_BYTES_MIN: u64 = 32_768;
 /// Highest priority.
@@ -234,9 +229,9 @@ impl Command {
     /// Whether its objects can have that name, or names that begin so.
     pub(super) fn takes_name(&self, name: &str, is_beginning: bool) -> bool {
         match (self.noun, is_beginning) {
-            ("SUB" | "SBSTATUS", false) => topics::is_subscription_name(name),
-            ("SUB" | "SBSTATUS", true) => topics::may_begin_subscription_name(name),
-            _ => super::parse::is_name(name),
+            ("SUB" | "SBSTATUS", false) => topic_names::is_subscription_name(name),
+            ("SUB" | "SBSTATUS", true) => topic_names::may_begin_subscription_name(name),
+            _ => is_name(name),
         }
     }
 }
@@ -972,7 +967,7 @@ static LOCAL_DEFTYPE: Attribute = attribute(
 static DYNUSER: Attribute = attribute(
     Key::QueueMaker,
     "DYNUSER",
-    Kind::Text { chars_max: crate::users::NAME_BYTES_MAX },
+    Kind::Text { chars_max: crate::catalog::names::USER_NAME_BYTES_MAX },
     "' '",
     "The user for whom a PERMDYN queue was made, whose limit MAXDYNQ counts it; *ANONYMOUS for those who have not signed in.",
 );

@@ -1,104 +1,13 @@
 //! Topic objects and subscriptions as they are defined: what their attributes mean together, and the commands for them.
 //!
-//! What goes on with them is in [`topics`](crate::topics); the page is `docs/operating/topics.md`.
+//! What goes on with them is in `topics/`; the page is `docs/operating/topics.md`.
 
-use super::objects::{Definitions, OBJECTS_MAX};
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind};
-use super::run::{Change, free_or_replaced, invalid, too_many, unknown};
+use super::run::{free_or_replaced, invalid, too_many, unknown};
 use super::table::{Act, Key};
+use crate::catalog::{BASE_TOPIC, Change, Definitions, Needed, OBJECTS_MAX, Subscription, Topic, topic_names};
 use crate::selector::Selector;
-use crate::topics;
-
-/// The topic object of the root: it is always there, and what it leaves to a parent is what the standard behaviour is.
-pub const BASE_TOPIC: &str = "SYSTEM.BASE.TOPIC";
-
-/// A topic object.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Topic {
-    /// DESCR
-    pub description: String,
-    /// TOPICSTR; empty for the root's alone.
-    pub string: String,
-    /// PUB(ENABLED); none for the parent's.
-    pub publish: Option<bool>,
-    /// SUB(ENABLED); none for the parent's.
-    pub subscribe: Option<bool>,
-    /// DURSUB(YES); none for the parent's.
-    pub durable: Option<bool>,
-    /// DEFPRTY; none for the parent's.
-    pub default_priority: Option<u8>,
-    /// DEFPSIST(YES); none for the parent's.
-    pub default_persistent: Option<bool>,
-    /// PMSGDLV; none for the parent's.
-    pub persistent_delivery: Option<Needed>,
-    /// NPMSGDLV; none for the parent's.
-    pub non_persistent_delivery: Option<Needed>,
-    /// MDURMDL; none for the parent's.
-    pub durable_model: Option<String>,
-    /// MNDURMDL; none for the parent's.
-    pub non_durable_model: Option<String>,
-}
-
-/// PMSGDLV and NPMSGDLV: which subscriptions must take a publication.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Needed {
-    /// ALL
-    All,
-    /// ALLDUR: those that are durable.
-    Durable,
-    /// ALLAVAIL: none.
-    None,
-}
-
-/// A subscription that outlives its links.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Subscription {
-    /// DESCR
-    pub description: String,
-    /// TOPICSTR as given.
-    pub string: String,
-    /// TOPICOBJ
-    pub object: Option<String>,
-    /// DEST: the queue.
-    pub destination: String,
-    /// DESTCLAS(MANAGED): an application's, with a queue of its own.
-    pub managed: bool,
-    /// SELECTOR; empty for all.
-    pub selector: String,
-    /// SUBUSER: whose it is.
-    pub user: Option<String>,
-    /// SUBSHARE(YES): several links may get at the same time.
-    pub shared: bool,
-    /// NOTFROM: the container whose own publications are left out.
-    pub not_from: Option<String>,
-    /// SUBMODEL: whose policy protects what is on a managed queue.
-    pub model: Option<String>,
-}
-
-impl Needed {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Needed::All => "ALL",
-            Needed::Durable => "ALLDUR",
-            Needed::None => "ALLAVAIL",
-        }
-    }
-
-    fn of(word: &str) -> Option<Self> {
-        [Needed::All, Needed::Durable, Needed::None].into_iter().find(|known| known.word() == word)
-    }
-
-    /// Whether a subscription must take a publication.
-    #[must_use]
-    pub fn needs(self, durable: bool) -> bool {
-        match self {
-            Needed::All => true,
-            Needed::Durable => durable,
-            Needed::None => false,
-        }
-    }
-}
 
 const AS_PARENT: &str = "ASPARENT";
 
@@ -158,22 +67,6 @@ fn unless_blank(text: &str) -> Option<String> {
 }
 
 impl Subscription {
-    /// The whole topic, wildcards included; none where TOPICOBJ names nothing.
-    #[must_use]
-    pub fn topic(&self, definitions: &Definitions) -> Option<String> {
-        let Some(object) = &self.object else { return Some(self.string.clone()) };
-        Some(self.below(&definitions.topics.get(object)?.string))
-    }
-
-    /// Its string below that of a topic object.
-    fn below(&self, above: &str) -> String {
-        match (above.is_empty(), self.string.is_empty()) {
-            (_, true) => above.to_owned(),
-            (true, false) => self.string.clone(),
-            (false, false) => format!("{above}/{}", self.string),
-        }
-    }
-
     pub(super) fn set(&mut self, statement: &Statement) {
         for setting in &statement.settings {
             match (setting.attribute.key, &setting.value) {
@@ -264,7 +157,7 @@ fn sensible_topic(name: &str, topic: &Topic, definitions: &Definitions) -> Resul
     if topic.string.is_empty() {
         return Err(invalid("a topic object needs TOPICSTR", Some("the root's is SYSTEM.BASE.TOPIC")));
     }
-    topics::check_topic(&topic.string).map_err(|why| invalid(format_args!("TOPICSTR {why}"), None))?;
+    topic_names::check_topic(&topic.string).map_err(|why| invalid(format_args!("TOPICSTR {why}"), None))?;
     let same = |(other, of): &(&String, &Topic)| *other != name && of.string == topic.string;
     if let Some((other, _)) = definitions.topics.iter().find(same) {
         let message = format!("topic {other} has that TOPICSTR");
@@ -280,7 +173,7 @@ fn still_sensible(name: &str, topic: &Topic, definitions: &Definitions) -> Resul
     }
     for (subscription, of) in &definitions.subscriptions {
         if of.object.as_deref() == Some(name)
-            && let Err(why) = topics::check_pattern(&of.below(&topic.string))
+            && let Err(why) = topic_names::check_pattern(&of.below(&topic.string))
         {
             let message = format!("subscription {subscription} has TOPICOBJ({name}): its whole topic {why}");
             return Err(Failure { kind: FailureKind::Refused, reason: None, message, hint: None });
@@ -347,11 +240,11 @@ fn sensible_subscription(name: &str, subscription: &Subscription, definitions: &
     if whole.is_empty() {
         return Err(invalid("a subscription needs TOPICSTR or TOPICOBJ", None));
     }
-    topics::check_pattern(&whole).map_err(|why| invalid(format_args!("TOPICSTR {why}"), None))?;
+    topic_names::check_pattern(&whole).map_err(|why| invalid(format_args!("TOPICSTR {why}"), None))?;
     if subscription.destination.is_empty() {
         return Err(invalid("a subscription needs DEST", None));
     }
-    let is_application_s = topics::is_of_application(name);
+    let is_application_s = topic_names::is_of_application(name);
     if is_application_s != subscription.managed {
         let message = if is_application_s {
             "NAME|NAME is an application's subscription: it has DESTCLAS(MANAGED)"
@@ -360,8 +253,8 @@ fn sensible_subscription(name: &str, subscription: &Subscription, definitions: &
         };
         return Err(invalid(message, None));
     }
-    if subscription.managed && !subscription.destination.starts_with(topics::MANAGED_PREFIX) {
-        let message = format!("the queue of a MANAGED subscription begins with {}", topics::MANAGED_PREFIX);
+    if subscription.managed && !subscription.destination.starts_with(topic_names::MANAGED_PREFIX) {
+        let message = format!("the queue of a MANAGED subscription begins with {}", topic_names::MANAGED_PREFIX);
         return Err(invalid(message, None));
     }
     if !subscription.selector.is_empty() {
@@ -383,7 +276,7 @@ fn subscription<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Subs
 
 /// The application's subscription whose own queue that is. A look at every subscription, for names that can be one alone.
 pub(super) fn managing<'a>(queue: &str, definitions: &'a Definitions) -> Option<&'a str> {
-    if !queue.starts_with(topics::MANAGED_PREFIX) {
+    if !queue.starts_with(topic_names::MANAGED_PREFIX) {
         return None;
     }
     let is_its = |(_, of): &(&String, &Subscription)| of.managed && of.destination == queue;

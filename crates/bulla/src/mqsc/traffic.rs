@@ -1,33 +1,9 @@
 //! Snapshots of queues and policies as programs take them: the rows of DISPLAY QSTATUS and POLSTATUS with ALL, read back.
 
-use super::channel::TwoAverages;
 use super::meters::{NotMeters, Reader};
-use super::protection::ProtectionMeters;
 use super::reply::{Cell, Row};
-use super::run::QueueStatus;
 use super::table;
-
-/// Every local queue at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct QueueSnapshot {
-    /// Milliseconds since 1970, UTC.
-    pub taken_ms: u64,
-    /// When the counters began, milliseconds since 1970, UTC.
-    pub since_ms: u64,
-    /// By name. What is shown as dates is left out.
-    pub queues: Vec<(String, QueueStatus)>,
-}
-
-/// Every policy at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PolicySnapshot {
-    /// Milliseconds since 1970, UTC; 0 where there are no policies.
-    pub taken_ms: u64,
-    /// When the counters began, milliseconds since 1970, UTC.
-    pub since_ms: u64,
-    /// By name.
-    pub policies: Vec<(String, ProtectionMeters)>,
-}
+use crate::catalog::status::{PolicySnapshot, ProtectionMeters, QueueSnapshot, QueueStatus, TwoAverages};
 
 impl QueueSnapshot {
     /// Out of the rows of DISPLAY QSTATUS with ALL.
@@ -136,9 +112,10 @@ impl QueueStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::status::PolicyStatus;
+    use crate::catalog::status::{Deed, DeviceWait};
     use crate::mqsc::metered::Metered;
-    use crate::mqsc::protection::{Deed, DeviceWait};
-    use crate::mqsc::run::{PolicyStatus, execute};
+    use crate::mqsc::run::execute;
     use bulla_seal::Effort;
 
     /// Every counter has another number.

@@ -7,11 +7,13 @@
 //! `#` begins a comment. Each file begins with a new queue manager DEMO. With `BULLA_REWRITE` in the environment the
 //! test writes the files anew; read what it wrote.
 
-use super::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks, TwoAverages};
-use super::meters::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
-use super::objects::Definitions;
 use super::reply::show;
-use super::run::{AdminError, Administered, Applied, Change, QueueStatus, Replay, Replayed, execute};
+use super::run::{AdminError, Administered, Applied, Replay, Replayed, execute};
+use crate::catalog::status::{
+    ChannelState, ChannelStatus, DeviceMeters, DeviceState, DeviceStatus, InitiatorStatus, QueueStatus, Snapshot,
+    StopChannel, Tasks, TwoAverages,
+};
+use crate::catalog::{Change, Definitions};
 use bulla_device::{Form, Meters, Operation, Shape};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,13 @@
 //! BEGIN UNIT: the commands of a text carried out together, or none of them.
 
-use super::objects::ERROR_QUEUE;
 use super::parse::{Statement, SyntaxError};
 use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::run::{
-    AdminError, Administered, Change, Planned, invalid, no_error_queue, refused, syntax_failure, takes_error_queue,
+    AdminError, Administered, Planned, invalid, no_error_queue, refused, syntax_failure, takes_error_queue,
 };
 use super::table::Act;
+use crate::catalog::Change;
+use crate::catalog::system_queues::ERROR_QUEUE;
 
 /// MQ's reason code for what was undone with the rest of its unit.
 const BACKED_OUT: u32 = 2003;

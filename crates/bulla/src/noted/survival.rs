@@ -6,10 +6,11 @@
 
 use super::*;
 use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right};
+use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::dispatcher::authority::Who;
 use crate::dynamic::Wish;
 use crate::manager::{State, attributes};
-use crate::mqsc::objects::{DEFAULT_MODEL, FILE};
+use crate::mqsc::objects::FILE;
 use crate::random::Random;
 use crate::topics::Wanted;
 use bulla_queue::sim::{Fate, Fault, SimDisk};

@@ -3,28 +3,26 @@
 use super::RINGS;
 use crate::accounting::Traffic;
 use crate::authority::ANONYMOUS;
+use crate::catalog::connections::{Connected, ConnectionId, Connections};
+use crate::catalog::findings::Findings;
+use crate::catalog::limits::UserStatus;
+use crate::catalog::lockouts::InForce;
+use crate::catalog::status::{
+    ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus, Snapshot,
+    StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
+};
+use crate::catalog::{Change, DeadLetter, Definitions};
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
-use crate::connections::{ANSWER_WITHIN, Connected, ConnectionId, Survey};
-use crate::dead_letters::DeadLetter;
+use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::envelope;
-use crate::limits::UserStatus;
 use crate::mailbox::Letter;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
-use crate::mqsc::channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
-use crate::mqsc::costs::CostSnapshot;
-use crate::mqsc::meters::{DeviceStatus, Snapshot};
-use crate::mqsc::objects::Definitions;
-use crate::mqsc::run::{
-    AdminError, Administered, Applied, Change, Connections, PolicyStatus, QueueStatus, Replay, Replayed,
-};
-use crate::mqsc::tasks::TaskSnapshot;
-use crate::mqsc::topic_status::{SubscriptionStatus, TopicStatus};
-use crate::policy_check::{Findings, MESSAGES_TIME_MAX, Subject};
+use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed};
+use crate::policy_check::{MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
-use crate::sign_in::lockout::InForce;
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
 use bulla_seal::Dn;

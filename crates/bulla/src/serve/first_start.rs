@@ -1,8 +1,7 @@
 //! What a data directory needs before a queue manager can start in it.
 
 use super::{RINGS, StartError, TLS, file};
-use crate::mqsc::parse::is_name;
-use crate::mqsc::table::NAME_CHARS_MAX;
+use crate::catalog::names::{NAME_CHARS_MAX, is_name};
 use crate::random::Random;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;

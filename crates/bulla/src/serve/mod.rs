@@ -5,28 +5,28 @@ pub(crate) mod first_start;
 mod overseer;
 mod pools;
 
+pub use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
-pub use pools::ADAPTERS_MAX;
 pub(crate) use pools::Pools;
 
 use crate::audit::{Audit, Entry, Kind, Who};
+use crate::catalog::names::{NAME_RULE, is_name};
+use crate::catalog::objects::device::CPU;
+use crate::catalog::status::TaskKind;
+use crate::catalog::{Definitions, DeviceDefinition};
 use crate::channel::supervisor;
 use crate::devices::Devices;
 use crate::dispatcher::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::events::certificates;
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
-use crate::metrics;
-use crate::mqsc::device::{CPU, DeviceDefinition};
-use crate::mqsc::parse::{NAME_RULE, is_name};
-use crate::mqsc::tasks::TaskKind;
-use crate::mqsc::{self, admin, objects::Definitions};
+use crate::mqsc::{self, admin};
 use crate::noted::{self, Noted};
 use crate::random::Random;
 use crate::task::Tasks;
 use crate::tls::Tls;
-use crate::topics;
 use crate::users::Users;
+use crate::{metrics, topics};
 use administrator::Administrator;
 use bulla_device::Scheduler;
 use bulla_device::role::{self, Role};
@@ -56,8 +56,6 @@ const SPILL: &str = "spill";
 pub const RINGS: &str = "rings";
 /// Certificate and key of the TLS listener.
 pub const TLS: &str = "tls";
-/// Most dispatchers: a set of them is one word.
-pub const DISPATCHERS_MAX: usize = 64;
 
 /// How a queue manager is to be started.
 #[derive(Clone, Debug)]

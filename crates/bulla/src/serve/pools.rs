@@ -1,11 +1,10 @@
 //! The threads of dispatchers and adapters: made when the queue manager starts, and made and ended while it runs.
 
-use super::DISPATCHERS_MAX;
+use crate::catalog::QueueManager;
+use crate::catalog::status::{TaskKind, Tasks};
+use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};
 use crate::dispatcher::{Dispatcher, Left};
 use crate::manager::Manager;
-use crate::mqsc::QueueManager;
-use crate::mqsc::channel::Tasks;
-use crate::mqsc::tasks::TaskKind;
 use crate::tls::Tls;
 use bulla_device::role::{self, Role};
 use mio::net::TcpListener;
@@ -13,9 +12,6 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-
-/// Most adapters: each is a thread, and more of them than that wait for each other.
-pub const ADAPTERS_MAX: usize = 256;
 
 /// Most threads that check passwords and tokens: a quarter of the cores, but not more than that.
 const CHECKERS_MAX: usize = 4;
@@ -258,7 +254,7 @@ impl Drop for EndsTogether {
     fn drop(&mut self) {
         if std::thread::panicking() {
             crate::alarm!("a thread died; stopping. what was confirmed is in the journal");
-            std::process::exit(crate::cli::EXIT_INTERNAL);
+            std::process::exit(crate::catalog::exit_codes::EXIT_INTERNAL);
         }
     }
 }

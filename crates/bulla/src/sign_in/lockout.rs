@@ -12,6 +12,7 @@
 //! A refused attempt is not counted: a lockout ends at its time, however often somebody knocks meanwhile. Everything is forgotten at
 //! a restart, and what is forgotten early is what is oldest.
 
+use crate::catalog::lockouts::{InForce, Whose};
 use crate::users;
 use hashbrown::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -41,21 +42,6 @@ pub const KNOWN_FOR: Duration = Duration::from_hours(24);
 /// Most users, addresses and pairs of both that are remembered, some 100 bytes each.
 pub const RECORDS_MAX: usize = 65_536;
 
-/// A lockout in force.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct InForce {
-    /// Who is locked out.
-    pub whose: Whose,
-    /// The user, unless it is about an address; none where what was given can't be a user's name.
-    pub user: Option<String>,
-    /// The address, unless it is about a user from everywhere; of IPv6 the first 64 bits.
-    pub address: Option<IpAddr>,
-    /// How long it still lasts.
-    pub left: Duration,
-    /// How many there were one after the other, this one included.
-    pub lockouts: u32,
-}
-
 /// Wrong attempts, and who has to wait for that. What it is told of has happened `now`, in any order.
 pub struct Lockouts {
     records: HashMap<Key, Record>,
@@ -63,17 +49,6 @@ pub struct Lockouts {
     hasher: RandomState,
     /// The names behind the hashes of users who have been locked out, for administrators to see.
     names: HashMap<u64, Box<str>>,
-}
-
-/// Who is locked out.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Whose {
-    /// The user, from the address.
-    Pair,
-    /// Whoever comes from the address, but for users known there.
-    Address,
-    /// Nobody: the user is guarded.
-    User,
 }
 
 /// A lockout that begins.

@@ -2,7 +2,7 @@
 
 use super::key_set::{self, KeySet, KeySetError};
 use super::token::{self, Expected, Grant, TokenError};
-use crate::mqsc::objects::QueueManager;
+use crate::catalog::QueueManager;
 use crate::users::Stamp;
 use std::fmt;
 use std::fs::File;
@@ -126,7 +126,7 @@ fn read(path: &Path) -> Result<KeySet, KeysError> {
 mod tests {
     use super::super::test_tokens::Issuer;
     use super::*;
-    use crate::mqsc::objects::Definitions;
+    use crate::catalog::Definitions;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

@@ -1,9 +1,9 @@
 //! OpenSSL contexts: made from the files when a handshake needs one, kept until the files change.
 
-use super::cipher_spec::{CipherSpec, listener_lists};
 use super::files::{self, Authorities, Believed, OWN_LABEL, Shown};
 use super::refusal::{self, TlsRefusal, name_text};
 use super::{TlsSettings, server_name, staple};
+use crate::catalog::cipher_spec::{CipherSpec, listener_lists};
 use bulla_device::PrivateKey;
 use bulla_device::tls::{client_hello_server_name, handshake_key};
 use openssl::error::ErrorStack;
@@ -72,7 +72,7 @@ pub(super) enum Side {
 
 impl Key {
     fn spec(&self) -> Option<&'static CipherSpec> {
-        self.spec.and_then(super::cipher_spec::find)
+        self.spec.and_then(crate::catalog::cipher_spec::find)
     }
 }
 

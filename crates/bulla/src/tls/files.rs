@@ -10,6 +10,7 @@
 //! ```
 
 use super::refusal::TlsRefusal;
+use crate::catalog::names::is_label;
 use bulla_device::tls::add_revocation_list;
 use openssl::pkey::{PKey, Private};
 use openssl::x509::store::{X509Store, X509StoreBuilder};
@@ -25,8 +26,6 @@ use zeroize::Zeroizing;
 
 /// Label of the queue manager's own certificate.
 pub(super) const OWN_LABEL: &str = "server";
-/// Longest label in characters, as MQ has it.
-const LABEL_CHARS_MAX: usize = 64;
 /// Largest file read, in bytes: revocation lists of large authorities have tens of megabytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Most revocation lists.
@@ -99,12 +98,6 @@ pub(super) fn shown(dir: &Path, label: &str) -> Result<Shown, TlsRefusal> {
     let staple = stem("ocsp");
     let staple = if staple.exists() { Some(read(&staple)?) } else { None };
     Ok(Shown { certificate, chain, key, staple })
-}
-
-/// Whether a CERTLABL can be a file name under `tls/`.
-pub(crate) fn is_label(label: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=LABEL_CHARS_MAX).contains(&label.len()) && label.bytes().all(fits) && !label.starts_with('.')
 }
 
 /// The file of authorities, where there is one.

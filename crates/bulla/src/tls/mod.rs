@@ -5,24 +5,20 @@
 //! the end that is called can use that channel's CipherSpec, certificate and SSLCAUTH. Whether the partner is the right
 //! one is settled after the handshake, by [`check_channel`].
 
-mod cipher_spec;
 mod context;
 mod files;
-mod peer_name;
 mod refusal;
 mod server_name;
 mod staple;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use cipher_spec::{ALL, CipherSpec, Protocols, find, negotiated, page};
-pub(crate) use files::is_label;
-pub use peer_name::{PATTERN_BYTES_MAX, PatternError, PeerPattern};
+pub use crate::catalog::cipher_spec::{ALL, CipherSpec, Protocols, find, negotiated, page};
+pub use crate::catalog::peer_name::{PATTERN_BYTES_MAX, PatternError, PeerPattern};
 pub use refusal::TlsRefusal;
 pub(crate) use refusal::of_failure;
 
-use crate::mqsc::channel::ChannelDefinition;
-use crate::mqsc::objects::Definitions;
+use crate::catalog::{ChannelDefinition, Definitions};
 use bulla_seal::dn::Dn;
 use context::{Asked, Key, Shared, Side};
 use openssl::nid::Nid;
@@ -187,7 +183,7 @@ pub fn agreed(ssl: Option<&SslRef>) -> (&'static str, String) {
 
 /// The user that a verified client certificate stands for: the common name of its subject.
 pub(crate) fn user_of(certificate: &X509Ref) -> Option<String> {
-    common_name(certificate.subject_name()).filter(|name| crate::users::is_valid_name(name))
+    common_name(certificate.subject_name()).filter(|name| crate::catalog::names::is_user_name(name))
 }
 
 fn known(name: &str) -> Result<&'static CipherSpec, TlsRefusal> {

@@ -4,7 +4,7 @@
 //! `QM1.TO.QM2` becomes `qm1-2eto-2eqm2.chl.bulla`: capital letters as small ones, because host names have no case;
 //! digits as they are; any other character as `-` and the two hex digits of its byte.
 
-use crate::mqsc::channel::CHANNEL_NAME_CHARS_MAX;
+use crate::catalog::CHANNEL_NAME_CHARS_MAX;
 
 /// What follows the channel's name.
 const SUFFIX: &str = ".chl.bulla";

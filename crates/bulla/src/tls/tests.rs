@@ -1,8 +1,7 @@
 //! Handshakes between two ends in this process, with certificates of each kind that must be refused.
 
 use super::*;
-use crate::mqsc::channel::{ChannelDefinition, ChannelKind};
-use crate::mqsc::objects::Definitions;
+use crate::catalog::{ChannelDefinition, ChannelKind, Definitions};
 use crate::reason;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;

@@ -1,14 +1,8 @@
 //! Which subscriptions a topic matches: a tree of levels, so that a look-up costs by what matches and not by what there is.
 
+use crate::catalog::topic_names::{ANY_MANY, ANY_ONE, SEPARATOR};
 use hashbrown::HashMap;
 use slab::Slab;
-
-/// A level of a pattern that stands for exactly one level, whatever it is.
-pub(super) const ANY_ONE: &str = "+";
-/// A level of a pattern that stands for any number of levels, none included.
-pub(super) const ANY_MANY: &str = "#";
-/// Between levels.
-pub(super) const SEPARATOR: char = '/';
 
 /// Names a subscription in the index; never used again.
 pub type Id = u64;

@@ -11,116 +11,31 @@ mod index;
 mod status;
 mod subscribe;
 
+pub(crate) use crate::catalog::topic_names::{MANAGED_PREFIX, PREFIX, SEPARATOR, SUBSCRIPTION_NAME_BYTES_MAX};
+pub use crate::catalog::topic_names::{check_pattern, check_topic, is_subscription_name, literal_part};
 pub use index::{Id, Index};
 pub(crate) use subscribe::Wanted;
 
 use crate::authority::{ObjectType, Right, Rights};
+use crate::catalog::system_queues::DEFAULT_MODEL;
+use crate::catalog::{Definitions, Needed, Subscription, Topic};
 use crate::dispatcher::authority::{Who, no_right};
 use crate::manager::{Defaults, Route, State};
-use crate::mqsc::objects::{DEFAULT_MODEL, Definitions};
-use crate::mqsc::parse::is_name;
-use crate::mqsc::topic::{Needed, Subscription, Topic};
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
 use bulla_seal::Policy;
 use hashbrown::HashMap;
-use index::{ANY_MANY, ANY_ONE, SEPARATOR};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Longest topic in bytes, as MQ has it.
-pub(crate) const TOPIC_BYTES_MAX: usize = 10_240;
-/// Most levels of a topic.
-pub(crate) const LEVELS_MAX: usize = 128;
-/// Most `#` of a pattern before its last level: with more, one topic would be looked for on as many ways as its levels can be divided.
-const INNER_MANY_MAX: usize = 1;
-/// Longest name of a subscription in bytes, as MQ has it.
-pub(crate) const SUBSCRIPTION_NAME_BYTES_MAX: usize = 10_240;
 /// Most subscriptions that are not durable. Those that are count among the queues that may be defined.
 pub(crate) const NON_DURABLE_MAX: usize = 10_000;
-/// An address that begins so is a topic, whatever the capabilities of the terminus say.
-pub(crate) const PREFIX: &str = "topic://";
-/// What the queues that are made for subscriptions are called.
-pub(crate) const MANAGED_PREFIX: &str = "SYSTEM.MANAGED.";
 const DURABLE_PREFIX: &str = "SYSTEM.MANAGED.DURABLE.";
 const NON_DURABLE_PREFIX: &str = "SYSTEM.MANAGED.NDURABLE.";
-/// Between client and name in the name of an application's subscription.
-pub(crate) const OF: char = '|';
 
 /// Whether a queue of that name was made for a subscription.
 pub(crate) fn is_managed(queue: &str) -> bool {
     queue.starts_with(DURABLE_PREFIX) || queue.starts_with(NON_DURABLE_PREFIX)
-}
-
-/// Whether something can be published on that.
-///
-/// # Errors
-/// What is wrong, to be read behind `TOPICSTR` or `the topic`.
-pub fn check_topic(topic: &str) -> Result<(), &'static str> {
-    check_pattern(topic)?;
-    match topic.split(SEPARATOR).any(is_wildcard) {
-        true => Err("has a wildcard: + or # for a level"),
-        false => Ok(()),
-    }
-}
-
-/// Whether that can be subscribed to: a topic, or one with wildcards.
-///
-/// # Errors
-/// What is wrong, to be read behind `TOPICSTR` or `the topic`.
-pub fn check_pattern(topic: &str) -> Result<(), &'static str> {
-    if topic.is_empty() {
-        return Err("is empty");
-    }
-    if topic.len() > TOPIC_BYTES_MAX {
-        return Err("is longer than 10240 bytes");
-    }
-    if topic.split(SEPARATOR).count() > LEVELS_MAX {
-        return Err("has more than 128 levels");
-    }
-    let many = topic.rsplit(SEPARATOR).skip(1).filter(|level| *level == ANY_MANY).count();
-    if many > INNER_MANY_MAX {
-        return Err("has more than one # before its last level");
-    }
-    // It is kept as text, a line for each attribute, and blanks at the end of a text mean nothing there.
-    if topic.chars().any(char::is_control) || topic.trim_end() != topic {
-        return Err("has control characters, or a blank at its end");
-    }
-    Ok(())
-}
-
-fn is_wildcard(level: &str) -> bool {
-    level == ANY_ONE || level == ANY_MANY
-}
-
-/// The topic without its wildcards and what is behind them: what decides who may subscribe.
-#[must_use]
-pub fn literal_part(pattern: &str) -> &str {
-    let mut end = 0;
-    for level in pattern.split(SEPARATOR) {
-        if is_wildcard(level) {
-            return pattern.get(..end.max(1) - 1).unwrap_or_default();
-        }
-        end += level.len() + 1;
-    }
-    pattern
-}
-
-/// Whether a subscription can have that name: a queue's name, or `CLIENT|NAME` of an application's.
-#[must_use]
-pub fn is_subscription_name(name: &str) -> bool {
-    is_name(name) || name.rsplit_once(OF).is_some_and(|(_, own)| !own.is_empty()) && may_begin_subscription_name(name)
-}
-
-/// Whether names of subscriptions can begin so.
-pub(crate) fn may_begin_subscription_name(name: &str) -> bool {
-    let is_plain = |letter: char| !letter.is_control() && letter != '*';
-    name.len() <= SUBSCRIPTION_NAME_BYTES_MAX && name.chars().all(is_plain) && name.trim() == name
-}
-
-/// Whether a subscription was made by an application, by its name.
-pub(crate) fn is_of_application(name: &str) -> bool {
-    name.contains(OF)
 }
 
 /// Who has subscribed to what.
@@ -425,6 +340,7 @@ fn no_topic(topic: &str, why: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::topic_names::{LEVELS_MAX, TOPIC_BYTES_MAX, is_of_application};
 
     #[test]
     fn a_topic_has_levels_without_wildcards() {

@@ -1,8 +1,9 @@
 //! How topics and subscriptions stand, for DISPLAY TPSTATUS and DISPLAY SBSTATUS.
 
-use super::{Counts, Index, Live, Topics, check_topic};
+use super::{Counts, Index, Live, Topics};
+use crate::catalog::status::{SubscriptionStatus, TopicStatus};
+use crate::catalog::topic_names::check_topic;
 use crate::manager::State;
-use crate::mqsc::topic_status::{SubscriptionStatus, TopicStatus};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

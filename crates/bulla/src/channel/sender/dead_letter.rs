@@ -4,12 +4,12 @@
 use super::Sending;
 use super::opening::is_sealed;
 use crate::accounting::Cost;
+use crate::catalog::status::Deed;
+use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::channel::transmission;
 use crate::dispatcher::{Local, get};
 use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
-use crate::mqsc::objects::SYSTEM_PREFIX;
-use crate::mqsc::protection::Deed;
 use crate::reason::Refusal;
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Found, QueueId};

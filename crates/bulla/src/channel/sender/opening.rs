@@ -4,13 +4,13 @@
 use super::{Sending, Way, still_to_live};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome, Work};
+use crate::catalog::Protection;
+use crate::catalog::status::Deed;
 use crate::channel::transmission::TransmissionHeader;
 use crate::dispatcher::peer::Peer;
 use crate::dispatcher::{Local, no_ring};
 use crate::envelope::{self, Arrival};
 use crate::manager::{State, from_wall_ms};
-use crate::mqsc::channel::Protection;
-use crate::mqsc::protection::Deed;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Connection, LinkId, Payload};
 use bulla_device::role::{self, Role};

@@ -6,12 +6,12 @@
 use super::rings::Rings;
 use super::{PASSWORD, allow_records, by_string, by_symbol, client, hidden, label_for};
 use crate::authority::{ANONYMOUS, Rights, SIGNED_IN};
+use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
+use crate::catalog::{AliasQueue, ChannelDefinition, ChannelKind, LocalQueue};
 use crate::channel::transmission::{Destination, TransmissionHeader};
 use crate::client::Client;
 use crate::dispatcher::desk::{Desk, PATIENCE, seeds_and_steps};
 use crate::envelope;
-use crate::mqsc::channel::{ChannelDefinition, ChannelKind};
-use crate::mqsc::objects::{AliasQueue, DEAD_LETTER_QUEUE, LocalQueue};
 use crate::mqsc::{admin, reply::Outcome};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{MessageId, Properties, Target};

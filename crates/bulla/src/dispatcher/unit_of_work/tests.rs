@@ -3,9 +3,9 @@
 mod model;
 mod returned;
 
+use crate::catalog::{Backout, Full, LocalQueue};
 use crate::client::{Client, ClientError, Unit};
 use crate::dispatcher::desk::{Desk, PATIENCE, message, number, refused};
-use crate::mqsc::objects::{Backout, Full, LocalQueue};
 use crate::reason;
 use bulla_amqp::{Delivery, DeliveryState, LinkId, MessageBody, MessageParts, Payload, Sections};
 use bytes::Bytes;

@@ -1,7 +1,8 @@
 //! The table's attributes of clients' addresses.
 
-use super::{Attribute, Key, Kind, NAME_CHARS_MAX, attribute, words};
-use crate::topics::TOPIC_BYTES_MAX;
+use super::{Attribute, Key, Kind, attribute, words};
+use crate::catalog::names::NAME_CHARS_MAX;
+use crate::catalog::topic_names::TOPIC_BYTES_MAX;
 
 static QUEUE: Attribute = attribute(
     Key::MappedQueue,

@@ -100,7 +100,7 @@ static ROLE: Attribute = attribute(
 pub(super) const ADMINISTRATORS: &[&Attribute] = &[&DESCR, &OSUSER, &OSGROUP, &ROLE];
 
 /// Longest CLNTUSER and MCAUSER in characters.
-const USER_CHARS_MAX: usize = crate::users::NAME_BYTES_MAX;
+const USER_CHARS_MAX: usize = crate::catalog::names::USER_NAME_BYTES_MAX;
 
 static RULE_TYPE: Attribute = attribute(
     Key::RuleType,

@@ -1,7 +1,8 @@
 //! The table's attributes of channels: as they are defined, as they run, and as they are commanded.
 
 use super::protection;
-use super::{Attribute, DEVICE_TEXT_CHARS_MAX, Key, Kind, MESSAGE_BYTES_MAX, V1, attribute, shown, words};
+use super::{Attribute, DEVICE_TEXT_CHARS_MAX, Key, Kind, V1, attribute, shown, words};
+use crate::catalog::MESSAGE_BYTES_MAX;
 
 /// Highest BATCHSZ in messages, as MQ has it.
 const BATCH_MESSAGES_MAX: u64 = 9_999;
@@ -24,9 +25,9 @@ const SOURCE_CHARS_MAX: usize = 256;
 /// Highest MAXCHL and ACTCHL, as MQ has it.
 const CURRENT_CHANNELS_MAX: u64 = 9_999;
 /// Most adapters.
-const ADAPTERS_MAX: u64 = crate::serve::ADAPTERS_MAX as u64;
+const ADAPTERS_MAX: u64 = crate::catalog::ADAPTERS_MAX as u64;
 /// Most dispatchers.
-const DISPATCHERS_MAX: u64 = crate::serve::DISPATCHERS_MAX as u64;
+const DISPATCHERS_MAX: u64 = crate::catalog::DISPATCHERS_MAX as u64;
 
 const fn number(key: Key, keyword: &'static str, max: u64, default: &'static str, doc: &'static str) -> Attribute {
     attribute(key, keyword, Kind::Number { min: 0, max }, default, doc)

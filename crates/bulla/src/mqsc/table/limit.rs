@@ -1,7 +1,7 @@
 //! The table's attributes of users' limits.
 
 use super::{ALL, Attribute, Key, Kind, WHERE, attribute, shown};
-use crate::limits::{
+use crate::catalog::limits::{
     CONNECTIONS_DEFAULT, KEPT_OBJECTS_DEFAULT, KEY_TIME_MAX, LINKS_DEFAULT, RATE_MAX, TEMPORARY_DEFAULT,
 };
 

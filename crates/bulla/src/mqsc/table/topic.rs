@@ -1,12 +1,12 @@
 //! The table's attributes of topics and subscriptions.
 
 use super::{Attribute, CURDEPTH, DESCR, IPPROCS, Key, Kind, PRIORITY_MAX, attribute, shown, words};
-use crate::topics::TOPIC_BYTES_MAX;
+use crate::catalog::topic_names::TOPIC_BYTES_MAX;
 
 /// Longest SELECTOR in characters: a selector's bytes.
 const SELECTOR_CHARS_MAX: usize = crate::selector::SELECTOR_BYTES_MAX;
 /// Longest SUBUSER in characters.
-const USER_CHARS_MAX: usize = crate::users::NAME_BYTES_MAX;
+const USER_CHARS_MAX: usize = crate::catalog::names::USER_NAME_BYTES_MAX;
 
 const SWITCHED: Kind = words(&["ASPARENT", "ENABLED", "DISABLED"]);
 const DELIVERY: Kind = words(&["ASPARENT", "ALL", "ALLDUR", "ALLAVAIL"]);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::authority::{Rule, RuleKey, RuleKind, UserSource};
+use crate::catalog::Protection;
 use crate::envelope::Arrival;
-use crate::mqsc::channel::Protection;
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::{Curve, KeySpec, KeyUse};

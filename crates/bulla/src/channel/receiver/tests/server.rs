@@ -1,7 +1,7 @@
 //! The sending end, and who its partner is: a server channel, and requesters that say of themselves what they like.
 
 use super::*;
-use crate::mqsc::channel::Protection;
+use crate::catalog::Protection;
 use bulla_queue::Message;
 
 const SERVER: &str = "ASKED";

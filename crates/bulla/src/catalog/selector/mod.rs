@@ -20,8 +20,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub(crate) use fields::each_number;
 pub use fields::{Facts, Scratch};
+pub(crate) use fields::{each_number, value_len};
 pub use id::{group_of, keys_of};
 
 use expression::{Comparison, Expression};

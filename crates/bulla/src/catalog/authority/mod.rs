@@ -13,7 +13,6 @@ mod channel_rule;
 mod group;
 mod profile;
 mod record;
-mod refusals;
 mod right;
 
 pub use address::{ADDRESS_BYTES_MAX, AddressError, AddressPattern};
@@ -28,7 +27,6 @@ pub use channel_rule::{
 pub use group::{GROUPS_MAX, Group, Groups, MEMBERS_MAX};
 pub use profile::{PROFILE_CHARS_MAX, Profile, is_profile};
 pub use record::{ANONYMOUS, Entity, RECORDS_MAX, RecordKey, Records, SIGNED_IN};
-pub(crate) use refusals::{PeerLines, Refusals};
 pub use right::{ALL, ALL_ADMINISTRATION, ALL_MQI, NONE, NOT_OFFERED, ObjectType, Right, Rights, WORDS};
 
 /// The commands by which everybody may do everything, as it was before there was authority; each is one command.

@@ -3,8 +3,8 @@
 //! A client's own names (`test-queue`, `queue://orders`) lead to queues and topics here, so that it need not change. An
 //! address is looked up once; what it stands for is not looked up again, so there are no loops.
 
-use crate::mqsc::parse;
-use crate::topics;
+use super::names::is_name;
+use super::topic_names::{self, check_pattern};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub fn is_address_pattern(text: &str) -> bool {
 
 /// Whether a name can be a queue's; with `*` where `pattern` has one.
 pub(crate) fn is_queue_for(name: &str, pattern: &str) -> bool {
-    parse::is_name(&name.replacen(ANY, "", 1)) && (pattern.contains(ANY) || !name.contains(ANY))
+    is_name(&name.replacen(ANY, "", 1)) && (pattern.contains(ANY) || !name.contains(ANY))
         || name == "*" && pattern.contains(ANY)
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn is_queue_for(name: &str, pattern: &str) -> bool {
 pub(crate) fn is_topic_for(name: &str, pattern: &str) -> bool {
     let stars = name.matches(ANY).count();
     let has_wildcard = name.split('/').any(|level| level == "+" || level == "#");
-    topics::check_pattern(name).is_ok() && !has_wildcard && stars <= usize::from(pattern.contains(ANY))
+    check_pattern(name).is_ok() && !has_wildcard && stars <= usize::from(pattern.contains(ANY))
 }
 
 /// All entries, by their addresses.
@@ -109,7 +109,7 @@ impl AddressMaps {
         if self.all.is_empty() || address.contains('@') {
             return Cow::Borrowed(address);
         }
-        let is_topic = is_topic || address.starts_with(topics::PREFIX);
+        let is_topic = is_topic || address.starts_with(topic_names::PREFIX);
         let counts = |to: &MappedTo| matches!(to, MappedTo::Topic(_)) || !is_topic;
         let named = self.all.get(address).filter(|_| !address.contains(ANY)).map(|to| (to, ""));
         let found = named.filter(|(to, _)| counts(to)).or_else(|| self.by_pattern(address, counts));
@@ -117,7 +117,7 @@ impl AddressMaps {
             None => Cow::Borrowed(address),
             Some((MappedTo::Queue(name), any)) => Cow::Owned(name.replacen(ANY, any, 1)),
             Some((MappedTo::Topic(name), any)) => {
-                Cow::Owned(format!("{}{}", topics::PREFIX, name.replacen(ANY, any, 1)))
+                Cow::Owned(format!("{}{}", topic_names::PREFIX, name.replacen(ANY, any, 1)))
             }
         }
     }

@@ -177,7 +177,7 @@ pub fn page() -> String {
 const PREFACE: &str = "\
 # CipherSpecs
 
-From the table in `crates/bulla/src/tls/cipher_spec.rs`; a test compares, and writes this page where `BULLA_REWRITE` is set.
+From the table in `crates/bulla/src/catalog/cipher_spec.rs`; a test compares, and writes this page where `BULLA_REWRITE` is set.
 
 `SSLCIPH` of a channel takes the name in the first column, which is IBM MQ's, or the one in the second, which is IANA's; either
 stands for one suite, except the `ANY_…` names, which let the two ends agree on the best that both have, the first row of the table

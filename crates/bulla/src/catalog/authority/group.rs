@@ -2,16 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most members of one group: each has at most [`NAME_BYTES_MAX`](crate::users::NAME_BYTES_MAX) bytes, and one command defines
-/// the group.
+/// Most members of one group: each has at most [`USER_NAME_BYTES_MAX`](crate::catalog::names::USER_NAME_BYTES_MAX) bytes, and one
+/// command defines the group.
 pub const MEMBERS_MAX: usize = 10_000;
 /// Most groups.
 pub const GROUPS_MAX: usize = 10_000;
-
-const _: () = assert!(
-    MEMBERS_MAX * (crate::users::NAME_BYTES_MAX + 4) < crate::mqsc::parse::COMMAND_BYTES_MAX,
-    "a group fits in one command"
-);
 
 /// A group.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -6,7 +6,6 @@
 use super::Key;
 use super::expression::{Expression, Value};
 use super::id::{self, Which};
-use crate::envelope::value_len;
 use bulla_amqp::{Payload, Sections};
 use bytes::Bytes;
 use std::cell::Cell;
@@ -510,4 +509,22 @@ pub(super) fn value(encoded: &[u8]) -> Value<'_> {
         [0x82, rest @ ..] => wide(rest).map_or(Value::Null, |eight| Value::Double(f64::from_be_bytes(eight))),
         _ => Value::Null,
     }
+}
+
+/// Bytes of the encoding at the start of `bytes` (AMQP part 1, section 1.2: the high half of the format
+/// code says how wide it is). Properties hold no described values.
+pub(crate) fn value_len(bytes: &[u8]) -> Option<usize> {
+    let code = *bytes.first()?;
+    let len = match code >> 4 {
+        0x4 => 1,
+        0x5 => 2,
+        0x6 => 3,
+        0x7 => 5,
+        0x8 => 9,
+        0x9 => 17,
+        0xa | 0xc | 0xe => 2 + usize::from(*bytes.get(1)?),
+        0xb | 0xd | 0xf => 5usize.checked_add(u32::from_be_bytes(bytes.get(1..5)?.try_into().ok()?) as usize)?,
+        _ => return None,
+    };
+    (len <= bytes.len()).then_some(len)
 }

@@ -6,7 +6,7 @@
 
 use super::address::AddressPattern;
 use super::record::{ANONYMOUS, SIGNED_IN};
-use crate::tls::PeerPattern;
+use crate::catalog::peer_name::PeerPattern;
 use bulla_seal::dn::Dn;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,0 +1,23 @@
+//! Objects as they are defined: a file for each sort.
+
+mod alias;
+mod channel;
+pub mod device;
+mod model;
+mod process;
+mod queue;
+mod queue_manager;
+mod remote;
+mod subscription;
+mod topic;
+
+pub use alias::AliasQueue;
+pub use channel::{CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX, ChannelDefinition, ChannelKind, Protection};
+pub use device::{BaseProfile, DEVICES_MAX, DeviceDefinition, ModelSetup, Setup, TokenSetup};
+pub use model::ModelQueue;
+pub use process::Process;
+pub use queue::{Backout, DEPTH_MAX, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, TriggerType, Usage};
+pub use queue_manager::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
+pub use remote::RemoteQueue;
+pub use subscription::Subscription;
+pub use topic::{BASE_TOPIC, Needed, Topic};

@@ -1,0 +1,56 @@
+//! The queue manager.
+
+/// The queue manager.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct QueueManager {
+    /// QMNAME; given once, when the data directory is made.
+    pub name: String,
+    /// DESCR
+    pub description: String,
+    /// DEADQ; none when blank.
+    pub dead_letter_queue: Option<String>,
+    /// MAXMSGL in bytes.
+    pub max_message_bytes: u32,
+    /// DEFXMITQ: the way to queue managers to which no other way leads.
+    pub default_transmission_queue: Option<String>,
+    /// SSLRKEYC: bytes sent and received on a TLS channel before its keys are renewed; 0 for never.
+    pub key_reset_bytes: u32,
+    /// CERTLABL: the label of the certificate that channels show unless they name one; none for the key ring's own.
+    pub certificate_label: Option<String>,
+    /// CHIADAPS: adapters; none for as many as the queue manager was started with.
+    pub adapters: Option<u32>,
+    /// CHIDISPS: dispatchers; none for as many as the queue manager was started with.
+    pub dispatchers: Option<u32>,
+    /// MAXCHL: most channels that are current, those that are stopped or tried again included.
+    pub channels_max: u32,
+    /// ACTCHL: most channels that are active.
+    pub active_channels_max: u32,
+    /// MAXUMSGS: most messages of a unit of work.
+    pub max_uncommitted: u32,
+    /// MAXUAGE: seconds after which a unit of work is backed out; 0 for never.
+    pub max_unit_age: u32,
+    /// AUTHOREV(ENABLED)
+    pub authority_events: bool,
+    /// PERFMEV(ENABLED)
+    pub performance_events: bool,
+    /// CHLEV(ENABLED)
+    pub channel_events: bool,
+    /// TRIGINT in milliseconds.
+    pub trigger_interval_ms: u32,
+    /// CHLAUTH(ENABLED): the rules for connections are asked.
+    pub channel_authentication: bool,
+    /// CHCKCLNT(REQUIRED): clients must sign in.
+    pub sign_in_required: bool,
+    /// OAUTHISS: whose tokens are taken; none for nobody's.
+    pub token_issuer: Option<String>,
+    /// OAUTHAUD: for whom they must be; none for the queue manager by its name.
+    pub token_audience: Option<String>,
+    /// OAUTHUSR: the claim that is the user's name.
+    pub token_user_claim: String,
+}
+
+/// Most dispatchers: a set of them is one word.
+pub const DISPATCHERS_MAX: usize = 64;
+
+/// Most adapters: each is a thread, and more of them than that wait for each other.
+pub const ADAPTERS_MAX: usize = 256;
