@@ -8,8 +8,9 @@ use crate::calendar::moment;
 use crate::catalog::status::{DeviceMeters, DeviceState, Snapshot};
 use bulla_device::scheduler::HISTORY_INTERVAL;
 use bulla_device::{Histogram, Kind, Operation, OperationMeter, Shape};
+use bulla_table::{Column, Table};
 use serde_json::{Value as Json, json};
-use std::fmt::Write;
+use std::iter;
 
 /// From here on a device counts as busy all the time, percent: what is shown with a digit behind the point is 100 or nearly so,
 /// and the ends of the interval cut through calls.
@@ -326,33 +327,29 @@ impl Activity {
             format!("{} {kind}", meters.name)
         };
         let shape_label = |shape: Shape| format!("  {} {}", shape.form, shape.bits);
-        let labels = self.devices.iter().flat_map(|device| {
-            std::iter::once(label(device)).chain(device.shapes.iter().map(|row| shape_label(row.shape)))
-        });
-        let width = labels.map(|label| label.chars().count()).max().unwrap_or(0).max("DEVICE / FORM".len());
-
-        let head = |label: &str, cells: [&str; COLUMNS]| line(width, label, &cells.map(str::to_owned));
-        let mut body = head("", ["", "", "", "", "", "EXEC ms", "", "", "LATENCY ms", "", "", "WAITING", "", "", ""]);
+        let mut table = Table::new(labelled(Column::left(), &WIDTHS));
+        table.row(["", "", "", "", "", "", "EXEC ms", "", "", "LATENCY ms", "", "", "WAITING"]);
         let columns = [
             "ENG", "RATE/s", "EXEC ms", "UTIL %", "LANES", "p50", "p99", "max", "p50", "p99", "max", "now", "mean",
             "p99", "ERRORS",
         ];
-        body += &head("DEVICE / FORM", columns);
+        table.row(iter::once("DEVICE / FORM").chain(columns));
         for device in &self.devices {
             let meters = &device.device;
             let waits =
                 [meters.waiting.to_string(), format!("{:.1}", device.waiting.mean), device.waiting.p99.to_string()];
             let own = cells(&meters.engines.to_string(), &device.total, device.utilisation_percent(), waits);
-            body += &line(width, &label(device), &own);
+            table.row(iter::once(label(device)).chain(own));
             for row in &device.shapes {
                 let blank = [const { String::new() }; 3];
-                body +=
-                    &line(width, &shape_label(row.shape), &cells("", &row.work, row.work.utilisation_percent, blank));
+                let cells = cells("", &row.work, row.work.utilisation_percent, blank);
+                table.row(iter::once(shape_label(row.shape)).chain(cells));
             }
             for note in device.span_note(self.seconds()).into_iter().chain(device.notes()) {
-                let _ = writeln!(body, "  {note}"); // into a string: cannot fail, here and below
+                table.line(format!("  {note}"));
             }
         }
+        let body = table.text();
         let gone = match self.gone.as_slice() {
             [] => String::new(),
             gone => format!("Deleted in between, and left out: {}.\n", gone.join(", ")),
@@ -379,22 +376,12 @@ impl Activity {
 
 /// Columns behind the label.
 const COLUMNS: usize = 15;
-/// Their widths in characters.
-const WIDTHS: [usize; COLUMNS] = [5, 11, 10, 8, 7, 10, 10, 10, 12, 10, 10, 9, 7, 6, 8];
+/// Their least widths in characters.
+const WIDTHS: [u16; COLUMNS] = [5, 11, 10, 8, 7, 10, 10, 10, 12, 10, 10, 9, 7, 6, 8];
 
-fn line(width: usize, label: &str, cells: &[String; COLUMNS]) -> String {
-    table_line(width, label, cells, &WIDTHS)
-}
-
-/// A line of a table: a label on the left, and cells that end where their columns end.
-pub(crate) fn table_line(width: usize, label: &str, cells: &[String], widths: &[usize]) -> String {
-    let mut line = format!("{label:width$}");
-    for (cell, column) in cells.iter().zip(widths) {
-        let _ = write!(line, "{cell:>column$}");
-    }
-    line.truncate(line.trim_end_matches(' ').len());
-    line.push('\n');
-    line
+/// The columns of a report: a label, and numbers of these least widths.
+pub(crate) fn labelled(label: Column, widths: &[u16]) -> impl Iterator<Item = Column> {
+    iter::once(label).chain(widths.iter().map(|width| Column::right().at_least(*width)))
 }
 
 fn cells(engines: &str, work: &Work, utilisation_percent: f64, waiting: [String; 3]) -> [String; COLUMNS] {

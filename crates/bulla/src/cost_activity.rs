@@ -1,12 +1,14 @@
 //! What each role cost between two moments: processor time, its share, and what a message put and a message got comes to. Beside
 //! it the process's own clock, so that one sees that it adds up.
 
-use crate::activity::{ratio, table_line};
+use crate::activity::{labelled, ratio};
 use crate::calendar::moment;
 use crate::catalog::status::CostSnapshot;
 use bulla_device::Role;
+use bulla_table::{Column, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
+use std::iter;
 
 const NS_PER_US: f64 = 1e3;
 const NS_PER_S: f64 = 1e9;
@@ -86,10 +88,10 @@ impl CostActivity {
 
 /// Columns behind the label.
 const HEADS: [&str; 5] = ["CPU s", "SHARE %", "CORES", "us A PUT", "us A GET"];
-/// Their widths in characters.
-const WIDTHS: [usize; 5] = [13, 10, 9, 12, 12];
-/// Width of the labels.
-const LABEL_WIDTH: usize = 20;
+/// Their least widths in characters.
+const WIDTHS: [u16; 5] = [13, 10, 9, 12, 12];
+/// The least width of the labels.
+const LABEL_WIDTH: u16 = 20;
 
 /// What every table says at its end.
 const FOOTER: &str = "\
@@ -108,14 +110,14 @@ impl CostActivity {
                 0 => String::new(),
                 messages => format!("{:.2}", Self::us_of_each(ns, messages)),
             };
-            let cells = [
+            [
+                name.to_owned(),
                 format!("{:.3}", ns as f64 / NS_PER_S),
                 format!("{:.1}", self.share_percent(ns)),
                 format!("{:.3}", self.cores(ns)),
                 each(*puts),
                 each(*gets),
-            ];
-            table_line(LABEL_WIDTH, name, &cells, &WIDTHS)
+            ]
         };
         let (from, to) = (moment(self.from_ms), moment(self.to_ms));
         let (seconds, version) = (self.seconds(), env!("CARGO_PKG_VERSION"));
@@ -125,18 +127,19 @@ impl CostActivity {
             text,
             "COSTS OF QUEUE MANAGER {queue_manager}   {from} to {to} UTC, {seconds:.1} s   {puts} messages put, {gets} got   bulla {version}\n"
         );
-        text += &table_line(LABEL_WIDTH, "ROLE", &HEADS.map(str::to_owned), &WIDTHS);
+        let mut table = Table::new(labelled(Column::left().at_least(LABEL_WIDTH), &WIDTHS));
+        table.row(iter::once("ROLE").chain(HEADS));
         for role in Role::ALL {
-            text += &line(role.as_str(), costs.of(role));
+            table.row(line(role.as_str(), costs.of(role)));
         }
-        text += &line("sum of the roles", self.sum_ns());
-        text += &line("process", costs.process_ns);
-        let _ = writeln!(text, "difference: {:.2} % of the process is unattributed\n", self.difference_percent());
+        table.row(line("sum of the roles", self.sum_ns()));
+        table.row(line("process", costs.process_ns));
+        table.line(format!("difference: {:.2} % of the process is unattributed", self.difference_percent()));
+        table.line("");
         for (name, ns) in self.buckets() {
-            text += &line(name, ns);
+            table.row(line(name, ns));
         }
-        text.push('\n');
-        text + FOOTER
+        text + &table.text() + "\n" + FOOTER
     }
 
     /// Every number, its unit in its name.

@@ -1,12 +1,14 @@
 //! What the queue manager's tasks did between two moments: how busy each was, what a request cost of the processor, and how long
 //! it waited. In the terms of the task records of MQ's channel initiator (class 4 of its accounting).
 
-use crate::activity::{joined, ratio, table_line};
+use crate::activity::{joined, labelled, ratio};
 use crate::calendar::moment;
 use crate::catalog::status::{TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::Peak;
+use bulla_table::{Column, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write;
+use std::iter;
 
 const NS_PER_US: f64 = 1e3;
 const NS_PER_S: f64 = 1e9;
@@ -190,8 +192,8 @@ impl TaskActivity {
 /// Columns behind the label.
 const HEADS: [&str; 10] =
     ["CONNS", "REQUESTS", "BUSY %", "CPU %", "BETW %", "CPU us", "ELAPSED us", "WAIT us", "LONGEST us", "AT"];
-/// Their widths in characters.
-const WIDTHS: [usize; 10] = [7, 12, 9, 9, 9, 11, 12, 11, 13, 21];
+/// Their least widths in characters.
+const WIDTHS: [u16; 10] = [7, 12, 9, 9, 9, 11, 12, 11, 13, 21];
 
 /// What every table says at its end.
 const FOOTER: &str = "\
@@ -205,23 +207,22 @@ impl TaskActivity {
     #[must_use]
     pub fn table(&self, queue_manager: &str) -> String {
         let total_label = |total: &TypeWork| format!("{} total of {}", total.kind, total.tasks);
-        let labels = self.tasks.iter().map(|row| row.task.name.clone()).chain(self.totals.iter().map(total_label));
-        let width = labels.map(|label| label.chars().count()).max().unwrap_or(0) + 2;
-        let mut body = table_line(width, "TASK", &HEADS.map(str::to_owned), &WIDTHS);
+        let mut table = Table::new(labelled(Column::left().apart(), &WIDTHS));
+        table.row(iter::once("TASK").chain(HEADS));
         for total in &self.totals {
             for row in self.tasks.iter().filter(|row| row.task.kind == total.kind) {
                 let connections = (total.kind == TaskKind::Dispatcher).then(|| row.task.connections.to_string());
                 let cells = cells(connections.unwrap_or_default(), &row.work, 1.0);
-                body += &table_line(width, &row.task.name, &cells, &WIDTHS);
+                table.row(iter::once(row.task.name.clone()).chain(cells));
             }
             let sum = cells(String::new(), &total.work, 1.0);
-            body += &table_line(width, &total_label(total), &sum, &WIDTHS);
+            table.row(iter::once(total_label(total)).chain(sum));
             if total.tasks > 1 {
                 let mut mean = cells(String::new(), &total.work, total.tasks as f64);
                 (mean[8], mean[9]) = (String::new(), String::new());
-                body += &table_line(width, &format!("{} average", total.kind), &mean, &WIDTHS);
+                table.row(iter::once(format!("{} average", total.kind)).chain(mean));
             }
-            body.push('\n');
+            table.line("");
         }
         let warning = self.warning().map(|warning| format!("WARNING: {warning}\n")).unwrap_or_default();
         let (from, to) = (moment(self.from_ms), moment(self.to_ms));
@@ -232,7 +233,7 @@ impl TaskActivity {
             text,
             "TASKS OF QUEUE MANAGER {queue_manager}   {from} to {to} UTC, {seconds:.1} s   bulla {version}\n"
         );
-        text + &body + &warning + FOOTER
+        text + &table.text() + &warning + FOOTER
     }
 
     /// Every number, its unit in its name.

@@ -1,9 +1,11 @@
 //! What went on at queues and under policies between two moments: `bulla report queues` and `bulla report policies`.
 
-use crate::activity::{joined, ratio, table_line};
+use crate::activity::{joined, labelled, ratio};
 use crate::calendar::moment;
 use crate::catalog::status::{PolicySnapshot, ProtectionMeters, QueueSnapshot, QueueStatus};
+use bulla_table::{Column, Table};
 use serde_json::{Value as Json, json};
+use std::iter;
 
 const US_PER_MS: f64 = 1e3;
 const NS_PER_US: f64 = 1e3;
@@ -124,7 +126,7 @@ impl PolicyActivity {
 
 const QUEUE_HEADS: [&str; 10] =
     ["DEPTH", "PUT/s", "GET/s", "BROWSE/s", "KiB/s IN", "KiB/s OUT", "QTIME ms", "AGE s", "EXPIRED", "REJECTED"];
-const QUEUE_WIDTHS: [usize; 10] = [9, 11, 11, 11, 11, 11, 11, 9, 9, 10];
+const QUEUE_WIDTHS: [u16; 10] = [9, 11, 11, 11, 11, 11, 11, 9, 9, 10];
 
 const QUEUE_FOOTER: &str = "\
 Rates are of the interval, EXPIRED and REJECTED counts of it; DEPTH and AGE, of the oldest message, are of its end.
@@ -145,7 +147,7 @@ const POLICY_HEADS: [&str; 12] = [
     "MAX us",
     "FAILED",
 ];
-const POLICY_WIDTHS: [usize; 12] = [11, 11, 11, 10, 11, 11, 10, 12, 8, 11, 12, 9];
+const POLICY_WIDTHS: [u16; 12] = [11, 11, 11, 10, 11, 11, 10, 12, 8, 11, 12, 9];
 
 const POLICY_FOOTER: &str = "\
 KEYS, WRAPS and SIGNS: of a message sealed; UNWR: of a message opened; VERIFY: of a message opened or checked, failures included. HIT %: content keys known without an unwrap.
@@ -179,10 +181,6 @@ impl PerMessage {
     }
 }
 
-fn label_width<T>(head: &str, rows: &[(String, T)]) -> usize {
-    rows.iter().map(|(name, _)| name.chars().count()).chain([head.len()]).max().unwrap_or(0) + 2
-}
-
 fn counts<C: std::fmt::Display>(list: impl Iterator<Item = (C, u64)>) -> String {
     list.map(|(what, count)| format!("{what} {count}")).collect::<Vec<_>>().join(", ")
 }
@@ -191,9 +189,8 @@ impl QueueActivity {
     /// The table: a line for each queue where there is something to say, and refused puts by reason below it.
     #[must_use]
     pub fn table(&self, queue_manager: &str) -> String {
-        let width = label_width("QUEUE", &self.queues);
-        let mut text = self.span.head("QUEUES", queue_manager);
-        text += &table_line(width, "QUEUE", &QUEUE_HEADS.map(str::to_owned), &QUEUE_WIDTHS);
+        let mut table = Table::new(labelled(Column::left().apart(), &QUEUE_WIDTHS));
+        table.row(iter::once("QUEUE").chain(QUEUE_HEADS));
         let mut refused = String::new();
         for (name, queue) in &self.queues {
             let rejected: u64 = queue.rejects.iter().map(|(_, count)| count).sum();
@@ -214,12 +211,12 @@ impl QueueActivity {
                 queue.expired.to_string(),
                 rejected.to_string(),
             ];
-            text += &table_line(width, name, &cells, &QUEUE_WIDTHS);
+            table.row(iter::once(name.clone()).chain(cells));
             if rejected > 0 {
                 refused += &format!("{name}: refused by reason: {}\n", counts(queue.rejects.iter().copied()));
             }
         }
-        text + "\n" + &refused + QUEUE_FOOTER
+        self.span.head("QUEUES", queue_manager) + &table.text() + "\n" + &refused + QUEUE_FOOTER
     }
 
     /// Every number, its unit in its name.
@@ -269,9 +266,8 @@ impl PolicyActivity {
     /// The table: a line for each policy, and failures by cause below it.
     #[must_use]
     pub fn table(&self, queue_manager: &str) -> String {
-        let width = label_width("POLICY", &self.policies);
-        let mut text = self.span.head("POLICIES", queue_manager);
-        text += &table_line(width, "POLICY", &POLICY_HEADS.map(str::to_owned), &POLICY_WIDTHS);
+        let mut table = Table::new(labelled(Column::left().apart(), &POLICY_WIDTHS));
+        table.row(iter::once("POLICY").chain(POLICY_HEADS));
         let mut failures = String::new();
         for (name, meters) in &self.policies {
             let rate = |count: u64| format!("{:.1}", self.span.rate(count));
@@ -290,13 +286,13 @@ impl PolicyActivity {
                 format!("{:.1}", meters.wait.longest_ns as f64 / NS_PER_US),
                 meters.failed().to_string(),
             ];
-            text += &table_line(width, name, &cells, &POLICY_WIDTHS);
+            table.row(iter::once(name.clone()).chain(cells));
             if meters.failed() > 0 {
                 let by_cause = meters.failures.iter().map(|(cause, count)| (cause, *count));
                 failures += &format!("{name}: failed by cause: {}\n", counts(by_cause));
             }
         }
-        text + "\n" + &failures + POLICY_FOOTER
+        self.span.head("POLICIES", queue_manager) + &table.text() + "\n" + &failures + POLICY_FOOTER
     }
 
     /// Every number, its unit in its name.
@@ -419,6 +415,15 @@ mod tests {
         let json = activity.to_json("QM1");
         assert_eq!(json["queues"].as_array().map(Vec::len), Some(2));
         assert_eq!(json["queues"][0]["rejects_by_reason"]["2053"], 50);
+    }
+
+    #[test]
+    fn a_number_that_is_wider_than_its_column_does_not_run_into_the_one_before_it() {
+        let mut later = queues(50, 1);
+        later.queues[0].1.bytes_put = u64::MAX >> 4;
+        let table = QueueActivity::between(&queues(0, 1), &later).unwrap().table("QM1");
+        let line = table.lines().find(|line| line.starts_with("BUSY ")).unwrap();
+        assert!(line.contains("        0.0  225179981368524.8        0.0 "), "{table}");
     }
 
     #[test]

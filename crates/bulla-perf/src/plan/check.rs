@@ -13,6 +13,7 @@ use crate::run::measure::Timing;
 use crate::run::options::describe;
 use crate::run::statistics::{Spread, utc};
 use crate::workload::stream::in_flight;
+use bulla_table::{Column, Table};
 use clap::Args;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -179,20 +180,27 @@ fn show(compared: &[Compared]) -> Verdict {
     let (median, worst) = Spread::of(errors).map_or((f64::NAN, f64::NAN), |spread| (spread.median, spread.most));
     let mut out = std::io::stdout().lock();
     // A reader that goes away (`| head`) is no failure.
-    let _ = writeln!(out, "{:>10} {:>10} {:>8}  {:<28} what", "predicted", "measured", "error", "held back by");
+    let mut table = Table::new([
+        Column::right().at_least(10),
+        Column::right().at_least(11),
+        Column::right().at_least(9),
+        Column::left().at_least(30),
+        Column::left(),
+    ]);
+    table.row(["predicted", "measured", "error", "held back by", "what"]);
     for one in compared {
         let found = one.predicted.found.join(" or ");
         let by = if one.is_right() { found } else { format!("{found}, not {}", one.predicted.bottleneck) };
         let unsteady = if one.steady { "" } else { " (not steady)" };
-        let _ = writeln!(
-            out,
-            "{:>10.0} {:>10.0} {:>+7.1}%  {by:<28} {}{unsteady}",
-            one.predicted.rate,
-            one.measured,
-            100.0 * one.error(),
-            one.what
-        );
+        table.row([
+            format!("{:.0}", one.predicted.rate),
+            format!("{:.0}", one.measured),
+            format!("{:+.1}%", 100.0 * one.error()),
+            by,
+            format!("{}{unsteady}", one.what),
+        ]);
     }
+    let _ = out.write_all(table.text().as_bytes());
     let right = compared.iter().filter(|one| one.is_right()).count();
     let before = compared.iter().map(|one| one.calibrated_error().abs());
     if let Some(before) = Spread::of(before) {

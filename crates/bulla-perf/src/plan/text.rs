@@ -7,7 +7,9 @@ use super::target::{CARD_COST, DEVICE_COST, THREAD_COST, Target};
 use super::what_if::WhatIf;
 use crate::configuration::{Configuration, Quality, Reuse};
 use crate::report::number::{self, number};
+use bulla_table::{Column, Table};
 use std::fmt::Write;
+use std::iter;
 
 /// Everything that was asked.
 #[must_use]
@@ -144,30 +146,28 @@ fn bottleneck(prediction: &Prediction) -> String {
 
 /// Each change beside what it changes.
 fn what_ifs(before: &Prediction, changes: &[WhatIf]) -> String {
-    let mut text = format!(
-        "{:<26}{:>12}{:>9}{:>14}{:>9}{:>14}{:>9}  {}\n",
-        "what if", "a second", "", "mean µs", "", "processor µs", "", "bottleneck"
-    );
+    let numbers = [12, 9, 14, 9, 14, 9].map(|width| Column::right().at_least(width));
+    let mut table =
+        Table::new(iter::once(Column::left().at_least(26)).chain(numbers).chain(iter::once(Column::left())));
+    table.row(["what if", "a second", "", "mean µs", "", "processor µs", "", "bottleneck"]);
     let percent = |now: f64, before: f64| match before > 0.0 {
         true => number::difference((now / before - 1.0) * 100.0),
         false => String::new(),
     };
     for change in changes {
         let now = &change.prediction;
-        let _ = writeln!(
-            text,
-            "{:<26}{:>12}{:>9}{:>14}{:>9}{:>14}{:>9}  {}",
-            change.change,
+        table.row([
+            change.change.to_string(),
             number(now.rate),
             percent(now.rate, before.rate),
             number(now.latency_us.mean),
             percent(now.latency_us.mean, before.latency_us.mean),
             number(now.process_cpu_us()),
             percent(now.process_cpu_us(), before.process_cpu_us()),
-            now.bottleneck,
-        );
+            now.bottleneck.clone(),
+        ]);
     }
-    text
+    table.text()
 }
 
 /// The cheapest setup.

@@ -4,6 +4,7 @@ use super::Workload;
 use super::options::describe;
 use super::statistics::Spread;
 use crate::result::{ROLES, Run, Sample};
+use bulla_table::{Column, Table};
 use std::io::Write;
 
 /// Roles below this many microseconds a transaction are not named.
@@ -109,34 +110,12 @@ fn notes_of(samples: &[Sample]) -> Vec<String> {
     )]
 }
 
-/// Columns under each other: the first and the last to the left, numbers to the right.
+/// The first column and the last to the left, numbers to the right.
 fn aligned(headings: &[String], rows: &[Vec<String>]) -> String {
-    let width = |at: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(at)).chain(headings.get(at));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-    let mut text = String::new();
-    for row in [headings].into_iter().chain(rows.iter().map(Vec::as_slice)) {
-        let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
-            0 => format!("{cell:<width$}"),
-            at if at + 1 == row.len() => cell.clone(),
-            _ => format!("{cell:>width$}"),
-        });
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_stand_under_each_other() {
-        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
-        let text = aligned(&row(["what", "µs", "by"]), &[row(["a", "10", "x"]), row(["longer", "7", ""])]);
-        assert_eq!(text, "what    µs  by\na       10  x\nlonger   7\n");
-    }
+    let last = headings.len().saturating_sub(1);
+    let column = |at| if at == 0 || at == last { Column::left() } else { Column::right() };
+    let mut table = Table::new((0..headings.len()).map(column));
+    table.row(headings);
+    rows.iter().for_each(|row| table.row(row));
+    table.text()
 }

@@ -15,6 +15,7 @@ use bulla_seal::certificate::{
 use bulla_seal::dn::Dn;
 use bulla_seal::policy::Revocation;
 use bulla_seal::ring::{self, Ring, RingError};
+use bulla_table::{Column, Table};
 use clap::{Args, Subcommand, ValueEnum};
 use openssl::pkey::{PKey, Private};
 use serde_json::{Value, json};
@@ -495,18 +496,10 @@ fn list(data: &Data<'_>, args: &ListArgs, now: SystemTime, out: &mut dyn Write) 
         return say(out, format_args!("{text}"));
     }
     const HEAD: [&str; 10] = ["LABEL", "KEY", "SIZE", "FROM", "UNTIL", "PRIVATE", "STATUS", "GOOD FOR", "RINGS", "DN"];
-    let mut table = vec![HEAD.map(str::to_owned)];
-    table.extend(rows.iter().map(Row::cells));
-    let widths: Vec<usize> = (0..HEAD.len())
-        .map(|column| {
-            table.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        })
-        .collect();
-    for row in &table {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        say(out, format_args!("{}", cells.join("  ").trim_end()))?;
-    }
-    Ok(())
+    let mut table = Table::new(HEAD.map(|_| Column::left()));
+    table.row(HEAD);
+    rows.iter().for_each(|row| table.row(row.cells()));
+    say(out, format_args!("{}", table.text().trim_end()))
 }
 
 fn show(data: &Data<'_>, args: &ShowArgs, now: SystemTime, out: &mut dyn Write) -> Result<(), CliError> {

@@ -5,6 +5,7 @@ use crate::mqsc::reply::Outcome;
 use crate::mqsc::{admin, parse};
 use bulla_perf::configuration::{Configuration, Quality, Reuse};
 use bulla_perf::plan::{self, Prediction, command, text};
+use bulla_table::{Column, Table};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -266,26 +267,16 @@ fn section(page: &mut String, name: &str, heads: &[&str], rows: impl Iterator<It
     }
 }
 
-/// Columns as wide as their widest cell.
+/// A table below its heading.
 fn lines(page: &mut String, heads: &[&str], rows: Vec<Vec<String>>) {
-    if rows.is_empty() {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    if columns == 0 {
         return;
     }
-    let mut all: Vec<Vec<String>> = Vec::with_capacity(rows.len() + 1);
+    let mut table = Table::new(vec![Column::left(); columns]).indented();
     if !heads.is_empty() {
-        all.push(heads.iter().map(|head| (*head).to_owned()).collect());
+        table.row(heads);
     }
-    all.extend(rows);
-    let columns = all.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in &all {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "  {cell:<width$}");
-        }
-        let _ = writeln!(page, "{}", line.trim_end());
-    }
+    rows.iter().for_each(|row| table.row(row));
+    page.push_str(&table.text());
 }
