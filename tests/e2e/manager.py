@@ -74,7 +74,7 @@ class Manager:
     def _read_log(self, process, ready):
         for line in process.stderr:
             self.log.append(line)
-            found = re.search(r"\b(amqps?) on \S+:(\d+)$", line.rstrip())
+            found = re.search(r"\b(amqps?) on \S+:(\d+)(?:$|\")", line.rstrip())
             if found and not ready.is_set():
                 self.ports[found[1]] = int(found[2])
                 if len(self.ports) == 2:

@@ -169,7 +169,7 @@ impl ConnectedUsers {
             uses.refused += 1;
             let refusal = uses.refusal(reason::MAX_CONNS_LIMIT_REACHED, TOO_MANY_CONNECTIONS, "connections", max);
             if !std::mem::replace(&mut uses.told.0, true) {
-                crate::warning!("{refusal}");
+                crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
             }
             return Err(refusal);
         }
@@ -238,7 +238,7 @@ impl ConnectedUsers {
         uses.refused += 1;
         let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, TOO_MANY_LINKS, "links", max);
         if !std::mem::replace(&mut uses.told.1, true) {
-            crate::warning!("{refusal}");
+            crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
         }
         Err(refusal)
     }
@@ -270,7 +270,7 @@ impl ConnectedUsers {
         uses.refused += 1;
         let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, cause, what, max);
         if !std::mem::replace(&mut uses.told_of_kept[kept as usize], true) {
-            crate::warning!("{refusal}");
+            crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
         }
         Err(refusal)
     }
@@ -308,7 +308,7 @@ impl ConnectedUsers {
                 let was_told = std::mem::replace(told, true);
                 let refusal = uses.refusal(reason::HANDLE_NOT_AVAILABLE, cause, named, max);
                 if !was_told {
-                    crate::warning!("{refusal}");
+                    crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
                 }
                 return Err(refusal);
             }

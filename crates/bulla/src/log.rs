@@ -1,15 +1,26 @@
 //! The operator's log: one line an event on standard error, lower case, never a secret or payload.
 //!
+//! Events are those of `tracing`. A line is text (time, level, message) or JSON, which has the event's fields as well.
 //! A queue manager writes its lines on a thread of their own: lines come from threads that hold the queues' lock, and
 //! the program that reads standard error may stop reading. What does not fit meanwhile is left out, counted and said.
 
 use crate::calendar::rfc3339;
 use bulla_device::role::{self, Role};
+use clap::ValueEnum;
+use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tracing::Subscriber;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+
+#[doc(hidden)]
+pub use tracing;
 
 /// Lines that may wait to be written.
 const LINES_MAX: usize = 4_096;
@@ -17,29 +28,136 @@ const LINES_MAX: usize = 4_096;
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(2);
 
 /// How urgent a line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
-    /// Something an operator may want to know.
+    /// Something an operator may want to know
     Note,
-    /// Something that went wrong for a user; the queue manager goes on.
+    /// Something that went wrong for a user; the queue manager goes on
     Warn,
-    /// Something that needs an operator now.
+    /// Something that needs an operator now
     Alarm,
 }
 
-/// Writes one line.
-pub fn line(level: Level, text: fmt::Arguments<'_>) {
-    let level = match level {
-        Level::Note => "note",
-        Level::Warn => "warn",
-        Level::Alarm => "alarm",
-    };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let line = format!("{} {level} {}", rfc3339(now.as_secs()), one_line(&text.to_string()));
-    if let Some(line) = LINES.take(line) {
-        // Standard error may be closed; a queue manager does not stop for that.
-        let _ = writeln!(io::stderr().lock(), "{line}");
+impl Level {
+    /// The word that a line has for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Level::Note => "note",
+            Level::Warn => "warn",
+            Level::Alarm => "alarm",
+        }
     }
+
+    fn of(level: tracing::Level) -> Self {
+        match level {
+            tracing::Level::ERROR => Level::Alarm,
+            tracing::Level::WARN => Level::Warn,
+            _ => Level::Note,
+        }
+    }
+
+    /// What lets this level through, and what is more urgent.
+    const fn filter(self) -> LevelFilter {
+        match self {
+            Level::Note => LevelFilter::INFO,
+            Level::Warn => LevelFilter::WARN,
+            Level::Alarm => LevelFilter::ERROR,
+        }
+    }
+}
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Time, level and message
+    #[default]
+    Text,
+    /// A JSON object with time, level, message, and what the event is about
+    Json,
+}
+
+impl Format {
+    /// A line, without its line feed.
+    fn line(self, level: Level, Said { message, fields }: Said) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (time, level) = (rfc3339(now.as_secs()), level.as_str());
+        match self {
+            Format::Text => format!("{time} {level} {message}"),
+            Format::Json => {
+                let head = [("time", time), ("level", level.to_owned()), ("message", message)];
+                let head = head.into_iter().map(|(name, text)| (name.to_owned(), Value::from(text)));
+                Value::Object(head.chain(fields).collect()).to_string()
+            }
+        }
+    }
+}
+
+/// What an event says: a message on one line, and its fields.
+#[derive(Default)]
+struct Said {
+    message: String,
+    fields: Map<String, Value>,
+}
+
+impl Said {
+    fn take(&mut self, field: &Field, value: impl Into<Value>) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = one_line(&format!("{value:?}"));
+        if field.name() == "message" { self.message = text } else { self.take(field, text) }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.take(field, one_line(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.take(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.take(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.take(field, value);
+    }
+}
+
+/// Makes a line of each event.
+struct Log {
+    format: Format,
+    lines: &'static Lines,
+}
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut said = Said::default();
+        event.record(&mut said);
+        if let Some(line) = self.lines.take(self.format.line(Level::of(*event.metadata().level()), said)) {
+            // Standard error may be closed; a queue manager does not stop for that.
+            let _ = writeln!(io::stderr().lock(), "{line}");
+        }
+    }
+}
+
+/// Lines are written in this format from now on, those of at least this level. A later call changes nothing.
+pub fn begin(format: Format, level: Level) {
+    LINES.lock().format = format;
+    let log = Log { format, lines: &LINES };
+    // Fails where a program that has this library as a part has a subscriber of its own, which gets the events then.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(level.filter()).with(log));
+}
+
+/// Ends the program, once its last lines are written.
+pub fn exit(code: i32) -> ! {
+    LINES.finish(LAST_LINES_WITHIN);
+    std::process::exit(code)
 }
 
 /// The lines of this program.
@@ -59,11 +177,14 @@ struct Waiting {
     is_written: bool,
     /// That thread has a line in its hands.
     is_writing: bool,
+    /// Of the line that says what was left out.
+    format: Format,
 }
 
 impl Lines {
     const fn new() -> Self {
-        let waiting = Waiting { lines: VecDeque::new(), left_out: 0, is_written: false, is_writing: false };
+        let format = Format::Text;
+        let waiting = Waiting { lines: VecDeque::new(), left_out: 0, is_written: false, is_writing: false, format };
         Self { waiting: Mutex::new(waiting), changed: Condvar::new() }
     }
 
@@ -101,8 +222,9 @@ impl Lines {
                 (None, 0) => return,
                 (None, count) => {
                     waiting.left_out = 0;
-                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                    format!("{} warn {count} lines were left out: standard error was not read", rfc3339(now.as_secs()))
+                    let message = format!("{count} lines were left out: standard error was not read");
+                    let fields = Map::from_iter([("lines".to_owned(), count.into())]);
+                    waiting.format.line(Level::Warn, Said { message, fields })
                 }
             };
             waiting.is_writing = true;
@@ -174,22 +296,77 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// `note!("…")`: an operator may want to know.
+/// `note!("…")`: an operator may want to know. Fields stand before the message: `note!(queue = name, "…")`.
 #[macro_export]
-macro_rules! note { ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Note, format_args!($($arg)*)) } }
-/// `warn!("…")`: something went wrong for a user.
+macro_rules! note { ($($arg:tt)*) => { $crate::log::tracing::info!($($arg)*) } }
+/// `warning!("…")`: something went wrong for a user.
 #[macro_export]
-macro_rules! warning { ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Warn, format_args!($($arg)*)) } }
+macro_rules! warning { ($($arg:tt)*) => { $crate::log::tracing::warn!($($arg)*) } }
 /// `alarm!("…")`: an operator is needed now.
 #[macro_export]
-macro_rules! alarm { ($($arg:tt)*) => { $crate::log::line($crate::log::Level::Alarm, format_args!($($arg)*)) } }
+macro_rules! alarm { ($($arg:tt)*) => { $crate::log::tracing::error!($($arg)*) } }
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, LINES_MAX, Lines, one_line};
+    use super::{Format, LINE_BYTES_MAX, LINES_MAX, Level, Lines, Log, one_line};
+    use serde_json::{Value, json};
     use std::io::{self, Write};
     use std::sync::mpsc;
     use std::time::Duration;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    /// The lines of what is done, without their times.
+    fn lines_of(format: Format, level: Level, done: impl FnOnce()) -> Vec<String> {
+        let lines: &'static Lines = Box::leak(Box::new(Lines::new()));
+        lines.lock().is_written = true;
+        let subscriber = tracing_subscriber::registry().with(level.filter()).with(Log { format, lines });
+        tracing::subscriber::with_default(subscriber, done);
+        lines.lock().lines.drain(..).collect()
+    }
+
+    fn three_events() {
+        let hostile = "a\n2026 alarm \u{1b}[2J";
+        crate::note!(queue = "ORDERS", depth = 7_u64, "queue {} is deep", "ORDERS");
+        crate::warning!(user = Some("miller"), channel = None::<&str>, why = %hostile, "refused: {hostile}");
+        crate::alarm!(messages = -1_i64, full = true, "stopping");
+    }
+
+    #[test]
+    fn a_line_of_text_is_time_level_and_message() {
+        let lines = lines_of(Format::Text, Level::Note, three_events);
+        let said: Vec<&str> = lines.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+        let refused = "warn refused: a\\n2026 alarm \\u{1b}[2J";
+        assert_eq!(said, ["note queue ORDERS is deep", refused, "alarm stopping"]);
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_fields_beside_the_message() {
+        let lines = lines_of(Format::Json, Level::Note, three_events);
+        let objects = lines.iter().map(|line| {
+            let mut object: Value = serde_json::from_str(line).unwrap();
+            assert!(line.starts_with("{\"time\":\"20") && !line.contains('\n'), "{line}");
+            object.as_object_mut().unwrap().remove("time");
+            object
+        });
+        let hostile = "a\\n2026 alarm \\u{1b}[2J";
+        assert_eq!(
+            objects.collect::<Vec<_>>(),
+            [
+                json!({ "level": "note", "message": "queue ORDERS is deep", "queue": "ORDERS", "depth": 7 }),
+                json!({
+                    "level": "warn", "message": format!("refused: {hostile}"), "user": "miller", "why": hostile,
+                }),
+                json!({ "level": "alarm", "message": "stopping", "messages": -1, "full": true }),
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_below_the_level_are_not_written() {
+        for (level, written) in [(Level::Note, 3), (Level::Warn, 2), (Level::Alarm, 1)] {
+            assert_eq!(lines_of(Format::Text, level, three_events).len(), written, "{level:?}");
+        }
+    }
 
     /// Tells of each line, and goes on with it only when it is let.
     struct Slow {

@@ -2,6 +2,7 @@
 
 use bulla::cli::perf::{PerfArgs, PlanArgs};
 use bulla::cli::{self, CliError};
+use bulla::log::{self, Format, Level};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -77,6 +78,10 @@ fn parsed<T: Parser>(name: &str, Words { words }: Words) -> T {
 
 fn main() -> ExitCode {
     let Bulla { allow_dumps, command } = Bulla::parse();
+    match &command {
+        Command::Start(args) => log::begin(args.log, args.log_level),
+        _ => log::begin(Format::Text, Level::Note),
+    }
     cli::secrecy::begin(allow_dumps);
     let result = match command {
         Command::Start(args) => cli::start::run(&args),

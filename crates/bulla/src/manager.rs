@@ -369,7 +369,7 @@ impl Manager {
         role::waiting(|| self.state.lock()).unwrap_or_else(|poisoned: PoisonError<_>| {
             crate::alarm!("a thread died while it held the queues; stopping");
             drop(poisoned);
-            std::process::exit(crate::catalog::exit_codes::EXIT_INTERNAL)
+            crate::log::exit(crate::catalog::exit_codes::EXIT_INTERNAL)
         })
     }
 

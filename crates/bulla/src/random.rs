@@ -29,7 +29,7 @@ impl Random {
             Source::System => {
                 if let Err(error) = openssl::rand::rand_bytes(&mut bytes) {
                     crate::alarm!("no randomness: {error}");
-                    std::process::exit(crate::catalog::exit_codes::EXIT_INTERNAL);
+                    crate::log::exit(crate::catalog::exit_codes::EXIT_INTERNAL);
                 }
             }
             #[cfg(test)]

@@ -236,7 +236,12 @@ fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
     match &mut peer.calling {
         Some(calling) => calling.failure = Some(refusal),
         None if local.manager.peer_lines.may_write(local.now) => {
-            crate::warning!("{}: {refusal}", crate::dispatcher::peer::address(&mut peer.socket));
+            crate::warning!(
+                reason = refusal.reason.code,
+                cause = refusal.cause,
+                "{}: {refusal}",
+                crate::dispatcher::peer::address(&mut peer.socket)
+            );
         }
         None => {}
     }

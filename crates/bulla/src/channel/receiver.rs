@@ -347,7 +347,12 @@ fn known(
         .ok_or_else(|| not_agreed(channel, "note", "the note of this channel is of a version that is not known"))?;
     if !note.proof.is_empty() && note.proof != proof {
         let shown = if proof.is_empty() { "nothing" } else { proof };
-        crate::warning!("channel {channel} from {manager}: it proved itself by {} before, now by {shown}", note.proof);
+        crate::warning!(
+            channel,
+            partner = manager,
+            "channel {channel} from {manager}: it proved itself by {} before, now by {shown}",
+            note.proof
+        );
         let detail = format!("{manager} proved itself otherwise before: RESET CHANNEL at the receiving end");
         return Err(not_agreed(channel, "partner", detail));
     }
@@ -1122,10 +1127,18 @@ impl Receiving {
         let InstanceId { channel, partner } = &self.instance;
         let why = self.counts.why.take().map(|why| why.to_string()).unwrap_or_default();
         if dead > 0 {
-            crate::warning!("channel {channel} from {partner}: {dead} messages went to the dead-letter queue: {why}");
+            crate::warning!(
+                channel,
+                partner,
+                "channel {channel} from {partner}: {dead} messages went to the dead-letter queue: {why}"
+            );
         }
         if gone > 0 {
-            crate::warning!("channel {channel} from {partner}: {gone} messages are gone (NPMSPEED(FAST)): {why}");
+            crate::warning!(
+                channel,
+                partner,
+                "channel {channel} from {partner}: {gone} messages are gone (NPMSPEED(FAST)): {why}"
+            );
         }
     }
 }
@@ -1242,6 +1255,8 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     let here = receiving.numbers.as_ref().map_or(0, |numbers| numbers.committed);
     if state.peer_lines.may_write(local.now) {
         crate::warning!(
+            channel,
+            partner,
             "channel {channel} from {partner}: its numbers do not go on from {here}: RESET CHANNEL is needed"
         );
     }
@@ -1325,8 +1340,8 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     let InstanceId { channel, partner } = &receiving.instance;
     match &reason {
         _ if !state.peer_lines.may_write(local.now) => {}
-        Some(reason) => crate::warning!("channel {channel} from {partner} has ended: {reason}"),
-        None => crate::note!("channel {channel} from {partner} has ended"),
+        Some(reason) => crate::warning!(channel, partner, "channel {channel} from {partner} has ended: {reason}"),
+        None => crate::note!(channel, partner, "channel {channel} from {partner} has ended"),
     }
     state.raise(&Event::channel_ended(channel, partner, reason.as_ref()), local.wall_ms);
     let Some(instance) = state.channels.get_mut(&receiving.instance) else { return };

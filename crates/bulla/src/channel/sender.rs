@@ -379,6 +379,7 @@ fn same_proof(channel: &str, note: &SenderNote, proof: &str, manager: &str) -> R
     }
     let shown = if proof.is_empty() { "nothing" } else { proof };
     crate::warning!(
+        channel,
         "channel {channel}: its partner {} proved itself by {} before, now {manager} by {shown}",
         note.partner,
         note.proof
@@ -428,7 +429,12 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
         sending.stage = Stage::Quiescing;
     }
     if state.peer_lines.may_write(local.now) {
-        crate::note!("channel {}: running, to {}", sending.id.channel, sending.partner.container);
+        crate::note!(
+            channel = sending.id.channel,
+            "channel {}: running, to {}",
+            sending.id.channel,
+            sending.partner.container
+        );
     }
     let (channel, partner) = (sending.id.channel.clone(), sending.partner.container.clone());
     state.raise(&Event::ChannelStarted { channel, partner }, local.wall_ms);
@@ -555,7 +561,7 @@ impl Sending {
             Ok(body) => Ok((found, envelope::payload_of(&body))),
             Err(error) => {
                 // Damaged on disk: it is reported and stays, locked, for `journal check`.
-                crate::alarm!("{}: {error}", self.queue_name);
+                crate::alarm!(queue = self.queue_name, "{}: {error}", self.queue_name);
                 Err(Taken::One)
             }
         }
@@ -667,7 +673,7 @@ impl Sending {
             }
             state.note_got(self.queue, found.id, local.wall_ms);
             if let Err(error) = state.store.acknowledge(found.id) {
-                crate::warning!("{}: {error}", self.queue_name);
+                crate::warning!(queue = self.queue_name, "{}: {error}", self.queue_name);
             }
             self.counts.messages += 1;
             self.counts.last_message_ms = Some(local.wall_ms);
@@ -896,7 +902,7 @@ pub(crate) fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
                 sending.note.base = base;
                 for message in done.iter().filter(|message| !message.given_back) {
                     if let Err(error) = state.store.acknowledge(message.id) {
-                        crate::warning!("{}: {error}", sending.queue_name);
+                        crate::warning!(queue = sending.queue_name, "{}: {error}", sending.queue_name);
                     }
                 }
             }
@@ -1004,7 +1010,7 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
         for message in sending.numbered.drain(..).filter(|message| !message.given_back) {
             if message.confirmed {
                 if let Err(error) = state.store.acknowledge(message.id) {
-                    crate::warning!("{}: {error}", sending.queue_name);
+                    crate::warning!(queue = sending.queue_name, "{}: {error}", sending.queue_name);
                 }
                 continue;
             }

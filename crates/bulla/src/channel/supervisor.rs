@@ -34,13 +34,16 @@ pub(crate) fn recover(state: &mut State) {
                 let definition = state.definitions.channels.get(&channel);
                 let wrap = definition.map_or(u32::MAX, |definition| definition.sequence_wrap);
                 if in_doubt {
-                    crate::note!("channel {channel}: {locked} messages are in doubt until its partner is asked");
+                    crate::note!(
+                        channel,
+                        "channel {channel}: {locked} messages are in doubt until its partner is asked"
+                    );
                 }
                 let instance = state.channels.entry(InstanceId::of(&channel));
                 instance.status.in_doubt = in_doubt;
                 instance.note_sequence(note.base + note.in_doubt.len() as u64, note.base, wrap);
             }
-            Err(refusal) => crate::alarm!("{refusal}"),
+            Err(refusal) => crate::alarm!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}"),
         }
     }
     let prefix = note::stopped_name("");
@@ -58,7 +61,7 @@ fn keep_stopped(state: &mut State, channel: &str, stopped: bool) {
         return;
     }
     if let Err(error) = state.store.commit(Vec::new(), &[], &[(&name, stopped.then_some(&[]))]) {
-        crate::alarm!("channel {channel}: after a restart it is not known whether it was stopped: {error}");
+        crate::alarm!(channel, "channel {channel}: after a restart it is not known whether it was stopped: {error}");
     }
 }
 
@@ -298,7 +301,7 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Op
     let instance = state.channels.entry(id.clone());
     if let Some(why) = &why {
         if local.manager.peer_lines.may_write(local.now) {
-            crate::warning!("channel {}: {why}", id.channel);
+            crate::warning!(channel = id.channel, "channel {}: {why}", id.channel);
         }
         instance.status.reason = why.to_string();
     }
@@ -329,7 +332,7 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Op
     };
     if *left == 0 {
         status.state = ChannelState::Stopped;
-        crate::alarm!("channel {}: no retries are left; it is stopped", id.channel);
+        crate::alarm!(channel = id.channel, "channel {}: no retries are left; it is stopped", id.channel);
         return;
     }
     *left -= 1;
@@ -406,7 +409,12 @@ pub(crate) fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
         return;
     }
     if let Err(refusal) = start(manager, state, &channel) {
-        crate::warning!("channel {channel} is triggered, but does not start: {refusal}");
+        crate::warning!(
+            channel,
+            reason = refusal.reason.code,
+            cause = refusal.cause,
+            "channel {channel} is triggered, but does not start: {refusal}"
+        );
         state.channels.entry(InstanceId::of(&channel)).wanted = Wanted::At(Instant::now() + TRIGGER_AGAIN_AFTER);
     }
 }

@@ -4,6 +4,7 @@ use super::{CliError, EXIT_START};
 use crate::catalog::Definitions;
 use crate::catalog::names::{NAME_RULE, is_name};
 use crate::catalog::objects::device::CPU;
+use crate::log::{Format, Level};
 use crate::manager::Manager;
 use crate::serve::{self, Settings, StartError};
 use bulla_device::role::{self, Role};
@@ -54,6 +55,12 @@ pub struct StartArgs {
     /// The passphrase of the private keys in the key rings, the first line of this file
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
+    /// How the lines of the log are written, to standard error
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    pub log: Format,
+    /// The least urgent lines that the log has
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Level::Note)]
+    pub log_level: Level,
     /// The shared object with the code of accelerators; beside the program unless given
     #[arg(long, value_name = "FILE")]
     pub lanes: Option<PathBuf>,

@@ -112,7 +112,11 @@ fn producer(
         return result.inspect_err(|refusal| {
             let partner = super::peer::address(&mut peer.socket);
             if local.manager.peer_lines.may_write(local.now) {
-                crate::warning!("{partner}: a channel did not start: {refusal}");
+                crate::warning!(
+                    reason = refusal.reason.code,
+                    cause = refusal.cause,
+                    "{partner}: a channel did not start: {refusal}"
+                );
             }
             let name = greeting.as_ref().map(|greeting| greeting.channel.as_str());
             let name = name.or(foreign.map(|(channel, _)| channel)).unwrap_or_default();

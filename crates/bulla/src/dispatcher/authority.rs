@@ -183,7 +183,15 @@ pub(crate) fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&st
     manager.audit.refused(now, connection, &Refused { action, object: &object, reason, detail, let_in });
     let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
     if refusals.may_write(now) {
-        crate::warning!("{from} user {}: {refusal}", user.unwrap_or(ANONYMOUS));
+        crate::warning!(
+            user,
+            address,
+            action,
+            object,
+            reason = refusal.reason.code,
+            "{from} user {}: {refusal}",
+            user.unwrap_or(ANONYMOUS)
+        );
         let (user, address) = (user.map(str::to_owned), address.to_owned());
         refusals.raise(Event::NotAuthorised { user, address, action, object });
         manager.refused.store(true, Ordering::Release);
@@ -205,7 +213,7 @@ pub(super) fn tell_of_sign_in(
     let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
     if refusals.may_write(now) {
         let name = user.as_deref().map_or_else(String::new, |user| format!(" as {user}"));
-        crate::warning!("{address}: sign-in{name} refused: {why}");
+        crate::warning!(user, address, reason, "{address}: sign-in{name} refused: {why}");
         let (action, object) = (Right::Connect.action(), String::new());
         refusals.raise(Event::NotAuthorised { user, address, action, object });
         manager.refused.store(true, Ordering::Release);

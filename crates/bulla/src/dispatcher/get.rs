@@ -205,7 +205,7 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             let queue = &consumer.route.queue_name;
             if consumer.browse {
                 if local.manager.peer_lines.may_write(local.now) {
-                    crate::warning!("{queue}: not shown to a browser: {error}");
+                    crate::warning!(queue, "{queue}: not shown to a browser: {error}");
                 }
                 return Served::Sent;
             }
@@ -216,7 +216,7 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         }
         Err(error) => {
             // The message is damaged on disk: it is reported and stays, locked, for `journal check`.
-            crate::alarm!("{}: {error}", consumer.route.queue_name);
+            crate::alarm!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name);
             return Served::Sent;
         }
     };
@@ -422,7 +422,7 @@ fn send(
         let got = reports::about_to_be_got(state, locked.id, local.wall_ms, usize::MAX);
         match state.store.acknowledge(locked.id) {
             Ok(_) => reports::delivered(state, local, got),
-            Err(error) => crate::warning!("{}: {error}", consumer.route.queue_name),
+            Err(error) => crate::warning!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name),
         }
         local.freed(queue, state);
         local.flush_soon();
@@ -632,6 +632,8 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                     // Looking does not move: a browser passes over what it could not show.
                     if local.manager.peer_lines.may_write(local.now) {
                         crate::warning!(
+                            queue = consumer.route.queue_name,
+                            cause,
                             "{}: not shown to a browser: cause={cause} {detail}",
                             consumer.route.queue_name
                         );
@@ -684,7 +686,12 @@ fn defective(from: &Route, local: &Local, state: &mut State, id: MessageId, caus
         local.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
     }
     if local.manager.peer_lines.may_write(local.now) {
-        crate::warning!("{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}", from.queue_name);
+        crate::warning!(
+            queue = from.queue_name,
+            cause,
+            "{}: a message goes to {ERROR_QUEUE}: cause={cause} {detail}",
+            from.queue_name
+        );
     }
     let message_id = state.store.body(id).ok().and_then(|body| envelope::message_id(&envelope::payload_of(&body)));
     local.manager.audit.quarantined(&from.queue_name, id.0, message_id.as_deref(), cause, detail);
@@ -750,7 +757,7 @@ pub(crate) fn stay(queue: &str, state: &mut State, stuck: Stuck, why: &str) {
     state.stuck.push_back(stuck);
     if !std::mem::replace(&mut state.told_of_stuck, true) {
         let count = state.stuck.len();
-        crate::alarm!("{queue}: {why}; the message stays locked where it is and is tried again, {count} in all");
+        crate::alarm!(queue, "{queue}: {why}; the message stays locked where it is and is tried again, {count} in all");
     }
 }
 
@@ -943,7 +950,11 @@ pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: Messa
         match move_backed_out(from, to.as_deref(), &detail, wall_ms, state, id) {
             Ok(()) => return,
             Err(why) if state.peer_lines.may_write(Instant::now()) => {
-                crate::warning!("{}: a message was {detail} and stays: {why}", from.queue_name);
+                crate::warning!(
+                    queue = from.queue_name,
+                    "{}: a message was {detail} and stays: {why}",
+                    from.queue_name
+                );
             }
             Err(_) => {}
         }
@@ -967,7 +978,7 @@ fn move_backed_out(
     }
     Stuck { id, what: Stays::Move { to: to.to_owned(), label } }.try_again(state)?;
     if state.peer_lines.may_write(Instant::now()) {
-        crate::note!("{}: a message was {detail} and goes to {to}", from.queue_name);
+        crate::note!(queue = from.queue_name, "{}: a message was {detail} and goes to {to}", from.queue_name);
     }
     Ok(())
 }

@@ -667,7 +667,7 @@ impl Dispatcher {
         if self.peers.len() >= CONNECTIONS_MAX || self.stop_by.is_some() {
             let refusal = Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{} connections", self.peers.len()));
             if self.local.manager.peer_lines.may_write(Instant::now()) {
-                crate::warning!("{refusal}");
+                crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
             }
             return;
         }
@@ -1096,7 +1096,12 @@ impl Dispatcher {
             if !peer.engine.is_closed()
                 && let Some(refusal) = self.line.gives_up((key, peer.generation), &peer.arriving, arriving, now)
             {
-                crate::warning!("{}: {refusal}", peer::address(&mut peer.socket));
+                crate::warning!(
+                    reason = refusal.reason.code,
+                    cause = refusal.cause,
+                    "{}: {refusal}",
+                    peer::address(&mut peer.socket)
+                );
                 self.local.forget_all(peer, state, false);
                 peer.engine.close(Some(refusal.to_amqp()));
                 self.local.touched.push(key);
@@ -1316,7 +1321,7 @@ impl Local {
         if let Err(error) = result {
             // Nothing that is not synced will ever be confirmed: stopping is what keeps the promise.
             crate::alarm!("journal: {error}; stopping");
-            std::process::exit(crate::catalog::exit_codes::EXIT_JOURNAL);
+            crate::log::exit(crate::catalog::exit_codes::EXIT_JOURNAL);
         }
         state.raise_crossings(self.wall_ms);
         authority::raise_refused(&self.manager.clone(), state, self.wall_ms);
@@ -1528,7 +1533,12 @@ impl Local {
         match state.delete_permanent(queue, purge) {
             Ok(()) => self.manager.ring_all(),
             Err(refusal) if state.peer_lines.may_write(self.now) => {
-                crate::note!("{queue} was to go with its link, and stays: {refusal}");
+                crate::note!(
+                    queue,
+                    reason = refusal.reason.code,
+                    cause = refusal.cause,
+                    "{queue} was to go with its link, and stays: {refusal}"
+                );
             }
             Err(_) => {}
         }

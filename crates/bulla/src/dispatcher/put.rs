@@ -264,7 +264,11 @@ impl Unheard<'_> {
         if local.manager.peer_lines.may_write(local.now) {
             let Self { queue, user } = self;
             let user = user.unwrap_or(ANONYMOUS);
-            crate::warning!("{queue}: a message of {user} is refused, and gone: its sender had settled it: {why}");
+            crate::warning!(
+                queue,
+                user,
+                "{queue}: a message of {user} is refused, and gone: its sender had settled it: {why}"
+            );
         }
     }
 }

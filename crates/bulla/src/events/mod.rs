@@ -158,7 +158,7 @@ impl Event {
                     CrossingKind::Low => "is deep no more",
                     CrossingKind::Full => "is full",
                 };
-                crate::note!("{queue} {what}: {depth} messages of {max_depth}");
+                crate::note!(queue, depth, "{queue} {what}: {depth} messages of {max_depth}");
             }
             Event::LockedOut { user, address, failures, seconds } => {
                 let user = user.as_deref().map_or_else(String::new, |user| format!(" as {user}"));

@@ -39,7 +39,7 @@ impl QueueUses {
         let detail = format!("{queue} has {links} links, and MAXHANDS allows {max}");
         let refusal = Refusal { cause: Some(TOO_MANY_LINKS), ..Refusal::new(reason::HANDLE_NOT_AVAILABLE, detail) };
         if !std::mem::replace(&mut self.told, true) {
-            crate::warning!("{refusal}");
+            crate::warning!(reason = refusal.reason.code, cause = refusal.cause, "{refusal}");
         }
         Err(refusal)
     }

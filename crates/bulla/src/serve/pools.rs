@@ -254,7 +254,7 @@ impl Drop for EndsTogether {
     fn drop(&mut self) {
         if std::thread::panicking() {
             crate::alarm!("a thread died; stopping. what was confirmed is in the journal");
-            std::process::exit(crate::catalog::exit_codes::EXIT_INTERNAL);
+            crate::log::exit(crate::catalog::exit_codes::EXIT_INTERNAL);
         }
     }
 }

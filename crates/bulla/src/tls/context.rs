@@ -233,7 +233,7 @@ fn serve(
             && let Some(shared) = shared.upgrade()
             && let Err(refusal) = shared.choose(ssl)
         {
-            crate::warning!("tls: {refusal}");
+            crate::warning!(reason = refusal.reason().code, cause = refusal.cause(), "tls: {refusal}");
             refusal::leave(ssl, refusal);
             return Err(ErrorStack::get());
         }

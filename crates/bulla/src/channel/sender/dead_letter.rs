@@ -22,9 +22,15 @@ impl Sending {
     pub(super) fn undeliverable(&mut self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
         let Err(why) = self.bury(found, refusal, local, state) else { return };
         if self.is_fast(found) {
-            crate::warning!("channel {}: a message is lost: {refusal}; {why}", self.id.channel);
+            crate::warning!(
+                channel = self.id.channel,
+                reason = refusal.reason.code,
+                cause = refusal.cause,
+                "channel {}: a message is lost: {refusal}; {why}",
+                self.id.channel
+            );
             if let Err(error) = state.store.acknowledge(found.id) {
-                crate::warning!("{}: {error}", self.queue_name);
+                crate::warning!(queue = self.queue_name, "{}: {error}", self.queue_name);
             }
             return;
         }
@@ -46,7 +52,13 @@ impl Sending {
             return Err(format!("{to}: the policy takes no clear messages"));
         }
         self.move_to(route.queue, found, &stored, refusal, local, state)?;
-        crate::warning!("channel {}: a message goes to {to}: {refusal}", self.id.channel);
+        crate::warning!(
+            channel = self.id.channel,
+            reason = refusal.reason.code,
+            cause = refusal.cause,
+            "channel {}: a message goes to {to}: {refusal}",
+            self.id.channel
+        );
         Ok(())
     }
 
@@ -72,7 +84,13 @@ impl Sending {
     /// A message whose seal is defective goes to the error queue; where that fails it stays locked and is tried again.
     pub(super) fn quarantine(&mut self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) {
         self.note(Deed::Quarantined, &Cost::default(), local);
-        crate::warning!("channel {}: a message goes to {ERROR_QUEUE}: {refusal}", self.id.channel);
+        crate::warning!(
+            channel = self.id.channel,
+            reason = refusal.reason.code,
+            cause = refusal.cause,
+            "channel {}: a message goes to {ERROR_QUEUE}: {refusal}",
+            self.id.channel
+        );
         let body = state.store.body(found.id).map_err(|error| error.to_string());
         let message_id = body.as_ref().ok().and_then(|body| envelope::message_id(&envelope::payload_of(body)));
         let cause = refusal.cause.unwrap_or_default();

@@ -103,7 +103,7 @@ impl Sending {
         let user = local.manager.channel_user(&self.definition);
         let ring = local.manager.ring(user, local.now).map_err(|error| {
             // The partner hears why the channel ends, and not where this machine keeps a ring: the log has that.
-            crate::warning!("{}: {user}: {error}", self.queue_name);
+            crate::warning!(queue = self.queue_name, "{}: {user}: {error}", self.queue_name);
             Fault::Later(no_ring(user, &error))
         })?;
         let expect = arrival.expect(destinations);
