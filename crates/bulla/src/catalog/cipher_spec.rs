@@ -177,14 +177,16 @@ pub fn page() -> String {
 const PREFACE: &str = "\
 # CipherSpecs
 
-From the table in `crates/bulla/src/catalog/cipher_spec.rs`; a test compares, and writes this page where `BULLA_REWRITE` is set.
+Look up here what `SSLCIPH` may name. The page is made from the table in `crates/bulla/src/catalog/cipher_spec.rs`; a
+test compares them, and writes this page where `BULLA_REWRITE` is set.
 
-`SSLCIPH` of a channel takes the name in the first column, which is IBM MQ's, or the one in the second, which is IANA's; either
-stands for one suite, except the `ANY_…` names, which let the two ends agree on the best that both have, the first row of the table
-first. What was agreed stands in `DISPLAY CHSTATUS`; a connection with anything else is refused with reason 2400.
+`SSLCIPH` of a channel takes the name in the first column, which is IBM MQ's, or the one in the second, which is IANA's.
+Either names one suite. The `ANY_…` names let the two ends agree on the best suite that both have, the first row of the
+table first. `DISPLAY CHSTATUS` shows the suite that was agreed on. A connection with any other is refused with reason
+2400.
 
-A suite that is marked *weak* is never agreed on under an `ANY_…` name, nor by a client of the listener: a channel must name it.
-Clients of the listener are offered TLS 1.3, and TLS 1.2 with ECDHE and GCM.
+A suite that is marked *weak* is never agreed on under an `ANY_…` name, nor by a client of the listener: a channel must
+name it. Clients of the listener are offered TLS 1.3, and TLS 1.2 with ECDHE and GCM.
 
 | SSLCIPH | IANA | OpenSSL | TLS | |
 | --- | --- | --- | --- | --- |
