@@ -53,21 +53,23 @@ pub fn page() -> String {
 const PREFACE: &str = "\
 # The admin language, MQSC
 
-Written by `bulla mqsc --reference` from the table in `crates/bulla/src/mqsc/table.rs`; a test compares.
+Look up here what a command does and what an attribute takes. Written by `bulla mqsc --reference` from the table in
+`crates/bulla/src/mqsc/table.rs`; a test compares.
 
 `bulla mqsc -c 'COMMAND'` gives one command to the running queue manager, `bulla mqsc FILE` the commands in a file,
 `bulla mqsc -` those on the standard input; `--json` answers in JSON ([names](json.md)).
 
-The exit code is 0 when every command was carried out, 2 when one was not understood, 4 when one was understood and refused,
-6 when the queue manager was not reached.
+The exit code is 0 when every command was carried out, 2 when one was not understood, 4 when one was understood and
+refused, 6 when the queue manager was not reached.
 
 ## How commands are written
 
 - A command ends with its line or with `;`. A line that ends in `+` goes on at the next line's first character that is
   not blank, one that ends in `-` at the next line's beginning. A line that begins with `*` is a comment.
-- Outside quotes letters are folded to upper case: `orders` names the queue `ORDERS`, `'orders'` the queue `orders`.
+- Text outside quotes is folded to upper case: `orders` names the queue `ORDERS`, `'orders'` the queue `orders`.
   Text stands in single quotes; a quote inside it is doubled: `DESCR('Bo''s queue')`.
-- A name has 1 to 48 letters, digits and `.`, `_`, `/`, `%`, a channel's up to 20. `DISPLAY` takes a generic name, `OR*` or `*`.
+- A name has 1 to 48 letters, digits and `.`, `_`, `/`, `%`, a channel's up to 20. `DISPLAY` takes a generic name,
+  `OR*` or `*`.
 - `DISPLAY` shows what is asked for by attribute, everything with `ALL` or when nothing is asked for. A generic name of
   queues shows names and types unless something is asked for.
 - `WHERE(attribute operator value)` shows what fits. `LT` `GT` `EQ` `NE` `LE` `GE` compare numbers, words and text; `LK`
@@ -76,8 +78,29 @@ The exit code is 0 when every command was carried out, 2 when one was not unders
 
 ";
 
+/// Longest line of the page in characters, tables and commands aside.
+const LINE_CHARS_MAX: usize = 120;
+
+/// The text in lines of at most [`LINE_CHARS_MAX`] characters.
+fn paragraph(text: &str) -> String {
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split(' ') {
+        let chars = word.chars().count();
+        if width > 0 && width + 1 + chars > LINE_CHARS_MAX {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += chars;
+    }
+    lines
+}
+
 fn write_command(page: &mut String, command: &Command) {
-    let _ = writeln!(page, "## {command}\n\n{}\n", command.summary);
+    let _ = writeln!(page, "## {command}\n\n{}\n", paragraph(command.summary));
     let short = short_forms(command);
     if !short.is_empty() {
         let _ = writeln!(page, "Short: {short}. Since {}.\n", command.since);

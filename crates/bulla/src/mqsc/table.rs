@@ -885,14 +885,14 @@ static FULL: Attribute = attribute(
     "FULL",
     words(&["WAIT", "REJECT"]),
     "WAIT",
-    "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. Whoever sends beyond its credit is refused either way.",
+    "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. A sender beyond its credit is refused either way.",
 );
 static USAGE: Attribute = attribute(
     Key::Usage,
     "USAGE",
     words(&["NORMAL", "XMITQ"]),
     "NORMAL",
-    "What the queue is for. NORMAL: applications. XMITQ: messages wait on it for a channel. It changes only while the queue is empty and nobody has it open.",
+    "What the queue is for. NORMAL: applications. XMITQ: messages wait on it for a channel. It changes only while the queue is empty and no link has it open.",
 );
 static TRIGGER: Attribute = attribute(
     Key::Trigger,
@@ -962,7 +962,7 @@ static LOCAL_DEFTYPE: Attribute = attribute(
     "DEFTYPE",
     words(&["PREDEFINED", "PERMDYN"]),
     "PREDEFINED",
-    "How the queue came to be: by a command, or from a model, for an application that asked. Whoever opens a PERMDYN queue may delete it by closing it.",
+    "How the queue came to be: by a command, or from a model, for an application that asked. A link that opens a PERMDYN queue may delete it by closing it.",
 );
 static DYNUSER: Attribute = attribute(
     Key::QueueMaker,
@@ -983,7 +983,7 @@ static TRIGTYPE: Attribute = attribute(
     "TRIGTYPE",
     words(&["FIRST", "EVERY", "DEPTH", "NONE"]),
     "FIRST",
-    "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while nobody gets from it.",
+    "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while no link gets from it.",
 );
 static TRIGDPTH: Attribute = attribute(
     Key::TriggerDepth,
@@ -1004,7 +1004,7 @@ static INITQ: Attribute = attribute(
     "INITQ",
     Kind::Name { optional: true },
     "' '",
-    "The local queue that trigger messages go on, while somebody gets from it; bulla trigger does.",
+    "The local queue for trigger messages, while a link gets from it; bulla trigger does.",
 );
 static PROCESS: Attribute = attribute(
     Key::ProcessName,
@@ -1130,7 +1130,7 @@ pub(super) static EXPIRED: Attribute = shown(Key::Expired, "EXPIRED", "Messages 
 pub(super) static NOTMINE: Attribute = shown(
     Key::NotMine,
     "NOTMINE",
-    "Times that a sealed message was passed over since the start, because it is addressed to somebody else.",
+    "Times that a sealed message was passed over since the start, because it is addressed to another recipient.",
 );
 pub(super) static OPOPENS: Attribute = shown(
     Key::OutputOpens,
@@ -1274,7 +1274,7 @@ static RECIP: Attribute = attribute(
     Key::Recipient,
     "RECIP",
     Kind::DistinguishedNames,
-    "nobody",
+    "none",
     "Who may open, written like SIGNER. Repeatable. ENCALG needs at least one.",
 );
 static KEYREUSE: Attribute = attribute(
@@ -1324,7 +1324,7 @@ static SEALEDAT: Attribute = attribute(
     "SEALEDAT",
     words(&["ANY", "CLIENT"]),
     "ANY",
-    "CLIENT: only applications seal and open, the queue manager does it for nobody.",
+    "CLIENT: only applications seal and open, the queue manager does so for no user.",
 );
 static SIGNPAD: Attribute = attribute(
     Key::SignaturePadding,
@@ -1775,7 +1775,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "QLOCAL",
         name: NameUse::One,
         object: "queue",
-        summary: "Delete a local queue that nobody has open.",
+        summary: "Delete a local queue that no link has open.",
         options: &[&PURGE],
         attributes: &[],
         examples: &["DELETE QLOCAL(ORDERS)", "DELETE QL(ORDERS) PURGE"],
@@ -1787,7 +1787,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "QLOCAL",
         name: NameUse::One,
         object: "queue",
-        summary: "Remove every message from a local queue that nobody has open.",
+        summary: "Remove every message from a local queue that no link has open.",
         options: &[],
         attributes: &[],
         examples: &["CLEAR QLOCAL(ORDERS)"],
@@ -2788,7 +2788,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "AUTHREC",
         name: NameUse::None,
         object: "authority record",
-        summary: "Give users and groups rights on objects, or take rights away from them. Without a record that fits nobody may do anything; of the profiles of one user or group that fit a name, the most particular one counts.",
+        summary: "Give users and groups rights on objects, or take rights away from them. Without a record that matches, nothing is allowed. Of the profiles of one user or group that match a name, the most specific one counts.",
         options: &[],
         attributes: authority::RECORD,
         examples: &[
@@ -2835,7 +2835,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Create a group of users, who share the rights of its authority records.",
         options: &[&REPLACE, &LIKE],
         attributes: authority::GROUP_OBJECT,
-        examples: &["DEFINE GROUP(CLERKS) MEMBERS('orders', 'billing') DESCR('Whoever handles orders')"],
+        examples: &["DEFINE GROUP(CLERKS) MEMBERS('orders', 'billing') DESCR('Users who handle orders')"],
         since: V1,
     },
     Command {
@@ -2943,11 +2943,11 @@ pub static COMMANDS: &[Command] = &[
         noun: "CHLAUTH",
         name: NameUse::Channels,
         object: "rule",
-        summary: "Say which addresses, users and certificates may use a channel, and as whom. Of the rules that fit, the most particular one decides: by the channel's name, then certificate before user before address. Clients are on the channel SYSTEM.DEF.SVRCONN.",
+        summary: "Say which addresses, users and certificates may use a channel, and as which user. Of the rules that match, the most specific one decides: by the channel's name, then certificate before user before address. Clients are on the channel SYSTEM.DEF.SVRCONN.",
         options: &[&authority::RULE_ACTION],
         attributes: authority::RULE,
         examples: &[
-            "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Whoever is not named is kept out')",
+            "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Addresses without a rule are refused')",
             "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') MCAUSER('border')",
             "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') USERSRC(CHANNEL)",
             "SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('*ANONYMOUS')",

@@ -22,7 +22,7 @@ static PRINCIPAL: Attribute = attribute(
     "PRINCIPAL",
     Kind::Users { special: true, blank: false },
     "",
-    "Users, by the names they sign in with. '*' stands for every signed-in user, '*ANONYMOUS' for whoever has not signed in.",
+    "Users, by the names they sign in with. '*' stands for every signed-in user, '*ANONYMOUS' for all clients that have not signed in.",
 );
 static GROUP: Attribute = attribute(Key::Group, "GROUP", Kind::Names, "", "Groups that are defined.");
 static AUTHADD: Attribute = attribute(
@@ -60,7 +60,7 @@ static MEMBERS: Attribute = attribute(
     "MEMBERS",
     Kind::Users { special: false, blank: true },
     "' '",
-    "Users in the group, by the names they sign in with; blank for nobody.",
+    "Users in the group, by the names they sign in with; blank for none.",
 );
 
 /// SET AUTHREC.
@@ -79,14 +79,14 @@ static OSUSER: Attribute = attribute(
     "OSUSER",
     Kind::Users { special: false, blank: true },
     "' '",
-    "Users of the operating system, by name or by number; blank for nobody. Names are those of /etc/passwd.",
+    "Users of the operating system, by name or by number; blank for none. Names are those of /etc/passwd.",
 );
 static OSGROUP: Attribute = attribute(
     Key::OsGroups,
     "OSGROUP",
     Kind::Users { special: false, blank: true },
     "' '",
-    "Groups of the operating system, by name or by number: whoever's process has the group, and its members by /etc/group; blank for nobody.",
+    "Groups of the operating system, by name or by number: users whose process has the group, and its members by /etc/group; blank for none.",
 );
 static ROLE: Attribute = attribute(
     Key::AdministratorRole,
@@ -107,7 +107,7 @@ static RULE_TYPE: Attribute = attribute(
     "TYPE",
     words(&["ADDRESSMAP", "USERMAP", "SSLPEERMAP", "BLOCKUSER", "BLOCKADDR"]),
     "",
-    "By what a partner is known. ADDRESSMAP: its address. USERMAP: the user who has signed in. SSLPEERMAP: its verified certificate. BLOCKUSER: users who may not use the channel, after the others have said who it is. BLOCKADDR: addresses that are not listened to.",
+    "How a partner is recognised. ADDRESSMAP: its address. USERMAP: the user who has signed in. SSLPEERMAP: its verified certificate. BLOCKUSER: users who may not use the channel, after the other rules gave the user. BLOCKADDR: addresses whose connections are closed without an answer.",
 );
 static ADDRESS: Attribute = attribute(
     Key::RuleAddress,
@@ -144,14 +144,14 @@ static USERLIST: Attribute = attribute(
     "USERLIST",
     Kind::Users { special: true, blank: false },
     "",
-    "The users of BLOCKUSER. '*' stands for every user, '*ANONYMOUS' for whoever has not signed in.",
+    "The users of BLOCKUSER. '*' stands for every user, '*ANONYMOUS' for all clients that have not signed in.",
 );
 static USERSRC: Attribute = attribute(
     Key::UserSource,
     "USERSRC",
     words(&["MAP", "CHANNEL", "NOACCESS"]),
     "MAP",
-    "As whom the partner is let in. MAP: as MCAUSER. CHANNEL: as who it says it is, and a channel's messages as its own MCAUSER. NOACCESS: not at all.",
+    "The user that the partner becomes. MAP: MCAUSER. CHANNEL: its own user, and for a channel's messages the channel's own MCAUSER. NOACCESS: none, it is refused.",
 );
 static RULE_MCAUSER: Attribute =
     attribute(Key::ChannelUser, "MCAUSER", Kind::Text { chars_max: USER_CHARS_MAX }, "", "The user of USERSRC(MAP).");
@@ -160,7 +160,7 @@ static WARN: Attribute = attribute(
     "WARN",
     words(&["NO", "YES"]),
     "NO",
-    "YES: whoever the rule would keep out is let in, and the log says so.",
+    "YES: a partner that the rule would refuse is let in, and the log says so.",
 );
 static RULE_CHCKCLNT: Attribute = attribute(
     Key::CheckClient,
@@ -200,11 +200,11 @@ pub(super) static MANAGER_CHCKCLNT: Attribute = attribute(
         choices: &["OPTIONAL", "REQUIRED"],
         refused: &[
             ("NONE", "a name or password that is given is always checked"),
-            ("REQDADM", "nobody administers a queue manager over AMQP"),
+            ("REQDADM", "there is no administration over AMQP"),
         ],
     },
     "OPTIONAL",
-    "Whether clients must sign in, by password or certificate. OPTIONAL: whoever does not is '*ANONYMOUS'. REQUIRED: whoever does not is refused.",
+    "Whether clients must sign in, by password or certificate. OPTIONAL: a client that does not is '*ANONYMOUS'. REQUIRED: a client that does not is refused.",
 );
 
 /// OAUTHISS of the queue manager.

@@ -202,7 +202,7 @@ static USERID: Attribute = text(
     Key::PartnerUser,
     "USERID",
     LABEL_CHARS_MAX,
-    "The user as whom SDR, SVR and RQSTR log in at a partner that asks for a password.",
+    "The user name with which SDR, SVR and RQSTR sign in at a partner that asks for a password.",
 );
 static PASSFILE: Attribute = text(
     Key::PasswordFile,

@@ -27,7 +27,7 @@ counters! {
     DEVJOBS DeviceJobs "DEVJOBS" "Times that a message was set aside for an operation with a key, on whatever device, the processor included.";
     DEVWAIT DeviceWait "DEVWAIT" "Microseconds from there to the answer, in line and in service, all together.";
     DEVWMAX DeviceWaitMax "DEVWMAX" "The longest of them, in microseconds.";
-    FAILURES Failures "FAILURES" "Messages that were refused or could not be opened because of their seal, their keys or the policy; a message counts each time that somebody tries.";
+    FAILURES Failures "FAILURES" "Messages that were refused or could not be opened because of their seal, their keys or the policy; a message counts at each attempt.";
     FAILBY FailuresByCause "FAILBY" "The same as CAUSE=NUMBER, by the causes that the refusals give.";
 }
 

@@ -122,7 +122,7 @@ static SUBUSER: Attribute = attribute(
     "SUBUSER",
     Kind::Text { chars_max: USER_CHARS_MAX },
     "' '",
-    "The user whose subscription it is: nobody else may get from it by its name. Blank for one that has not signed in, and of one that an administrator made.",
+    "The user who owns the subscription: no other user may get from it by its name. Blank for a client that has not signed in, and for a subscription that an administrator made.",
 );
 static SUBSHARE: Attribute = attribute(
     Key::SubscriptionShare,
