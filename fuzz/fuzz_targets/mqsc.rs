@@ -4,6 +4,7 @@
 
 use bulla::catalog::{Change, Definitions};
 use bulla::mqsc::reply::{Reply, show};
+use bulla::mqsc::objects::AsText;
 use bulla::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, execute};
 use bulla::catalog::status::QueueStatus;
 use libfuzzer_sys::fuzz_target;
@@ -45,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     let shown = show(&replies, false, Some("text"));
     assert_eq!(shown.exit_code == 0, replies.iter().all(|reply| reply.exit_code() == 0));
 
-    let written = paper.0.to_string();
+    let written = paper.0.text();
     let read = Definitions::from_text(&written, file).expect("what was written is read");
     assert_eq!(read, paper.0, "nothing is lost on the way to the file and back");
     let _ = Definitions::from_text(&text, file);

@@ -18,7 +18,7 @@ from test_queues import EXCLUSIVE, SHARED, in_thread, own_queue, reason_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/reason-codes.md").read_text()
-REASONS = (ROOT / "crates/bulla/src/catalog/reason.rs").read_text()
+REASONS = (ROOT / "crates/bulla-catalog/src/reason.rs").read_text()
 # Where tests are: this folder, and each crate's own. What is built lies elsewhere.
 SOURCES = [*Path(__file__).parent.glob("*.py"), *(path for kind in ("src", "tests") for path in ROOT.glob(f"crates/*/{kind}/**/*.rs"))]
 # What `reason.rs` has, and what only answers of the admin language have: code, name.

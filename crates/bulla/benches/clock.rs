@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bulla::admin;
 use bulla::client::{Client, Endpoint};
-use bulla::mqsc::admin;
 use bulla::mqsc::reply::EXIT_DONE;
 use bulla::serve::{self, Running, Settings};
 use bulla_amqp::types::{MessageId, Properties};

@@ -12,6 +12,8 @@ use crate::catalog::{Change, Definitions, LocalQueue, Usage};
 use crate::dispatcher::authority::Who;
 use crate::limits::Passing;
 use crate::manager::{State, attributes};
+use crate::mqsc::objects::AsText;
+use crate::mqsc::run::told;
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Symbol, Value};
@@ -188,7 +190,7 @@ impl State {
                 self.topics.follow_one(name, &self.definitions);
             }
             if self.peer_lines.may_write(Instant::now()) {
-                crate::note!("{change}");
+                crate::note!("{}", told(change));
             }
         }
         let Self { users, definitions, .. } = self;

@@ -31,6 +31,7 @@ use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
 use crate::sole_connection::SoleConnections;
 use crate::task::Tasks;
+use crate::task::costs_now;
 use crate::tls::Tls;
 use crate::topics::Topics;
 use crate::traffic_history::TrafficHistory;
@@ -436,7 +437,7 @@ impl Manager {
     pub(crate) fn cost_snapshot(&self) -> CostSnapshot {
         // In a statement of its own: every thread's clock is read afterwards, and no queue waits for that.
         let messages = self.lock().store.totals();
-        CostSnapshot::now(messages)
+        costs_now(messages)
     }
 
     /// Wakes every dispatcher.

@@ -9,7 +9,9 @@
 //! has come into the file, or was undone by a command since, changes nothing.
 
 use crate::catalog::Definitions;
+use crate::definitions_file::DefinitionsFile;
 use crate::manager::{Manager, State};
+use crate::mqsc::objects::AsText;
 use crate::mqsc::objects::LoadError;
 use bulla_queue::{Store, Ticket};
 use std::io;

@@ -306,7 +306,7 @@ impl Tasks {
             drop(inside);
             let (busy_adapters, devices) = (busy_adapters(), is_due.then(&devices));
             // Also where nothing is kept of it: what a tick is worth is found once a second.
-            let costs = CostSnapshot::now(if is_due { messages() } else { Totals::default() });
+            let costs = costs_now(if is_due { messages() } else { Totals::default() });
             let mut inside = locked(&self.inside);
             self.look(&mut inside, now, busy_adapters);
             if let Some(devices) = devices {
@@ -422,6 +422,16 @@ impl Inside {
 
 fn unix_ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// How it stands now, with what went through the queues.
+pub(crate) fn costs_now(messages: Totals) -> CostSnapshot {
+    let unix_ms = |time: SystemTime| {
+        time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    };
+    let costs = role::costs();
+    let Totals { puts, gets } = messages;
+    CostSnapshot { taken_ms: unix_ms(SystemTime::now()), since_ms: unix_ms(role::since()), costs, puts, gets }
 }
 
 #[cfg(test)]

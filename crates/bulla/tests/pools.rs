@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
+use bulla::admin;
 use bulla::client::{Client, Endpoint};
-use bulla::mqsc::admin;
 use bulla::mqsc::reply::EXIT_DONE;
 use bulla::serve::{self, DISPATCHERS_MAX, Running, Settings};
 use bulla_amqp::{BodyForm, DeliveryState, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};

@@ -2,7 +2,7 @@
 
 use super::start::serve_until_signalled;
 use super::{CliError, EXIT_START};
-use crate::mqsc::admin;
+use crate::admin;
 use crate::random::Random;
 use crate::serve::{self, RINGS, Settings, StartError};
 use crate::users::{ITERATIONS, Users};

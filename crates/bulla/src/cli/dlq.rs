@@ -2,10 +2,10 @@
 //! work of the queue manager: nothing is lost, and nothing comes twice.
 
 use super::{CliError, DATA_DEFAULT, EXIT_UNREACHABLE};
+use crate::admin;
 use crate::catalog::DeadLetter;
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::dead_letters::rules::{Action, Rule, Rules, TEXT_BYTES_MAX};
-use crate::mqsc::admin;
 use crate::mqsc::reply::{Cell, Outcome, Reply, Row};
 use crate::mqsc::run::DEAD_LETTERS_MAX;
 use clap::Args;

@@ -1,10 +1,13 @@
 //! `bulla mqsc`: the admin language from the command line.
 
 use super::{DATA_DEFAULT, EXIT_DAMAGED, EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE};
+use crate::admin;
 use crate::catalog::Definitions;
+use crate::definitions_file::DefinitionsFile;
 use crate::mqsc::difference::{self, Step, StepKind};
+use crate::mqsc::objects::AsText;
 use crate::mqsc::parse::TEXT_BYTES_MAX;
-use crate::mqsc::{admin, reference, reply};
+use crate::mqsc::{reference, reply};
 use clap::Args;
 use serde_json::json;
 use std::fmt::{Display, Write as _};
@@ -112,7 +115,7 @@ fn as_code(args: &MqscArgs) -> Result<u8, (u8, String)> {
         )
     })?;
     let Some(file) = args.diff.as_deref().or(args.apply.as_deref()) else {
-        return Ok(print(&now.to_string(), reply::EXIT_DONE));
+        return Ok(print(&now.text(), reply::EXIT_DONE));
     };
     let usage = |error: &dyn Display| (EXIT_USAGE, format!("{}: {error}", file.display()));
     let text = text_of(file).map_err(|error| usage(&error))?;

@@ -2,8 +2,9 @@
 
 use super::own_seal::{OwnSeal, OwnSealArgs};
 use super::{CliError, EXIT_MISSED};
+use crate::admin;
+use crate::mqsc::Reply;
 use crate::mqsc::reply::{Outcome, Row as Shown};
-use crate::mqsc::{Reply, admin};
 use bulla_amqp::{Payload, Symbol, Value};
 use bulla_perf::error::{Error, Verdict};
 use bulla_perf::host::{ClientSeal, Host, Row, Sealing};

@@ -1,8 +1,9 @@
 //! `bulla policy check`: what a policy would do, before anybody's message finds out.
 
 use super::{CliError, DATA_DEFAULT, EXIT_FAILED, EXIT_UNREACHABLE};
+use crate::admin;
+use crate::mqsc::parse;
 use crate::mqsc::reply::Outcome;
-use crate::mqsc::{admin, parse};
 use bulla_perf::configuration::{Configuration, Quality, Reuse};
 use bulla_perf::plan::{self, Prediction, command, text};
 use bulla_table::{Column, Table};

@@ -2,10 +2,11 @@
 
 use super::{CliError, DATA_DEFAULT, EXIT_REFUSED, EXIT_UNREACHABLE};
 use crate::activity::{Activity, held_until};
+use crate::admin;
 use crate::calendar::moment_ms;
 use crate::catalog::status::{CostSnapshot, PolicySnapshot, QueueSnapshot, Snapshot, TaskSnapshot};
 use crate::cost_activity::CostActivity;
-use crate::mqsc::admin;
+use crate::mqsc::meters::FromRows;
 use crate::mqsc::meters::NotMeters;
 use crate::mqsc::reply::{Cell, EXIT_DONE, Outcome, Row};
 use crate::task_activity::TaskActivity;

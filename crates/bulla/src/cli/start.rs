@@ -4,6 +4,7 @@ use super::{CliError, EXIT_START};
 use crate::catalog::Definitions;
 use crate::catalog::names::{NAME_RULE, is_name};
 use crate::catalog::objects::device::CPU;
+use crate::definitions_file::DefinitionsFile;
 use crate::log::{Format, Level};
 use crate::manager::Manager;
 use crate::serve::{self, Settings, StartError};

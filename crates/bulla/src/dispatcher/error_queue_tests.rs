@@ -2,9 +2,9 @@
 
 use super::caused_tests::{client, desk, message};
 use super::desk::{Desk, PATIENCE};
+use crate::admin;
 use crate::authority::Right;
 use crate::catalog::system_queues::ERROR_QUEUE;
-use crate::mqsc::admin;
 use crate::mqsc::reply::{Cell, Outcome, Reply, Row};
 use bulla_amqp::types::Error;
 use bulla_amqp::{DeliveryState, Symbol};

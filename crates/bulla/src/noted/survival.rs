@@ -7,6 +7,7 @@
 use super::*;
 use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right};
 use crate::catalog::system_queues::DEFAULT_MODEL;
+use crate::definitions_file::DefinitionsFile;
 use crate::dispatcher::authority::Who;
 use crate::dynamic::Wish;
 use crate::manager::{State, attributes};

@@ -20,9 +20,11 @@ use crate::mailbox::Letter;
 use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
 use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
+use crate::mqsc::run::told;
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed};
 use crate::policy_check::{MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
+use crate::task::costs_now;
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
 use bulla_seal::Dn;
@@ -169,7 +171,10 @@ impl<'a> Administrator<'a> {
                 _ => Ok(()),
             };
             if let Err(error) = undone {
-                crate::warning!("a unit of commands was given up, and '{change}' could not be taken back: {error}");
+                crate::warning!(
+                    "a unit of commands was given up, and '{}' could not be taken back: {error}",
+                    told(change)
+                );
             }
         }
     }
@@ -455,7 +460,7 @@ impl Administered for Administrator<'_> {
             self.manager.accounts.keep(|name| before.policies.contains_key(name) && after.contains_key(name));
         }
         for change in &changes {
-            crate::note!("{change}");
+            crate::note!("{}", told(change));
             if let Change::AlterManager(definition) = change
                 && let Err(error) = self.manager.resize_pools(definition)
             {
@@ -614,7 +619,7 @@ impl Administered for Administrator<'_> {
     fn cost_meters(&mut self, at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
         let messages = self.state.store.totals();
         self.apart(|manager| {
-            let Some(at_ms) = at_ms else { return Ok(CostSnapshot::now(messages)) };
+            let Some(at_ms) = at_ms else { return Ok(costs_now(messages)) };
             manager.tasks.costs_at(from_wall_ms(at_ms)).map_err(not_kept(at_ms))
         })
     }

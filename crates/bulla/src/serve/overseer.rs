@@ -1,10 +1,10 @@
 //! Whoever gives commands is written down: what was asked for before it is carried out, what came of it before it is answered.
 
+use crate::admin::Peer;
 use crate::audit::{Audit, Entry, Kind, Refused, Who};
 use crate::authority::{OsIdentity, Role};
 use crate::events::Event;
 use crate::manager::{Manager, wall_ms};
-use crate::mqsc::admin::Peer;
 use crate::mqsc::parse::Statement;
 use crate::mqsc::reply::{Outcome, Reply};
 use crate::mqsc::run::{AdminError, Oversight};
@@ -201,7 +201,7 @@ pub(super) fn tell_of_rings(rings: Rings, audit: Arc<Audit>) -> Rings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqsc::admin;
+    use crate::admin;
     use crate::mqsc::parse::statements;
     use crate::serve::{Settings, start};
 

@@ -4,6 +4,8 @@
 pub(crate) mod checks;
 pub mod key_set;
 pub mod lockout;
+#[cfg(test)]
+mod lockout_commands;
 pub mod remembered;
 #[cfg(test)]
 pub(crate) mod test_tokens;

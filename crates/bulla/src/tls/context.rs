@@ -3,7 +3,7 @@
 use super::files::{self, Authorities, Believed, OWN_LABEL, Shown};
 use super::refusal::{self, TlsRefusal, name_text};
 use super::{TlsSettings, server_name, staple};
-use crate::catalog::cipher_spec::{CipherSpec, listener_lists};
+use crate::catalog::cipher_spec::{CipherSpec, Protocols, listener_lists};
 use bulla_device::PrivateKey;
 use bulla_device::tls::{client_hello_server_name, handshake_key};
 use openssl::error::ErrorStack;
@@ -149,8 +149,8 @@ impl Shared {
         let Some(spec) = settings.cipher_spec else { return Ok(()) };
         let context = self.context(&self.key(Side::Server, settings.certificate_label, Some(spec)))?;
         ssl.set_ssl_context(&context)?;
-        ssl.set_min_proto_version(Some(spec.protocols.min()))?;
-        ssl.set_max_proto_version(Some(spec.protocols.max()))?;
+        ssl.set_min_proto_version(Some(oldest(spec.protocols)))?;
+        ssl.set_max_proto_version(Some(newest(spec.protocols)))?;
         let required = if settings.client_certificate_required {
             SslVerifyMode::FAIL_IF_NO_PEER_CERT
         } else {
@@ -194,7 +194,7 @@ fn begin(key: &Key) -> Result<SslContextBuilder, TlsRefusal> {
     builder.set_read_ahead(true);
     let spec = key.spec();
     let (min, max) =
-        spec.map_or((SslVersion::TLS1_2, SslVersion::TLS1_3), |spec| (spec.protocols.min(), spec.protocols.max()));
+        spec.map_or((SslVersion::TLS1_2, SslVersion::TLS1_3), |spec| (oldest(spec.protocols), newest(spec.protocols)));
     builder.set_min_proto_version(Some(min))?;
     builder.set_max_proto_version(Some(max))?;
     let (tls12, tls13) = spec.map_or_else(listener_lists, |spec| (spec.tls12_list(), spec.tls13_list()));
@@ -298,4 +298,20 @@ fn judge(chain: &mut X509StoreContextRef, listed: &[Vec<u8>]) -> bool {
         refusal::leave(ssl, refusal::of_chain(ssl, error, subject));
     }
     false
+}
+
+/// The oldest version.
+fn oldest(protocols: Protocols) -> SslVersion {
+    match protocols {
+        Protocols::Tls12 | Protocols::Both => SslVersion::TLS1_2,
+        Protocols::Tls13 => SslVersion::TLS1_3,
+    }
+}
+
+/// The newest version.
+fn newest(protocols: Protocols) -> SslVersion {
+    match protocols {
+        Protocols::Tls12 => SslVersion::TLS1_2,
+        Protocols::Tls13 | Protocols::Both => SslVersion::TLS1_3,
+    }
 }

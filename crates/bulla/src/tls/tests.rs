@@ -6,7 +6,7 @@ use crate::reason;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;
 use bulla_seal::certificate::{Certificate, Curve, KeySpec, KeyUse};
-use openssl::ssl::{ErrorCode, SslStream};
+use openssl::ssl::{ErrorCode, SslContext, SslMethod, SslStream};
 use openssl::x509::X509;
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -428,4 +428,15 @@ fn the_next_handshake_sees_a_certificate_that_was_exchanged_and_not_one_that_is_
     fs::write(pair.dir("called").join("server.pem"), "-----BEGIN CERT").unwrap();
     called.shared.look_again();
     assert_eq!(subject(), "CN=New");
+}
+
+#[test]
+fn openssl_knows_each_suite() {
+    for spec in ALL.iter().filter(|spec| spec.iana.is_some()) {
+        let mut builder = SslContext::builder(SslMethod::tls()).unwrap();
+        match spec.protocols {
+            Protocols::Tls13 => builder.set_ciphersuites(&spec.tls13_list()).unwrap(),
+            _ => builder.set_cipher_list(&spec.tls12_list()).unwrap(),
+        }
+    }
 }

@@ -1,0 +1,27 @@
+//! What goes on at objects, and what was counted: what DISPLAY of a status shows.
+
+mod channel;
+mod cost;
+mod device;
+mod protection;
+mod queue;
+mod task;
+mod topic;
+
+pub use channel::{ChannelState, ChannelStatus, InitiatorStatus, StopChannel, Tasks};
+pub use cost::{CostSnapshot, PROCESS, UNATTRIBUTED};
+pub use device::{DeviceMeters, DeviceState, DeviceStatus, Snapshot};
+pub use protection::Deed;
+pub use protection::{DeviceWait, ProtectionMeters};
+pub use queue::{PolicySnapshot, PolicyStatus, QueueSnapshot, QueueStatus};
+pub use task::{TaskKind, TaskMeters, TaskSnapshot};
+pub use topic::{SubscriptionStatus, TopicStatus};
+
+/// A short and a long average, as MQ shows them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TwoAverages {
+    /// Over the last few.
+    pub short: u64,
+    /// Over many.
+    pub long: u64,
+}

@@ -1,0 +1,49 @@
+//! The admin language, MQSC, from one table.
+//!
+//! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out on
+//! whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON; `unit` carries several out
+//! together, and [`difference`] says which it takes to get from here to there. [`device`], [`channel`] and [`policy`]
+//! know what the attributes of one object mean together, and [`meters`] what devices count, [`protection`] what policies
+//! do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and policies' rows back,
+//! `authority` is about records and groups, [`topic`] about topics and subscriptions, [`topic_status`] about how they
+//! stand, `channel_rule` about rules for connections, `limit` about what users may have, `connection` about who is
+//! connected, and `lockout` about who has to wait. [`objects`] keeps what the commands define as MQSC text that is read
+//! back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
+//!
+//! No files, sockets or threads; what is defined, and what a status shows, is [`bulla_catalog`]'s.
+
+mod address_map;
+mod authority;
+pub mod channel;
+mod channel_rule;
+mod connection;
+pub mod costs;
+pub mod device;
+pub mod difference;
+mod limit;
+mod lockout;
+pub mod meters;
+pub mod objects;
+pub mod parse;
+pub mod policy;
+mod policy_check;
+pub mod protection;
+pub mod reference;
+pub mod reply;
+pub mod run;
+pub mod table;
+pub mod tasks;
+pub mod topic;
+pub mod topic_status;
+pub mod traffic;
+mod unit;
+
+#[cfg(test)]
+mod metered;
+#[cfg(test)]
+pub(crate) mod transcripts;
+
+pub use policy::all_from_text as policies_from_text;
+pub use policy_check::PolicyQuestion;
+pub use reply::Reply;
+pub use run::{AdminError, Administered, Oversight, Replay, Replayed, execute, execute_apart, execute_overseen};

@@ -1,0 +1,1393 @@
+//! What the admin language defines, and the text that keeps it.
+//!
+//! `objects.mqsc` in the data directory is MQSC itself: a header line, then one command for each object, an
+//! attribute a line, so that it can be read, compared and versioned. It is read back by the parser that reads every
+//! other command.
+
+use super::device;
+use super::parse::{self, Statement, Value};
+use super::reply::Cell;
+use super::run;
+use super::table::{self, Act, Attribute, Key, Kind};
+use super::{address_map, authority, channel_rule, limit, policy};
+use bulla_catalog::names::{NAME_RULE, is_name};
+use bulla_catalog::system_queues::DEFAULT_MODEL;
+use bulla_catalog::{
+    AliasQueue, BASE_TOPIC, Backout, Change, Definitions, Delivery, Full, LocalQueue, ModelQueue, Process,
+    QueueManager, RemoteQueue, Topic, TriggerType, Usage, objects,
+};
+use bulla_seal::Policy;
+use std::fmt::{self, Display, Write};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file's name in the data directory.
+pub const FILE: &str = "objects.mqsc";
+/// The version that is written. A reader takes this and every earlier one, and refuses a later one.
+pub const FORMAT: u32 = 4;
+/// The last version that knew no devices: such a file is read as if it had those of a new queue manager.
+const FORMAT_WITHOUT_DEVICES: u32 = 1;
+/// The last version that knew no event queues: such a file is read as if it had those of a new queue manager.
+const FORMAT_WITHOUT_EVENTS: u32 = 3;
+
+const HEADER: &str = "* bulla objects, format ";
+const HEADER_MANAGER: &str = ", queue manager ";
+/// A comment at the end: up to which number the changes noted in the journal are in the file.
+const THROUGH: &str = "* with the changes noted in the journal up to ";
+
+/// Definitions as MQSC text, the form of `objects.mqsc`.
+pub trait AsText: Sized {
+    /// The text of everything.
+    fn text(&self) -> String;
+
+    /// The text of everything, which says that it has the changes noted in the journal up to that number.
+    ///
+    /// # Errors
+    /// It is more than [`from_text`](Self::from_text) reads.
+    fn text_through(&self, through: u64) -> Result<String, String>;
+
+    /// Reads the form that [`text`](Self::text) writes; `path` is for messages.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    fn from_text(text: &str, path: &Path) -> Result<Self, LoadError>;
+
+    /// What `text`, of commands that define, alter, set and delete, makes of `base`; `path` is for messages.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line.
+    fn from_commands(text: &str, path: &Path, base: Self) -> Result<Self, LoadError>;
+
+    /// The commands that make changes which clients cause; none where another sort of change is among them.
+    fn commands(changes: &[Change]) -> Option<String>;
+
+    /// Carries out what [`commands`](Self::commands) has written, also where that was done already.
+    ///
+    /// # Errors
+    /// What is wrong, with the line of the text; `path` is for the message.
+    fn redo(&mut self, text: &str, path: &Path) -> Result<(), LoadError>;
+}
+
+impl AsText for Definitions {
+    fn text(&self) -> String {
+        Written(self).to_string()
+    }
+
+    fn text_through(&self, through: u64) -> Result<String, String> {
+        let mut text = self.text();
+        if through > 0 {
+            // Into a string: cannot fail.
+            let _ = writeln!(text, "{THROUGH}{through:016x}");
+        }
+        readable(&text)?;
+        Ok(text)
+    }
+
+    fn from_text(text: &str, path: &Path) -> Result<Self, LoadError> {
+        let header = text.lines().next().unwrap_or_default();
+        let no_header = || LoadError::NoHeader { path: path.into() };
+        let (format, rest) = {
+            let rest = header.strip_prefix(HEADER).ok_or_else(no_header)?;
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let format: u32 = rest.get(..digits).and_then(|digits| digits.parse().ok()).ok_or_else(no_header)?;
+            (format, rest.get(digits..).unwrap_or_default())
+        };
+        if format > FORMAT {
+            return Err(LoadError::Newer { path: path.into(), format });
+        }
+        let name = match rest.strip_prefix(HEADER_MANAGER) {
+            Some(name) => name.trim_end(),
+            // Editors cut the space before an empty name.
+            None if rest.trim_end() == HEADER_MANAGER.trim_end() => "",
+            None => return Err(no_header()),
+        };
+        if !is_name(name) {
+            return Err(LoadError::ManagerName { path: path.into(), name: name.to_owned() });
+        }
+        let mut definitions = Self::empty(name);
+        if format <= FORMAT_WITHOUT_DEVICES {
+            definitions.add_initial_devices();
+        }
+        read(&mut definitions, text, path, |act| {
+            matches!(
+                act,
+                Act::AlterManager
+                    | Act::DefineLocal
+                    | Act::DefineAlias
+                    | Act::DefineRemote
+                    | Act::DefineModel
+                    | Act::AlterModel
+                    | Act::DefineProcess
+                    | Act::DefineTopic
+                    | Act::AlterTopic
+                    | Act::DefineSubscription
+                    | Act::DefineChannel
+                    | Act::SetPolicy
+                    | Act::DefineDevice
+                    | Act::AlterDevice
+                    | Act::DefineGroup
+                    | Act::DefineAdministrators
+                    | Act::SetAuthority
+                    | Act::SetChannelRule
+                    | Act::SetAddressMap
+                    | Act::SetLimit
+            )
+        })?;
+        if format <= FORMAT_WITHOUT_EVENTS {
+            definitions.add_event_queues();
+        }
+        Ok(definitions)
+    }
+
+    fn from_commands(text: &str, path: &Path, base: Self) -> Result<Self, LoadError> {
+        let mut definitions = base;
+        read(&mut definitions, text, path, Act::is_definition)?;
+        Ok(definitions)
+    }
+
+    fn commands(changes: &[Change]) -> Option<String> {
+        let mut text = String::new();
+        let f = &mut text;
+        for change in changes {
+            let written = match change {
+                Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                    command(f, WRAPPED, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))
+                }
+                Change::DeleteLocal { name, .. } => writeln!(f, "DELETE QLOCAL({})", Quoted(name)),
+                Change::DefineSubscription { name, subscription } => {
+                    command(f, WRAPPED, "DEFINE", "SUB", Some(name), |key| subscription.cell(key))
+                }
+                Change::DeleteSubscription { name } => writeln!(f, "DELETE SUB({})", Quoted(name)),
+                _ => return None,
+            };
+            written.ok()?;
+        }
+        Some(text)
+    }
+
+    fn redo(&mut self, text: &str, path: &Path) -> Result<(), LoadError> {
+        for statement in parse::each(text) {
+            let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
+            let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
+            let name = &statement.name.stem;
+            match statement.command.act {
+                Act::DefineLocal => drop(self.queues.remove(name)),
+                Act::DefineSubscription => drop(self.subscriptions.remove(name)),
+                Act::DeleteLocal => {
+                    self.queues.remove(name);
+                    continue;
+                }
+                Act::DeleteSubscription => {
+                    self.apply(&Change::DeleteSubscription { name: name.clone() });
+                    continue;
+                }
+                _ => return Err(at(statement.at, format!("{} does not belong here", statement.command))),
+            }
+            let change = run::plan(&statement, self).map_err(|failure| at(statement.at, failure.message))?;
+            self.apply(&change);
+        }
+        Ok(())
+    }
+}
+
+fn read(
+    definitions: &mut Definitions,
+    text: &str,
+    path: &Path,
+    belongs: impl Fn(Act) -> bool,
+) -> Result<(), LoadError> {
+    for statement in parse::each(text) {
+        let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
+        let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
+        if !belongs(statement.command.act) {
+            return Err(at(statement.at, format!("{} does not belong here", statement.command)));
+        }
+        let change = run::plan(&statement, definitions).map_err(|failure| at(statement.at, failure.message))?;
+        definitions.apply(&change);
+    }
+    Ok(())
+}
+
+/// Up to which number `text` has the changes that are noted in the journal.
+#[must_use]
+pub fn through_of(text: &str) -> u64 {
+    let said = text.lines().rev().find_map(|line| line.strip_prefix(THROUGH));
+    said.and_then(|number| u64::from_str_radix(number.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Whether a text of definitions is within what the reader takes; what is wrong otherwise.
+fn readable(text: &str) -> Result<(), String> {
+    if text.len() > parse::TEXT_BYTES_MAX {
+        return Err(format!("all definitions have {} bytes, and may have {}", text.len(), parse::TEXT_BYTES_MAX));
+    }
+    let mut bytes = 0;
+    for line in text.lines() {
+        bytes += line.len();
+        if bytes > parse::COMMAND_BYTES_MAX {
+            return Err(format!("a definition is longer than {} bytes", parse::COMMAND_BYTES_MAX));
+        }
+        if !line.ends_with('+') {
+            bytes = 0;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the text of definitions.
+struct Written<'a>(&'a Definitions);
+
+impl Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let manager = &self.0.queue_manager;
+        writeln!(f, "{HEADER}{FORMAT}{HEADER_MANAGER}{}", manager.name)?;
+        command(f, WRAPPED, "ALTER", "QMGR", None, |key| manager.cell(key))?;
+        for (name, queue) in &self.0.queues {
+            command(f, WRAPPED, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))?;
+        }
+        for (name, alias) in &self.0.aliases {
+            command(f, WRAPPED, "DEFINE", "QALIAS", Some(name), |key| alias.cell(key))?;
+        }
+        for (name, remote) in &self.0.remotes {
+            command(f, WRAPPED, "DEFINE", "QREMOTE", Some(name), |key| remote.cell(key))?;
+        }
+        for (name, model) in &self.0.models {
+            // Dynamic queues need one, so it is there before the file is read.
+            let verb = if name == DEFAULT_MODEL { "ALTER" } else { "DEFINE" };
+            command(f, WRAPPED, verb, "QMODEL", Some(name), |key| model.cell(key))?;
+        }
+        for (name, process) in &self.0.processes {
+            command(f, WRAPPED, "DEFINE", "PROCESS", Some(name), |key| process.cell(key))?;
+        }
+        // Topics before the subscriptions that name them; the root's is there before the file is read.
+        for (name, topic) in
+            self.0.topics.iter().filter(|(name, topic)| *name != BASE_TOPIC || **topic != Topic::default())
+        {
+            let verb = if name == BASE_TOPIC { "ALTER" } else { "DEFINE" };
+            command(f, WRAPPED, verb, "TOPIC", Some(name), |key| topic.cell(key))?;
+        }
+        for (name, subscription) in &self.0.subscriptions {
+            command(f, WRAPPED, "DEFINE", "SUB", Some(name), |key| subscription.cell(key))?;
+        }
+        for (name, policy) in &self.0.policies {
+            command(f, WRAPPED, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
+        }
+        for (name, device) in &self.0.devices {
+            // The processor is there before the file is read, like the queue manager itself.0.
+            let verb = if name == objects::device::CPU { "ALTER" } else { "DEFINE" };
+            command(f, WRAPPED, verb, "DEVICE", Some(name), |key| device::kept_cell(device, key))?;
+        }
+        for (name, channel) in &self.0.channels {
+            command(f, WRAPPED, "DEFINE", "CHANNEL", Some(name), |key| channel.cell(key))?;
+        }
+        // Groups before the records that name them.
+        for (name, group) in self.0.authorities.groups.iter() {
+            command(f, WRAPPED, "DEFINE", "GROUP", Some(name), |key| authority::group_cell(group, key))?;
+        }
+        for (name, one) in &self.0.authorities.administrators {
+            command(f, WRAPPED, "DEFINE", "ADMIN", Some(name), |key| authority::administrators_cell(one, key))?;
+        }
+        for (record, rights) in self.0.authorities.records.iter() {
+            command(f, " ", "SET", "AUTHREC", None, |key| authority::record_cell(&record, rights, key))?;
+        }
+        for (rule_key, rule) in self.0.channel_rules.iter() {
+            let cell = |key| channel_rule::cell(rule_key, rule, key);
+            command(f, WRAPPED, "SET", "CHLAUTH", Some(&rule_key.profile), cell)?;
+        }
+        for (address, to) in self.0.address_maps.iter() {
+            command(f, " ", "SET", "ADDRMAP", Some(address), |key| address_map::cell(to, key))?;
+        }
+        for (user, user_limit) in self.0.user_limits.iter() {
+            command(f, " ", "SET", "LIMIT", Some(user), |key| limit::cell(user_limit, key))?;
+        }
+        Ok(())
+    }
+}
+
+/// One attribute a line.
+const WRAPPED: &str = " +\n       ";
+
+/// `SET POLICY` on one line.
+pub(super) fn policy_command(policy: &Policy) -> String {
+    let mut text = String::new();
+    // Into a string: cannot fail.
+    let _ = command(&mut text, " ", "SET", "POLICY", Some(&policy.name), |key| policy::cell(policy, key));
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// Writes one command with every attribute that the table has for it, `between` before each.
+fn command(
+    f: &mut dyn Write,
+    between: &str,
+    verb: &str,
+    noun: &str,
+    name: Option<&str>,
+    value: impl Fn(Key) -> Option<Cell>,
+) -> fmt::Result {
+    write!(f, "{verb} {noun}")?;
+    if let Some(name) = name {
+        write!(f, "({})", Quoted(name))?;
+    }
+    let attributes = table::command(verb, noun).map_or(&[][..], |command| command.attributes);
+    for attribute in attributes {
+        for text in value(attribute.key).map(|cell| written(attribute, &cell)).unwrap_or_default() {
+            write!(f, "{between}{text}")?;
+        }
+    }
+    f.write_char('\n')
+}
+
+/// The attribute as one would type it; a list of distinguished names gives one text for each.
+fn written(attribute: &Attribute, cell: &Cell) -> Vec<String> {
+    let keyword = attribute.keyword;
+    match (&attribute.kind, cell) {
+        (Kind::Switch(_), Cell::Text(word)) => vec![word.clone()],
+        (Kind::DistinguishedNames, Cell::List(list)) => {
+            list.iter().map(|name| format!("{keyword}({})", Quoted(name))).collect()
+        }
+        (_, Cell::List(list)) if list.is_empty() => Vec::new(),
+        (Kind::Words { .. }, Cell::List(list)) => vec![format!("{keyword}({})", list.join(", "))],
+        (_, Cell::List(list)) => {
+            let list: Vec<_> = list.iter().map(|entry| Quoted(entry).to_string()).collect();
+            vec![format!("{keyword}({})", list.join(", "))]
+        }
+        (Kind::Text { .. } | Kind::Name { .. } | Kind::Profile | Kind::Address, Cell::Text(text)) => {
+            vec![format!("{keyword}({})", Quoted(text))]
+        }
+        (_, Cell::Text(word)) => vec![format!("{keyword}({word})")],
+        (_, Cell::Number(number)) => vec![format!("{keyword}({number})")],
+        (_, Cell::Pair(..)) => Vec::new(), // an average is never kept
+    }
+}
+
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'", self.0.replace('\'', "''"))
+    }
+}
+
+/// Why the definitions cannot be read. The turn is with whoever changed the file, or installed an older program.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file system's say.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The first line is not ours.
+    NoHeader {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The first line names a queue manager by what is not a name. Programs before the check wrote such files.
+    ManagerName {
+        /// The file.
+        path: PathBuf,
+        /// What stands there.
+        name: String,
+    },
+    /// Written by a later program, which may mean other things by the same words.
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        format: u32,
+    },
+    /// A command that is wrong, or does not belong here.
+    Command {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        at: parse::Position,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+impl LoadError {
+    /// What the operator can do.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            LoadError::ManagerName { .. } => Some(format!(
+                "a name has {}; write another name in its place, and start again: queues and messages stay",
+                NAME_RULE
+            )),
+            _ => None,
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+            LoadError::NoHeader { path } => {
+                write!(f, "{}:1: expected '{HEADER}{FORMAT}{HEADER_MANAGER}NAME'", path.display())
+            }
+            LoadError::ManagerName { path, name } => {
+                write!(f, "{}:1: '{name}' is not a name for a queue manager", path.display())
+            }
+            LoadError::Newer { path, format } => {
+                write!(f, "{}:1: format {format} is newer than this program, which knows {FORMAT}", path.display())
+            }
+            LoadError::Command { path, at, message } => {
+                write!(f, "{}:{}:{}: {message}", path.display(), at.line, at.column)
+            }
+        }
+    }
+}
+
+/// What has attributes that DISPLAY shows.
+pub(crate) trait Cells {
+    /// The value of an attribute; none where there is no such attribute.
+    fn cell(&self, key: Key) -> Option<Cell>;
+}
+
+/// What has attributes that DEFINE and ALTER set.
+pub(crate) trait Set {
+    /// Takes the values over that the command gives.
+    fn set(&mut self, statement: &Statement);
+}
+
+impl Set for LocalQueue {
+    fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::MaxDepth, Value::Number(number)) => self.max_depth = clamped(*number),
+                (Key::MaxMessageBytes, Value::Number(number)) => self.max_message_bytes = clamped(*number),
+                (Key::Get, Value::Word(word)) => self.get_enabled = *word == "ENABLED",
+                (Key::Put, Value::Word(word)) => self.put_enabled = *word == "ENABLED",
+                (Key::DefaultPriority, Value::Number(number)) => {
+                    self.default_priority = u8::try_from(*number).unwrap_or(u8::MAX);
+                }
+                (Key::DefaultPersistence, Value::Word(word)) => self.default_persistent = *word == "YES",
+                (Key::DeliverySequence, Value::Word(word)) => {
+                    self.delivery = if *word == "FIFO" { Delivery::Fifo } else { Delivery::Priority };
+                }
+                (Key::Full, Value::Word(word)) => {
+                    self.full = if *word == "REJECT" { Full::Reject } else { Full::Wait };
+                }
+                (Key::Usage, Value::Word(word)) => {
+                    self.usage = if *word == "XMITQ" { Usage::Transmission } else { Usage::Normal };
+                }
+                (Key::Trigger, Value::Word(word)) => self.trigger = *word == "TRIGGER",
+                (Key::TriggerData, Value::Text(name)) => self.trigger_data = unless_blank(name),
+                (Key::BackoutThreshold, Value::Number(number)) => self.backout_threshold = clamped(*number),
+                (Key::BackoutQueue, Value::Text(name)) => self.backout_queue = unless_blank(name),
+                (Key::HardenBackout, Value::Word(word)) => self.harden_backout = *word == "HARDENBO",
+                (Key::Backout, Value::Word(word)) => {
+                    self.backout = if *word == "MOVE" { Backout::Move } else { Backout::None };
+                }
+                (Key::HighPercent, Value::Number(number)) => self.high_percent = percent(*number),
+                (Key::LowPercent, Value::Number(number)) => self.low_percent = percent(*number),
+                (Key::HighEvent, Value::Word(word)) => self.high_event = *word == "ENABLED",
+                (Key::LowEvent, Value::Word(word)) => self.low_event = *word == "ENABLED",
+                (Key::FullEvent, Value::Word(word)) => self.full_event = *word == "ENABLED",
+                (Key::Share, Value::Word(word)) => self.share = *word == "SHARE",
+                (Key::Groups, Value::Word(word)) => self.groups = *word == "YES",
+                (Key::QueueLinks, Value::Number(number)) => self.limit.links = clamped(*number),
+                (Key::QueueUnacknowledged, Value::Number(number)) => self.limit.unacknowledged_bytes = *number,
+                (Key::QueueRate, Value::Number(number)) => self.limit.messages_a_second = clamped(*number),
+                (Key::DefaultShare, Value::Word(word)) => self.default_exclusive = *word == "EXCL",
+                (Key::DefinitionType, Value::Word(word)) => self.dynamic = *word == "PERMDYN",
+                (Key::QueueMaker, Value::Text(user)) => self.maker = unless_blank(user),
+                (Key::TriggerType, Value::Word(word)) => {
+                    self.trigger_type = match *word {
+                        "EVERY" => TriggerType::Every,
+                        "DEPTH" => TriggerType::Depth,
+                        "NONE" => TriggerType::None,
+                        _ => TriggerType::First,
+                    };
+                }
+                (Key::TriggerDepth, Value::Number(number)) => self.trigger_depth = clamped(*number),
+                (Key::TriggerPriority, Value::Number(number)) => {
+                    self.trigger_priority = u8::try_from(*number).unwrap_or(u8::MAX);
+                }
+                (Key::ExpiryCap, value) => self.expiry_cap_tenths = number_of(value),
+                (Key::InitiationQueue, Value::Text(name)) => self.initiation_queue = unless_blank(name),
+                (Key::ProcessName, Value::Text(name)) => self.process = unless_blank(name),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cells for LocalQueue {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::MaxDepth => Cell::Number(self.max_depth.into()),
+            Key::MaxMessageBytes => Cell::Number(self.max_message_bytes.into()),
+            Key::Get => enabled(self.get_enabled),
+            Key::Put => enabled(self.put_enabled),
+            Key::DefaultPriority => Cell::Number(self.default_priority.into()),
+            Key::DefaultPersistence => Cell::word(if self.default_persistent { "YES" } else { "NO" }),
+            Key::DeliverySequence => Cell::word(match self.delivery {
+                Delivery::Priority => "PRIORITY",
+                Delivery::Fifo => "FIFO",
+            }),
+            Key::Full => Cell::word(match self.full {
+                Full::Wait => "WAIT",
+                Full::Reject => "REJECT",
+            }),
+            Key::Usage => Cell::word(match self.usage {
+                Usage::Normal => "NORMAL",
+                Usage::Transmission => "XMITQ",
+            }),
+            Key::Trigger => Cell::word(if self.trigger { "TRIGGER" } else { "NOTRIGGER" }),
+            Key::TriggerData => blank(self.trigger_data.as_deref()),
+            Key::BackoutThreshold => Cell::Number(self.backout_threshold.into()),
+            Key::BackoutQueue => blank(self.backout_queue.as_deref()),
+            Key::HardenBackout => Cell::word(if self.harden_backout { "HARDENBO" } else { "NOHARDENBO" }),
+            Key::Backout => Cell::word(match self.backout {
+                Backout::None => "NONE",
+                Backout::Move => "MOVE",
+            }),
+            Key::HighPercent => Cell::Number(self.high_percent.into()),
+            Key::LowPercent => Cell::Number(self.low_percent.into()),
+            Key::HighEvent => enabled(self.high_event),
+            Key::LowEvent => enabled(self.low_event),
+            Key::FullEvent => enabled(self.full_event),
+            Key::Share => Cell::word(if self.share { "SHARE" } else { "NOSHARE" }),
+            Key::Groups => Cell::word(if self.groups { "YES" } else { "NO" }),
+            Key::QueueLinks => Cell::Number(self.limit.links.into()),
+            Key::QueueUnacknowledged => Cell::Number(self.limit.unacknowledged_bytes),
+            Key::QueueRate => Cell::Number(self.limit.messages_a_second.into()),
+            Key::DefaultShare => Cell::word(if self.default_exclusive { "EXCL" } else { "SHARED" }),
+            Key::DefinitionType => Cell::word(if self.dynamic { "PERMDYN" } else { "PREDEFINED" }),
+            Key::QueueMaker => blank(self.maker.as_deref()),
+            Key::TriggerType => Cell::word(match self.trigger_type {
+                TriggerType::First => "FIRST",
+                TriggerType::Every => "EVERY",
+                TriggerType::Depth => "DEPTH",
+                TriggerType::None => "NONE",
+            }),
+            Key::TriggerDepth => Cell::Number(self.trigger_depth.into()),
+            Key::TriggerPriority => Cell::Number(self.trigger_priority.into()),
+            Key::ExpiryCap => number_or(self.expiry_cap_tenths, "NOLIMIT"),
+            Key::InitiationQueue => blank(self.initiation_queue.as_deref()),
+            Key::ProcessName => blank(self.process.as_deref()),
+            Key::Type => Cell::word("QLOCAL"),
+            _ => return None,
+        })
+    }
+}
+
+impl Set for ModelQueue {
+    fn set(&mut self, statement: &Statement) {
+        self.queue.set(statement);
+        self.queue.dynamic = false;
+        if let Some(Value::Word(word)) = statement.value(Key::DefinitionType) {
+            self.permanent = *word == "PERMDYN";
+        }
+    }
+}
+
+impl Cells for ModelQueue {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        match key {
+            Key::Type => Some(Cell::word("QMODEL")),
+            Key::DefinitionType => Some(Cell::word(if self.permanent { "PERMDYN" } else { "TEMPDYN" })),
+            key => self.queue.cell(key),
+        }
+    }
+}
+
+impl Set for Process {
+    fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::ApplicationId, Value::Text(text)) => self.application.clone_from(text),
+                (Key::UserData, Value::Text(text)) => self.user_data.clone_from(text),
+                (Key::EnvironmentData, Value::Text(text)) => self.environment_data.clone_from(text),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cells for Process {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::ApplicationId => Cell::Text(self.application.clone()),
+            Key::UserData => Cell::Text(self.user_data.clone()),
+            Key::EnvironmentData => Cell::Text(self.environment_data.clone()),
+            _ => return None,
+        })
+    }
+}
+
+impl Set for AliasQueue {
+    fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Target, Value::Text(text)) => self.target.clone_from(text),
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::Get, Value::Word(word)) => self.get_enabled = *word == "ENABLED",
+                (Key::Put, Value::Word(word)) => self.put_enabled = *word == "ENABLED",
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cells for AliasQueue {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Target => Cell::Text(self.target.clone()),
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::Get => enabled(self.get_enabled),
+            Key::Put => enabled(self.put_enabled),
+            Key::Type => Cell::word("QALIAS"),
+            _ => return None,
+        })
+    }
+}
+
+impl Set for RemoteQueue {
+    fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::RemoteName, Value::Text(name)) => self.remote_name = unless_blank(name),
+                (Key::RemoteManager, Value::Text(name)) => self.remote_manager = unless_blank(name),
+                (Key::TransmissionQueue, Value::Text(name)) => self.transmission_queue = unless_blank(name),
+                (Key::Put, Value::Word(word)) => self.put_enabled = *word == "ENABLED",
+                (Key::DefaultPriority, Value::Number(number)) => {
+                    self.default_priority = u8::try_from(*number).unwrap_or(u8::MAX);
+                }
+                (Key::DefaultPersistence, Value::Word(word)) => self.default_persistent = *word == "YES",
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cells for RemoteQueue {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::RemoteName => blank(self.remote_name.as_deref()),
+            Key::RemoteManager => blank(self.remote_manager.as_deref()),
+            Key::TransmissionQueue => blank(self.transmission_queue.as_deref()),
+            Key::Put => enabled(self.put_enabled),
+            Key::DefaultPriority => Cell::Number(self.default_priority.into()),
+            Key::DefaultPersistence => Cell::word(if self.default_persistent { "YES" } else { "NO" }),
+            Key::Type => Cell::word("QREMOTE"),
+            _ => return None,
+        })
+    }
+}
+
+impl Set for QueueManager {
+    fn set(&mut self, statement: &Statement) {
+        for setting in &statement.settings {
+            match (setting.attribute.key, &setting.value) {
+                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
+                (Key::DeadLetterQueue, Value::Text(name)) => self.dead_letter_queue = unless_blank(name),
+                (Key::MaxMessageBytes, Value::Number(number)) => self.max_message_bytes = clamped(*number),
+                (Key::DefaultTransmissionQueue, Value::Text(name)) => {
+                    self.default_transmission_queue = unless_blank(name);
+                }
+                (Key::KeyResetBytes, Value::Number(number)) => self.key_reset_bytes = clamped(*number),
+                (Key::CertificateLabel, Value::Text(label)) => self.certificate_label = unless_blank(label),
+                (Key::Adapters, value) => self.adapters = number_of(value),
+                (Key::Dispatchers, value) => self.dispatchers = number_of(value),
+                (Key::ChannelsMax, Value::Number(number)) => self.channels_max = clamped(*number),
+                (Key::ActiveChannelsMax, Value::Number(number)) => self.active_channels_max = clamped(*number),
+                (Key::MaxUncommitted, Value::Number(number)) => self.max_uncommitted = clamped(*number),
+                (Key::MaxUnitAge, Value::Number(number)) => self.max_unit_age = clamped(*number),
+                (Key::AuthorityEvents, Value::Word(word)) => self.authority_events = *word == "ENABLED",
+                (Key::PerformanceEvents, Value::Word(word)) => self.performance_events = *word == "ENABLED",
+                (Key::ChannelEvents, Value::Word(word)) => self.channel_events = *word == "ENABLED",
+                (Key::TriggerInterval, Value::Number(number)) => self.trigger_interval_ms = clamped(*number),
+                (Key::ChannelAuthentication, Value::Word(word)) => self.channel_authentication = *word == "ENABLED",
+                (Key::CheckClient, Value::Word(word)) => self.sign_in_required = *word == "REQUIRED",
+                (Key::TokenIssuer, Value::Text(issuer)) => self.token_issuer = unless_blank(issuer),
+                (Key::TokenAudience, Value::Text(audience)) => self.token_audience = unless_blank(audience),
+                (Key::TokenUserClaim, Value::Text(claim)) => self.token_user_claim.clone_from(claim),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Cells for QueueManager {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        Some(match key {
+            Key::ManagerName => Cell::Text(self.name.clone()),
+            Key::Description => Cell::Text(self.description.clone()),
+            Key::DeadLetterQueue => blank(self.dead_letter_queue.as_deref()),
+            Key::MaxMessageBytes => Cell::Number(self.max_message_bytes.into()),
+            Key::DefaultTransmissionQueue => blank(self.default_transmission_queue.as_deref()),
+            Key::KeyResetBytes => Cell::Number(self.key_reset_bytes.into()),
+            Key::CertificateLabel => blank(self.certificate_label.as_deref()),
+            Key::Adapters => number_or(self.adapters, "AUTO"),
+            Key::Dispatchers => number_or(self.dispatchers, "AUTO"),
+            Key::ChannelsMax => Cell::Number(self.channels_max.into()),
+            Key::ActiveChannelsMax => Cell::Number(self.active_channels_max.into()),
+            Key::MaxUncommitted => Cell::Number(self.max_uncommitted.into()),
+            Key::MaxUnitAge => Cell::Number(self.max_unit_age.into()),
+            Key::AuthorityEvents => enabled(self.authority_events),
+            Key::PerformanceEvents => enabled(self.performance_events),
+            Key::ChannelEvents => enabled(self.channel_events),
+            Key::TriggerInterval => Cell::Number(self.trigger_interval_ms.into()),
+            Key::ChannelAuthentication => enabled(self.channel_authentication),
+            Key::CheckClient => Cell::word(if self.sign_in_required { "REQUIRED" } else { "OPTIONAL" }),
+            Key::TokenIssuer => blank(self.token_issuer.as_deref()),
+            Key::TokenAudience => blank(self.token_audience.as_deref()),
+            Key::TokenUserClaim => Cell::Text(self.token_user_claim.clone()),
+            Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
+            _ => return None,
+        })
+    }
+}
+
+/// The table's bounds are those of a share.
+fn percent(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or(100)
+}
+
+fn enabled(yes: bool) -> Cell {
+    Cell::word(if yes { "ENABLED" } else { "DISABLED" })
+}
+
+/// A blank name is none.
+pub(super) fn unless_blank(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// None is shown blank.
+pub(super) fn blank(text: Option<&str>) -> Cell {
+    Cell::word(text.unwrap_or_default())
+}
+
+/// A number, or none where the attribute's word stands.
+pub(super) fn number_of(value: &Value) -> Option<u32> {
+    match value {
+        Value::Number(number) => Some(clamped(*number)),
+        _ => None,
+    }
+}
+
+/// The number, or the attribute's word where there is none.
+pub(super) fn number_or(number: Option<u32>, word: &str) -> Cell {
+    number.map_or(Cell::word(word), |number| Cell::Number(number.into()))
+}
+
+/// The table's bounds are below `u32::MAX`.
+pub(super) fn clamped(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute;
+    use crate::reply::{EXIT_DONE, show};
+    use crate::run::Administered;
+    use crate::transcripts::Paper;
+    use bulla_catalog::Subscription;
+    use bulla_catalog::{DEVICES_MAX, Destination, OBJECTS_MAX, ResolveError};
+    use std::sync::Arc;
+
+    fn built(commands: &str) -> Definitions {
+        let mut paper = Paper::new();
+        let shown = show(&execute(commands, &mut paper), false, None);
+        assert_eq!(shown.exit_code, EXIT_DONE, "{}", shown.stderr);
+        paper.definitions().clone()
+    }
+
+    fn reread(text: &str) -> Result<Definitions, String> {
+        Definitions::from_text(text, Path::new("objects.mqsc")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_given_is_the_table_s_default() {
+        fn check(verb: &str, noun: &str, cell: impl Fn(Key) -> Option<Cell>) {
+            for attribute in table::command(verb, noun).unwrap().attributes {
+                let cell = cell(attribute.key).unwrap_or_else(|| panic!("{noun} forgets {}", attribute.keyword));
+                let shown = match cell {
+                    Cell::Text(text) if text.is_empty() && attribute.key != Key::Target => "' '".into(),
+                    Cell::Text(text) => text,
+                    Cell::Number(number) => number.to_string(),
+                    other => panic!("{noun} {}: {other:?}", attribute.keyword),
+                };
+                assert_eq!(shown, attribute.default, "{noun} {}", attribute.keyword);
+            }
+        }
+        check("DEFINE", "QLOCAL", |key| LocalQueue::default().cell(key));
+        check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
+        check("DEFINE", "QREMOTE", |key| RemoteQueue::default().cell(key));
+        check("DEFINE", "PROCESS", |key| Process::default().cell(key));
+        check("DEFINE", "TOPIC", |key| Topic::default().cell(key));
+        check("DEFINE", "SUB", |key| Subscription::default().cell(key));
+        check("DEFINE", "QMODEL", |key| ModelQueue::default().cell(key));
+        check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
+        for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
+            let device = &built(&format!("DEF DEV(D) TYPE({setup})")).devices["D"];
+            for attribute in table::command("DEFINE", "DEVICE").unwrap().attributes {
+                let shown = match device::kept_cell(device, attribute.key) {
+                    Some(Cell::Text(text)) if text.is_empty() => "' '".into(),
+                    Some(Cell::Text(text)) => text,
+                    Some(Cell::Number(number)) => number.to_string(),
+                    _ => continue,
+                };
+                if !attribute.default.is_empty() {
+                    assert_eq!(shown, attribute.default, "{setup} {}", attribute.keyword);
+                }
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        for kind in ["SDR) XMITQ(X) CONNAME('h'", "RCVR", "SVR) XMITQ(X", "RQSTR) CONNAME('h'"] {
+            let channel = &built(&format!("DEF CHL(C) CHLTYPE({kind})")).channels["C"];
+            for attribute in table::command("DEFINE", "CHANNEL").unwrap().attributes {
+                let shown = match channel.cell(attribute.key) {
+                    Some(Cell::Text(text)) if text.is_empty() => "' '".into(),
+                    Some(Cell::Text(text)) => text,
+                    Some(Cell::Number(number)) => number.to_string(),
+                    None => continue,
+                    other => panic!("{}: {other:?}", attribute.keyword),
+                };
+                seen.insert(attribute.keyword);
+                if !["CHLTYPE", "XMITQ", "CONNAME"].contains(&attribute.keyword) {
+                    assert_eq!(shown, attribute.default, "{kind} {}", attribute.keyword);
+                }
+            }
+        }
+        assert_eq!(seen.len(), table::command("DEFINE", "CHANNEL").unwrap().attributes.len(), "each is some type's");
+        let policy = Policy::new("P");
+        for attribute in table::command("SET", "POLICY").unwrap().attributes {
+            let shown = match policy::cell(&policy, attribute.key).unwrap() {
+                Cell::List(list) if list.is_empty() => continue,
+                Cell::Text(text) => text,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(shown, attribute.default, "{}", attribute.keyword);
+        }
+    }
+
+    #[test]
+    fn an_opened_name_has_the_policy_of_that_name() {
+        let definitions = built(
+            "DEF QL(ORDERS) PUT(DISABLED)\nDEF QA(RAW) TARGET(ORDERS)\nDEF QA(LOST) TARGET(NOWHERE)\nDEF QA(CHAIN) TARGET(RAW)\n\
+             SET POLICY(ORDERS) SIGNALG(SHA256)",
+        );
+        let resolved = definitions.resolve("ORDERS").unwrap();
+        assert!(resolved.queue == "ORDERS" && resolved.policy.is_some() && !resolved.put_enabled);
+        let resolved = definitions.resolve("RAW").unwrap();
+        assert!(
+            resolved.queue == "ORDERS" && resolved.policy.is_none() && resolved.get_enabled && !resolved.put_enabled
+        );
+        for (name, reason) in [("NONE", 2085), ("LOST", 2082), ("CHAIN", 2001), ("orders", 2085)] {
+            assert_eq!(definitions.resolve(name).unwrap_err().reason(), reason, "{name}");
+        }
+    }
+
+    /// A queue manager HOME with something of every sort that a name can come to.
+    fn crossroads() -> Definitions {
+        let mut home = Definitions::initial("HOME");
+        let alias = |target: &str| AliasQueue { target: target.into(), ..AliasQueue::default() };
+        let remote = |name: &str, manager: &str, queue: &str| {
+            let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            RemoteQueue {
+                remote_name: given(name),
+                remote_manager: given(manager),
+                transmission_queue: given(queue),
+                ..RemoteQueue::default()
+            }
+        };
+        for name in ["ORDERS", "NORMAL"] {
+            home.queues.insert(name.into(), LocalQueue::default());
+        }
+        for name in ["AWAY", "SIDEWAYS"] {
+            let local = LocalQueue { usage: Usage::Transmission, default_priority: 7, ..LocalQueue::default() };
+            home.queues.insert(name.into(), local);
+        }
+        for (name, target) in [("A.ORDERS", "ORDERS"), ("A.FAR", "FAR"), ("A.LOST", "NOWHERE"), ("A.A", "A.ORDERS")] {
+            home.aliases.insert(name.into(), alias(target));
+        }
+        for (name, of) in [
+            ("FAR", remote("THERE", "AWAY", "")),
+            ("FAR.SIDE", remote("THERE", "AWAY", "SIDEWAYS")),
+            ("FAR.UNKNOWN", remote("THERE", "MOON", "")),
+            ("FAR.HOME", remote("THERE", "HOME", "AWAY")),
+            ("FAR.NO.MANAGER", remote("THERE", "", "AWAY")),
+            ("FAR.NO.XMITQ", remote("THERE", "AWAY", "NONE")),
+            ("FAR.NORMAL", remote("THERE", "AWAY", "NORMAL")),
+            ("FAR.ALIAS", remote("THERE", "AWAY", "A.ORDERS")),
+            ("FAR.LIKE.NORMAL", remote("THERE", "NORMAL", "")),
+            ("FAR.LIKE.ALIAS", remote("THERE", "A.ORDERS", "")),
+            ("OTHER", remote("", "AWAY", "SIDEWAYS")),
+            ("MYSELF", remote("", "HOME", "")),
+            ("NOBODY", remote("", "", "AWAY")),
+            ("BAD.OTHER", remote("", "AWAY", "NONE")),
+        ] {
+            home.remotes.insert(name.into(), of);
+        }
+        for name in ["ORDERS", "FAR", "A.FAR"] {
+            home.policies.insert(name.into(), Arc::new(Policy::new(name)));
+        }
+        home
+    }
+
+    /// `ORDERS`, or `AWAY: THERE@AWAY`, with a `!` where the opened name has a policy; or the reason code.
+    fn way(definitions: &Definitions, object: &str) -> String {
+        match definitions.resolve_put(object) {
+            Ok(Destination::Local(found)) => {
+                format!("{}{}", found.queue, if found.policy.is_some() { "!" } else { "" })
+            }
+            Ok(Destination::Remote(found)) => {
+                let policy = if found.policy.is_some() { "!" } else { "" };
+                format!("{}: {}@{}{policy}", found.queue, found.remote_name, found.remote_manager)
+            }
+            Err(error) => error.reason().to_string(),
+        }
+    }
+
+    #[test]
+    fn every_name_that_is_opened_to_put_leads_where_mq_says() {
+        let mut home = crossroads();
+        for (object, expected) in [
+            ("ORDERS", "ORDERS!"),
+            ("ORDERS@HOME", "ORDERS!"),
+            ("A.ORDERS", "ORDERS"),
+            ("A.ORDERS@HOME", "ORDERS"),
+            ("AWAY", "AWAY"),
+            ("FAR", "AWAY: THERE@AWAY!"),
+            ("FAR@HOME", "AWAY: THERE@AWAY!"),
+            ("A.FAR", "AWAY: THERE@AWAY!"),
+            ("FAR.SIDE", "SIDEWAYS: THERE@AWAY"),
+            ("ORDERS@AWAY", "AWAY: ORDERS@AWAY"),
+            ("FAR@AWAY", "AWAY: FAR@AWAY"),
+            ("ORDERS@OTHER", "SIDEWAYS: ORDERS@AWAY"),
+            ("ORDERS@MYSELF", "ORDERS!"),
+            ("FAR@MYSELF", "AWAY: THERE@AWAY!"),
+            // What can't be opened.
+            ("A.A", "2001"),
+            ("A.LOST", "2082"),
+            ("NONE", "2085"),
+            ("NONE@HOME", "2085"),
+            ("NONE@MYSELF", "2085"),
+            ("@HOME", "2085"),
+            ("@AWAY", "2085"),
+            ("ORDERS@", "2085"),
+            ("ORDERS@A B", "2085"),
+            ("A@B@AWAY", "2085"),
+            ("FAR.UNKNOWN", "2087"),
+            ("FAR.HOME", "2087"),
+            ("FAR.NO.MANAGER", "2087"),
+            ("ORDERS@MOON", "2087"),
+            ("ORDERS@FAR", "2087"),
+            ("ORDERS@NOBODY", "2087"),
+            ("FAR.ALIAS", "2091"),
+            ("FAR.LIKE.ALIAS", "2091"),
+            ("FAR.NORMAL", "2092"),
+            ("FAR.LIKE.NORMAL", "2092"),
+            ("ORDERS@NORMAL", "2092"),
+            ("OTHER", "2184"),
+            ("FAR.NO.XMITQ", "2196"),
+            ("ORDERS@BAD.OTHER", "2196"),
+        ] {
+            assert_eq!(way(&home, object), expected, "{object}");
+        }
+        for (default, expected) in [
+            ("SIDEWAYS", "SIDEWAYS: ORDERS@MOON"),
+            ("NONE", "2197"),
+            ("A.ORDERS", "2198"),
+            ("FAR", "2198"),
+            ("NORMAL", "2199"),
+        ] {
+            home.queue_manager.default_transmission_queue = Some(default.into());
+            assert_eq!(way(&home, "ORDERS@MOON"), expected, "{default}");
+            assert_eq!(way(&home, "FAR.UNKNOWN"), expected.replace("ORDERS", "THERE"), "{default}");
+            assert_eq!(way(&home, "FAR"), "AWAY: THERE@AWAY!", "the nearer way is taken");
+        }
+    }
+
+    #[test]
+    fn gets_are_from_local_queues() {
+        let home = crossroads();
+        for (object, expected) in [
+            ("ORDERS@HOME", Ok("ORDERS")),
+            ("A.ORDERS@HOME", Ok("ORDERS")),
+            ("AWAY", Ok("AWAY")),
+            ("FAR", Err(2045)),
+            ("A.FAR", Err(2045)),
+            ("OTHER", Err(2045)),
+            ("ORDERS@AWAY", Err(2045)),
+            ("ORDERS@MYSELF", Err(2045)),
+            ("NONE", Err(2085)),
+        ] {
+            let found = home.resolve(object).map(|found| found.queue).map_err(ResolveError::reason);
+            assert_eq!(found, expected, "{object}");
+        }
+    }
+
+    #[test]
+    fn every_definition_on_the_way_can_forbid_puts_and_the_first_gives_the_defaults() {
+        let facts = |home: &Definitions, object: &str| match home.resolve_put(object).unwrap() {
+            Destination::Local(found) => (found.put_enabled, found.local.default_priority),
+            Destination::Remote(found) => (found.put_enabled, found.default_priority),
+        };
+        let home = crossroads();
+        for (object, priority) in
+            [("FAR", 4), ("A.FAR", 4), ("ORDERS@AWAY", 7), ("ORDERS@OTHER", 4), ("ORDERS@MYSELF", 4)]
+        {
+            assert_eq!(facts(&home, object), (true, priority), "{object}");
+        }
+        let mut closed = home.clone();
+        closed.queues.get_mut("AWAY").unwrap().put_enabled = false;
+        for (object, open) in [("FAR", false), ("A.FAR", false), ("ORDERS@AWAY", false), ("FAR.SIDE", true)] {
+            assert_eq!(facts(&closed, object).0, open, "{object}");
+        }
+        let mut closed = home.clone();
+        closed.aliases.get_mut("A.FAR").unwrap().put_enabled = false;
+        assert!(!facts(&closed, "A.FAR").0 && facts(&closed, "FAR").0);
+        let mut closed = home.clone();
+        for name in ["FAR", "OTHER", "MYSELF"] {
+            closed.remotes.get_mut(name).unwrap().put_enabled = false;
+        }
+        for object in ["FAR", "A.FAR", "ORDERS@OTHER", "ORDERS@MYSELF"] {
+            assert!(!facts(&closed, object).0, "{object}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_name_can_fail_by_has_a_reason_of_its_own() {
+        let all = [
+            ResolveError::BaseIsAlias,
+            ResolveError::NotForInput,
+            ResolveError::UnknownBase,
+            ResolveError::IsModel,
+            ResolveError::Unknown,
+            ResolveError::UnknownManager,
+            ResolveError::TransmissionQueueType,
+            ResolveError::TransmissionQueueUsage,
+            ResolveError::NoRemoteName,
+            ResolveError::UnknownTransmissionQueue,
+            ResolveError::UnknownDefaultTransmissionQueue,
+            ResolveError::DefaultTransmissionQueueType,
+            ResolveError::DefaultTransmissionQueueUsage,
+        ];
+        for error in all {
+            let code = u16::try_from(error.reason()).unwrap();
+            assert_eq!(bulla_catalog::reason::of(code).code, code, "{error}");
+        }
+    }
+
+    #[test]
+    fn definitions_are_read_back_as_they_were_written() {
+        let words: [(&str, &[&str]); 21] = [
+            ("GET", &["ENABLED", "DISABLED"]),
+            ("PUT", &["ENABLED", "DISABLED"]),
+            ("DEFPSIST", &["YES", "NO"]),
+            ("MSGDLVSQ", &["FIFO", "PRIORITY"]),
+            ("FULL", &["WAIT", "REJECT"]),
+            ("USAGE", &["NORMAL", "XMITQ"]),
+            ("TRIGDATA", &["' '", "QM1.QM2", "'qm1/qm2'"]),
+            ("TRIGTYPE", &["FIRST", "EVERY", "DEPTH", "NONE"]),
+            ("INITQ", &["' '", "I"]),
+            ("CAPEXPRY", &["NOLIMIT", "7"]),
+            ("PROCESS", &["P", "'p'"]),
+            ("QDEPTHHI", &["100", "60"]),
+            ("QDEPTHLO", &["0", "59"]),
+            ("QDPHIEV", &["ENABLED", "DISABLED"]),
+            ("QDPMAXEV", &["ENABLED", "DISABLED"]),
+            ("DEFSOPT", &["EXCL", "SHARED"]),
+            ("GROUPS", &["YES", "NO"]),
+            ("MAXHANDS", &["0", "7"]),
+            ("UNACKED", &["0", "65536"]),
+            ("MSGRATE", &["0", "1000"]),
+            ("DESCR", &["'it''s; + - * \"x\" é'", "' '", "'a+'", "' (lead'", "X"]),
+        ];
+        let policies = [
+            "ENCALG(AES256) KEYREUSE(7) RECIP('CN=a,O=O''Neill', 'CN=b') TOLERATE",
+            "ENCALG(AES128) KEYREUSE(*) RECIP('CN=a') ONDEFECT(DETACH) SEALEDAT(CLIENT)",
+            "SIGNALG(SHA384) SIGNER('CN=a') SIGNER('CN=b') BINDNAME(A@B, 'c'@'d')",
+            "SIGNALG(SHA512) ENCALG(AES256CBC) SIGNER('CN=a') RECIP('CN=x') BIND(NONE) SIGNPAD(PSS) KEYWRAP(PKCS1)",
+            "ENCALG(AES128CBC) RECIP('CN=weak') WEAK(YES) KEYWRAP(OAEP)",
+            "",
+        ]
+        .map(|policy| policy.replace("'c'@'d'", "'c@d'"));
+        let devices = [
+            "TYPE(ACCELERATOR) PENDING(1024) DESCR('second')",
+            "TYPE(ACCELERATOR) AUTOSTART(NO)",
+            "TYPE(COPROCESSOR) MODULE('/a b''c/é.so') TOKEN('pkcs11:token=a%20b;serial=1') ENGINES(16) TIMEOUT(600000)",
+            "TYPE(COPROCESSOR) MODULE('/x.so') TOKEN('pkcs11:token=t') PINFILE('/run/pin') PENDING(3)",
+            "TYPE(MODELLED)",
+            "TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-ME-1024=7, ECDH-521=0.25') ENGINES(5)",
+        ];
+        let remotes = [
+            "RNAME(T) RQMNAME(QM2)",
+            "RQMNAME('qm2') XMITQ(X) PUT(DISABLED) DEFPRTY(9) DEFPSIST(YES) DESCR('it''s')",
+            "",
+        ];
+        let channels = [
+            "CHLTYPE(SDR) CONNAME('h(1),fe80::1') XMITQ(X) BATCHSZ(9999) BATCHINT(7) BATCHLIM(0) NPMSPEED(NORMAL)",
+            "CHLTYPE(SDR) CONNAME('h') XMITQ(X) SSLCIPH(ANY_TLS12_OR_HIGHER) SSLPEER('CN=a*, O=\"x\"') SSLRKEYC(0) SPLPROT(REMOVE)",
+            "CHLTYPE(SVR) XMITQ('x') DISCINT(0) SHORTRTY(1) SHORTTMR(2) LONGRTY(3) LONGTMR(4) SEQWRAP(100) SSLCAUTH(OPTIONAL)",
+            "CHLTYPE(RCVR) MRRTY(0) MRTMR(0) USEDLQ(NO) MCAUSER('a.b-c@d') SPLPROT(ASPOLICY) HBINT(1) MAXMSGL(0) CERTLABL('my-label')",
+            "CHLTYPE(RQSTR) CONNAME('h') SOURCE('a/b?c=d') TARGET('t') USERID('u v') PASSFILE('/p q')",
+        ];
+        let topics = [
+            "",
+            "PUB(DISABLED) SUB(ENABLED) DURSUB(NO) DEFPRTY(0) DEFPSIST(YES) PMSGDLV(ALL) NPMSGDLV(ALLDUR) MDURMDL(M)",
+            "PUB(ENABLED) SUB(DISABLED) DURSUB(YES) DEFPSIST(NO) PMSGDLV(ALLAVAIL) MNDURMDL(M) DESCR('d')",
+        ];
+        let groups = ["MEMBERS('u', 'a.b-c@d') DESCR('it''s')", "MEMBERS(' ')", ""];
+        let administrators = ["OSUSER('u', '1001') DESCR('it''s')", "OSGROUP('g') ROLE(ALL)", "ROLE(OPERATE)"];
+        let records = [
+            "OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)",
+            "PROFILE('**') OBJTYPE(QUEUE) PRINCIPAL('*') AUTHADD(ALLMQI)",
+            "PROFILE('a.?/%*') OBJTYPE(QUEUE) PRINCIPAL('u') AUTHADD(NONE)",
+            "PROFILE(C.*) OBJTYPE(CHANNEL) PRINCIPAL(U) AUTHADD(CTRL)",
+            "PROFILE(X) OBJTYPE(QUEUE) PRINCIPAL(U, 'u') AUTHRMV(GET)",
+        ];
+        let mut seed = 42_u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        for round in 0..300 {
+            let mut commands = String::new();
+            for number in 0..next(6) {
+                commands += &format!("DEF QL('q/{number}%') MAXDEPTH({}) DEFPRTY({})", next(999_999_999), next(10));
+                commands += [" TRIGGER", " NOTRIGGER", ""][next(3)];
+                commands += [" SHARE", " NOSHARE", ""][next(3)];
+                for (keyword, values) in words {
+                    commands += &format!(" {keyword}({})", values[next(values.len())]);
+                }
+                commands += "\n";
+                commands += &format!("DEF QA(A.{number}) TARGET(T) GET(DISABLED) DESCR('{}')\n", "x".repeat(next(65)));
+                commands += &format!("SET POLICY('p_{number}') {}\n", policies[next(policies.len())]);
+                commands += &format!("DEF QR('r_{number}') {}\n", remotes[next(remotes.len())]);
+                commands +=
+                    &format!("DEF QM('m_{number}') {}\n", ["", "DEFTYPE(PERMDYN) NOSHARE", "MAXDEPTH(7)"][next(3)]);
+                commands += &format!("DEF PRO('p_{number}') {}\n", ["", "APPLICID('/a b') USERDATA('it''s')"][next(2)]);
+                commands +=
+                    &format!("DEF TOPIC('t_{number}') TOPICSTR('it''s/{number}') {}\n", topics[next(topics.len())]);
+                commands += &format!(
+                    "DEF SUB('s_{number}') TOPICSTR('{}') DEST(Q) SELECTOR('{}')\n",
+                    ["a/+/#", "é b", "+"][next(3)],
+                    ["a = ''x''", "", "b > 1 AND JMSPriority < 3"][next(3)],
+                );
+                commands += &format!(
+                    "DEF SUB('ID:a{number}|é (b)') TOPICOBJ('t_{number}') DESTCLAS(MANAGED) DEST(SYSTEM.MANAGED.DURABLE.{number}) SUBUSER('u')\n"
+                );
+                commands += &format!("DEF CHL('c_{number}') {}\n", channels[next(channels.len())]);
+                commands += &format!("DEF GROUP('g_{number}') {}\n", groups[next(groups.len())]);
+                commands += &format!("DEF ADMIN('a_{number}') {}\n", administrators[next(administrators.len())]);
+                commands += &format!("SET AUTHREC {}\n", records[next(records.len())]);
+                commands +=
+                    &format!("SET AUTHREC PROFILE(Q.{number}.*) OBJTYPE(QUEUE) GROUP('g_{number}') AUTHADD(ALL)\n");
+            }
+            for number in 0..next(4) {
+                commands += &format!("DEF DEV('d_{number}') {}\n", devices[next(devices.len())]);
+            }
+            commands += ["ALTER DEV(CPU) TYPE(SOFTWARE) AUTOSTART(NO)\n", "STOP DEV(ACCEL1); DELETE DEV(ACCEL1)\n", ""]
+                [next(3)];
+            commands += [
+                "ALTER QMGR AUTHOREV(ENABLED) CHLEV(ENABLED) DEADQ(' ') DEFXMITQ(X) SSLRKEYC(999999999) CERTLABL('a.b')",
+                "ALTER QMGR DESCR('me') MAXMSGL(32768) CHIADAPS(8) CHIDISPS(64) MAXCHL(9999) ACTCHL(1)",
+                "",
+            ][next(3)];
+            let definitions = built(&commands);
+            let text = definitions.text();
+            assert_eq!(reread(&text).as_ref(), Ok(&definitions), "round {round}: {text}");
+            assert_eq!(reread(&text).unwrap().text(), text);
+            for policy in definitions.policies.values() {
+                assert_eq!(policy::from_text(&policy::text(policy)), Ok(Policy::clone(policy)));
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_carried_out_is_read_back_however_it_was_typed() {
+        // Examples with characters changed, left out, doubled and swapped: more of them are commands than of random text.
+        let examples: Vec<&str> = table::COMMANDS.iter().flat_map(|command| command.examples).copied().collect();
+        let other = ['\'', '(', ')', ',', ' ', '*', '0', '9', 'A', 'é', '.', '@', '/', ':', '\u{2003}', ';'];
+        let mut seed = 7_u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        let mut done = 0;
+        for _ in 0..300 {
+            let mut paper = Paper::new();
+            for _ in 0..40 {
+                let mut text: Vec<char> = examples[next(examples.len())].chars().collect();
+                for _ in 0..next(4) {
+                    let at = next(text.len());
+                    match next(4) {
+                        0 => drop(text.remove(at)),
+                        1 => text.insert(at, text[at]),
+                        2 => text[at] = other[next(other.len())],
+                        _ => {
+                            let with = next(text.len());
+                            text.swap(at, with);
+                        }
+                    }
+                    if text.is_empty() {
+                        text.push(' ');
+                    }
+                }
+                let text: String = text.into_iter().collect();
+                done += execute(&text, &mut paper).iter().filter(|reply| reply.exit_code() == EXIT_DONE).count();
+            }
+            let definitions = paper.definitions();
+            let text = definitions.text();
+            assert_eq!(reread(&text).as_ref(), Ok(definitions), "{text}");
+        }
+        assert!(done > 2_000, "{done} commands of 12,000 were carried out");
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_devices_has_those_of_a_new_queue_manager() {
+        let of = |text: &str| reread(text).unwrap().devices;
+        let initial = Definitions::initial("Q1").devices;
+        assert_eq!(initial.keys().collect::<Vec<_>>(), [objects::device::ACCELERATOR, objects::device::CPU]);
+        assert_eq!(of("* bulla objects, format 1, queue manager Q1\nDEFINE QLOCAL(A)\n"), initial);
+        // From then on the file says which there are, and the processor is always one of them.
+        let later = of("* bulla objects, format 2, queue manager Q1\n");
+        assert_eq!(later.keys().collect::<Vec<_>>(), [objects::device::CPU]);
+        assert_eq!(later[objects::device::CPU], initial[objects::device::CPU]);
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_channels_has_none() {
+        for format in [1, 2] {
+            let header = format!("* bulla objects, format {format}, queue manager Q1\n");
+            let commands =
+                "ALTER QMGR DESCR('old') DEADQ('D') MAXMSGL(32768)\nDEFINE QLOCAL('A') MAXDEPTH(7) FULL(REJECT)\n";
+            let read = reread(&(header + commands)).unwrap();
+            assert!(read.channels.is_empty() && read.remotes.is_empty());
+            let manager = QueueManager {
+                description: "old".into(),
+                dead_letter_queue: Some("D".into()),
+                max_message_bytes: 32_768,
+                ..Definitions::empty("Q1").queue_manager
+            };
+            assert_eq!(read.queue_manager, manager);
+            let queue = LocalQueue { max_depth: 7, full: Full::Reject, ..LocalQueue::default() };
+            assert_eq!(read.queues["A"], queue);
+            assert!(read.text().starts_with("* bulla objects, format 4, queue manager Q1\n"));
+        }
+    }
+
+    #[test]
+    fn there_are_so_many_devices_and_no_more() {
+        let mut paper = Paper::new();
+        let commands: String = (0..40).map(|number| format!("DEF DEV(D{number}) TYPE(MODELLED)\n")).collect();
+        let replies = execute(&commands, &mut paper);
+        assert_eq!(paper.definitions().devices.len(), DEVICES_MAX);
+        let refused = replies.last().unwrap().diagnostics(None);
+        assert_eq!(refused, ["bulla: error: 2102 MQRC_RESOURCE_PROBLEM there are 32 devices, which is the limit"]);
+        let again = execute("DEF DEV(D0) TYPE(ACCELERATOR) REPLACE", &mut paper);
+        assert_eq!(again[0].exit_code(), EXIT_DONE);
+    }
+
+    #[test]
+    fn a_policy_s_text_is_one_command_and_other_commands_are_refused() {
+        let text = policy::text(&Policy::new("orders"));
+        assert!(
+            text.starts_with("SET POLICY('orders') SIGNALG(NONE) ENCALG(NONE) KEYREUSE(DISABLED) ENFORCE "),
+            "{text}"
+        );
+        let refused = |text| policy::from_text(text).unwrap_err();
+        assert_eq!(refused("* none\n"), "0 policies where one was expected");
+        assert_eq!(policy::all_from_text("* none\n"), Ok(Vec::new()));
+        let two = policy::all_from_text("SET POLICY(A)\nSET POLICY(B)").unwrap();
+        assert_eq!(two, [Policy::new("A"), Policy::new("B")]);
+        assert_eq!(refused("SET POLICY(A); DIS QMGR"), "1:16: DISPLAY QMGR where SET POLICY was expected");
+        assert_eq!(refused("SET POLICY(A) ACTION(ADD)"), "1:1: policy A does not exist");
+        // What an older version wrote is loaded; a client that is told of it refuses.
+        let unnamed = "SET POLICY(A) SIGNALG(SHA256) ENCALG(AES256CBC) RECIP('CN=a')";
+        Definitions::from_commands(unnamed, Path::new("objects.mqsc"), Definitions::initial("QM1")).unwrap();
+        assert!(refused(unnamed).contains("SIGNALG with a CBC cipher needs SIGNER"), "{}", refused(unnamed));
+        assert_eq!(refused("SET POLICY(A) ENCALG(ROT13)"), "1:22: ENCALG cannot be ROT13");
+    }
+
+    #[test]
+    fn a_distinguished_name_is_read_back_however_it_was_typed() {
+        let names =
+            [r"CN=a\0Ab", r"CN=O''Neill\, Bo", r"CN=a\27b\5C+", r"CN=\20x\20,O=\C3\A9", "CN=<>;\"#x", "CN=é, O= two "];
+        for name in names {
+            let mut paper = Paper::new();
+            execute(&format!("SET POLICY(A) SIGNALG(SHA256) SIGNER('{name}')"), &mut paper);
+            let definitions = paper.definitions();
+            assert_eq!(reread(&definitions.text()).as_ref(), Ok(definitions), "{name}");
+        }
+    }
+
+    #[test]
+    fn many_lines_of_one_command_count_together() {
+        let line = format!("{}+\n", "x".repeat(1000));
+        assert!(readable(&line.repeat(1100)).is_err());
+        assert_eq!(readable(&line.replace('+', "").repeat(1100)), Ok(()));
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_or_from_a_later_program_is_refused() {
+        let header = "* bulla objects, format 1, queue manager Q1\n";
+        let refused = |text: &str| reread(text).unwrap_err();
+        for text in [
+            "",
+            "DEFINE QLOCAL(A)",
+            "* bulla objects, format x, queue manager Q1",
+            "* bulla objects, format 1, channel Q1",
+        ] {
+            assert!(refused(text).starts_with("objects.mqsc:1: expected"), "{text}");
+        }
+        for name in ["a b", "", "a@b"] {
+            let said = refused(&format!("* bulla objects, format 1, queue manager {name}"));
+            assert_eq!(said, format!("objects.mqsc:1: '{name}' is not a name for a queue manager"));
+        }
+        let newer = refused("* bulla objects, format 5, and something new");
+        assert_eq!(newer, "objects.mqsc:1: format 5 is newer than this program, which knows 4");
+        let wrong = refused(&format!("{header}DEFINE QLOCAL(A) +\n       MAXDEPHT(3)"));
+        assert_eq!(wrong, "objects.mqsc:3:8: DEFINE QLOCAL has no attribute MAXDEPHT");
+        let twice = refused(&format!("{header}DEFINE QLOCAL(A)\nDEFINE QALIAS(A) TARGET(B)"));
+        assert_eq!(twice, "objects.mqsc:3:1: A is a local queue");
+        assert_eq!(refused(&format!("{header}CLEAR QLOCAL(A)")), "objects.mqsc:2:1: CLEAR QLOCAL does not belong here");
+        assert_eq!(reread(header).unwrap().queue_manager.name, "Q1");
+    }
+
+    #[test]
+    fn queues_of_all_sorts_are_counted_together_as_when_they_are_read() {
+        let mut definitions = Definitions::empty("QM1");
+        assert!(definitions.has_room_for_a_queue());
+        for number in definitions.models.len()..OBJECTS_MAX {
+            definitions.aliases.insert(format!("A{number}"), AliasQueue::default());
+        }
+        assert!(!definitions.has_room_for_a_queue());
+    }
+
+    #[test]
+    fn a_topic_object_does_not_grow_over_the_subscriptions_below_it() {
+        let deep = vec!["a"; 127].join("/");
+        let text =
+            format!("DEF QLOCAL(D); DEF TOPIC(T) TOPICSTR('x'); DEF SUB(S) TOPICOBJ(T) TOPICSTR('{deep}') DEST(D)");
+        let base = Definitions::bare(&Definitions::initial("QM1"));
+        let made = Definitions::from_commands(&text, Path::new("x"), base).unwrap();
+        for (command, may) in [
+            ("ALTER TOPIC(T) TOPICSTR('x/y')", false),
+            ("DEF TOPIC(T) TOPICSTR('x/y') REPLACE", false),
+            ("ALTER TOPIC(T) TOPICSTR('y')", true),
+        ] {
+            let after = Definitions::from_commands(command, Path::new("x"), made.clone());
+            assert_eq!(after.is_ok(), may, "{command}: {after:?}");
+        }
+    }
+}

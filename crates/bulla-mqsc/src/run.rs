@@ -1,0 +1,2106 @@
+//! Carries commands out on whatever is administered.
+//!
+//! [`plan`] compares a statement with the definitions and says what is to change; [`Administered::apply`] changes it,
+//! the queue manager's or a test's. Nothing is changed by a command that fails.
+
+use super::channel;
+use super::costs;
+use super::device;
+use super::objects::{Cells, Set};
+use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
+use super::policy_check::{self, PolicyQuestion};
+use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
+use super::table::{self, Act, Attribute, Key, Kind};
+use super::topic;
+use super::topic_status;
+use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
+use super::{meters, tasks};
+use bulla_catalog::authority::Role;
+use bulla_catalog::calendar::{date, moment, moment_ms, time};
+use bulla_catalog::connections::{Connected, ConnectionId, Connections};
+use bulla_catalog::findings::Findings;
+use bulla_catalog::limits::UserStatus;
+use bulla_catalog::lockouts::InForce;
+use bulla_catalog::status::{
+    ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus,
+    Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
+};
+use bulla_catalog::system_queues::{DEAD_LETTER_QUEUE, DEFAULT_MODEL, ERROR_QUEUE, SYSTEM_PREFIX};
+use bulla_catalog::{
+    AliasQueue, CHANNELS_MAX, Change, ChannelDefinition, ChannelKind, DEVICES_MAX, DeadLetter, Definitions,
+    DeviceDefinition, LocalQueue, ModelQueue, OBJECTS_MAX, Process, Protection, QueueManager, RemoteQueue, Usage,
+    objects,
+};
+use bulla_seal::Policy;
+use std::fmt::{self, Display};
+use std::sync::Arc;
+
+/// What the admin language works on.
+pub trait Administered {
+    /// What is defined now.
+    fn definitions(&self) -> &Definitions;
+
+    /// Makes `change` true: in the definitions ([`Definitions::apply`]), on disk, and in what is running. It is durable on return.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn apply(&mut self, change: Change) -> Result<Applied, AdminError>;
+
+    /// Makes all changes true, in their order, as [`apply`](Self::apply) does one. Whatever keeps nothing refuses.
+    ///
+    /// # Errors
+    /// The place of the change that can't be made. Nothing is changed.
+    fn apply_all(&mut self, _changes: Vec<Change>) -> Result<Applied, (usize, AdminError)> {
+        Err((0, AdminError::Failed { reason: 2102, detail: "changes are made one by one here".into() }))
+    }
+
+    /// Puts messages of an error or dead-letter queue back where they came from, each in one unit of work.
+    ///
+    /// # Errors
+    /// Messages that were put back until then stay there.
+    fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError>;
+
+    /// What lies on a local queue and can be got, oldest first, at most so many, as its labels describe it. Whatever holds no messages
+    /// has none.
+    ///
+    /// # Errors
+    /// There is no such queue, or the journal can't be read.
+    fn dead_letters(&mut self, _queue: &str, _after: Option<u64>, _max: usize) -> Result<Vec<DeadLetter>, AdminError> {
+        Ok(Vec::new())
+    }
+
+    /// What a policy would do with the users, key rings and messages that are there. Changes nothing. Whatever has none refuses.
+    ///
+    /// # Errors
+    /// The journal can't be read.
+    fn check_policy(&mut self, _question: &PolicyQuestion) -> Result<Findings, AdminError> {
+        Err(AdminError::Failed { reason: 2102, detail: "there are no key rings here".into() })
+    }
+
+    /// What goes on at a local queue; none when there is no such queue.
+    fn queue_status(&self, name: &str) -> Option<QueueStatus>;
+
+    /// What was done under a policy. Whatever protects nothing has done nothing.
+    fn policy_status(&self, _name: &str) -> PolicyStatus {
+        PolicyStatus::default()
+    }
+
+    /// Every subscription, as it stands. Whatever has no queues has none.
+    fn subscription_status(&self) -> Vec<SubscriptionStatus> {
+        Vec::new()
+    }
+
+    /// The topics that fit a pattern, as they stand, in the order of their names. Whatever has no queues has none.
+    fn topic_status(&self, _pattern: &str) -> Vec<TopicStatus> {
+        Vec::new()
+    }
+
+    /// Users that are connected, by name. Nobody is connected to whatever has no connections.
+    fn users(&self) -> Vec<UserStatus> {
+        Vec::new()
+    }
+
+    /// Every connection with its links. Nothing is connected to whatever has no connections.
+    ///
+    /// # Errors
+    /// A dispatcher did not answer in time.
+    fn connections(&mut self) -> Result<Connections, AdminError> {
+        Ok(Connections::default())
+    }
+
+    /// Ends a connection; none where it does not exist, else what it was.
+    ///
+    /// # Errors
+    /// Its dispatcher did not answer in time.
+    fn stop_connection(&mut self, _id: ConnectionId) -> Result<Option<Connected>, AdminError> {
+        Ok(None)
+    }
+
+    /// Lockouts in force. Nobody signs in to whatever has no connections.
+    fn lockouts(&self) -> Vec<InForce> {
+        Vec::new()
+    }
+
+    /// Ends those lockouts that it is told yes for; how many that were.
+    fn end_lockouts(&mut self, _ends: &dyn Fn(&InForce) -> bool) -> usize {
+        0
+    }
+
+    /// Every local queue as it was kept last by a moment, milliseconds since 1970, UTC, in the order of names.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn queues_at(&mut self, at_ms: u64) -> Result<Vec<(String, QueueStatus)>, AdminError> {
+        Err(AdminError::NotKept { at_ms, oldest_ms: None })
+    }
+
+    /// The same of every policy.
+    ///
+    /// # Errors
+    /// As [`queues_at`](Self::queues_at).
+    fn policies_at(&mut self, at_ms: u64) -> Result<Vec<(String, PolicyStatus)>, AdminError> {
+        Err(AdminError::NotKept { at_ms, oldest_ms: None })
+    }
+
+    /// Starts a defined device, as it is defined now. Returns once it is on its way: [`device_status`](Self::device_status) tells
+    /// how far it came. One that runs already stays as it is. Whatever runs no devices refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn start_device(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoDevices { name: name.to_owned() })
+    }
+
+    /// Stops a defined device: jobs in service end, waiting ones go elsewhere. One that is stopped already stays so. Whatever runs
+    /// no devices refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn stop_device(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoDevices { name: name.to_owned() })
+    }
+
+    /// What goes on at a device; none when there is no such device, or none run here.
+    fn device_status(&self, _name: &str) -> Option<DeviceStatus> {
+        None
+    }
+
+    /// What every device has done: until now, or as it was kept last by a moment, milliseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn device_meters(&mut self, _at_ms: Option<u64>) -> Result<Snapshot, AdminError> {
+        Ok(Snapshot::default())
+    }
+
+    /// What every task has done: until now, or as it was kept last by a moment, milliseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn task_meters(&mut self, _at_ms: Option<u64>) -> Result<TaskSnapshot, AdminError> {
+        Ok(TaskSnapshot::default())
+    }
+
+    /// What every role has cost: until now, or as it was kept last by a moment, milliseconds since 1970, UTC.
+    ///
+    /// # Errors
+    /// [`AdminError::NotKept`] when nothing was kept by then any more, or yet.
+    fn cost_meters(&mut self, _at_ms: Option<u64>) -> Result<CostSnapshot, AdminError> {
+        Ok(CostSnapshot::default())
+    }
+
+    /// Starts a defined channel, or, of a receiver that is STOPPED, lets partners in again. Returns once it is on its way:
+    /// [`channel_status`](Self::channel_status) tells how far it came. Whatever runs no channels refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn start_channel(&mut self, name: &str) -> Result<(), AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Stops every instance of a defined channel. Returns once they are told. Whatever runs no channels refuses.
+    ///
+    /// # Errors
+    /// Nothing is changed; [`AdminError::ChannelNotActive`] where it is to become INACTIVE and is.
+    fn stop_channel(&mut self, name: &str, _how: StopChannel) -> Result<(), AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Connects to the partner of a sending channel that does not run, as the channel would; gives who answered, in one line.
+    ///
+    /// # Errors
+    /// It could not, and why.
+    fn ping_channel(&mut self, name: &str) -> Result<String, AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Sets the sequence number that a channel which does not run goes on with; says what was done.
+    ///
+    /// # Errors
+    /// Nothing is changed; [`AdminError::ChannelInDoubt`] while messages are in doubt.
+    fn reset_channel(&mut self, name: &str, _sequence: u64) -> Result<String, AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// Settles what a sending channel has in doubt: it was received and is removed (`commit`), or it was not and is sent again.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    fn resolve_channel(&mut self, name: &str, _commit: bool) -> Result<(), AdminError> {
+        Err(AdminError::NoChannels { name: name.to_owned() })
+    }
+
+    /// What goes on at a channel: nothing where it was never started, one for each partner where it receives.
+    fn channel_status(&self, _name: &str) -> Vec<ChannelStatus> {
+        Vec::new()
+    }
+
+    /// What goes on at all channels together.
+    fn initiator_status(&self) -> InitiatorStatus {
+        let QueueManager { channels_max, active_channels_max, .. } = self.definitions().queue_manager;
+        InitiatorStatus { channels_max, active_channels_max, ..InitiatorStatus::default() }
+    }
+}
+
+/// `queue ORDERS altered`, for logs.
+#[must_use]
+pub fn told(change: &Change) -> String {
+    done(change, false)
+}
+
+/// Which messages are to be put back.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Replay {
+    /// The local queue that they lie on; it exists.
+    pub from: String,
+    /// Only those that came from this queue.
+    pub origin: Option<String>,
+    /// At most so many.
+    pub count: Option<u64>,
+    /// Only the one of this number; what follows is about it.
+    pub number: Option<u64>,
+    /// It goes to this local queue instead.
+    pub to: Option<String>,
+    /// It keeps its label.
+    pub keeps_label: bool,
+    /// It is deleted.
+    pub discards: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Replayed {
+    /// Messages that were put back.
+    pub moved: u64,
+    /// Messages that were asked for and stay: their queue is gone, full, or not named.
+    pub left: u64,
+    /// Why they stay, one lower-case line each or for several.
+    pub warnings: Vec<String>,
+}
+
+/// What [`Administered::apply`] has to say beside that it is done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Applied {
+    /// What should be seen to, one lower-case line each: a policy that names somebody whose certificate is nowhere, …
+    pub warnings: Vec<String>,
+}
+
+/// Why a change was refused. The administrator's turn.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// Applications have it open: 2042.
+    InUse {
+        /// The queue or alias.
+        name: String,
+        /// Links that are attached to it.
+        links: usize,
+    },
+    /// It holds messages: 2055.
+    NotEmpty {
+        /// The queue.
+        name: String,
+        /// How many.
+        depth: u64,
+    },
+    /// It went away meanwhile: 2085.
+    Unknown {
+        /// What was named.
+        name: String,
+    },
+    /// A device must be stopped for this: 2042.
+    Running {
+        /// The device.
+        name: String,
+        /// What it is doing.
+        state: DeviceState,
+    },
+    /// No devices run here: 2102.
+    NoDevices {
+        /// The device.
+        name: String,
+    },
+    /// A channel must not run for this: 4031.
+    ChannelInUse {
+        /// The channel.
+        name: String,
+        /// What it is doing.
+        state: ChannelState,
+    },
+    /// There is no such channel: 4032.
+    UnknownChannel {
+        /// What was named.
+        name: String,
+    },
+    /// The channel does not run: 4064.
+    ChannelNotActive {
+        /// The channel.
+        name: String,
+    },
+    /// Messages of the channel are in doubt: 4025.
+    ChannelInDoubt {
+        /// The channel.
+        name: String,
+    },
+    /// No channels run here: 2102.
+    NoChannels {
+        /// The channel.
+        name: String,
+    },
+    /// It takes a greater role than whoever gave it has: 2035.
+    NotAuthorised {
+        /// The command.
+        command: String,
+        /// What it takes.
+        needs: Role,
+    },
+    /// Nothing is kept of that time: 3200.
+    NotKept {
+        /// What was asked for, milliseconds since 1970, UTC.
+        at_ms: u64,
+        /// The oldest that is kept, if there is one.
+        oldest_ms: Option<u64>,
+    },
+    /// The disk, the journal, a stopping queue manager: whatever has a reason code.
+    Failed {
+        /// MQ's reason code.
+        reason: u32,
+        /// One lower-case line.
+        detail: String,
+    },
+}
+
+impl AdminError {
+    /// MQ's reason code.
+    pub fn reason(&self) -> u32 {
+        match self {
+            AdminError::InUse { .. } => 2042,
+            AdminError::NotAuthorised { .. } => 2035,
+            AdminError::NotEmpty { .. } => 2055,
+            AdminError::Unknown { .. } => 2085,
+            AdminError::NotKept { .. } => 3200,
+            AdminError::Running { .. } => 2042,
+            AdminError::NoDevices { .. } | AdminError::NoChannels { .. } => 2102,
+            AdminError::ChannelInDoubt { .. } => 4025,
+            AdminError::ChannelInUse { .. } => 4031,
+            AdminError::UnknownChannel { .. } => 4032,
+            AdminError::ChannelNotActive { .. } => 4064,
+            AdminError::Failed { reason, .. } => *reason,
+        }
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+impl Display for AdminError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AdminError::InUse { name, links: 1 } => write!(f, "{name} is open on 1 link"),
+            AdminError::InUse { name, links } => write!(f, "{name} is open on {links} links"),
+            AdminError::NotEmpty { name, depth } => write!(f, "{name} holds {}", messages(*depth)),
+            AdminError::Unknown { name } => write!(f, "{name} does not exist"),
+            AdminError::NotAuthorised { command, needs } => write!(f, "{command} takes the role {needs}"),
+            AdminError::Running { name, state } => write!(f, "device {name} is {state}"),
+            AdminError::NoDevices { name } => write!(f, "no devices run here, {name} neither"),
+            AdminError::ChannelInUse { name, state } => write!(f, "channel {name} is {state}"),
+            AdminError::UnknownChannel { name } => write!(f, "channel {name} does not exist"),
+            AdminError::ChannelNotActive { name } => write!(f, "channel {name} is not active"),
+            AdminError::ChannelInDoubt { name } => write!(f, "channel {name} has messages in doubt"),
+            AdminError::NoChannels { name } => write!(f, "no channels run here, {name} neither"),
+            AdminError::NotKept { at_ms, oldest_ms: None } => {
+                write!(f, "no numbers are kept yet, of {} neither", moment(*at_ms))
+            }
+            AdminError::NotKept { at_ms, oldest_ms: Some(oldest) } => {
+                write!(f, "no numbers are kept of {}: the oldest are of {}", moment(*at_ms), moment(*oldest))
+            }
+            AdminError::Failed { detail, .. } => f.write_str(detail),
+        }
+    }
+}
+
+impl Cells for PolicyStatus {
+    fn cell(&self, key: Key) -> Option<Cell> {
+        match key {
+            Key::Since => Some(Cell::Number(self.since_ms)),
+            Key::Taken => Some(Cell::Number(self.taken_ms)),
+            key => self.meters.cell(key),
+        }
+    }
+}
+
+/// Carries out every command in `text`, in order. A failed one does not stop the next.
+pub fn execute(text: &str, target: &mut dyn Administered) -> Vec<Reply> {
+    execute_apart(text, |command| command(target))
+}
+
+/// Like [`execute`], for a target that others wait for: `hold` is called once for each command, and gives the target to
+/// what it is given, so that it can let go in between.
+pub fn execute_apart(text: &str, hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered))) -> Vec<Reply> {
+    execute_overseen(text, &mut Unseen, hold)
+}
+
+/// Who is asked before commands are carried out, and told what came of them.
+pub trait Oversight {
+    /// These commands are about to be carried out, together where there are several.
+    ///
+    /// # Errors
+    /// None of them may be.
+    fn before(&mut self, statements: &[&Statement]) -> Result<(), AdminError>;
+
+    /// What came of commands that [`before`](Self::before) let pass or not, in their order. An answer without a command, for a text
+    /// that is none, is left out.
+    fn after(&mut self, replies: &[&Reply]);
+
+    /// Whether what comes after those is looked at, or is not even answered.
+    fn goes_on(&self) -> bool {
+        true
+    }
+}
+
+/// Nobody.
+struct Unseen;
+
+impl Oversight for Unseen {
+    fn before(&mut self, _: &[&Statement]) -> Result<(), AdminError> {
+        Ok(())
+    }
+
+    fn after(&mut self, _: &[&Reply]) {}
+}
+
+/// Like [`execute_apart`], with somebody who is asked before each command, and of a unit before all of it. The target is not held meanwhile.
+pub fn execute_overseen(
+    text: &str,
+    overseer: &mut dyn Oversight,
+    hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
+) -> Vec<Reply> {
+    execute_within(text, overseer, hold, SHOWN_BYTES_MAX)
+}
+
+/// Bytes that may be shown of one text, in memory and roughly, before no further command is carried out that shows something: the next
+/// one begins as long as there is room.
+const SHOWN_BYTES_MAX: usize = 128 << 20;
+
+fn execute_within(
+    text: &str,
+    overseer: &mut dyn Oversight,
+    mut hold: impl FnMut(&mut dyn FnMut(&mut dyn Administered)),
+    bytes_max: usize,
+) -> Vec<Reply> {
+    let statements = parse::statements(text);
+    if unit::is_unit(&statements) {
+        let understood: Vec<&Statement> = statements.iter().flatten().collect();
+        let mut replies = Vec::new();
+        match overseer.before(&understood) {
+            Ok(()) => hold(&mut |target| replies = unit::carry_out(&statements, target)),
+            Err(error) => replies = unit::not_carried_out(&statements, &error),
+        }
+        let of_commands: Vec<&Reply> = replies.iter().filter(|reply| !reply.command.is_empty()).collect();
+        overseer.after(&of_commands);
+        return replies;
+    }
+    let mut bytes = 0;
+    let mut answered = |statement: Result<Statement, SyntaxError>| {
+        let reply = match statement {
+            Ok(statement) if bytes > bytes_max && ["DISPLAY", "HELP", "CHECK"].contains(&statement.command.verb) => {
+                let message = "not carried out: what was to be shown before it is too long already".to_owned();
+                let failure = Failure { kind: FailureKind::Refused, reason: Some(2102), message, hint: None };
+                Reply { at: statement.at, command: statement.to_string(), outcome: Outcome::Failed(failure) }
+            }
+            Ok(statement) => {
+                let mut outcome = None;
+                match overseer.before(&[&statement]) {
+                    Ok(()) => hold(&mut |target| {
+                        outcome = Some(perform_or_explain(&statement, target).unwrap_or_else(Outcome::Failed))
+                    }),
+                    Err(error) => outcome = Some(Outcome::Failed(failure(&error))),
+                }
+                let outcome = outcome.unwrap_or_else(|| {
+                    Outcome::Failed(failure(&AdminError::Failed {
+                        reason: 2162,
+                        detail: "the queue manager did not take the command".into(),
+                    }))
+                });
+                let reply = Reply { at: statement.at, command: statement.to_string(), outcome };
+                overseer.after(&[&reply]);
+                bytes += reply.shown_bytes();
+                reply
+            }
+            Err(error) => {
+                Reply { at: error.at, command: String::new(), outcome: Outcome::Failed(syntax_failure(&error)) }
+            }
+        };
+        (reply, overseer.goes_on())
+    };
+    let mut replies = Vec::new();
+    for statement in statements {
+        let (reply, goes_on) = answered(statement);
+        replies.push(reply);
+        if !goes_on {
+            break;
+        }
+    }
+    replies
+}
+
+/// What a command that changes definitions comes to, and what is to be said of it.
+pub(super) struct Planned {
+    pub(super) change: Change,
+    pub(super) message: String,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Planned {
+    /// Against `definitions`, which are the target's own or those that it will have by then.
+    ///
+    /// # Errors
+    /// It contradicts what is defined, itself, or what is running.
+    pub(super) fn new(
+        statement: &Statement,
+        definitions: &Definitions,
+        target: &dyn Administered,
+    ) -> Result<Self, Failure> {
+        let change = plan(statement, definitions)?;
+        if let Change::SetPolicy(policy) = &change {
+            // Asked here and not in the plan: what an older version wrote down must still be read.
+            policy.check_signers().map_err(|error| invalid(error.to_string(), None))?;
+            for other in definitions.policies.values() {
+                policy.check_beside(other).map_err(|error| {
+                    let hint = "give one of the two policies a recipient of its own, with a key of its own";
+                    invalid(error.to_string(), Some(hint))
+                })?;
+            }
+        }
+        other_usage(&change, target)?;
+        let running = running_device(&change, target).map_err(|error| failure(&error))?;
+        let running = running.or(running_channel(&change, target).map_err(|error| failure(&error))?);
+        let existed = existed(&change, definitions);
+        let message = done(&change, existed);
+        let mut warnings = forewarnings(&change, definitions);
+        warnings.extend(running);
+        Ok(Self { change, message, warnings })
+    }
+}
+
+/// Whether a change takes the error queue away, or the alias that stands for it.
+pub(super) fn takes_error_queue(change: &Change) -> bool {
+    matches!(change, Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } if name == ERROR_QUEUE)
+}
+
+/// Defective messages need somewhere to go.
+pub(super) fn no_error_queue() -> Failure {
+    let message = format!("{ERROR_QUEUE} is used by the queue manager itself");
+    let hint = Some("it goes in a unit that defines a queue or an alias of that name: BEGIN UNIT".into());
+    Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint }
+}
+
+/// Reason codes of an object that does not exist: of queues and others, of channels, of subscriptions, of users and
+/// groups.
+const UNKNOWN_OBJECT: [u32; 4] = [2085, 4032, 2428, 2292];
+
+/// As [`perform`]. Where an object does not exist whose name was typed in lower case without quotes, the hint says that
+/// it was folded to upper case.
+fn perform_or_explain(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    perform(statement, target).map_err(|mut failure| {
+        if let Some(typed) = &statement.typed_name
+            && failure.hint.is_none()
+            && failure.reason.is_some_and(|reason| UNKNOWN_OBJECT.contains(&reason))
+        {
+            failure.hint =
+                Some(format!("without quotes {typed} means {}; '{typed}' keeps its lower case", statement.name));
+        }
+        failure
+    })
+}
+
+fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    match statement.command.act {
+        Act::Help => reference::help(&statement.topic).map(Outcome::Help),
+        Act::DisplayManager => Ok(Outcome::Rows(vec![manager_row(statement, &target.definitions().queue_manager)])),
+        Act::DisplayLocal
+        | Act::DisplayAlias
+        | Act::DisplayRemote
+        | Act::DisplayModel
+        | Act::DisplayProcess
+        | Act::DisplayTopic
+        | Act::DisplaySubscription
+        | Act::DisplayQueue
+        | Act::DisplayPolicy => display(statement, target).map(Outcome::Rows),
+        Act::DisplayQueueStatus | Act::DisplayPolicyStatus => {
+            let shown = match at_ms(statement)? {
+                Some(at_ms) => display_kept(statement, at_ms, target),
+                None => display(statement, target),
+            };
+            shown.map(Outcome::Rows)
+        }
+        Act::ReplayLocal => {
+            let from = labelled_queue(&statement.name.stem, target.definitions())?;
+            let origin = match statement.value(Key::Origin) {
+                Some(Value::Text(name)) => Some(name.clone()),
+                _ => None,
+            };
+            let count = match statement.value(Key::Count) {
+                Some(Value::Number(count)) => Some(*count),
+                _ => None,
+            };
+            let replay = Replay { from, origin, count, ..one_message(statement, target.definitions())? };
+            let Replayed { moved, left, warnings } = target.replay(&replay).map_err(|error| failure(&error))?;
+            let left = if left > 0 { format!(", {left} left") } else { String::new() };
+            let done = if replay.discards { "discarded" } else { "replayed" };
+            Ok(Outcome::Done { message: format!("{} {done}{left}", messages(moved)), warnings })
+        }
+        Act::CheckPolicy => {
+            let question = policy_check::question(statement, target.definitions())?;
+            let findings = target.check_policy(&question).map_err(|error| failure(&error))?;
+            Ok(Outcome::Rows(policy_check::rows(&findings)))
+        }
+        Act::DisplayDeadLetters => display_dead_letters(statement, target).map(Outcome::Rows),
+        Act::StartDevice | Act::StopDevice => {
+            let name = &statement.name.stem;
+            existing_device(name, target.definitions())?;
+            let is_start = statement.command.act == Act::StartDevice;
+            start_or_stop(name, is_start, target).map_err(|error| failure(&error))
+        }
+        Act::DisplayDevice => display_devices(statement, target).map(Outcome::Rows),
+        Act::DisplayDeviceStatus => display_device_status(statement, target).map(Outcome::Rows),
+        Act::StartChannel | Act::StopChannel | Act::PingChannel | Act::ResetChannel | Act::ResolveChannel => {
+            command_channel(statement, target)
+        }
+        Act::DisplayChannel => display_channels(statement, target).map(Outcome::Rows),
+        Act::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
+        Act::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
+        Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
+        Act::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayAddressMap => address_map::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
+        Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
+        Act::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
+        Act::ResetLockout => lockout::reset(statement, target),
+        Act::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
+        Act::StopConnection => connection::stop(statement, target),
+        Act::PingManager => Ok(Outcome::Done {
+            message: format!("queue manager {} responds", target.definitions().queue_manager.name),
+            warnings: Vec::new(),
+        }),
+        Act::DisplaySubscriptionStatus => {
+            topic_status::display_subscriptions(statement, &target.subscription_status()).map(Outcome::Rows)
+        }
+        Act::DisplayTopicStatus => {
+            topic_status::display_topics(statement, &target.topic_status(&statement.name.stem)).map(Outcome::Rows)
+        }
+        Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
+        Act::DisplayAdministrators => display_administrators(statement, target).map(Outcome::Rows),
+        Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
+        Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
+        _ => {
+            let Planned { change, message, mut warnings } = Planned::new(statement, target.definitions(), target)?;
+            if takes_error_queue(&change) {
+                return Err(no_error_queue());
+            }
+            let applied = target.apply(change).map_err(|error| failure(&error))?;
+            warnings.extend(applied.warnings);
+            Ok(Outcome::Done { message, warnings })
+        }
+    }
+}
+
+/// A text that is no command.
+pub(super) fn syntax_failure(error: &SyntaxError) -> Failure {
+    Failure { kind: FailureKind::Invalid, reason: None, message: error.to_string(), hint: error.hint() }
+}
+
+/// What the target says no to, with what to try.
+pub(super) fn refused(error: &AdminError) -> Failure {
+    failure(error)
+}
+
+pub(super) fn failure(error: &AdminError) -> Failure {
+    let hint = match error {
+        AdminError::NotEmpty { .. } => Some("PURGE deletes the messages too".into()),
+        AdminError::Running { name, .. } => Some(format!("STOP DEVICE({name}) first")),
+        AdminError::ChannelInUse { name, .. } => Some(format!("STOP CHANNEL({name}) first")),
+        AdminError::ChannelInDoubt { name } => {
+            Some(format!("START CHANNEL({name}) settles them with the partner, RESOLVE CHANNEL without it"))
+        }
+        AdminError::InUse { .. } => Some("DISPLAY QSTATUS shows how many links have it open".into()),
+        _ => None,
+    };
+    Failure { kind: FailureKind::Refused, reason: Some(error.reason()), message: error.to_string(), hint }
+}
+
+fn messages(count: u64) -> String {
+    if count == 1 { "1 message".into() } else { format!("{count} messages") }
+}
+
+/// What `statement`, one that changes something, comes to.
+///
+/// # Errors
+/// It contradicts what is defined, or itself.
+pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let planned = authority::plan(statement, definitions).or_else(|| channel_rule::plan(statement, definitions));
+    let planned = planned.or_else(|| limit::plan(statement, definitions));
+    let planned = planned.or_else(|| address_map::plan(statement, definitions));
+    let planned = planned.or_else(|| topic::plan(statement, definitions));
+    if let Some(planned) = planned {
+        return planned;
+    }
+    let name = statement.name.stem.clone();
+    match statement.command.act {
+        Act::DefineLocal => {
+            of_no_other_type(&name, definitions, Act::DefineLocal)?;
+            let mut queue = like(statement, definitions, &definitions.queues, "a local queue")?;
+            queue.maker = None;
+            free_or_replaced(statement, definitions.queues.contains_key(&name))?;
+            room_for(&name, definitions)?;
+            queue.set(statement);
+            makes_sense(&name, &queue)?;
+            Ok(Change::DefineLocal { name, queue })
+        }
+        Act::AlterLocal => {
+            let mut queue = local(&name, definitions)?.clone();
+            queue.set(statement);
+            makes_sense(&name, &queue)?;
+            Ok(Change::AlterLocal { name, queue })
+        }
+        Act::DeleteLocal => {
+            local(&name, definitions)?;
+            if name == DEAD_LETTER_QUEUE {
+                let message = format!("{name} is used by the queue manager itself");
+                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
+            }
+            if let Some(subscription) = topic::managing(&name, definitions) {
+                let message = format!("{name} belongs to subscription {subscription}");
+                let hint = Some(format!("DELETE SUB('{subscription}') deletes both"));
+                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+            }
+            Ok(Change::DeleteLocal { name, purge: statement.says(Key::Purge, "PURGE") })
+        }
+        Act::ClearLocal => {
+            local(&name, definitions)?;
+            Ok(Change::ClearLocal { name })
+        }
+        Act::DefineAlias => {
+            of_no_other_type(&name, definitions, Act::DefineAlias)?;
+            let mut alias = like(statement, definitions, &definitions.aliases, "an alias")?;
+            free_or_replaced(statement, definitions.aliases.contains_key(&name))?;
+            room_for(&name, definitions)?;
+            alias.set(statement);
+            if alias.target.is_empty() {
+                return Err(invalid("DEFINE QALIAS needs TARGET or LIKE", None));
+            }
+            Ok(Change::DefineAlias { name, alias })
+        }
+        Act::AlterAlias => {
+            let mut alias = alias(&name, definitions)?.clone();
+            alias.set(statement);
+            Ok(Change::AlterAlias { name, alias })
+        }
+        Act::DeleteAlias => {
+            alias(&name, definitions)?;
+            Ok(Change::DeleteAlias { name })
+        }
+        Act::DefineRemote => {
+            of_no_other_type(&name, definitions, Act::DefineRemote)?;
+            let mut remote = like(statement, definitions, &definitions.remotes, "a remote queue")?;
+            free_or_replaced(statement, definitions.remotes.contains_key(&name))?;
+            room_for(&name, definitions)?;
+            remote.set(statement);
+            Ok(Change::DefineRemote { name, remote })
+        }
+        Act::AlterRemote => {
+            let mut remote = remote(&name, definitions)?.clone();
+            remote.set(statement);
+            Ok(Change::AlterRemote { name, remote })
+        }
+        Act::DeleteRemote => {
+            remote(&name, definitions)?;
+            Ok(Change::DeleteRemote { name })
+        }
+        Act::DefineModel => {
+            of_no_other_type(&name, definitions, Act::DefineModel)?;
+            let mut model = like(statement, definitions, &definitions.models, "a model queue")?;
+            free_or_replaced(statement, definitions.models.contains_key(&name))?;
+            room_for(&name, definitions)?;
+            model.set(statement);
+            makes_sense(&name, &model.queue)?;
+            Ok(Change::DefineModel { name, model })
+        }
+        Act::AlterModel => {
+            let mut model = model(&name, definitions)?.clone();
+            model.set(statement);
+            makes_sense(&name, &model.queue)?;
+            Ok(Change::AlterModel { name, model })
+        }
+        Act::DeleteModel => {
+            model(&name, definitions)?;
+            if name == DEFAULT_MODEL {
+                let message = format!("{name} is used by the queue manager itself");
+                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
+            }
+            Ok(Change::DeleteModel { name })
+        }
+        Act::DefineProcess => {
+            let mut process = match statement.value(Key::Like) {
+                Some(Value::Text(like)) => existing_process(like, definitions)?.clone(),
+                _ => Process::default(),
+            };
+            let exists = definitions.processes.contains_key(&name);
+            free_or_replaced(statement, exists)?;
+            if !exists && definitions.processes.len() >= OBJECTS_MAX {
+                return Err(too_many(OBJECTS_MAX, "process definitions"));
+            }
+            process.set(statement);
+            Ok(Change::DefineProcess { name, process })
+        }
+        Act::AlterProcess => {
+            let mut process = existing_process(&name, definitions)?.clone();
+            process.set(statement);
+            Ok(Change::AlterProcess { name, process })
+        }
+        Act::DeleteProcess => {
+            existing_process(&name, definitions)?;
+            Ok(Change::DeleteProcess { name })
+        }
+        Act::AlterManager => {
+            let mut manager = definitions.queue_manager.clone();
+            manager.set(statement);
+            if let Some(Value::Text(text)) = statement.value(Key::CertificateLabel) {
+                channel::label(text).map_err(|refused| refused_channel(&refused))?;
+            }
+            if manager.active_channels_max > manager.channels_max {
+                let QueueManager { active_channels_max, channels_max, .. } = manager;
+                let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");
+                return Err(invalid(message, None));
+            }
+            Ok(Change::AlterManager(manager))
+        }
+        Act::SetPolicy => {
+            if name.starts_with(SYSTEM_PREFIX) {
+                return Err(invalid(
+                    "the queue manager's own queues carry no policy",
+                    Some("an alias of another name can have one"),
+                ));
+            }
+            let add = statement.says(Key::Action, "ADD");
+            let policy = if add || statement.says(Key::Action, "REMOVE") {
+                policy::changed(Policy::clone(existing_policy(&name, definitions)?), statement, add)
+            } else {
+                if !definitions.policies.contains_key(&name) && definitions.policies.len() >= OBJECTS_MAX {
+                    return Err(too_many(OBJECTS_MAX, "policies"));
+                }
+                policy::replaced(statement)
+            };
+            policy.map(|policy| Change::SetPolicy(Arc::new(policy))).map_err(|refused| {
+                let kind = if refused.by_state() { FailureKind::Refused } else { FailureKind::Invalid };
+                Failure { kind, reason: None, message: refused.to_string(), hint: None }
+            })
+        }
+        Act::DeletePolicy => {
+            existing_policy(&name, definitions)?;
+            Ok(Change::DeletePolicy { name })
+        }
+        Act::DefineDevice => {
+            let model = match statement.value(Key::Like) {
+                Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
+                _ => None,
+            };
+            free_or_replaced(statement, definitions.devices.contains_key(&name))?;
+            if name == objects::device::CPU {
+                return Err(refused_device(&device::Refused::SecondCpu));
+            }
+            if !definitions.devices.contains_key(&name) && definitions.devices.len() >= DEVICES_MAX {
+                return Err(too_many(DEVICES_MAX, "devices"));
+            }
+            let device = device::defined(statement, model).map_err(|refused| refused_device(&refused))?;
+            Ok(Change::DefineDevice { name, device })
+        }
+        Act::AlterDevice => {
+            let device = existing_device(&name, definitions)?.clone();
+            let device = device::altered(device, statement).map_err(|refused| refused_device(&refused))?;
+            Ok(Change::AlterDevice { name, device })
+        }
+        Act::DeleteDevice => {
+            existing_device(&name, definitions)?;
+            if name == objects::device::CPU {
+                let message = "the device CPU is always there".to_owned();
+                let hint = Some("STOP DEVICE(CPU) takes its work away".to_owned());
+                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+            }
+            Ok(Change::DeleteDevice { name })
+        }
+        Act::DefineChannel => {
+            let model = match statement.value(Key::Like) {
+                Some(Value::Text(model)) => Some(existing_channel(model, definitions)?),
+                _ => None,
+            };
+            free_or_replaced(statement, definitions.channels.contains_key(&name))?;
+            if !definitions.channels.contains_key(&name) && definitions.channels.len() >= CHANNELS_MAX {
+                return Err(too_many(CHANNELS_MAX, "channels"));
+            }
+            let channel = channel::defined(statement, model).map_err(|refused| refused_channel(&refused))?;
+            Ok(Change::DefineChannel { name, channel })
+        }
+        Act::AlterChannel => {
+            let channel = existing_channel(&name, definitions)?.clone();
+            let channel = channel::altered(channel, statement).map_err(|refused| refused_channel(&refused))?;
+            Ok(Change::AlterChannel { name, channel })
+        }
+        Act::DeleteChannel => {
+            existing_channel(&name, definitions)?;
+            Ok(Change::DeleteChannel { name })
+        }
+        Act::StartChannel
+        | Act::StopChannel
+        | Act::PingChannel
+        | Act::ResetChannel
+        | Act::ResolveChannel
+        | Act::DisplayChannel
+        | Act::DisplayChannelStatus
+        | Act::DisplayInitiator
+        | Act::DisplayTaskStatus
+        | Act::DisplayCostStatus
+        | Act::SetAuthority
+        | Act::DeleteAuthority
+        | Act::DisplayAuthority
+        | Act::DefineGroup
+        | Act::AlterGroup
+        | Act::DeleteGroup
+        | Act::DisplayGroup
+        | Act::DefineAdministrators
+        | Act::AlterAdministrators
+        | Act::DeleteAdministrators
+        | Act::DisplayAdministrators
+        | Act::SetChannelRule
+        | Act::DisplayChannelRule
+        | Act::SetAddressMap
+        | Act::DisplayAddressMap
+        | Act::SetLimit
+        | Act::DeleteLimit
+        | Act::DisplayLimit
+        | Act::DisplayLimitStatus
+        | Act::DisplayLockout
+        | Act::ResetLockout
+        | Act::DisplayConnection
+        | Act::StopConnection
+        | Act::PingManager
+        | Act::DisplayRemote
+        | Act::BeginUnit
+        | Act::DisplayModel
+        | Act::DisplayProcess
+        | Act::DefineTopic
+        | Act::AlterTopic
+        | Act::DeleteTopic
+        | Act::DisplayTopic
+        | Act::DefineSubscription
+        | Act::AlterSubscription
+        | Act::DeleteSubscription
+        | Act::DisplaySubscription
+        | Act::DisplaySubscriptionStatus
+        | Act::DisplayTopicStatus
+        | Act::Help
+        | Act::StartDevice
+        | Act::StopDevice
+        | Act::DisplayDevice
+        | Act::DisplayDeviceStatus
+        | Act::ReplayLocal
+        | Act::CheckPolicy
+        | Act::DisplayDeadLetters
+        | Act::DisplayLocal
+        | Act::DisplayAlias
+        | Act::DisplayQueue
+        | Act::DisplayQueueStatus
+        | Act::DisplayManager
+        | Act::DisplayPolicy
+        | Act::DisplayPolicyStatus => Err(invalid(format_args!("{} defines nothing", statement.command), None)),
+    }
+}
+
+/// Of REPLAY, what is about one message.
+fn one_message(statement: &Statement, definitions: &Definitions) -> Result<Replay, Failure> {
+    let number = match statement.value(Key::MessageNumber) {
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let to = match statement.value(Key::To) {
+        Some(Value::Text(name)) => Some(name.clone()),
+        _ => None,
+    };
+    let (keeps_label, discards) = (statement.says(Key::KeepLabel, "YES"), statement.says(Key::Discard, "DISCARD"));
+    if number.is_none() && (to.is_some() || keeps_label || discards) {
+        return Err(invalid("TO, HEADER and DISCARD are for one message: MSGNUM says which", None));
+    }
+    if number.is_some() && (statement.value(Key::Origin).is_some() || statement.value(Key::Count).is_some()) {
+        return Err(invalid("QUEUE and COUNT are for many messages: MSGNUM is one", None));
+    }
+    if discards && to.is_some() || keeps_label && to.is_none() {
+        return Err(invalid("DISCARD goes without TO, and HEADER with it", None));
+    }
+    if let Some(to) = &to {
+        local(to, definitions)?;
+    }
+    Ok(Replay { number, to, keeps_label, discards, ..Replay::default() })
+}
+
+/// Most messages that DISPLAY DEADMSG shows at once; the answer has to fit the socket's frame.
+pub const DEAD_LETTERS_MAX: usize = 1_000;
+
+/// The local queue that is named; the error queue may be an alias of one.
+fn labelled_queue(name: &str, definitions: &Definitions) -> Result<String, Failure> {
+    let alias = definitions.aliases.get(name).filter(|_| name == ERROR_QUEUE);
+    let name = alias.map_or(name, |alias| &alias.target);
+    local(name, definitions).map(|_| name.to_owned())
+}
+
+fn display_dead_letters(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+    let name = &labelled_queue(&statement.name.stem, target.definitions())?;
+    let max = match statement.value(Key::Count) {
+        Some(Value::Number(count)) => usize::try_from(*count).unwrap_or(usize::MAX).min(DEAD_LETTERS_MAX),
+        _ => DEAD_LETTERS_MAX,
+    };
+    let after = match statement.value(Key::After) {
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let letters = target.dead_letters(name, after, max).map_err(|error| failure(&error))?;
+    let candidates: Vec<Candidate<'_>> = letters
+        .iter()
+        .map(|letter| -> Candidate<'_> { (name, None, Box::new(|key| dead_letter_cell(letter, key))) })
+        .collect();
+    rows(statement, "QUEUE", candidates, &wanted(statement, false))
+}
+
+fn dead_letter_cell(letter: &DeadLetter, key: Key) -> Option<Cell> {
+    Some(match key {
+        Key::MessageNumber => Cell::Number(letter.number),
+        Key::Reason => letter.reason.map_or(Cell::word(""), |reason| Cell::Number(reason.into())),
+        Key::Cause => Cell::Text(letter.cause.clone()),
+        Key::Details => Cell::Text(letter.details.clone()),
+        Key::Origin => Cell::Text(letter.queue.clone()),
+        Key::OriginManager => Cell::Text(letter.manager.clone()),
+        Key::PutUser => Cell::Text(letter.user.clone()),
+        Key::Persistence => Cell::word(if letter.persistent { "YES" } else { "NO" }),
+        Key::Bytes => Cell::Number(letter.bytes),
+        Key::PutDate => Cell::Text(date(letter.put_ms)),
+        Key::PutTime => Cell::Text(time(letter.put_ms)),
+        _ => return None,
+    })
+}
+
+/// The object to begin with: LIKE's, or the defaults.
+fn like<T: Clone + Default>(
+    statement: &Statement,
+    definitions: &Definitions,
+    kind: &std::collections::BTreeMap<String, T>,
+    wanted: &str,
+) -> Result<T, Failure> {
+    let Some(Value::Text(model)) = statement.value(Key::Like) else { return Ok(T::default()) };
+    if let Some(object) = kind.get(model) {
+        return Ok(object.clone());
+    }
+    match type_of(model, definitions) {
+        Some(_) => Err(wrong_type(model, &format!("not {wanted}"))),
+        None => Err(unknown("queue", model)),
+    }
+}
+
+/// What sort of queue has the name, by the command that defines such a one, and in words.
+fn type_of(name: &str, definitions: &Definitions) -> Option<(Act, &'static str)> {
+    if definitions.queues.contains_key(name) {
+        Some((Act::DefineLocal, "a local queue"))
+    } else if definitions.aliases.contains_key(name) {
+        Some((Act::DefineAlias, "an alias"))
+    } else if definitions.remotes.contains_key(name) {
+        Some((Act::DefineRemote, "a remote queue"))
+    } else if definitions.models.contains_key(name) {
+        Some((Act::DefineModel, "a model queue"))
+    } else {
+        None
+    }
+}
+
+fn of_no_other_type(name: &str, definitions: &Definitions, wanted: Act) -> Result<(), Failure> {
+    match type_of(name, definitions) {
+        Some((act, what)) if act != wanted => Err(wrong_type(name, what)),
+        _ => Ok(()),
+    }
+}
+
+/// Attributes that contradict each other, or what the queue is for.
+fn makes_sense(name: &str, queue: &LocalQueue) -> Result<(), Failure> {
+    if queue.low_percent > queue.high_percent {
+        let message = format!("QDEPTHLO({}) is more than QDEPTHHI({})", queue.low_percent, queue.high_percent);
+        return Err(invalid(message, None));
+    }
+    own_queue_is_normal(name, queue)
+}
+
+/// Where undeliverable and defective messages go, no channel takes any from.
+fn own_queue_is_normal(name: &str, queue: &LocalQueue) -> Result<(), Failure> {
+    if queue.usage == Usage::Transmission && (name == ERROR_QUEUE || name == DEAD_LETTER_QUEUE) {
+        let message = format!("{name} is used by the queue manager itself");
+        return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
+    }
+    Ok(())
+}
+
+/// USAGE changes while nobody could mean the queue by the other one.
+fn other_usage(change: &Change, target: &dyn Administered) -> Result<(), Failure> {
+    let (Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue }) = change else { return Ok(()) };
+    let before = target.definitions().queues.get(name);
+    if before.is_none_or(|before| before.usage == queue.usage) {
+        return Ok(());
+    }
+    let QueueStatus { depth, open_input, open_output, .. } = target.queue_status(name).unwrap_or_default();
+    let links = usize::try_from(open_input + open_output).unwrap_or(usize::MAX);
+    let name = name.clone();
+    let error = match (depth, links) {
+        (0, 0) => return Ok(()),
+        (0, links) => AdminError::InUse { name, links },
+        (depth, _) => AdminError::NotEmpty { name, depth },
+    };
+    let hint = Some("USAGE changes while the queue is empty and nobody has it open".to_owned());
+    Err(Failure { hint, ..failure(&error) })
+}
+
+pub(super) fn free_or_replaced(statement: &Statement, exists: bool) -> Result<(), Failure> {
+    if !exists || statement.says(Key::Replace, "REPLACE") {
+        return Ok(());
+    }
+    Err(Failure {
+        kind: FailureKind::Refused,
+        reason: Some(if statement.command.act == Act::DefineChannel { 4042 } else { 4001 }),
+        message: format!("{} {} exists already", statement.command.object, statement.name),
+        hint: Some(if statement.command.act == Act::DefineLocal {
+            "ALTER changes it, REPLACE defines it anew and keeps its messages".into()
+        } else {
+            "ALTER changes it, REPLACE defines it anew".into()
+        }),
+    })
+}
+
+fn refused_device(refused: &device::Refused) -> Failure {
+    invalid(refused, refused.hint().as_deref())
+}
+
+fn existing_device<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a DeviceDefinition, Failure> {
+    definitions.devices.get(name).ok_or_else(|| unknown("device", name))
+}
+
+fn refused_channel(refused: &channel::Refused) -> Failure {
+    invalid(refused, refused.hint().as_deref())
+}
+
+fn existing_channel<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ChannelDefinition, Failure> {
+    definitions.channels.get(name).ok_or_else(|| unknown_channel(name))
+}
+
+fn unknown_channel(name: &str) -> Failure {
+    Failure { reason: Some(4032), ..unknown("channel", name) }
+}
+
+/// START, STOP, PING, RESET and RESOLVE.
+fn command_channel(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    let name = &statement.name.stem;
+    let act = statement.command.act;
+    let kind = existing_channel(name, target.definitions())?.kind;
+    if matches!(act, Act::PingChannel | Act::ResolveChannel) && !kind.sends() {
+        let message = format!("channel {name} is of CHLTYPE({kind}), {} is for SDR and SVR", statement.command.verb);
+        return Err(Failure { kind: FailureKind::Refused, reason: Some(4041), message, hint: None });
+    }
+    let states: Vec<ChannelState> = target.channel_status(name).iter().map(|status| status.state).collect();
+    let active = states.iter().copied().find(|state| state.is_active());
+    let done = |message: String| Ok(Outcome::Done { message, warnings: Vec::new() });
+    let refused = |error: AdminError| failure(&error);
+    match (act, active) {
+        (Act::StartChannel, Some(state)) if !states.contains(&ChannelState::Stopped) => {
+            done(format!("channel {name} is {state} already"))
+        }
+        (Act::StartChannel, _) => {
+            target.start_channel(name).map_err(refused)?;
+            let failed = target.channel_status(name).into_iter().find(|status| status.state == ChannelState::Retrying);
+            let warnings = failed.map(|status| format!("channel {name} is {}: {}", status.state, status.reason));
+            Ok(Outcome::Done {
+                message: format!("start of channel {name} accepted"),
+                warnings: warnings.into_iter().collect(),
+            })
+        }
+        (Act::StopChannel, _) => {
+            let how = StopChannel {
+                force: statement.says(Key::StopMode, "FORCE"),
+                inactive: statement.says(Key::StopStatus, "INACTIVE"),
+            };
+            let is_stopped = !states.is_empty() && states.iter().all(|state| *state == ChannelState::Stopped);
+            if is_stopped && !how.inactive {
+                return done(format!("channel {name} is STOPPED already"));
+            }
+            target.stop_channel(name, how).map_err(refused)?;
+            done(format!("stop of channel {name} accepted"))
+        }
+        (_, Some(state)) => Err(failure(&AdminError::ChannelInUse { name: name.clone(), state })),
+        (Act::PingChannel, None) => target.ping_channel(name).map_err(refused).and_then(done),
+        (Act::ResetChannel, None) => {
+            let sequence = match statement.value(Key::SequenceNumber) {
+                Some(Value::Number(number)) => *number,
+                _ => 1,
+            };
+            target.reset_channel(name, sequence).map_err(refused).and_then(done)
+        }
+        (_, None) => {
+            let commit = match statement.value(Key::Action) {
+                Some(Value::Word(word)) => *word == "COMMIT",
+                _ => {
+                    return Err(invalid(
+                        "RESOLVE CHANNEL needs ACTION",
+                        Some("write ACTION(COMMIT) or ACTION(BACKOUT)"),
+                    ));
+                }
+            };
+            target.resolve_channel(name, commit).map_err(refused)?;
+            let how = if commit { "removed: the partner has them" } else { "sent again: the partner has them not" };
+            done(format!("channel {name} resolved, what was in doubt is {how}"))
+        }
+    }
+}
+
+/// What a change means to a channel that runs: it is refused, or comes later.
+fn running_channel(change: &Change, target: &dyn Administered) -> Result<Option<String>, AdminError> {
+    let (Change::DefineChannel { name, .. } | Change::AlterChannel { name, .. } | Change::DeleteChannel { name }) =
+        change
+    else {
+        return Ok(None);
+    };
+    let Some(before) = target.definitions().channels.get(name) else { return Ok(None) };
+    let statuses = target.channel_status(name);
+    let active = statuses.iter().map(|status| status.state).find(|state| state.is_active());
+    let name = name.clone();
+    match (change, active) {
+        (Change::AlterChannel { channel, .. }, Some(state)) if channel != before => {
+            Ok(Some(format!("channel {name} is {state}: STOP and START it for the change to take effect")))
+        }
+        (Change::AlterChannel { .. }, _) => Ok(None),
+        (_, Some(state)) => Err(AdminError::ChannelInUse { name, state }),
+        _ if statuses.iter().any(|status| status.in_doubt) => Err(AdminError::ChannelInDoubt { name }),
+        _ => Ok(None),
+    }
+}
+
+fn start_or_stop(name: &str, is_start: bool, target: &mut dyn Administered) -> Result<Outcome, AdminError> {
+    let was = target.device_status(name).map(|status| status.state);
+    let is_done = match was {
+        Some(DeviceState::Running | DeviceState::Starting) => is_start,
+        Some(DeviceState::Stopped) => !is_start,
+        _ => false,
+    };
+    if let Some(state) = was.filter(|_| is_done) {
+        return Ok(Outcome::Done { message: format!("device {name} is {state} already"), warnings: Vec::new() });
+    }
+    if is_start {
+        target.start_device(name)?;
+    } else {
+        target.stop_device(name)?;
+    }
+    let warnings = match target.device_status(name) {
+        Some(DeviceStatus { state: state @ (DeviceState::Offline | DeviceState::Failed), reason, .. }) if is_start => {
+            vec![format!("device {name} is {state}: {}", reason.as_deref().unwrap_or("it gives no reason"))]
+        }
+        _ => Vec::new(),
+    };
+    let done = if is_start { "started" } else { "stopped" };
+    Ok(Outcome::Done { message: format!("device {name} {done}"), warnings })
+}
+
+/// What a change means to a device that runs: it is refused, or comes later.
+fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<String>, AdminError> {
+    let (Change::DefineDevice { name, .. } | Change::AlterDevice { name, .. } | Change::DeleteDevice { name }) = change
+    else {
+        return Ok(None);
+    };
+    let runs = |status: &DeviceStatus| status.state != DeviceState::Stopped;
+    let state = target.device_status(name).filter(runs).map(|status| status.state);
+    let before = target.definitions().devices.get(name);
+    Ok(match (change, before, state) {
+        (Change::AlterDevice { device, .. }, Some(before), _) if device.kind() != before.kind() => {
+            Some(format!("TYPE({}) takes effect at the next start of the queue manager", device.kind()))
+        }
+        (Change::AlterDevice { device, .. }, Some(before), Some(state)) if device.runs_unlike(before) => {
+            Some(format!("device {name} is {state}: STOP and START it for the change to take effect"))
+        }
+        (Change::DefineDevice { .. } | Change::DeleteDevice { .. }, Some(_), Some(state)) => {
+            return Err(AdminError::Running { name: name.clone(), state });
+        }
+        _ => None,
+    })
+}
+
+fn room_for(name: &str, definitions: &Definitions) -> Result<(), Failure> {
+    if !definitions.has_room_for_a_queue() && type_of(name, definitions).is_none() {
+        return Err(too_many(OBJECTS_MAX, "queues, aliases, remote queues and models"));
+    }
+    Ok(())
+}
+
+fn local<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a LocalQueue, Failure> {
+    definitions.queues.get(name).ok_or_else(|| none_such(name, definitions))
+}
+
+fn alias<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a AliasQueue, Failure> {
+    definitions.aliases.get(name).ok_or_else(|| none_such(name, definitions))
+}
+
+fn remote<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a RemoteQueue, Failure> {
+    definitions.remotes.get(name).ok_or_else(|| none_such(name, definitions))
+}
+
+fn model<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ModelQueue, Failure> {
+    definitions.models.get(name).ok_or_else(|| none_such(name, definitions))
+}
+
+/// The queue of that name is of another type, or there is none.
+fn none_such(name: &str, definitions: &Definitions) -> Failure {
+    type_of(name, definitions).map_or_else(|| unknown("queue", name), |(_, what)| wrong_type(name, what))
+}
+
+fn existing_policy<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Policy, Failure> {
+    definitions.policies.get(name).map(AsRef::as_ref).ok_or_else(|| unknown("policy", name))
+}
+
+fn existing_process<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Process, Failure> {
+    definitions.processes.get(name).ok_or_else(|| unknown("process", name))
+}
+
+pub(super) fn unknown(object: &str, name: &str) -> Failure {
+    // The classical trap: an unquoted name was folded to upper case, or a quoted one was not.
+    let folded = name.bytes().any(|byte| byte.is_ascii_lowercase());
+    Failure {
+        kind: FailureKind::Refused,
+        reason: Some(2085),
+        message: format!("{object} {name} does not exist"),
+        hint: folded.then(|| "names in quotes keep their lower case".into()),
+    }
+}
+
+fn wrong_type(name: &str, what: &str) -> Failure {
+    Failure { kind: FailureKind::Refused, reason: Some(2043), message: format!("{name} is {what}"), hint: None }
+}
+
+pub(super) fn too_many(limit: usize, what: &str) -> Failure {
+    let message = format!("there are {limit} {what}, which is the limit");
+    Failure { kind: FailureKind::Refused, reason: Some(2102), message, hint: None }
+}
+
+pub(super) fn invalid(message: impl Display, hint: Option<&str>) -> Failure {
+    let hint = hint.map(String::from);
+    Failure { kind: FailureKind::Invalid, reason: None, message: message.to_string(), hint }
+}
+
+fn existed(change: &Change, definitions: &Definitions) -> bool {
+    match change {
+        Change::DefineLocal { name, .. } => definitions.queues.contains_key(name),
+        Change::DefineAlias { name, .. } => definitions.aliases.contains_key(name),
+        Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
+        Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
+        Change::DefineModel { name, .. } => definitions.models.contains_key(name),
+        Change::DefineProcess { name, .. } => definitions.processes.contains_key(name),
+        Change::DefineTopic { name, .. } => definitions.topics.contains_key(name),
+        Change::DefineSubscription { name, .. } => definitions.subscriptions.contains_key(name),
+        Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
+        Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
+        Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
+        Change::DefineAdministrators { name, .. } => definitions.authorities.administrators.contains_key(name),
+        _ => true,
+    }
+}
+
+fn done(change: &Change, existed: bool) -> String {
+    match change {
+        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } | Change::DefineRemote { name, .. }
+            if existed =>
+        {
+            format!("queue {name} replaced")
+        }
+        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } | Change::DefineRemote { name, .. } => {
+            format!("queue {name} defined")
+        }
+        Change::AlterLocal { name, .. } | Change::AlterAlias { name, .. } | Change::AlterRemote { name, .. } => {
+            format!("queue {name} altered")
+        }
+        Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } | Change::DeleteRemote { name } => {
+            format!("queue {name} deleted")
+        }
+        Change::DefineProcess { name, .. } if existed => format!("process {name} replaced"),
+        Change::DefineProcess { name, .. } => format!("process {name} defined"),
+        Change::AlterProcess { name, .. } => format!("process {name} altered"),
+        Change::DeleteProcess { name } => format!("process {name} deleted"),
+        Change::DefineModel { name, .. } if existed => format!("queue {name} replaced"),
+        Change::DefineModel { name, .. } => format!("queue {name} defined"),
+        Change::AlterModel { name, .. } => format!("queue {name} altered"),
+        Change::DeleteModel { name } => format!("queue {name} deleted"),
+        Change::ClearLocal { name } => format!("queue {name} cleared"),
+        Change::SetPolicy(policy) if existed => format!("policy {} replaced", policy.name),
+        Change::SetPolicy(policy) => format!("policy {} set", policy.name),
+        Change::DeletePolicy { name } => format!("policy {name} deleted"),
+        Change::AlterManager(manager) => format!("queue manager {} altered", manager.name),
+        Change::DefineDevice { name, .. } if existed => format!("device {name} replaced"),
+        Change::DefineDevice { name, .. } => format!("device {name} defined"),
+        Change::AlterDevice { name, .. } => format!("device {name} altered"),
+        Change::DeleteDevice { name } => format!("device {name} deleted"),
+        Change::DefineChannel { name, .. } if existed => format!("channel {name} replaced"),
+        Change::DefineChannel { name, .. } => format!("channel {name} defined"),
+        Change::AlterChannel { name, .. } => format!("channel {name} altered"),
+        Change::DeleteChannel { name } => format!("channel {name} deleted"),
+        Change::DefineTopic { .. }
+        | Change::AlterTopic { .. }
+        | Change::DeleteTopic { .. }
+        | Change::DefineSubscription { .. }
+        | Change::AlterSubscription { .. }
+        | Change::DeleteSubscription { .. } => topic::done(change, existed).unwrap_or_default(),
+        Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
+        Change::SetAddressMap { .. } | Change::DeleteAddressMap { .. } => address_map::done(change).unwrap_or_default(),
+        Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
+        Change::SetAuthority(_)
+        | Change::DeleteAuthority(_)
+        | Change::DefineGroup { .. }
+        | Change::AlterGroup { .. }
+        | Change::DefineAdministrators { .. }
+        | Change::AlterAdministrators { .. }
+        | Change::DeleteAdministrators { .. }
+        | Change::DeleteGroup { .. } => authority::done(change, existed).unwrap_or_default(),
+    }
+}
+
+/// Why a queue with TRIGGER will start nothing yet.
+fn not_triggered(queue: &LocalQueue, definitions: &Definitions) -> Vec<String> {
+    if !queue.trigger || queue.usage == Usage::Transmission {
+        return Vec::new();
+    }
+    let initiation = match &queue.initiation_queue {
+        None => Some("TRIGGER starts nothing without INITQ".to_owned()),
+        Some(name) if !definitions.queues.contains_key(name) => Some(format!("INITQ({name}) is no local queue yet")),
+        Some(_) => None,
+    };
+    let process = match &queue.process {
+        None => Some("TRIGGER starts nothing without PROCESS".to_owned()),
+        Some(name) if !definitions.processes.contains_key(name) => Some(format!("PROCESS({name}) does not exist yet")),
+        Some(_) => None,
+    };
+    initiation.into_iter().chain(process).collect()
+}
+
+/// What is allowed and will not work yet.
+fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
+    let missing = |name: &str| !definitions.queues.contains_key(name);
+    match change {
+        Change::DefineLocal { queue, .. } | Change::AlterLocal { queue, .. } => not_triggered(queue, definitions),
+        Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } => {
+            let why = match type_of(&alias.target, definitions) {
+                None => "does not exist yet",
+                Some((Act::DefineAlias, _)) => "is an alias itself: opening fails with 2001",
+                Some(_) => return Vec::new(),
+            };
+            vec![format!("target {} {why}", alias.target)]
+        }
+        Change::DefineRemote { name, remote } | Change::AlterRemote { name, remote } => {
+            let own = &definitions.queue_manager.name;
+            let why = match &remote.remote_manager {
+                None => Some("RQMNAME is blank: opening fails with 2087".to_owned()),
+                Some(manager) if manager == own && remote.remote_name.is_none() => None,
+                Some(manager) if manager == own => {
+                    Some("RQMNAME is this queue manager: opening fails with 2087".to_owned())
+                }
+                Some(manager) => {
+                    let way = definitions.transmission_queue(remote, manager);
+                    way.err().map(|error| format!("opening fails with {}: {error}", error.reason()))
+                }
+            };
+            why.map(|why| format!("{name}: {why}")).into_iter().collect()
+        }
+        Change::AlterManager(manager) => {
+            let mut warnings = Vec::new();
+            if let Some(name) = manager.dead_letter_queue.as_ref().filter(|name| missing(name)) {
+                warnings.push(format!("dead-letter queue {name} does not exist yet"));
+            }
+            if let Some(name) = &manager.default_transmission_queue {
+                warnings.extend(no_transmission_queue(name, definitions));
+            }
+            warnings
+        }
+        Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
+            let mut warnings = Vec::new();
+            if let Some(weak) =
+                channel.cipher_spec.as_deref().and_then(bulla_catalog::cipher_spec::find).filter(|spec| spec.weak)
+            {
+                let why = "whoever gets the partner's private key later can read what was recorded";
+                warnings.push(format!("{} is weak: {why}", weak.ibm));
+            }
+            warnings.extend(unproved_partner(channel));
+            let Some(queue) = &channel.transmission_queue else { return warnings };
+            warnings.extend(no_transmission_queue(queue, definitions));
+            let shares = |(other, of): &(&String, &ChannelDefinition)| {
+                *other != name && of.transmission_queue.as_ref() == Some(queue)
+            };
+            if let Some((other, _)) = definitions.channels.iter().find(shares) {
+                warnings.push(format!("channel {other} has XMITQ({queue}) too: one of them can run at a time"));
+            }
+            warnings
+        }
+        Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
+            vec![format!("there is no queue {} yet", policy.name)]
+        }
+        change => {
+            let mut warnings = topic::forewarnings(change, definitions);
+            warnings.extend(authority::forewarnings(change, definitions));
+            warnings
+        }
+    }
+}
+
+/// A channel with SPLPROT uses a key ring, and asks for no proof of who its partner is.
+fn unproved_partner(channel: &ChannelDefinition) -> Option<String> {
+    let word = match channel.protection {
+        Protection::PassThrough => return None,
+        protection => protection.word(),
+    };
+    let (calls, has_cipher) = (!channel.connections.is_empty(), channel.cipher_spec.is_some());
+    if calls && !has_cipher {
+        return Some(format!(
+            "SPLPROT({word}) without SSLCIPH: START CHANNEL fails with 2063, the partner proves nothing"
+        ));
+    }
+    if calls && channel.kind != ChannelKind::Server {
+        return None;
+    }
+    if !has_cipher || !channel.client_certificate_required {
+        let what = "a partner without a certificate is refused with 2063, unless it signs in as the channel's user";
+        return Some(format!("SPLPROT({word}) without SSLCIPH and SSLCAUTH(REQUIRED): {what}"));
+    }
+    let what = "a partner with any certificate of an authority in tls/clients.pem may use the channel's key ring";
+    channel.peer_pattern.is_none().then(|| format!("SPLPROT({word}) without SSLPEER: {what}"))
+}
+
+fn no_transmission_queue(name: &str, definitions: &Definitions) -> Option<String> {
+    match (definitions.queues.get(name), type_of(name, definitions)) {
+        (Some(queue), _) if queue.usage == Usage::Transmission => None,
+        (Some(_), _) => Some(format!("queue {name} is not of USAGE(XMITQ)")),
+        (None, Some((_, what))) => Some(format!("{name} is {what}, not a transmission queue")),
+        (None, None) => Some(format!("transmission queue {name} does not exist yet")),
+    }
+}
+
+fn manager_row(statement: &Statement, manager: &QueueManager) -> Row {
+    let mut row = Row::default();
+    row.push(table::NAME_OF_MANAGER.keyword, Cell::Text(manager.name.clone()));
+    for attribute in wanted(statement, false) {
+        if let Some(cell) = manager.cell(attribute.key) {
+            row.push(attribute.keyword, cell);
+        }
+    }
+    row
+}
+
+/// What DISPLAY shows: what was asked for; or everything, unless `brief` and the name is generic.
+pub(super) fn wanted(statement: &Statement, brief: bool) -> Vec<&'static Attribute> {
+    let all = statement.says(Key::All, "ALL") || statement.requested.is_empty() && !(brief && statement.name.generic);
+    if all {
+        return statement.command.attributes.to_vec();
+    }
+    let mut wanted = statement.requested.clone();
+    // What decides is shown too, as runmqsc does.
+    if let Some(filter) = &statement.filter
+        && !wanted.iter().any(|attribute| attribute.key == filter.attribute.key)
+    {
+        wanted.push(filter.attribute);
+    }
+    wanted
+}
+
+/// An object to show: its name, its type where the noun has several, and its attributes' values.
+pub(super) type Candidate<'a> = (&'a str, Option<&'static str>, Box<dyn Fn(Key) -> Option<Cell> + 'a>);
+
+fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let definitions = target.definitions();
+    let act = statement.command.act;
+    let typed = |word: &str| !matches!(statement.value(Key::OfType), Some(Value::Word(only)) if *only != "ALL" && *only != word);
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    if matches!(act, Act::DisplayLocal | Act::DisplayQueue) && typed("QLOCAL") {
+        candidates.extend(definitions.queues.iter().map(|(name, queue)| -> Candidate<'_> {
+            let depth = move || target.queue_status(name).map(|status| Cell::Number(status.depth));
+            let value = move |key| if key == Key::CurrentDepth { depth() } else { queue.cell(key) };
+            (name, Some("QLOCAL"), Box::new(value))
+        }));
+    }
+    if matches!(act, Act::DisplayAlias | Act::DisplayQueue) && typed("QALIAS") {
+        candidates.extend(
+            definitions
+                .aliases
+                .iter()
+                .map(|(name, alias)| -> Candidate<'_> { (name, Some("QALIAS"), Box::new(|key| alias.cell(key))) }),
+        );
+    }
+    if matches!(act, Act::DisplayRemote | Act::DisplayQueue) && typed("QREMOTE") {
+        let remotes = definitions.remotes.iter();
+        candidates.extend(
+            remotes
+                .map(|(name, remote)| -> Candidate<'_> { (name, Some("QREMOTE"), Box::new(|key| remote.cell(key))) }),
+        );
+    }
+    if matches!(act, Act::DisplayModel | Act::DisplayQueue) && typed("QMODEL") {
+        let models = definitions.models.iter();
+        candidates.extend(
+            models.map(|(name, model)| -> Candidate<'_> { (name, Some("QMODEL"), Box::new(|key| model.cell(key))) }),
+        );
+    }
+    if act == Act::DisplayProcess {
+        let processes = definitions.processes.iter();
+        candidates.extend(
+            processes.map(|(name, process)| -> Candidate<'_> { (name, None, Box::new(|key| process.cell(key))) }),
+        );
+    }
+    if act == Act::DisplayTopic {
+        let topics = definitions.topics.iter();
+        candidates
+            .extend(topics.map(|(name, topic)| -> Candidate<'_> { (name, None, Box::new(|key| topic.cell(key))) }));
+    }
+    if act == Act::DisplaySubscription {
+        let subscriptions = definitions.subscriptions.iter();
+        candidates.extend(
+            subscriptions.map(|(name, found)| -> Candidate<'_> { (name, None, Box::new(|key| found.cell(key))) }),
+        );
+    }
+    if act == Act::DisplayQueueStatus {
+        candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
+            // Asked once for the row; counters that belong together come from one moment.
+            let status = std::cell::OnceCell::new();
+            (
+                name,
+                None,
+                Box::new(move |key| {
+                    status
+                        .get_or_init(|| target.queue_status(name))
+                        .as_ref()
+                        .and_then(|status| status_cell(status, key))
+                }),
+            )
+        }));
+    }
+    if act == Act::DisplayPolicy {
+        candidates.extend(
+            definitions
+                .policies
+                .iter()
+                .map(|(name, policy)| -> Candidate<'_> { (name, None, Box::new(|key| policy::cell(policy, key))) }),
+        );
+    }
+    if act == Act::DisplayPolicyStatus {
+        candidates.extend(definitions.policies.keys().map(|name| -> Candidate<'_> {
+            let status = std::cell::OnceCell::new();
+            (name, None, Box::new(move |key| status.get_or_init(|| target.policy_status(name)).cell(key)))
+        }));
+    }
+    candidates.retain(|(name, ..)| statement.name.fits(name));
+    if candidates.is_empty() && !statement.name.generic {
+        let name = &statement.name.stem;
+        return Err(match act {
+            Act::DisplayPolicy | Act::DisplayPolicyStatus => unknown("policy", name),
+            Act::DisplayQueue => unknown("queue", name),
+            Act::DisplayProcess => unknown("process", name),
+            Act::DisplayTopic => unknown("topic", name),
+            Act::DisplaySubscription => unknown("subscription", name),
+            _ => none_such(name, definitions),
+        });
+    }
+    candidates.sort_by_key(|(name, ..)| *name);
+
+    let brief = matches!(
+        act,
+        Act::DisplayLocal
+            | Act::DisplayAlias
+            | Act::DisplayRemote
+            | Act::DisplayModel
+            | Act::DisplayProcess
+            | Act::DisplayTopic
+            | Act::DisplaySubscription
+            | Act::DisplayQueue
+    );
+    let head = match act {
+        Act::DisplayPolicy | Act::DisplayPolicyStatus => "POLICY",
+        Act::DisplayProcess => "PROCESS",
+        Act::DisplayTopic => "TOPIC",
+        Act::DisplaySubscription => "SUB",
+        _ => "QUEUE",
+    };
+    rows(statement, head, candidates, &wanted(statement, brief))
+}
+
+/// Queues or policies as they were.
+fn display_kept(statement: &Statement, at_ms: u64, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+    let (name, wanted) = (&statement.name, wanted(statement, false));
+    let of_queues = statement.command.act == Act::DisplayQueueStatus;
+    let (queues, policies);
+    let candidates: Vec<Candidate<'_>> = if of_queues {
+        queues = target.queues_at(at_ms).map_err(|error| failure(&error))?;
+        let found = queues.iter().filter(|(queue, _)| name.fits(queue));
+        found.map(|(queue, of)| -> Candidate<'_> { (queue, None, Box::new(|key| status_cell(of, key))) }).collect()
+    } else {
+        policies = target.policies_at(at_ms).map_err(|error| failure(&error))?;
+        let found = policies.iter().filter(|(policy, _)| name.fits(policy));
+        found.map(|(policy, of)| -> Candidate<'_> { (policy, None, Box::new(|key| of.cell(key))) }).collect()
+    };
+    match candidates.is_empty() && !name.generic {
+        true => Err(unknown(statement.command.object, &name.stem)),
+        false => rows(statement, if of_queues { "QUEUE" } else { "POLICY" }, candidates, &wanted),
+    }
+}
+
+/// Those that fit, with what is wanted of them.
+pub(super) fn rows(
+    statement: &Statement,
+    head: &str,
+    candidates: Vec<Candidate<'_>>,
+    wanted: &[&'static Attribute],
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for (name, of_type, value) in candidates {
+        if let Some(filter) = &statement.filter
+            && !fits(filter, value(filter.attribute.key))?
+        {
+            continue;
+        }
+        let mut row = Row::default();
+        row.push(head, Cell::word(name));
+        if let Some(of_type) = of_type {
+            row.push("TYPE", Cell::word(of_type));
+        }
+        for attribute in wanted.iter().filter(|attribute| attribute.key != Key::Type) {
+            if let Some(cell) = value(attribute.key) {
+                row.push(attribute.keyword, cell);
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn display_devices(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let devices = target.definitions().devices.iter().filter(|(name, _)| statement.name.fits(name));
+    let candidates: Vec<Candidate<'_>> = devices
+        .map(|(name, device)| -> Candidate<'_> {
+            // Asked once for the row; numbers that belong together come from one moment.
+            let status = std::cell::OnceCell::new();
+            let status = move |key| {
+                let status = status.get_or_init(|| target.device_status(name)).as_ref();
+                status.and_then(|status| device_status_cell(status, key))
+            };
+            (name, None, Box::new(move |key| device.cell(key).or_else(|| status(key))))
+        })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("device", &statement.name.stem));
+    }
+    let mut wanted = wanted(statement, true);
+    if statement.requested.is_empty() && statement.name.generic && !statement.says(Key::All, "ALL") {
+        let names = [&table::DEVICE_TYPE, &table::DEVICE_STATE];
+        wanted.retain(|attribute| names.iter().all(|name| name.key != attribute.key));
+        wanted.splice(0..0, names);
+    }
+    rows(statement, "DEVICE", candidates, &wanted)
+}
+
+fn display_groups(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let groups = target.definitions().authorities.groups.iter().filter(|(name, _)| statement.name.fits(name));
+    let candidates: Vec<Candidate<'_>> = groups
+        .map(|(name, group)| -> Candidate<'_> { (name, None, Box::new(|key| authority::group_cell(group, key))) })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("group", &statement.name.stem));
+    }
+    rows(statement, "GROUP", candidates, &wanted(statement, false))
+}
+
+fn display_administrators(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let all = &target.definitions().authorities.administrators;
+    let candidates: Vec<Candidate<'_>> = all
+        .iter()
+        .filter(|(name, _)| statement.name.fits(name))
+        .map(|(name, one)| -> Candidate<'_> { (name, None, Box::new(|key| authority::administrators_cell(one, key))) })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("administrators", &statement.name.stem));
+    }
+    rows(statement, "ADMIN", candidates, &wanted(statement, false))
+}
+
+fn display_channels(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let channels = target.definitions().channels.iter().filter(|(name, _)| statement.name.fits(name));
+    let candidates: Vec<Candidate<'_>> = channels
+        .map(|(name, channel)| -> Candidate<'_> { (name, None, Box::new(move |key| channel.cell(key))) })
+        .collect();
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown_channel(&statement.name.stem));
+    }
+    let mut wanted = wanted(statement, true);
+    // The type says what to expect of the rest.
+    wanted.retain(|attribute| attribute.key != Key::ChannelType);
+    wanted.splice(0..0, table::CHANNEL_STATUS_BRIEF.iter().copied().take(1));
+    rows(statement, "CHANNEL", candidates, &wanted)
+}
+
+fn display_channel_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+    let channels = target.definitions().channels.iter().filter(|(name, _)| statement.name.fits(name));
+    let mut instances = Vec::new();
+    for (name, channel) in channels {
+        let mut statuses = target.channel_status(name);
+        if statement.name.generic {
+            statuses.retain(ChannelStatus::is_worth_showing);
+        } else if statuses.is_empty() {
+            statuses.push(ChannelStatus::default());
+        }
+        instances.extend(statuses.into_iter().map(|status| (name, channel, status)));
+    }
+    if instances.is_empty() && !statement.name.generic {
+        return Err(unknown_channel(&statement.name.stem));
+    }
+    let candidates = instances
+        .iter()
+        .map(|(name, channel, status)| -> Candidate<'_> {
+            (name, None, Box::new(|key| channel::status_cell(status, channel, key)))
+        })
+        .collect();
+    let all = statement.says(Key::All, "ALL");
+    if statement.requested.is_empty() && !all {
+        let mut brief = table::CHANNEL_STATUS_BRIEF.to_vec();
+        let of_filter = statement.filter.iter().map(|filter| filter.attribute);
+        brief.extend(of_filter.filter(|of| table::CHANNEL_STATUS_BRIEF.iter().all(|shown| shown.key != of.key)));
+        return rows(statement, "CHANNEL", candidates, &brief);
+    }
+    rows(statement, "CHANNEL", candidates, &wanted(statement, false))
+}
+
+fn initiator_row(statement: &Statement, status: &InitiatorStatus) -> Row {
+    let mut row = Row::default();
+    for attribute in wanted(statement, false) {
+        if let Some(cell) = status.cell(attribute.key) {
+            row.push(attribute.keyword, cell);
+        }
+    }
+    row
+}
+
+fn device_status_cell(status: &DeviceStatus, key: Key) -> Option<Cell> {
+    Some(match key {
+        Key::DeviceState => Cell::word(status.state.as_str()),
+        Key::Reason => Cell::Text(status.reason.clone().unwrap_or_default()),
+        Key::Waiting => Cell::Number(status.waiting),
+        Key::InService => Cell::Number(status.in_service),
+        Key::Utilisation => Cell::Number(status.utilisation_percent),
+        Key::Jobs => Cell::Number(status.jobs),
+        Key::Errors => Cell::Number(status.errors),
+        _ => return None,
+    })
+}
+
+/// The moment that AT gives, milliseconds since 1970, UTC; none for now.
+fn at_ms(statement: &Statement) -> Result<Option<u64>, Failure> {
+    let Some(Value::Text(text)) = statement.value(Key::At) else { return Ok(None) };
+    let invalid = || invalid(format_args!("AT('{text}') is no time"), Some("write AT('YYYY-MM-DD HH:MM:SS'), UTC"));
+    moment_ms(text).ok_or_else(invalid).map(Some)
+}
+
+/// What to show of meters: lists for programs only to those that ask for them, or for everything.
+fn wanted_of_meters(statement: &Statement) -> Vec<&'static Attribute> {
+    let mut wanted = wanted(statement, false);
+    if statement.requested.is_empty() && !statement.says(Key::All, "ALL") {
+        wanted.retain(|attribute| !table::FOR_PROGRAMS.contains(&attribute.key));
+    }
+    wanted
+}
+
+fn display_task_status(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+    let snapshot = target.task_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
+    let tasks = snapshot.tasks.iter();
+    let candidates = tasks
+        .map(|task| -> Candidate<'_> { (&task.name, None, Box::new(|key| tasks::cell(&snapshot, task, key))) })
+        .collect();
+    rows(statement, "TASK", candidates, &wanted_of_meters(statement))
+}
+
+fn display_cost_status(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+    let snapshot = target.cost_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
+    // Shown in lower case, and found in either.
+    let pattern = Pattern { stem: statement.name.stem.to_lowercase(), ..statement.name.clone() };
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for (name, cpu_ns) in snapshot.rows().filter(|(name, _)| pattern.fits(name)) {
+        let snapshot = &snapshot;
+        candidates.push((name, None, Box::new(move |key| costs::cell(snapshot, name, cpu_ns, key))));
+    }
+    if candidates.is_empty() && !pattern.generic {
+        return Err(unknown("role", &statement.name.stem));
+    }
+    rows(statement, costs::HEAD, candidates, &wanted_of_meters(statement))
+}
+
+fn display_device_status(statement: &Statement, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+    let snapshot = target.device_meters(at_ms(statement)?).map_err(|error| failure(&error))?;
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for device in snapshot.devices.iter().filter(|device| statement.name.fits(&device.name)) {
+        candidates.push((&device.name, None, Box::new(|key| meters::device_cell(device, snapshot.taken_ms, key))));
+        candidates.extend(device.meters.operations.iter().map(|row| -> Candidate<'_> {
+            (&device.name, None, Box::new(|key| meters::operation_cell(device, row, key)))
+        }));
+    }
+    if candidates.is_empty() && !statement.name.generic {
+        return Err(unknown("device", &statement.name.stem));
+    }
+    rows(statement, "DEVICE", candidates, &wanted_of_meters(statement))
+}
+
+fn status_cell(status: &QueueStatus, key: Key) -> Option<Cell> {
+    let optional = |number: Option<u64>| number.map_or(Cell::word(""), Cell::Number);
+    Some(match key {
+        Key::CurrentDepth => Cell::Number(status.depth),
+        Key::OpenInput => Cell::Number(status.open_input),
+        Key::OpenOutput => Cell::Number(status.open_output),
+        Key::Uncommitted => Cell::Number(status.uncommitted),
+        Key::MessageAge => optional(status.oldest_seconds),
+        Key::LastPutDate => Cell::Text(status.last_put_ms.map(date).unwrap_or_default()),
+        Key::LastPutTime => Cell::Text(status.last_put_ms.map(time).unwrap_or_default()),
+        Key::LastGetDate => Cell::Text(status.last_get_ms.map(date).unwrap_or_default()),
+        Key::LastGetTime => Cell::Text(status.last_get_ms.map(time).unwrap_or_default()),
+        Key::Bytes => Cell::Number(status.bytes),
+        Key::Puts => Cell::Number(status.puts),
+        Key::Gets => Cell::Number(status.gets),
+        Key::Expired => Cell::Number(status.expired),
+        Key::NotMine => Cell::Number(status.not_mine),
+        Key::Since => Cell::Number(status.since_ms),
+        Key::Taken => Cell::Number(status.taken_ms),
+        Key::OutputOpens => Cell::Number(status.output_opens),
+        Key::InputOpens => Cell::Number(status.input_opens),
+        Key::SinglePuts => Cell::Number(status.single_puts),
+        Key::PersistentPuts => Cell::Number(status.persistent_puts),
+        Key::PersistentGets => Cell::Number(status.persistent_gets),
+        Key::Browses => Cell::Number(status.browses),
+        Key::BytesPut => Cell::Number(status.bytes_put),
+        Key::BytesGot => Cell::Number(status.bytes_got),
+        Key::ShortestMessage => optional(status.shortest_bytes),
+        Key::LongestMessage => optional(status.longest_bytes),
+        Key::TimeOnQueue => Cell::Pair(status.time_us.short, status.time_us.long),
+        Key::LongestTimeOnQueue => Cell::Number(status.longest_time_us),
+        Key::QueueUnacknowledgedNow => Cell::Number(status.unacknowledged_bytes),
+        Key::QueueHeldBack => Cell::Number(status.held_back),
+        Key::QueueRefused => Cell::Number(status.limit_refused),
+        Key::Rejects => Cell::Number(status.rejects.iter().map(|(_, count)| count).sum()),
+        Key::RejectsByReason => {
+            Cell::List(status.rejects.iter().map(|(reason, count)| format!("{reason}={count}")).collect())
+        }
+        _ => return None,
+    })
+}
+
+/// True when the object stays. An attribute that the object has not, or that is blank, is unequal to everything.
+pub(super) fn fits(filter: &Filter, cell: Option<Cell>) -> Result<bool, Failure> {
+    let negative = matches!(filter.operator, Operator::Ne | Operator::Nl | Operator::Ex);
+    let cell = match cell {
+        None => return Ok(false),
+        Some(Cell::Text(text)) if text.is_empty() && !filter.value.trim().is_empty() => return Ok(negative),
+        Some(cell) => cell,
+    };
+    let ordered = |order: std::cmp::Ordering| match filter.operator {
+        Operator::Lt => order.is_lt(),
+        Operator::Gt => order.is_gt(),
+        Operator::Le => order.is_le(),
+        Operator::Ge => order.is_ge(),
+        Operator::Ne => order.is_ne(),
+        _ => order.is_eq(),
+    };
+    let like = |text: &str| match filter.value.strip_suffix('*') {
+        Some(stem) => text.starts_with(stem),
+        None => text == filter.value,
+    };
+    Ok(match (&cell, filter.operator) {
+        (Cell::Number(number), _) => match filter.value.parse::<u64>() {
+            Ok(value) => ordered(number.cmp(&value)),
+            // KEYREUSE and CHIADAPS are a number or a word.
+            Err(_) if matches!(filter.attribute.kind, Kind::Reuse { .. } | Kind::NumberOr { .. }) => negative,
+            Err(_) => {
+                let message = format!("{} is compared with a number, not {}", filter.attribute.keyword, filter.value);
+                return Err(invalid(message, None));
+            }
+        },
+        (Cell::Pair(short, _), _) => match filter.value.parse::<u64>() {
+            Ok(value) => ordered(short.cmp(&value)),
+            Err(_) => {
+                let message = format!("{} is compared with a number, not {}", filter.attribute.keyword, filter.value);
+                return Err(invalid(message, None));
+            }
+        },
+        (Cell::Text(text), Operator::Lk) => like(text),
+        (Cell::Text(text), Operator::Nl) => !like(text),
+        (Cell::Text(text), _) => ordered(text.as_str().cmp(filter.value.trim_end())),
+        (Cell::List(list), Operator::Ex) => !list.contains(&filter.value),
+        (Cell::List(list), _) => list.contains(&filter.value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_held_for_one_command_at_a_time() {
+        let mut paper = crate::transcripts::Paper::new();
+        let mut held = 0;
+        let replies = execute_apart("DEF QL(A); DEF QL(B) OOPS\nDIS QL(A)", |command| {
+            held += 1;
+            command(&mut paper);
+        });
+        assert_eq!((held, replies.len()), (2, 3));
+        assert_eq!(replies.iter().map(Reply::exit_code).collect::<Vec<_>>(), [0, 2, 0]);
+        let refused = execute_apart("DIS QMGR", |_| ());
+        assert!(matches!(&refused[0].outcome, Outcome::Failed(Failure { reason: Some(2162), .. })));
+    }
+
+    #[test]
+    fn a_name_that_was_folded_and_does_not_exist_is_shown_as_it_was_typed() {
+        let mut paper = crate::transcripts::Paper::new();
+        let hint = |paper: &mut crate::transcripts::Paper, command: &str| match &execute(command, paper)[0].outcome {
+            Outcome::Failed(failure) => failure.hint.clone(),
+            outcome => panic!("{command}: {outcome:?}"),
+        };
+        execute("DEF QL('orders')", &mut paper);
+        for command in ["DIS QL(orders)", "DELETE QLOCAL(orders)", "ALTER QLOCAL(orders) MAXDEPTH(7)"] {
+            let hint = hint(&mut paper, command).expect(command);
+            assert_eq!(hint, "without quotes orders means ORDERS; 'orders' keeps its lower case");
+        }
+        assert_eq!(hint(&mut paper, "DELETE QLOCAL(ORDERS)"), None);
+    }
+
+    #[test]
+    fn where_too_much_is_shown_the_rest_is_not_and_what_changes_something_is_carried_out() {
+        let mut paper = crate::transcripts::Paper::new();
+        let text = "HELP; DIS QMGR; HELP; CHECK POLICY(A); DEF QLOCAL(NEW.ONE)";
+        let replies = execute_within(text, &mut Unseen, |command| command(&mut paper), 1);
+        let shown: Vec<bool> = replies.iter().map(|reply| reply.exit_code() == 0).collect();
+        assert_eq!(shown, [true, false, false, false, true]);
+        assert!(replies[1].diagnostics(None)[0].contains("too long"), "{:?}", replies[1]);
+        assert!(paper.definitions().queues.contains_key("NEW.ONE"));
+    }
+
+    #[test]
+    fn whoever_is_refused_for_good_is_refused_once() {
+        struct Stranger(usize);
+        impl Oversight for Stranger {
+            fn before(&mut self, _: &[&Statement]) -> Result<(), AdminError> {
+                self.0 += 1;
+                Err(AdminError::NotAuthorised { command: "HELP".into(), needs: Role::Look })
+            }
+            fn after(&mut self, _: &[&Reply]) {}
+            fn goes_on(&self) -> bool {
+                false
+            }
+        }
+        let mut stranger = Stranger(0);
+        let replies =
+            execute_overseen(&"HELP;".repeat(1000), &mut stranger, |_| unreachable!("nothing is carried out"));
+        assert_eq!((replies.len(), stranger.0), (1, 1));
+    }
+}

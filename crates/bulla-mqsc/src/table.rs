@@ -1,0 +1,3178 @@
+//! The table of commands: verbs, nouns, attributes, their values, defaults and words of explanation.
+//!
+//! Parser, `HELP`, the reference page and completion read this table and nothing else. An attribute stands here
+//! only when something honours it.
+
+mod address_map;
+mod authority;
+mod channel;
+mod connection;
+mod limit;
+mod lockout;
+mod protection;
+pub(crate) mod topic;
+
+use bulla_catalog::authority::Role;
+use bulla_catalog::names::is_name;
+use bulla_catalog::{DEPTH_MAX, MESSAGE_BYTES_MAX, topic_names};
+pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
+pub(super) use protection::*;
+use std::fmt::{self, Display};
+
+/// Longest description in characters, as MQ has it.
+pub const DESCR_CHARS_MAX: usize = 64;
+/// Longest distinguished name in characters.
+pub const DN_CHARS_MAX: usize = 1024;
+/// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
+pub const MANAGER_MESSAGE_BYTES_MIN: u64 = 32_768;
+/// Highest priority.
+pub const PRIORITY_MAX: u64 = 9;
+/// Most engines of a device.
+pub const ENGINES_MAX: u64 = 16;
+/// Highest PENDING in jobs.
+pub const PENDING_MAX: u64 = 1024;
+/// Shortest TIMEOUT in milliseconds.
+pub const TIMEOUT_MS_MIN: u64 = 10;
+/// Longest TIMEOUT in milliseconds.
+pub const TIMEOUT_MS_MAX: u64 = 600_000;
+/// Longest path, URI or list of service times in characters.
+pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
+/// Longest APPLICID in characters, as MQ has it.
+pub const APPLICID_CHARS_MAX: usize = 256;
+/// Longest USERDATA and ENVRDATA in characters, as MQ has it.
+pub const PROCESS_DATA_CHARS_MAX: usize = 128;
+/// Highest CAPEXPRY in tenths of a second, as MQ has it.
+pub const EXPIRY_TENTHS_MAX: u64 = 999_999_999;
+/// Highest TRIGINT in milliseconds, as MQ has it.
+pub const TRIGGER_INTERVAL_MS_MAX: u64 = 999_999_999;
+/// Highest number of re-uses that KEYREUSE takes, as MQ has it.
+pub const KEY_REUSE_MAX: u64 = 9_999_999;
+/// Highest BOTHRESH, as MQ has it.
+pub const BACKOUT_THRESHOLD_MAX: u64 = 999_999_999;
+/// Highest MAXUMSGS, as MQ has it.
+pub const UNCOMMITTED_MAX: u64 = 999_999_999;
+/// Longest MAXUAGE in seconds: a week.
+pub const UNIT_AGE_SECONDS_MAX: u64 = 604_800;
+
+/// What a command does and takes.
+#[derive(Debug)]
+pub struct Command {
+    /// The command, for whoever carries it out.
+    pub act: Act,
+    /// First word.
+    pub verb: &'static str,
+    /// Second word; empty for `HELP`.
+    pub noun: &'static str,
+    /// What may stand in the parentheses after the noun.
+    pub name: NameUse,
+    /// What the name names, for messages: `queue`, `policy`, …
+    pub object: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Words that steer the command and are not kept with the object.
+    pub options: &'static [&'static Attribute],
+    /// What DEFINE, ALTER and SET set, and what DISPLAY shows.
+    pub attributes: &'static [&'static Attribute],
+    /// At least one that works as it stands.
+    pub examples: &'static [&'static str],
+    /// First version that has it.
+    pub since: &'static str,
+}
+
+/// How much each verb asks of whoever gives it.
+pub const ROLES: [(&str, Role); 15] = [
+    ("HELP", Role::Look),
+    ("DISPLAY", Role::Look),
+    // What it holds together is asked about by itself.
+    ("BEGIN", Role::Look),
+    ("START", Role::Operate),
+    ("STOP", Role::Operate),
+    ("PING", Role::Operate),
+    ("RESET", Role::Operate),
+    ("RESOLVE", Role::Operate),
+    ("CLEAR", Role::Operate),
+    ("REPLAY", Role::Operate),
+    // It changes nothing, and works with the readers' keys. What it takes beyond that is `Statement::role`'s to say.
+    ("CHECK", Role::Operate),
+    ("DEFINE", Role::All),
+    ("ALTER", Role::All),
+    ("DELETE", Role::All),
+    ("SET", Role::All),
+];
+
+impl Command {
+    /// The role that it takes. A verb that the table does not know takes everything.
+    pub fn role(&self) -> Role {
+        ROLES.iter().find(|(verb, _)| *verb == self.verb).map_or(Role::All, |(_, role)| *role)
+    }
+
+    /// True for commands that show and change nothing.
+    pub fn is_display(&self) -> bool {
+        self.verb == "DISPLAY"
+    }
+
+    /// Finds an option or attribute by a word as typed, in upper case.
+    pub fn attribute(&self, word: &str) -> Option<&'static Attribute> {
+        self.options.iter().chain(self.attributes).copied().find(|attribute| attribute.answers_to(word))
+    }
+
+    /// Each word that may follow in this command, for suggestions and completion.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.options.iter().chain(self.attributes).flat_map(|attribute| attribute.words())
+    }
+}
+
+impl Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.noun {
+            "" => f.write_str(self.verb),
+            noun => write!(f, "{} {noun}", self.verb),
+        }
+    }
+}
+
+/// One for each command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs)]
+pub enum Act {
+    DefineLocal,
+    AlterLocal,
+    DeleteLocal,
+    ClearLocal,
+    ReplayLocal,
+    CheckPolicy,
+    DisplayDeadLetters,
+    DisplayLocal,
+    DefineAlias,
+    AlterAlias,
+    DeleteAlias,
+    DisplayAlias,
+    DefineRemote,
+    AlterRemote,
+    DeleteRemote,
+    DisplayRemote,
+    DefineModel,
+    AlterModel,
+    DeleteModel,
+    DisplayModel,
+    DefineProcess,
+    AlterProcess,
+    DeleteProcess,
+    DisplayProcess,
+    DefineTopic,
+    AlterTopic,
+    DeleteTopic,
+    DisplayTopic,
+    DefineSubscription,
+    AlterSubscription,
+    DeleteSubscription,
+    DisplaySubscription,
+    DisplaySubscriptionStatus,
+    DisplayTopicStatus,
+    DisplayQueue,
+    DisplayQueueStatus,
+    AlterManager,
+    DisplayManager,
+    SetPolicy,
+    DeletePolicy,
+    DisplayPolicy,
+    DisplayPolicyStatus,
+    DefineDevice,
+    AlterDevice,
+    DeleteDevice,
+    StartDevice,
+    StopDevice,
+    DisplayDevice,
+    DisplayDeviceStatus,
+    DefineChannel,
+    AlterChannel,
+    DeleteChannel,
+    StartChannel,
+    StopChannel,
+    PingChannel,
+    ResetChannel,
+    ResolveChannel,
+    DisplayChannel,
+    DisplayChannelStatus,
+    DisplayInitiator,
+    DisplayTaskStatus,
+    DisplayCostStatus,
+    SetAuthority,
+    DeleteAuthority,
+    DisplayAuthority,
+    DefineGroup,
+    AlterGroup,
+    DeleteGroup,
+    DisplayGroup,
+    DefineAdministrators,
+    AlterAdministrators,
+    DeleteAdministrators,
+    DisplayAdministrators,
+    BeginUnit,
+    SetChannelRule,
+    DisplayChannelRule,
+    SetAddressMap,
+    DisplayAddressMap,
+    SetLimit,
+    DeleteLimit,
+    DisplayLimit,
+    DisplayLimitStatus,
+    DisplayLockout,
+    ResetLockout,
+    DisplayConnection,
+    StopConnection,
+    PingManager,
+    Help,
+}
+
+impl Command {
+    /// Whether its objects can have that name, or names that begin so.
+    pub(super) fn takes_name(&self, name: &str, is_beginning: bool) -> bool {
+        match (self.noun, is_beginning) {
+            ("SUB" | "SBSTATUS", false) => topic_names::is_subscription_name(name),
+            ("SUB" | "SBSTATUS", true) => topic_names::may_begin_subscription_name(name),
+            _ => is_name(name),
+        }
+    }
+}
+
+impl Act {
+    /// True for commands that change what is defined, and nothing else.
+    pub(super) fn is_definition(self) -> bool {
+        let defines = |command: &Command| matches!(command.verb, "DEFINE" | "ALTER" | "DELETE" | "SET");
+        COMMANDS.iter().any(|command| command.act == self && defines(command))
+    }
+}
+
+/// What may stand in the parentheses after the noun.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NameUse {
+    /// There are no parentheses.
+    None,
+    /// Exactly one object.
+    One,
+    /// One object, or many by a `*` at the end.
+    Generic,
+    /// Channels, by a name in which `*` stands for any characters.
+    Channels,
+    /// A user's name, the beginning of one with a `*`, `*` alone, or `*ANONYMOUS`.
+    Users,
+    /// A client's address, with a `*` for any characters.
+    Addresses,
+    /// A topic, in which a level may be a wildcard.
+    Topics,
+}
+
+/// A word with its values.
+#[derive(Debug)]
+pub struct Attribute {
+    /// The attribute, for whoever carries it out.
+    pub key: Key,
+    /// How it is shown and written.
+    pub keyword: &'static str,
+    /// Other spellings that are taken.
+    pub synonyms: &'static [&'static str],
+    /// What it takes.
+    pub kind: Kind,
+    /// What holds when it is not given, as one would write it; empty when there is nothing to say.
+    pub default: &'static str,
+    /// One or two sentences.
+    pub doc: &'static str,
+    /// First version that has it.
+    pub since: &'static str,
+}
+
+impl Attribute {
+    /// True when `word`, in upper case, means this attribute.
+    pub fn answers_to(&self, word: &str) -> bool {
+        self.words().any(|own| own == word)
+    }
+
+    /// Every spelling.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        let states: &'static [&'static str] = match &self.kind {
+            Kind::Switch(states) => states,
+            _ => &[],
+        };
+        std::iter::once(self.keyword).chain(self.synonyms.iter().copied()).chain(states.iter().copied())
+    }
+}
+
+/// Names an attribute to the code that honours it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(missing_docs)]
+pub enum Key {
+    // What queues have.
+    Description,
+    MaxDepth,
+    MaxMessageBytes,
+    Get,
+    Put,
+    DefaultPriority,
+    DefaultPersistence,
+    DeliverySequence,
+    Full,
+    Target,
+    Usage,
+    Trigger,
+    TriggerData,
+    BackoutThreshold,
+    BackoutQueue,
+    HardenBackout,
+    Backout,
+    HighPercent,
+    LowPercent,
+    HighEvent,
+    LowEvent,
+    FullEvent,
+    Share,
+    DefaultShare,
+    DefinitionType,
+    QueueMaker,
+    TriggerType,
+    TriggerDepth,
+    TriggerPriority,
+    InitiationQueue,
+    ProcessName,
+    ExpiryCap,
+    Groups,
+    QueueLinks,
+    QueueUnacknowledged,
+    QueueRate,
+    QueueUnacknowledgedNow,
+    QueueHeldBack,
+    QueueRefused,
+    // Processes.
+    ApplicationId,
+    UserData,
+    EnvironmentData,
+    // Topics and subscriptions.
+    TopicString,
+    TopicObject,
+    Publish,
+    Subscribe,
+    DurableSubscriptions,
+    PersistentDelivery,
+    NonPersistentDelivery,
+    DurableModel,
+    NonDurableModel,
+    Destination,
+    DestinationClass,
+    Selector,
+    SubscriptionUser,
+    SubscriptionShare,
+    NotFrom,
+    SubscriptionModel,
+    // Remote queues.
+    RemoteName,
+    RemoteManager,
+    TransmissionQueue,
+    // What is only shown.
+    Type,
+    CurrentDepth,
+    OpenInput,
+    OpenOutput,
+    Uncommitted,
+    MessageAge,
+    LastPutDate,
+    LastPutTime,
+    LastGetDate,
+    LastGetTime,
+    Bytes,
+    Puts,
+    Gets,
+    Expired,
+    NotMine,
+    OutputOpens,
+    InputOpens,
+    SinglePuts,
+    PersistentPuts,
+    PersistentGets,
+    Browses,
+    BytesPut,
+    BytesGot,
+    ShortestMessage,
+    LongestMessage,
+    TimeOnQueue,
+    LongestTimeOnQueue,
+    Rejects,
+    RejectsByReason,
+    // The queue manager's.
+    ManagerName,
+    DeadLetterQueue,
+    Version,
+    DefaultTransmissionQueue,
+    KeyResetBytes,
+    CertificateLabel,
+    Adapters,
+    Dispatchers,
+    ChannelsMax,
+    ActiveChannelsMax,
+    MaxUncommitted,
+    MaxUnitAge,
+    AuthorityEvents,
+    PerformanceEvents,
+    ChannelEvents,
+    TriggerInterval,
+    // Policies.
+    SignatureDigest,
+    ContentCipher,
+    Signer,
+    Recipient,
+    KeyReuse,
+    Toleration,
+    BindName,
+    Bind,
+    Weak,
+    OnDefect,
+    SealedAt,
+    SignaturePadding,
+    KeyWrap,
+    Revocation,
+    Quality,
+    // What protection did.
+    Sealed,
+    Opened,
+    Checked,
+    Tolerated,
+    Quarantined,
+    ContentKeys,
+    Wraps,
+    Unwraps,
+    Signs,
+    Verifies,
+    KeyCacheHits,
+    ClearBytesIn,
+    SealedBytesOut,
+    SealedBytesIn,
+    ClearBytesOut,
+    DeviceJobs,
+    DeviceWait,
+    DeviceWaitMax,
+    Failures,
+    FailuresByCause,
+    // Devices.
+    DeviceType,
+    Engines,
+    Pending,
+    Module,
+    Token,
+    PinFile,
+    Profile,
+    Service,
+    Timeout,
+    AutoStart,
+    DeviceState,
+    Reason,
+    Waiting,
+    InService,
+    Utilisation,
+    Jobs,
+    Errors,
+    Taken,
+    Since,
+    WaitingSeen,
+    CpuTime,
+    ModelledCpuTime,
+    Form,
+    KeyBits,
+    Operation,
+    BusyTime,
+    Calls,
+    LanesFilled,
+    ExecutionTimes,
+    Latencies,
+    // What roles cost.
+    RoleCpuTime,
+    // Tasks as they run.
+    TaskType,
+    TaskState,
+    Connections,
+    Requests,
+    ElapsedTime,
+    RequestCpuTime,
+    BetweenCpuTime,
+    LongestRequests,
+    BusyAdapters,
+    // Channels as defined.
+    ChannelType,
+    ConnectionName,
+    BatchSize,
+    BatchInterval,
+    BatchKilobytes,
+    NonPersistentSpeed,
+    Heartbeat,
+    DisconnectInterval,
+    ShortRetries,
+    ShortRetryInterval,
+    LongRetries,
+    LongRetryInterval,
+    SequenceWrap,
+    MessageRetries,
+    MessageRetryInterval,
+    UseDeadLetterQueue,
+    ChannelUser,
+    Protection,
+    CipherSpec,
+    PeerPattern,
+    ClientCertificate,
+    PartnerUser,
+    PasswordFile,
+    Source,
+    // Channels as they run.
+    ChannelState,
+    Substate,
+    Guarantee,
+    InDoubt,
+    StopRequested,
+    LocalAddress,
+    RemoteApplication,
+    RemoteProduct,
+    RemoteVersion,
+    Job,
+    Messages,
+    Batches,
+    CurrentMessages,
+    CurrentSequence,
+    LastSequence,
+    CurrentUnit,
+    LastUnit,
+    LastMessageDate,
+    LastMessageTime,
+    ChannelStartDate,
+    ChannelStartTime,
+    BuffersSent,
+    BuffersReceived,
+    BytesSent,
+    BytesReceived,
+    ShortRetriesLeft,
+    LongRetriesLeft,
+    SecurityProtocol,
+    PeerIssuer,
+    KeyResets,
+    KeyResetDate,
+    KeyResetTime,
+    QueueTime,
+    NetTime,
+    BatchMessages,
+    QueueMessages,
+    // Channels together.
+    AdaptersRequested,
+    DispatchersRequested,
+    TlsTasks,
+    TlsTasksRequested,
+    CurrentChannels,
+    ActiveChannels,
+    PausedChannels,
+    StartingChannels,
+    RetryingChannels,
+    StoppedChannels,
+    Listeners,
+    // Authority.
+    AuthorityProfile,
+    AuthorityObject,
+    Principal,
+    Group,
+    OsUsers,
+    OsGroups,
+    AdministratorRole,
+    AuthorityAdd,
+    AuthorityRemove,
+    Entity,
+    EntityType,
+    AuthorityList,
+    Members,
+    Match,
+    // Rules for connections.
+    RuleType,
+    RuleAddress,
+    AddressList,
+    ClientUser,
+    PeerIssuerPattern,
+    UserList,
+    UserSource,
+    Warn,
+    CheckClient,
+    ChannelAuthentication,
+    TokenIssuer,
+    TokenAudience,
+    TokenUserClaim,
+    // Limits of users.
+    UserConnections,
+    UserLinks,
+    UserUnacknowledged,
+    UserRate,
+    UserKeyTime,
+    UserSubscriptions,
+    UserDynamicQueues,
+    UserTemporaryQueues,
+    UserNonDurable,
+    UserTemporaryQueuesNow,
+    UserNonDurableNow,
+    UserSubscriptionsNow,
+    UserDynamicQueuesNow,
+    UserKeyTimeTaken,
+    UserKeyTimeUsedUp,
+    UserLimit,
+    UserConnectionsNow,
+    UserLinksNow,
+    UserUnacknowledgedNow,
+    UserHeldBack,
+    UserRefused,
+    // What clients' addresses stand for.
+    MappedQueue,
+    MappedTopic,
+    // Who has to wait for wrong attempts to sign in.
+    LockoutKind,
+    LockoutAddress,
+    LockoutSeconds,
+    LockoutCount,
+    FromAddress,
+    // What is shown of connections and their links.
+    ConnectionType,
+    ConnectionUser,
+    ConnectionApplication,
+    ConnectionAddress,
+    ConnectionProduct,
+    ConnectionCipher,
+    ConnectionSeconds,
+    ConnectionHandles,
+    HandleObject,
+    HandlePurpose,
+    HandleUnsettled,
+    // What is shown of topics and subscriptions.
+    Durable,
+    SubscriptionType,
+    MessagesPublished,
+    ResumeDate,
+    ResumeTime,
+    TopicAdmin,
+    PublisherCount,
+    SubscriberCount,
+    // What steers a command.
+    At,
+    Replace,
+    Like,
+    Purge,
+    StopMode,
+    StopStatus,
+    SequenceNumber,
+    Action,
+    OfType,
+    Origin,
+    Count,
+    After,
+    Looked,
+    MessageNumber,
+    To,
+    KeepLabel,
+    Discard,
+    Cause,
+    Details,
+    OriginManager,
+    PutUser,
+    Persistence,
+    PutDate,
+    PutTime,
+    Where,
+    All,
+}
+
+/// What an attribute takes.
+#[derive(Debug)]
+pub enum Kind {
+    /// A whole number, both ends included.
+    Number {
+        /// Lowest.
+        min: u64,
+        /// Highest.
+        max: u64,
+    },
+    /// A whole number, both ends included, or one word that stands for something else.
+    NumberOr {
+        /// Lowest.
+        min: u64,
+        /// Highest.
+        max: u64,
+        /// The word.
+        word: &'static str,
+    },
+    /// One word of several.
+    Word {
+        /// The words.
+        choices: &'static [&'static str],
+        /// Words that are known and refused, with the reason.
+        refused: &'static [(&'static str, &'static str)],
+    },
+    /// A number of re-uses: 0 or DISABLED, a number, `*` or UNLIMITED.
+    Reuse {
+        /// Highest number.
+        max: u64,
+    },
+    /// An object's name; an empty one (`' '`) where `optional`.
+    Name {
+        /// May be blank.
+        optional: bool,
+    },
+    /// `QUEUE@QMGR`, comma separated.
+    Destinations,
+    /// Any characters, in quotes.
+    Text {
+        /// Longest in characters.
+        chars_max: usize,
+    },
+    /// Distinguished names in quotes, comma separated; the attribute may be repeated.
+    DistinguishedNames,
+    /// Words of several, comma separated.
+    Words {
+        /// The words.
+        choices: &'static [&'static str],
+        /// Words that are known and refused, with the reason.
+        refused: &'static [(&'static str, &'static str)],
+    },
+    /// Objects' names, comma separated.
+    Names,
+    /// A name, or a pattern for many by `?`, `*` and `**`.
+    Profile,
+    /// A pattern for addresses.
+    Address,
+    /// Patterns for addresses, comma separated.
+    Addresses,
+    /// Users' names, comma separated.
+    Users {
+        /// The names that stand for several users are taken too.
+        special: bool,
+        /// May be blank, for nobody.
+        blank: bool,
+    },
+    /// Stands alone; one of these words. The first is the default.
+    Switch(&'static [&'static str]),
+    /// `WHERE(attribute operator value)`.
+    Filter,
+    /// Shown only.
+    Shown,
+}
+
+/// Verbs with the short forms that are taken.
+pub const VERBS: &[(&str, &[&str])] = &[
+    ("ALTER", &["ALT"]),
+    ("BEGIN", &[]),
+    ("CHECK", &[]),
+    ("CLEAR", &[]),
+    ("DEFINE", &["DEF"]),
+    ("DELETE", &["DEL"]),
+    ("DISPLAY", &["DIS"]),
+    ("HELP", &[]),
+    ("PING", &[]),
+    ("REPLAY", &[]),
+    ("RESET", &[]),
+    ("RESOLVE", &["RES"]),
+    ("SET", &[]),
+    ("START", &["STA"]),
+    ("STOP", &[]),
+];
+
+/// Nouns with the short forms that are taken.
+pub const NOUNS: &[(&str, &[&str])] = &[
+    ("QUEUE", &["Q"]),
+    ("QLOCAL", &["QL"]),
+    ("QALIAS", &["QA"]),
+    ("QREMOTE", &["QR"]),
+    ("QMODEL", &["QM"]),
+    ("PROCESS", &["PRO"]),
+    ("TOPIC", &[]),
+    ("SUB", &[]),
+    ("SBSTATUS", &[]),
+    ("TPSTATUS", &["TPS"]),
+    ("QSTATUS", &["QS"]),
+    ("DEADMSG", &["DM"]),
+    ("QMGR", &[]),
+    ("POLICY", &[]),
+    ("POLSTATUS", &["POLS"]),
+    ("DEVICE", &["DEV"]),
+    ("DEVSTATUS", &["DEVS"]),
+    ("CHANNEL", &["CHL"]),
+    ("CHSTATUS", &["CHS"]),
+    ("CHINIT", &["CHI"]),
+    ("TASKSTATUS", &["TASKS"]),
+    ("COSTSTATUS", &["COSTS"]),
+    ("AUTHREC", &[]),
+    ("GROUP", &[]),
+    ("ADMIN", &[]),
+    ("UNIT", &[]),
+    ("CHLAUTH", &[]),
+    ("ADDRMAP", &[]),
+    ("LIMIT", &[]),
+    ("LIMITSTATUS", &["LIMS"]),
+    ("LOCKOUT", &[]),
+    ("CONN", &[]),
+];
+
+/// The longest form of a verb or noun as typed, in upper case.
+pub fn long_form(table: &'static [(&'static str, &'static [&'static str])], word: &str) -> Option<&'static str> {
+    table.iter().find(|(long, short)| *long == word || short.contains(&word)).map(|(long, _)| *long)
+}
+
+/// Finds a command by the long forms of its words.
+pub fn command(verb: &str, noun: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.verb == verb && command.noun == noun)
+}
+
+const V1: &str = "0.1";
+
+const fn attribute(key: Key, keyword: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Attribute {
+    Attribute { key, keyword, synonyms: &[], kind, default, doc, since: V1 }
+}
+
+const fn shown(key: Key, keyword: &'static str, doc: &'static str) -> Attribute {
+    attribute(key, keyword, Kind::Shown, "", doc)
+}
+
+const fn words(choices: &'static [&'static str]) -> Kind {
+    Kind::Word { choices, refused: &[] }
+}
+
+const ENABLED: Kind = words(&["ENABLED", "DISABLED"]);
+
+static DESCR: Attribute = attribute(
+    Key::Description,
+    "DESCR",
+    Kind::Text { chars_max: DESCR_CHARS_MAX },
+    "' '",
+    "What it is for, in plain words.",
+);
+static MAXDEPTH: Attribute = attribute(
+    Key::MaxDepth,
+    "MAXDEPTH",
+    Kind::Number { min: 0, max: DEPTH_MAX },
+    "5000",
+    "Most messages on the queue. What happens to the next one is FULL's business.",
+);
+static MAXMSGL: Attribute = attribute(
+    Key::MaxMessageBytes,
+    "MAXMSGL",
+    Kind::Number { min: 0, max: MESSAGE_BYTES_MAX },
+    "4194304",
+    "Longest message in bytes, measured as it is stored: on a protected queue, sealed. A longer one is refused with 2030.",
+);
+static GET: Attribute =
+    attribute(Key::Get, "GET", ENABLED, "ENABLED", "Whether applications may get. DISABLED answers 2016.");
+static PUT: Attribute =
+    attribute(Key::Put, "PUT", ENABLED, "ENABLED", "Whether applications may put. DISABLED answers 2051.");
+static DEFPRTY: Attribute = attribute(
+    Key::DefaultPriority,
+    "DEFPRTY",
+    Kind::Number { min: 0, max: PRIORITY_MAX },
+    "4",
+    "Priority of a message that comes without an AMQP header. The default is AMQP's own, 4.",
+);
+static DEFPSIST: Attribute = attribute(
+    Key::DefaultPersistence,
+    "DEFPSIST",
+    words(&["YES", "NO"]),
+    "NO",
+    "Whether a message that comes without an AMQP header is persistent.",
+);
+static MSGDLVSQ: Attribute = attribute(
+    Key::DeliverySequence,
+    "MSGDLVSQ",
+    words(&["PRIORITY", "FIFO"]),
+    "PRIORITY",
+    "Order of delivery: by priority and then by arrival, or by arrival alone.",
+);
+static FULL: Attribute = attribute(
+    Key::Full,
+    "FULL",
+    words(&["WAIT", "REJECT"]),
+    "WAIT",
+    "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. A sender beyond its credit is refused either way.",
+);
+static USAGE: Attribute = attribute(
+    Key::Usage,
+    "USAGE",
+    words(&["NORMAL", "XMITQ"]),
+    "NORMAL",
+    "What the queue is for. NORMAL: applications. XMITQ: messages wait on it for a channel. It changes only while the queue is empty and no link has it open.",
+);
+static TRIGGER: Attribute = attribute(
+    Key::Trigger,
+    "TRIGGER",
+    Kind::Switch(&["NOTRIGGER", "TRIGGER"]),
+    "NOTRIGGER",
+    "Whether a message starts something: on a transmission queue its channel, on another queue the application of PROCESS, by a message on INITQ. Written as the bare word.",
+);
+static TRIGDATA: Attribute = attribute(
+    Key::TriggerData,
+    "TRIGDATA",
+    Kind::Name { optional: true },
+    "' '",
+    "Of a transmission queue, the channel that TRIGGER starts; blank for the one whose XMITQ this queue is. Of another one, what the application is told: a word like a name.",
+);
+static QDEPTHHI: Attribute = attribute(
+    Key::HighPercent,
+    "QDEPTHHI",
+    Kind::Number { min: 0, max: 100 },
+    "80",
+    "From this share of MAXDEPTH on, in percent, the queue is deep. At least one message; not below QDEPTHLO.",
+);
+static QDEPTHLO: Attribute = attribute(
+    Key::LowPercent,
+    "QDEPTHLO",
+    Kind::Number { min: 0, max: 100 },
+    "20",
+    "Down to this share of MAXDEPTH, in percent, a queue that was deep stays deep.",
+);
+static QDPHIEV: Attribute = attribute(
+    Key::HighEvent,
+    "QDPHIEV",
+    ENABLED,
+    "DISABLED",
+    "Whether a queue that becomes deep (QDEPTHHI) is an event, where PERFMEV is on. Once, until it is shallow again.",
+);
+static QDPLOEV: Attribute = attribute(
+    Key::LowEvent,
+    "QDPLOEV",
+    ENABLED,
+    "DISABLED",
+    "Whether a deep queue that becomes shallow (QDEPTHLO) is an event, where PERFMEV is on.",
+);
+static QDPMAXEV: Attribute = attribute(
+    Key::FullEvent,
+    "QDPMAXEV",
+    ENABLED,
+    "ENABLED",
+    "Whether a queue that reaches MAXDEPTH is an event, where PERFMEV is on. Once, until it is shallow again.",
+);
+static SHARE: Attribute = attribute(
+    Key::Share,
+    "SHARE",
+    Kind::Switch(&["SHARE", "NOSHARE"]),
+    "SHARE",
+    "Whether more than one link may get from the queue at a time. With NOSHARE the second one is refused with 2042; those that browse don't count. Written as the bare word.",
+);
+static DEFSOPT: Attribute = attribute(
+    Key::DefaultShare,
+    "DEFSOPT",
+    words(&["SHARED", "EXCL"]),
+    "SHARED",
+    "How a link gets from the queue that does not say: with others, or alone. A link asks by the capability bulla:exclusive or bulla:shared.",
+);
+static LOCAL_DEFTYPE: Attribute = attribute(
+    Key::DefinitionType,
+    "DEFTYPE",
+    words(&["PREDEFINED", "PERMDYN"]),
+    "PREDEFINED",
+    "How the queue came to be: by a command, or from a model, for an application that asked. A link that opens a PERMDYN queue may delete it by closing it.",
+);
+static DYNUSER: Attribute = attribute(
+    Key::QueueMaker,
+    "DYNUSER",
+    Kind::Text { chars_max: bulla_catalog::names::USER_NAME_BYTES_MAX },
+    "' '",
+    "The user for whom a PERMDYN queue was made, whose limit MAXDYNQ counts it; *ANONYMOUS for those who have not signed in.",
+);
+static MODEL_DEFTYPE: Attribute = attribute(
+    Key::DefinitionType,
+    "DEFTYPE",
+    words(&["TEMPDYN", "PERMDYN"]),
+    "TEMPDYN",
+    "What is made of the model. TEMPDYN: a queue that goes with the link that it was made for. PERMDYN: one that stays, over restarts too, until it is deleted.",
+);
+static TRIGTYPE: Attribute = attribute(
+    Key::TriggerType,
+    "TRIGTYPE",
+    words(&["FIRST", "EVERY", "DEPTH", "NONE"]),
+    "FIRST",
+    "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while no link gets from it.",
+);
+static TRIGDPTH: Attribute = attribute(
+    Key::TriggerDepth,
+    "TRIGDPTH",
+    Kind::Number { min: 1, max: DEPTH_MAX },
+    "1",
+    "How many messages TRIGTYPE(DEPTH) waits for.",
+);
+static TRIGMPRI: Attribute = attribute(
+    Key::TriggerPriority,
+    "TRIGMPRI",
+    Kind::Number { min: 0, max: PRIORITY_MAX },
+    "0",
+    "Messages of a lower priority do not count for triggering.",
+);
+static INITQ: Attribute = attribute(
+    Key::InitiationQueue,
+    "INITQ",
+    Kind::Name { optional: true },
+    "' '",
+    "The local queue for trigger messages, while a link gets from it; bulla trigger does.",
+);
+static PROCESS: Attribute = attribute(
+    Key::ProcessName,
+    "PROCESS",
+    Kind::Name { optional: true },
+    "' '",
+    "The process definition that says what is started.",
+);
+static CAPEXPRY: Attribute = attribute(
+    Key::ExpiryCap,
+    "CAPEXPRY",
+    Kind::NumberOr { min: 1, max: EXPIRY_TENTHS_MAX, word: "NOLIMIT" },
+    "NOLIMIT",
+    "Longest that a message lies on the queue before it expires, in tenths of a second from its put; one that says less expires sooner.",
+);
+static GROUPS: Attribute = attribute(
+    Key::Groups,
+    "GROUPS",
+    words(&["NO", "YES"]),
+    "NO",
+    "Whether messages with the same group-id (JMSXGroupID) go to one link at a time, in their order, for as long as it is there. A change is for links that come later.",
+);
+static APPLICID: Attribute = attribute(
+    Key::ApplicationId,
+    "APPLICID",
+    Kind::Text { chars_max: APPLICID_CHARS_MAX },
+    "' '",
+    "What is started: for bulla trigger the absolute path of a program, and nothing else.",
+);
+static USERDATA: Attribute = attribute(
+    Key::UserData,
+    "USERDATA",
+    Kind::Text { chars_max: PROCESS_DATA_CHARS_MAX },
+    "' '",
+    "Passed to the program, as one argument.",
+);
+static ENVRDATA: Attribute = attribute(
+    Key::EnvironmentData,
+    "ENVRDATA",
+    Kind::Text { chars_max: PROCESS_DATA_CHARS_MAX },
+    "' '",
+    "Passed to the program, as one argument.",
+);
+static BOTHRESH: Attribute = attribute(
+    Key::BackoutThreshold,
+    "BOTHRESH",
+    Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX },
+    "0",
+    "How often a message may be backed out before it counts as one that can't be processed; 0 for any number of times.",
+);
+static BOQNAME: Attribute = attribute(
+    Key::BackoutQueue,
+    "BOQNAME",
+    Kind::Name { optional: true },
+    "' '",
+    "Where messages go that were backed out BOTHRESH times; blank for DEADQ.",
+);
+static HARDENBO: Attribute = attribute(
+    Key::HardenBackout,
+    "HARDENBO",
+    Kind::Switch(&["NOHARDENBO", "HARDENBO"]),
+    "NOHARDENBO",
+    "Accepted and shown. The journal keeps delivery counts of persistent messages either way. Written as the bare word.",
+);
+static BACKOUT: Attribute = attribute(
+    Key::Backout,
+    "BACKOUT",
+    words(&["NONE", "MOVE"]),
+    "NONE",
+    "Who heeds BOTHRESH. NONE: applications. MOVE: the queue manager, which moves the message as it is backed out for the BOTHRESHth time; where it can't, the message stays and the log says why.",
+);
+static RNAME: Attribute = attribute(
+    Key::RemoteName,
+    "RNAME",
+    Kind::Name { optional: true },
+    "' '",
+    "The queue's name at the other queue manager. Blank: this is an alias of a queue manager, for names written QUEUE@QMGR.",
+);
+static RQMNAME: Attribute = attribute(
+    Key::RemoteManager,
+    "RQMNAME",
+    Kind::Name { optional: true },
+    "' '",
+    "The queue manager that messages are for. Of an alias it may be this one.",
+);
+static REMOTE_XMITQ: Attribute = attribute(
+    Key::TransmissionQueue,
+    "XMITQ",
+    Kind::Name { optional: true },
+    "' '",
+    "The transmission queue that leads there; blank for the one named like RQMNAME, or else DEFXMITQ.",
+);
+static TARGET: Attribute = Attribute {
+    key: Key::Target,
+    keyword: "TARGET",
+    synonyms: &["TARGQ"],
+    kind: Kind::Name { optional: false },
+    default: "",
+    doc: "The local or remote queue that the alias stands for; needed unless LIKE gives one. It need not exist yet.",
+    since: V1,
+};
+
+static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL, QALIAS, QREMOTE or QMODEL.");
+pub(super) static CURDEPTH: Attribute =
+    shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
+pub(super) static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
+pub(super) static OPPROCS: Attribute = shown(Key::OpenOutput, "OPPROCS", "Links that put on the queue.");
+pub(super) static UNCOM: Attribute = shown(
+    Key::Uncommitted,
+    "UNCOM",
+    "Messages put or got and not yet settled: under delivery, in an open unit of work, or not yet synced.",
+);
+pub(super) static MSGAGE: Attribute =
+    shown(Key::MessageAge, "MSGAGE", "Age of the oldest message in seconds; blank on an empty queue.");
+static LPUTDATE: Attribute = shown(Key::LastPutDate, "LPUTDATE", "Date of the last put since the start, UTC.");
+static LPUTTIME: Attribute = shown(Key::LastPutTime, "LPUTTIME", "Time of the last put since the start, UTC.");
+static LGETDATE: Attribute = shown(Key::LastGetDate, "LGETDATE", "Date of the last get since the start, UTC.");
+static LGETTIME: Attribute = shown(Key::LastGetTime, "LGETTIME", "Time of the last get since the start, UTC.");
+pub(super) static BYTES: Attribute = shown(Key::Bytes, "BYTES", "Bytes of all messages on the queue, as stored.");
+pub(super) static PUTS: Attribute = shown(Key::Puts, "PUTS", "Messages put since the start.");
+pub(super) static GETS: Attribute = shown(Key::Gets, "GETS", "Messages got since the start.");
+pub(super) static EXPIRED: Attribute = shown(Key::Expired, "EXPIRED", "Messages that expired since the start.");
+pub(super) static NOTMINE: Attribute = shown(
+    Key::NotMine,
+    "NOTMINE",
+    "Times that a sealed message was passed over since the start, because it is addressed to another recipient.",
+);
+pub(super) static OPOPENS: Attribute = shown(
+    Key::OutputOpens,
+    "OPOPENS",
+    "Times that the queue was opened to put since the start; less OPPROCS, times that it was closed.",
+);
+pub(super) static IPOPENS: Attribute = shown(
+    Key::InputOpens,
+    "IPOPENS",
+    "Times that it was opened to get or browse since the start, by channels too; less IPPROCS, times that it was closed.",
+);
+pub(super) static PUT1S: Attribute = shown(
+    Key::SinglePuts,
+    "PUT1S",
+    "Of PUTS, messages that came on a link to no queue in particular (the anonymous terminus, MQPUT1).",
+);
+pub(super) static PPUTS: Attribute = shown(Key::PersistentPuts, "PPUTS", "Of PUTS, persistent messages.");
+pub(super) static PGETS: Attribute = shown(Key::PersistentGets, "PGETS", "Of GETS, persistent messages.");
+pub(super) static BROWSES: Attribute = shown(Key::Browses, "BROWSES", "Messages sent to links that browse.");
+pub(super) static PUTBYTES: Attribute = shown(Key::BytesPut, "PUTBYTES", "Bytes of the messages put, as stored.");
+pub(super) static GETBYTES: Attribute = shown(Key::BytesGot, "GETBYTES", "Bytes of the messages got, as stored.");
+pub(super) static MINMSG: Attribute =
+    shown(Key::ShortestMessage, "MINMSG", "Bytes of the shortest message put since the start; blank before the first.");
+pub(super) static MAXMSG: Attribute =
+    shown(Key::LongestMessage, "MAXMSG", "Bytes of the longest message put since the start; blank before the first.");
+pub(super) static QTIME: Attribute = shown(
+    Key::TimeOnQueue,
+    "QTIME",
+    "Microseconds between put and removal by a get: a short and a long average over messages that are watched, one at a time. WHERE compares the short one.",
+);
+pub(super) static QTIMEMAX: Attribute = shown(
+    Key::LongestTimeOnQueue,
+    "QTIMEMAX",
+    "The longest time between put and removal by a get since the start, over all messages, in microseconds, exact to a millisecond.",
+);
+pub(super) static REJECTS: Attribute =
+    shown(Key::Rejects, "REJECTS", "Puts that were refused since the start, those that channels brought included.");
+pub(super) static REJBY: Attribute = shown(
+    Key::RejectsByReason,
+    "REJBY",
+    "The same as REASON=NUMBER, by MQ's reason codes; under 0 those beyond the first 31 reasons.",
+);
+
+static QMNAME: Attribute = shown(Key::ManagerName, "QMNAME", "Name of the queue manager.");
+static VERSION: Attribute = shown(Key::Version, "VERSION", "Version of the program that answers.");
+static DEADQ: Attribute = attribute(
+    Key::DeadLetterQueue,
+    "DEADQ",
+    Kind::Name { optional: true },
+    "SYSTEM.DEAD.LETTER.QUEUE",
+    "Where undeliverable messages go; blank for nowhere.",
+);
+static TRIGINT: Attribute = attribute(
+    Key::TriggerInterval,
+    "TRIGINT",
+    Kind::Number { min: 0, max: TRIGGER_INTERVAL_MS_MAX },
+    "999999999",
+    "Milliseconds after which a queue with TRIGTYPE(FIRST) triggers once more for a message that is not the first on it.",
+);
+static AUTHOREV: Attribute = attribute(
+    Key::AuthorityEvents,
+    "AUTHOREV",
+    ENABLED,
+    "DISABLED",
+    "Whether each refusal for want of authority (2035) puts a message on SYSTEM.ADMIN.QMGR.EVENT.",
+);
+static PERFMEV: Attribute = attribute(
+    Key::PerformanceEvents,
+    "PERFMEV",
+    ENABLED,
+    "DISABLED",
+    "Whether depths that queues watch (QDPHIEV, QDPLOEV, QDPMAXEV) are told, in the log and on SYSTEM.ADMIN.PERFM.EVENT.",
+);
+static CHLEV: Attribute = attribute(
+    Key::ChannelEvents,
+    "CHLEV",
+    ENABLED,
+    "DISABLED",
+    "Whether channels that start, stop or fail in TLS put a message on SYSTEM.ADMIN.CHANNEL.EVENT.",
+);
+static MANAGER_MAXMSGL: Attribute = attribute(
+    Key::MaxMessageBytes,
+    "MAXMSGL",
+    Kind::Number { min: MANAGER_MESSAGE_BYTES_MIN, max: MESSAGE_BYTES_MAX },
+    "104857600",
+    "Longest message in bytes that any queue takes, whatever its own MAXMSGL. A longer one is refused with 2031.",
+);
+
+static MAXUMSGS: Attribute = attribute(
+    Key::MaxUncommitted,
+    "MAXUMSGS",
+    Kind::Number { min: 1, max: UNCOMMITTED_MAX },
+    "10000",
+    "Most messages put and got in one unit of work. One more put is refused with 2024; one more get, and the unit can only be backed out.",
+);
+static MAXUAGE: Attribute = attribute(
+    Key::MaxUnitAge,
+    "MAXUAGE",
+    Kind::Number { min: 0, max: UNIT_AGE_SECONDS_MAX },
+    "600",
+    "Seconds after which a unit of work that was not discharged is backed out (2003); 0 for never.",
+);
+
+const BROKEN_DIGEST: &str = "its collisions are practical: a signature over it proves nothing";
+const SHORT_BLOCK: &str = "its 64-bit blocks leak payload after a few gigabytes and its key is too short";
+
+static SIGNALG: Attribute = attribute(
+    Key::SignatureDigest,
+    "SIGNALG",
+    Kind::Word {
+        choices: &["NONE", "SHA256", "SHA384", "SHA512"],
+        refused: &[("MD5", BROKEN_DIGEST), ("SHA1", BROKEN_DIGEST)],
+    },
+    "NONE",
+    "Digest of the signature; NONE for no signature.",
+);
+static ENCALG: Attribute = attribute(
+    Key::ContentCipher,
+    "ENCALG",
+    Kind::Word {
+        choices: &["NONE", "AES128", "AES256", "AES128CBC", "AES256CBC"],
+        refused: &[
+            ("RC2", "it is broken by related keys and offered at 40 bits"),
+            ("DES", "its 56-bit key is searched in hours"),
+            ("3DES", SHORT_BLOCK),
+        ],
+    },
+    "NONE",
+    "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know nothing newer, and want a signature with SIGNER too, or WEAK(YES). Signers under CBC have keys of one type and size, and each reader's ring holds their certificates.",
+);
+static SIGNER: Attribute = Attribute {
+    key: Key::Signer,
+    keyword: "SIGNER",
+    synonyms: &["SIGN"],
+    kind: Kind::DistinguishedNames,
+    default: "any",
+    doc: "Who may sign, compared with the certificate's subject exactly: attribute names in upper case, the certificate's order. Repeatable. Without one, any signer whose chain is valid. Only with SIGNALG.",
+    since: V1,
+};
+static RECIP: Attribute = attribute(
+    Key::Recipient,
+    "RECIP",
+    Kind::DistinguishedNames,
+    "none",
+    "Who may open, written like SIGNER. Repeatable. ENCALG needs at least one.",
+);
+static KEYREUSE: Attribute = attribute(
+    Key::KeyReuse,
+    "KEYREUSE",
+    Kind::Reuse { max: KEY_REUSE_MAX },
+    "DISABLED",
+    "How many more messages of one open handle use the same content key: 0 or DISABLED for none, a number, or * or UNLIMITED until the handle closes. Only with ENCALG and without SIGNALG.",
+);
+static TOLERATION: Attribute = attribute(
+    Key::Toleration,
+    "TOLERATION",
+    Kind::Switch(&["ENFORCE", "TOLERATE"]),
+    "ENFORCE",
+    "A clear message on the protected queue goes to the error queue, or, while protection is being rolled out, is delivered and counted. A defective seal is never tolerated. Written as the bare word.",
+);
+static BINDNAME: Attribute = attribute(
+    Key::BindName,
+    "BINDNAME",
+    Kind::Destinations,
+    "none",
+    "Further destinations that a message may be bound to, each written QUEUE@QMGR, beside the queue that the opened name resolves to.",
+);
+static BIND: Attribute = attribute(
+    Key::Bind,
+    "BIND",
+    words(&["REQUIRED", "NONE"]),
+    "REQUIRED",
+    "Whether a message must be bound to this queue. NONE opens other people's CMS, which can then be moved from queue to queue unseen.",
+);
+static WEAK: Attribute = attribute(
+    Key::Weak,
+    "WEAK",
+    words(&["YES", "NO"]),
+    "NO",
+    "YES allows a CBC cipher without a signature: a user who can write to the queue can then change messages. Its recipients are in RECIP of no other policy.",
+);
+static ONDEFECT: Attribute = attribute(
+    Key::OnDefect,
+    "ONDEFECT",
+    words(&["AUTO", "CONTINUE", "DETACH"]),
+    "AUTO",
+    "After a defective message was moved away: go on with the next one, or end the getter's link with 2063. AUTO goes on for links with credit above one.",
+);
+static SEALEDAT: Attribute = attribute(
+    Key::SealedAt,
+    "SEALEDAT",
+    words(&["ANY", "CLIENT"]),
+    "ANY",
+    "CLIENT: only applications seal and open, the queue manager does so for no user.",
+);
+static SIGNPAD: Attribute = attribute(
+    Key::SignaturePadding,
+    "SIGNPAD",
+    words(&["PKCS1", "PSS"]),
+    "PKCS1",
+    "Padding of RSA signatures that are made.",
+);
+static KEYWRAP: Attribute = attribute(
+    Key::KeyWrap,
+    "KEYWRAP",
+    words(&["AUTO", "OAEP", "PKCS1"]),
+    "AUTO",
+    "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so a recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
+);
+static REVOCATION: Attribute = attribute(
+    Key::Revocation,
+    "REVOCATION",
+    words(&["NONE", "IFPRESENT", "REQUIRED"]),
+    "IFPRESENT",
+    "What is asked of revocation lists before a certificate is believed. IFPRESENT: what the lists in the key ring say; an authority without a list is not asked. REQUIRED: a current list about each certificate of the path but the root; without one a put is refused and a message stays, with cause crl-missing. NONE: nothing. A key ring has the same setting (`bulla cert set`), and the stricter one counts.",
+);
+static QUALITY: Attribute = shown(
+    Key::Quality,
+    "QUALITY",
+    "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves nothing.",
+);
+
+pub(super) static DEVICE_TYPE: Attribute = attribute(
+    Key::DeviceType,
+    "TYPE",
+    words(&["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "MODELLED"]),
+    "",
+    "What does the work. CPU: this machine's processor. SOFTWARE: the same without its instructions for cryptography, from the next start of the queue manager on. ACCELERATOR: eight private-key operations at once on the processor's wide registers, clear keys. COPROCESSOR: a PKCS#11 token, keys never leave it. MODELLED: a device that this machine has not, with the service times of a profile. Only the device CPU is CPU or SOFTWARE, and ALTER changes a TYPE between those two alone.",
+);
+pub(super) static ENGINES: Attribute = attribute(
+    Key::Engines,
+    "ENGINES",
+    Kind::Number { min: 1, max: ENGINES_MAX },
+    "1",
+    "Engines that work side by side: sessions of a COPROCESSOR, engines of a MODELLED device.",
+);
+pub(super) static PENDING: Attribute = attribute(
+    Key::Pending,
+    "PENDING",
+    Kind::Number { min: 0, max: PENDING_MAX },
+    "0",
+    "Most jobs that wait for the device, those in service not counted; further ones go to other devices, or wait in front. 0 stands for 8 for each engine, and for 16, two batches, at an ACCELERATOR.",
+);
+static MODULE: Attribute = attribute(
+    Key::Module,
+    "MODULE",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "",
+    "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed. It runs with the rights of the queue manager's account, so it must be in a library directory of the system or be named by `bulla start --modules`, and only its owner may write it.",
+);
+static TOKEN: Attribute = attribute(
+    Key::Token,
+    "TOKEN",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "",
+    "Which token of the library, as a PKCS#11 URI (RFC 7512) without a PIN. Needed for a COPROCESSOR.",
+);
+static PINFILE: Attribute = attribute(
+    Key::PinFile,
+    "PINFILE",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "' '",
+    "A file whose first line is the token's user PIN, by its absolute path; blank for a token that asks by itself.",
+);
+static PROFILE: Attribute = attribute(
+    Key::Profile,
+    "PROFILE",
+    words(&["COPROCESSOR", "ACCELERATOR"]),
+    "COPROCESSOR",
+    "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME and 0.507 ms for RSA CRT.",
+);
+static SERVICE: Attribute = attribute(
+    Key::Service,
+    "SERVICE",
+    Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
+    "' '",
+    "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. Forms: RSA-CRT, RSA-ME, RSA-MEPRIV, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
+);
+static TIMEOUT: Attribute = attribute(
+    Key::Timeout,
+    "TIMEOUT",
+    Kind::Number { min: TIMEOUT_MS_MIN, max: TIMEOUT_MS_MAX },
+    "5000",
+    "How long a job on a COPROCESSOR may take, in milliseconds. The device has then failed it.",
+);
+static AUTOSTART: Attribute = attribute(
+    Key::AutoStart,
+    "AUTOSTART",
+    words(&["YES", "NO"]),
+    "YES",
+    "Whether the device starts with the queue manager.",
+);
+pub(super) static DEVICE_STATE: Attribute = shown(
+    Key::DeviceState,
+    "STATUS",
+    "RUNNING; STARTING; STOPPED by command; OFFLINE, it was started and can't work here or not now, and is tried again; FAILED, it gave a wrong result or failed too often, and stays away until it is started again.",
+);
+pub(super) static REASON: Attribute =
+    shown(Key::Reason, "REASON", "Why a device is OFFLINE or FAILED, or what failed last; blank when nothing did.");
+pub(super) static WAITING: Attribute =
+    shown(Key::Waiting, "WAITING", "Jobs that wait for the device now, those in service not counted.");
+pub(super) static INSERV: Attribute =
+    shown(Key::InService, "INSERV", "Jobs that the device's engines are working on now.");
+static UTIL: Attribute =
+    shown(Key::Utilisation, "UTIL", "Share of the last seconds that the device's engines were busy, in percent.");
+pub(super) static JOBS: Attribute =
+    shown(Key::Jobs, "JOBS", "Jobs that the device has finished, those included that it failed.");
+pub(super) static ERRORS: Attribute = shown(Key::Errors, "ERRORS", "Jobs that the device has failed.");
+pub(super) static TAKEN: Attribute =
+    shown(Key::Taken, "TAKEN", "When the numbers were taken, in milliseconds since 1970, UTC.");
+pub(super) static SINCE: Attribute =
+    shown(Key::Since, "SINCE", "Since when it is counted, in milliseconds since 1970, UTC.");
+pub(super) static WAITHIST: Attribute = shown(
+    Key::WaitingSeen,
+    "WAITHIST",
+    "How many jobs were waiting each time that one came: a count for 0, for 1, and so on. Shown with ALL or when asked for.",
+);
+pub(super) static CPUTIME: Attribute =
+    shown(Key::CpuTime, "CPUTIME", "Processor time of the device's threads in nanoseconds, MODELCPU included.");
+pub(super) static MODELCPU: Attribute = shown(
+    Key::ModelledCpuTime,
+    "MODELCPU",
+    "Processor time in nanoseconds that a modelled device's real results took; a real device would not take it.",
+);
+pub(super) static ROLE_CPUTIME: Attribute = shown(
+    Key::RoleCpuTime,
+    "CPUTIME",
+    "Processor time of the role in nanoseconds, by the clocks of the threads that play it; of the process, by its own clock.",
+);
+pub(super) static TASK_TYPE: Attribute = shown(
+    Key::TaskType,
+    "TASKTYPE",
+    "DISPATCHER, owns connections; ADAPTER, seals and opens; TLS, of a dispatcher's connections and on its thread; JOURNAL; DEVICE, for cryptography.",
+);
+pub(super) static TASK_STATE: Attribute =
+    shown(Key::TaskState, "STATUS", "RUNNING; ENDED, because fewer are wanted, or because the device does not run.");
+pub(super) static CONNS: Attribute = shown(Key::Connections, "CONNS", "Connections that a dispatcher has now.");
+pub(super) static REQUESTS: Attribute = shown(
+    Key::Requests,
+    "REQUESTS",
+    "Requests that ended. Of a dispatcher, turns with something to do; of an adapter, messages and names looked up; of TLS, calls of OpenSSL; of the journal, batches; of a device, jobs.",
+);
+pub(super) static ELAPSED: Attribute =
+    shown(Key::ElapsedTime, "ELAPSED", "Time that the task spent in requests, in nanoseconds.");
+pub(super) static REQCPU: Attribute =
+    shown(Key::RequestCpuTime, "REQCPU", "Of it, processor time, in nanoseconds; the rest was waiting.");
+pub(super) static BETWCPU: Attribute = shown(
+    Key::BetweenCpuTime,
+    "BETWCPU",
+    "Processor time of the task's thread between requests, in nanoseconds: to look for work, to wake up and to go to sleep.",
+);
+pub(super) static LONGEST: Attribute = shown(
+    Key::LongestRequests,
+    "LONGEST",
+    "The longest requests as MILLISECONDS:NANOSECONDS, when each ended, UTC since 1970, and how long it took, for `bulla report chinit`. Shown with ALL or when asked for.",
+);
+pub(super) static ADAPBUSY: Attribute = shown(
+    Key::BusyAdapters,
+    "ADAPBUSY",
+    "How many adapters were busy at one moment as MILLISECONDS:NUMBER, for `bulla report chinit`. Shown with ALL or when asked for.",
+);
+pub(super) static FORM: Attribute = shown(
+    Key::Form,
+    "FORM",
+    "The arithmetic. RSA CRT: with the primes; RSA ME: with the public exponent; RSA ME PRIVATE: with the private one, of a key without its primes; ECDSA SIGN and VERIFY; ECDH; ECDH EPHEMERAL: with a new key pair.",
+);
+pub(super) static BITS: Attribute = shown(Key::KeyBits, "BITS", "Bits of the RSA modulus or of the curve's field.");
+pub(super) static OPERATION: Attribute = shown(
+    Key::Operation,
+    "OPERATION",
+    "RSA-SIGN, RSA-UNWRAP, RSA-VERIFY, RSA-WRAP, ECDSA-SIGN, ECDSA-VERIFY, ECDH-DERIVE or ECDH-EPHEMERAL.",
+);
+pub(super) static BUSYTIME: Attribute = shown(
+    Key::BusyTime,
+    "BUSYTIME",
+    "Execution time of all jobs in nanoseconds: of each one the time of its call, divided by the lanes filled.",
+);
+pub(super) static CALLS: Attribute = shown(
+    Key::Calls,
+    "CALLS",
+    "Calls of the device with jobs of this form and key size, whatever the operation: one number for all rows of them.",
+);
+pub(super) static LANES: Attribute = shown(
+    Key::LanesFilled,
+    "LANES",
+    "Lanes that were filled in those calls; divided by CALLS, the jobs that went together.",
+);
+pub(super) static EXECHIST: Attribute = shown(
+    Key::ExecutionTimes,
+    "EXECHIST",
+    "Histogram of the execution times, for `bulla report crypto`. Shown with ALL or when asked for.",
+);
+pub(super) static LATHIST: Attribute = shown(
+    Key::Latencies,
+    "LATHIST",
+    "Histogram of the times from submission to result, for `bulla report crypto`. Shown with ALL or when asked for.",
+);
+static AT: Attribute = attribute(
+    Key::At,
+    "AT",
+    Kind::Text { chars_max: "YYYY-MM-DD HH:MM:SS".len() },
+    "now",
+    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every minute of the last day in which something was done, and shows the last ones that were kept by then.",
+);
+
+static REPLACE: Attribute = attribute(
+    Key::Replace,
+    "REPLACE",
+    Kind::Switch(&["NOREPLACE", "REPLACE"]),
+    "NOREPLACE",
+    "Whether an object of that name is replaced; attributes that are not given fall back to their defaults. A queue's messages stay.",
+);
+static LIKE: Attribute = attribute(
+    Key::Like,
+    "LIKE",
+    Kind::Name { optional: false },
+    "",
+    "Take what is not given here from this object instead of the defaults.",
+);
+static PURGE: Attribute = attribute(
+    Key::Purge,
+    "PURGE",
+    Kind::Switch(&["NOPURGE", "PURGE"]),
+    "NOPURGE",
+    "Whether a queue that holds messages is deleted together with them; otherwise it is refused with 2055.",
+);
+static ACTION: Attribute = attribute(
+    Key::Action,
+    "ACTION",
+    words(&["REPLACE", "ADD", "REMOVE"]),
+    "REPLACE",
+    "REPLACE writes the policy anew. ADD and REMOVE change the lists of signers and recipients of an existing one, and nothing else.",
+);
+static ORIGIN: Attribute =
+    attribute(Key::Origin, "QUEUE", Kind::Name { optional: false }, "", "Only messages that came from this queue.");
+static COUNT: Attribute =
+    attribute(Key::Count, "COUNT", Kind::Number { min: 1, max: DEPTH_MAX }, "", "At most so many messages.");
+static AFTER: Attribute = attribute(
+    Key::After,
+    "AFTER",
+    Kind::Number { min: 1, max: u64::MAX },
+    "",
+    "Only messages of higher numbers: the last one that was shown leads to the next ones.",
+);
+static LOOKED: Attribute = attribute(
+    Key::Looked,
+    "MESSAGES",
+    Kind::Number { min: 0, max: DEPTH_MAX },
+    "1000",
+    "Look at so many messages of the queue, which takes a private-key operation for each encrypted one and reader.",
+);
+static MSGNUM: Attribute = attribute(
+    Key::MessageNumber,
+    "MSGNUM",
+    Kind::Number { min: 1, max: u64::MAX },
+    "",
+    "Only the message of this number, as DISPLAY DEADMSG shows it.",
+);
+static TO: Attribute = attribute(
+    Key::To,
+    "TO",
+    Kind::Name { optional: false },
+    "",
+    "With MSGNUM, move the message to this local queue instead of the one it came from.",
+);
+static HEADER: Attribute =
+    attribute(Key::KeepLabel, "HEADER", words(&["NO", "YES"]), "NO", "With TO, whether the message keeps its label.");
+static DISCARD: Attribute = attribute(
+    Key::Discard,
+    "DISCARD",
+    Kind::Switch(&["NODISCARD", "DISCARD"]),
+    "NODISCARD",
+    "With MSGNUM, delete the message instead of putting it back.",
+);
+static MSGNUM_SHOWN: Attribute = shown(Key::MessageNumber, "MSGNUM", "Number of the message in this queue manager.");
+static DEAD_REASON: Attribute =
+    shown(Key::Reason, "REASON", "Reason code of the label; blank for a message that a client rejected.");
+static CAUSE: Attribute = shown(Key::Cause, "CAUSE", "Sub-reason of the label.");
+static DETAILS: Attribute = shown(Key::Details, "DETAILS", "Detail of the label.");
+static DEAD_QUEUE: Attribute = shown(Key::Origin, "DESTQ", "The queue that the message was on, or for.");
+static DEAD_MANAGER: Attribute =
+    shown(Key::OriginManager, "DESTQM", "The queue manager of that queue, where it may be another one.");
+static PUTUSER: Attribute = shown(Key::PutUser, "USERID", "Who put it.");
+static PERSIST: Attribute = shown(Key::Persistence, "PERSIST", "Whether it is persistent: YES or NO.");
+static PUTDATE: Attribute = shown(Key::PutDate, "PUTDATE", "Date of its first put, UTC.");
+static PUTTIME: Attribute = shown(Key::PutTime, "PUTTIME", "Time of its first put, UTC.");
+static OF_TYPE: Attribute = attribute(
+    Key::OfType,
+    "TYPE",
+    words(&["ALL", "QLOCAL", "QALIAS", "QREMOTE", "QMODEL"]),
+    "ALL",
+    "Which queues to show.",
+);
+static WHERE: Attribute = attribute(
+    Key::Where,
+    "WHERE",
+    Kind::Filter,
+    "",
+    "Show only what fits: WHERE(attribute operator value). Operators: LT GT EQ NE LE GE; LK and NL, like and not like a value that ends in *; CT and EX, a list contains or excludes the value.",
+);
+static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "Show every attribute.");
+
+const LOCAL: &[&Attribute] = &[
+    &DESCR,
+    &MAXDEPTH,
+    &MAXMSGL,
+    &GET,
+    &PUT,
+    &DEFPRTY,
+    &DEFPSIST,
+    &MSGDLVSQ,
+    &FULL,
+    &USAGE,
+    &TRIGGER,
+    &TRIGDATA,
+    &BOTHRESH,
+    &BOQNAME,
+    &HARDENBO,
+    &BACKOUT,
+    &QDEPTHHI,
+    &QDEPTHLO,
+    &QDPHIEV,
+    &QDPLOEV,
+    &QDPMAXEV,
+    &SHARE,
+    &DEFSOPT,
+    &CAPEXPRY,
+    &GROUPS,
+    &limit::QUEUE_MAXHANDS,
+    &limit::QUEUE_UNACKED,
+    &limit::QUEUE_MSGRATE,
+    &LOCAL_DEFTYPE,
+    &DYNUSER,
+    &TRIGTYPE,
+    &TRIGDPTH,
+    &TRIGMPRI,
+    &INITQ,
+    &PROCESS,
+];
+const MODEL: &[&Attribute] = &[
+    &MODEL_DEFTYPE,
+    &DESCR,
+    &MAXDEPTH,
+    &MAXMSGL,
+    &GET,
+    &PUT,
+    &DEFPRTY,
+    &DEFPSIST,
+    &MSGDLVSQ,
+    &FULL,
+    &QDEPTHHI,
+    &QDEPTHLO,
+    &QDPHIEV,
+    &QDPLOEV,
+    &QDPMAXEV,
+    &SHARE,
+    &DEFSOPT,
+    &CAPEXPRY,
+    &GROUPS,
+    &limit::QUEUE_MAXHANDS,
+    &limit::QUEUE_UNACKED,
+    &limit::QUEUE_MSGRATE,
+];
+const PROCESSES: &[&Attribute] = &[&DESCR, &APPLICID, &USERDATA, &ENVRDATA];
+const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
+const REMOTE: &[&Attribute] = &[&DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST];
+const MANAGER: &[&Attribute] = &[
+    &DESCR,
+    &DEADQ,
+    &MANAGER_MAXMSGL,
+    &channel::DEFXMITQ,
+    &channel::MANAGER_SSLRKEYC,
+    &channel::MANAGER_CERTLABL,
+    &channel::CHIADAPS,
+    &channel::CHIDISPS,
+    &channel::MAXCHL,
+    &channel::ACTCHL,
+    &MAXUMSGS,
+    &MAXUAGE,
+    &AUTHOREV,
+    &PERFMEV,
+    &CHLEV,
+    &TRIGINT,
+    &authority::MANAGER_CHLAUTH,
+    &authority::MANAGER_CHCKCLNT,
+    &authority::OAUTHISS,
+    &authority::OAUTHAUD,
+    &authority::OAUTHUSR,
+];
+const POLICY: &[&Attribute] = &[
+    &SIGNALG,
+    &ENCALG,
+    &SIGNER,
+    &RECIP,
+    &KEYREUSE,
+    &TOLERATION,
+    &BINDNAME,
+    &BIND,
+    &WEAK,
+    &ONDEFECT,
+    &SEALEDAT,
+    &SIGNPAD,
+    &KEYWRAP,
+    &REVOCATION,
+];
+const DEVICE: &[&Attribute] =
+    &[&DEVICE_TYPE, &DESCR, &ENGINES, &PENDING, &MODULE, &TOKEN, &PINFILE, &TIMEOUT, &PROFILE, &SERVICE, &AUTOSTART];
+
+/// The language.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        act: Act::DefineLocal,
+        verb: "DEFINE",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Create a local queue.",
+        options: &[&REPLACE, &LIKE],
+        attributes: LOCAL,
+        examples: &[
+            "DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)",
+            "DEF QL('orders.eu') DESCR('Bo''s orders') LIKE(ORDERS) MSGDLVSQ(FIFO) FULL(REJECT) REPLACE",
+            "DEFINE QLOCAL(QM2) USAGE(XMITQ) TRIGGER DESCR('To queue manager QM2')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterLocal,
+        verb: "ALTER",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Change attributes of a local queue; the others stay.",
+        options: &[],
+        attributes: LOCAL,
+        examples: &["ALTER QLOCAL(ORDERS) PUT(DISABLED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteLocal,
+        verb: "DELETE",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Delete a local queue that no link has open.",
+        options: &[&PURGE],
+        attributes: &[],
+        examples: &["DELETE QLOCAL(ORDERS)", "DELETE QL(ORDERS) PURGE"],
+        since: V1,
+    },
+    Command {
+        act: Act::ClearLocal,
+        verb: "CLEAR",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Remove every message from a local queue that no link has open.",
+        options: &[],
+        attributes: &[],
+        examples: &["CLEAR QLOCAL(ORDERS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::ReplayLocal,
+        verb: "REPLAY",
+        noun: "QLOCAL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Put messages back on the queues that they were moved from because they were defective or undeliverable, each exactly once.",
+        options: &[&ORIGIN, &COUNT, &MSGNUM, &TO, &HEADER, &DISCARD],
+        attributes: &[],
+        examples: &[
+            "REPLAY QLOCAL(SYSTEM.PROTECTION.ERROR.QUEUE)",
+            "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) QUEUE(ORDERS) COUNT(10)",
+            "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) MSGNUM(1099511627778) TO(REJECTED) HEADER(YES)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayDeadLetters,
+        verb: "DISPLAY",
+        noun: "DEADMSG",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Show what lies on an error or dead-letter queue and can be got, oldest first: what its labels say. `bulla dlq` deals with it by rules.",
+        options: &[&COUNT, &AFTER, &WHERE, &ALL],
+        attributes: &[
+            &MSGNUM_SHOWN,
+            &DEAD_REASON,
+            &CAUSE,
+            &DETAILS,
+            &DEAD_QUEUE,
+            &DEAD_MANAGER,
+            &PUTUSER,
+            &PERSIST,
+            &BYTES,
+            &PUTDATE,
+            &PUTTIME,
+        ],
+        examples: &[
+            "DISPLAY DEADMSG(SYSTEM.DEAD.LETTER.QUEUE)",
+            "DIS DM(SYSTEM.DEAD.LETTER.QUEUE) WHERE(REASON EQ 2053) COUNT(10)",
+            "DIS DM(SYSTEM.DEAD.LETTER.QUEUE) AFTER(1099511627778)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLocal,
+        verb: "DISPLAY",
+        noun: "QLOCAL",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show local queues. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &TYPE,
+            &DESCR,
+            &CURDEPTH,
+            &MAXDEPTH,
+            &MAXMSGL,
+            &GET,
+            &PUT,
+            &DEFPRTY,
+            &DEFPSIST,
+            &MSGDLVSQ,
+            &FULL,
+            &USAGE,
+            &TRIGGER,
+            &TRIGDATA,
+            &BOTHRESH,
+            &BOQNAME,
+            &HARDENBO,
+            &BACKOUT,
+            &QDEPTHHI,
+            &QDEPTHLO,
+            &QDPHIEV,
+            &QDPLOEV,
+            &QDPMAXEV,
+            &SHARE,
+            &DEFSOPT,
+            &CAPEXPRY,
+            &GROUPS,
+            &limit::QUEUE_MAXHANDS,
+            &limit::QUEUE_UNACKED,
+            &limit::QUEUE_MSGRATE,
+            &LOCAL_DEFTYPE,
+            &DYNUSER,
+            &TRIGTYPE,
+            &TRIGDPTH,
+            &TRIGMPRI,
+            &INITQ,
+            &PROCESS,
+        ],
+        examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineAlias,
+        verb: "DEFINE",
+        noun: "QALIAS",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Create another name for a local or remote queue. A policy goes by the name that is opened: an alias without one shows a protected queue's messages as they are stored, sealed.",
+        options: &[&REPLACE, &LIKE],
+        attributes: ALIAS,
+        examples: &["DEFINE QALIAS(ORDERS.RAW) TARGET(ORDERS) PUT(DISABLED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterAlias,
+        verb: "ALTER",
+        noun: "QALIAS",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Change attributes of an alias; the others stay.",
+        options: &[],
+        attributes: ALIAS,
+        examples: &["ALTER QALIAS(ORDERS.RAW) GET(DISABLED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteAlias,
+        verb: "DELETE",
+        noun: "QALIAS",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Delete an alias. The queue it stands for is not touched.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE QALIAS(ORDERS.RAW)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAlias,
+        verb: "DISPLAY",
+        noun: "QALIAS",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show aliases. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[&TYPE, &TARGET, &DESCR, &GET, &PUT],
+        examples: &["DISPLAY QALIAS(*) TARGET", "DIS QA(*) WHERE(TARGET LK ORD*)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineRemote,
+        verb: "DEFINE",
+        noun: "QREMOTE",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Create a local name for a queue of another queue manager, or, without RNAME, an alias of a queue manager.",
+        options: &[&REPLACE, &LIKE],
+        attributes: REMOTE,
+        examples: &[
+            "DEFINE QREMOTE(BILLING) RNAME(INVOICES) RQMNAME(QM2)",
+            "DEF QR(BRANCHES) RQMNAME(QM3) XMITQ(QM2) DESCR('Messages for ANY@BRANCHES go to QM3 by way of QM2')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterRemote,
+        verb: "ALTER",
+        noun: "QREMOTE",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Change attributes of a remote queue or queue-manager alias; the others stay.",
+        options: &[],
+        attributes: REMOTE,
+        examples: &["ALTER QREMOTE(BILLING) XMITQ(QM2.FAST)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteRemote,
+        verb: "DELETE",
+        noun: "QREMOTE",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Delete a remote queue or queue-manager alias. Messages that wait on a transmission queue still go.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE QREMOTE(BILLING)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayRemote,
+        verb: "DISPLAY",
+        noun: "QREMOTE",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show remote queues and queue-manager aliases. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[&TYPE, &DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST],
+        examples: &["DISPLAY QREMOTE(*) RNAME RQMNAME", "DIS QR(*) WHERE(RQMNAME EQ QM2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineModel,
+        verb: "DEFINE",
+        noun: "QMODEL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Create a model: what the queues are like that are made for links which ask for a queue of their own.",
+        options: &[&REPLACE, &LIKE],
+        attributes: MODEL,
+        examples: &["DEFINE QMODEL(REPLIES) MAXDEPTH(100)", "DEF QM(INBOX) DEFTYPE(PERMDYN) DEFPSIST(YES) NOSHARE"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterModel,
+        verb: "ALTER",
+        noun: "QMODEL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Change attributes of a model; the others stay, and so do the queues that were made of it.",
+        options: &[],
+        attributes: MODEL,
+        examples: &["ALTER QMODEL(SYSTEM.DEFAULT.MODEL.QUEUE) MAXDEPTH(50)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteModel,
+        verb: "DELETE",
+        noun: "QMODEL",
+        name: NameUse::One,
+        object: "queue",
+        summary: "Delete a model. The queues that were made of it stay.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE QMODEL(REPLIES)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayModel,
+        verb: "DISPLAY",
+        noun: "QMODEL",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show models. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &TYPE,
+            &MODEL_DEFTYPE,
+            &DESCR,
+            &MAXDEPTH,
+            &MAXMSGL,
+            &GET,
+            &PUT,
+            &DEFPRTY,
+            &DEFPSIST,
+            &MSGDLVSQ,
+            &FULL,
+            &QDEPTHHI,
+            &QDEPTHLO,
+            &QDPHIEV,
+            &QDPLOEV,
+            &QDPMAXEV,
+            &SHARE,
+            &DEFSOPT,
+            &CAPEXPRY,
+            &GROUPS,
+            &limit::QUEUE_MAXHANDS,
+            &limit::QUEUE_UNACKED,
+            &limit::QUEUE_MSGRATE,
+        ],
+        examples: &["DISPLAY QMODEL(*) DEFTYPE", "DIS QM(SYSTEM.DEFAULT.MODEL.QUEUE)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineProcess,
+        verb: "DEFINE",
+        noun: "PROCESS",
+        name: NameUse::One,
+        object: "process",
+        summary: "Create a process definition: what a queue with TRIGGER starts.",
+        options: &[&REPLACE, &LIKE],
+        attributes: PROCESSES,
+        examples: &["DEFINE PROCESS(BILLING) APPLICID('/usr/local/bin/billing') USERDATA('--once')"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterProcess,
+        verb: "ALTER",
+        noun: "PROCESS",
+        name: NameUse::One,
+        object: "process",
+        summary: "Change attributes of a process definition; the others stay.",
+        options: &[],
+        attributes: PROCESSES,
+        examples: &["ALTER PROCESS(BILLING) USERDATA(' ')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteProcess,
+        verb: "DELETE",
+        noun: "PROCESS",
+        name: NameUse::One,
+        object: "process",
+        summary: "Delete a process definition. Queues that name it trigger nothing any more.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE PROCESS(BILLING)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayProcess,
+        verb: "DISPLAY",
+        noun: "PROCESS",
+        name: NameUse::Generic,
+        object: "process",
+        summary: "Show process definitions. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: PROCESSES,
+        examples: &["DISPLAY PROCESS(*) APPLICID", "DIS PRO(BILLING)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineTopic,
+        verb: "DEFINE",
+        noun: "TOPIC",
+        name: NameUse::One,
+        object: "topic",
+        summary: "Create a topic object: what holds for a topic and those below it, and a name for rights on them. Topics themselves need none.",
+        options: &[&REPLACE, &LIKE],
+        attributes: topic::TOPIC,
+        examples: &["DEFINE TOPIC(PRICES) TOPICSTR('prices') MNDURMDL(PRICES.MODEL) PMSGDLV(ALL)"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterTopic,
+        verb: "ALTER",
+        noun: "TOPIC",
+        name: NameUse::One,
+        object: "topic",
+        summary: "Change attributes of a topic object; the others stay. SYSTEM.BASE.TOPIC is the root's, and always there.",
+        options: &[],
+        attributes: topic::TOPIC,
+        examples: &["ALTER TOPIC(SYSTEM.BASE.TOPIC) DURSUB(NO)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteTopic,
+        verb: "DELETE",
+        noun: "TOPIC",
+        name: NameUse::One,
+        object: "topic",
+        summary: "Delete a topic object: from then on its parent's attributes and rights hold for its topics.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE TOPIC(PRICES)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayTopic,
+        verb: "DISPLAY",
+        noun: "TOPIC",
+        name: NameUse::Generic,
+        object: "topic",
+        summary: "Show topic objects. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::TOPIC,
+        examples: &["DISPLAY TOPIC(*) TOPICSTR", "DIS TOPIC(SYSTEM.BASE.TOPIC)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineSubscription,
+        verb: "DEFINE",
+        noun: "SUB",
+        name: NameUse::One,
+        object: "subscription",
+        summary: "Create a subscription: from then on what is published on its topic is put on its queue.",
+        options: &[&REPLACE, &LIKE],
+        attributes: topic::SUBSCRIPTION,
+        examples: &["DEFINE SUB(AUDIT) TOPICSTR('prices/#') DEST(AUDIT.PRICES) SELECTOR('volume > 1000')"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterSubscription,
+        verb: "ALTER",
+        noun: "SUB",
+        name: NameUse::One,
+        object: "subscription",
+        summary: "Change attributes of a subscription; the others stay, and so does what is on its queue.",
+        options: &[],
+        attributes: topic::SUBSCRIPTION,
+        examples: &["ALTER SUB(AUDIT) SELECTOR(' ')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteSubscription,
+        verb: "DELETE",
+        noun: "SUB",
+        name: NameUse::One,
+        object: "subscription",
+        summary: "Delete a subscription. A MANAGED queue goes with it and all that is on it; another one stays.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE SUB(AUDIT)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplaySubscription,
+        verb: "DISPLAY",
+        noun: "SUB",
+        name: NameUse::Generic,
+        object: "subscription",
+        summary: "Show subscriptions that outlive their links: those defined here, and the durable ones of applications, as CLIENT|NAME. A generic name shows names only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::SUBSCRIPTION,
+        examples: &["DISPLAY SUB(*) TOPICSTR DEST", "DIS SUB(*) WHERE(DESTCLAS EQ MANAGED)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplaySubscriptionStatus,
+        verb: "DISPLAY",
+        noun: "SBSTATUS",
+        name: NameUse::Generic,
+        object: "subscription",
+        summary: "Show how subscriptions stand, those that are not durable included. One that has no name is shown by that of its queue.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::SUBSCRIPTION_STATUS,
+        examples: &["DISPLAY SBSTATUS(*)", "DIS SBSTATUS(*) NUMMSGS LMSGTIME WHERE(DURABLE EQ NO)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayTopicStatus,
+        verb: "DISPLAY",
+        noun: "TPSTATUS",
+        name: NameUse::Topics,
+        object: "topic",
+        summary: "Show topics that are defined, published on or subscribed to, and what holds for each by the topic objects at it and above. A topic without wildcards is shown in any case.",
+        options: &[&WHERE, &ALL],
+        attributes: topic::TOPIC_STATUS,
+        examples: &["DISPLAY TPSTATUS('#') PUBCOUNT SUBCOUNT", "DIS TPS('prices/ibm')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayQueue,
+        verb: "DISPLAY",
+        noun: "QUEUE",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show queues of every type. A generic name shows names and types only, unless attributes or ALL are asked for.",
+        options: &[&OF_TYPE, &WHERE, &ALL],
+        attributes: &[
+            &DESCR,
+            &TARGET,
+            &RNAME,
+            &RQMNAME,
+            &REMOTE_XMITQ,
+            &CURDEPTH,
+            &MAXDEPTH,
+            &MAXMSGL,
+            &GET,
+            &PUT,
+            &DEFPRTY,
+            &DEFPSIST,
+            &MSGDLVSQ,
+            &FULL,
+            &USAGE,
+            &TRIGGER,
+            &TRIGDATA,
+            &QDEPTHHI,
+            &QDEPTHLO,
+            &QDPHIEV,
+            &QDPLOEV,
+            &QDPMAXEV,
+            &SHARE,
+            &DEFSOPT,
+            &CAPEXPRY,
+            &GROUPS,
+            &limit::QUEUE_MAXHANDS,
+            &limit::QUEUE_UNACKED,
+            &limit::QUEUE_MSGRATE,
+            &LOCAL_DEFTYPE,
+            &DYNUSER,
+            &TRIGTYPE,
+            &TRIGDPTH,
+            &TRIGMPRI,
+            &INITQ,
+            &PROCESS,
+        ],
+        examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayQueueStatus,
+        verb: "DISPLAY",
+        noun: "QSTATUS",
+        name: NameUse::Generic,
+        object: "queue",
+        summary: "Show what goes on at local queues now, or as it was within the last day. `bulla report queues` makes rates of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: &[
+            &CURDEPTH,
+            &IPPROCS,
+            &OPPROCS,
+            &UNCOM,
+            &MSGAGE,
+            &LPUTDATE,
+            &LPUTTIME,
+            &LGETDATE,
+            &LGETTIME,
+            &BYTES,
+            &PUTS,
+            &GETS,
+            &EXPIRED,
+            &NOTMINE,
+            &SINCE,
+            &TAKEN,
+            &OPOPENS,
+            &IPOPENS,
+            &PUT1S,
+            &PPUTS,
+            &PGETS,
+            &BROWSES,
+            &PUTBYTES,
+            &GETBYTES,
+            &MINMSG,
+            &MAXMSG,
+            &QTIME,
+            &QTIMEMAX,
+            &REJECTS,
+            &REJBY,
+            &limit::QUEUE_CURUNACK,
+            &limit::QUEUE_HELDBACK,
+            &limit::QUEUE_REFUSED,
+        ],
+        examples: &[
+            "DISPLAY QSTATUS(ORDERS)",
+            "DIS QS(*) CURDEPTH MSGAGE WHERE(IPPROCS EQ 0)",
+            "DIS QS(*) PUTS GETS QTIME REJBY WHERE(REJECTS GT 0)",
+            "DIS QS(ORDERS) AT('2026-11-22 06:30:00')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayPolicyStatus,
+        verb: "DISPLAY",
+        noun: "POLSTATUS",
+        name: NameUse::Generic,
+        object: "policy",
+        summary: "Show what the queue manager did under policies since it started: messages, keys, operations, bytes, time with devices, failures. `bulla report policies` makes rates of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: protection::POLICY_STATUS,
+        examples: &[
+            "DISPLAY POLSTATUS(ORDERS)",
+            "DIS POLS(*) SEALED OPENED FAILBY WHERE(FAILURES GT 0)",
+            "DIS POLS(*) AT('2026-11-22 06:30:00')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterManager,
+        verb: "ALTER",
+        noun: "QMGR",
+        name: NameUse::None,
+        object: "queue manager",
+        summary: "Change attributes of the queue manager.",
+        options: &[],
+        attributes: MANAGER,
+        examples: &[
+            "ALTER QMGR DEADQ(SYSTEM.DEAD.LETTER.QUEUE) DESCR('Orders, Frankfurt')",
+            "ALTER QMGR DEFXMITQ(HUB) SSLRKEYC(1048576) CHIADAPS(8) MAXCHL(500) ACTCHL(300)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayManager,
+        verb: "DISPLAY",
+        noun: "QMGR",
+        name: NameUse::None,
+        object: "queue manager",
+        summary: "Show the queue manager.",
+        options: &[&ALL],
+        attributes: &[
+            &DESCR,
+            &DEADQ,
+            &MANAGER_MAXMSGL,
+            &channel::DEFXMITQ,
+            &channel::MANAGER_SSLRKEYC,
+            &channel::MANAGER_CERTLABL,
+            &channel::CHIADAPS,
+            &channel::CHIDISPS,
+            &channel::MAXCHL,
+            &channel::ACTCHL,
+            &MAXUMSGS,
+            &MAXUAGE,
+            &AUTHOREV,
+            &PERFMEV,
+            &CHLEV,
+            &TRIGINT,
+            &authority::MANAGER_CHLAUTH,
+            &authority::MANAGER_CHCKCLNT,
+            &authority::OAUTHISS,
+            &authority::OAUTHAUD,
+            &authority::OAUTHUSR,
+            &VERSION,
+        ],
+        examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],
+        since: V1,
+    },
+    Command {
+        act: Act::SetPolicy,
+        verb: "SET",
+        noun: "POLICY",
+        name: NameUse::One,
+        object: "policy",
+        summary: "Set the policy of the queue or alias of that name: how messages put by that name are sealed, and what is taken for sealed when they are got.",
+        options: &[&ACTION],
+        attributes: POLICY,
+        examples: &[
+            "SET POLICY(ORDERS) SIGNALG(SHA256) ENCALG(AES256) SIGNER('CN=orders,O=Demo') RECIP('CN=billing,O=Demo')",
+            "SET POLICY(FAST) ENCALG(AES256) KEYREUSE(64) RECIP('CN=billing,O=Demo', 'CN=audit,O=Demo') TOLERATE",
+            "SET POLICY(ORDERS) ACTION(ADD) RECIP('CN=archive,O=Demo')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::CheckPolicy,
+        verb: "CHECK",
+        noun: "POLICY",
+        name: NameUse::One,
+        object: "policy",
+        summary: "Try a policy and change nothing: whose keys and certificates fit, lengths of sealed messages, and what becomes of the messages now on the queue. Without attributes the policy that is set, with them such a one, which takes the role ALL. `bulla policy check` prints it for people, with its cost.",
+        options: &[&LOOKED],
+        attributes: POLICY,
+        examples: &[
+            "CHECK POLICY(ORDERS)",
+            "CHECK POLICY(ORDERS) MESSAGES(0) SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=billing,O=Demo')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DeletePolicy,
+        verb: "DELETE",
+        noun: "POLICY",
+        name: NameUse::One,
+        object: "policy",
+        summary: "Delete a policy. Messages sealed under it stay sealed.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE POLICY(ORDERS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayPolicy,
+        verb: "DISPLAY",
+        noun: "POLICY",
+        name: NameUse::Generic,
+        object: "policy",
+        summary: "Show policies.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &QUALITY,
+            &SIGNALG,
+            &ENCALG,
+            &SIGNER,
+            &RECIP,
+            &KEYREUSE,
+            &TOLERATION,
+            &BINDNAME,
+            &BIND,
+            &WEAK,
+            &ONDEFECT,
+            &SEALEDAT,
+            &SIGNPAD,
+            &KEYWRAP,
+            &REVOCATION,
+        ],
+        examples: &["DISPLAY POLICY(ORDERS)", "DIS POLICY(*) WHERE(RECIP CT 'CN=billing,O=Demo')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineDevice,
+        verb: "DEFINE",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Create a crypto device. It works once it is started, or at the next start of the queue manager.",
+        options: &[&REPLACE, &LIKE],
+        attributes: DEVICE,
+        examples: &[
+            "DEFINE DEVICE(ACCEL2) TYPE(ACCELERATOR)",
+            "DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('/usr/lib/softhsm/libsofthsm2.so') TOKEN('pkcs11:token=bulla') PINFILE('/etc/bulla/hsm.pin') ENGINES(4)",
+            "DEF DEV(CARD) TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-CRT-4096=3100') ENGINES(2) AUTOSTART(NO)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterDevice,
+        verb: "ALTER",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Change attributes of a crypto device; the others stay. A running device takes most of them at its next start.",
+        options: &[],
+        attributes: DEVICE,
+        examples: &["ALTER DEVICE(HSM) ENGINES(8)", "ALTER DEVICE(CPU) TYPE(SOFTWARE)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteDevice,
+        verb: "DELETE",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Delete a crypto device that is stopped. The device CPU stays.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE DEVICE(ACCEL2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StartDevice,
+        verb: "START",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Start a crypto device, as it is defined now. One that can't work is OFFLINE and is tried again until it is stopped.",
+        options: &[],
+        attributes: &[],
+        examples: &["START DEVICE(ACCEL2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StopDevice,
+        verb: "STOP",
+        noun: "DEVICE",
+        name: NameUse::One,
+        object: "device",
+        summary: "Stop a crypto device: jobs in service end, waiting ones go to other devices where their keys allow it. It stays stopped until it is started, or until the next start of the queue manager with AUTOSTART(YES).",
+        options: &[],
+        attributes: &[],
+        examples: &["STOP DEVICE(ACCEL2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayDevice,
+        verb: "DISPLAY",
+        noun: "DEVICE",
+        name: NameUse::Generic,
+        object: "device",
+        summary: "Show crypto devices and what goes on at them now. A generic name shows names, types and states only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: &[
+            &DEVICE_TYPE,
+            &DEVICE_STATE,
+            &REASON,
+            &DESCR,
+            &ENGINES,
+            &PENDING,
+            &MODULE,
+            &TOKEN,
+            &PINFILE,
+            &TIMEOUT,
+            &PROFILE,
+            &SERVICE,
+            &AUTOSTART,
+            &WAITING,
+            &INSERV,
+            &UTIL,
+            &JOBS,
+            &ERRORS,
+        ],
+        examples: &["DISPLAY DEVICE(*)", "DIS DEV(ACCEL1)", "DIS DEV(*) REASON WHERE(STATUS NE RUNNING)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayDeviceStatus,
+        verb: "DISPLAY",
+        noun: "DEVSTATUS",
+        name: NameUse::Generic,
+        object: "device",
+        summary: "Show what crypto devices have done since they count: first each device, then each form, key size and operation of it. `bulla report crypto` makes rates and percentages of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: &[
+            &DEVICE_TYPE,
+            &DEVICE_STATE,
+            &REASON,
+            &TAKEN,
+            &SINCE,
+            &ENGINES,
+            &PENDING,
+            &WAITING,
+            &INSERV,
+            &FORM,
+            &BITS,
+            &OPERATION,
+            &JOBS,
+            &ERRORS,
+            &BUSYTIME,
+            &CALLS,
+            &LANES,
+            &CPUTIME,
+            &MODELCPU,
+            &WAITHIST,
+            &EXECHIST,
+            &LATHIST,
+        ],
+        examples: &[
+            "DISPLAY DEVSTATUS(*)",
+            "DIS DEVS(ACCEL*) AT('2026-11-22 06:30:00')",
+            "DIS DEVS(*) JOBS WHERE(OPERATION EQ RSA-SIGN)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineChannel,
+        verb: "DEFINE",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Create a channel. Its name, up to 20 characters, is the same at both ends. It is not started.",
+        options: &[&REPLACE, &LIKE],
+        attributes: channel::CHANNEL,
+        examples: &[
+            "DEFINE CHANNEL(QM1.QM2) CHLTYPE(SDR) CONNAME('qm2.example(5672)') XMITQ(QM2)",
+            "DEFINE CHANNEL(QM2.QM1) CHLTYPE(RCVR) MRRTY(3) MRTMR(500) SPLPROT(ASPOLICY) MCAUSER('border')",
+            "DEF CHL(QM1.QM2.TLS) CHLTYPE(SDR) CONNAME('a.example(5671),b.example(5671)') XMITQ(QM2) SSLCIPH(TLS_AES_256_GCM_SHA384) SSLPEER('CN=QM2,O=Demo*') SSLRKEYC(1048576) SPLPROT(REMOVE)",
+            "DEF CHL(ARTEMIS) CHLTYPE(RQSTR) CONNAME('broker.example') SOURCE('orders') TARGET(ORDERS) USERID('qm1') PASSFILE('/etc/bulla/broker.password')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterChannel,
+        verb: "ALTER",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Change attributes of a channel; the others stay. A running channel takes them at its next start.",
+        options: &[],
+        attributes: channel::CHANNEL,
+        examples: &["ALTER CHANNEL(QM1.QM2) BATCHSZ(100) HBINT(30)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteChannel,
+        verb: "DELETE",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Delete a channel that does not run and has nothing in doubt. Its transmission queue stays.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE CHANNEL(QM1.QM2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StartChannel,
+        verb: "START",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Start a channel. A RCVR, or a SVR without CONNAME, that is STOPPED lets its partner in again.",
+        options: &[],
+        attributes: &[],
+        examples: &["START CHANNEL(QM1.QM2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StopChannel,
+        verb: "STOP",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Stop a channel, every instance of it.",
+        options: &[&channel::MODE, &channel::STOP_STATUS],
+        attributes: &[],
+        examples: &["STOP CHANNEL(QM1.QM2)", "STOP CHL(QM1.QM2) MODE(FORCE) STATUS(INACTIVE)"],
+        since: V1,
+    },
+    Command {
+        act: Act::PingChannel,
+        verb: "PING",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Connect to the partner of a SDR or SVR that does not run, as the channel would, TLS included, and say who answers. No message is sent, and no number changes.",
+        options: &[],
+        attributes: &[],
+        examples: &["PING CHANNEL(QM1.QM2)"],
+        since: V1,
+    },
+    Command {
+        act: Act::ResetChannel,
+        verb: "RESET",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Set the sequence number of a channel that does not run, after both ends have lost count of each other.",
+        options: &[&channel::SEQNUM],
+        attributes: &[],
+        examples: &["RESET CHANNEL(QM1.QM2) SEQNUM(1)"],
+        since: V1,
+    },
+    Command {
+        act: Act::ResolveChannel,
+        verb: "RESOLVE",
+        noun: "CHANNEL",
+        name: NameUse::One,
+        object: "channel",
+        summary: "Say what became of the messages that a SDR or SVR has in doubt, when its partner can't be asked any more. A channel that starts settles them by itself.",
+        options: &[&channel::RESOLVE_ACTION],
+        attributes: &[],
+        examples: &["RESOLVE CHANNEL(QM1.QM2) ACTION(COMMIT)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayChannel,
+        verb: "DISPLAY",
+        noun: "CHANNEL",
+        name: NameUse::Generic,
+        object: "channel",
+        summary: "Show channels as they are defined. A generic name shows names and types only, unless attributes or ALL are asked for.",
+        options: &[&WHERE, &ALL],
+        attributes: channel::CHANNEL,
+        examples: &["DISPLAY CHANNEL(QM1.QM2)", "DIS CHL(*) CONNAME XMITQ WHERE(CHLTYPE EQ SDR)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayChannelStatus,
+        verb: "DISPLAY",
+        noun: "CHSTATUS",
+        name: NameUse::Generic,
+        object: "channel",
+        summary: "Show what goes on at channels now, one row for each instance: a receiving channel has one for each partner. A generic name leaves out channels of which there is nothing to say.",
+        options: &[&WHERE, &ALL],
+        attributes: channel::CHANNEL_STATUS,
+        examples: &[
+            "DISPLAY CHSTATUS(*)",
+            "DIS CHS(QM1.QM2) ALL",
+            "DIS CHS(*) MSGS XQTIME REASON WHERE(STATUS NE RUNNING)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayInitiator,
+        verb: "DISPLAY",
+        noun: "CHINIT",
+        name: NameUse::None,
+        object: "channel initiator",
+        summary: "Show what goes on at all channels together: threads, instances and their limits, listeners.",
+        options: &[&ALL],
+        attributes: channel::INITIATOR,
+        examples: &["DISPLAY CHINIT", "DIS CHI ACTIVE ACTCHL"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayTaskStatus,
+        verb: "DISPLAY",
+        noun: "TASKSTATUS",
+        name: NameUse::None,
+        object: "task",
+        summary: "Show what each task of the queue manager has done since it counts. `bulla report chinit` makes percentages and averages of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: &[
+            &TASK_TYPE,
+            &TASK_STATE,
+            &CONNS,
+            &TAKEN,
+            &SINCE,
+            &REQUESTS,
+            &ELAPSED,
+            &REQCPU,
+            &BETWCPU,
+            &LONGEST,
+            &ADAPBUSY,
+        ],
+        examples: &[
+            "DISPLAY TASKSTATUS",
+            "DIS TASKS AT('2026-11-22 06:30:00')",
+            "DIS TASKS REQUESTS ELAPSED WHERE(TASKTYPE EQ ADAPTER)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayCostStatus,
+        verb: "DISPLAY",
+        noun: "COSTSTATUS",
+        name: NameUse::Generic,
+        object: "role",
+        summary: "Show the processor time that each role of the queue manager has cost, what no role owns (`unattributed`), and the process's own with the messages put and got. `bulla report costs` makes microseconds a message of it.",
+        options: &[&AT, &WHERE, &ALL],
+        attributes: &[&ROLE_CPUTIME, &PUTS, &GETS, &TAKEN, &SINCE],
+        examples: &[
+            "DISPLAY COSTSTATUS(*)",
+            "DIS COSTS(*) AT('2026-11-22 06:30:00')",
+            "DIS COSTS(PROCESS) CPUTIME PUTS GETS",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::SetAuthority,
+        verb: "SET",
+        noun: "AUTHREC",
+        name: NameUse::None,
+        object: "authority record",
+        summary: "Give users and groups rights on objects, or take rights away from them. Without a record that matches, nothing is allowed. Of the profiles of one user or group that match a name, the most specific one counts.",
+        options: &[],
+        attributes: authority::RECORD,
+        examples: &[
+            "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('orders', 'billing') AUTHADD(CONNECT)",
+            "SET AUTHREC PROFILE(ORDERS.**) OBJTYPE(QUEUE) PRINCIPAL('orders') AUTHADD(PUT, INQ)",
+            "SET AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS) AUTHRMV(ALL)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteAuthority,
+        verb: "DELETE",
+        noun: "AUTHREC",
+        name: NameUse::None,
+        object: "authority record",
+        summary: "Delete an authority record: from then on a more general profile counts, where one fits.",
+        options: authority::RECORD_KEY,
+        attributes: &[],
+        examples: &["DELETE AUTHREC PROFILE(ORDERS.SECRET) OBJTYPE(QUEUE) GROUP(CLERKS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAuthority,
+        verb: "DISPLAY",
+        noun: "AUTHREC",
+        name: NameUse::None,
+        object: "authority record",
+        summary: "Show authority records: all, or those of a profile, a type of object, a user or a group.",
+        options: authority::RECORD_OPTIONS,
+        attributes: authority::RECORD_SHOWN,
+        examples: &[
+            "DISPLAY AUTHREC",
+            "DIS AUTHREC PROFILE(ORDERS.EU) OBJTYPE(QUEUE) PRINCIPAL('orders') MATCH(MEMBER)",
+            "DIS AUTHREC WHERE(AUTHLIST CT PUT)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineGroup,
+        verb: "DEFINE",
+        noun: "GROUP",
+        name: NameUse::One,
+        object: "group",
+        summary: "Create a group of users, who share the rights of its authority records.",
+        options: &[&REPLACE, &LIKE],
+        attributes: authority::GROUP_OBJECT,
+        examples: &["DEFINE GROUP(CLERKS) MEMBERS('orders', 'billing') DESCR('Users who handle orders')"],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterGroup,
+        verb: "ALTER",
+        noun: "GROUP",
+        name: NameUse::One,
+        object: "group",
+        summary: "Change a group: MEMBERS says anew who is in it.",
+        options: &[],
+        attributes: authority::GROUP_OBJECT,
+        examples: &["ALTER GROUP(CLERKS) MEMBERS('orders', 'billing', 'audit')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteGroup,
+        verb: "DELETE",
+        noun: "GROUP",
+        name: NameUse::One,
+        object: "group",
+        summary: "Delete a group, and its authority records with it.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE GROUP(CLERKS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayGroup,
+        verb: "DISPLAY",
+        noun: "GROUP",
+        name: NameUse::Generic,
+        object: "group",
+        summary: "Show groups and who is in them.",
+        options: &[&WHERE, &ALL],
+        attributes: authority::GROUP_OBJECT,
+        examples: &["DISPLAY GROUP(*)", "DIS GROUP(*) WHERE(MEMBERS CT 'orders')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DefineAdministrators,
+        verb: "DEFINE",
+        noun: "ADMIN",
+        name: NameUse::One,
+        object: "administrators",
+        summary: "Let users and groups of the operating system administer over the second admin socket (bulla start --admin-directory). The owner of the queue manager's process may do everything, always.",
+        options: &[&REPLACE, &LIKE],
+        attributes: authority::ADMINISTRATORS,
+        examples: &[
+            "DEFINE ADMIN(OPERATORS) OSGROUP('mqops') ROLE(OPERATE) DESCR('Night shift')",
+            "DEFINE ADMIN(AUDITORS) OSUSER('carol', '1004') ROLE(LOOK)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::AlterAdministrators,
+        verb: "ALTER",
+        noun: "ADMIN",
+        name: NameUse::One,
+        object: "administrators",
+        summary: "Change administrators: OSUSER and OSGROUP say anew who they are. It holds from the next command on.",
+        options: &[],
+        attributes: authority::ADMINISTRATORS,
+        examples: &["ALTER ADMIN(OPERATORS) OSUSER('dave')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteAdministrators,
+        verb: "DELETE",
+        noun: "ADMIN",
+        name: NameUse::One,
+        object: "administrators",
+        summary: "Let these administer no longer.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE ADMIN(AUDITORS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAdministrators,
+        verb: "DISPLAY",
+        noun: "ADMIN",
+        name: NameUse::Generic,
+        object: "administrators",
+        summary: "Show who may administer, and how much.",
+        options: &[&WHERE, &ALL],
+        attributes: authority::ADMINISTRATORS,
+        examples: &["DISPLAY ADMIN(*)", "DIS ADMIN(*) WHERE(OSGROUP CT 'mqops')"],
+        since: V1,
+    },
+    Command {
+        act: Act::BeginUnit,
+        verb: "BEGIN",
+        noun: "UNIT",
+        name: NameUse::None,
+        object: "",
+        summary: "First in a text: its other commands, which define, alter, set or delete, are carried out together or not at all.",
+        options: &[],
+        attributes: &[],
+        examples: &["BEGIN UNIT"],
+        since: V1,
+    },
+    Command {
+        act: Act::SetChannelRule,
+        verb: "SET",
+        noun: "CHLAUTH",
+        name: NameUse::Channels,
+        object: "rule",
+        summary: "Say which addresses, users and certificates may use a channel, and as which user. Of the rules that match, the most specific one decides: by the channel's name, then certificate before user before address. Clients are on the channel SYSTEM.DEF.SVRCONN.",
+        options: &[&authority::RULE_ACTION],
+        attributes: authority::RULE,
+        examples: &[
+            "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Addresses without a rule are refused')",
+            "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') MCAUSER('border')",
+            "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') USERSRC(CHANNEL)",
+            "SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('*ANONYMOUS')",
+            "SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('198.51.100.7', '2001:db8:*')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayChannelRule,
+        verb: "DISPLAY",
+        noun: "CHLAUTH",
+        name: NameUse::Channels,
+        object: "rule",
+        summary: "Show the rules for connections, or, with MATCH(RUNCHECK), those that would apply to a partner.",
+        options: authority::RULE_OPTIONS,
+        attributes: authority::RULE_SHOWN,
+        examples: &[
+            "DISPLAY CHLAUTH(*)",
+            "DIS CHLAUTH(QM2.QM1) MATCH(RUNCHECK) ADDRESS('192.0.2.1') SSLPEER('CN=QM2,O=Demo')",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::SetAddressMap,
+        verb: "SET",
+        noun: "ADDRMAP",
+        name: NameUse::Addresses,
+        object: "address map",
+        summary: "Say what an address stands for that clients name: a queue or a topic. A * in it is for any characters, and a * in the name for the same ones. The address itself comes before patterns, the longest pattern first. What it stands for is not looked up again.",
+        options: &[&address_map::ACTION],
+        attributes: address_map::ADDRESS_MAP,
+        examples: &[
+            "SET ADDRMAP('test-queue') QUEUE('TEST.QUEUE')",
+            "SET ADDRMAP('queue://*') QUEUE('*')",
+            "SET ADDRMAP('prices/*') TOPIC('market/*')",
+            "SET ADDRMAP('test-queue') ACTION(REMOVE)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayAddressMap,
+        verb: "DISPLAY",
+        noun: "ADDRMAP",
+        name: NameUse::Addresses,
+        object: "address map",
+        summary: "Show what clients' addresses stand for; a * at the end is for all that begin so.",
+        options: limit::OPTIONS,
+        attributes: address_map::ADDRESS_MAP,
+        examples: &["DISPLAY ADDRMAP('*')", "DIS ADDRMAP('*') WHERE(QUEUE EQ 'TEST.QUEUE')"],
+        since: V1,
+    },
+    Command {
+        act: Act::SetLimit,
+        verb: "SET",
+        noun: "LIMIT",
+        name: NameUse::Users,
+        object: "limit",
+        summary: "Limit what one user may have at once. The name may end in *: then the limit is each one's whose name begins so. The name itself comes before the longest beginning. What is not given stays.",
+        options: &[],
+        attributes: limit::LIMITS,
+        examples: &[
+            "SET LIMIT('app*') MAXCONNS(100) MAXHANDS(1000)",
+            "SET LIMIT('*ANONYMOUS') MSGRATE(500) UNACKED(1048576)",
+        ],
+        since: V1,
+    },
+    Command {
+        act: Act::DeleteLimit,
+        verb: "DELETE",
+        noun: "LIMIT",
+        name: NameUse::Users,
+        object: "limit",
+        summary: "Delete a limit; its users have that of another pattern that fits them, or none.",
+        options: &[],
+        attributes: &[],
+        examples: &["DELETE LIMIT('app*')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLimit,
+        verb: "DISPLAY",
+        noun: "LIMIT",
+        name: NameUse::Users,
+        object: "limit",
+        summary: "Show limits of users.",
+        options: limit::OPTIONS,
+        attributes: limit::LIMITS,
+        examples: &["DISPLAY LIMIT('*')", "DIS LIMIT('*') WHERE(MSGRATE GT 0)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLimitStatus,
+        verb: "DISPLAY",
+        noun: "LIMITSTATUS",
+        name: NameUse::Users,
+        object: "user",
+        summary: "Show users that are connected, what they have, and which limit holds for them.",
+        options: limit::OPTIONS,
+        attributes: limit::STATUS,
+        examples: &["DISPLAY LIMITSTATUS('*')", "DIS LIMS('*') WHERE(HELDBACK GT 0)"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayLockout,
+        verb: "DISPLAY",
+        noun: "LOCKOUT",
+        name: NameUse::Users,
+        object: "lockout",
+        summary: "Show who is not let in at the moment because too many attempts to sign in were wrong. What is about an address is about everybody there, and shown for '*' only.",
+        options: limit::OPTIONS,
+        attributes: lockout::STATUS,
+        examples: &["DISPLAY LOCKOUT('*')", "DIS LOCKOUT('*') WHERE(ADDRESS EQ '192.0.2.1')"],
+        since: V1,
+    },
+    Command {
+        act: Act::ResetLockout,
+        verb: "RESET",
+        noun: "LOCKOUT",
+        name: NameUse::Users,
+        object: "lockout",
+        summary: "End lockouts before their time: those that DISPLAY LOCKOUT shows for the same name, of one address where it is given. Attempts count from nothing again.",
+        options: lockout::OPTIONS,
+        attributes: &[],
+        examples: &["RESET LOCKOUT('orders')", "RESET LOCKOUT('*') ADDRESS('192.0.2.1')"],
+        since: V1,
+    },
+    Command {
+        act: Act::DisplayConnection,
+        verb: "DISPLAY",
+        noun: "CONN",
+        name: NameUse::Generic,
+        object: "connection",
+        summary: "Show connections and their links: which user and application has which queue open.",
+        options: connection::OPTIONS,
+        attributes: connection::STATUS,
+        examples: &["DISPLAY CONN(*)", "DIS CONN(*) TYPE(HANDLE) WHERE(OBJNAME EQ ORDERS)"],
+        since: V1,
+    },
+    Command {
+        act: Act::StopConnection,
+        verb: "STOP",
+        noun: "CONN",
+        name: NameUse::One,
+        object: "connection",
+        summary: "End a connection, by its number in DISPLAY CONN. Messages that it holds go back to their queues, and its units of work are backed out. The client may connect again: SET CHLAUTH or DELETE AUTHREC keeps it out.",
+        options: &[],
+        attributes: &[],
+        examples: &["STOP CONN(000000000000002A)"],
+        since: V1,
+    },
+    Command {
+        act: Act::PingManager,
+        verb: "PING",
+        noun: "QMGR",
+        name: NameUse::None,
+        object: "queue manager",
+        summary: "Ask the queue manager for an answer: it gives one while it carries out commands.",
+        options: &[],
+        attributes: &[],
+        examples: &["PING QMGR"],
+        since: V1,
+    },
+    Command {
+        act: Act::Help,
+        verb: "HELP",
+        noun: "",
+        name: NameUse::None,
+        object: "",
+        summary: "Explain the language, a command, or an attribute.",
+        options: &[],
+        attributes: &[],
+        examples: &["HELP", "HELP DEFINE QLOCAL", "HELP KEYREUSE"],
+        since: V1,
+    },
+];
+
+/// What DISPLAY DEVSTATUS and TASKSTATUS show to programs that ask for everything, and to nobody else.
+pub(super) const FOR_PROGRAMS: [Key; 5] =
+    [Key::WaitingSeen, Key::ExecutionTimes, Key::Latencies, Key::LongestRequests, Key::BusyAdapters];
+
+/// `QMNAME` heads what DISPLAY QMGR shows, as a queue's name heads its own.
+pub static NAME_OF_MANAGER: &Attribute = &QMNAME;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_command_stands_twice() {
+        let mut seen = HashSet::new();
+        for command in COMMANDS {
+            assert!(seen.insert((command.verb, command.noun)), "{command}");
+            assert!(VERBS.iter().any(|(verb, _)| *verb == command.verb));
+            assert!(ROLES.iter().any(|(verb, _)| *verb == command.verb), "{command} asks for no role");
+            assert!(command.noun.is_empty() || NOUNS.iter().any(|(noun, _)| *noun == command.noun));
+        }
+    }
+
+    #[test]
+    fn no_word_means_two_things_in_one_command() {
+        for command in COMMANDS {
+            let mut seen = HashSet::new();
+            for attribute in command.options.iter().chain(command.attributes) {
+                let own: HashSet<_> = attribute.words().collect(); // a switch may be named like one of its states
+                for word in own {
+                    assert!(seen.insert(word), "{command} knows {word} twice");
+                }
+            }
+        }
+        for table in [VERBS, NOUNS] {
+            let mut seen = HashSet::new();
+            for word in table.iter().flat_map(|(long, short)| std::iter::once(long).chain(*short)) {
+                assert!(seen.insert(word), "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_entry_explains_itself() {
+        for command in COMMANDS {
+            assert!(command.summary.ends_with('.') && !command.examples.is_empty(), "{command}");
+            for attribute in command.options.iter().chain(command.attributes) {
+                assert!(attribute.doc.ends_with('.'), "{}", attribute.keyword);
+            }
+        }
+    }
+}

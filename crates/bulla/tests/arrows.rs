@@ -1,0 +1,188 @@
+//! Which parts of the program may know which: what the crates' dependencies don't settle, between folders and files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Parts, and what names them although it must not. A part is a folder or a file of `src/`, without `.rs`.
+const KNOWN_TO_NONE_BUT: &[(&str, &[&str])] = &[("cli", &["main"]), ("json_names", &["cli"])];
+
+/// Parts that know nothing of dispatchers, channels, the queue manager as a whole, and what starts it.
+const BELOW: &[&str] = &[
+    "activity",
+    "admin",
+    "connections",
+    "cost_activity",
+    "dead_letters",
+    "definitions_file",
+    "devices",
+    "json_names",
+    "limits",
+    "log",
+    "metrics",
+    "random",
+    "sign_in",
+    "task",
+    "task_activity",
+    "tls",
+    "traffic_activity",
+    "users",
+    "whole_file",
+];
+
+/// What they do not name.
+const ABOVE: &[&str] = &["channel", "cli", "dispatcher", "manager", "serve"];
+
+/// Most files that import one another in a circle. It only ever falls.
+const CIRCLE_FILES_MAX: usize = 36;
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_test = path.file_name().is_some_and(|name| name.to_string_lossy().contains("test"));
+        if path.is_dir() && !is_test {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+            found.push(path);
+        }
+    }
+}
+
+/// The module of a file: `channel/sender.rs` is `channel`, `sender`; `tls/mod.rs` is `tls`.
+fn module(file: &Path, root: &Path) -> Vec<String> {
+    let below = file.strip_prefix(root).unwrap().with_extension("");
+    let mut names: Vec<_> = below.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    if names.last().is_some_and(|last| last == "mod" || last == "lib") {
+        names.pop();
+    }
+    names
+}
+
+/// The paths that a use declaration names: `a::{b, c::d}` names `a::b` and `a::c::d`.
+fn named(tree: &str, before: &[String], found: &mut Vec<Vec<String>>) {
+    let (path, group) = match tree.split_once('{') {
+        Some((path, rest)) => (path.trim_end_matches("::"), rest.rsplit_once('}').map(|(inner, _)| inner)),
+        None => (tree, None),
+    };
+    let path = path.split(" as ").next().unwrap_or(path);
+    let mut whole = before.to_vec();
+    whole.extend(path.split("::").map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned));
+    let Some(group) = group else { return found.push(whole) };
+    let (mut depth, mut begin) = (0, 0);
+    for (at, letter) in group.char_indices().chain([(group.len(), ',')]) {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                if let Some(part) = group.get(begin..at).map(str::trim).filter(|part| !part.is_empty()) {
+                    named(part, &whole, found);
+                }
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a file names of this crate, in `use` declarations and in paths that begin with `crate` or `super`.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .fold(String::new(), |all, line| all + line + "\n");
+    let mut found = Vec::new();
+    for declaration in code.split("use ").skip(1) {
+        if let Some((tree, _)) = declaration.split_once(';')
+            && ["crate", "super", "self"].iter().any(|start| tree.starts_with(start))
+        {
+            named(tree, &[], &mut found);
+        }
+    }
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let rest = code.get(at..).unwrap_or_default();
+            let end = rest
+                .find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
+                .unwrap_or(rest.len());
+            let path = rest.get(..end).unwrap_or_default();
+            found.push(path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect());
+        }
+    }
+    found
+}
+
+/// Each file by its module, with the modules of other files that it names.
+fn imports() -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let modules: BTreeSet<Vec<String>> = files.iter().map(|file| module(file, &root)).collect();
+    let of = |file: &PathBuf| {
+        let me = module(file, &root);
+        let absolute = |path: Vec<String>| {
+            let mut base = if path.first().is_some_and(|first| first == "crate") { Vec::new() } else { me.clone() };
+            for name in path {
+                match name.as_str() {
+                    "crate" | "self" => {}
+                    "super" => drop(base.pop()),
+                    _ => base.push(name),
+                }
+            }
+            base
+        };
+        let longest = |path: Vec<String>| {
+            (1..=path.len())
+                .rev()
+                .filter_map(|length| path.get(..length))
+                .find(|part| modules.contains(*part))
+                .map(<[_]>::to_vec)
+        };
+        let named = paths(&fs::read_to_string(file).unwrap());
+        let named: BTreeSet<_> =
+            named.into_iter().map(absolute).filter_map(longest).filter(|found| *found != me).collect();
+        (me, named)
+    };
+    files.iter().map(of).filter(|(me, _)| !me.is_empty()).collect()
+}
+
+fn part(module: &[String]) -> &str {
+    module.first().map_or("", String::as_str)
+}
+
+#[test]
+fn no_part_names_what_stands_above_it() {
+    let mut wrong = Vec::new();
+    for (me, named) in imports() {
+        for other in named {
+            let (from, to) = (part(&me), part(&other));
+            let hidden =
+                KNOWN_TO_NONE_BUT.iter().any(|(hidden, users)| *hidden == to && from != to && !users.contains(&from));
+            if hidden || BELOW.contains(&from) && ABOVE.contains(&to) {
+                wrong.push(format!("{} names {}", me.join("/"), other.join("/")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_that_import_one_another_become_fewer() {
+    let imports = imports();
+    let reached_from = |start: &Vec<String>| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![start]);
+        while let Some(one) = next.pop() {
+            next.extend(imports.get(one).into_iter().flatten().filter(|other| reached.insert((*other).clone())));
+        }
+        reached
+    };
+    let reached: BTreeMap<_, _> = imports.keys().map(|module| (module, reached_from(module))).collect();
+    let circle_of = |module: &Vec<String>| -> BTreeSet<String> {
+        let others =
+            reached[module].iter().filter(|other| reached.get(*other).is_some_and(|back| back.contains(module)));
+        others.map(|other| other.join("/")).collect()
+    };
+    let largest = imports.keys().map(circle_of).max_by_key(BTreeSet::len).unwrap();
+    assert!(imports.len() > 100, "{} files are looked at", imports.len());
+    assert_eq!(largest.len(), CIRCLE_FILES_MAX, "write the new number, if it is lower: {largest:?}");
+}
