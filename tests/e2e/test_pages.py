@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "tests/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINE_CHARS_MAX = 120
 PARAGRAPH_LINES_MAX = 5
 # Words that mean something only to a reader who knows the program. A dead letter is a term of the field.
