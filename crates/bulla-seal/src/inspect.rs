@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::certificate::{Certificate, tlv, utc};
 use crate::cms::algorithm::SignatureKind;
-use crate::cms::attributes::{Attributes, Binding, Ours, read_content};
+use crate::cms::attributes::{Binding, Ours, read_content};
 use crate::cms::enveloped::{Enveloped, Recipient, Transport};
 use crate::cms::reader::Reader;
 use crate::cms::signed::{SignedData, SignerInfo};
@@ -118,9 +118,8 @@ fn of_signed(der: &[u8], signed: &SignedData<'_>) -> Result<Inspection, OpenErro
     let mut signers = Vec::with_capacity(signed.signers.len());
     let mut ours = Ours::default();
     for signer in &signed.signers {
-        let attributes = Attributes::read(signer.attributes)?;
-        ours = attributes.ours;
-        signers.push(of_signer(signer, &attributes, &certificates)?);
+        ours = signer.attributes.ours;
+        signers.push(of_signer(signer, &certificates)?);
     }
     let sizes = Sizes::new(
         der.len(),
@@ -203,11 +202,7 @@ fn with_ours(ours: Ours<'_>, mut inspection: Inspection) -> Result<Inspection, O
     Ok(inspection)
 }
 
-fn of_signer(
-    signer: &SignerInfo<'_>,
-    attributes: &Attributes<'_>,
-    certificates: &[Certificate],
-) -> Result<InspectedSigner, OpenError> {
+fn of_signer(signer: &SignerInfo<'_>, certificates: &[Certificate]) -> Result<InspectedSigner, OpenError> {
     let certificate = certificates.iter().find(|certificate| match signer.name {
         Name::IssuerAndSerial(name) => certificate.issuer_and_serial() == name,
         Name::Key(id) => certificate.subject_key_id() == Some(id),
@@ -221,7 +216,7 @@ fn of_signer(
         dn: certificate.map(|certificate| certificate.dn().to_string()),
         name: name_text(&signer.name),
         algorithm: format!("{kind} with {}", signer.digest),
-        signing_time: attributes.time()?.map(utc),
+        signing_time: signer.attributes.time()?.map(utc),
         key_id: certificate.map(|certificate| base16ct::lower::encode_string(certificate.spki_sha256())),
     })
 }

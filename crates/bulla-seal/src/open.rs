@@ -606,7 +606,7 @@ impl Question {
         if self.policy.sign != Some(signer.digest) {
             return Err(OpenError::WeakerThanPolicy { what: "another signature digest than SIGNALG" });
         }
-        let attributes = Attributes::read(signer.attributes)?;
+        let attributes = signer.attributes;
         attributes.check_content_type(crate::oid::ID_DATA)?;
         if *signer.digest.hash(signed.payload) != *attributes.digest()? {
             return Err(OpenError::Tampered { what: "the digest of the payload" });

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bulla_device::Digest;
 use jiff::civil::DateTime;
 
-use super::reader::{Malformed, Reader, is_integer, strictly_ascending};
+use super::reader::{Malformed, Reader, is_der, is_integer, is_oid, strictly_ascending};
 use super::writer::{
     ENUMERATED, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, SEQUENCE, SET, UTC_TIME, UTF8_STRING, Writer, context,
     context_primitive, element, element_len,
@@ -107,10 +107,11 @@ pub(crate) struct Ours<'a> {
 
 impl<'a> Attributes<'a> {
     /// Reads the contents of a set of attributes, strictly: in order, none doubled, each with exactly
-    /// one value. Attributes of others that are not known here are passed over; of ours none may be
-    /// unknown.
+    /// one value, which is DER to its innermost part. Attributes of others that are not known here are
+    /// passed over; of ours none may be unknown.
     pub(crate) fn read(contents: &'a [u8]) -> Result<Attributes<'a>, Malformed> {
         const TWICE: Malformed = Malformed("an attribute stands there twice");
+        const NOT_DER: Malformed = Malformed("attributes that are not DER inside");
         if contents.len() > ATTRIBUTES_BYTES_MAX {
             return Err(Malformed("more than 16 KiB of attributes"));
         }
@@ -135,6 +136,9 @@ impl<'a> Attributes<'a> {
             if !one {
                 return Err(Malformed("an attribute without exactly one value"));
             }
+            if !is_der(values) {
+                return Err(NOT_DER);
+            }
             if count == ATTRIBUTES_MAX {
                 return Err(Malformed("more than 32 attributes"));
             }
@@ -151,6 +155,7 @@ impl<'a> Attributes<'a> {
                 _ if oid.starts_with(oid::OUR_ATTRIBUTES) => {
                     return Err(Malformed("an attribute of a newer version"));
                 }
+                _ if !is_oid(oid) => return Err(NOT_DER),
                 _ if unknown.contains(&oid) => return Err(TWICE),
                 _ => {
                     unknown.push(oid);
@@ -538,15 +543,15 @@ pub(crate) fn read_recipients(value: &[u8]) -> Result<&[u8; 32], Malformed> {
     hash(Reader::new(value).value(OCTET_STRING, WHAT)?)
 }
 
-/// A certificate's or recipient's serial must be a proper INTEGER; the name before it is taken as it
+/// A certificate's or recipient's serial must be a proper INTEGER, and the name before it DER; it is taken as it
 /// stands, because it is only ever compared byte for byte.
 pub(crate) fn check_issuer_and_serial(whole: &[u8]) -> Result<(), Malformed> {
     const WHAT: &str = "an issuer and serial number is unreadable";
     let mut fields = Reader::only(whole, SEQUENCE, WHAT)?;
-    fields.whole(SEQUENCE, WHAT)?;
+    let name = fields.value(SEQUENCE, WHAT)?;
     let serial = fields.value(INTEGER, WHAT)?;
     fields.end(WHAT)?;
-    if is_integer(serial) { Ok(()) } else { Err(Malformed(WHAT)) }
+    if is_integer(serial) && is_der(name) { Ok(()) } else { Err(Malformed(WHAT)) }
 }
 
 #[cfg(test)]
@@ -617,6 +622,8 @@ mod tests {
             (attribute(oid::MESSAGE_DIGEST, &[]), "an attribute without exactly one value"),
             (many, "an attribute without exactly one value"),
             (attribute(&newer, &[NULL_VALUE, 0]), "an attribute of a newer version"),
+            (attribute(&[0x2a, 0x80, 3], &[NULL_VALUE, 0]), "attributes that are not DER inside"),
+            (attribute(oid::BINDING, &[SEQUENCE, 3, INTEGER, 0x81, 0]), "attributes that are not DER inside"),
             (Vec::new(), "an empty set of attributes"),
             (long, "more than 16 KiB of attributes"),
             (vec![SEQUENCE, 0x80, 0, 0], "an attribute is unreadable"),

@@ -8,7 +8,7 @@ use super::algorithm::{
     write_cipher,
 };
 use super::attributes::{Attributes, check_issuer_and_serial};
-use super::reader::{Malformed, Reader, is_der, strictly_ascending};
+use super::reader::{Malformed, Reader, is_oid, read_der, strictly_ascending};
 use super::writer::{
     BIT_STRING, NULL, OCTET_STRING, OID, SEQUENCE, SET, Writer, context, context_primitive, element, element_len,
 };
@@ -223,10 +223,7 @@ impl<'a> Enveloped<'a> {
             _ => return Err(Malformed("an envelope holds something other than data").into()),
         };
         let algorithm = content.whole(SEQUENCE, WHAT)?;
-        if !is_der(algorithm) {
-            return Err(Malformed("a content cipher that is not DER inside").into());
-        }
-        let (cipher, iv) = read_cipher(algorithm)?;
+        let (cipher, iv) = read_der(algorithm, "a content cipher that is not DER inside", read_cipher(algorithm))?;
         let ciphertext = content.value(context_primitive(0), "the ciphertext is not in one piece")?;
         content.end(WHAT)?;
         let attributes_whole = match fields.peek() {
@@ -234,7 +231,6 @@ impl<'a> Enveloped<'a> {
             _ => None,
         };
         let attributes = match attributes_whole {
-            Some(whole) if !is_der(whole) => return Err(Malformed("attributes that are not DER inside").into()),
             Some(whole) => Attributes::read(Reader::new(whole).value(context(1), WHAT)?)?,
             None => Attributes::default(),
         };
@@ -302,14 +298,12 @@ fn read_recipients(mut set: Reader<'_>) -> Result<Vec<Recipient<'_>>, OpenError>
             return Err(Malformed("recipients out of order or doubled").into());
         }
         previous = whole;
-        if !is_der(whole) {
-            return Err(Malformed("a recipient that is not DER inside").into());
-        }
-        if tag == SEQUENCE {
-            push(&mut recipients, read_transport(whole)?)?;
+        let read = if tag == SEQUENCE {
+            read_transport(whole).and_then(|one| Ok(push(&mut recipients, one)?))
         } else {
-            read_agreements(whole, &mut recipients)?;
-        }
+            read_agreements(whole, &mut recipients)
+        };
+        read_der(whole, "a recipient that is not DER inside", read)?;
     }
     if recipients.is_empty() { Err(Malformed("an envelope without recipients").into()) } else { Ok(recipients) }
 }
@@ -398,12 +392,15 @@ fn read_originator(mut choice: Reader<'_>) -> Result<&[u8], Malformed> {
     if algorithm.value(OID, WHAT)? != oid::EC_PUBLIC_KEY {
         return Err(Malformed(WHAT));
     }
-    match algorithm.peek() {
-        Some(NULL) => algorithm.value(NULL, WHAT)?,
-        Some(_) => algorithm.value(OID, WHAT)?,
-        None => &[],
+    let named = match algorithm.peek() {
+        Some(NULL) => algorithm.value(NULL, WHAT)?.is_empty(),
+        Some(_) => is_oid(algorithm.value(OID, WHAT)?),
+        None => true,
     };
     algorithm.end(WHAT)?;
+    if !named {
+        return Err(Malformed(WHAT));
+    }
     let bits = key.value(BIT_STRING, WHAT)?;
     key.end(WHAT)?;
     match bits {

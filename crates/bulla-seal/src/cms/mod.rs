@@ -80,3 +80,102 @@ pub fn looks_sealed(body: &[u8]) -> bool {
     let Some(found) = rest.get(..usize::from(*len)) else { return false };
     [oid::SIGNED_DATA, oid::AUTH_ENVELOPED_DATA, oid::ENVELOPED_DATA].contains(&found)
 }
+
+#[cfg(test)]
+mod tests {
+    use bulla_device::{Digest, RsaPadding, RsaScheme};
+
+    use super::algorithm::{
+        aes_wrap_identifier, agreement_identifier, digest_identifier, rsa_signature_identifier, rsa_wrap_identifier,
+    };
+    use super::attributes::{AttributeWriter, write_binding, write_content_type, write_message_digest};
+    use super::enveloped::{EnvelopeLayout, agreement_info, recipient_set, transport_info};
+    use super::reader::is_der;
+    use super::signed::SignedLayout;
+    use super::writer::{INTEGER, SET, Writer, element};
+    use super::*;
+    use crate::message::Bound;
+    use crate::policy::{ContentCipher, Quality};
+
+    /// An issuer of one attribute, and a serial number.
+    fn name() -> Vec<u8> {
+        let attribute = element(SEQUENCE, &[&element(OID, &[&[0x55, 4, 3]]), &element(0x0c, &[b"a"])]);
+        element(SEQUENCE, &[&element(SEQUENCE, &[&element(SET, &[&attribute])]), &element(INTEGER, &[&[7]])])
+    }
+
+    fn attributes() -> AttributeWriter {
+        let mut set = AttributeWriter::new();
+        write_content_type(&mut set);
+        let bound = Bound {
+            destination: "Q@QM".into(),
+            message_id: Default::default(),
+            properties: Default::default(),
+            application_properties: Default::default(),
+            annotations: Default::default(),
+        };
+        write_binding(&mut set, Quality::Confidentiality, &bound, None);
+        set
+    }
+
+    fn envelope() -> Vec<u8> {
+        let oaep = rsa_wrap_identifier(RsaPadding::Oaep { digest: Digest::Sha256 });
+        let agreement = agreement_identifier(Digest::Sha256, &aes_wrap_identifier(32));
+        let recipients = recipient_set(vec![
+            transport_info(&name(), &oaep, &[5; 8]),
+            agreement_info(&name(), &agreement, &[4; 9], &[6; 8]),
+        ]);
+        let attributes = attributes().sorted();
+        let layout = EnvelopeLayout {
+            cipher: ContentCipher::Aes256Gcm,
+            recipients: &recipients,
+            agreement: true,
+            attributes_len: attributes.len(),
+            plaintext_len: 1,
+        };
+        let mut out = Writer::default();
+        let written = layout.write(&mut out, &[1; 12], &attributes, |out| {
+            out.raw(&[1]);
+            Ok::<_, ()>([0; 16])
+        });
+        assert!(written.is_ok());
+        out.finish()
+    }
+
+    fn signed() -> Vec<u8> {
+        let mut set = attributes();
+        write_message_digest(&mut set, &[8; 32]);
+        let (digest, attributes) = (digest_identifier(Digest::Sha256), set.sorted());
+        let layout = SignedLayout {
+            digest: &digest,
+            certificates: &element(SEQUENCE, &[]),
+            signer: &name(),
+            attributes_len: attributes.len(),
+            algorithm: &rsa_signature_identifier(RsaScheme::Pss, Digest::Sha256),
+            signature_len: 8,
+            payload_len: 1,
+        };
+        let mut out = Writer::default();
+        layout.write(&mut out, &[1], &attributes, &[9; 8]);
+        out.finish()
+    }
+
+    #[test]
+    fn what_reads_is_der_to_its_innermost_part_whichever_byte_was_changed() {
+        for message in [envelope(), signed()] {
+            assert!(read(&message).is_ok());
+            let mut read_so = 0;
+            for at in 0..message.len() {
+                for value in 0..=u8::MAX {
+                    let mut changed = message.clone();
+                    changed[at] = value;
+                    // There is nothing in them but lists, names and short strings: all of it is looked at.
+                    if read(&changed).is_ok() {
+                        assert!(is_der(&changed), "byte {at} as {value:#x}");
+                        read_so += 1;
+                    }
+                }
+            }
+            assert!(read_so > message.len(), "some changes are within what strings say");
+        }
+    }
+}

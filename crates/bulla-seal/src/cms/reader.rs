@@ -1,14 +1,15 @@
 //! DER in: every deviation has a name, nothing is copied.
 
 use crate::certificate::tlv;
+use crate::error::OpenError;
 
 /// Why bytes are not the CMS of this profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-impl From<Malformed> for crate::error::OpenError {
-    fn from(malformed: Malformed) -> crate::error::OpenError {
-        crate::error::OpenError::Malformed { what: malformed.0 }
+impl From<Malformed> for OpenError {
+    fn from(malformed: Malformed) -> OpenError {
+        OpenError::Malformed { what: malformed.0 }
     }
 }
 
@@ -75,42 +76,73 @@ impl<'a> Reader<'a> {
 /// How deep elements lie in one another in names, attributes and algorithms.
 const DEPTH_MAX: u8 = 16;
 
-/// Whether an element is DER to its innermost part: definite and shortest lengths, strings in one piece, sets and
+/// Whether elements are DER to their innermost parts: definite and shortest lengths, strings in one piece, sets and
 /// sequences constructed, shortest integers, nothing cut. What identifiers and strings say is not looked at.
-pub(crate) fn is_der(whole: &[u8]) -> bool {
-    fn all(mut contents: &[u8], depth: u8) -> bool {
-        while !contents.is_empty() {
-            let Some(found) = tlv::next(&mut contents) else { return false };
-            if !one(found.tag, found.value, depth) {
-                return false;
+pub(crate) fn is_der(elements: &[u8]) -> bool {
+    is_der_at(elements, 0)
+}
+
+fn is_der_at(mut rest: &[u8], depth: u8) -> bool {
+    while let [first, len, behind @ ..] = rest {
+        let (tag, contents);
+        // Nearly every element has a tag and a length of one byte each.
+        match behind.split_at_checked(usize::from(*len)) {
+            Some((short, next)) if *len < 0x80 && *first & TAG_NUMBER != TAG_NUMBER => {
+                (tag, contents, rest) = (*first, short, next);
+            }
+            _ => {
+                let Some(found) = tlv::next(&mut rest) else { return false };
+                (tag, contents) = (found.tag, found.value);
             }
         }
-        true
-    }
-    fn one(tag: u8, value: &[u8], depth: u8) -> bool {
-        const CLASS: u8 = 0xc0;
-        const CONSTRUCTED: u8 = 0x20;
-        let universal = tag & CLASS == 0;
-        let is_list = matches!(tag & !CONSTRUCTED, 0x08 | 0x0b | 0x10 | 0x11);
-        match tag & CONSTRUCTED != 0 {
-            true => (!universal || is_list) && depth < DEPTH_MAX && all(value, depth + 1),
-            false if !universal => true,
-            false => match tag {
-                0x01 => matches!(value, [0x00 | 0xff]),
-                tlv::INTEGER | 0x0a => is_integer(value),
-                tlv::NULL => value.is_empty(),
-                tlv::OID => is_oid(value),
-                _ => !is_list,
-            },
+        let fits = match tag & CONSTRUCTED {
+            0 => is_primitive(tag, contents),
+            _ => (tag & CLASS != 0 || is_list(tag)) && depth < DEPTH_MAX && is_der_at(contents, depth + 1),
+        };
+        if !fits {
+            return false;
         }
     }
-    all(whole, 0)
+    rest.is_empty()
+}
+
+const CLASS: u8 = 0xc0;
+const CONSTRUCTED: u8 = 0x20;
+const TAG_NUMBER: u8 = 0x1f;
+
+/// Whether a universal tag is one of those that hold elements.
+fn is_list(tag: u8) -> bool {
+    matches!(tag & !CONSTRUCTED, 0x08 | 0x0b | 0x10 | 0x11)
+}
+
+/// Whether an element that is not constructed may be so, and its contents have the one form that DER allows.
+fn is_primitive(tag: u8, contents: &[u8]) -> bool {
+    match tag {
+        0x01 => matches!(contents, [0x00 | 0xff]),
+        tlv::INTEGER | 0x0a => is_integer(contents),
+        tlv::NULL => contents.is_empty(),
+        tlv::OID => is_oid(contents),
+        _ => tag & CLASS != 0 || !is_list(tag),
+    }
+}
+
+/// What was read, if it could be: then every part of `whole` was looked at. Else why not, of which not being DER comes
+/// first, whatever the reader stumbled over.
+pub(crate) fn read_der<T>(whole: &[u8], not_der: &'static str, read: Result<T, OpenError>) -> Result<T, OpenError> {
+    read.map_err(|error| if is_der(whole) { error } else { Malformed(not_der).into() })
 }
 
 /// Whether an OBJECT IDENTIFIER's contents end where an arc ends, and no arc is padded.
-fn is_oid(contents: &[u8]) -> bool {
-    let padded = contents.first() == Some(&0x80) || contents.windows(2).any(|two| matches!(two, [0x00..=0x7f, 0x80]));
-    !padded && contents.last().is_some_and(|last| *last < 0x80)
+pub(crate) fn is_oid(contents: &[u8]) -> bool {
+    let mut before = 0;
+    for byte in contents {
+        // An arc begins where the byte before ended one.
+        if before < 0x80 && *byte == 0x80 {
+            return false;
+        }
+        before = *byte;
+    }
+    !contents.is_empty() && before < 0x80
 }
 
 /// Whether an INTEGER's contents are the shortest, as DER asks, and not absurdly long.

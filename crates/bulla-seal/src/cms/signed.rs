@@ -4,8 +4,8 @@ use bulla_device::Digest;
 
 use super::Name;
 use super::algorithm::{SignatureKind, read_digest, read_signature};
-use super::attributes::check_issuer_and_serial;
-use super::reader::{Malformed, Reader, is_der, strictly_ascending};
+use super::attributes::{Attributes, check_issuer_and_serial};
+use super::reader::{Malformed, Reader, read_der, strictly_ascending};
 use super::writer::{OCTET_STRING, OID, SEQUENCE, SET, Writer, context, context_primitive, element_len};
 use crate::error::OpenError;
 use crate::oid;
@@ -105,8 +105,8 @@ pub(crate) struct SignerInfo<'a> {
     pub(crate) digest: Digest,
     /// The digest's identifier.
     pub(crate) digest_identifier: &'a [u8],
-    /// The signed attributes' set, without its header.
-    pub(crate) attributes: &'a [u8],
+    /// What the signed attributes say.
+    pub(crate) attributes: Attributes<'a>,
     /// The signed attributes as they stand there, header and all.
     pub(crate) attributes_whole: &'a [u8],
     /// The signature's algorithm.
@@ -183,7 +183,7 @@ fn read_signers(mut set: Reader<'_>) -> Result<Vec<SignerInfo<'_>>, OpenError> {
             return Err(Malformed("signers out of order or doubled").into());
         }
         previous = whole;
-        signers.push(SignerInfo::read(whole)?);
+        signers.push(read_der(whole, "a signer that is not DER inside", SignerInfo::read(whole))?);
     }
     if signers.is_empty() { Err(OpenError::Unsigned) } else { Ok(signers) }
 }
@@ -191,9 +191,6 @@ fn read_signers(mut set: Reader<'_>) -> Result<Vec<SignerInfo<'_>>, OpenError> {
 impl<'a> SignerInfo<'a> {
     fn read(whole: &'a [u8]) -> Result<SignerInfo<'a>, OpenError> {
         const WHAT: &str = "a signer is unreadable";
-        if !is_der(whole) {
-            return Err(Malformed("a signer that is not DER inside").into());
-        }
         let mut fields = Reader::only(whole, SEQUENCE, WHAT)?;
         let version = fields.small_integer(WHAT)?;
         let name = match fields.peek() {
@@ -213,7 +210,7 @@ impl<'a> SignerInfo<'a> {
         // Without them the signature covers the payload itself, and a payload that *is* a set of
         // attributes would verify.
         let attributes_whole = fields.whole(context(0), "a signer without signed attributes")?;
-        let attributes = Reader::new(attributes_whole).value(context(0), WHAT)?;
+        let attributes = Attributes::read(Reader::new(attributes_whole).value(context(0), WHAT)?)?;
         let algorithm = fields.whole(SEQUENCE, WHAT)?;
         let kind = read_signature(algorithm, digest)?;
         let signature = fields.value(OCTET_STRING, WHAT)?;

@@ -288,7 +288,7 @@ impl Question {
         signer: &SignerInfo<'a>,
     ) -> Result<(Attributes<'a>, Result<(), SignedError>, KnownSigner, Verification), OpenError> {
         let digest = self.policy.sign.unwrap_or(signer.digest);
-        let attributes = Attributes::read(signer.attributes)?;
+        let attributes = signer.attributes;
         let hash = digest.hash(signed.payload);
         let certificate = decoy.signer(&signer.name).ok_or(BAD_SIGNATURE)?;
         let fits = decoy::is_in_range(certificate, signer.signature)
