@@ -1,21 +1,25 @@
-//! Memory for private keys that is not written to swap.
+//! Memory for keys that is not written to swap.
 //!
 //! OpenSSL takes the secret numbers of private keys from a heap of its own where one was set up: of RSA keys d, the
 //! primes and what is derived from them, of keys on curves the scalar, keys made for one agreement, nonces, and the
 //! state of its random generators. The heap is locked in memory, left out of core files, fenced by pages that can't be
-//! touched, and overwritten when it is given back. What OpenSSL computes with meanwhile, its cipher contexts with
-//! content keys, and all that is not OpenSSL's is in ordinary memory: [`lock_all`] keeps that out of swap, too.
+//! touched, and overwritten when it is given back. [`KeyBytes`] are of the same heap, for content keys that are
+//! remembered. What OpenSSL computes with meanwhile, its cipher contexts with content keys, and all else that is not
+//! OpenSSL's is in ordinary memory: [`lock_all`] keeps that out of swap, too.
 
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
+use zeroize::Zeroizing;
 
 /// Least memory for private keys. Linux lets a process lock as much since 5.16, unless told otherwise.
 pub const KEY_MEMORY_BYTES_MIN: usize = 8 << 20;
@@ -89,6 +93,73 @@ pub fn used() -> usize {
     unsafe { CRYPTO_secure_used() }
 }
 
+/// Bytes of the memory for keys, overwritten when they are given back. Where [`reserve`] was not called or all of that
+/// memory is in use they are in ordinary memory, and overwritten all the same.
+pub struct KeyBytes(Place);
+
+enum Place {
+    /// In the heap for keys.
+    Kept {
+        start: NonNull<u8>,
+        len: usize,
+    },
+    Ordinary(Zeroizing<Vec<u8>>),
+}
+
+// SAFETY: they have one owner, as a `Box<[u8]>` has; OpenSSL takes its lock where it hands them out and takes them back.
+unsafe impl Send for KeyBytes {}
+// SAFETY: as for `Send`; behind a shared reference they are only read.
+unsafe impl Sync for KeyBytes {}
+
+impl KeyBytes {
+    /// So many zeros.
+    pub fn zeroed(len: usize) -> KeyBytes {
+        // SAFETY: it takes no pointer but that to a file name, which may be absent: then no error is recorded.
+        let start = unsafe { CRYPTO_secure_zalloc(len, std::ptr::null(), 0) };
+        KeyBytes(match NonNull::new(start.cast::<u8>()) {
+            Some(start) => Place::Kept { start, len },
+            None => Place::Ordinary(Zeroizing::new(vec![0; len])),
+        })
+    }
+}
+
+impl Deref for KeyBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            // SAFETY: OpenSSL handed out `len` bytes there, all of them zeroed, which are this value's until it is dropped.
+            Place::Kept { start, len } => unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) },
+            Place::Ordinary(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for KeyBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            // SAFETY: as for `deref`, and this reference is the only one.
+            Place::Kept { start, len } => unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), *len) },
+            Place::Ordinary(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for KeyBytes {
+    fn drop(&mut self) {
+        if let Place::Kept { start, len } = self.0 {
+            // SAFETY: OpenSSL handed them out, and nothing refers to them any more. It overwrites them first.
+            unsafe { CRYPTO_secure_clear_free(start.as_ptr().cast(), len, std::ptr::null(), 0) };
+        }
+    }
+}
+
+impl fmt::Debug for KeyBytes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "KeyBytes({})", self.len())
+    }
+}
+
 /// Keeps all memory of this process out of swap, what it takes later included: content keys and payloads, too.
 ///
 /// # Errors
@@ -108,6 +179,8 @@ unsafe extern "C" {
     // Parts of libcrypto's public interface (<openssl/crypto.h>), absent from openssl-sys.
     fn CRYPTO_secure_malloc_init(bytes: usize, smallest: usize) -> c_int;
     fn CRYPTO_secure_used() -> usize;
+    fn CRYPTO_secure_zalloc(bytes: usize, file: *const c_char, line: c_int) -> *mut c_void;
+    fn CRYPTO_secure_clear_free(start: *mut c_void, bytes: usize, file: *const c_char, line: c_int);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use bulla_device::PrivateKey;
-use bulla_device::key_memory::{self, KeyMemory};
+use bulla_device::key_memory::{self, KeyBytes, KeyMemory};
 use openssl::ec::{EcGroup, EcKey};
 use openssl::nid::Nid;
 use openssl::pkey::PKey;
@@ -45,4 +45,16 @@ fn private_keys_are_in_memory_that_is_locked_left_out_of_core_files_and_given_ba
         drop(key);
         assert!(key_memory::used() - before < least, "{} are left", key_memory::used() - before);
     }
+
+    // Content keys, and more of them than there is room for.
+    let before = key_memory::used();
+    let mut keys = KeyBytes::zeroed(16 << 10);
+    assert_eq!((key_memory::used() - before, keys.iter().any(|byte| *byte != 0)), (16 << 10, false));
+    keys.fill(7);
+    assert_eq!(format!("{keys:?}"), "KeyBytes(16384)");
+    let mut elsewhere = KeyBytes::zeroed(bytes);
+    assert_eq!((key_memory::used() - before, elsewhere.len(), elsewhere[bytes - 1]), (16 << 10, bytes, 0));
+    elsewhere[0] = 1;
+    drop((keys, elsewhere));
+    assert_eq!(key_memory::used(), before);
 }

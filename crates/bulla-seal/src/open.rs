@@ -330,17 +330,17 @@ impl Question {
             const WHAT: &str = "PKCS#1 v1.5 key transport to a certificate that is for more than encryption";
             return Err(OpenError::WeakerThanPolicy { what: WHAT });
         }
-        let place = KeyPlace {
-            key_id: own.key.id(),
-            recipients: sha256(envelope.recipients_whole),
-            cipher: envelope.cipher,
-            generation: self.ring.generation(),
-        };
+        let (recipients, is_known) = self.cache.recipients_digest(envelope.recipients_whole);
+        let place =
+            KeyPlace { key_id: own.key.id(), recipients, cipher: envelope.cipher, generation: self.ring.generation() };
         let letter = Letter::new(self.der.clone(), envelope, place);
         if let Some(mut key) = self.cache.content_key(&place, &self.policy, self.ring.user(), self.now) {
             let plaintext = letter.decrypt(&mut key.context)?;
             if plaintext.is_some() || self.proves_keys(&letter) {
                 self.cache.give_back(&place, key);
+                if !is_known {
+                    self.cache.remember_recipients(envelope.recipients_whole, recipients);
+                }
                 self.tally.cache_hit();
                 return self.open_plaintext(letter, plaintext, None);
             }
@@ -366,7 +366,7 @@ impl Question {
 
     /// Only what opened is worth remembering: otherwise anyone could fill the cache with rubbish.
     fn remember_key(&self, place: KeyPlace, key: Zeroizing<Vec<u8>>) {
-        self.cache.remember_key(place, &self.policy, self.ring.user(), self.now, key);
+        self.cache.remember_key(place, &self.policy, self.ring.user(), self.now, &key);
     }
 
     /// `fresh_key` is the content key when it did not come from the cache.

@@ -2,14 +2,17 @@
 //! on their paths, and who the recipients in a ring are. All of it is bounded; keys are zeroized.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bulla_device::key_memory::KeyBytes;
 use openssl::cipher_ctx::CipherCtx;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::certificate::Certificate;
 use crate::cms::Name;
+use crate::cms::attributes::sha256;
 use crate::cms::enveloped::Recipient;
 use crate::cms::signed::SignedData;
 use crate::error::OpenError;
@@ -24,12 +27,30 @@ pub const CACHED_KEY_AGE_MAX: Duration = Duration::from_secs(3600);
 /// Signers remembered.
 pub const CACHED_SIGNERS_MAX: usize = 1024;
 
+/// Sets of recipients remembered.
+const CACHED_RECIPIENTS_MAX: usize = 64;
+/// Bytes of a set of recipients that is remembered. One recipient takes about 400.
+const CACHED_RECIPIENTS_BYTES_MAX: usize = 4 << 10;
+
 /// The caches of one opener, shared by its clones. Locks are held for a look-up, never for a
 /// cryptographic operation.
 #[derive(Default)]
 pub(crate) struct Cache {
     keys: Mutex<Keys>,
     signers: Mutex<Signers>,
+    recipients: Mutex<Recipients>,
+}
+
+/// Sets of recipients that came again, with their SHA-256. A reused content key comes with the same set each time, and
+/// comparing it costs less than hashing it.
+#[derive(Default)]
+struct Recipients {
+    known: Vec<Option<KnownRecipients>>,
+}
+
+struct KnownRecipients {
+    whole: Box<[u8]>,
+    digest: [u8; 32],
 }
 
 /// Where a content key lies: whose private key unwraps it, and from which recipients and cipher.
@@ -41,10 +62,55 @@ pub(crate) struct KeyPlace {
     pub(crate) generation: u64,
 }
 
-/// The recipients differ from key to key and the rest hardly ever, so they alone are hashed.
-impl std::hash::Hash for KeyPlace {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        state.write(&self.recipients);
+/// The recipients differ from key to key and the rest hardly ever, so they alone are hashed. Theirs is a digest already:
+/// a part of it will do.
+impl Hash for KeyPlace {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let first = self.recipients.first_chunk().copied().unwrap_or_default();
+        state.write_u64(u64::from_ne_bytes(first));
+    }
+}
+
+/// Makes a place in a table of a number that is spread evenly already. Two random numbers of this process go into it, so
+/// that a sender who looks for recipients whose digests lie close together finds none.
+#[derive(Clone)]
+struct Spread {
+    added: u64,
+    factor: u64,
+}
+
+impl Default for Spread {
+    fn default() -> Spread {
+        let random = RandomState::new();
+        Spread { added: random.hash_one(0), factor: random.hash_one(1) | 1 }
+    }
+}
+
+impl BuildHasher for Spread {
+    type Hasher = Spreading;
+
+    fn build_hasher(&self) -> Spreading {
+        Spreading { with: self.clone(), sum: 0 }
+    }
+}
+
+struct Spreading {
+    with: Spread,
+    sum: u64,
+}
+
+impl Hasher for Spreading {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let wide = u128::from(self.sum ^ number ^ self.with.added) * u128::from(self.with.factor);
+        self.sum = (wide >> 64) as u64 ^ wide as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.sum
     }
 }
 
@@ -57,14 +123,90 @@ pub(crate) struct CachedKey {
 /// whose keys go all at once. A message whose key is never seen again costs one insertion.
 #[derive(Default)]
 struct Keys {
-    recent: HashMap<KeyPlace, KeyEntry>,
-    older: HashMap<KeyPlace, KeyEntry>,
+    recent: Half,
+    older: Half,
     /// The last generation of each user's ring; a new one forgets what the old one unwrapped.
     generations: HashMap<String, u64>,
+    /// The generation that was looked at last. No two rings have the same.
+    last: u64,
+}
+
+/// Bytes of the longest content key.
+const KEY_BYTES_MAX: usize = 32;
+
+/// Entries, and their keys in memory that is not written to swap.
+#[derive(Default)]
+struct Half {
+    entries: HashMap<KeyPlace, KeyEntry, Spread>,
+    /// Places of [`KEY_BYTES_MAX`] bytes; absent until there is a key.
+    keys: Option<KeyBytes>,
+    /// Places that were given out. One that is left is overwritten and not given out again.
+    given: usize,
+}
+
+impl Half {
+    fn is_full(&self) -> bool {
+        self.given >= CACHED_KEYS_MAX / 2
+    }
+
+    /// The key of an entry that says so.
+    fn key(&self, at: usize, len: usize) -> Zeroizing<Vec<u8>> {
+        let all = self.keys.as_deref().unwrap_or_default();
+        Zeroizing::new(all.get(at..at + len).unwrap_or_default().to_vec())
+    }
+
+    /// Takes a key in, where this half is not full.
+    fn insert(&mut self, place: KeyPlace, key: &[u8], mut entry: KeyEntry) {
+        self.remove(&place);
+        let keys = self.keys.get_or_insert_with(|| KeyBytes::zeroed(CACHED_KEYS_MAX / 2 * KEY_BYTES_MAX));
+        let at = self.given * KEY_BYTES_MAX;
+        if let Some(slot) = keys.get_mut(at..at + key.len()).filter(|_| key.len() <= KEY_BYTES_MAX) {
+            slot.copy_from_slice(key);
+            (entry.at, entry.len) = (at, key.len());
+            self.given += 1;
+            self.entries.insert(place, entry);
+        }
+    }
+
+    fn remove(&mut self, place: &KeyPlace) {
+        if !self.entries.is_empty()
+            && let Some(entry) = self.entries.remove(place)
+        {
+            wipe(&mut self.keys, &entry);
+        }
+    }
+
+    fn forget_ring(&mut self, generation: u64) {
+        let keys = &mut self.keys;
+        self.entries.retain(|place, entry| {
+            let stays = place.generation != generation;
+            if !stays {
+                wipe(keys, entry);
+            }
+            stays
+        });
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        if let Some(keys) = &mut self.keys {
+            keys.zeroize();
+        }
+        self.given = 0;
+    }
+}
+
+/// Overwrites the key of an entry.
+fn wipe(keys: &mut Option<KeyBytes>, entry: &KeyEntry) {
+    if let Some(slot) = keys.as_mut().and_then(|keys| keys.get_mut(entry.at..entry.at + entry.len)) {
+        slot.zeroize();
+    }
 }
 
 struct KeyEntry {
-    key: Zeroizing<Vec<u8>>,
+    /// Where its key begins in its half, and how long it is.
+    at: usize,
+    len: usize,
     /// Absent until the key is used again, and while somebody works with it.
     context: Option<CipherCtx>,
     policy: Arc<Policy>,
@@ -73,12 +215,16 @@ struct KeyEntry {
 
 impl Keys {
     fn forget_older_rings(&mut self, user: &str, generation: u64) {
+        if self.last == generation {
+            return;
+        }
+        self.last = generation;
         match self.generations.get_mut(user) {
             Some(last) if *last == generation => {}
             Some(last) => {
                 let old = std::mem::replace(last, generation);
-                self.recent.retain(|place, _| place.generation != old);
-                self.older.retain(|place, _| place.generation != old);
+                self.recent.forget_ring(old);
+                self.older.forget_ring(old);
             }
             None => {
                 self.generations.insert(user.to_owned(), generation);
@@ -87,17 +233,22 @@ impl Keys {
     }
 
     fn get(&mut self, place: &KeyPlace) -> Option<&mut KeyEntry> {
-        if let Some(entry) = self.older.remove(place) {
-            self.insert(*place, entry);
+        if !self.older.entries.is_empty()
+            && let Some(entry) = self.older.entries.remove(place)
+        {
+            let key = self.older.key(entry.at, entry.len);
+            wipe(&mut self.older.keys, &entry);
+            self.insert(*place, &key, entry);
         }
-        self.recent.get_mut(place)
+        self.recent.entries.get_mut(place)
     }
 
-    fn insert(&mut self, place: KeyPlace, entry: KeyEntry) {
-        if self.recent.len() >= CACHED_KEYS_MAX / 2 {
-            self.older = std::mem::take(&mut self.recent);
+    fn insert(&mut self, place: KeyPlace, key: &[u8], entry: KeyEntry) {
+        if self.recent.is_full() {
+            std::mem::swap(&mut self.recent, &mut self.older);
+            self.recent.clear();
         }
-        self.recent.insert(place, entry);
+        self.recent.insert(place, key, entry);
     }
 
     fn remove(&mut self, place: &KeyPlace) {
@@ -161,6 +312,31 @@ impl Cache {
     pub(crate) fn flush(&self) {
         *lock(&self.keys) = Keys::default();
         *lock(&self.signers) = Signers::default();
+        *lock(&self.recipients) = Recipients::default();
+    }
+
+    /// SHA-256 of a whole set of recipients, and whether it was remembered.
+    pub(crate) fn recipients_digest(&self, whole: &[u8]) -> ([u8; 32], bool) {
+        let known = match lock(&self.recipients).known.get(slot_of(whole)) {
+            Some(Some(known)) if *known.whole == *whole => Some(known.digest),
+            _ => None,
+        };
+        match known {
+            Some(digest) => (digest, true),
+            None => (sha256(whole), false),
+        }
+    }
+
+    /// Remembers a set of recipients in the place of another one.
+    pub(crate) fn remember_recipients(&self, whole: &[u8], digest: [u8; 32]) {
+        if whole.len() > CACHED_RECIPIENTS_BYTES_MAX {
+            return;
+        }
+        let known = &mut lock(&self.recipients).known;
+        known.resize_with(CACHED_RECIPIENTS_MAX, || None);
+        if let Some(slot) = known.get_mut(slot_of(whole)) {
+            *slot = Some(KnownRecipients { whole: whole.into(), digest });
+        }
     }
 
     /// A live content key. The same key may be in use elsewhere: then another context is made for it.
@@ -181,7 +357,8 @@ impl Cache {
         if let Some(context) = entry.context.take() {
             return Some(CachedKey { context });
         }
-        let key = entry.key.clone();
+        let (at, len) = (entry.at, entry.len);
+        let key = keys.recent.key(at, len);
         drop(keys);
         symmetric::decryptor(place.cipher, &key).ok().map(|context| CachedKey { context })
     }
@@ -200,18 +377,11 @@ impl Cache {
 
     /// Remembers the key alone: most keys are never seen again, and a context is ten times as large. The
     /// second message with this key makes one.
-    pub(crate) fn remember_key(
-        &self,
-        place: KeyPlace,
-        policy: &Arc<Policy>,
-        user: &str,
-        now: SystemTime,
-        key: Zeroizing<Vec<u8>>,
-    ) {
+    pub(crate) fn remember_key(&self, place: KeyPlace, policy: &Arc<Policy>, user: &str, now: SystemTime, key: &[u8]) {
         let mut keys = lock(&self.keys);
         keys.forget_older_rings(user, place.generation);
         keys.remove(&place);
-        keys.insert(place, KeyEntry { key, context: None, policy: Arc::clone(policy), born: now });
+        keys.insert(place, key, KeyEntry { at: 0, len: 0, context: None, policy: Arc::clone(policy), born: now });
     }
 
     /// The signer of that name: out of the message, or out of the ring, remembered or not. A remembered one out of a
@@ -292,6 +462,11 @@ fn find_signer(ring: &Ring, name: &Name<'_>, signed: &SignedData<'_>) -> Result<
         .ok_or(OpenError::Tampered { what: "the signer's certificate, which is not there," })
 }
 
+/// Where a set of recipients is remembered, by its last byte, which is one of a wrapped key.
+fn slot_of(recipients: &[u8]) -> usize {
+    usize::from(recipients.last().copied().unwrap_or(0)) % CACHED_RECIPIENTS_MAX
+}
+
 fn is_young(born: SystemTime, now: SystemTime) -> bool {
     now.duration_since(born).is_ok_and(|age| age < CACHED_KEY_AGE_MAX)
 }
@@ -299,4 +474,65 @@ fn is_young(born: SystemTime, now: SystemTime) -> bool {
 /// A thread that panicked held the lock for a look-up only: what it guards is still whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(number: usize, generation: u64) -> KeyPlace {
+        let recipients = sha256(&number.to_be_bytes());
+        KeyPlace { key_id: [0; 32], recipients, cipher: ContentCipher::Aes256Gcm, generation }
+    }
+
+    fn entry(policy: &Arc<Policy>) -> KeyEntry {
+        KeyEntry { at: 0, len: 0, context: None, policy: Arc::clone(policy), born: SystemTime::UNIX_EPOCH }
+    }
+
+    /// The bytes of both halves that are not zero.
+    fn left(keys: &Keys) -> usize {
+        let halves = [&keys.recent, &keys.older].into_iter().filter_map(|half| half.keys.as_deref());
+        halves.flatten().filter(|byte| **byte != 0).count()
+    }
+
+    #[test]
+    fn a_key_is_found_until_it_is_the_one_not_used_lately_and_is_overwritten_when_it_goes() {
+        let policy = Arc::new(Policy::new("Q"));
+        let mut keys = Keys::default();
+        let key = |number: usize| [(number % 251) as u8 + 1; KEY_BYTES_MAX];
+        for number in 0..3 * CACHED_KEYS_MAX {
+            keys.insert(place(number, 1), &key(number), entry(&policy));
+            // The first is always in use, so it stays.
+            let found = keys.get(&place(0, 1)).map(|entry| (entry.at, entry.len)).unwrap();
+            assert_eq!(*keys.recent.key(found.0, found.1), key(0), "{number}");
+            let count = keys.recent.entries.len() + keys.older.entries.len();
+            assert!(count <= CACHED_KEYS_MAX, "{count}");
+            assert_eq!(left(&keys), count * KEY_BYTES_MAX);
+        }
+        assert!(keys.get(&place(1, 1)).is_none());
+        keys.remove(&place(0, 1));
+        keys.insert(place(0, 2), &key(0)[..16], entry(&policy));
+        keys.forget_older_rings("alice", 1);
+        keys.forget_older_rings("alice", 2);
+        assert_eq!(left(&keys), 16, "of the ring's last generation");
+        keys.remove(&place(0, 2));
+        assert_eq!(left(&keys), 0);
+    }
+
+    #[test]
+    fn a_set_of_recipients_has_its_own_digest_whatever_is_remembered() {
+        let cache = Cache::default();
+        let long = vec![7; CACHED_RECIPIENTS_BYTES_MAX + 1];
+        // The first two and the long one share a place.
+        let sets: [&[u8]; 5] = [&[1, 2, 7], &[2, 2, 7], &[1, 2, 8], &[], &long];
+        for set in sets {
+            assert_eq!(cache.recipients_digest(set), (sha256(set), false));
+            cache.remember_recipients(set, sha256(set));
+            assert_eq!(cache.recipients_digest(set), (sha256(set), set.len() <= CACHED_RECIPIENTS_BYTES_MAX));
+        }
+        assert_eq!(cache.recipients_digest(sets[0]), (sha256(sets[0]), false), "another one took its place");
+        assert_eq!(cache.recipients_digest(sets[1]), (sha256(sets[1]), true));
+        cache.flush();
+        assert_eq!(cache.recipients_digest(sets[1]), (sha256(sets[1]), false));
+    }
 }
