@@ -48,7 +48,7 @@ pub use file_log::{
     JOURNAL_THREAD, SEGMENT_BYTES_DEFAULT, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
 pub use log::Log;
-pub use message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, Ticket, User};
+pub use message::{Chunks, Found, Message, MessageId, PRIORITY_DEFAULT, PRIORITY_MAX, Place, QueueId, Ticket, User};
 pub use queue::{
     Arrivals, Crossing, CrossingKind, DEPTH_DEFAULT, DEPTH_MAX, DeliverySequence, DepthWatch, Full,
     MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes, QueueStatus,

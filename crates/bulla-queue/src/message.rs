@@ -153,6 +153,8 @@ impl fmt::Debug for Chunks {
 
 /// The highest priority of a message; the lowest is 0.
 pub const PRIORITY_MAX: u8 = 9;
+/// The priority of a message that says nothing of it (AMQP 1.0, 3.2.1).
+pub const PRIORITY_DEFAULT: u8 = 4;
 
 /// A message on its way into a queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -171,6 +173,21 @@ pub struct Message {
     pub user: Option<User>,
     /// What it carries. The store never looks inside.
     pub body: Chunks,
+}
+
+impl Message {
+    /// A message with nothing but a body: of the default priority, without an expiry or a user, put at the time 0.
+    pub fn new(persistent: bool, body: Chunks) -> Message {
+        Message {
+            priority: PRIORITY_DEFAULT,
+            persistent,
+            expires_at_ms: None,
+            available_at_ms: None,
+            put_at_ms: 0,
+            user: None,
+            body,
+        }
+    }
 }
 
 /// A message found on a queue: all but its body, which [`Store::body`](crate::Store::body) fetches.

@@ -82,16 +82,7 @@ mod tests {
             SenderNote { base: 41, unit: 3, partner: "QM2".into(), reset: false, in_doubt, ..SenderNote::default() };
         assert_eq!(hex(&on_the_page(1)), hex(&sender.encode()));
         let header = TransmissionHeader::new(Destination::parse("ORDERS@QM2").unwrap());
-        let (priority, persistent, body) = (4, false, bytes::Bytes::new().into());
-        let empty = Message {
-            priority,
-            persistent,
-            expires_at_ms: None,
-            available_at_ms: None,
-            put_at_ms: 0,
-            user: None,
-            body,
-        };
+        let empty = Message::new(false, bytes::Bytes::new().into());
         let written = header.put_on(empty).body.to_bytes();
         assert!(written.ends_with(&on_the_page(2)), "{}", hex(&written));
     }

@@ -144,15 +144,7 @@ mod tests {
     use super::*;
 
     fn message(body: &'static [u8]) -> Message {
-        Message {
-            priority: 7,
-            persistent: true,
-            expires_at_ms: None,
-            available_at_ms: None,
-            put_at_ms: 0,
-            user: None,
-            body: Bytes::from_static(body).into(),
-        }
+        Message { priority: 7, ..Message::new(true, Bytes::from_static(body).into()) }
     }
 
     const DATA: &[u8] = &[0x00, 0x53, 0x75, 0xa0, 2, b'h', b'i'];

@@ -25,15 +25,7 @@ fn who_has_brought_about_that_too_much_waits_for_the_disk_gets_no_credit_and_oth
     let body = Bytes::from(vec![0; MESSAGE_BYTES]);
     let mut put_until = |backlog: Backlog| {
         while state.store.backlog() != backlog {
-            let message = Message {
-                priority: 4,
-                persistent: true,
-                expires_at_ms: None,
-                available_at_ms: None,
-                put_at_ms: 0,
-                user: None,
-                body: body.clone().into(),
-            };
+            let message = Message::new(true, body.clone().into());
             let ticket = state.store.put(rejects.queue, message).unwrap();
             state.wrote(bob, MESSAGE_BYTES, ticket);
         }

@@ -305,8 +305,7 @@ fn on_its_way(to: &str, body: Payload, persistent: bool, ttl_ms: Option<u32>) ->
         ..bulla_amqp::MessageParts::default()
     };
     let body = envelope::chunks_of(&parts.build());
-    let message =
-        Message { priority: 4, persistent, expires_at_ms: None, available_at_ms: None, put_at_ms: 0, user: None, body };
+    let message = Message::new(persistent, body);
     envelope::payload_of(&TransmissionHeader::new(Destination::parse(to).unwrap()).put_on(message).body)
 }
 

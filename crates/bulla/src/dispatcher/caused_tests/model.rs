@@ -424,15 +424,7 @@ impl Run {
         let name = self.random.one_of(&NAMES);
         let entry = self.fresh(BORDER);
         let body = envelope::chunks_of(&self.message(&entry, name, None));
-        let message = Message {
-            priority: 4,
-            persistent: true,
-            expires_at_ms: None,
-            available_at_ms: None,
-            put_at_ms: 0,
-            user: None,
-            body,
-        };
+        let message = Message::new(true, body);
         let header = TransmissionHeader::new(Destination { queue: name.into(), manager: "QM1".into() });
         let (partner, link) = self.channel.as_mut().unwrap();
         partner.put(*link, envelope::payload_of(&header.put_on(message).body), PATIENCE).unwrap();

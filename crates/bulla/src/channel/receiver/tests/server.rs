@@ -29,16 +29,7 @@ fn put(desk: &Desk, body: &str) {
     let body = envelope::chunks_of(&message("Q@QM1", body, true));
     let state = &mut *desk.running().manager().lock();
     let queue = state.store.queue(QUEUE).unwrap();
-    let message = Message {
-        priority: 4,
-        persistent: true,
-        expires_at_ms: None,
-        available_at_ms: None,
-        put_at_ms: 0,
-        user: None,
-        body,
-    };
-    state.store.put(queue, message).unwrap();
+    state.store.put(queue, Message::new(true, body)).unwrap();
     state.store.sync(Instant::now()).unwrap();
 }
 
@@ -253,15 +244,7 @@ fn a_partner_is_not_told_where_this_machine_keeps_a_ring() {
         body: bulla_amqp::MessageBody::Sections(data("sealed")),
         ..bulla_amqp::MessageParts::default()
     };
-    let message = Message {
-        priority: 4,
-        persistent: true,
-        expires_at_ms: None,
-        available_at_ms: None,
-        put_at_ms: 0,
-        user: None,
-        body: envelope::chunks_of(&parts.build()),
-    };
+    let message = Message::new(true, envelope::chunks_of(&parts.build()));
     {
         let header = TransmissionHeader::new(Destination::parse("Q@QM1").unwrap());
         let state = &mut *desk.running().manager().lock();
