@@ -527,10 +527,11 @@ impl State {
         self.use_of(queue).traffic.got(id, wall_ms.saturating_sub(put_at));
     }
 
-    /// Messages that may still be promised for a queue.
+    /// Messages that may still be promised for a queue, whatever waits for the disk: which user gets credit meanwhile
+    /// is for [`State::promise`] to say.
     pub(crate) fn free(&self, queue: QueueId) -> u32 {
         let granted = self.uses.get(&queue).map_or(0, |usage| usage.granted);
-        self.store.room(queue).saturating_sub(granted)
+        self.store.depth_room(queue).saturating_sub(granted)
     }
 
     /// How many of `wanted` messages of credit this user may have now for a queue, or for any queue. While too much waits
@@ -544,8 +545,7 @@ impl State {
         match queue {
             _ if !may_write => 0,
             Some(route) if route.waits_when_full => {
-                let granted = self.uses.get(&route.queue).map_or(0, |usage| usage.granted);
-                let free = self.store.depth_room(route.queue).saturating_sub(granted);
+                let free = self.free(route.queue);
                 // Half of what is free, so that the next producer finds some, too.
                 wanted.min((free / 2).max(free.min(1)))
             }

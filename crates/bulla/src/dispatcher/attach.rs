@@ -387,7 +387,7 @@ fn accept_consumer(
     let queue = consumer.route.queue;
     peer.engine.accept_link(attach.link, reply);
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
-    local.add_consumer(queue, peer.key, attach.link, state);
+    local.add_consumer(queue, peer.seat(attach.link), state);
 }
 
 /// The client publishes on a topic.

@@ -30,8 +30,9 @@ fn who_has_brought_about_that_too_much_waits_for_the_disk_gets_no_credit_and_oth
             state.wrote(bob, MESSAGE_BYTES, ticket);
         }
         let promised = |user| queues.map(|queue| state.promise(queue, user, 100));
-        [bob, ann].map(promised)
+        // A queue that is not free is one whose waiting producers are not asked whether they get credit.
+        ([bob, ann].map(promised), state.free(waits.queue) > 0)
     };
-    assert_eq!(put_until(Backlog::Much), [[0; 3], [100; 3]]);
-    assert_eq!(put_until(Backlog::TooMuch), [[0; 3], [0; 3]]);
+    assert_eq!(put_until(Backlog::Much), ([[0; 3], [100; 3]], true));
+    assert_eq!(put_until(Backlog::TooMuch), ([[0; 3], [0; 3]], true));
 }

@@ -2,6 +2,7 @@
 //! disposition → removed (journal).
 
 use super::attach::Deletes;
+use super::consumers::Looked;
 use super::passed_over::{PassedOver, Why};
 use super::peer::{Identity, Link, Peer};
 use super::sealing::OpeningKeys;
@@ -129,21 +130,10 @@ enum Fault {
     Later { cause: &'static str, detail: String },
 }
 
-/// What one attempt to deliver came to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Served {
-    /// A message is on its way.
-    Sent,
-    /// The link takes nothing now.
-    Blocked,
-    /// The queue has nothing for this link.
-    Nothing,
-}
-
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
-pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Served {
+pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Looked {
     let Peer { key, engine, links, identity, generation, output_full, user, staged_gets, .. } = peer;
-    let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return Served::Nothing };
+    let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return Looked::Gone };
     if consumer.route.generation != state.generation {
         match state.route(&consumer.opened) {
             Ok(route) if route.queue == consumer.route.queue && route.get_enabled => consumer.route = Arc::new(route),
@@ -153,17 +143,20 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
                     true => Refusal::new(reason::OBJECT_CHANGED, format!("{} leads elsewhere now", consumer.opened)),
                 };
                 local.detach(peer, state, link, &refusal);
-                return Served::Blocked;
+                return Looked::Gone;
             }
             Err(refusal) => {
                 local.detach(peer, state, link, &refusal);
-                return Served::Blocked;
+                return Looked::Gone;
             }
         }
     }
     if !engine.can_send(link) {
-        *output_full |= engine.credit(link) > 0;
-        return Served::Blocked;
+        if engine.credit(link) == 0 {
+            return Looked::NoCredit;
+        }
+        *output_full = true;
+        return Looked::Blocked;
     }
     if let Some(unit) = consumer.acquires {
         match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
@@ -171,33 +164,35 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             Some(Ok(())) => {}
             Some(Err(refusal)) => {
                 local.detach(peer, state, link, &refusal);
-                return Served::Blocked;
+                return Looked::Gone;
             }
         }
     }
     if consumer.opening.len() >= OPENING_MAX.min(engine.credit(link) as usize) {
-        return Served::Blocked;
+        return Looked::Blocked;
     }
     if user.is_some_and(|user| state.users.is_full(user)) {
         // Whoever settles on another connection wakes nobody here: the next tick does.
         local.rescan.insert(consumer.route.queue);
-        return Served::Blocked;
+        return Looked::Blocked;
     }
     let limit = consumer.route.limit;
     if limit.unacknowledged_bytes > 0 && !consumer.browse && state.use_of(consumer.route.queue).limited.is_full(limit) {
         // As above; whoever settles here has the queue served at once.
         local.rescan.insert(consumer.route.queue);
-        return Served::Blocked;
+        return Looked::Blocked;
     }
     let locked = match &mut consumer.selection {
         None => next(consumer, local, state),
         Some(selection) => match selection.next(&consumer.passed_over, &mut local.looks, state, local.wall_ms) {
             Look::Found(found) => Some(*found),
             Look::End => None,
-            Look::Unfinished => return Served::Blocked,
+            Look::Unfinished => return Looked::Blocked,
         },
     };
-    let Some(locked) = locked else { return Served::Nothing };
+    let Some(locked) = locked else {
+        return if consumer.takes_next() { Looked::Empty } else { Looked::Nothing };
+    };
     let body = match state.store.body(locked.id) {
         Ok(body) => body,
         Err(error) if is_passing(&error) => {
@@ -207,17 +202,17 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
                 if local.manager.peer_lines.may_write(local.now) {
                     crate::warning!(queue, "{queue}: not shown to a browser: {error}");
                 }
-                return Served::Sent;
+                return Looked::Sent;
             }
             stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string());
             // Those behind it can hardly be read either: they keep their places until the next tick.
             local.rescan.insert(consumer.route.queue);
-            return Served::Blocked;
+            return Looked::Blocked;
         }
         Err(error) => {
             // The message is damaged on disk: it is reported and stays, locked, for `journal check`.
             crate::alarm!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name);
-            return Served::Sent;
+            return Looked::Sent;
         }
     };
     let payload = envelope::payload_of(&body);
@@ -235,15 +230,15 @@ pub(crate) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
                 state.store.release(locked.id, false);
             }
             local.rescan.insert(consumer.route.queue);
-            return Served::Blocked;
+            return Looked::Blocked;
         };
         let stage = open(consumer, asker, local, state, identity, &locked, &payload);
         consumer.opening.push_back(Opening { locked, stage, _held: held });
         deliver_opened(peer, local, state, link);
-        return Served::Sent;
+        return Looked::Sent;
     }
     send(consumer, *user, engine, staged_gets, link, local, state, &locked, payload);
-    Served::Sent
+    Looked::Sent
 }
 
 /// Whether a body that could not be read may be read another time: it was the disk or the log that said no, not the bytes.
@@ -327,6 +322,11 @@ impl Consumer {
         (user_has_room, was.of_queue && state.use_of(queue).limited.settled(limit, was.bytes))
     }
 
+    /// Whether it takes whatever comes next on its queue: it neither looks nor chooses, and passes nothing over.
+    pub(super) fn takes_next(&self) -> bool {
+        !self.browse && self.selection.is_none() && self.passed_over.is_empty() && self.cursor.is_none()
+    }
+
     /// Whether messages pass the opener on their way to this link.
     fn opens(&self) -> bool {
         !self.sealed_to_client && self.route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None)
@@ -341,7 +341,7 @@ fn next(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Option
         consumer.cursor = Some(found.place);
         return Some(found);
     }
-    if consumer.passed_over.is_empty() && consumer.cursor.is_none() {
+    if consumer.takes_next() {
         return state.store.lock_next(queue, None, local.wall_ms);
     }
     if let Some(found) = next_of_mine(consumer, local, state) {
@@ -1008,6 +1008,17 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
         consumer.draining = false;
         engine.drained(link);
     }
+}
+
+/// The queue has nothing for links that take whatever comes next: one of them that drains is told so. Whether it is to
+/// be told again, because its last messages are still being opened.
+pub(super) fn tell_drained(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
+    let drains = |peer: &Peer| matches!(peer.links.get(&link), Some(Link::Consumer(consumer)) if consumer.draining);
+    if !drains(peer) || peer.engine.credit(link) == 0 {
+        return false;
+    }
+    nothing_more(peer, local, state, link);
+    drains(peer)
 }
 
 /// Gives back what a link held, when it goes. What was under way when a client's connection ended counts as `failed`; a client

@@ -13,6 +13,7 @@ mod calls;
 #[cfg(test)]
 mod caused_tests;
 pub(crate) mod connections;
+mod consumers;
 #[cfg(test)]
 mod desk;
 #[cfg(test)]
@@ -56,7 +57,7 @@ use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
 use bulla_queue::{PutError, QueueId, Ticket};
 use bulla_seal::ring::{Ring, RingError};
-use get::Served;
+use consumers::{Consumers, Looked, Seat};
 use hashbrown::{HashMap, HashSet};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -64,7 +65,7 @@ use peer::{Identity, Link, Peer};
 use precedence::Precedence;
 use put::{Producer, Receipt};
 pub(crate) use sasl::Verdict;
-use serve_list::ServeList;
+use serve_list::{Asked, ServeList};
 use shares::Shares;
 use signatures::Signatures;
 use slab::Slab;
@@ -163,7 +164,7 @@ pub(crate) struct Local {
     pub(crate) receiving: Vec<(usize, LinkId)>,
     /// When a channel that pauses wants to be looked at again.
     wake_at: Option<Instant>,
-    consumers: HashMap<QueueId, Consumers>,
+    consumers: HashMap<QueueId, Box<Consumers>>,
     waiting: HashMap<QueueId, HashSet<(usize, LinkId)>>,
     /// Queues with readers that wait for the next tick to look again.
     pub(crate) rescan: HashSet<QueueId>,
@@ -194,13 +195,6 @@ pub(crate) struct Local {
     departed: HashMap<(usize, u64, LinkId), Box<Producer>>,
     /// Units of work that are open.
     pub(crate) units: Units,
-}
-
-/// The consumers of one queue on this dispatcher, served in turn.
-#[derive(Default)]
-struct Consumers {
-    links: Vec<(usize, LinkId)>,
-    next: usize,
 }
 
 /// An answer that waits for the journal.
@@ -993,8 +987,8 @@ impl Dispatcher {
             self.local.keep_waiting(queue, waiting, state);
         }
         self.local.looks.begin();
-        for queue in self.local.serve.take() {
-            self.serve_queue(queue, state);
+        for asked in self.local.serve.take() {
+            self.serve_queue(asked, state);
         }
         for queue in self.local.looks.take_unfinished() {
             self.local.serve(queue);
@@ -1016,9 +1010,9 @@ impl Dispatcher {
     }
 
     /// One message to each consumer in turn, until the queue or their credit is used up.
-    fn serve_queue(&mut self, queue: QueueId, state: &mut State) {
+    fn serve_queue(&mut self, Asked { queue, has_changed }: Asked, state: &mut State) {
         let Self { peers, local, shares, .. } = self;
-        if let Some(key) = local.senders.get(&queue).copied()
+        if let Some(key) = local.senders.get(&queue).copied().filter(|_| has_changed)
             && let Some(peer) = peers.get_mut(key)
         {
             let _role = role::enter(Role::ChannelInitiator);
@@ -1030,49 +1024,46 @@ impl Dispatcher {
         }
         let Some(mut consumers) = local.consumers.remove(&queue) else { return };
         let began = shares.is_shared().then(Instant::now);
-        let (mut without, mut sent) = (0, 0);
-        while without < consumers.links.len() && sent < SERVE_MAX {
-            consumers.next = (consumers.next + 1) % consumers.links.len();
-            let (key, link) = consumers.links[consumers.next];
-            let Some(peer) = peers.get_mut(key) else {
-                without += 1;
-                continue;
+        if has_changed {
+            consumers.look_at_idle();
+        }
+        let mut last = None;
+        let round = consumers.serve(SERVE_MAX, |seat| {
+            let Some(peer) = peers.get_mut(seat.key).filter(|peer| peer.generation == seat.generation) else {
+                return Looked::Gone;
             };
-            match get::deliver_next(peer, local, state, link) {
-                Served::Sent => {
-                    (without, sent) = (0, sent + 1);
-                    if !peer.listed {
-                        peer.listed = true;
-                        local.touched.push(key);
-                    }
-                }
-                Served::Blocked => without += 1,
-                Served::Nothing => {
-                    without += 1;
-                    get::nothing_more(peer, local, state, link);
-                    if !peer.listed {
-                        peer.listed = true;
-                        local.touched.push(key);
-                    }
-                }
+            last = Some(seat);
+            let looked = get::deliver_next(peer, local, state, seat.link);
+            let has_nothing = matches!(looked, Looked::Nothing | Looked::Empty);
+            if has_nothing {
+                get::nothing_more(peer, local, state, seat.link);
             }
+            if (has_nothing || looked == Looked::Sent) && !peer.listed {
+                peer.listed = true;
+                local.touched.push(seat.key);
+            }
+            // To look at it may have ended it.
+            if looked == Looked::Sent || peer.links.contains_key(&seat.link) { looked } else { Looked::Gone }
+        });
+        if round.is_empty {
+            consumers.tell_draining(|seat| {
+                let Some(peer) = peers.get_mut(seat.key).filter(|peer| peer.generation == seat.generation) else {
+                    return false;
+                };
+                local.touched.push(seat.key);
+                get::tell_drained(peer, local, state, seat.link)
+            });
         }
         if let Some(began) = began
-            && let Some((key, _)) = consumers.links.get(consumers.next)
-            && let Some(user) = peers.get(*key).and_then(Peer::sharing_user)
+            && let Some(user) = last.and_then(|seat| peers.get(seat.key)).and_then(Peer::sharing_user)
         {
-            // The queue's links take turns to be the next one, so over time each user pays for its own links.
+            // The queue's links take turns to be the last one, so over time each user pays for its own links.
             shares.took(user, began.elapsed());
         }
-        if sent >= SERVE_MAX {
+        if round.sent >= SERVE_MAX {
             local.serve(queue);
         }
-        // Links that went meanwhile are off the list already: keep only those that are still there.
-        consumers.links.retain(|(key, link)| peers.get(*key).is_some_and(|peer| peer.links.contains_key(link)));
-        if let Some(new) = local.consumers.remove(&queue) {
-            consumers.links.extend(new.links);
-        }
-        if consumers.links.is_empty() {
+        if consumers.is_empty() {
             local.forget_interest(queue, state);
         } else {
             local.consumers.insert(queue, consumers);
@@ -1246,7 +1237,10 @@ impl Local {
             return;
         }
         self.definitions_seen = state.generation;
-        self.consumers.keys().for_each(|queue| self.serve.add(*queue));
+        for (queue, consumers) in &mut self.consumers {
+            consumers.look_at_all();
+            self.serve.add(*queue);
+        }
         self.freed.extend(self.waiting.keys().copied());
     }
 
@@ -1364,8 +1358,9 @@ impl Local {
 
     /// Ends the links of this dispatcher that get from a queue which is gone.
     fn end_consumers(&mut self, peers: &mut Slab<Peer>, state: &mut State, queue: QueueId) {
-        for (key, link) in self.consumers.remove(&queue).unwrap_or_default().links {
-            let Some(peer) = peers.get_mut(key) else { continue };
+        let Some(consumers) = self.consumers.remove(&queue) else { return };
+        for Seat { key, generation, link } in consumers.seats() {
+            let Some(peer) = peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
             let Some(Link::Consumer(consumer)) = peer.links.get(&link) else { continue };
             let refusal = queue_is_gone(&consumer.opened);
             self.detach(peer, state, link, &refusal);
@@ -1379,7 +1374,11 @@ impl Local {
             if drain && !has_credit {
                 peer.engine.drained(link);
             }
-            self.serve(consumer.route.queue);
+            let (queue, takes_next, drains) = (consumer.route.queue, consumer.takes_next(), consumer.draining);
+            if let Some(consumers) = self.consumers.get_mut(&queue).filter(|_| has_credit) {
+                consumers.has_credit(peer.seat(link), takes_next, drains);
+                self.serve.add_for_credit(queue);
+            }
         } else if let Some(sending) = &peer.sending {
             self.serve(sending.queue);
         }
@@ -1450,8 +1449,8 @@ impl Local {
                 get::forget(&mut consumer, peer.user, self.wall_ms, state, failed);
                 let queue = consumer.route.queue;
                 if let Some(consumers) = self.consumers.get_mut(&queue) {
-                    consumers.links.retain(|known| *known != (peer.key, link));
-                    if consumers.links.is_empty() {
+                    consumers.remove(peer.seat(link));
+                    if consumers.is_empty() {
                         self.consumers.remove(&queue);
                         self.forget_interest(queue, state);
                     }
@@ -1586,10 +1585,10 @@ impl Local {
         }
     }
 
-    fn add_consumer(&mut self, queue: QueueId, key: usize, link: LinkId, state: &mut State) {
+    fn add_consumer(&mut self, queue: QueueId, seat: Seat, state: &mut State) {
         state.use_of(queue).consumers_on |= 1 << self.index;
-        self.consumers.entry(queue).or_default().links.push((key, link));
-        self.serve(queue);
+        self.consumers.entry(queue).or_default().add(seat);
+        self.serve.add_for_credit(queue);
     }
 }
 

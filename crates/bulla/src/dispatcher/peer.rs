@@ -2,6 +2,7 @@
 
 use super::arriving::{Arriving, Share};
 use super::attach::Deletes;
+use super::consumers::Seat;
 use super::get::Consumer;
 use super::put::Producer;
 use super::socket::{Moved, Socket};
@@ -229,6 +230,11 @@ impl Link {
 }
 
 impl Peer {
+    /// One of its links, among those that get from a queue.
+    pub(super) fn seat(&self, link: LinkId) -> Seat {
+        Seat { key: self.key, generation: self.generation, link }
+    }
+
     /// Whose processor time its turns are.
     pub(crate) fn role(&self) -> Role {
         if self.is_channel || self.calling.is_some() { Role::ChannelInitiator } else { Role::QueueManager }

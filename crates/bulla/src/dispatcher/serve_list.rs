@@ -1,32 +1,51 @@
 //! The queues that are to be served in this turn, each once, in the order in which they were asked for.
 
 use bulla_queue::QueueId;
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 
 /// Up to so many a look at all of them costs less than a hash.
 const SCANNED_MAX: usize = 16;
 
+/// A queue to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) queue: QueueId,
+    /// The queue has changed, or something that its links wait for. Otherwise only those with new credit are looked at.
+    pub(super) has_changed: bool,
+}
+
 /// The queues to serve.
 #[derive(Debug, Default)]
 pub(super) struct ServeList {
-    order: Vec<QueueId>,
-    /// All of them, once they are more than are looked at one by one.
-    known: HashSet<QueueId>,
+    order: Vec<Asked>,
+    /// Where each of them is, once they are more than are looked at one by one.
+    known: HashMap<QueueId, usize>,
 }
 
 impl ServeList {
-    /// Has `queue` served, too. Hot path, several times a message.
+    /// Has `queue` served, too, for all its links that may take something. Hot path, several times a message.
     pub(super) fn add(&mut self, queue: QueueId) {
-        let is_new = if self.order.len() < SCANNED_MAX {
-            !self.order.contains(&queue)
+        self.ask(Asked { queue, has_changed: true });
+    }
+
+    /// Has `queue` served, too, for links with new credit.
+    pub(super) fn add_for_credit(&mut self, queue: QueueId) {
+        self.ask(Asked { queue, has_changed: false });
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        let found = if self.order.len() < SCANNED_MAX {
+            self.order.iter().position(|known| known.queue == asked.queue)
         } else {
             if self.known.is_empty() {
-                self.known.extend(self.order.iter().copied());
+                self.known.extend(self.order.iter().enumerate().map(|(at, known)| (known.queue, at)));
             }
-            self.known.insert(queue)
+            let at = *self.known.entry(asked.queue).or_insert(self.order.len());
+            (at < self.order.len()).then_some(at)
         };
-        if is_new {
-            self.order.push(queue);
+        match found {
+            Some(at) => self.order[at].has_changed |= asked.has_changed,
+            None => self.order.push(asked),
         }
     }
 
@@ -36,7 +55,7 @@ impl ServeList {
     }
 
     /// Those there are; from then on there are none.
-    pub(super) fn take(&mut self) -> Vec<QueueId> {
+    pub(super) fn take(&mut self) -> Vec<Asked> {
         self.known.clear();
         std::mem::take(&mut self.order)
     }
@@ -50,9 +69,14 @@ mod tests {
     fn each_queue_is_there_once_in_the_order_of_asking_however_many_there_are() {
         let mut list = ServeList::default();
         for count in [3, SCANNED_MAX, SCANNED_MAX + 1, 1_000] {
-            let numbers = (0..count).rev().map(|number| QueueId(number as u32));
-            let wanted: Vec<QueueId> = numbers.clone().collect();
-            numbers.clone().chain(numbers).for_each(|queue| list.add(queue));
+            let queues = (0..count).rev().map(|number| QueueId(number as u32));
+            // Every other one is asked for by credit alone.
+            let has_changed = |queue: QueueId| queue.0.is_multiple_of(2);
+            let wanted = queues.clone().map(|queue| Asked { queue, has_changed: has_changed(queue) });
+            let wanted: Vec<Asked> = wanted.collect();
+            queues.clone().for_each(|queue| list.add_for_credit(queue));
+            queues.clone().filter(|queue| has_changed(*queue)).for_each(|queue| list.add(queue));
+            queues.for_each(|queue| list.add_for_credit(queue));
             assert_eq!(list.take(), wanted);
             assert!(list.is_empty());
         }
