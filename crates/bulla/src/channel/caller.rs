@@ -205,7 +205,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
         let from = crate::dispatcher::peer::address(&mut peer.socket);
         authority::tell(&local.manager, local.now, &from, Some(&user), refusal);
     })?;
-    supervisor::room(state)?;
+    supervisor::room(state, None)?;
     let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
     let instance = state.channels.entry(id.clone());
     if instance.is_active() {

@@ -72,6 +72,21 @@ pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Resu
     if !definition.connections.is_empty() {
         authority::may_call(channel, &definition)?;
     }
+    let calls = match definition.kind {
+        ChannelKind::Sender => true,
+        ChannelKind::Server | ChannelKind::Requester => !definition.connections.is_empty(),
+        ChannelKind::Receiver => false,
+    };
+    let id = InstanceId::of(channel);
+    if calls {
+        if state.channels.get(&id).is_some_and(|instance| instance.is_active() || instance.wanted == Wanted::Now)
+            || state.channels.of(channel).any(|(_, instance)| instance.is_active())
+        {
+            return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active already")));
+        }
+        room(state, Some(channel))?;
+    }
+    // Nothing refuses any more: whether it was stopped is forgotten.
     keep_stopped(state, channel, false);
     for (_, instance) in state.channels.all_mut().filter(|(id, _)| id.channel == channel) {
         if !instance.is_active() {
@@ -82,24 +97,12 @@ pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Resu
             }
         }
     }
-    let calls = match definition.kind {
-        ChannelKind::Sender => true,
-        ChannelKind::Server | ChannelKind::Requester => !definition.connections.is_empty(),
-        ChannelKind::Receiver => false,
-    };
     if !calls {
         // It waits for its partner.
-        let instance = state.channels.entry(InstanceId::of(channel));
+        let instance = state.channels.entry(id);
         instance.status.stop_requested = false;
         return Ok(());
     }
-    let id = InstanceId::of(channel);
-    if state.channels.get(&id).is_some_and(|instance| instance.is_active() || instance.wanted == Wanted::Now)
-        || state.channels.of(channel).any(|(_, instance)| instance.is_active())
-    {
-        return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{channel} is active already")));
-    }
-    room(state)?;
     let instance = state.channels.entry(id.clone());
     refill_retries(instance, &definition);
     instance.ran = false;
@@ -107,11 +110,16 @@ pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Resu
     Ok(())
 }
 
-/// ACTCHL and MAXCHL: whether one more channel may run.
-pub(crate) fn room(state: &State) -> Result<(), Refusal> {
+/// ACTCHL and MAXCHL: whether one more channel may run. One that is `starting`, and stopped, takes no place beside itself.
+pub(crate) fn room(state: &State, starting: Option<&str>) -> Result<(), Refusal> {
     let manager = &state.definitions.queue_manager;
     let active = state.channels.all().filter(|(_, instance)| instance.is_active()).count();
-    let current = state.channels.all().filter(|(_, found)| found.status.state != ChannelState::Inactive).count();
+    let is_own = |id: &InstanceId, found: &Instance| {
+        Some(id.channel.as_str()) == starting && !found.is_active() && found.status.state == ChannelState::Stopped
+    };
+    let is_current =
+        |id: &InstanceId, found: &Instance| found.status.state != ChannelState::Inactive && !is_own(id, found);
+    let current = state.channels.all().filter(|(id, found)| is_current(id, found)).count();
     let full =
         |what: &str, count| Refusal::new(reason::MAX_CONNS_LIMIT_REACHED, format!("{count} channels are {what}"));
     if active >= manager.active_channels_max as usize {
@@ -439,4 +447,53 @@ pub(crate) fn check_tls(
     status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
     status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
+    use super::*;
+    use crate::serve::{Settings, start as serve};
+
+    const CHANNEL: &str = "TO.QM2";
+
+    #[test]
+    fn a_start_that_is_refused_leaves_the_channel_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings =
+            Settings { name: Some("QM1".into()), amqp: None, amqps: None, ..Settings::new(dir.path().into()) };
+        let running = serve(&settings).unwrap();
+        let manager = running.manager().clone();
+        let mut locked = manager.lock();
+        let state = &mut *locked;
+        let mut definition = ChannelDefinition::new(ChannelKind::Sender);
+        definition.connections = vec!["127.0.0.1:1".into()];
+        state.definitions.channels.insert(CHANNEL.into(), definition);
+        let id = InstanceId::of(CHANNEL);
+        let is_kept_stopped = |state: &State| {
+            let requested = state.channels.get(&id).is_some_and(|instance| instance.status.stop_requested);
+            (state.store.note(&note::stopped_name(CHANNEL)).is_some(), requested)
+        };
+        // It has a connection still.
+        state.channels.entry(id.clone()).place = Some(Place { dispatcher: 0, peer: usize::MAX, generation: 0 });
+        stop(&manager, state, CHANNEL, false, false);
+        assert_eq!(is_kept_stopped(state), (true, true));
+        assert_eq!(start(&manager, state, CHANNEL).unwrap_err().reason, reason::OBJECT_IN_USE);
+        assert_eq!(is_kept_stopped(state), (true, true));
+        // And when it has none, no other channel may run.
+        state.channels.entry(id.clone()).place = None;
+        stop(&manager, state, CHANNEL, false, false);
+        state.definitions.queue_manager.active_channels_max = 0;
+        assert_eq!(start(&manager, state, CHANNEL).unwrap_err().reason, reason::MAX_CONNS_LIMIT_REACHED);
+        assert_eq!(is_kept_stopped(state), (true, true));
+        assert_eq!(state.channels.get(&id).unwrap().status.state, ChannelState::Stopped);
+        // It takes no place beside itself.
+        let manager_defined = &mut state.definitions.queue_manager;
+        (manager_defined.active_channels_max, manager_defined.channels_max) = (1, 1);
+        start(&manager, state, CHANNEL).unwrap();
+        assert_eq!(is_kept_stopped(state), (false, false));
+        drop(locked);
+        running.stop().unwrap();
+    }
 }
