@@ -51,7 +51,7 @@ pub use log::Log;
 pub use message::{Chunks, Found, Message, MessageId, PRIORITY_DEFAULT, PRIORITY_MAX, Place, QueueId, Ticket, User};
 pub use queue::{
     Arrivals, Crossing, CrossingKind, DEPTH_DEFAULT, DEPTH_MAX, DeliverySequence, DepthWatch, Full,
-    MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes, QueueStatus,
+    MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes, QueueStatus, UserShare,
 };
 pub use record::{NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, QUEUE_NAME_BYTES_MAX, USER_BYTES_MAX};
 pub use spill::{FileSpill, SPILL_BYTES_MAX_DEFAULT, SPILL_FILE_BYTES, Spill, SpillError};

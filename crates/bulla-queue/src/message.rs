@@ -30,7 +30,7 @@ pub struct Place {
 }
 
 /// The name of whoever put a message. One pointer, so that a connection makes it once and each message shares it.
-#[derive(Clone, Eq, PartialEq)]
+#[derive(Clone, Eq, Hash, PartialEq)]
 pub struct User(Arc<Box<str>>);
 
 impl User {

@@ -1,8 +1,9 @@
 //! What a queue is told (attributes), what it tells (status), and its lanes.
 
 use crate::lane::{Index, Lane, Slot};
-use crate::message::{PRIORITY_MAX, Place, QueueId};
+use crate::message::{PRIORITY_MAX, Place, QueueId, User};
 use crate::store::{QueueIndex, Watch};
+use std::collections::HashMap;
 
 /// The largest MAXMSGL, in bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 100 << 20;
@@ -107,6 +108,17 @@ pub struct QueueAttributes {
     pub depth_watch: Option<DepthWatch>,
     /// Arrivals of at least this priority are told of by [`Store::take_arrivals`](crate::Store::take_arrivals).
     pub counted_priority: Option<u8>,
+    /// What the messages of one user may take of it; all there is where this is none.
+    pub user_share: Option<UserShare>,
+}
+
+/// What the messages of one user may take of a queue. Those without a user are one user's together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UserShare {
+    /// Messages.
+    pub messages: u32,
+    /// Bytes of their bodies. A message beyond it is taken where its user has no other on the queue.
+    pub bytes: u64,
 }
 
 impl Default for QueueAttributes {
@@ -123,6 +135,7 @@ impl Default for QueueAttributes {
             temporary: false,
             depth_watch: None,
             counted_priority: None,
+            user_share: None,
         }
     }
 }
@@ -201,6 +214,15 @@ pub(crate) struct Queue {
     /// Messages of the counted priorities, locked ones included, those not yet available not.
     pub(crate) counted: u32,
     arrivals: Arrivals,
+    /// What each user's messages take, where that is limited.
+    taken: Option<Box<HashMap<Option<User>, Taken>>>,
+}
+
+/// What the messages of a user take of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    messages: u32,
+    bytes: u64,
 }
 
 impl Queue {
@@ -224,6 +246,7 @@ impl Queue {
             counted_from: attributes.counted_priority.unwrap_or(COUNTED_NEVER),
             counted: 0,
             arrivals: Arrivals::default(),
+            taken: attributes.user_share.map(|_| Box::default()),
         };
         queue.watch();
         queue
@@ -341,6 +364,46 @@ impl Queue {
         match self.attributes.delivery_sequence {
             DeliverySequence::Priority => PRIORITY_MAX - priority.min(PRIORITY_MAX),
             DeliverySequence::Fifo => 0,
+        }
+    }
+
+    /// Whether a user may have a message of so many bytes more, and `before` others that are put with it. A compare where
+    /// nothing limits users.
+    pub(crate) fn share_exceeded(&self, user: Option<&User>, bytes: usize, before: usize) -> Option<UserShare> {
+        let (share, taken) = (self.attributes.user_share?, self.taken.as_ref()?);
+        let has = taken.get(&user.cloned()).copied().unwrap_or_default();
+        let messages = (has.messages as usize).saturating_add(before);
+        let is_full =
+            messages >= share.messages as usize || messages > 0 && has.bytes.saturating_add(bytes as u64) > share.bytes;
+        is_full.then_some(share)
+    }
+
+    /// A user has a message more. A compare where nothing limits users.
+    pub(crate) fn user_has(&mut self, user: Option<&User>, bytes: u32) {
+        let Some(taken) = &mut self.taken else { return };
+        let has = taken.entry(user.cloned()).or_default();
+        has.messages += 1;
+        has.bytes += u64::from(bytes);
+    }
+
+    /// A message of a user is gone. A compare where nothing limits users.
+    pub(crate) fn user_had(&mut self, user: Option<&User>, bytes: u32) {
+        let Some(taken) = &mut self.taken else { return };
+        let user = user.cloned();
+        if let Some(has) = taken.get_mut(&user) {
+            has.messages = has.messages.saturating_sub(1);
+            has.bytes = has.bytes.saturating_sub(u64::from(bytes));
+            if has.messages == 0 {
+                taken.remove(&user);
+            }
+        }
+    }
+
+    /// From now on it is limited, or not, what users may take; `there` are the messages there.
+    pub(crate) fn count_users<'a>(&mut self, there: impl Iterator<Item = (Option<&'a User>, u32)>) {
+        self.taken = self.attributes.user_share.map(|_| Box::default());
+        if self.taken.is_some() {
+            there.for_each(|(user, bytes)| self.user_has(user, bytes));
         }
     }
 

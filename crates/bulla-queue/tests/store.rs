@@ -8,7 +8,7 @@ use bulla_queue::sim::{Manner, SimDisk, SimEngine};
 use bulla_queue::{
     Backlog, CrossingKind, DefineError, DeliverySequence, DepthWatch, FileSpill, Limits, MESSAGE_BYTES_MAX, Message,
     MessageId, NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, NOTES_MAX, PutError, QueueAttributes, QueueId, RemoveError,
-    Store, Ticket, Totals, User,
+    Store, Ticket, Totals, User, UserShare,
 };
 
 fn store_on(engine: &SimEngine, limits: Limits) -> Store {
@@ -239,6 +239,48 @@ fn a_put_that_is_refused_says_why_with_its_reason_code() {
     assert_eq!(refused(&mut store, message(2), 2051), PutError::PutInhibited);
     assert_eq!(store.put(QueueId(99), message(0)).unwrap_err().reason_code(), 2052);
     assert_eq!(store.status(queue).unwrap().depth, 2);
+}
+
+#[test]
+fn one_user_has_no_more_of_a_queue_than_its_share() {
+    let mut store = store();
+    let share = UserShare { messages: 2, bytes: 100 };
+    let shared = QueueAttributes { user_share: Some(share), ..QueueAttributes::default() };
+    let open = store.define("OPEN", QueueAttributes::default()).unwrap();
+    let queue = store.define("SHARED", shared).unwrap();
+    let by =
+        |user: Option<&str>, bytes| Message { user: user.map(Into::into), body: vec![0; bytes].into(), ..message(0) };
+    let refused = Err(PutError::UserShare { share });
+    assert_eq!(PutError::UserShare { share }.reason_code(), 2053);
+    // A message longer than the share is taken alone.
+    store.put(queue, by(Some("ann"), 101)).unwrap();
+    assert_eq!(store.put(queue, by(Some("ann"), 1)), refused, "its bytes are used up");
+    store.put(queue, by(Some("bob"), 50)).unwrap();
+    store.put(queue, by(Some("bob"), 50)).unwrap();
+    assert_eq!(store.put(queue, by(Some("bob"), 0)), refused, "its messages are used up");
+    for _ in 0..2 {
+        store.put(queue, by(None, 1)).unwrap();
+    }
+    assert_eq!(store.put(queue, by(None, 1)), refused, "who has no name is one user");
+    // As one unit of work, and moved from another queue.
+    let both = vec![(queue, by(Some("eve"), 1)), (queue, by(Some("eve"), 1)), (queue, by(Some("eve"), 1))];
+    assert_eq!(store.commit(both, &[], &[]), refused);
+    store.put(open, by(Some("bob"), 1)).unwrap();
+    let moved = store.lock_next(open, None, 0).unwrap().id;
+    assert_eq!(store.transfer(moved, queue, by(Some("bob"), 1)), refused);
+    // What leaves makes room, for its user alone.
+    let first = store.lock_next(queue, None, 0).unwrap();
+    assert_eq!(first.user.as_ref().map(|user| user.as_str()), Some("ann"));
+    store.acknowledge(first.id).unwrap();
+    assert_eq!(store.put(queue, by(Some("bob"), 0)), refused);
+    store.put(queue, by(Some("ann"), 100)).unwrap();
+    // The share is taken away, and comes back: what is there counts.
+    store.alter(queue, QueueAttributes::default()).unwrap();
+    store.put(queue, by(Some("bob"), 1)).unwrap();
+    store.alter(queue, shared).unwrap();
+    assert_eq!(store.put(queue, by(Some("bob"), 0)), refused);
+    store.clear(queue).unwrap();
+    store.put(queue, by(Some("bob"), 0)).unwrap();
 }
 
 #[test]

@@ -38,7 +38,9 @@ use crate::traffic_history::TrafficHistory;
 use crate::triggering::{self, Triggering};
 use crate::users::Users;
 use bulla_device::role;
-use bulla_queue::{Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store, Ticket};
+use bulla_queue::{
+    Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store, Ticket, UserShare,
+};
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::{Ring, RingError, Rings};
 use bulla_seal::{Opener, Policy};
@@ -726,8 +728,27 @@ pub(crate) fn attributes(name: &str, local: &LocalQueue, definitions: &Definitio
         },
         depth_watch: depth_watch(name, local, definitions),
         counted_priority: triggering::counted_priority(local),
+        user_share: user_share(name, local, definitions),
         ..QueueAttributes::default()
     }
+}
+
+/// The part of the dead-letter queue's MAXDEPTH that one user's messages may take.
+const DEAD_LETTERS_OF_USER_DIVISOR: u32 = 4;
+/// So many they may be on a short queue, too.
+const DEAD_LETTERS_OF_USER_MIN: u32 = 10;
+/// Bytes that they may take.
+const DEAD_LETTERS_OF_USER_BYTES_MAX: u64 = 64 << 20;
+
+/// What one user's messages may take of a queue: of the dead-letter queue a part, so that one channel or application
+/// whose messages can't go where they are for leaves room for those of others.
+fn user_share(name: &str, local: &LocalQueue, definitions: &Definitions) -> Option<UserShare> {
+    let dead_letters = definitions.queue_manager.dead_letter_queue.as_deref()?;
+    let leads_here = name == dead_letters || definitions.resolve(dead_letters).is_ok_and(|found| found.queue == name);
+    leads_here.then(|| UserShare {
+        messages: (local.max_depth / DEAD_LETTERS_OF_USER_DIVISOR).max(DEAD_LETTERS_OF_USER_MIN),
+        bytes: DEAD_LETTERS_OF_USER_BYTES_MAX,
+    })
 }
 
 /// What is to be told of a queue's depth: nothing where no event could come of it, and nothing of the queues that events go to.

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use crate::log::{Log, LogError, Position};
 use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, Ticket, User};
-use crate::queue::{Arrivals, Crossing, MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus};
+use crate::queue::{Arrivals, Crossing, MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus, UserShare};
 use crate::record::{PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, padded};
 use crate::spill::{Spill, SpillError};
 use delays::Delays;
@@ -226,6 +226,12 @@ pub enum PutError {
         /// MAXDEPTH.
         max_depth: u32,
     },
+    /// The operator's turn: look at what is there. The messages of this message's user take all that one user may have
+    /// of the queue (2053 MQRC_Q_FULL).
+    UserShare {
+        /// What one user may have.
+        share: UserShare,
+    },
     /// The application's turn: send less, or ask for a higher MAXMSGL (2030 MQRC_MSG_TOO_BIG_FOR_Q).
     TooBig {
         /// Bytes of the message.
@@ -266,7 +272,7 @@ impl PutError {
         match self {
             PutError::Unknown => 2052,
             PutError::NotLocked { .. } => 2034,
-            PutError::QueueFull { .. } => 2053,
+            PutError::QueueFull { .. } | PutError::UserShare { .. } => 2053,
             PutError::TooBig { .. } => 2030,
             PutError::PutInhibited => 2051,
             PutError::Spill { .. } => 2056,
@@ -283,6 +289,9 @@ impl fmt::Display for PutError {
             PutError::NotLocked { id } => write!(f, "message {} is not locked", id.0),
             PutError::QueueFull { max_depth } => {
                 write!(f, "the queue holds its maximum of {max_depth} messages")
+            }
+            PutError::UserShare { share: UserShare { messages, bytes } } => {
+                write!(f, "one user may have {messages} messages and {bytes} bytes on the queue")
             }
             PutError::TooBig { bytes, max_message_bytes } => {
                 write!(f, "{bytes} bytes are more than the queue's maximum of {max_message_bytes}")
@@ -526,6 +535,11 @@ impl Store {
                 .map(|entry| entry.priority);
             let there: Vec<u8> = there.collect();
             queue.count_from(there.into_iter());
+        }
+        if before.user_share.is_some() != attributes.user_share.is_some() {
+            let slots: Vec<_> = queue.lanes.iter().flat_map(|lane| lane.slots(None)).collect();
+            let there = slots.into_iter().map(|(slot, _)| &self.messages[slot]);
+            queue.count_users(there.map(|entry| (entry.user.as_ref(), entry.body_bytes)));
         }
         // Both may have changed: a higher MAXDEPTH is room, a new order is something to look at.
         let id = queue.id;
@@ -905,7 +919,8 @@ impl Store {
     /// attributes and its depth are looked at, the journal and scratch space are not.
     ///
     /// # Errors
-    /// [`PutError::Unknown`], [`PutError::PutInhibited`], [`PutError::TooBig`], [`PutError::QueueFull`].
+    /// [`PutError::Unknown`], [`PutError::PutInhibited`], [`PutError::TooBig`], [`PutError::QueueFull`],
+    /// [`PutError::UserShare`].
     pub fn admits(&self, queue: QueueId, message: &Message, before: usize) -> Result<(), PutError> {
         let found = self.queues.get(&queue).ok_or(PutError::Unknown)?;
         admit(found, message, before).map(|_| ())
@@ -1197,6 +1212,7 @@ impl Store {
         let is_free = !held && message.available_at_ms.is_none();
         self.messages[slot].index = found.push(lane, id, slot, is_free);
         found.grew(bytes, message.put_at_ms);
+        found.user_has(message.user.as_ref(), bytes);
         found.count_put(bytes, placed.kept == Kept::Journal);
         if found.status.depth >= found.told_from {
             found.rose(&mut self.crossings);
@@ -1273,6 +1289,7 @@ impl Store {
             if matches!(entry.state, State::Available | State::Locked) {
                 queue.left(entry.priority);
             }
+            queue.user_had(entry.user.as_ref(), entry.body_bytes);
             if queue.shrank(entry.body_bytes) {
                 mark_freed(queue, &mut self.freed);
             }
@@ -1474,6 +1491,9 @@ fn admit(queue: &Queue, message: &Message, before: usize) -> Result<u32, PutErro
     }
     if queue.room() as usize <= before {
         return Err(PutError::QueueFull { max_depth: attributes.max_depth });
+    }
+    if let Some(share) = queue.share_exceeded(message.user.as_ref(), bytes, before) {
+        return Err(PutError::UserShare { share });
     }
     Ok(u32::try_from(bytes).expect("MAXMSGL is a u32"))
 }

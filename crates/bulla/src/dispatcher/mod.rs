@@ -1623,5 +1623,6 @@ fn list(peers: &mut Slab<Peer>, active: &mut Vec<usize>, key: usize) {
 
 /// A store's refusal in reason codes.
 pub(crate) fn store_refusal(error: &PutError) -> Refusal {
-    Refusal::new(reason::of(error.reason_code()), error.to_string())
+    let cause = matches!(error, PutError::UserShare { .. }).then_some("user-share");
+    Refusal { cause, ..Refusal::new(reason::of(error.reason_code()), error.to_string()) }
 }

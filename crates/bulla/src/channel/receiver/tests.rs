@@ -720,6 +720,34 @@ fn tries_come_before_the_dead_letter_queue_and_that_before_the_end() {
 }
 
 #[test]
+fn the_dead_letters_of_one_channel_s_user_leave_room_for_those_of_another() {
+    const DEAD_LETTERS: &str = "SYSTEM.DEAD.LETTER.QUEUE";
+    let desk = Desk::new();
+    desk.queue(DEAD_LETTERS, |queue| queue.max_depth = 80);
+    desk.channel(|channel| channel.user = Some("ann".into()));
+    let mut partner = Partner::connect(&desk);
+    partner.greet(&greeting(0, 0)).unwrap();
+    for number in 0..20 {
+        partner.send("NOWHERE@QM2", &number.to_string(), true);
+    }
+    partner.accepted(20);
+    partner.send("NOWHERE@QM2", "beyond", true);
+    let text = partner.detached().description.unwrap();
+    assert!(
+        text.starts_with("2085") && text.contains("dead-letter queue: 2053 MQRC_Q_FULL cause=user-share"),
+        "{text}"
+    );
+    assert_eq!(desk.messages(DEAD_LETTERS).len(), 20);
+    // It stays with its sender, which goes on once another user's messages are brought, or there is room.
+    desk.channel(|channel| channel.user = Some("bob".into()));
+    let mut partner = Partner::connect(&desk);
+    assert_eq!(partner.greet(&greeting(20, 1)).unwrap().sequence, 20);
+    partner.send("NOWHERE@QM2", "beyond", true);
+    partner.accepted(1);
+    assert_eq!(desk.messages(DEAD_LETTERS).len(), 21);
+}
+
+#[test]
 fn without_a_dead_letter_queue_the_link_ends_and_the_message_stays_with_its_sender() {
     let desk = Desk::new();
     desk.channel(|channel| channel.use_dead_letter_queue = false);
