@@ -215,7 +215,7 @@ pub(crate) struct Queue {
     pub(crate) counted: u32,
     arrivals: Arrivals,
     /// What each user's messages take, where that is limited.
-    taken: Option<Box<HashMap<Option<User>, Taken>>>,
+    taken: Option<HashMap<Option<User>, Taken>>,
 }
 
 /// What the messages of a user take of a queue.
@@ -246,7 +246,7 @@ impl Queue {
             counted_from: attributes.counted_priority.unwrap_or(COUNTED_NEVER),
             counted: 0,
             arrivals: Arrivals::default(),
-            taken: attributes.user_share.map(|_| Box::default()),
+            taken: attributes.user_share.map(|_| HashMap::new()),
         };
         queue.watch();
         queue
@@ -401,7 +401,7 @@ impl Queue {
 
     /// From now on it is limited, or not, what users may take; `there` are the messages there.
     pub(crate) fn count_users<'a>(&mut self, there: impl Iterator<Item = (Option<&'a User>, u32)>) {
-        self.taken = self.attributes.user_share.map(|_| Box::default());
+        self.taken = self.attributes.user_share.map(|_| HashMap::new());
         if self.taken.is_some() {
             there.for_each(|(user, bytes)| self.user_has(user, bytes));
         }

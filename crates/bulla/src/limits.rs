@@ -15,6 +15,7 @@ pub(crate) use key_time::{KeyTime, KeyWork};
 pub(crate) use queue::QueueUses;
 use slab::Slab;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The part of temporary queues, and of subscriptions that are not durable, that is kept for users with few of them.
@@ -33,6 +34,9 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 const LOOK_AGAIN_WITHIN: Duration = Duration::from_secs(2);
 /// Links of a user for which the time is as it is; for twice as many it is twice as long.
 const LINKS_LOOKED_AT: u32 = 100;
+/// Messages of one user that are being sealed or checked from which on it gets no more credit for protected queues. Its
+/// links that have ended count: each new one would have credit of its own otherwise.
+pub(crate) const BEING_SEALED_MAX: usize = 1_024;
 /// Bytes of one user's persistent messages that may wait for the disk while all that wait are too many: who has no more
 /// gets credit all the same.
 const WAITING_BYTES_MAX: u64 = 1 << 20;
@@ -139,7 +143,13 @@ struct Uses {
     /// Bytes of its persistent messages that wait for the disk, by what they wait for, and together.
     waiting: VecDeque<(Ticket, u64)>,
     waiting_bytes: u64,
+    /// Held by each of its messages that is being sealed or checked.
+    sealing: Arc<()>,
 }
+
+/// One of a user's messages that are being sealed or checked, for as long as this is kept.
+#[derive(Debug)]
+pub(crate) struct BeingSealed(#[expect(dead_code, reason = "kept to be counted")] Arc<()>);
 
 /// Users that are connected.
 #[derive(Debug, Default)]
@@ -208,6 +218,7 @@ impl ConnectedUsers {
             may_make_at: now,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            sealing: Arc::default(),
         }));
         self.by_name.insert(name.to_owned(), id);
         id
@@ -429,6 +440,16 @@ impl ConnectedUsers {
         self.all.get(id.0).is_some_and(|uses| uses.limit.unacknowledged_bytes > 0)
     }
 
+    /// A message of that user is to be sealed or checked: it counts for as long as what is returned is kept.
+    pub(crate) fn begins_to_seal(&self, id: UserId) -> Option<BeingSealed> {
+        self.all.get(id.0).map(|uses| BeingSealed(uses.sealing.clone()))
+    }
+
+    /// Whether as many of that user's messages are being sealed or checked as may be before it gets more credit for such.
+    pub(crate) fn seals_much(&self, id: UserId) -> bool {
+        self.all.get(id.0).is_some_and(|uses| uses.being_sealed() >= BEING_SEALED_MAX)
+    }
+
     /// A persistent message of that user is on its way to the disk, which has come to `synced`.
     pub(crate) fn wrote(&mut self, id: UserId, bytes: usize, ticket: Ticket, synced: Ticket) {
         let Some(uses) = self.all.get_mut(id.0) else { return };
@@ -538,11 +559,16 @@ impl Uses {
         }
     }
 
-    /// Whether it has all again that its rates allow at once: then it may be forgotten.
+    /// Its messages that are being sealed or checked.
+    fn being_sealed(&self) -> usize {
+        Arc::strong_count(&self.sealing) - 1
+    }
+
+    /// Whether it has all again that its rates allow at once, and nothing under way: then it may be forgotten.
     fn is_rested(&mut self, now: Instant) -> bool {
         self.rest(now);
         self.bucket.fill(self.limit.messages_a_second, now);
-        self.may_make == MADE_AT_ONCE && self.bucket.is_full(self.limit.messages_a_second)
+        self.being_sealed() == 0 && self.may_make == MADE_AT_ONCE && self.bucket.is_full(self.limit.messages_a_second)
     }
 
     fn refusal(&self, reason: reason::Reason, cause: &'static str, what: &str, max: u32) -> Refusal {

@@ -537,15 +537,18 @@ impl State {
     }
 
     /// How many of `wanted` messages of credit this user may have now for a queue, or for any queue. While too much waits
-    /// for the disk, only users who have put little of that get credit. 0 means: ask again when there is room.
+    /// for the disk, only users who have put little of that get credit; while much of a user's is being sealed, it gets none
+    /// for what may have to be sealed. 0 means: ask again when there is room.
     pub(crate) fn promise(&mut self, queue: Option<&Route>, user: Option<UserId>, wanted: u32) -> u32 {
         let may_write = match self.store.backlog() {
             Backlog::Usual => true,
             Backlog::Much => user.is_some_and(|user| !self.users.waits_for_disk(user, self.store.synced())),
             Backlog::TooMuch => false,
         };
+        let is_sealed = queue.is_none_or(|route| route.policy.is_some());
+        let seals_much = is_sealed && user.is_some_and(|user| self.users.seals_much(user));
         match queue {
-            _ if !may_write => 0,
+            _ if !may_write || seals_much => 0,
             Some(route) if route.waits_when_full => {
                 let free = self.free(route.queue);
                 // Half of what is free, so that the next producer finds some, too.

@@ -1,13 +1,39 @@
-//! Credit while too much waits for the disk.
+//! Credit while too much waits for the disk, or to be sealed.
 
 use super::desk::Desk;
 use crate::catalog::limits::UserLimits;
 use crate::catalog::{Full, LocalQueue};
+use crate::limits::BEING_SEALED_MAX;
+use crate::manager::{Route, State};
 use bulla_queue::{Backlog, Message};
+use bulla_seal::Policy;
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Instant;
 
 const MESSAGE_BYTES: usize = 1 << 20;
+
+#[test]
+fn who_has_much_to_be_sealed_gets_no_credit_for_more_of_that_however_often_it_connects() {
+    let desk = Desk::new(&[("CLEAR", LocalQueue::default()), ("SEALED", LocalQueue::default())]);
+    let state = &mut *desk.running().manager().lock();
+    let now = Instant::now();
+    let connect = |state: &mut State, user| state.users.connect(Some(user), &UserLimits::default(), now).unwrap();
+    let (bob, ann) = (connect(state, "bob"), connect(state, "ann"));
+    let clear = state.route("CLEAR").unwrap();
+    let policy = Some(Arc::new(Policy::new("SEALED")));
+    let sealed = Route { policy, ..state.route("SEALED").unwrap() };
+    let queues = [Some(&clear), Some(&sealed), None];
+    let mut waiting: Vec<_> = (0..BEING_SEALED_MAX).map(|_| state.users.begins_to_seal(bob).unwrap()).collect();
+    let promised = |state: &mut State, user| queues.map(|queue| state.promise(queue, Some(user), 100));
+    assert_eq!(promised(state, bob), [100, 0, 0]);
+    assert_eq!(promised(state, ann), [100; 3]);
+    state.users.disconnect(bob, now);
+    let bob = connect(state, "bob");
+    assert_eq!(promised(state, bob), [100, 0, 0], "what it had begun before counts");
+    waiting.pop();
+    assert_eq!(promised(state, bob), [100; 3]);
+}
 
 #[test]
 fn who_has_brought_about_that_too_much_waits_for_the_disk_gets_no_credit_and_others_do() {

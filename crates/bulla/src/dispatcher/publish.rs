@@ -213,6 +213,7 @@ fn to_each(
             transmission: route.transmission.clone(),
             stage,
             copy: Some(copy),
+            _counted: receipt.user.filter(|_| held.is_some()).and_then(|user| state.users.begins_to_seal(user)),
             _held: held,
         });
     }

@@ -12,7 +12,7 @@ use crate::adapter::{Asker, Finished, Held};
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
-use crate::limits::{QueueUses, UserId};
+use crate::limits::{BeingSealed, QueueUses, UserId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
@@ -90,6 +90,7 @@ pub(crate) struct Pending {
     pub(super) copy: Option<CopyOf>,
     /// Its memory, given back when it is put.
     pub(super) _held: Option<Held>,
+    pub(super) _counted: Option<BeingSealed>,
 }
 
 /// Which of the copies of a publication, which lie one after the other.
@@ -336,6 +337,7 @@ fn put(
                 stage,
                 copy: None,
                 _held: Some(held),
+                _counted: receipt.user.and_then(|user| state.users.begins_to_seal(user)),
             });
             Ok(())
         }
