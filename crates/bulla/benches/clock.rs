@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bulla::admin;
-use bulla::client::{Client, Endpoint};
 use bulla::mqsc::reply::EXIT_DONE;
 use bulla::serve::{self, Running, Settings};
 use bulla_amqp::types::{MessageId, Properties};
 use bulla_amqp::{DeliveryState, LinkId, MessageBody, MessageParts, Payload, SaslClient, Symbol};
+use bulla_client::{Client, Endpoint};
 use bulla_device::Digest;
 use bulla_seal::certificate::KeySpec;
 use bulla_seal::policy::ContentCipher;

@@ -3,9 +3,9 @@
 //! A unit step by step waits for the answers to its declare, to its messages and to its discharge, in turn. Sent at once, the
 //! messages, their discharge and the next declare go out together. Rounds take turns, so that a busy machine harms all alike. `cargo bench -p bulla --bench units`
 
-use bulla::client::{Client, Endpoint};
 use bulla::serve::{Settings, start};
 use bulla_amqp::{Header, LinkId, MessageBody, MessageParts, Payload, SaslClient};
+use bulla_client::{Client, Endpoint};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -7,7 +7,6 @@ pub mod admin;
 pub mod audit;
 pub mod channel;
 pub mod cli;
-pub mod client;
 pub mod connections;
 pub mod cost_activity;
 pub mod dead_letters;

@@ -12,9 +12,8 @@ use crate::sign_in::remembered::Remembered;
 use crate::whole_file;
 use bulla_amqp::ScramCrypto;
 use bulla_amqp::scram::ScramVerifier;
-use openssl::hash::MessageDigest;
-use openssl::sha::Sha256;
-use openssl::{base64, memcmp, pkcs5, rand};
+pub use bulla_client::Crypto;
+use openssl::{base64, memcmp, rand};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
 use std::fs::{self, File, OpenOptions};
@@ -191,53 +190,6 @@ impl Users {
             }
         }
         snapshot
-    }
-}
-
-/// OpenSSL's primitives for SCRAM.
-#[derive(Clone, Copy, Debug)]
-pub struct Crypto;
-
-impl ScramCrypto for Crypto {
-    fn hmac(&self, key: &[u8], data: &[u8]) -> [u8; 32] {
-        const BLOCK_BYTES: usize = 64;
-        let mut block = [0; BLOCK_BYTES];
-        let hashed;
-        let key = if key.len() > BLOCK_BYTES {
-            hashed = self.sha256(key);
-            &hashed[..]
-        } else {
-            key
-        };
-        for (padded, byte) in block.iter_mut().zip(key) {
-            *padded = *byte;
-        }
-        let padded = |pad: u8| {
-            let mut hash = Sha256::new();
-            hash.update(&block.map(|byte| byte ^ pad));
-            hash
-        };
-        let mut inner = padded(0x36);
-        inner.update(data);
-        let mut outer = padded(0x5c);
-        outer.update(&inner.finish());
-        outer.finish()
-    }
-
-    fn sha256(&self, data: &[u8]) -> [u8; 32] {
-        openssl::sha::sha256(data)
-    }
-
-    fn pbkdf2(&self, password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
-        let mut key = [0; 32];
-        let rounds = usize::try_from(iterations.max(1)).unwrap_or(1);
-        pkcs5::pbkdf2_hmac(password, salt, rounds, MessageDigest::sha256(), &mut key)
-            .expect("OpenSSL has SHA-256, and there is at least one round");
-        key
-    }
-
-    fn nonce(&self) -> String {
-        base64::encode_block(&random::<24>())
     }
 }
 

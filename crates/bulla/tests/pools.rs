@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
 use bulla::admin;
-use bulla::client::{Client, Endpoint};
 use bulla::mqsc::reply::EXIT_DONE;
 use bulla::serve::{self, DISPATCHERS_MAX, Running, Settings};
 use bulla_amqp::{BodyForm, DeliveryState, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};
+use bulla_client::{Client, Endpoint};
 use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

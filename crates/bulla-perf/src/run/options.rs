@@ -7,6 +7,7 @@ use crate::host::Host;
 use crate::load::client::Broker;
 use crate::run::meters::Watched;
 use bulla_amqp::SaslClient;
+use bulla_client::Endpoint;
 use bulla_seal::certificate::{KeyError, KeySpec};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -188,13 +189,13 @@ impl Target {
         let certificate =
             self.cert.as_ref().map(|cert| (cert.clone(), self.cert_key.clone().unwrap_or_else(|| cert.clone())));
         let broker = |who, ring: Option<&PathBuf>| -> Result<Broker> {
-            Ok(Broker {
+            let endpoint = Endpoint {
                 address: address.clone(),
                 authorities: self.ca.clone(),
                 certificate: certificate.clone(),
                 sasl: self.sasl(who)?,
-                sealing: ring.map(|ring| host.sealing(ring)).transpose()?,
-            })
+            };
+            Ok(Broker { endpoint, sealing: ring.map(|ring| host.sealing(ring)).transpose()? })
         };
         Ok((broker(user, self.ring.as_ref())?, broker(getter, self.getter_ring.as_ref().or(self.ring.as_ref()))?))
     }

@@ -7,6 +7,7 @@ use crate::host::{Host, Row};
 use crate::load::client::Broker;
 use crate::run::meters::Watched;
 use bulla_amqp::SaslClient;
+use bulla_client::Endpoint;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -171,7 +172,7 @@ impl<'h> Manager<'h> {
             }
             false => (self.address.clone(), None),
         };
-        Broker { address, authorities, certificate: None, sasl, sealing: None }
+        Broker { endpoint: Endpoint { address, authorities, certificate: None, sasl }, sealing: None }
     }
 
     /// As [`broker`](Self::broker), with the user's own ring where clients seal for themselves.

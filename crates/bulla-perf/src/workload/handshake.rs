@@ -207,9 +207,9 @@ impl Handshakes<'_> {
             let target = &self.common.target;
             let broker = target.brokers(self.host)?.0;
             return Ok(Call {
-                address: broker.address,
-                authorities: broker.authorities.unwrap_or_default(),
-                certificate: broker.certificate,
+                address: broker.endpoint.address,
+                authorities: broker.endpoint.authorities.unwrap_or_default(),
+                certificate: broker.endpoint.certificate,
                 tls13: is_tls13(&configuration.cipher),
             });
         };

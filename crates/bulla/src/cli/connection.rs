@@ -1,8 +1,8 @@
 //! How a command of the client reaches a broker: options that `put`, `get` and `error` share.
 
 use super::CliError;
-use crate::client::Endpoint;
 use bulla_amqp::SaslClient;
+use bulla_client::Endpoint;
 use clap::Args;
 use std::path::PathBuf;
 

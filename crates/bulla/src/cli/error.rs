@@ -3,11 +3,11 @@
 use super::connection::ConnectionArgs;
 use super::{CliError, EXIT_EMPTY, EXIT_UNREACHABLE};
 use crate::admin;
-use crate::client::Client;
 use crate::manager::ERROR_QUEUE;
 use crate::mqsc::reply::Outcome;
 use crate::{calendar, envelope, log};
 use bulla_amqp::{BodyForm, Payload, Sections, Value};
+use bulla_client::Client;
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 use super::connection::ConnectionArgs;
 use super::own_seal::{OwnSeal, OwnSealArgs, Unopened};
 use super::{CliError, EXIT_EMPTY};
-use crate::client::Client;
 use bulla_amqp::{BodyForm, Delivery, DeliveryState, Error, Payload, Sections, Symbol};
+use bulla_client::Client;
 use bulla_seal::Outcome;
 use clap::Args;
 use std::io::Write;

@@ -25,7 +25,7 @@ pub mod user;
 
 pub use crate::catalog::exit_codes::*;
 
-use crate::client::ClientError;
+use bulla_client::ClientError;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -97,6 +97,7 @@ impl From<ClientError> for CliError {
             | ClientError::OtherHost { .. }
             | ClientError::NoCipherSpec
             | ClientError::CertificateRefused
+            | ClientError::Authorities { .. }
             | ClientError::Tls(_) => EXIT_UNREACHABLE,
             _ => EXIT_FAILED,
         };

@@ -58,7 +58,7 @@ impl OwnSeal {
     /// # Errors
     /// The ring or the policy: missing, unreadable, or other than what the queue manager serves.
     pub fn open(args: &OwnSealArgs, queue: &str, properties: &[(Symbol, Value)]) -> Result<Option<Self>, CliError> {
-        let property = |name: &str| crate::client::property(properties, name);
+        let property = |name: &str| bulla_client::property(properties, name);
         let Some(user) = &args.ring else { return Ok(None) };
         let folder = if user.contains('/') { PathBuf::from(user) } else { args.data.join(RINGS).join(user) };
         let passphrase = args.passphrase_file.as_deref().map(passphrase).transpose()?;

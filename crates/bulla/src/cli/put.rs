@@ -3,10 +3,10 @@
 use super::CliError;
 use super::connection::ConnectionArgs;
 use super::own_seal::{OwnSeal, OwnSealArgs};
-use crate::client::Client;
 use crate::envelope::data_section_head;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::{Header, LinkId, MessageId, Payload, Properties, Symbol, Value};
+use bulla_client::Client;
 use bytes::Bytes;
 use clap::Args;
 use std::io::Read;

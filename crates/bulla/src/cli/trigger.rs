@@ -2,8 +2,8 @@
 
 use super::connection::ConnectionArgs;
 use super::{CliError, EXIT_FAILED};
-use crate::client::Client;
 use bulla_amqp::{BodyForm, Delivery, DeliveryState, Error, Sections, Symbol};
+use bulla_client::Client;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

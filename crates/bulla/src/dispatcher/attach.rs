@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
-pub(crate) const SEALED: &str = "bulla:sealed";
+const SEALED: &str = "bulla:sealed";
 
 /// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
 pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";

@@ -9,12 +9,12 @@ use crate::admin;
 use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey, Right, Rights, SIGNED_IN};
 use crate::catalog::LocalQueue;
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
-use crate::client::{Client, Endpoint};
 use crate::mqsc::reply::Outcome;
 use crate::reason;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{Properties, Source, Target};
 use bulla_amqp::{AttachRequest, DeliveryState, Header, MessageBody, MessageParts, Payload, SaslClient, Symbol, Value};
+use bulla_client::{Client, Endpoint};
 use bytes::Bytes;
 
 const MESSAGE_ANNOTATIONS: u8 = 0x72;

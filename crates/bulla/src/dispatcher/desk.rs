@@ -1,10 +1,10 @@
 //! For tests: a queue manager of this process with clients of its own, which can be stopped, started again and killed.
 
 use crate::catalog::{LocalQueue, QueueManager};
-use crate::client::{Client, ClientError, Endpoint};
 use crate::manager::attributes;
 use crate::serve::{Running, Settings, StartError, start};
 use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};
+use bulla_client::{Client, ClientError, Endpoint};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::ops::Range;

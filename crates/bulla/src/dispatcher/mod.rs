@@ -18,9 +18,8 @@ mod consumers;
 mod desk;
 #[cfg(test)]
 mod error_queue_tests;
-pub(crate) mod groups;
-pub(crate) use attach::SEALED;
 pub(crate) mod get;
+pub(crate) mod groups;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 mod precedence;

@@ -8,11 +8,11 @@ use super::desk::{Desk, PATIENCE, Shown, message, number, refused, seeds_and_ste
 use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey};
 use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::catalog::{BASE_TOPIC, Full, LocalQueue, Subscription};
-use crate::client::{Client, Unit};
 use crate::reason;
 use crate::topics::MANAGED_PREFIX;
 use bulla_amqp::types::{Source, Target};
 use bulla_amqp::{AttachRequest, Delivery, DeliveryState, LinkId, Symbol, Value};
+use bulla_client::{Client, Unit};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 

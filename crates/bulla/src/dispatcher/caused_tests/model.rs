@@ -11,7 +11,6 @@ use crate::authority::{ANONYMOUS, Rights, SIGNED_IN};
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::catalog::{AliasQueue, ChannelDefinition, ChannelKind, LocalQueue};
 use crate::channel::transmission::{Destination, TransmissionHeader};
-use crate::client::Client;
 use crate::dispatcher::desk::{Desk, PATIENCE, seeds_and_steps};
 use crate::envelope;
 use crate::mqsc::reply::Outcome;
@@ -20,6 +19,7 @@ use bulla_amqp::types::{MessageId, Properties, Target};
 use bulla_amqp::{
     AttachRequest, BodyForm, DeliveryState, Header, LinkId, MessageBody, MessageParts, Payload, Sections, Value,
 };
+use bulla_client::Client;
 use bulla_queue::Message;
 use bytes::Bytes;
 use std::collections::BTreeMap;

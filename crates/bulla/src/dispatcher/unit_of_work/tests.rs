@@ -4,10 +4,10 @@ mod model;
 mod returned;
 
 use crate::catalog::{Backout, Full, LocalQueue};
-use crate::client::{Client, ClientError, Unit};
 use crate::dispatcher::desk::{Desk, PATIENCE, message, number, refused};
 use crate::reason;
 use bulla_amqp::{Delivery, DeliveryState, LinkId, MessageBody, MessageParts, Payload, Sections};
+use bulla_client::{Client, ClientError, Unit};
 use bytes::Bytes;
 
 fn put_in(client: &mut Client, unit: &Unit, link: LinkId, number: u64) -> Result<(), ClientError> {

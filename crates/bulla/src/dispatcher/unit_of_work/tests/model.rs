@@ -3,9 +3,9 @@
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
 use crate::catalog::{Backout, Full, LocalQueue};
-use crate::client::{Client, Unit};
 use crate::dispatcher::desk::{Desk, PATIENCE, Shown, message, number, seeds_and_steps};
 use bulla_amqp::{Delivery, DeliveryState, LinkId};
+use bulla_client::{Client, Unit};
 use std::collections::BTreeMap;
 
 const SEEDS: u64 = 4;

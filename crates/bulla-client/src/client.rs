@@ -1,129 +1,27 @@
-//! A client of any AMQP 1.0 broker: blocking, one connection, one session. What `bulla put` and `bulla get` are made of.
+//! A connection with one session, for one message at a time. What `bulla put` and `bulla get` are made of.
 
+use crate::error::of_tls;
+use crate::wire::{self, CONNECT_WITHIN, Endpoint, Wire};
+use crate::{ClientError, Crypto};
 use bulla_amqp::transaction::{Control, Declare, Discharge, LOCAL_TRANSACTIONS};
 use bulla_amqp::{
-    AttachRequest, Config, Connection, Coordinator, Delivery, DeliveryState, Error, Event, LinkId, Payload, SaslClient,
-    SenderSettleMode, SessionId, Source, Symbol, Value,
+    AttachRequest, Connection, Coordinator, Delivery, DeliveryState, Event, LinkId, Payload, SenderSettleMode,
+    SessionId, Symbol, Value,
 };
 use bytes::{Bytes, BytesMut};
-use openssl::error::ErrorStack;
-use openssl::ssl::{HandshakeError, SslConnector, SslMethod, SslStream};
-use openssl::x509::X509;
-use openssl::x509::store::X509StoreBuilder;
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
+use std::io;
 use std::time::{Duration, Instant};
 
-/// How long connecting, opening and attaching may take together.
-pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Room for one read, in bytes.
 const READ_BYTES: usize = 64 << 10;
-
-/// Where to connect and how to prove who connects.
-#[derive(Clone, Debug)]
-pub struct Endpoint {
-    /// `HOST:PORT`.
-    pub address: String,
-    /// The authorities to believe; TLS is spoken where they are given.
-    pub authorities: Option<PathBuf>,
-    /// Certificate and key of a client that proves itself by them.
-    pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The SASL mechanism and its secrets.
-    pub sasl: SaslClient,
-}
-
-/// What ended a client's request.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The network's or the broker's turn: no connection, or it broke.
-    Io(io::Error),
-    /// The user's turn: nothing answers there.
-    Unreachable {
-        /// `HOST:PORT`.
-        address: String,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// The user's turn: the other side ended the connection at the first bytes of clear text, as a TLS port does.
-    NotInClear {
-        /// `HOST:PORT`.
-        address: String,
-    },
-    /// The user's turn: the other side answered a TLS handshake in clear.
-    NoTls {
-        /// `HOST:PORT`.
-        address: String,
-    },
-    /// The user's turn: no authority that is believed signed the server's certificate, or it is out of date.
-    Untrusted {
-        /// The file of authorities.
-        authorities: PathBuf,
-        /// What the check of its chain found.
-        why: String,
-    },
-    /// The user's turn: the server's certificate is of other hosts.
-    OtherHost {
-        /// The host that was asked for.
-        host: String,
-    },
-    /// The operator's turn: the two sides have no CipherSpec in common.
-    NoCipherSpec,
-    /// The user's turn: the server wants a certificate, and takes none that was shown.
-    CertificateRefused,
-    /// TLS did not come about.
-    Tls(String),
-    /// The user's turn: the broker did not believe the credentials.
-    NotAuthenticated,
-    /// The broker refused, or ended what was open, with this error.
-    Refused(Box<Error>),
-    /// The broker closed without a word.
-    Closed,
-    /// Nothing came within this time.
-    TimedOut(Duration),
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Unreachable { address, error } => write!(f, "{address}: {error}"),
-            Self::NotInClear { address } => {
-                write!(f, "{address} ended the connection at the first bytes: clear text may not be spoken there")
-            }
-            Self::NoTls { address } => write!(f, "{address} does not speak TLS"),
-            Self::Untrusted { authorities, why } => {
-                write!(f, "the server's certificate is not trusted by {}: {why}", authorities.display())
-            }
-            Self::OtherHost { host } => write!(f, "the server's certificate is not for {host}"),
-            Self::NoCipherSpec => f.write_str("the server has no CipherSpec in common with this client"),
-            Self::CertificateRefused => f.write_str("the server refused this client's certificate, or the lack of one"),
-            Self::Tls(error) => write!(f, "tls: {error}"),
-            Self::NotAuthenticated => f.write_str("user or password is wrong"),
-            Self::Refused(error) => match &error.description {
-                Some(description) => f.write_str(description),
-                None => f.write_str(error.condition.as_str()),
-            },
-            Self::Closed => f.write_str("the other side closed the connection"),
-            Self::TimedOut(after) => write!(f, "no answer within {} s", after.as_secs()),
-        }
-    }
-}
-
-impl std::error::Error for ClientError {}
-
-impl From<io::Error> for ClientError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
+/// Random bytes in the name of a connection's container.
+const CONTAINER_BYTES: usize = 8;
 
 /// A connection with one session.
 pub struct Client {
-    stream: Stream,
+    wire: Wire,
     engine: Connection,
     session: SessionId,
     /// The link on which units of work begin and end, once there was one.
@@ -138,9 +36,10 @@ pub struct Client {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit(Bytes);
 
-enum Stream {
-    Plain(TcpStream),
-    Tls(Box<SslStream<TcpStream>>),
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("wire", &self.wire).finish_non_exhaustive()
+    }
 }
 
 /// What the broker answered to an attach.
@@ -165,17 +64,15 @@ impl Client {
     /// [`ClientError`], each kind.
     pub fn connect(endpoint: &Endpoint) -> Result<Self, ClientError> {
         let deadline = Instant::now() + CONNECT_WITHIN;
-        let stream = connect(endpoint)?;
-        let config = Config {
-            hostname: endpoint.address.rsplit_once(':').map(|(host, _)| host.to_owned()),
-            ..Config::new(format!("bulla-{}", crate::random::Random::system().name::<8>()))
-        };
-        let crypto = Box::new(crate::users::Crypto);
-        let mut engine = Connection::client(config, endpoint.sasl.clone(), crypto, Instant::now());
+        let wire = Wire::connect(endpoint, CONNECT_WITHIN)?;
+        let mut name = [0; CONTAINER_BYTES];
+        openssl::rand::rand_bytes(&mut name).map_err(|error| ClientError::Tls(error.to_string()))?;
+        let container = format!("bulla-{}", base16ct::lower::encode_string(&name));
+        let mut engine = wire::engine(endpoint, container, Box::new(Crypto), Instant::now());
         let session = engine.begin();
         let (input, events) = (BytesMut::new(), VecDeque::new());
         let unheard = Some(endpoint.address.clone());
-        let mut client = Self { stream, engine, session, coordinator: None, input, events, unheard };
+        let mut client = Self { wire, engine, session, coordinator: None, input, events, unheard };
         client.wait_for(deadline, CONNECT_WITHIN, |event| matches!(event, Event::Opened(_)).then_some(()))?;
         Ok(client)
     }
@@ -185,11 +82,7 @@ impl Client {
     /// # Errors
     /// The broker's refusal, with its reason.
     pub fn sender(&mut self, address: &str, sealed: bool) -> Result<Attached, ClientError> {
-        self.attach(AttachRequest {
-            snd_settle_mode: SenderSettleMode::Mixed,
-            desired_capabilities: sealed_capability(sealed),
-            ..AttachRequest::sender(format!("put-{address}"), address)
-        })
+        self.attach(wire::to_put(address, SenderSettleMode::Mixed, sealed))
     }
 
     /// Opens a link to get from `address`, or to browse it.
@@ -197,18 +90,14 @@ impl Client {
     /// # Errors
     /// The broker's refusal, with its reason.
     pub fn receiver(&mut self, address: &str, browse: bool, sealed: bool) -> Result<Attached, ClientError> {
-        self.attach(AttachRequest {
-            source: Some(Source {
-                distribution_mode: browse.then(|| Symbol::from_static("copy")),
-                ..Source::at(address)
-            }),
-            snd_settle_mode: SenderSettleMode::Unsettled,
-            desired_capabilities: sealed_capability(sealed),
-            ..AttachRequest::receiver(format!("get-{address}"), address)
-        })
+        self.attach(wire::to_get(address, browse, sealed))
     }
 
-    fn attach(&mut self, request: AttachRequest) -> Result<Attached, ClientError> {
+    /// Opens a link.
+    ///
+    /// # Errors
+    /// The broker's refusal, with its reason.
+    pub fn attach(&mut self, request: AttachRequest) -> Result<Attached, ClientError> {
         let link = self.engine.attach(self.session, request);
         let deadline = Instant::now() + CONNECT_WITHIN;
         // A refusal comes as an answer without terminus and then a detach with the error: `wait_for` turns that into one.
@@ -222,16 +111,20 @@ impl Client {
     }
 
     /// Opens a link that may be refused; the connection goes on then.
-    #[cfg(test)]
-    pub(crate) fn open(&mut self, request: AttachRequest) -> Result<Attached, ClientError> {
+    ///
+    /// # Errors
+    /// The broker's refusal, with its reason.
+    pub fn open(&mut self, request: AttachRequest) -> Result<Attached, ClientError> {
         let result = self.attach(request);
         self.events.retain(|event| !matches!(event, Event::LinkOpened(_) | Event::Detached { .. }));
         result
     }
 
     /// Ends a link, for good or to come back, and waits until the other side has done so.
-    #[cfg(test)]
-    pub(crate) fn detach(&mut self, link: LinkId, closed: bool) -> Result<(), ClientError> {
+    ///
+    /// # Errors
+    /// The broker ended the link with an error, or the connection.
+    pub fn detach(&mut self, link: LinkId, closed: bool) -> Result<(), ClientError> {
         self.engine.detach(link, closed, None);
         let deadline = Instant::now() + CONNECT_WITHIN;
         self.wait_for(deadline, CONNECT_WITHIN, |event| {
@@ -518,17 +411,7 @@ impl Client {
     }
 
     fn flush(&mut self) -> Result<(), ClientError> {
-        while self.engine.output_len() > 0 {
-            let mut slices: Vec<IoSlice<'_>> = Vec::new();
-            self.engine.output_slices(&mut slices);
-            let written = match &mut self.stream {
-                Stream::Plain(stream) => stream.write_vectored(&slices)?,
-                Stream::Tls(stream) => stream.write_vectored(&slices)?,
-            };
-            drop(slices);
-            self.engine.output_written(written);
-        }
-        Ok(())
+        Ok(self.wire.write(&mut self.engine)?)
     }
 
     /// What the end of the connection means: a TLS port ends one that begins in clear before it has said anything.
@@ -550,17 +433,9 @@ impl Client {
         let old = self.input.len();
         let room = self.engine.wanted(&self.input).max(READ_BYTES);
         self.input.resize(old + room, 0);
-        let read = match &mut self.stream {
-            Stream::Plain(stream) => {
-                stream.set_read_timeout(Some(wait))?;
-                stream.read(&mut self.input[old..])
-            }
-            Stream::Tls(stream) => {
-                stream.get_ref().set_read_timeout(Some(wait))?;
-                stream.read(&mut self.input[old..])
-            }
-        };
-        let clear = matches!(self.stream, Stream::Plain(_));
+        self.wire.tcp().set_read_timeout(Some(wait))?;
+        let read = self.wire.read(&mut self.input[old..]);
+        let clear = self.wire.is_clear();
         let read = match read {
             Ok(0) => Err(self.ended(clear, ClientError::Closed)),
             Ok(n) => {
@@ -588,34 +463,6 @@ impl Client {
     }
 }
 
-/// What an error of a TLS stream says that the user can mend: an alert that came after the handshake.
-fn of_tls(error: &io::Error) -> Option<ClientError> {
-    of_stack(error.get_ref()?.downcast_ref::<openssl::ssl::Error>()?.ssl_error()?, "")
-}
-
-/// What the library's errors say that the user can mend.
-fn of_stack(errors: &ErrorStack, address: &str) -> Option<ClientError> {
-    errors.errors().iter().find_map(|error| match error.reason_code() {
-        WRONG_VERSION_NUMBER | HTTP_REQUEST => Some(ClientError::NoTls { address: address.to_owned() }),
-        ALERT_HANDSHAKE_FAILURE | ALERT_INSUFFICIENT_SECURITY => Some(ClientError::NoCipherSpec),
-        ALERT_BAD_CERTIFICATE..=ALERT_UNKNOWN_AUTHORITY | ALERT_CERTIFICATE_REQUIRED => {
-            Some(ClientError::CertificateRefused)
-        }
-        _ => None,
-    })
-}
-
-/// SSL_R_WRONG_VERSION_NUMBER of sslerr.h.
-const WRONG_VERSION_NUMBER: i32 = 267;
-/// SSL_R_HTTP_REQUEST of sslerr.h.
-const HTTP_REQUEST: i32 = 156;
-/// Alerts that arrived (RFC 8446, section 6), as the library counts them: SSL_AD_REASON_OFFSET of ssl.h is added.
-const ALERT_HANDSHAKE_FAILURE: i32 = 1040;
-const ALERT_BAD_CERTIFICATE: i32 = 1042;
-const ALERT_UNKNOWN_AUTHORITY: i32 = 1048;
-const ALERT_INSUFFICIENT_SECURITY: i32 = 1071;
-const ALERT_CERTIFICATE_REQUIRED: i32 = 1116;
-
 /// The unit that a declare came to.
 fn begun(state: Option<DeliveryState>) -> Result<Unit, ClientError> {
     match state {
@@ -638,66 +485,4 @@ fn accepted(outcome: Option<DeliveryState>) -> Result<(), ClientError> {
         Some(DeliveryState::Rejected(Some(error))) => Err(ClientError::Refused(error)),
         Some(other) => Err(ClientError::Io(io::Error::other(format!("not accepted: {other:?}")))),
     }
-}
-
-fn connect(endpoint: &Endpoint) -> Result<Stream, ClientError> {
-    let unreachable = |error| ClientError::Unreachable { address: endpoint.address.clone(), error };
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "has no address");
-    for address in endpoint.address.to_socket_addrs().map_err(unreachable)? {
-        match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                return secure(endpoint, stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(unreachable(last))
-}
-
-fn secure(endpoint: &Endpoint, stream: TcpStream) -> Result<Stream, ClientError> {
-    let Some(authorities) = &endpoint.authorities else { return Ok(Stream::Plain(stream)) };
-    let tls = |error: &dyn fmt::Display| ClientError::Tls(error.to_string());
-    let mut builder = SslConnector::builder(SslMethod::tls_client()).map_err(|error| tls(&error))?;
-    // These authorities and no others: the system's are not asked.
-    let pem = std::fs::read(authorities).map_err(|error| tls(&format!("{}: {error}", authorities.display())))?;
-    let mut store = X509StoreBuilder::new().map_err(|error| tls(&error))?;
-    for authority in X509::stack_from_pem(&pem).map_err(|error| tls(&error))? {
-        store.add_cert(authority).map_err(|error| tls(&error))?;
-    }
-    builder.set_cert_store(store.build());
-    if let Some((certificate, key)) = &endpoint.certificate {
-        builder.set_certificate_chain_file(certificate).map_err(|error| tls(&error))?;
-        builder.set_private_key_file(key, openssl::ssl::SslFiletype::PEM).map_err(|error| tls(&error))?;
-    }
-    let host = endpoint.address.rsplit_once(':').map_or(endpoint.address.as_str(), |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    match builder.build().connect(host, stream) {
-        Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
-        Err(HandshakeError::Failure(failed)) => {
-            let verified = failed.ssl().verify_result();
-            Err(match verified.as_raw() {
-                HOSTNAME_MISMATCH | IP_ADDRESS_MISMATCH => ClientError::OtherHost { host: host.to_owned() },
-                VERIFIED => {
-                    let known = failed.error().ssl_error().and_then(|errors| of_stack(errors, &endpoint.address));
-                    known.unwrap_or_else(|| tls(failed.error()))
-                }
-                _ => {
-                    ClientError::Untrusted { authorities: authorities.clone(), why: verified.error_string().to_owned() }
-                }
-            })
-        }
-        Err(error) => Err(tls(&error)),
-    }
-}
-
-/// X509_V_OK of x509_vfy.h.
-const VERIFIED: i32 = 0;
-/// X509_V_ERR_HOSTNAME_MISMATCH of x509_vfy.h.
-const HOSTNAME_MISMATCH: i32 = 62;
-/// X509_V_ERR_IP_ADDRESS_MISMATCH of x509_vfy.h.
-const IP_ADDRESS_MISMATCH: i32 = 64;
-
-fn sealed_capability(sealed: bool) -> Vec<Symbol> {
-    if sealed { vec![Symbol::from_static(crate::dispatcher::SEALED)] } else { Vec::new() }
 }
