@@ -19,7 +19,7 @@ SASL_MECHANISMS, SASL_OUTCOME = 0x40, 0x44
 COORDINATOR, DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x30, 0x31, 0x32, 0x33, 0x34
 # Where fields stand in the lists of part 2, section 2.7, and part 3, section 3.5.
 OPEN_IDLE, OPEN_OFFERED, OPEN_PROPERTIES = 4, 7, 9
-ATTACH_SOURCE, ATTACH_TARGET, ATTACH_SIZE = 5, 6, 10
+ATTACH_SOURCE, ATTACH_TARGET, ATTACH_UNSETTLED, ATTACH_INCOMPLETE, ATTACH_SIZE = 5, 6, 7, 8, 10
 SOURCE_DURABLE, SOURCE_EXPIRY, SOURCE_DYNAMIC, SOURCE_NODE, SOURCE_DEFAULT_OUTCOME, SOURCE_OUTCOMES = 1, 2, 4, 5, 8, 9
 
 
@@ -138,7 +138,10 @@ class Wire:
                 return fields
             assert found not in (CLOSE, END) or code in (CLOSE, END), f"{found:#x}: {fields}"
 
-    def attach(self, role, address, handle=0, name=None, source=None, target=None, snd=None, rcv=None, credit=None):
+    def attach(
+        self, role, address, handle=0, name=None, source=None, target=None, snd=None, rcv=None, credit=None,
+        unsettled=None, incomplete=None,
+    ):
         """Attaches a link; its answer. A link that gets asks for as many messages as `credit`."""
         self.numbers += 1
         source = source or (SOURCE, address if role is RECEIVER else None)
@@ -146,7 +149,9 @@ class Wire:
         modes = [None if mode is None else frames.Ubyte(mode) for mode in (snd, rcv)]
         name = name or f"link {self.numbers}"
         first = 0 if role is SENDER else None
-        self.send(frames.performative(ATTACH, name, handle, role, *modes, source, target, None, None, first))
+        self.send(frames.performative(
+            ATTACH, name, handle, role, *modes, source, target, unsettled, incomplete, first,
+        ))
         answer = self.next(ATTACH)
         if credit:
             self.send(frames.flow(handle, credit))
@@ -158,10 +163,13 @@ class Wire:
         self.next(FLOW)
         return answer
 
-    def transfer(self, handle, number, payload=None, tag=b"t", settled=None, more=False, state=None, rcv=None, form=0, id=True):
+    def transfer(
+        self, handle, number, payload=None, tag=b"t", settled=None, more=False, state=None, rcv=None, form=0, id=True,
+        resume=None,
+    ):
         rcv = None if rcv is None else frames.Ubyte(rcv)
         self.send(frames.performative(
-            TRANSFER, handle, number if id else None, tag, form, settled, more, rcv, state,
+            TRANSFER, handle, number if id else None, tag, form, settled, more, rcv, state, resume,
             payload=frames.data(b"x") if payload is None else payload,
         ))
 

@@ -14,6 +14,7 @@ use crate::sasl::{SaslClient, SaslOffer};
 use crate::scram::{ScramClient, ScramCrypto};
 use crate::slots::Slots;
 use crate::types::{Attach, Begin, Close, Detach, Disposition, End, Error, Flow, Open, Transfer};
+use crate::unsettled::Outcomes;
 use bytes::{Buf, Bytes, BytesMut};
 use link::Link;
 use session::Session;
@@ -53,6 +54,8 @@ pub struct Connection {
     channels: Vec<Option<u32>>,
     sessions: Slots<Session>,
     links: Slots<Link>,
+    /// What links kept that have ended and were not closed, until the host takes it.
+    left: Vec<(LinkId, Outcomes)>,
     /// Bytes of messages that are still arriving.
     in_progress: u64,
     /// Messages that have arrived whole.
@@ -142,6 +145,7 @@ impl Connection {
             channels: Vec::new(),
             sessions: Slots::new(),
             links: Slots::new(),
+            left: Vec::new(),
             in_progress: 0,
             arrived: 0,
             peer_max_frame: config::FRAME_BYTES_MIN as usize,

@@ -6,6 +6,7 @@ use crate::types::{
     AnyTarget, Coordinator, DeliveryState, DeliveryTag, Error, Open, ReceiverSettleMode, Role, SenderSettleMode,
     Source, Target,
 };
+use crate::unsettled::UnsettledMap;
 use crate::value::{Symbol, Value};
 use bytes::Bytes;
 
@@ -146,6 +147,10 @@ pub struct IncomingAttach {
     pub desired_capabilities: Vec<Symbol>,
     /// Largest message that the peer takes, in bytes; 0 is no limit.
     pub max_message_size: u64,
+    /// Unsettled deliveries of an earlier attachment; none where the peer resumes no deliveries.
+    pub unsettled: Option<UnsettledMap>,
+    /// Whether `unsettled` is cut short: what is not in it may be unsettled all the same.
+    pub incomplete_unsettled: bool,
 }
 
 /// The host's answer to an [`IncomingAttach`].
@@ -168,6 +173,17 @@ pub struct AttachReply {
     pub told_max_message_size: Option<u64>,
     /// Whether each [`Delivery`] has its tag.
     pub keeps_tags: bool,
+    /// Whether deliveries may be resumed on a later attachment. A receiving link keeps outcomes then, for
+    /// [`Connection::take_outcomes`](crate::Connection::take_outcomes). A sending link makes tags of tokens
+    /// ([`DeliveryTag::of_token`]), and has [`OUTCOMES_KEPT_MAX`](crate::OUTCOMES_KEPT_MAX) unsettled deliveries at most.
+    pub resumable: bool,
+    /// This side's unsettled deliveries of an earlier attachment, where the link is resumed. What does not fit into the
+    /// peer's frame is left out, and the peer is told so.
+    pub unsettled: Option<UnsettledMap>,
+    /// Sending link: tokens of deliveries of an earlier attachment that the peer has, too. The next
+    /// [`Connection::send`](crate::Connection::send) or [`Connection::settle`](crate::Connection::settle) of each
+    /// resumes it.
+    pub resumed: Vec<u64>,
 }
 
 /// A link that the host wants.

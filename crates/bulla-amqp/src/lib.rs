@@ -42,6 +42,7 @@ mod slots;
 mod tests;
 pub mod transaction;
 pub mod types;
+mod unsettled;
 mod value;
 
 pub use codec::{DEPTH_MAX, DecodeError, ELEMENTS_MAX};
@@ -55,7 +56,8 @@ pub use payload::Payload;
 pub use sasl::{BearerResponse, Mechanism, PlainResponse, SaslClient, SaslOffer, SaslSecret};
 pub use scram::ScramCrypto;
 pub use types::{
-    AnyTarget, Coordinator, DeliveryState, Error, Header, MessageId, Open, Properties, ReceiverSettleMode, Role,
-    SenderSettleMode, Source, Target, Timestamp,
+    AnyTarget, Coordinator, DeliveryState, DeliveryTag, Error, Header, MessageId, Open, Properties, ReceiverSettleMode,
+    Role, SenderSettleMode, Source, Target, Timestamp,
 };
+pub use unsettled::{KeptOutcome, OUTCOMES_KEPT_MAX, UNSETTLED_ENTRIES_MAX, UnsettledMap};
 pub use value::{Array, Symbol, Value};

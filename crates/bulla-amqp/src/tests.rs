@@ -4,6 +4,7 @@ mod connecting;
 mod links;
 mod pair;
 mod peer;
+mod resuming;
 mod sections;
 mod transactions;
 mod transfers;

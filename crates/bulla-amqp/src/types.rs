@@ -4,6 +4,7 @@
 
 use crate::codec::{Decode, DecodeError, Encode, Fields, ListWriter, Reader, code};
 use crate::sasl::SaslSecret;
+use crate::unsettled::UnsettledMap;
 use crate::value::{Symbol, Value};
 use bytes::Bytes;
 use std::fmt;
@@ -249,7 +250,7 @@ composites! {
         /// Where messages go to.
         target: optional AnyTarget,
         /// Unsettled deliveries of an earlier attachment.
-        unsettled: optional Vec<(Value, Value)>,
+        unsettled: optional UnsettledMap,
         /// Whether `unsettled` is cut short.
         incomplete_unsettled: default bool = false,
         /// Delivery count that the sending end starts with.
@@ -679,7 +680,7 @@ settle_mode! {
 pub const DELIVERY_TAG_BYTES_MAX: usize = 32;
 
 /// A sender's name for a delivery on its link: up to 32 bytes, kept in place.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DeliveryTag {
     length: u8,
     bytes: [u8; DELIVERY_TAG_BYTES_MAX],
@@ -691,6 +692,27 @@ impl DeliveryTag {
         let mut bytes = [0; DELIVERY_TAG_BYTES_MAX];
         bytes.get_mut(..tag.len())?.copy_from_slice(tag);
         Some(Self { length: u8::try_from(tag.len()).ok()?, bytes })
+    }
+
+    /// The tag of a delivery on a resumable sending link: its token, the same when it is resumed.
+    pub fn of_token(token: u64) -> Self {
+        let mut bytes = [0; DELIVERY_TAG_BYTES_MAX];
+        let token = token.to_be_bytes();
+        bytes[..token.len()].copy_from_slice(&token);
+        Self { length: token.len() as u8, bytes }
+    }
+
+    /// The tag of a delivery on any other sending link: its id in the session.
+    pub(crate) fn of_id(id: u32) -> Self {
+        let mut bytes = [0; DELIVERY_TAG_BYTES_MAX];
+        let id = id.to_be_bytes();
+        bytes[..id.len()].copy_from_slice(&id);
+        Self { length: id.len() as u8, bytes }
+    }
+
+    /// The token that [`DeliveryTag::of_token`] made this tag of; none for another tag.
+    pub fn token(&self) -> Option<u64> {
+        self.as_bytes().try_into().ok().map(u64::from_be_bytes)
     }
 
     /// Its bytes.

@@ -27,6 +27,7 @@ pub mod policy_check;
 pub mod random;
 mod refusals;
 mod reports;
+mod resumable;
 pub mod serve;
 pub mod sign_in;
 mod sole_connection;

@@ -236,14 +236,14 @@ impl ConnectedUsers {
         }
     }
 
-    /// Whether that user may open one more link.
+    /// Whether that user may open one more link, beside those that are open and so many that are suspended.
     ///
     /// # Errors
     /// 2017: it has as many as it may.
-    pub(crate) fn may_attach(&mut self, id: UserId) -> Result<(), Refusal> {
+    pub(crate) fn may_attach(&mut self, id: UserId, suspended: u32) -> Result<(), Refusal> {
         let Some(uses) = self.all.get_mut(id.0) else { return Ok(()) };
         let max = uses.limit.links;
-        if max == 0 || uses.links < max {
+        if max == 0 || uses.links.saturating_add(suspended) < max {
             return Ok(());
         }
         uses.refused += 1;
@@ -651,13 +651,13 @@ mod tests {
         let refusal = users.connect(Some("bob"), &limits, now).unwrap_err();
         assert_eq!((refusal.reason.code, refusal.cause), (2025, Some(TOO_MANY_CONNECTIONS)));
         users.connect(Some("ann"), &limits, now).expect("another user has all of it, too");
-        users.may_attach(bob).unwrap();
+        users.may_attach(bob, 0).unwrap();
         users.attached(bob);
-        let refusal = users.may_attach(bob).unwrap_err();
+        let refusal = users.may_attach(bob, 0).unwrap_err();
         assert_eq!((refusal.reason.code, refusal.cause), (2017, Some(TOO_MANY_LINKS)));
         assert_eq!(users.status()[1].refused, 2);
         users.detached(bob, 0);
-        users.may_attach(bob).unwrap();
+        users.may_attach(bob, 0).unwrap();
         users.disconnect(bob, now);
         users.connect(Some("bob"), &limits, now).expect("there is room again");
     }
@@ -730,7 +730,7 @@ mod tests {
         let (mut users, now) = (ConnectedUsers::default(), Instant::now());
         let somebody = users.connect(None, &UserLimits::default(), now).unwrap();
         assert_eq!(users.allowed(somebody, 0, 1_000, now), 1_000);
-        assert!(!users.is_full(somebody) && users.may_attach(somebody).is_ok());
+        assert!(!users.is_full(somebody) && users.may_attach(somebody, 0).is_ok());
         users.disconnect(somebody, now);
         assert!(users.status().is_empty() && users.all.is_empty());
     }
@@ -755,7 +755,7 @@ mod tests {
         let bob = users.connect(Some("bob"), &UserLimits::default(), now).unwrap();
         users.attached(bob);
         users.follow(&limits(&[("b*", Limit { links: 1, messages_a_second: 4, ..Limit::default() })]), now);
-        assert_eq!(users.may_attach(bob).unwrap_err().reason.code, 2017);
+        assert_eq!(users.may_attach(bob, 0).unwrap_err().reason.code, 2017);
         assert_eq!(users.allowed(bob, 0, 1_000, now), 2);
         users.follow(&UserLimits::default(), now);
         assert_eq!(users.allowed(bob, 0, 1_000, now), 1_000);

@@ -25,6 +25,7 @@ use crate::metrics::UnitCounts;
 use crate::noted::{Noted, Writer};
 use crate::reason::{self, Refusal};
 use crate::refusals::{PeerLines, Refusals};
+use crate::resumable::ResumableLinks;
 use crate::serve::{self, Pools};
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
@@ -158,6 +159,8 @@ pub struct State {
     pub(crate) topics: Topics,
     /// Clients that want one connection at a time.
     pub(crate) sole_connections: SoleConnections,
+    /// Clients' links that are kept when their attachment is over, attached and suspended.
+    pub(crate) resumable: ResumableLinks,
     /// Queues that start applications.
     pub(crate) triggering: Triggering,
     /// Events whose queue had no room for them, since the operator was last told.
@@ -293,6 +296,7 @@ impl State {
             queue_time_probes: HashMap::new(),
             topics: Topics::default(),
             sole_connections: SoleConnections::default(),
+            resumable: ResumableLinks::default(),
             triggering: Triggering::default(),
             events_lost: 0,
         }

@@ -3,13 +3,19 @@
 use super::Connection;
 use super::session::{Session, unattached};
 use super::transfer::{Assembly, Waiting};
+use crate::codec::Encode;
 use crate::condition;
 use crate::event::{AttachReply, AttachRequest, Event, IncomingAttach, LinkId, LinkInfo, LinkOpened, SessionId};
+use crate::output::FRAME_HEADER_BYTES;
 use crate::types::{AnyTarget, Attach, Coordinator, Detach, Error, Flow, Role, Target};
+use crate::unsettled::{KeptOutcome, Outcomes, Resends, Resumption};
 use crate::value::Value;
 
 /// Longest name of a link, in bytes.
 pub const LINK_NAME_BYTES_MAX: usize = 1_024;
+
+/// Bytes of the head of an unsettled map, with what its presence adds to the list that it is in.
+const MAP_HEAD_BYTES: usize = 24;
 
 /// Property of a flow by which deliveries to come are acquired in a transaction (part 4, section 4.4.3).
 const TXN_ID: &str = "txn-id";
@@ -30,6 +36,10 @@ pub(super) struct Link {
     pub(super) waiting: u32,
     /// Whether the host wants the tags of deliveries.
     pub(super) keeps_tags: bool,
+    /// What a link has whose deliveries may be resumed.
+    pub(super) resumption: Option<Box<Resumption>>,
+    /// One of the two unsettled maps was cut short: no new deliveries on this attachment.
+    pub(super) resumes_only: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +62,24 @@ pub(super) enum LinkState {
 impl Link {
     pub(super) fn in_progress(&self) -> u64 {
         self.assembly.as_ref().map_or(0, |assembly| assembly.len())
+    }
+
+    /// What a resumable receiving link keeps.
+    #[inline]
+    pub(super) fn outcomes(&mut self) -> Option<&mut Outcomes> {
+        match self.resumption.as_deref_mut() {
+            Some(Resumption::Receiving(outcomes)) => Some(outcomes),
+            _ => None,
+        }
+    }
+
+    /// What a resumable sending link has still to resume.
+    #[inline]
+    pub(super) fn resends(&mut self) -> Option<&mut Resends> {
+        match self.resumption.as_deref_mut() {
+            Some(Resumption::Sending(resends)) => Some(resends),
+            _ => None,
+        }
     }
 
     /// Whether the sending end's delivery-count has been told.
@@ -87,6 +115,8 @@ impl Connection {
             assembly: None,
             waiting: 0,
             keeps_tags: false,
+            resumption: None,
+            resumes_only: false,
         });
         let id = LinkId { index, generation };
         let taken = self
@@ -263,6 +293,8 @@ impl Connection {
             assembly: None,
             waiting: 0,
             keeps_tags: false,
+            resumption: None,
+            resumes_only: attach.incomplete_unsettled,
         });
         let link = LinkId { index, generation };
         if !self.assign_handle(index) {
@@ -292,6 +324,8 @@ impl Connection {
             offered_capabilities: attach.offered_capabilities,
             desired_capabilities: attach.desired_capabilities,
             max_message_size: attach.max_message_size.unwrap_or(0),
+            unsettled: attach.unsettled,
+            incomplete_unsettled: attach.incomplete_unsettled,
         })));
         Ok(())
     }
@@ -309,14 +343,31 @@ impl Connection {
             state.state = LinkState::Up;
         }
         let LinkInfo { role, credit, .. } = state.info;
+        if reply.resumable || reply.unsettled.is_some() {
+            state.resumption = Some(Box::new(match role {
+                Role::Receiver => Resumption::Receiving(Outcomes::new(reply.unsettled.as_ref(), reply.resumable)),
+                Role::Sender => Resumption::Sending(Resends::new(reply.resumed)),
+            }));
+            state.keeps_tags = true;
+        }
         let (up, drain) = (state.state == LinkState::Up, state.drain);
+        let (frame_bytes, mut is_cut) = (self.peer_max_frame, false);
         self.emit_attach(index, |attach| {
             attach.source = reply.source;
             attach.target = any_target(reply.target, reply.coordinator);
             attach.offered_capabilities = reply.offered_capabilities;
             attach.properties = reply.properties;
             attach.max_message_size = reply.told_max_message_size.or(attach.max_message_size);
+            if let Some(mut unsettled) = reply.unsettled {
+                let mut others = Vec::new();
+                attach.encode(&mut others);
+                is_cut = unsettled.cut(frame_bytes.saturating_sub(FRAME_HEADER_BYTES + others.len() + MAP_HEAD_BYTES));
+                (attach.unsettled, attach.incomplete_unsettled) = (Some(unsettled), is_cut);
+            }
         });
+        if let Some(state) = self.links.at_mut(index) {
+            state.resumes_only |= is_cut;
+        }
         if up && role == Role::Sender && (credit > 0 || drain) {
             self.events.push_back(Event::Credit { link, credit, drain }); // it came ahead
         }
@@ -401,6 +452,33 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether a link sends no new deliveries, because one of the two unsettled maps of its attach was cut short (part 2,
+    /// section 2.7.3): it resumes some, and is attached again for the others.
+    pub fn resumes_only(&self, link: LinkId) -> bool {
+        self.live(link).and_then(|index| self.links.at(index)).is_some_and(|link| link.resumes_only)
+    }
+
+    /// Receiving link that was accepted as resumable: takes what it knows of deliveries that the sender may take for
+    /// unsettled. Also right after the peer has detached it without closing it, or has ended its session.
+    pub fn take_outcomes(&mut self, link: LinkId) -> Vec<KeptOutcome> {
+        let place = self.left.iter().position(|(id, _)| *id == link);
+        let kept = match (place, self.live(link)) {
+            (Some(place), _) => Some(self.left.swap_remove(place).1),
+            (None, Some(index)) => self.links.at_mut(index).and_then(Link::outcomes).map(std::mem::take),
+            (None, None) => None,
+        };
+        kept.map(Outcomes::into_kept).unwrap_or_default()
+    }
+
+    /// A link ends and is not closed: what a later attachment may want of it is kept for the host.
+    pub(super) fn leave_outcomes(&mut self, index: u32) {
+        let id = self.link_id(index);
+        let outcomes = self.links.at_mut(index).and_then(Link::outcomes);
+        if let Some(outcomes) = outcomes.filter(|outcomes| outcomes.is_resumable) {
+            self.left.push((id, std::mem::take(outcomes)));
+        }
+    }
+
     pub(super) fn answer_detach(&mut self, id: LinkId) {
         let Some(index) = self.live(id) else { return };
         let Some(link) = self.links.at(index) else { return };
@@ -410,6 +488,9 @@ impl Connection {
             self.emit_attach(index, |_| {});
         }
         self.flush_session(session_index);
+        if !closed {
+            self.leave_outcomes(index);
+        }
         self.free_link(index);
         let Some(session) = self.sessions.at(session_index) else { return };
         let channel = session.channel;
@@ -554,6 +635,7 @@ impl Connection {
                 let changed = std::mem::replace(&mut link.info.credit, credit) != credit;
                 link.drain = flow.drain;
                 if link.state == LinkState::Up && (changed || flow.drain) {
+                    let credit = if link.resends().is_some() { self.resume_settled(index) } else { credit };
                     self.events.push_back(Event::Credit { link: id, credit, drain: flow.drain });
                 }
             }

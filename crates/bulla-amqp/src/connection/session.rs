@@ -325,6 +325,7 @@ impl Connection {
             self.backlogged = self.backlogged.saturating_sub(1);
         }
         for link in links {
+            self.leave_outcomes(link);
             if let Some(link) = self.links.remove(link) {
                 self.in_progress = self.in_progress.saturating_sub(link.in_progress());
             }
@@ -419,6 +420,9 @@ impl Connection {
             session.incoming.remove(id.0);
             link.info.unsettled = link.info.unsettled.saturating_sub(1);
         }
+        if let Some(outcomes) = link.outcomes() {
+            outcomes.answered(id.0, &state);
+        }
         self.queue_disposition(session_index, Role::Receiver, id.0, settled, Some(state));
     }
 
@@ -432,7 +436,13 @@ impl Connection {
             .answered
             .remove(&(link_index, token))
             .or_else(|| session.outgoing.find(|delivery| delivery.link == link_index && delivery.token == token));
-        let Some(id) = id else { return };
+        let Some(id) = id else {
+            if let Some(resends) = link.resends().filter(|resends| resends.tokens.contains(&token)) {
+                resends.settled.push_back((token, state));
+                self.resume_settled(link_index);
+            }
+            return;
+        };
         if session.outgoing.remove(id).is_some() {
             link.info.unsettled = link.info.unsettled.saturating_sub(1);
             self.queue_disposition(session_index, Role::Sender, id, true, Some(state));
@@ -440,7 +450,14 @@ impl Connection {
     }
 
     #[inline]
-    fn queue_disposition(&mut self, index: u32, role: Role, id: u32, settled: bool, state: Option<DeliveryState>) {
+    pub(super) fn queue_disposition(
+        &mut self,
+        index: u32,
+        role: Role,
+        id: u32,
+        settled: bool,
+        state: Option<DeliveryState>,
+    ) {
         let Some(session) = self.sessions.at_mut(index) else { return };
         if let Some(pending) = &mut session.pending {
             let adjacent = pending.last.wrapping_add(1) == id;
@@ -587,6 +604,9 @@ impl Connection {
             changed += 1;
             if let Some(link) = links.at_mut(delivery.link) {
                 link.info.unsettled = link.info.unsettled.saturating_sub(1);
+                if let Some(outcomes) = link.outcomes() {
+                    outcomes.settled(id);
+                }
             }
             let link = LinkId { index: delivery.link, generation: links.generation(delivery.link) };
             events.push_back(Event::Settled { link, id: DeliveryId(id), state: disposition.state.clone() });

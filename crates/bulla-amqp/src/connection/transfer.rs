@@ -10,13 +10,15 @@ use crate::output::{FRAME_HEADER_BYTES, FrameKind};
 use crate::payload::Payload;
 use crate::transaction::TXN_ID_BYTES_MAX;
 use crate::types::{DeliveryState, DeliveryTag, Error, ReceiverSettleMode, Role, SenderSettleMode, Transfer};
+use crate::unsettled::OUTCOMES_KEPT_MAX;
 use bytes::{Bytes, BytesMut};
 
 /// Most bytes of a transfer frame before its payload.
 const TRANSFER_HEAD_BYTES_MAX: usize = FRAME_HEADER_BYTES + 40;
 
-/// Most bytes of a transfer frame before its payload that carries a transaction's id.
-const TRANSACTIONAL_HEAD_BYTES_MAX: usize = TRANSFER_HEAD_BYTES_MAX + 16 + TXN_ID_BYTES_MAX;
+/// Most bytes of a transfer frame before its payload that carries a state, with a transaction's id as the longest, or a
+/// tag made of a token.
+const PARTICULAR_HEAD_BYTES_MAX: usize = TRANSFER_HEAD_BYTES_MAX + 24 + TXN_ID_BYTES_MAX;
 
 /// Fragments shorter than this are gathered into one chunk: as slices, each could keep a whole read
 /// buffer alive while it counts for little against the limit on messages under way.
@@ -74,8 +76,8 @@ pub(super) enum Waiting {
         link: u32,
         id: u32,
         settled: bool,
-        /// The transaction that it is part of.
-        txn_id: Option<Bytes>,
+        /// What its frames say beyond that.
+        particulars: Option<Box<Particulars>>,
         message: Payload,
         /// Chunk of the message, and the place in it, where the next frame begins.
         chunk: usize,
@@ -84,6 +86,24 @@ pub(super) enum Waiting {
     },
     /// The answer to a drain, behind the transfers that it comes after.
     Drained { link: u32 },
+}
+
+/// What a delivery has that most have not.
+#[derive(Debug)]
+pub(super) struct Particulars {
+    /// The transaction that it is part of, or the state of a delivery that is resumed.
+    state: Option<DeliveryState>,
+    tag: DeliveryTag,
+    resume: bool,
+}
+
+/// A delivery of an earlier attachment that the sender resumes.
+struct Resumed {
+    id: u32,
+    tag: DeliveryTag,
+    settled: bool,
+    settles_first: bool,
+    beyond_credit: bool,
 }
 
 impl Waiting {
@@ -173,20 +193,26 @@ impl Connection {
         let beyond_credit = link.info.credit == 0;
         link.info.credit = link.info.credit.saturating_sub(1);
         link.info.delivery_count = link.info.delivery_count.wrapping_add(1);
-        // No unsettled deliveries are kept of links that have gone, so a resumed one is to be ignored (section 2.6.13):
-        // the sender marks it so where it may have arrived, and sends it anew where it has not.
-        if transfer.aborted || transfer.resume && !transfer.more {
+        let settled = transfer.settled.unwrap_or(false);
+        let settles_first = transfer.rcv_settle_mode == Some(ReceiverSettleMode::First);
+        if transfer.aborted {
             return self.aborted_in(session_index, index, beyond_credit);
+        }
+        if transfer.resume && !transfer.more {
+            let resumed = Resumed { id: delivery_id, tag, settled, settles_first, beyond_credit };
+            return self.resumed_in(session_index, index, &resumed);
+        }
+        if link.resumes_only && !transfer.resume {
+            let text = "an unsettled map was cut short: attach again before new deliveries";
+            return self.link_error(index, Error::new(condition::NOT_ALLOWED, text));
         }
         if too_long(link.info.max_message_size, payload.len() as u64) {
             return self.link_error(index, message_too_long());
         }
         let format = transfer.message_format.unwrap_or(0);
-        let settled = transfer.settled.unwrap_or(false);
         if let Err(error) = link.may_settle(&transfer, settled) {
             return self.link_error(index, error);
         }
-        let settles_first = transfer.rcv_settle_mode == Some(ReceiverSettleMode::First);
         if transfer.more {
             let mut assembly = Assembly {
                 id: delivery_id,
@@ -237,14 +263,20 @@ impl Connection {
         if transfer.message_format.is_some_and(|format| format != assembly.format) {
             return self.link_error(index, Error::new(condition::INVALID_FIELD, "a delivery with two message-formats"));
         }
-        if assembly.is_ignored && transfer.more {
-            return;
-        }
-        if transfer.aborted || assembly.is_ignored {
+        if transfer.aborted {
             self.in_progress = self.in_progress.saturating_sub(assembly.len());
             let beyond_credit = assembly.beyond_credit;
             link.assembly = None;
             return self.aborted_in(session_index, index, beyond_credit);
+        }
+        if assembly.is_ignored {
+            assembly.settled |= transfer.settled.unwrap_or(false);
+            let Assembly { id, tag, settled, settles_first, beyond_credit, .. } = **assembly;
+            if !transfer.more {
+                link.assembly = None;
+                self.resumed_in(session_index, index, &Resumed { id, tag, settled, settles_first, beyond_credit });
+            }
+            return;
         }
         self.in_progress += payload.len() as u64;
         assembly.push(payload);
@@ -278,6 +310,28 @@ impl Connection {
         self.delivery_in(session_index, delivery, assembly.settles_first);
     }
 
+    /// A delivery of an earlier attachment is resumed. It is ignored where it is not known (part 2, section 2.7.5): the
+    /// sender knows that from this side's unsettled map, and sends it anew. Otherwise it has an outcome, which the sender
+    /// is told unless it has settled; the message itself is not looked at. The host hears nothing of either.
+    fn resumed_in(&mut self, session_index: u32, index: u32, resumed: &Resumed) {
+        self.aborted_in(session_index, index, resumed.beyond_credit);
+        let Some(link) = self.links.at_mut(index) else { return };
+        let settles = resumed.settles_first || link.info.rcv_settle_mode == ReceiverSettleMode::First;
+        let Some(outcomes) = link.outcomes() else { return };
+        let Some(state) = outcomes.resumed(&resumed.tag) else { return };
+        if resumed.settled {
+            return;
+        }
+        outcomes.arrived(resumed.id, resumed.tag);
+        outcomes.answered(resumed.id, &state);
+        if !settles {
+            link.info.unsettled += 1;
+            let Some(session) = self.sessions.at_mut(session_index) else { return };
+            session.incoming.insert(resumed.id, Incoming { link: index, settles_first: false, disposed: true });
+        }
+        self.queue_disposition(session_index, Role::Receiver, resumed.id, settles, Some(state));
+    }
+
     /// The host hears nothing of a delivery that is aborted or ignored, so what it granted is granted still.
     fn aborted_in(&mut self, session_index: u32, index: u32, beyond_credit: bool) {
         if !beyond_credit && let Some(link) = self.links.at_mut(index) {
@@ -308,6 +362,9 @@ impl Connection {
                 );
             }
             link.info.unsettled += 1;
+            if let (Some(outcomes), Some(tag)) = (link.outcomes(), &delivery.tag) {
+                outcomes.arrived(delivery.id.0, **tag);
+            }
             let Some(session) = self.sessions.at_mut(session_index) else { return };
             session.incoming.insert(delivery.id.0, Incoming { link: index, settles_first, disposed: false });
         }
@@ -338,6 +395,7 @@ impl Connection {
             && link.info.role == Role::Sender
             && link.info.credit > 0
             && link.info.unsettled < self.config.limits.link_unsettled
+            && (link.resumption.is_none() || link.info.unsettled < OUTCOMES_KEPT_MAX as u32)
             && session.is_open()
             && session.remote_window > 0
             && session.backlog.is_empty()
@@ -376,7 +434,8 @@ impl Connection {
         }
         let length = message.len();
         let one_frame = length + TRANSFER_HEAD_BYTES_MAX <= self.peer_max_frame;
-        if one_frame && txn_id.is_none() && session.backlog.is_empty() && session.remote_window > 0 {
+        let is_usual = txn_id.is_none() && link.resumption.is_none();
+        if one_frame && is_usual && session.backlog.is_empty() && session.remote_window > 0 {
             session.remote_window -= 1;
             session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
             let head = transfer_head(session.channel, link.local_handle, id, settled, false, length);
@@ -384,23 +443,67 @@ impl Connection {
             message.for_each_chunk(|chunk| self.out.payload(chunk));
             return true;
         }
+        let particulars = (!is_usual).then(|| {
+            let state = txn_id.map(|txn_id| DeliveryState::Transactional { txn_id, outcome: None });
+            let (tag, resume) = match link.resends() {
+                Some(resends) => (DeliveryTag::of_token(token), resends.tokens.remove(&token)),
+                None => (DeliveryTag::of_id(id), false),
+            };
+            // The whole message is sent again.
+            let from_start = || DeliveryState::Received { section_number: 0, section_offset: 0 };
+            Box::new(Particulars { state: state.or_else(|| resume.then(from_start)), tag, resume })
+        });
+        self.queue_transfer(index, id, settled, particulars, message);
+        true
+    }
+
+    /// Writes what a link sends, or has it wait for window or output.
+    fn queue_transfer(
+        &mut self,
+        index: u32,
+        id: u32,
+        settled: bool,
+        particulars: Option<Box<Particulars>>,
+        message: Payload,
+    ) {
+        let Some(link) = self.links.at_mut(index) else { return };
         let session_index = link.info.session.index;
+        let Some(session) = self.sessions.at_mut(session_index) else { return };
         link.waiting += 1;
         if session.backlog.is_empty() {
             self.backlogged += 1;
         }
-        session.backlog.push_back(Waiting::Transfer {
-            link: index,
-            id,
-            settled,
-            txn_id,
-            message,
-            chunk: 0,
-            at: 0,
-            left: length,
-        });
+        let left = message.len();
+        let waiting = Waiting::Transfer { link: index, id, settled, particulars, message, chunk: 0, at: 0, left };
+        session.backlog.push_back(waiting);
         self.resume(session_index);
-        true
+    }
+
+    /// Resumes deliveries of an earlier attachment that are settled, as far as there is credit: each with its outcome and
+    /// without the message. Returns the credit that is left.
+    pub(super) fn resume_settled(&mut self, index: u32) -> u32 {
+        loop {
+            let Some(link) = self.links.at_mut(index) else { return 0 };
+            let (credit, is_up) = (link.info.credit, link.state == LinkState::Up);
+            if credit == 0 || !is_up {
+                return credit;
+            }
+            let Some((token, state)) = link.resends().and_then(|resends| {
+                let (token, state) = resends.settled.pop_front()?;
+                resends.tokens.remove(&token);
+                Some((token, state))
+            }) else {
+                return credit;
+            };
+            link.info.credit -= 1;
+            link.info.delivery_count = link.info.delivery_count.wrapping_add(1);
+            let Some(session) = self.sessions.at_mut(link.info.session.index) else { return credit };
+            let id = session.next_delivery_id;
+            session.next_delivery_id = id.wrapping_add(1);
+            let (state, tag) = (Some(without_particulars(state)), DeliveryTag::of_token(token));
+            let particulars = Some(Box::new(Particulars { state, tag, resume: true }));
+            self.queue_transfer(index, id, true, particulars, Payload::default());
+        }
     }
 
     /// Goes on with the backlogs after output was written.
@@ -416,7 +519,7 @@ impl Connection {
         loop {
             let Self { sessions, links, out, config, peer_max_frame, backlogged, .. } = &mut *self;
             let Some(session) = sessions.at_mut(session_index) else { return };
-            let Some(Waiting::Transfer { link, id, settled, txn_id, message, chunk, at, left }) =
+            let Some(Waiting::Transfer { link, id, settled, particulars, message, chunk, at, left }) =
                 session.backlog.front_mut()
             else {
                 match session.backlog.pop_front() {
@@ -438,13 +541,13 @@ impl Connection {
             }
             // A link takes its deliveries out of the backlog when it goes.
             let Some(state) = links.at_mut(*link) else { return };
-            let head_max = if txn_id.is_none() { TRANSFER_HEAD_BYTES_MAX } else { TRANSACTIONAL_HEAD_BYTES_MAX };
+            let head_max = if particulars.is_none() { TRANSFER_HEAD_BYTES_MAX } else { PARTICULAR_HEAD_BYTES_MAX };
             let size = (*left).min(*peer_max_frame - head_max);
             let more = size < *left;
             let (channel, handle) = (session.channel, state.local_handle);
-            match txn_id {
+            match particulars {
                 None => out.raw(transfer_head(channel, handle, *id, *settled, more, size).as_bytes()),
-                Some(txn_id) => out.raw(&transactional_head(channel, handle, *id, *settled, more, size, txn_id)),
+                Some(particulars) => out.raw(&particular_head(channel, handle, *id, *settled, more, size, particulars)),
             }
             *left -= size;
             let mut need = size;
@@ -548,29 +651,40 @@ fn transfer_head(channel: u16, handle: u32, id: u32, settled: bool, more: bool, 
     TransferHead { bytes, length }
 }
 
-/// As [`transfer_head`], with the transaction that the message is part of.
-fn transactional_head(
+/// An outcome that fits into any frame: without the particulars, which the peer itself has said.
+fn without_particulars(state: DeliveryState) -> DeliveryState {
+    match state {
+        DeliveryState::Rejected(_) => DeliveryState::Rejected(None),
+        DeliveryState::Modified { delivery_failed, undeliverable_here, .. } => {
+            DeliveryState::Modified { delivery_failed, undeliverable_here, message_annotations: Vec::new() }
+        }
+        state => state,
+    }
+}
+
+/// As [`transfer_head`], with what most deliveries have not.
+fn particular_head(
     channel: u16,
     handle: u32,
     id: u32,
     settled: bool,
     more: bool,
     payload: usize,
-    txn_id: &Bytes,
+    particulars: &Particulars,
 ) -> Vec<u8> {
     let [c0, c1] = channel.to_be_bytes();
-    let mut bytes = Vec::with_capacity(TRANSACTIONAL_HEAD_BYTES_MAX);
+    let mut bytes = Vec::with_capacity(PARTICULAR_HEAD_BYTES_MAX);
     bytes.extend_from_slice(&[0, 0, 0, 0, 2, FrameKind::Amqp as u8, c0, c1]);
     let transfer = Transfer {
         handle,
         delivery_id: Some(id),
-        delivery_tag: DeliveryTag::new(&id.to_be_bytes()),
+        delivery_tag: Some(particulars.tag),
         message_format: Some(0),
         settled: Some(settled),
         more,
         rcv_settle_mode: None,
-        state: Some(DeliveryState::Transactional { txn_id: txn_id.clone(), outcome: None }),
-        resume: false,
+        state: particulars.state.clone(),
+        resume: particulars.resume,
         aborted: false,
         batchable: false,
     };

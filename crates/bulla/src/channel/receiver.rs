@@ -651,8 +651,7 @@ fn reply(attach: &IncomingAttach, properties: protocol::Properties, message_byte
         offered_capabilities: Vec::new(),
         properties,
         max_message_size: message_bytes_max,
-        told_max_message_size: None,
-        keeps_tags: false,
+        ..AttachReply::default()
     }
 }
 

@@ -8,6 +8,7 @@ use super::passed_over::PassedOver;
 use super::peer::{Link, Peer};
 use super::publish::Publishing;
 use super::put::{self, Producer};
+use super::resume;
 use super::sealing::OpeningKeys;
 use super::selection::{self, Selection};
 use super::subscribe::{self, Subscription};
@@ -45,8 +46,6 @@ pub(crate) const PURGE_ON_CLOSE: &str = "bulla:purge-on-close";
 
 /// `terminus-durability`, what a link's end has of its own that outlives it: nothing.
 const NOT_DURABLE: u32 = 0;
-/// `terminus-expiry-policy`: the end of a link is gone when that detaches.
-const LINK_DETACH: Symbol = Symbol::from_static("link-detach");
 /// The outcomes that a client can give to what it gets.
 const OUTCOMES: [&str; 4] =
     ["amqp:accepted:list", unit_of_work::REJECTED_OUTCOME, "amqp:released:list", "amqp:modified:list"];
@@ -80,6 +79,7 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
         peer.dynamic.push(*queue);
     }
     if let Err(refusal) = result {
+        resume::refused(peer, local, state, &attach);
         match made {
             Some(Made { temporary: Some(queue), .. }) => state.end_dynamic(queue),
             Some(Made { name, temporary: None, .. }) => local.delete_closed(state, &name, Deletes::WithMessages),
@@ -128,6 +128,7 @@ fn producer(
     }
     let mut target: Target = target.clone();
     authority::may_attach(peer, local, state)?;
+    resume::may_attach(peer, state, attach)?;
     if target.dynamic && subscribe::is_topic(&target.capabilities) {
         let who = Who::client(&peer.identity, local.index, peer.generation);
         target.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
@@ -172,6 +173,7 @@ fn producer(
         any_user: rights.has(Right::SetIdentity),
         publishing: target.address.is_none().then(|| Publishing::new(peer, None)),
         relayed: None,
+        resumable: None,
     };
     if let Some(name) = &producer.opened {
         let route = state.put_route(name)?;
@@ -205,12 +207,15 @@ fn accept_producer(
     state: &mut State,
     attach: &IncomingAttach,
     target: Target,
-    producer: Producer,
+    mut producer: Producer,
     properties: Vec<(Symbol, Value)>,
 ) {
+    let may_suspend = producer.dynamic.is_none() && producer.deletes.is_none() && !target.dynamic;
+    let mut resumption = resume::puts(peer, local, state, attach, may_suspend);
+    let (expiry_policy, timeout) = resumption.told();
     let reply = AttachReply {
         source: attach.source.clone(),
-        target: Some(Target { durable: NOT_DURABLE, expiry_policy: LINK_DETACH, timeout: 0, ..target }),
+        target: Some(Target { durable: NOT_DURABLE, expiry_policy, timeout, ..target }),
         coordinator: None,
         offered_capabilities: offered(producer.sealed_by_client, delays(&producer, attach)),
         properties,
@@ -219,8 +224,10 @@ fn accept_producer(
         told_max_message_size: producer.route.as_ref().map(|route| route.message_bytes_max.max(1) as u64),
         // Its errors name the delivery (Anonymous Terminus, 2.2.2).
         keeps_tags: producer.opened.is_none(),
+        ..AttachReply::default()
     };
-    peer.engine.accept_link(attach.link, reply);
+    peer.engine.accept_link(attach.link, resumption.fill(reply));
+    producer.resumable = resumption.resumable;
     peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
     put::replenish(peer, local, state, attach.link);
 }
@@ -260,6 +267,7 @@ fn consumer(
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
     authority::may_attach(peer, local, state)?;
+    resume::may_attach(peer, state, attach)?;
     let Some(mut source) = attach.source.clone() else {
         let (source, subscription) = subscribe::recover(peer, local, state, attach)?;
         return subscriber(peer, local, state, attach, source, subscription, true);
@@ -318,6 +326,9 @@ fn consumer(
     let selection = Selection::wanted(selector, owner, &route, state, browse);
     let consumer = Consumer {
         acquires: None,
+        resumable: None,
+        resuming: VecDeque::new(),
+        resumes_only: false,
         session: attach.session,
         route: Arc::new(route),
         browse,
@@ -356,14 +367,20 @@ fn accept_consumer(
     state: &mut State,
     attach: &IncomingAttach,
     source: Source,
-    consumer: Consumer,
+    mut consumer: Consumer,
     offered_capabilities: Vec<Symbol>,
     properties: Vec<(Symbol, Value)>,
 ) {
     let durable = consumer.subscription.as_ref().is_some_and(|subscription| subscription.durable.is_some());
+    let may_suspend = consumer.subscription.is_none()
+        && consumer.dynamic.is_none()
+        && consumer.deletes.is_none()
+        && !(source.dynamic || consumer.browse || consumer.presettled || consumer.route.has_groups);
+    let mut resumption = resume::gets(peer, local, state, attach, &mut consumer, may_suspend);
+    let (expiry_policy, timeout) = resumption.told();
     let source = match durable {
         true => source,
-        false => Source { durable: NOT_DURABLE, expiry_policy: LINK_DETACH, timeout: 0, ..source },
+        false => Source { durable: NOT_DURABLE, expiry_policy, timeout, ..source },
     };
     let source = Source {
         // What is settled without an outcome, or not at all, is as if it had never been sent.
@@ -381,13 +398,16 @@ fn accept_consumer(
         offered_capabilities,
         properties,
         max_message_size: 0,
-        told_max_message_size: None,
-        keeps_tags: false,
+        ..AttachReply::default()
     };
     let queue = consumer.route.queue;
-    peer.engine.accept_link(attach.link, reply);
+    let outcomes = resumption.take_outcomes();
+    peer.engine.accept_link(attach.link, resumption.fill(reply));
+    consumer.resumable = resumption.resumable;
+    consumer.resumes_only = peer.engine.resumes_only(attach.link);
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
     local.add_consumer(queue, peer.seat(attach.link), state);
+    resume::apply(peer, local, state, attach.link, outcomes);
 }
 
 /// The client publishes on a topic.
@@ -428,6 +448,7 @@ fn publisher(
         any_user: false,
         publishing: Some(Publishing::new(peer, Some(topic))),
         relayed: None,
+        resumable: None,
     };
     accept_producer(peer, local, state, attach, target, producer, Vec::new());
     Ok(())
@@ -484,6 +505,9 @@ fn get_subscribed(
     let selection = Selection::wanted(None, owner, &route, state, false);
     let consumer = Consumer {
         acquires: None,
+        resumable: None,
+        resuming: VecDeque::new(),
+        resumes_only: false,
         session: attach.session,
         route: Arc::new(route),
         browse: false,

@@ -354,7 +354,9 @@ fn open_to_clients(peer: &mut Peer, local: &Local, state: &mut State) -> Result<
 /// As [`open_to_clients`]; 2017 where its user has as many links as it may.
 pub(super) fn may_attach(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     open_to_clients(peer, local, state)?;
-    peer.user.map_or(Ok(()), |user| state.users.may_attach(user))
+    let Some(user) = peer.user else { return Ok(()) };
+    let suspended = peer.identity.user.as_deref().map_or(0, |name| state.resumable.suspended_of(name));
+    state.users.may_attach(user, suspended)
 }
 
 /// Finds the user in force, and counts the connection as that user's.

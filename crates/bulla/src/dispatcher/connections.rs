@@ -102,6 +102,7 @@ fn post(local: &Local, to: ConnectionId, letter: Letter) {
 pub(super) fn displace(peer: &mut Peer, local: &mut Local, state: &mut State) {
     // It may have given the place up meanwhile.
     if peer.sole.is_some() {
+        local.suspend_all(peer, state);
         local.forget_all(peer, state, false);
         peer.engine.close(Some(sole_connection::displaced()));
         local.touch(peer.key);

@@ -5,6 +5,7 @@ use super::attach::Deletes;
 use super::consumers::Looked;
 use super::passed_over::{PassedOver, Why};
 use super::peer::{Identity, Link, Peer};
+use super::resume::Resuming;
 use super::sealing::OpeningKeys;
 use super::selection::Selection;
 use super::subscribe::Subscription;
@@ -19,6 +20,7 @@ use crate::limits::UserId;
 use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck, from_wall_ms};
 use crate::reason::{self, Refusal};
 use crate::reports;
+use crate::resumable::Resumable;
 use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
 use bulla_device::role::{self, Role};
 use bulla_queue::log::LogError;
@@ -96,6 +98,12 @@ pub(crate) struct Consumer {
     pub(crate) subscription: Option<Box<Subscription>>,
     /// The unit of work in which messages are acquired, until it is over.
     pub(crate) acquires: Option<UnitId>,
+    /// Its place among the links that may be resumed.
+    pub(crate) resumable: Option<Box<Resumable>>,
+    /// Messages that were delivered on an earlier attachment, and are delivered again before all others.
+    pub(crate) resuming: Resuming,
+    /// Nothing but those may be delivered on this attachment.
+    pub(crate) resumes_only: bool,
 }
 
 /// A delivery whose bytes are counted until it is settled.
@@ -183,6 +191,12 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         return Looked::Blocked;
     }
     let locked = match &mut consumer.selection {
+        _ if !consumer.resuming.is_empty() => {
+            let id = consumer.resuming.pop_front();
+            let Some((_, found)) = id.and_then(|id| state.store.find(id)) else { return Looked::Sent };
+            Some(found)
+        }
+        _ if consumer.resumes_only => return Looked::Nothing,
         None => next(consumer, local, state),
         Some(selection) => match selection.next(&consumer.passed_over, &mut local.looks, state, local.wall_ms) {
             Look::Found(found) => Some(*found),
@@ -324,7 +338,12 @@ impl Consumer {
 
     /// Whether it takes whatever comes next on its queue: it neither looks nor chooses, and passes nothing over.
     pub(super) fn takes_next(&self) -> bool {
-        !self.browse && self.selection.is_none() && self.passed_over.is_empty() && self.cursor.is_none()
+        !self.browse
+            && self.selection.is_none()
+            && self.passed_over.is_empty()
+            && self.cursor.is_none()
+            && self.resuming.is_empty()
+            && !self.resumes_only
     }
 
     /// Whether messages pass the opener on their way to this link.
@@ -1033,7 +1052,7 @@ pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64
     }
     let queue = consumer.route.queue;
     if !consumer.browse {
-        for id in consumer.outstanding.drain() {
+        for id in consumer.outstanding.drain().chain(consumer.resuming.drain(..)) {
             let backed_out = consumer.backed_out.get(&id).copied().unwrap_or(0);
             give_back(&consumer.route, wall_ms, state, id, backed_out.max(u32::from(failed)));
         }

@@ -27,6 +27,7 @@ pub(crate) mod publish;
 #[cfg(test)]
 mod publish_model;
 pub(crate) mod put;
+pub(crate) mod resume;
 mod sasl;
 pub(crate) mod sealing;
 pub(crate) mod selection;
@@ -47,6 +48,7 @@ use crate::connections::Question;
 use crate::mailbox::{Letter, Mailbox};
 use crate::manager::{Manager, State, wall_ms};
 use crate::reason::{self, Refusal};
+use crate::resumable::Over;
 use crate::task::TaskMeter;
 use crate::tls::Tls;
 use crate::{adapter, reports, triggering};
@@ -728,6 +730,7 @@ impl Dispatcher {
             staged_gets: HashMap::new(),
             dynamic: Vec::new(),
             sole: None,
+            left: Vec::new(),
         });
         list(&mut self.peers, &mut self.active, key);
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
@@ -895,6 +898,9 @@ impl Dispatcher {
                     let unsubscribes = peer.links.get(&link).filter(|_| closed).and_then(Link::durable_subscription);
                     if let Some(Link::Sending(_)) = peer.links.get(&link) {
                         sender::detached(peer, local, state, link, error.as_ref());
+                    }
+                    if !closed {
+                        resume::suspend(peer, local, state, link, Over::Link);
                     }
                     local.forget(peer, state, link, false);
                     if let Some((queue, how)) = deletes {
@@ -1136,6 +1142,7 @@ impl Dispatcher {
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
             get::retry_stuck(state);
+            resume::tick(&self.local, state);
             triggering::tick(state, self.local.now, self.local.wall_ms);
             self.local.tell_of_dropped();
             state.tell_of_lost_events();
@@ -1431,6 +1438,7 @@ impl Local {
         }
         match gone {
             Some(Link::Producer(producer)) => {
+                producer.resumable.iter().for_each(|link| state.resumable.end(link));
                 put::forget(&producer, state);
                 if let Some(route) = &producer.route {
                     self.freed(route.queue, state);
@@ -1445,6 +1453,7 @@ impl Local {
                 }
             }
             Some(Link::Consumer(mut consumer)) => {
+                consumer.resumable.iter().for_each(|link| state.resumable.end(link));
                 get::forget(&mut consumer, peer.user, self.wall_ms, state, failed);
                 let queue = consumer.route.queue;
                 if let Some(consumers) = self.consumers.get_mut(&queue) {
@@ -1473,6 +1482,10 @@ impl Local {
     /// Gives back all that a connection's links held; what was delivered and not settled counts as `failed` or not: it does not
     /// where it is the queue manager that ends the connection.
     fn forget_all(&mut self, peer: &mut Peer, state: &mut State, failed: bool) {
+        if failed {
+            self.suspend_all(peer, state);
+        }
+        resume::over(peer, self, state, None);
         let links: Vec<LinkId> = peer.links.keys().copied().collect();
         for link in links {
             self.forget(peer, state, link, failed);
@@ -1501,6 +1514,14 @@ impl Local {
         }
     }
 
+    /// Keeps what is unsettled on links that may be resumed, of a connection that is over.
+    fn suspend_all(&self, peer: &mut Peer, state: &mut State) {
+        let links: Vec<LinkId> = peer.links.keys().copied().collect();
+        for link in links {
+            resume::suspend(peer, self, state, link, Over::Connection);
+        }
+    }
+
     fn forget_session(
         &mut self,
         peer: &mut Peer,
@@ -1510,10 +1531,12 @@ impl Local {
     ) {
         let links: Vec<LinkId> =
             peer.links.iter().filter(|(_, link)| link.session() == session).map(|(id, _)| *id).collect();
+        resume::over(peer, self, state, Some(session));
         for link in links {
             if let Some(Link::Sending(_)) = peer.links.get(&link) {
                 sender::detached(peer, self, state, link, error);
             }
+            resume::suspend(peer, self, state, link, Over::Session);
             self.forget(peer, state, link, false);
         }
         caller::detached(peer, self, error);

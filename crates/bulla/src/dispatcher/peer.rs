@@ -5,6 +5,7 @@ use super::attach::Deletes;
 use super::consumers::Seat;
 use super::get::Consumer;
 use super::put::Producer;
+use super::resume::Left;
 use super::socket::{Moved, Socket};
 use super::unit_of_work::{Coordinator, UnitId};
 use super::{Local, sasl};
@@ -174,6 +175,8 @@ pub(crate) struct Peer {
     pub(crate) dynamic: Vec<QueueId>,
     /// It is, or waits to be, the only connection of its container.
     pub(crate) sole: Option<Wish>,
+    /// Its links that are suspended.
+    pub(crate) left: Vec<Left>,
 }
 
 impl Partner {

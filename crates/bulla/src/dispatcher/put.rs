@@ -16,6 +16,7 @@ use crate::limits::{BeingSealed, QueueUses, UserId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
+use crate::resumable::Resumable;
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId, Symbol, Value, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
@@ -76,6 +77,8 @@ pub(crate) struct Producer {
     pub(crate) publishing: Option<Box<Publishing>>,
     /// Of a relay: where the last message was allowed to go.
     pub(crate) relayed: Option<Relayed>,
+    /// Its place among the links that may be resumed.
+    pub(crate) resumable: Option<Box<Resumable>>,
 }
 
 /// A message that waits for its adapter, or for those before it.

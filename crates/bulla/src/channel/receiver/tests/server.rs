@@ -95,8 +95,7 @@ fn ask(partner: &mut Partner, claim: Claim) -> Result<bulla_amqp::Delivery, Stri
         offered_capabilities: Vec::new(),
         properties: claim.properties(),
         max_message_size: 4 << 20,
-        told_max_message_size: None,
-        keeps_tags: false,
+        ..AttachReply::default()
     };
     partner.engine.accept_link(attach.link, reply);
     partner.engine.set_credit(attach.link, 10);

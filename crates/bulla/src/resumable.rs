@@ -1,0 +1,343 @@
+//! Links that go on after their attachment is over, with what was unsettled on them (AMQP part 2, section 2.6.13).
+//!
+//! A link is known by the user who has signed in, the client's container-id, its name and its direction, so that no user
+//! can go on with another user's link. What is kept is in memory: it ends with the queue manager.
+
+use crate::manager::Route;
+use bulla_amqp::{DeliveryState, DeliveryTag, Role, Symbol};
+use bulla_queue::{MessageId, Ticket};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest time for which a link is kept, in seconds; a longer `timeout` is answered as this one.
+pub(crate) const KEPT_SECONDS_MAX: u32 = 300;
+/// Resumable links of all users together, attached or not. One more ends when it detaches, and is told so.
+pub(crate) const LINKS_MAX: usize = 512;
+/// Resumable links of one user.
+pub(crate) const USER_LINKS_MAX: usize = 64;
+
+/// `terminus-expiry-policy` of a link that is not kept.
+pub(crate) const LINK_DETACH: Symbol = Symbol::from_static("link-detach");
+const SESSION_END: Symbol = Symbol::from_static("session-end");
+const CONNECTION_CLOSE: Symbol = Symbol::from_static("connection-close");
+const NEVER: &str = "never";
+
+/// What of a link's attachment is over, each with what was before it. As an expiry policy: from when its time counts.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Over {
+    /// The link is detached.
+    Link,
+    /// Its session has ended.
+    Session,
+    /// Its connection has ended.
+    Connection,
+}
+
+/// For how long a link is kept, and from when that counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Terms {
+    from: Over,
+    seconds: u32,
+}
+
+impl Terms {
+    /// What a terminus asks for, as it is done: no longer than [`KEPT_SECONDS_MAX`]. None where it asks for no time.
+    pub(crate) fn asked(policy: &Symbol, seconds: u32) -> Option<Self> {
+        let from = match policy.as_str() {
+            name if name == LINK_DETACH.as_str() => Over::Link,
+            name if name == SESSION_END.as_str() => Over::Session,
+            name if name == CONNECTION_CLOSE.as_str() => Over::Connection,
+            NEVER => return Some(Self { from: Over::Connection, seconds: KEPT_SECONDS_MAX }),
+            _ => return None,
+        };
+        (seconds > 0).then(|| Self { from, seconds: seconds.min(KEPT_SECONDS_MAX) })
+    }
+
+    /// The policy and the time, as a terminus names them.
+    pub(crate) fn told(terms: Option<Self>) -> (Symbol, u32) {
+        match terms {
+            None => (LINK_DETACH, 0),
+            Some(Self { from: Over::Link, seconds }) => (LINK_DETACH, seconds),
+            Some(Self { from: Over::Session, seconds }) => (SESSION_END, seconds),
+            Some(Self { from: Over::Connection, seconds }) => (CONNECTION_CLOSE, seconds),
+        }
+    }
+}
+
+/// What a resumable link is known by.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct LinkName {
+    pub(crate) user: String,
+    pub(crate) container: String,
+    pub(crate) name: String,
+    /// This side's.
+    pub(crate) role: Role,
+}
+
+/// An attached link's place among the resumable ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Resumable {
+    pub(crate) name: LinkName,
+    /// Which of the attachments under that name it is.
+    id: u64,
+    pub(crate) terms: Terms,
+}
+
+/// What became of a delivery that a client sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PutOutcome {
+    /// It has an outcome.
+    Known(DeliveryState),
+    /// It is put, and accepted once the journal has synced that.
+    Put(Ticket),
+}
+
+/// Messages that are locked under deliveries to a client.
+pub(crate) struct KeptGets {
+    /// The name that the client opened.
+    pub(crate) opened: String,
+    pub(crate) route: Arc<Route>,
+    /// With how often each was backed out.
+    pub(crate) messages: Vec<(MessageId, u32)>,
+}
+
+/// What is kept of a link.
+pub(crate) enum Kept {
+    /// The client puts.
+    Puts(Vec<(DeliveryTag, PutOutcome)>),
+    /// The client gets.
+    Gets(KeptGets),
+}
+
+struct Entry {
+    id: u64,
+    terms: Terms,
+    stage: Stage,
+}
+
+enum Stage {
+    Attached,
+    Suspended {
+        kept: Kept,
+        /// None while what its policy names goes on.
+        expires_at: Option<Instant>,
+    },
+}
+
+/// All resumable links.
+#[derive(Default)]
+pub(crate) struct ResumableLinks {
+    links: HashMap<LinkName, Entry>,
+    /// How many each user has.
+    by_user: HashMap<String, usize>,
+    last_id: u64,
+    /// The generation of authorities in which suspended links were looked at last.
+    authority_seen: u64,
+}
+
+impl ResumableLinks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Whether a resumable link of that name is attached now.
+    pub(crate) fn is_attached(&self, name: &LinkName) -> bool {
+        self.links.get(name).is_some_and(|entry| matches!(entry.stage, Stage::Attached))
+    }
+
+    /// Suspended links of a user: they count with its attached ones.
+    pub(crate) fn suspended_of(&self, user: &str) -> u32 {
+        if !self.by_user.contains_key(user) {
+            return 0;
+        }
+        let is_suspended = |entry: &Entry| matches!(entry.stage, Stage::Suspended { .. });
+        let count = self.links.iter().filter(|(name, entry)| name.user == user && is_suspended(entry)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Whether that link is attached or suspended still.
+    pub(crate) fn is_kept(&self, link: &Resumable) -> bool {
+        self.links.get(&link.name).is_some_and(|entry| entry.id == link.id)
+    }
+
+    /// Takes what is kept of a suspended link, which is attached again or over.
+    pub(crate) fn take(&mut self, name: &LinkName) -> Option<Kept> {
+        if !self.links.get(name).is_some_and(|entry| matches!(entry.stage, Stage::Suspended { .. })) {
+            return None;
+        }
+        match self.remove(name)?.stage {
+            Stage::Suspended { kept, .. } => Some(kept),
+            Stage::Attached => None,
+        }
+    }
+
+    /// A link is attached that may be suspended later. None where there are too many.
+    pub(crate) fn attach(&mut self, name: LinkName, terms: Terms) -> Option<Resumable> {
+        let of_user = self.by_user.get(&name.user).copied().unwrap_or(0);
+        if self.links.contains_key(&name) || self.links.len() >= LINKS_MAX || of_user >= USER_LINKS_MAX {
+            return None;
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        *self.by_user.entry_ref(&name.user).or_default() += 1;
+        self.links.insert(name.clone(), Entry { id, terms, stage: Stage::Attached });
+        Some(Resumable { name, id, terms })
+    }
+
+    /// An attached link has ended for good.
+    pub(crate) fn end(&mut self, link: &Resumable) {
+        if self.links.get(&link.name).is_some_and(|entry| entry.id == link.id) {
+            self.remove(&link.name);
+        }
+    }
+
+    /// The attachment of a link is over.
+    pub(crate) fn suspend(&mut self, link: &Resumable, kept: Kept, over: Over, now: Instant) {
+        if let Some(entry) = self.links.get_mut(&link.name).filter(|entry| entry.id == link.id) {
+            entry.stage = Stage::Suspended { kept, expires_at: None };
+            self.over(link, over, now);
+        }
+    }
+
+    /// More of a suspended link's attachment is over: its time may count from now on.
+    pub(crate) fn over(&mut self, link: &Resumable, over: Over, now: Instant) {
+        let Some(entry) = self.links.get_mut(&link.name).filter(|entry| entry.id == link.id) else { return };
+        if let Stage::Suspended { expires_at: expires_at @ None, .. } = &mut entry.stage
+            && over >= entry.terms.from
+        {
+            *expires_at = Some(now + Duration::from_secs(entry.terms.seconds.into()));
+        }
+    }
+
+    /// Takes the suspended links whose time is over, and those that `is_over` names where the authorities have changed.
+    pub(crate) fn take_over(
+        &mut self,
+        now: Instant,
+        authority: u64,
+        is_over: impl Fn(&LinkName, &Kept) -> bool,
+    ) -> Vec<Kept> {
+        let has_changed = std::mem::replace(&mut self.authority_seen, authority) != authority;
+        let ends = |(name, entry): (&LinkName, &Entry)| match &entry.stage {
+            Stage::Attached => None,
+            Stage::Suspended { kept, expires_at } => {
+                let has_expired = expires_at.is_some_and(|at| at <= now);
+                (has_expired || has_changed && is_over(name, kept)).then(|| name.clone())
+            }
+        };
+        let over: Vec<LinkName> = self.links.iter().filter_map(ends).collect();
+        over.iter().filter_map(|name| self.take(name)).collect()
+    }
+
+    fn remove(&mut self, name: &LinkName) -> Option<Entry> {
+        let entry = self.links.remove(name)?;
+        if let Some(count) = self.by_user.get_mut(&name.user) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_user.remove(&name.user);
+            }
+        }
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn name(user: &str, name: &str) -> LinkName {
+        LinkName { user: user.into(), container: "c".into(), name: name.into(), role: Role::Receiver }
+    }
+
+    fn terms(policy: &str, seconds: u32) -> Option<Terms> {
+        Terms::asked(&Symbol::new(policy).unwrap(), seconds)
+    }
+
+    fn accepted() -> Kept {
+        let tag = DeliveryTag::new(b"t").unwrap();
+        Kept::Puts(vec![(tag, PutOutcome::Known(DeliveryState::Accepted))])
+    }
+
+    #[test]
+    fn what_is_asked_for_is_answered_as_it_is_done() {
+        let told = |policy, seconds| {
+            let (policy, seconds) = Terms::told(terms(policy, seconds));
+            (policy.as_str().to_owned(), seconds)
+        };
+        assert_eq!(told("session-end", 0), ("link-detach".into(), 0));
+        assert_eq!(told("session-end", 7), ("session-end".into(), 7));
+        assert_eq!(told("connection-close", 7_000), ("connection-close".into(), KEPT_SECONDS_MAX));
+        assert_eq!(told("link-detach", 7), ("link-detach".into(), 7));
+        assert_eq!(told("never", 0), ("connection-close".into(), KEPT_SECONDS_MAX));
+        assert_eq!(told("x-other", 7), ("link-detach".into(), 0));
+    }
+
+    #[test]
+    fn time_counts_from_the_moment_that_the_policy_names() {
+        let begun = Instant::now();
+        for (policy, counts_from) in
+            [("link-detach", Over::Link), ("session-end", Over::Session), ("connection-close", Over::Connection)]
+        {
+            let mut links = ResumableLinks::default();
+            let link = links.attach(name("u", "l"), terms(policy, 1).unwrap()).unwrap();
+            links.suspend(&link, accepted(), Over::Link, begun);
+            for over in [Over::Link, Over::Session, Over::Connection] {
+                links.over(&link, over, begun);
+                let there = links.take_over(begun + SECOND, 0, |_, _| false).is_empty();
+                assert_eq!(there, over < counts_from, "{policy} {over:?}");
+                if !there {
+                    break;
+                }
+            }
+            assert!(links.is_empty() && links.by_user.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_link_is_its_users_and_there_are_so_many_of_one_user_and_of_all() {
+        let mut links = ResumableLinks::default();
+        let terms = terms("never", 0).unwrap();
+        let mine = links.attach(name("u", "0"), terms).unwrap();
+        assert!(links.attach(name("u", "0"), terms).is_none() && links.is_attached(&name("u", "0")));
+        links.suspend(&mine, accepted(), Over::Connection, Instant::now());
+        assert!(links.take(&name("v", "0")).is_none());
+        assert_eq!((links.suspended_of("u"), links.suspended_of("v")), (1, 0));
+        for number in 1..USER_LINKS_MAX {
+            assert!(links.attach(name("u", &number.to_string()), terms).is_some());
+        }
+        assert!(links.attach(name("u", "more"), terms).is_none());
+        assert!(links.take(&name("u", "0")).is_some() && links.take(&name("u", "0")).is_none());
+        assert!(links.attach(name("u", "more"), terms).is_some());
+        for number in 0..LINKS_MAX {
+            links.attach(name(&number.to_string(), "l"), terms);
+        }
+        assert_eq!(links.links.len(), LINKS_MAX);
+    }
+
+    #[test]
+    fn an_attachment_that_is_over_does_not_end_a_later_one() {
+        let mut links = ResumableLinks::default();
+        let terms = terms("never", 0).unwrap();
+        let first = links.attach(name("u", "l"), terms).unwrap();
+        links.suspend(&first, accepted(), Over::Link, Instant::now());
+        assert!(links.take(&first.name).is_some());
+        let second = links.attach(name("u", "l"), terms).unwrap();
+        links.end(&first);
+        links.over(&first, Over::Connection, Instant::now());
+        assert!(links.is_attached(&second.name));
+        links.end(&second);
+        assert!(links.is_empty());
+    }
+
+    #[test]
+    fn a_change_of_rights_ends_what_it_forbids() {
+        let mut links = ResumableLinks::default();
+        let link = links.attach(name("u", "l"), terms("never", 0).unwrap()).unwrap();
+        links.suspend(&link, accepted(), Over::Connection, Instant::now());
+        assert!(links.take_over(Instant::now(), 0, |_, _| true).is_empty());
+        assert!(links.take_over(Instant::now(), 1, |_, _| false).is_empty());
+        assert_eq!(links.take_over(Instant::now(), 2, |name, _| name.user == "u").len(), 1);
+    }
+}
