@@ -1,5 +1,7 @@
 //! Which parts of the program may know which: what the crates' dependencies don't settle, between folders and files.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
