@@ -1155,11 +1155,8 @@ mod tests {
             "PROFILE(C.*) OBJTYPE(CHANNEL) PRINCIPAL(U) AUTHADD(CTRL)",
             "PROFILE(X) OBJTYPE(QUEUE) PRINCIPAL(U, 'u') AUTHRMV(GET)",
         ];
-        let mut seed = 42_u64;
-        let mut next = |below: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as usize % below
-        };
+        let mut random = fastrand::Rng::with_seed(42);
+        let mut next = |below: usize| random.usize(..below);
         for round in 0..300 {
             let mut commands = String::new();
             for number in 0..next(6) {
@@ -1218,11 +1215,8 @@ mod tests {
         // Examples with characters changed, left out, doubled and swapped: more of them are commands than of random text.
         let examples: Vec<&str> = table::COMMANDS.iter().flat_map(|command| command.examples).copied().collect();
         let other = ['\'', '(', ')', ',', ' ', '*', '0', '9', 'A', 'é', '.', '@', '/', ':', '\u{2003}', ';'];
-        let mut seed = 7_u64;
-        let mut next = |below: usize| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) as usize % below
-        };
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut next = |below: usize| random.usize(..below);
         let mut done = 0;
         for _ in 0..300 {
             let mut paper = Paper::new();

@@ -1509,13 +1509,8 @@ mod tests {
             "\u{2028}",
             "TOLERATE",
         ];
-        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = move || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed
-        };
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut next = move || random.u64(..);
         for _ in 0..20_000 {
             let mut text = String::new();
             for _ in 0..next() % 24 {

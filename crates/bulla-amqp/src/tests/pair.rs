@@ -30,7 +30,7 @@ impl ScramCrypto for NoCrypto {
     }
 
     fn sha256(&self, data: &[u8]) -> [u8; 32] {
-        let mut random = crate::tests::Random(
+        let mut random = crate::tests::Random::new(
             data.iter().fold(7, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)),
         );
         std::array::from_fn(|_| random.next() as u8)

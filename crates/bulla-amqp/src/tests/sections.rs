@@ -249,7 +249,7 @@ fn cut(bytes: &[u8], random: &mut Random) -> Payload {
 proptest! {
     #[test]
     fn sections_are_the_same_wherever_the_chunks_end(seed: u64) {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let bytes = message(random);
         let whole = Payload::from(Bytes::from(bytes.clone()));
         let chunks = cut(&bytes, random);

@@ -514,13 +514,8 @@ fn any_words_in_any_order_are_a_selector_or_an_error() {
         "_",
         ".",
     ];
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed % below as u64) as usize
-    };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut next = |below: usize| random.usize(..below);
     let encoded = Sample::new().encoded();
     let pieces: Vec<Bytes> = encoded.chunks(9).map(Bytes::copy_from_slice).collect();
     let mut scratch = Scratch::default();

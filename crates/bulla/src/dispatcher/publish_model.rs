@@ -45,14 +45,11 @@ struct Slot {
     shared: bool,
 }
 
-struct Random(u64);
+struct Random(fastrand::Rng);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound as u64) as usize
+        self.0.usize(..bound)
     }
 }
 
@@ -292,7 +289,7 @@ impl Run {
             entries: BTreeMap::new(),
         };
         let model = Model { subs: BTreeMap::from([(0, sub)]), ..Model::default() };
-        let mut run = Self { desk, model, random: Random(seed << 1 | 1), seats: Vec::new() };
+        let mut run = Self { desk, model, random: Random(fastrand::Rng::with_seed(seed)), seats: Vec::new() };
         run.open();
         run
     }

@@ -104,13 +104,8 @@ fn work(disk: &SimDisk, folder: &Path, seed: u64) -> Done {
     let mut done = Done::default();
     let Some(mut state) = open(disk, (initial(), 0)) else { return done };
     state.topics.follow(&state.definitions);
-    let (mut random, mut names) = (seed << 1 | 1, Random::counting());
-    let mut below = move |bound: u64| {
-        random ^= random >> 12;
-        random ^= random << 25;
-        random ^= random >> 27;
-        (random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
-    };
+    let (mut random, mut names) = (fastrand::Rng::with_seed(seed), Random::counting());
+    let mut below = move |bound: u64| random.u64(..bound);
     for number in 0..OPERATIONS {
         if disk.crashed() {
             return done;

@@ -63,14 +63,11 @@ const COD: usize = 1;
 const EXCEPTION: usize = 2;
 const EXPIRATION: usize = 3;
 
-pub(super) struct Random(u64);
+pub(super) struct Random(fastrand::Rng);
 
 impl Random {
     pub(super) fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound as u64) as usize
+        self.0.usize(..bound)
     }
 
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -272,7 +269,7 @@ impl Run {
         for user in ["alice", "mallory", READER] {
             desk.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         }
-        let mut random = Random(seed << 1 | 1);
+        let mut random = Random(fastrand::Rng::with_seed(seed));
         let mut model = Model::default();
         for entity in ENTITIES {
             for profile in NAMES {

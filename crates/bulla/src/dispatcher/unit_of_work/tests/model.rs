@@ -22,14 +22,11 @@ const DEAD: usize = 4;
 const SHORT_DEPTH: usize = 12;
 const THRESHOLD: u32 = 3;
 
-struct Random(u64);
+struct Random(fastrand::Rng);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
+        self.0.u64(..bound)
     }
 }
 
@@ -196,7 +193,7 @@ impl Run {
         let queues: Vec<(&str, LocalQueue)> = QUEUES.into_iter().zip(kinds).collect();
         let desk = Desk::new(&queues);
         let seats = (0..CLIENTS).map(|_| Seat::new(&desk)).collect();
-        Self { desk, model: Model::default(), random: Random(seed << 1 | 1), seats }
+        Self { desk, model: Model::default(), random: Random(fastrand::Rng::with_seed(seed)), seats }
     }
 
     /// Messages that open units have staged for a queue.
