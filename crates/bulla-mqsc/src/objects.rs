@@ -799,6 +799,7 @@ mod tests {
     use crate::run::Administered;
     use crate::transcripts::Paper;
     use bulla_catalog::Subscription;
+    use bulla_catalog::{AliasQueue, Full, LocalQueue, ModelQueue, Process, QueueManager, RemoteQueue, Usage};
     use bulla_catalog::{DEVICES_MAX, Destination, OBJECTS_MAX, ResolveError};
     use std::sync::Arc;
 

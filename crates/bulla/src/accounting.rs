@@ -4,8 +4,8 @@
 //! A message is counted in two steps, where each is known: what sealing or opening it took ([`Accounts::note`]), and why it was
 //! refused or set aside ([`Accounts::fail`]).
 
+use crate::average::Averages;
 use crate::catalog::status::{Deed, DeviceWait, ProtectionMeters};
-use crate::channel::average::Averages;
 use bulla_queue::MessageId;
 use bulla_seal::Effort;
 use hashbrown::HashMap;

@@ -6,6 +6,9 @@ use crate::catalog::connections::Connected;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// What partners are told to be heard of within, unless `bulla start --idle-timeout` says otherwise.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// How long an administrator waits for dispatchers to answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 

@@ -4,12 +4,12 @@
 //! one is a local queue like any other, and in `objects.mqsc`: it goes when a client that opened it asks for that on
 //! closing, or by a command.
 
+use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::catalog::limits::Kept;
 use crate::catalog::names::is_name;
 use crate::catalog::system_queues::{DEFAULT_MODEL, SYSTEM_PREFIX};
 use crate::catalog::{Change, Definitions, LocalQueue, Usage};
-use crate::dispatcher::authority::Who;
 use crate::limits::Passing;
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::AsText;

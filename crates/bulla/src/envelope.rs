@@ -8,16 +8,31 @@
 
 use crate::catalog::DeadLetter;
 use crate::channel::transmission::{self, Destination};
-use crate::manager::Defaults;
 use crate::random::Random;
 use crate::reason::{self, Reason, Refusal};
-use crate::reports;
+use crate::report_options;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::MessageId;
 use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, Sections, Value, check_body, with_header};
 use bulla_queue::{Chunks, Found, Message, User};
 use bulla_seal::{Bound, Content, Expect, Opened, Packing, Sealed, Verified};
 use bytes::Bytes;
+
+/// What a message without a header section gets: DEFPRTY and DEFPSIST; and how long any may lie there, CAPEXPRY.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) priority: u8,
+    pub(crate) persistent: bool,
+    /// CAPEXPRY in milliseconds: for messages with a header, too.
+    pub(crate) expiry_cap_ms: Option<u64>,
+}
+
+impl Default for Defaults {
+    /// The standard's own (AMQP part 3, section 3.2.1).
+    fn default() -> Self {
+        Self { priority: 4, persistent: false, expiry_cap_ms: None }
+    }
+}
 
 /// What content-type of a sealed message starts with (RFC 8551, section 3.2).
 const SEALED_CONTENT_TYPE: &str = "application/pkcs7-mime";
@@ -113,7 +128,7 @@ impl Arrival {
     /// search for a message with annotations.
     pub(crate) fn without_label(self) -> Result<Self, Refusal> {
         let Some(range) = self.sections.message_annotations.clone() else { return Ok(self) };
-        if !reports::holds(&self.payload.bytes_at(range), LABEL_PREFIX.as_bytes()) {
+        if !report_options::holds(&self.payload.bytes_at(range), LABEL_PREFIX.as_bytes()) {
             return Ok(self);
         }
         let annotations = Sections::decode_map(&self.payload, self.sections.message_annotations.as_ref());
@@ -154,7 +169,7 @@ impl Arrival {
     /// Whether the message asks to be told what becomes of it. One compare for a message without application properties; with them,
     /// a search.
     pub(crate) fn asks_for_reports(&self) -> Result<bool, Refusal> {
-        if !reports::asks(&self.payload, &self.sections) {
+        if !report_options::asks(&self.payload, &self.sections) {
             return Ok(false);
         }
         match self.fields.value(REPLY_TO)? {

@@ -4,10 +4,11 @@ use crate::adapter::Finished;
 use crate::catalog::DISPATCHERS_MAX;
 use crate::channel::ChannelLetter;
 use crate::connections::Question;
-use crate::dispatcher::Verdict;
+use crate::sign_in::verdict::Verdict;
 use crate::tls::Tls;
 use bulla_queue::QueueId;
 use mio::net::TcpStream;
+use mio::{Poll, Token};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -200,6 +201,24 @@ impl Mailboxes {
 /// Locks, also after a panic elsewhere: a mailbox holds no invariant that a panic could break.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub(crate) const BELL: Token = Token(usize::MAX);
+
+/// What a dispatcher leaves to the next one of its index.
+pub(crate) struct Left {
+    pub(crate) poll: Poll,
+    /// Goes on, because a message of an old connection may still be with the adapters.
+    pub(crate) generation: u64,
+}
+
+impl Left {
+    /// What a first dispatcher starts with, and its mailbox.
+    pub(crate) fn fresh() -> io::Result<(Self, Arc<Mailbox>)> {
+        let poll = Poll::new()?;
+        let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), BELL)?));
+        Ok((Self { poll, generation: 0 }, mailbox))
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use crate::accounting::{Accounts, Traffic};
 use crate::adapter::Adapters;
+use crate::arriving::Arriving;
+use crate::asker::Owner;
 use crate::audit::Audit;
 use crate::authority::AddressPattern;
 use crate::catalog::limits::QueueLimit;
@@ -11,33 +13,32 @@ use crate::catalog::{
     ChannelDefinition, Definitions, Delivery, Destination, Full, LocalQueue, ResolveError, Resolved, Transmission,
 };
 use crate::channel::registry::Channels;
-use crate::channel::supervisor::Triggers;
 use crate::channel::transmission::{self, TransmissionHeader};
+use crate::channel::triggers::Triggers;
+use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
-use crate::dispatcher::arriving::Arriving;
-use crate::dispatcher::authority::Owner;
-use crate::dispatcher::groups::Groups;
-use crate::envelope::Label;
-use crate::events;
+use crate::envelope::{Defaults, Label};
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Letter, Mailboxes};
+use crate::message_groups::Groups;
 use crate::metrics::UnitCounts;
 use crate::noted::{Noted, Writer};
 use crate::reason::{self, Refusal};
 use crate::refusals::{PeerLines, Refusals};
 use crate::resumable::ResumableLinks;
-use crate::serve::{self, Pools};
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
 use crate::sole_connection::SoleConnections;
-use crate::task::Tasks;
-use crate::task::costs_now;
+use crate::task::{Tasks, costs_now};
+use crate::threads::Pools;
 use crate::tls::Tls;
 use crate::topics::Topics;
 use crate::traffic_history::TrafficHistory;
 use crate::triggering::{self, Triggering};
 use crate::users::Users;
+use crate::wall_clock::wall_ms;
+use crate::{events, folders};
 use bulla_device::role;
 use bulla_queue::{
     Backlog, DeliverySequence, DepthWatch, MessageId, QueueAttributes, QueueId, Store, Ticket, UserShare,
@@ -52,7 +53,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A queue manager.
 pub struct Manager {
@@ -249,22 +250,6 @@ pub(crate) struct Route {
     pub(crate) generation: u64,
 }
 
-/// What a message without a header section gets: DEFPRTY and DEFPSIST; and how long any may lie there, CAPEXPRY.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Defaults {
-    pub(crate) priority: u8,
-    pub(crate) persistent: bool,
-    /// CAPEXPRY in milliseconds: for messages with a header, too.
-    pub(crate) expiry_cap_ms: Option<u64>,
-}
-
-impl Default for Defaults {
-    /// The standard's own (AMQP part 3, section 3.2.1).
-    fn default() -> Self {
-        Self { priority: 4, persistent: false, expiry_cap_ms: None }
-    }
-}
-
 impl State {
     fn new(
         store: Store,
@@ -322,7 +307,7 @@ impl Manager {
         arriving: Arriving,
         (mailboxes, tasks, devices, audit): (Arc<Mailboxes>, Arc<Tasks>, Devices, Arc<Audit>),
     ) -> Self {
-        let tls = Arc::new(Tls::new(data.join(serve::TLS)));
+        let tls = Arc::new(Tls::new(data.join(folders::TLS)));
         tls.follow(&definitions);
         let tokens = Tokens::new(&data);
         tokens.follow(&definitions.queue_manager);
@@ -350,7 +335,7 @@ impl Manager {
             dropped: AtomicU64::new(0),
             checks: Checks::default(),
             sign_in_required: AtomicBool::new(definitions.queue_manager.sign_in_required),
-            idle_timeout: 2 * serve::IDLE_TIMEOUT,
+            idle_timeout: 2 * IDLE_TIMEOUT,
             lockouts: Mutex::default(),
             audit,
             refusals: Mutex::default(),
@@ -769,14 +754,4 @@ fn depth_watch(name: &str, local: &LocalQueue, definitions: &Definitions) -> Opt
     let high = u32::try_from(share(local.high_percent)).unwrap_or(u32::MAX).max(1);
     let low = u32::try_from(share(local.low_percent)).unwrap_or(u32::MAX).min(high - 1);
     Some(DepthWatch { high, low, tells_high, tells_low, tells_full })
-}
-
-/// Milliseconds since the epoch; a clock before it reads as zero.
-pub(crate) fn wall_ms(now: SystemTime) -> u64 {
-    now.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// The moment that many milliseconds after the epoch.
-pub(crate) fn from_wall_ms(ms: u64) -> SystemTime {
-    UNIX_EPOCH + std::time::Duration::from_millis(ms)
 }

@@ -11,8 +11,7 @@
 use crate::catalog::Definitions;
 use crate::definitions_file::DefinitionsFile;
 use crate::manager::{Manager, State};
-use crate::mqsc::objects::AsText;
-use crate::mqsc::objects::LoadError;
+use crate::mqsc::objects::{AsText, LoadError};
 use bulla_queue::{Store, Ticket};
 use std::io;
 use std::path::Path;

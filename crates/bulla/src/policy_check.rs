@@ -7,9 +7,10 @@ use crate::catalog::findings::{
     EXPIRY_NOTICE, Fate, Findings, MessagesFinding, NameFinding, PAYLOADS, Trial, Used, UserFinding, Why,
 };
 use crate::envelope::{self, Arrival};
-use crate::manager::{Manager, State, from_wall_ms, wall_ms};
+use crate::folders::RINGS;
+use crate::manager::{Manager, State};
 use crate::random::Random;
-use crate::serve::RINGS;
+use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::Payload;
 use bulla_device::{CpuDevice, Device, DeviceError, Finished, Job, Kind, Operation, SystemRandom};
 use bulla_queue::{Found, QueueId, ReadError};

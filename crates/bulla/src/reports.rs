@@ -4,21 +4,20 @@
 //! A report is put by the rights of the user who put the message, which its record keeps, and they are asked when it is
 //! put.
 
+use crate::asker::Who;
 use crate::authority::Right;
-use crate::dispatcher::Local;
-use crate::dispatcher::authority::{self, Who};
+use crate::dispatcher::{Local, authority};
 use crate::envelope::{self, Label, chunks_of, payload_of};
 use crate::manager::State;
 use crate::random::Random;
 use crate::reason::{self, Refusal};
+use crate::report_options::asked_of;
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{MessageId as AmqpId, Properties};
 use bulla_amqp::{BodyForm, MessageBody, MessageParts, Payload, Sections, Symbol, Timestamp, Value};
 use bulla_queue::{Expired, Found, Marker, Message, MessageId};
 use bulla_seal::policy::Quality;
 
-/// What the properties begin with that ask for a report.
-const PREFIX: &str = "JMS_IBM_Report_";
 /// Bytes of the original's data in a report that asks for some, as MQ has it.
 const DATA_BYTES: usize = 100;
 /// Descriptor of the application properties (AMQP part 3, section 3.2.5).
@@ -67,29 +66,6 @@ enum Data {
     None,
     Some,
     All,
-}
-
-/// What a message asks for: properties by their names without the prefix, as strings or as symbols; nothing where they
-/// can't be read. One search for a message that asks for nothing.
-fn asked_of(payload: &Payload, sections: &Sections) -> Vec<(String, Value)> {
-    let Some(range) = &sections.application_properties else { return Vec::new() };
-    if !holds(&payload.bytes_at(range.clone()), PREFIX.as_bytes()) {
-        return Vec::new();
-    }
-    let known = Sections::decode_map(payload, Some(range)).unwrap_or_default();
-    let asked =
-        known.into_iter().filter_map(|(key, value)| Some((key.as_str()?.strip_prefix(PREFIX)?.to_owned(), value)));
-    asked.collect()
-}
-
-/// Whether bytes hold others. A search that costs no allocation, for sections of some hundred bytes.
-pub(crate) fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
-}
-
-/// Whether a message asks for any report.
-pub(crate) fn asks(payload: &Payload, sections: &Sections) -> bool {
-    !asked_of(payload, sections).is_empty()
 }
 
 /// A message that may ask for reports.
@@ -316,6 +292,7 @@ fn put(state: &mut State, to: &str, message: Message) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report_options::PREFIX;
 
     fn asking(properties: &Properties, asked: &[(&str, Value)], body: &[u8]) -> Asking {
         let (mut encoded, mut application) = (Vec::new(), Vec::new());

@@ -5,7 +5,7 @@
 //! where there are too many of them the oldest minutes go before their day is over.
 
 use crate::catalog::status::{PolicyStatus, QueueStatus};
-use crate::manager::wall_ms;
+use crate::wall_clock::wall_ms;
 use bulla_device::HISTORY_SNAPSHOTS_MAX;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

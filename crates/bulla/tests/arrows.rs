@@ -11,32 +11,62 @@ const KNOWN_TO_NONE_BUT: &[(&str, &[&str])] = &[("cli", &["main"]), ("json_names
 
 /// Parts that know nothing of dispatchers, channels, the queue manager as a whole, and what starts it.
 const BELOW: &[&str] = &[
+    "accounting",
     "activity",
     "admin",
+    "arriving",
+    "asker",
+    "audit",
+    "average",
     "connections",
     "cost_activity",
     "dead_letters",
     "definitions_file",
     "devices",
+    "folders",
     "json_names",
     "limits",
     "log",
+    "message_groups",
     "metrics",
     "random",
+    "report_options",
     "sign_in",
     "task",
     "task_activity",
+    "threads",
     "tls",
     "traffic_activity",
+    "traffic_history",
     "users",
+    "wall_clock",
     "whole_file",
 ];
 
 /// What they do not name.
 const ABOVE: &[&str] = &["channel", "cli", "dispatcher", "manager", "serve"];
 
+/// What the queue manager is made of. It knows no dispatcher and nothing that starts it.
+const STATE: &[&str] = &[
+    "adapter",
+    "dynamic",
+    "envelope",
+    "events",
+    "mailbox",
+    "manager",
+    "noted",
+    "refusals",
+    "resumable",
+    "rights",
+    "topics",
+    "triggering",
+];
+
+/// What it does not name.
+const ABOVE_STATE: &[&str] = &["cli", "dispatcher", "serve"];
+
 /// Most files that import one another in a circle. It only ever falls.
-const CIRCLE_FILES_MAX: usize = 36;
+const CIRCLE_FILES_MAX: usize = 19;
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -160,7 +190,8 @@ fn no_part_names_what_stands_above_it() {
             let (from, to) = (part(&me), part(&other));
             let hidden =
                 KNOWN_TO_NONE_BUT.iter().any(|(hidden, users)| *hidden == to && from != to && !users.contains(&from));
-            if hidden || BELOW.contains(&from) && ABOVE.contains(&to) {
+            let above = BELOW.contains(&from) && ABOVE.contains(&to);
+            if hidden || above || STATE.contains(&from) && ABOVE_STATE.contains(&to) {
                 wrong.push(format!("{} names {}", me.join("/"), other.join("/")));
             }
         }
@@ -186,5 +217,5 @@ fn files_that_import_one_another_become_fewer() {
     };
     let largest = imports.keys().map(circle_of).max_by_key(BTreeSet::len).unwrap();
     assert!(imports.len() > 100, "{} files are looked at", imports.len());
-    assert_eq!(largest.len(), CIRCLE_FILES_MAX, "write the new number, if it is lower: {largest:?}");
+    assert!(largest.len() <= CIRCLE_FILES_MAX, "{} files import one another: {largest:?}", largest.len());
 }

@@ -4,7 +4,7 @@
 //! group that fit a name, the most particular one counts; what a user may do is what it, its groups and *every signed-in user*
 //! have together. Where no record fits there is no right: nothing is allowed by default.
 //!
-//! Everything here is definitions and answers: no sockets, no clock. Where it is asked is in `dispatcher/authority.rs`
+//! Everything here is definitions and answers: no sockets, no clock. Where it is asked is in `rights.rs`, `dispatcher/authority.rs`
 //! and, for what channels bring, in `channel/delivery.rs`. The page is `docs/operating/authority.md`.
 
 mod address;

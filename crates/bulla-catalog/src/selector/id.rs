@@ -122,7 +122,7 @@ pub(super) fn key_of(which: Which, text: &str, is_jms_form: bool) -> u64 {
 }
 
 /// The keys of a message's ids, 0 for one that it has not; `None` where the front of the message is not enough. For the index
-/// of a queue ([`bulla_queue::KeysOf`]).
+/// of a queue (`bulla_queue::KeysOf`).
 pub fn keys_of(body: &[Bytes]) -> Option<[u64; 2]> {
     let mut keys = [0; 2];
     front_properties(body, |encoded| {

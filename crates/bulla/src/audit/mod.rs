@@ -15,7 +15,7 @@ pub use entry::{Entry, EntryHash, Kind, Who, Written};
 pub use files::FOLDER;
 pub use key_use::{KeyUse, Purpose};
 
-use crate::manager::wall_ms;
+use crate::wall_clock::wall_ms;
 use bulla_device::role::{self, Role};
 use bulla_seal::certificate::Certificate;
 use key_use::KeyUses;

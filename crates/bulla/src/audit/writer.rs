@@ -114,7 +114,7 @@ impl Writer {
         }
         if torn_bytes > 0 || damaged.is_some() {
             let what = json!({ "torn_bytes": torn_bytes, "damaged": damaged.map(|error| error.to_string()) });
-            let now_ms = crate::manager::wall_ms(std::time::SystemTime::now());
+            let now_ms = crate::wall_clock::wall_ms(std::time::SystemTime::now());
             self.append(now_ms, now_ms, &Entry::new(Kind::Recovered, Who::QueueManager, what));
             self.sync()?;
             self.synced_entries = 0;

@@ -2,16 +2,16 @@
 
 use super::transmission::{self, Destination};
 use crate::adapter::{Asker, Held};
+use crate::asker::Who;
 use crate::authority::Right;
 use crate::catalog;
 use crate::catalog::status::ProtectionMeters;
 use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::catalog::{Protection, Transmission};
-use crate::dispatcher::authority::{self, Who};
 use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
-use crate::dispatcher::{Local, no_ring};
-use crate::envelope::{Arrival, chunks_of, payload_of};
-use crate::manager::{Defaults, Route, State, not_resolved};
+use crate::dispatcher::{Local, authority, no_ring};
+use crate::envelope::{Arrival, Defaults, chunks_of, payload_of};
+use crate::manager::{Route, State, not_resolved};
 use crate::reason::{self, Refusal};
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Message, User};

@@ -4,7 +4,6 @@
 //! each other beside the messages, [`note`] what each keeps in its journal, [`transmission`] what a message carries on its
 //! way. `docs/formats/channel.md` is the page.
 
-pub(crate) mod average;
 pub(crate) mod caller;
 pub(crate) mod delivery;
 pub mod note;
@@ -15,6 +14,7 @@ pub(crate) mod registry;
 pub(crate) mod sender;
 pub(crate) mod supervisor;
 pub mod transmission;
+pub(crate) mod triggers;
 
 use crate::reason::Refusal;
 use registry::InstanceId;

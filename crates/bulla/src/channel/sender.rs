@@ -8,13 +8,13 @@ mod dead_letter;
 mod opening;
 mod plain;
 
-use super::average::Averages;
 use super::note::{self, IN_DOUBT_MAX, SenderNote};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::receiver;
 use super::registry::{InstanceId, Place};
 use super::supervisor;
 use super::transmission::{self, TransmissionHeader};
+use crate::average::Averages;
 use crate::catalog::ChannelDefinition;
 use crate::catalog::status::{ChannelState, ProtectionMeters};
 use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};

@@ -3,8 +3,9 @@
 use super::start::serve_until_signalled;
 use super::{CliError, EXIT_START};
 use crate::admin;
+use crate::folders::RINGS;
 use crate::random::Random;
-use crate::serve::{self, RINGS, Settings, StartError};
+use crate::serve::{self, Settings, StartError};
 use crate::users::{ITERATIONS, Users};
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::authority::{Authority, CRL_DAYS, Request};

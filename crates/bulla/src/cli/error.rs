@@ -2,10 +2,9 @@
 
 use super::connection::ConnectionArgs;
 use super::{CliError, EXIT_EMPTY, EXIT_UNREACHABLE};
-use crate::admin;
 use crate::manager::ERROR_QUEUE;
 use crate::mqsc::reply::Outcome;
-use crate::{calendar, envelope, log};
+use crate::{admin, calendar, envelope, log};
 use bulla_amqp::{BodyForm, Payload, Sections, Value};
 use bulla_client::Client;
 use clap::{Args, Subcommand};

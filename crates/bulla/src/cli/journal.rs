@@ -1,7 +1,7 @@
 //! `bulla journal check`: reads every record of a journal that nobody has open.
 
 use super::{CliError, EXIT_DAMAGED};
-use crate::serve::JOURNAL;
+use crate::folders::JOURNAL;
 use bulla_queue::CheckReport;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;

@@ -5,12 +5,12 @@
 //! user asks for it by name.
 
 use super::CliError;
-use crate::envelope::{Arrival, Readable, payload_of};
-use crate::manager::{Defaults, wall_ms};
+use crate::envelope::{Arrival, Defaults, Readable, payload_of};
+use crate::folders::RINGS;
 use crate::mqsc;
 use crate::random::Random;
 use crate::reason::Refusal;
-use crate::serve::RINGS;
+use crate::wall_clock::wall_ms;
 use bulla_amqp::{Payload, Symbol, Value};
 use bulla_device::{CpuDevice, SystemRandom};
 use bulla_seal::certificate::Passphrase;

@@ -1,9 +1,8 @@
 //! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
 
 use super::Local;
-use super::authority::{self, Who};
+use super::authority;
 use super::get::Consumer;
-use super::groups::Owner;
 use super::passed_over::PassedOver;
 use super::peer::{Link, Peer};
 use super::publish::Publishing;
@@ -13,12 +12,14 @@ use super::sealing::OpeningKeys;
 use super::selection::{self, Selection};
 use super::subscribe::{self, Subscription};
 use super::unit_of_work;
+use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
 use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver;
 use crate::dynamic::{Made, Wish};
 use crate::events::Event;
 use crate::manager::{Route, State};
+use crate::message_groups::Owner;
 use crate::reason::{self, Refusal};
 use crate::topics;
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
@@ -130,7 +131,7 @@ fn producer(
     authority::may_attach(peer, local, state)?;
     resume::may_attach(peer, state, attach)?;
     if target.dynamic && subscribe::is_topic(&target.capabilities) {
-        let who = Who::client(&peer.identity, local.index, peer.generation);
+        let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
         target.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
     }
     // The client reads the address that it named in the answer.
@@ -142,7 +143,7 @@ fn producer(
         target.address = named.or(target.address);
         return publisher(peer, local, state, attach, target, topic);
     }
-    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     let rights = match &target.address {
         _ if target.dynamic => {
             let made = make(peer, local, state, Right::Put, &target.dynamic_node_properties, made)?;
@@ -241,7 +242,7 @@ fn make<'a>(
     properties: &[(Symbol, Value)],
     made: &'a mut Option<Made>,
 ) -> Result<&'a Made, Refusal> {
-    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     let wish = Wish::read(state, who, right, properties)?;
     if peer.dynamic.len() >= CONNECTION_QUEUES_MAX {
         let detail = format!("the connection has its maximum of {CONNECTION_QUEUES_MAX} temporary queues");
@@ -276,7 +277,7 @@ fn consumer(
     // Filters are echoed only where they are honoured.
     let selector = selection::filter(&mut source)?;
     if source.dynamic && subscribe::is_topic(&source.capabilities) {
-        let who = Who::client(&peer.identity, local.index, peer.generation);
+        let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
         source.address = Some(format!("{}{}", topics::PREFIX, subscribe::temporary(state, who, local)?));
     }
     // The client reads the address that it named in the answer.
@@ -292,7 +293,7 @@ fn consumer(
         let alone = !subscription.shared;
         return subscriber(peer, local, state, attach, source, subscription, alone);
     }
-    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     let browse = source.distribution_mode.as_ref().is_some_and(|mode| mode.as_str() == "copy");
     let right = if browse { Right::Browse } else { Right::Get };
     if source.dynamic {
@@ -419,7 +420,7 @@ fn publisher(
     target: Target,
     topic: String,
 ) -> Result<(), Refusal> {
-    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     state.check_topic(who, Right::Publish, &topic)?;
     if wants_sealed(attach, &target.capabilities) {
         // Each subscription's queue has a binding of its own.
@@ -573,7 +574,7 @@ fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>, rights: Ri
         return if rights.has(Right::Delete) {
             Ok(())
         } else {
-            Err(authority::no_right(Right::Delete, &route.queue_name))
+            Err(crate::rights::no_right(Right::Delete, &route.queue_name))
         };
     }
     let detail = format!("{} is no dynamic queue: closing does not delete it", route.queue_name);

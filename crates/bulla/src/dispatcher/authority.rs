@@ -5,17 +5,19 @@
 //! authority changes, every connection and link of a dispatcher is asked about again before it does anything more.
 
 use super::Local;
-use super::peer::{Admission, Identity, Link, Partner, Peer};
+use super::peer::{Admission, Link, Partner, Peer};
 use super::put::Producer;
+use crate::asker::Who;
 use crate::audit::{self, Refused};
 use crate::authority::{
     ANONYMOUS, CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource,
 };
 use crate::catalog::{ChannelDefinition, Protection};
-use crate::dynamic::Made;
 use crate::events::Event;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
+use crate::rights::no_right;
+use crate::sign_in::verdict::Identity;
 use crate::topics;
 use bulla_amqp::LinkId;
 use bulla_queue::QueueId;
@@ -27,135 +29,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Who asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'a> {
-    /// The user in force; none for whoever has not signed in.
-    pub(crate) user: Option<&'a str>,
-    /// The connection: its dispatcher, and which one it is there. None for a channel.
-    connection: Option<(usize, u64)>,
-}
-
-/// Who made a dynamic queue and may do everything with it: a user, or the one connection of somebody who has not signed in.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Owner {
-    User(String),
-    Connection(usize, u64),
-}
-
-impl<'a> Who<'a> {
-    /// A client.
-    pub(crate) fn client(identity: &'a Identity, dispatcher: usize, generation: u64) -> Self {
-        Self { user: identity.user.as_deref(), connection: Some((dispatcher, generation)) }
-    }
-
-    /// A channel, which puts in the name of a user.
-    pub(crate) fn channel(user: &'a str) -> Self {
-        Self { user: Some(user), connection: None }
-    }
-
-    /// The maker of a message: the user in its record, and for one who has not signed in the connection, while that is
-    /// known.
-    pub(crate) fn of_message(user: Option<&'a str>, connection: Option<(usize, u64)>) -> Self {
-        Self { user, connection }
-    }
-
-    fn of(peer: &'a Peer, local: &Local) -> Self {
-        Self::client(&peer.identity, local.index, peer.generation)
-    }
-
-    fn owns(self, owner: &Owner) -> bool {
-        match owner {
-            Owner::User(user) => self.user == Some(user),
-            Owner::Connection(dispatcher, generation) => {
-                self.user.is_none() && self.connection == Some((*dispatcher, *generation))
-            }
-        }
-    }
-
-    fn owner(self) -> Option<Owner> {
-        match (self.user, self.connection) {
-            (Some(user), _) => Some(Owner::User(user.to_owned())),
-            (None, Some((dispatcher, generation))) => Some(Owner::Connection(dispatcher, generation)),
-            (None, None) => None,
-        }
-    }
-}
-
-impl State {
-    /// Whether somebody has a right on a name as it is opened; gives all rights that it has there. Says nothing of whether
-    /// there is such a queue.
-    ///
-    /// # Errors
-    /// 2035.
-    pub(crate) fn check(&self, who: Who<'_>, right: Right, opened: &str) -> Result<Rights, Refusal> {
-        // Nobody asks the store where there are no dynamic queues.
-        let known = || self.store.queue(opened).and_then(|queue| self.dynamic_owners.get(&queue));
-        let owner = if self.dynamic_owners.is_empty() { None } else { known() };
-        let rights = match owner.is_some_and(|owner| who.owns(owner)) {
-            true => ObjectType::Queue.rights(),
-            false => self.definitions.authorities.rights(who.user, ObjectType::Queue, self.object_of(opened)),
-        };
-        if rights.has(right) { Ok(rights) } else { Err(no_right(right, opened)) }
-    }
-
-    /// The name whose profile counts for what is opened. Of `QUEUE@QMGR` it is the queue where that is of this queue manager,
-    /// and otherwise the queue manager, whose transmission queue it is.
-    fn object_of<'a>(&self, opened: &'a str) -> &'a str {
-        let Some((queue, manager)) = opened.split_once('@') else { return opened };
-        let own = &self.definitions.queue_manager.name;
-        let leads_here = self.definitions.remotes.get(manager).is_some_and(|alias| {
-            // An alias of this queue manager opens the queue itself: a right on the alias is none on that.
-            alias.remote_name.is_none() && alias.remote_manager.as_ref() == Some(own)
-        });
-        if manager == own || leads_here { queue } else { manager }
-    }
-
-    /// Whether a message may go back on a queue in the name of the user who put it: by the queue's own name, by an
-    /// alias of it, or by a topic with a subscription that delivers there.
-    ///
-    /// # Errors
-    /// 2035.
-    pub(crate) fn check_return(&self, user: Option<&str>, queue: &str) -> Result<(), Refusal> {
-        let who = Who::of_message(user, None);
-        let Err(refusal) = self.check(who, Right::Put, queue) else { return Ok(()) };
-        let mut aliases = self.definitions.aliases.iter().filter(|(_, alias)| alias.target == queue);
-        let by_alias = aliases.any(|(name, _)| self.check(who, Right::Put, name).is_ok());
-        let by_topic =
-            || self.topics.that_lead_to(queue).any(|topic| self.check_topic(who, Right::Publish, topic).is_ok());
-        if by_alias || by_topic() { Ok(()) } else { Err(refusal) }
-    }
-
-    /// Whether somebody may make a dynamic queue of a model for a link that needs `right`.
-    ///
-    /// # Errors
-    /// 2035.
-    pub(crate) fn check_model(&self, who: Who<'_>, right: Right, model: &str) -> Result<(), Refusal> {
-        self.check(who, Right::Display, model)?;
-        self.check(who, right, model).map(drop)
-    }
-
-    /// A dynamic queue is its maker's.
-    pub(crate) fn own_dynamic(&mut self, who: Who<'_>, made: &Made) {
-        let queue = made.temporary.or_else(|| self.store.queue(&made.name));
-        if let Some((owner, queue)) = who.owner().zip(queue) {
-            self.dynamic_owners.insert(queue, owner);
-        }
-    }
-
-    /// Whether a requester may have a server channel started; `user` is the channel's.
-    ///
-    /// # Errors
-    /// 2035.
-    pub(crate) fn check_start(&self, user: &str, channel: &str) -> Result<(), Refusal> {
-        let rights = self.definitions.authorities.rights(Some(user), ObjectType::Channel, channel);
-        if rights.has(Right::Control) { Ok(()) } else { Err(no_right(Right::Control, channel)) }
-    }
-}
-
-/// A right is missing.
-pub(crate) fn no_right(right: Right, name: &str) -> Refusal {
-    Refusal::new(reason::NOT_AUTHORIZED, format!("{name}: no {right}"))
+/// The client of a connection.
+pub(crate) fn client<'a>(peer: &'a Peer, local: &Local) -> Who<'a> {
+    Who::client(peer.identity.user.as_deref(), local.index, peer.generation)
 }
 
 /// A message on a client's link names another user than the one who puts it. It is refused by the name that was opened.
@@ -639,9 +515,9 @@ fn recheck_links(peer: &mut Peer, local: &mut Local, state: &mut State, closed: 
             match closed {
                 Some(refusal) => Err(refusal.clone()),
                 None if matches!(right, Right::Publish | Right::Subscribe) => {
-                    state.check_topic(Who::of(peer, local), right, opened).map(|()| Rights::NONE)
+                    state.check_topic(client(peer, local), right, opened).map(|()| Rights::NONE)
                 }
-                None => state.check(Who::of(peer, local), right, opened),
+                None => state.check(client(peer, local), right, opened),
             }
         };
         match checked {

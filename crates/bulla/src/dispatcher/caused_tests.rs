@@ -5,12 +5,11 @@ mod model;
 mod rings;
 
 use super::desk::{Desk, PATIENCE, refused};
-use crate::admin;
 use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey, Right, Rights, SIGNED_IN};
 use crate::catalog::LocalQueue;
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::mqsc::reply::Outcome;
-use crate::reason;
+use crate::{admin, reason};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{Properties, Source, Target};
 use bulla_amqp::{AttachRequest, DeliveryState, Header, MessageBody, MessageParts, Payload, SaslClient, Symbol, Value};

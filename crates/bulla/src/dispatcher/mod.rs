@@ -4,7 +4,6 @@
 //! queues' lock: engine events become puts and removals, synced puts are confirmed, and queues are
 //! served to consumers that have credit. *Write*: what the engines have goes out.
 
-pub(crate) mod arriving;
 mod attach;
 pub(crate) mod authority;
 #[cfg(test)]
@@ -19,7 +18,6 @@ mod desk;
 #[cfg(test)]
 mod error_queue_tests;
 pub(crate) mod get;
-pub(crate) mod groups;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 mod precedence;
@@ -40,19 +38,21 @@ pub mod tls_socket;
 pub(crate) mod unit_of_work;
 pub use socket::Moved;
 
+use crate::arriving::{Line, Share};
 use crate::catalog::status::TaskKind;
 use crate::channel::caller::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::connections::Question;
-use crate::mailbox::{Letter, Mailbox};
-use crate::manager::{Manager, State, wall_ms};
+use crate::mailbox::{BELL, Left, Letter, Mailbox};
+use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::resumable::Over;
+use crate::sign_in::verdict::Identity;
 use crate::task::TaskMeter;
 use crate::tls::Tls;
+use crate::wall_clock::wall_ms;
 use crate::{adapter, reports, triggering};
-use arriving::{Line, Share};
 use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
@@ -62,10 +62,9 @@ use consumers::{Consumers, Looked, Seat};
 use hashbrown::{HashMap, HashSet};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use peer::{Identity, Link, Peer};
+use peer::{Link, Peer};
 use precedence::Precedence;
 use put::{Producer, Receipt};
-pub(crate) use sasl::Verdict;
 use serve_list::{Asked, ServeList};
 use shares::Shares;
 use signatures::Signatures;
@@ -105,7 +104,6 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 /// How long connections may take to close once the queue manager stops.
 const DRAIN_WITHIN: Duration = Duration::from_secs(5);
 
-const BELL: Token = Token(usize::MAX);
 const LISTEN_CLEAR: Token = Token(usize::MAX - 1);
 const LISTEN_TLS: Token = Token(usize::MAX - 2);
 
@@ -227,22 +225,6 @@ pub(crate) struct Removal {
     generation: u64,
     link: LinkId,
     token: u64,
-}
-
-/// What a dispatcher leaves to the next one of its index.
-pub(crate) struct Left {
-    poll: Poll,
-    /// Goes on, because a message of an old connection may still be with the adapters.
-    generation: u64,
-}
-
-impl Left {
-    /// What a first dispatcher starts with, and its mailbox.
-    pub(crate) fn fresh() -> io::Result<(Self, Arc<Mailbox>)> {
-        let poll = Poll::new()?;
-        let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), BELL)?));
-        Ok((Self { poll, generation: 0 }, mailbox))
-    }
 }
 
 impl Dispatcher {

@@ -1,6 +1,5 @@
 //! One connection: its socket, its protocol engine, who it is, and its links.
 
-use super::arriving::{Arriving, Share};
 use super::attach::Deletes;
 use super::consumers::Seat;
 use super::get::Consumer;
@@ -9,17 +8,19 @@ use super::resume::Left;
 use super::socket::{Moved, Socket};
 use super::unit_of_work::{Coordinator, UnitId};
 use super::{Local, sasl};
+use crate::arriving::{Arriving, Share};
 use crate::channel::caller::Calling;
 use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
 use crate::events::Event;
 use crate::limits::UserId;
-use crate::manager::wall_ms;
 use crate::reason::Refusal;
+use crate::sign_in::verdict::Identity;
 use crate::sole_connection::Wish;
 use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
+use crate::wall_clock::wall_ms;
 use bulla_amqp::types::Open;
 use bulla_amqp::{Connection, LinkId, SessionId};
 use bulla_device::Role;
@@ -37,20 +38,6 @@ const READS_PER_TURN: usize = 2;
 const RENEWAL_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of output that may gather meanwhile before nothing more is read.
 const RENEWAL_OUTPUT_BYTES_MAX: usize = 8 << 20;
-
-/// Who is at the other end, and how that was proved.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Identity {
-    /// The user's name; none for ANONYMOUS.
-    pub(crate) user: Option<String>,
-    /// Whether the proof is strong enough for the queue manager to use that user's ring:
-    /// a verified client certificate, SCRAM, or PLAIN over TLS (SEAL.md, who may seal where).
-    pub(crate) ring: bool,
-    /// Another user, as whom it asks to act (ALTUSR).
-    pub(crate) act_as: Option<String>,
-    /// Until when the proof holds, seconds since 1970: a token's end. None for ever.
-    pub(crate) until: Option<u64>,
-}
 
 /// Whether a connection may attach a client's links.
 #[derive(Clone, Debug, Default)]

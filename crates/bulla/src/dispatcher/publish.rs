@@ -2,17 +2,19 @@
 //! all queues and the journal in one step → synced → disposition.
 
 use super::Local;
-use super::authority::{self, Who};
-use super::peer::{Identity, Peer};
+use super::authority;
+use super::peer::Peer;
 use super::put::{self, CopyOf, Pending, Producer, Receipt, Treatment, Unheard};
 use super::sealing::{Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work;
+use crate::asker::Who;
 use crate::authority::Right;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
+use crate::sign_in::verdict::Identity;
 use crate::topics::{self, Counts, Publisher, Target};
 use bulla_amqp::{Connection, DeliveryState};
 use bulla_queue::{Message, MessageId, QueueId};
@@ -101,7 +103,7 @@ pub(super) fn publish(
     arrival: Arrival,
     topic: &str,
 ) -> Result<(), Refusal> {
-    let who = Who::client(identity, local.index, receipt.generation);
+    let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
     if producer.opened.is_none() {
         authority::relayed(producer, state, who, &format!("{}{topic}", topics::PREFIX))?;
     }

@@ -2,13 +2,14 @@
 //! synced → disposition.
 
 use super::attach::Deletes;
-use super::authority::{self, Relayed, Who};
-use super::peer::{Identity, Link, Peer};
+use super::authority::{self, Relayed};
+use super::peer::{Link, Peer};
 use super::publish::{self, Publishing, Subscriber};
 use super::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
+use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
@@ -17,6 +18,7 @@ use crate::manager::{Route, State};
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use crate::resumable::Resumable;
+use crate::sign_in::verdict::Identity;
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId, Symbol, Value, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
@@ -294,7 +296,7 @@ fn put(
     if let Some(topic) = publish::topic_of(producer, &arrival, state)? {
         return publish::publish(producer, engine, identity, receipt, local, state, arrival, &topic);
     }
-    let who = Who::client(identity, local.index, receipt.generation);
+    let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
     let route = &*found.insert(route(producer, &arrival, state, who)?);
     if !producer.any_user && !arrival.is_by(who.user) {
         return Err(authority::no_identity_right(producer));
@@ -821,7 +823,7 @@ pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, li
                 return true;
             }
             Ok(now) => {
-                let who = Who::client(identity, local.index, *generation);
+                let who = Who::client(identity.user.as_deref(), local.index, *generation);
                 match turn(producer, known_queue, &now, state, who) {
                     Ok(()) => {
                         producer.route = Some(now);

@@ -1,10 +1,10 @@
 //! Links that go on: how an attachment that is over leaves what was unsettled, and how the next one takes it up
 //! (AMQP part 2, section 2.6.13). What is kept, and for how long, is in `resumable.rs`.
 
-use super::authority::Who;
 use super::get::{self, Consumer};
 use super::peer::{Link, Peer};
 use super::{Confirmation, Confirmed, Local};
+use crate::asker::Who;
 use crate::authority::Right;
 use crate::manager::State;
 use crate::reason::{self, Refusal};

@@ -3,7 +3,7 @@
 use super::Local;
 use super::attach::DELAYED_DELIVERY;
 use super::authority;
-use super::peer::{Identity, Peer};
+use super::peer::Peer;
 use super::subscribe::{SHARED_SUBSCRIPTIONS, TOPIC_PREFIX};
 use crate::catalog::lockouts::Whose;
 use crate::channel::caller;
@@ -14,6 +14,7 @@ use crate::manager::Manager;
 use crate::sign_in::checks::{Applicant, Turn};
 use crate::sign_in::lockout::Begun;
 use crate::sign_in::token::TokenError;
+use crate::sign_in::verdict::{Identity, Verdict};
 use crate::{tls, topics, users};
 use bulla_amqp::scram::{ScramError, ScramServer};
 use bulla_amqp::{BearerResponse, Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol, Value};
@@ -24,27 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use zeroize::Zeroizing;
-
-/// What came of an attempt to sign in.
-#[derive(Clone, Debug)]
-pub(crate) enum Verdict {
-    /// It is this one.
-    Right(Identity),
-    /// The password is not that user's, or there is no such user.
-    Wrong {
-        /// Who it said it is.
-        user: String,
-    },
-    /// The token is refused.
-    Token(TokenError),
-    /// There was no time to look at it.
-    Busy,
-    /// Too much was wrong before: nobody has looked. The client is told what it is told of a wrong password.
-    LockedOut {
-        /// Who it said it is.
-        user: String,
-    },
-}
 
 /// An exchange that takes more than one step.
 pub(crate) enum Exchange {

@@ -1,8 +1,8 @@
 //! A consumer's selector at work: from the filter in its attach to the next message that it wants.
 
-use super::groups::{Owner, bucket_of};
 use super::passed_over::PassedOver;
 use crate::manager::{Route, State};
+use crate::message_groups::{Owner, bucket_of};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch, Selector, group_of, keys_of};
 use bulla_amqp::types::Source;

@@ -4,12 +4,11 @@
 //! `temporary-topic`. A subscription's name is the link's, up to the first `|`, and the client's container before it.
 
 use super::Local;
-use super::authority::Who;
 use super::peer::Peer;
 use super::selection;
+use crate::asker::Who;
 use crate::authority::Right;
-use crate::catalog::topic_names::CONTAINER_CHARS_MAX;
-use crate::catalog::topic_names::{OF, PREFIX, is_subscription_name};
+use crate::catalog::topic_names::{CONTAINER_CHARS_MAX, OF, PREFIX, is_subscription_name};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
@@ -98,7 +97,7 @@ pub(super) fn open(
     selector: Option<Selector>,
     is_local_left_out: bool,
 ) -> Result<Subscription, Refusal> {
-    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     let topic = topic_of(source.address.as_deref(), &source.capabilities);
     let topic = topic.ok_or_else(|| Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the source names no topic"))?;
     let durable = source.durable != NOT_DURABLE || source.expiry_policy.as_str() == NEVER;
@@ -141,7 +140,7 @@ pub(super) fn recover(
     state: &State,
     attach: &IncomingAttach,
 ) -> Result<(Source, Subscription), Refusal> {
-    let who = Who::client(&peer.identity, local.index, peer.generation);
+    let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     let is_global = has(&attach.desired_capabilities, GLOBAL);
     let name = name(peer, attach, is_global)?;
     let none = || Refusal::new(reason::NO_SUBSCRIPTION, format!("there is no subscription {name}"));

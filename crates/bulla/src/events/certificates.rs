@@ -1,8 +1,9 @@
 //! Certificates that are about to expire: those of the key rings and of TLS, looked at once a day and at the start.
 
 use super::Event;
-use crate::manager::{Manager, wall_ms};
-use crate::serve::{RINGS, TLS};
+use crate::folders::{RINGS, TLS};
+use crate::manager::Manager;
+use crate::wall_clock::wall_ms;
 use bulla_seal::certificate::Certificate;
 use bulla_seal::ring::{self, PEM_CERTIFICATES_MAX};
 use hashbrown::HashSet;

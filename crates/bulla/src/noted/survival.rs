@@ -5,10 +5,10 @@
 //! were acknowledged. A failure names the seed, the step and the fate. `BULLA_SEED=n` runs that seed alone.
 
 use super::*;
+use crate::asker::Who;
 use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right};
 use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::definitions_file::DefinitionsFile;
-use crate::dispatcher::authority::Who;
 use crate::dynamic::Wish;
 use crate::manager::{State, attributes};
 use crate::mqsc::objects::FILE;

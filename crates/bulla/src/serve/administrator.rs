@@ -1,6 +1,5 @@
 //! What the admin language does to a running queue manager.
 
-use super::RINGS;
 use crate::accounting::Traffic;
 use crate::authority::ANONYMOUS;
 use crate::catalog::connections::{Connected, ConnectionId, Connections};
@@ -16,15 +15,16 @@ use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::envelope;
+use crate::folders::RINGS;
 use crate::mailbox::Letter;
-use crate::manager::{Manager, State, attributes, from_wall_ms, wall_ms};
+use crate::manager::{Manager, State, attributes};
 use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
-use crate::mqsc::run::told;
-use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed};
+use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
 use crate::policy_check::{MESSAGES_TIME_MAX, Subject};
 use crate::reason::{self, Refusal};
 use crate::task::costs_now;
+use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
 use bulla_seal::Dn;

@@ -1,7 +1,8 @@
 //! What a data directory needs before a queue manager can start in it.
 
-use super::{RINGS, StartError, TLS, file};
+use super::{StartError, file};
 use crate::catalog::names::{NAME_CHARS_MAX, is_name};
+use crate::folders::{RINGS, TLS};
 use crate::random::Random;
 use bulla_seal::certificate::authority::{Authority, Request};
 use bulla_seal::certificate::create::AlternativeName;

@@ -7,28 +7,27 @@ mod pools;
 
 pub use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};
 pub(crate) use first_start::{install_server_certificate, make_directories, write_private};
-pub(crate) use pools::Pools;
 
-use crate::admin;
+use crate::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::audit::{Audit, Entry, Kind, Who};
 use crate::catalog::names::{NAME_RULE, is_name};
 use crate::catalog::objects::device::CPU;
 use crate::catalog::status::TaskKind;
 use crate::catalog::{Definitions, DeviceDefinition};
 use crate::channel::supervisor;
+pub use crate::connections::IDLE_TIMEOUT;
 use crate::definitions_file::DefinitionsFile;
 use crate::devices::Devices;
-use crate::dispatcher::arriving::{ARRIVING_BYTES_MAX, Arriving};
 use crate::events::certificates;
+pub use crate::folders::{JOURNAL, RINGS, TLS};
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
-use crate::mqsc;
 use crate::noted::{self, Noted};
 use crate::random::Random;
 use crate::task::Tasks;
 use crate::tls::Tls;
 use crate::users::Users;
-use crate::{metrics, topics};
+use crate::{admin, metrics, mqsc, topics};
 use administrator::Administrator;
 use bulla_device::Scheduler;
 use bulla_device::role::{self, Role};
@@ -50,14 +49,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The journal's folder in the data directory.
-pub const JOURNAL: &str = "journal";
 /// Scratch space of non-persistent messages.
 const SPILL: &str = "spill";
-/// Key rings, a folder a user.
-pub const RINGS: &str = "rings";
-/// Certificate and key of the TLS listener.
-pub const TLS: &str = "tls";
 
 /// How a queue manager is to be started.
 #[derive(Clone, Debug)]
@@ -93,9 +86,6 @@ pub struct Settings {
     /// A directory for an admin socket that administrators with a role can reach.
     pub admin_directory: Option<PathBuf>,
 }
-
-/// What partners are told to be heard of within, unless `bulla start --idle-timeout` says otherwise.
-pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Settings {
     /// The defaults, for a data directory.

@@ -1,10 +1,11 @@
 //! The threads of dispatchers and adapters: made when the queue manager starts, and made and ended while it runs.
 
-use crate::catalog::QueueManager;
 use crate::catalog::status::{TaskKind, Tasks};
-use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX};
-use crate::dispatcher::{Dispatcher, Left};
+use crate::catalog::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
+use crate::dispatcher::Dispatcher;
+use crate::mailbox::Left;
 use crate::manager::Manager;
+use crate::threads::Pools;
 use crate::tls::Tls;
 use bulla_device::role::{self, Role};
 use mio::net::TcpListener;
@@ -18,19 +19,6 @@ const CHECKERS_MAX: usize = 4;
 
 /// The listeners of the first dispatcher, which accepts for all.
 pub(super) type Listeners = (Option<TcpListener>, Option<(TcpListener, Arc<Tls>)>);
-
-/// The threads that there are.
-#[derive(Default)]
-pub(crate) struct Pools {
-    /// By index; none where nobody has to be waited for any more.
-    dispatchers: Vec<Option<JoinHandle<io::Result<Left>>>>,
-    adapters: Vec<JoinHandle<()>>,
-    checkers: Vec<JoinHandle<()>>,
-    /// Dispatchers and adapters where CHIDISPS and CHIADAPS are AUTO.
-    started_with: (usize, usize),
-    /// The queue manager ends: no thread is made any more.
-    is_ending: bool,
-}
 
 impl Manager {
     /// Makes the first threads: as many as CHIADAPS and CHIDISPS say, else as many as `started_with` (dispatchers, adapters). The

@@ -11,3 +11,4 @@ pub mod remembered;
 pub(crate) mod test_tokens;
 pub mod token;
 pub mod tokens;
+pub(crate) mod verdict;

@@ -16,12 +16,14 @@ pub use crate::catalog::topic_names::{check_pattern, check_topic, is_subscriptio
 pub use index::{Id, Index};
 pub(crate) use subscribe::Wanted;
 
+use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
 use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::catalog::{Definitions, Needed, Subscription, Topic};
-use crate::dispatcher::authority::{Who, no_right};
-use crate::manager::{Defaults, Route, State};
+use crate::envelope::Defaults;
+use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
+use crate::rights::no_right;
 use crate::selector::Selector;
 use bulla_seal::Policy;
 use hashbrown::HashMap;

@@ -1,16 +1,17 @@
 //! Subscriptions come and go: a queue of their own, and their place among the others.
 
 use super::{DURABLE_PREFIX, Live, NON_DURABLE_MAX, NON_DURABLE_PREFIX, no_topic};
+use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::catalog::limits::Kept;
 use crate::catalog::topic_names::check_pattern;
 use crate::catalog::{Change, LocalQueue, OBJECTS_MAX, Subscription, Usage};
-use crate::dispatcher::authority::{Who, no_right};
 use crate::dynamic::problem;
 use crate::limits::Passing;
 use crate::manager::{State, attributes};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
+use crate::rights::no_right;
 use crate::selector::Selector;
 use bulla_queue::{QueueAttributes, QueueId};
 use std::sync::Arc;

@@ -822,7 +822,7 @@ fn a_reply_finds_a_dynamic_queue() {
     let name = {
         let state = &mut *desk.running().manager().lock();
         let wish = crate::dynamic::Wish::default();
-        let who = crate::dispatcher::authority::Who::channel("app");
+        let who = crate::asker::Who::channel("app");
         state.define_dynamic(who, &wish, &mut crate::random::Random::counting()).unwrap().name
     };
     let mut partner = Partner::connect(&desk);

@@ -6,14 +6,13 @@
 
 use super::rings::Rings;
 use super::{PASSWORD, allow_records, by_string, by_symbol, client, hidden, label_for};
-use crate::admin;
 use crate::authority::{ANONYMOUS, Rights, SIGNED_IN};
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::catalog::{AliasQueue, ChannelDefinition, ChannelKind, LocalQueue};
 use crate::channel::transmission::{Destination, TransmissionHeader};
 use crate::dispatcher::desk::{Desk, PATIENCE, seeds_and_steps};
-use crate::envelope;
 use crate::mqsc::reply::Outcome;
+use crate::{admin, envelope};
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::types::{MessageId, Properties, Target};
 use bulla_amqp::{

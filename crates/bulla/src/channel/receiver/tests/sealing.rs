@@ -56,13 +56,13 @@ impl Island {
         let manager = issue("QM2", p256, vec![KeyUse::DocSign]);
         let reader = issue("reader", KeySpec::Rsa(2048), vec![KeyUse::DataEncrypt]);
         for (user, own, other) in [("QM2", &manager, &reader), ("reader", &reader, &manager)] {
-            let folder = desk.path().join(crate::serve::RINGS).join(user);
+            let folder = desk.path().join(crate::folders::RINGS).join(user);
             ring::create(&folder).unwrap();
             ring::install_own(&folder, "own", &own.0, &authority.chain(), &own.1).unwrap();
             ring::install_person(&folder, "other", &other.0, &authority.chain()).unwrap();
             ring::install_trust(&folder, "ca", authority.root()).unwrap();
         }
-        let reader = Arc::new(Ring::load(&desk.path().join(crate::serve::RINGS).join("reader"), None).unwrap());
+        let reader = Arc::new(Ring::load(&desk.path().join(crate::folders::RINGS).join("reader"), None).unwrap());
         Self { desk, reader, opener: Opener::new() }
     }
 
@@ -129,7 +129,7 @@ impl Island {
 
     /// A message that was sealed on its way, for that destination.
     fn sealed(&self, policy: &Policy, destination: &str) -> Payload {
-        let ring = Arc::new(Ring::load(&self.desk.path().join(crate::serve::RINGS).join("QM2"), None).unwrap());
+        let ring = Arc::new(Ring::load(&self.desk.path().join(crate::folders::RINGS).join("QM2"), None).unwrap());
         let mut sealer = Sealer::new(Arc::new(policy.clone()), ring, None, SystemTime::now()).unwrap();
         let arrival = Arrival::read(&data(SECRET), 0).unwrap();
         let random = &mut crate::random::Random::counting();

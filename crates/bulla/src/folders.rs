@@ -1,0 +1,10 @@
+//! Folders of the data directory.
+
+/// The journal's folder in the data directory.
+pub const JOURNAL: &str = "journal";
+
+/// Key rings, a folder a user.
+pub const RINGS: &str = "rings";
+
+/// Certificate and key of the TLS listener.
+pub const TLS: &str = "tls";

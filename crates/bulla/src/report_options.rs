@@ -1,0 +1,29 @@
+//! What reports a message asks for.
+
+use bulla_amqp::{Payload, Sections, Value};
+
+/// What the properties begin with that ask for a report.
+pub(crate) const PREFIX: &str = "JMS_IBM_Report_";
+
+/// What a message asks for: properties by their names without the prefix, as strings or as symbols; nothing where they
+/// can't be read. One search for a message that asks for nothing.
+pub(crate) fn asked_of(payload: &Payload, sections: &Sections) -> Vec<(String, Value)> {
+    let Some(range) = &sections.application_properties else { return Vec::new() };
+    if !holds(&payload.bytes_at(range.clone()), PREFIX.as_bytes()) {
+        return Vec::new();
+    }
+    let known = Sections::decode_map(payload, Some(range)).unwrap_or_default();
+    let asked =
+        known.into_iter().filter_map(|(key, value)| Some((key.as_str()?.strip_prefix(PREFIX)?.to_owned(), value)));
+    asked.collect()
+}
+
+/// Whether bytes hold others. A search that costs no allocation, for sections of some hundred bytes.
+pub(crate) fn holds(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// Whether a message asks for any report.
+pub(crate) fn asks(payload: &Payload, sections: &Sections) -> bool {
+    !asked_of(payload, sections).is_empty()
+}
