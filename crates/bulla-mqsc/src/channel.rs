@@ -1,10 +1,9 @@
 //! Channels as they are defined, and what goes on at one.
 
-use super::objects::Cells;
-use super::objects::{blank, clamped, number_of, number_or, unless_blank};
 use super::parse::{Statement, Value};
 use super::reply::Cell;
 use super::table::Key;
+use crate::attributes::{Cells, blank, clamped, number_of, number_or, unless_blank};
 use bulla_catalog::calendar::{date, time};
 use bulla_catalog::peer_name::{PatternError, PeerPattern};
 use bulla_catalog::status::{ChannelStatus, InitiatorStatus, TwoAverages};

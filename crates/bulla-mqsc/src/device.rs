@@ -3,10 +3,10 @@
 //! What an attribute means depends on the TYPE: a token has a module, a modelled device has service times, the
 //! processor has neither. An attribute that does not fit is refused, so that nobody believes it to be honoured.
 
-use super::objects::Cells;
 use super::parse::{Statement, Value};
 use super::reply::Cell;
 use super::table::Key;
+use crate::attributes::Cells;
 use bulla_catalog::objects::device::TIMEOUT_DEFAULT;
 use bulla_catalog::{BaseProfile, DeviceDefinition, ModelSetup, Setup, TokenSetup};
 use bulla_device::coprocessor::{Uri, UriError};

@@ -9,8 +9,7 @@
 
 use super::table::{self, Attribute, Command, DN_CHARS_MAX, Key, Kind, NameUse};
 use bulla_catalog::names::{NAME_CHARS_MAX, is_name};
-use bulla_catalog::{addresses, authority};
-use bulla_catalog::{limits, names, topic_names};
+use bulla_catalog::{addresses, authority, limits, names, topic_names};
 use std::collections::HashSet;
 use std::fmt::{self, Display, Write};
 

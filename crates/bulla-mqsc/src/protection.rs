@@ -2,9 +2,9 @@
 //! and the metrics show. All are cumulative; two copies are subtracted to see what happened in between.
 
 use super::meters::{NotMeters, Reader};
-use super::objects::Cells;
 use super::reply::{Cell, Row};
 use super::table::{self, Key};
+use crate::attributes::Cells;
 use bulla_catalog::status::{DeviceWait, ProtectionMeters};
 use bulla_seal::Effort;
 use std::borrow::Cow;

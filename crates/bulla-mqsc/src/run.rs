@@ -6,7 +6,6 @@
 use super::channel;
 use super::costs;
 use super::device;
-use super::objects::{Cells, Set};
 use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
 use super::policy_check::{self, PolicyQuestion};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
@@ -15,6 +14,7 @@ use super::topic;
 use super::topic_status;
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
 use super::{meters, tasks};
+use crate::attributes::{Cells, Set};
 use bulla_catalog::authority::Role;
 use bulla_catalog::calendar::{date, moment, moment_ms, time};
 use bulla_catalog::connections::{Connected, ConnectionId, Connections};

@@ -2,11 +2,11 @@
 //!
 //! What goes on with them is in `topics/`; the page is `docs/operating/topics.md`.
 
-use super::objects::{Cells, Set};
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind};
 use super::run::{free_or_replaced, invalid, too_many, unknown};
 use super::table::{Act, Key};
+use crate::attributes::{Cells, Set};
 use bulla_catalog::selector::Selector;
 use bulla_catalog::{BASE_TOPIC, Change, Definitions, Needed, OBJECTS_MAX, Subscription, Topic, topic_names};
 

@@ -1,10 +1,10 @@
 //! How topics and subscriptions stand: DISPLAY TPSTATUS and DISPLAY SBSTATUS.
 
-use super::objects::Cells;
 use super::parse::Statement;
 use super::reply::{Cell, Failure, Row};
 use super::run::{Candidate, rows, unknown, wanted};
 use super::table::Key;
+use crate::attributes::Cells;
 use bulla_catalog::calendar::{date, time};
 use bulla_catalog::status::{SubscriptionStatus, TopicStatus};
 

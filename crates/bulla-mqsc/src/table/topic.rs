@@ -1,8 +1,7 @@
 //! The table's attributes of topics and subscriptions.
 
 use super::{Attribute, CURDEPTH, DESCR, IPPROCS, Key, Kind, PRIORITY_MAX, attribute, shown, words};
-use bulla_catalog::topic_names::CONTAINER_CHARS_MAX;
-use bulla_catalog::topic_names::TOPIC_BYTES_MAX;
+use bulla_catalog::topic_names::{CONTAINER_CHARS_MAX, TOPIC_BYTES_MAX};
 
 /// Longest SELECTOR in characters: a selector's bytes.
 const SELECTOR_CHARS_MAX: usize = bulla_catalog::selector::SELECTOR_BYTES_MAX;
