@@ -45,7 +45,7 @@ mod store;
 pub use check::{CheckReport, DAMAGES_REPORTED_MAX, Damage, check, check_storage};
 pub use file_log::{
     ADAPTIVE_BYTES_DEFAULT, Around, Driver, FIRST_SEGMENT_BYTES_DEFAULT, FORMAT_VERSION, FileLog, FileLogOptions,
-    JOURNAL_THREAD, SEGMENT_BYTES_DEFAULT, SEGMENT_HEADER_BYTES, SegmentHeader,
+    INLINE_WITHIN, JOURNAL_THREAD, SEGMENT_BYTES_DEFAULT, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
 pub use log::Log;
 pub use message::{Chunks, Found, Message, MessageId, PRIORITY_DEFAULT, PRIORITY_MAX, Place, QueueId, Ticket, User};

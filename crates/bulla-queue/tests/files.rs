@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bulla_queue::log::LogError;
 use bulla_queue::{
-    Around, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, Limits, Message, OpenError, QueueAttributes, Store,
-    Ticket, User,
+    Around, DirStorage, Driver, FileLog, FileLogOptions, FileSpill, INLINE_WITHIN, Limits, Message, OpenError,
+    QueueAttributes, Store, Ticket, User,
 };
 
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -160,6 +161,55 @@ fn whoever_measures_sees_each_batch_where_it_is_written() {
     let here = std::thread::current().name().unwrap_or_default().to_owned();
     assert!(on("begins", "journal") && on("begins", "journal-space") && on("batch", "journal"), "{said:?}");
     assert!(on("inline", &here) && !on("batch", &here) && !on("inline", "journal"), "{said:?}");
+}
+
+#[test]
+fn a_submitter_writes_no_batch_itself_while_the_disk_is_slow() {
+    let dir = directory();
+    let journal = dir.path().join("journal");
+    // What a batch takes on this clock, and who wrote the last one.
+    let (takes_ms, clock_ms) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let writer = Arc::new(Mutex::new(""));
+    let around = |who: &'static str| -> Around {
+        let (takes_ms, clock_ms, writer) = (takes_ms.clone(), clock_ms.clone(), writer.clone());
+        Arc::new(move |write| {
+            *writer.lock().unwrap() = who;
+            clock_ms.fetch_add(takes_ms.load(Ordering::Relaxed), Ordering::Relaxed);
+            write();
+        })
+    };
+    let (began, time) = (Instant::now(), clock_ms.clone());
+    let options = FileLogOptions {
+        segment_bytes: SEGMENT_BYTES,
+        first_segment_bytes: SEGMENT_BYTES,
+        driver: Driver::Adaptive { bytes: 4096 },
+        around_batch: around("thread"),
+        around_inline: around("submitter"),
+        clock: Arc::new(move || began + Duration::from_millis(time.load(Ordering::Relaxed))),
+        ..FileLogOptions::default()
+    };
+    let log = FileLog::open(DirStorage::new(journal.clone()), options).unwrap();
+    let spill = FileSpill::open(DirStorage::new(dir.path().join("scratch")), 1 << 30).unwrap();
+    let mut store = Store::open(Box::new(log), Box::new(spill), limits(), began).unwrap();
+    let queue = store.define("ORDERS", QueueAttributes::default()).unwrap();
+    // No other segment is made after the spare one.
+    let has_spare = || {
+        let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().file_name());
+        names.into_iter().any(|name| name.to_string_lossy().starts_with("spare-"))
+    };
+    while !has_spare() {
+        assert!(began.elapsed() < WAKE_UP_MAX, "no spare segment is made");
+        std::thread::yield_now();
+    }
+    store.sync(began).unwrap();
+    let slow_ms = u64::try_from(INLINE_WITHIN.as_millis()).unwrap() + 1;
+    let takes = [(0, "submitter"), (slow_ms, "submitter"), (slow_ms, "thread"), (slow_ms, "thread"), (0, "thread")];
+    for (number, (ms, who)) in takes.into_iter().chain([(0, "submitter")]).enumerate() {
+        takes_ms.store(ms, Ordering::Relaxed);
+        store.put(queue, message(number as u64, 100)).unwrap();
+        store.sync(began).unwrap();
+        assert_eq!(*writer.lock().unwrap(), who, "batch {number}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod segment;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,13 +52,17 @@ pub enum Driver {
     Thread,
     /// The submitter: synced when `submit` returns. For tests, and for tools that have nothing else to do.
     Inline,
-    /// The submitter, when nothing is under way and the batch is small, because handing over and waking up cost
-    /// half of what the sync costs; else the thread.
+    /// The submitter, when nothing is under way, the batch is small and the disk is quick, because handing over and
+    /// waking up cost half of what the sync costs; else the thread. The disk counts as slow once a new segment is begun,
+    /// and after a batch that took longer than [`INLINE_WITHIN`], until a batch takes less.
     Adaptive {
         /// The largest batch, in bytes, that the submitter writes.
         bytes: u64,
     },
 }
+
+/// How long a batch may take for the next one still to be written by its submitter.
+pub const INLINE_WITHIN: Duration = Duration::from_millis(2);
 
 /// How a file log is kept.
 #[derive(Clone)]
@@ -76,6 +81,8 @@ pub struct FileLogOptions {
     pub around_inline: Around,
     /// Called at the beginning of each thread of the log, on that thread.
     pub thread_begins: Arc<dyn Fn() + Send + Sync>,
+    /// By which it is told how long batches take.
+    pub clock: Arc<dyn Fn() -> Instant + Send + Sync>,
 }
 
 /// Something that carries out what it is given.
@@ -91,6 +98,7 @@ impl Default for FileLogOptions {
             around_batch: Arc::new(|write| write()),
             around_inline: Arc::new(|write| write()),
             thread_begins: Arc::new(|| {}),
+            clock: Arc::new(Instant::now),
         }
     }
 }
@@ -120,6 +128,9 @@ struct Shared<S: Storage> {
     waker: Arc<dyn Fn() + Send + Sync>,
     around_batch: Around,
     around_inline: Around,
+    clock: Arc<dyn Fn() -> Instant + Send + Sync>,
+    /// The last batch took longer than one may that its submitter writes, or the disk has a segment to write.
+    is_slow: AtomicBool,
     /// Between the submitter and the journal's thread.
     desk: Mutex<Desk>,
     desk_changed: Condvar,
@@ -198,6 +209,8 @@ impl<S: Storage> FileLog<S> {
             waker: options.waker.clone(),
             around_batch: options.around_batch.clone(),
             around_inline: options.around_inline.clone(),
+            clock: options.clock.clone(),
+            is_slow: AtomicBool::new(false),
             desk: Mutex::default(),
             desk_changed: Condvar::new(),
             writer: Mutex::new(Writer { current: None, end: 0, epoch: 0 }),
@@ -275,7 +288,11 @@ impl<S: Storage> FileLog<S> {
         match self.options.driver {
             Driver::Thread => false,
             Driver::Inline => true,
-            Driver::Adaptive { bytes: bytes_max } => bytes <= bytes_max && desk.waiting.is_empty() && !desk.writing,
+            Driver::Adaptive { bytes: bytes_max } => {
+                // It guards nothing: a batch that is written elsewhere than it might be is written all the same.
+                let is_quick = || !self.shared.is_slow.load(Ordering::Relaxed);
+                bytes <= bytes_max && desk.waiting.is_empty() && !desk.writing && is_quick()
+            }
         }
     }
 }
@@ -494,21 +511,24 @@ impl<S: Storage> Shared<S> {
     }
 
     fn write_within(&self, around: &Around, batch: Batch) {
+        let began = (self.clock)();
         let mut batch = Some(batch);
         around(&mut || {
             if let Some(batch) = batch.take() {
-                self.write(batch);
+                self.write(batch, began);
             }
         });
         // One that was not carried out would keep everybody waiting.
         if let Some(batch) = batch.take() {
-            self.write(batch);
+            self.write(batch, began);
         }
     }
 
     /// Writes and syncs one batch and tells the desk. `desk.writing` is set, so no other is under way.
-    fn write(&self, mut batch: Batch) {
+    fn write(&self, mut batch: Batch, began: Instant) {
         let written = self.write_batch(&mut hold(&self.writer), &mut batch);
+        let took = (self.clock)().saturating_duration_since(began);
+        self.is_slow.store(took > INLINE_WITHIN, Ordering::Relaxed);
         let mut desk = hold(&self.desk);
         desk.writing = false;
         match written {
@@ -703,6 +723,7 @@ impl<S: Storage> Shared<S> {
             space.next_number
         };
         let new = format!("{NEW_PREFIX}{number}");
+        self.is_slow.store(true, Ordering::Relaxed);
         let made = self.fill(&new, &format!("{SPARE_PREFIX}{number}"), capacity);
         made.map_err(|error| {
             let _ = self.storage.remove(&new); // what is left of it goes at the next start
