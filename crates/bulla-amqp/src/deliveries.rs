@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// Deliveries in the order of their ids, which are serial numbers (RFC 1982) and only grow. A settled
-/// one leaves a gap; gaps at the front go at once, others when they outnumber the rest. So adding,
-/// finding and removing cost a step in the usual order and a binary search otherwise, and the memory
-/// follows the number of unsettled deliveries, whatever ranges a peer names.
+/// Deliveries in the order of their ids, which are serial numbers (RFC 1982). A settled one leaves a gap; gaps at the
+/// front go at once, others when they outnumber the rest. So adding, finding and removing cost a step in the usual order
+/// and a binary search otherwise, and the memory follows the number of unsettled deliveries, whatever ranges a peer
+/// names.
 #[derive(Debug)]
 pub(crate) struct Deliveries<T> {
     entries: VecDeque<(u32, Option<T>)>,
@@ -30,9 +30,17 @@ impl<T> Deliveries<T> {
         self.entries.front().map(|(id, _)| *id)
     }
 
-    /// Adds a delivery; `id` comes after all there are.
+    /// Adds a delivery. Most come in the order of their ids. Deliveries of several frames that links of one session
+    /// send in turns may end in another order: such a one goes to its place.
     pub(crate) fn insert(&mut self, id: u32, delivery: T) {
-        self.entries.push_back((id, Some(delivery)));
+        let is_before = |other: u32| id.wrapping_sub(other).cast_signed() < 0;
+        match self.entries.back() {
+            Some((last, _)) if is_before(*last) => {
+                let index = self.entries.partition_point(|(other, _)| !is_before(*other));
+                self.entries.insert(index, (id, Some(delivery)));
+            }
+            _ => self.entries.push_back((id, Some(delivery))),
+        }
         self.live += 1;
     }
 
@@ -180,17 +188,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(start: u32, steps in proptest::collection::vec((0u8..4, any::<u16>(), any::<u16>()), 1..400)) {
+        fn it_is_a_map(start: u32, steps in proptest::collection::vec((0u8..5, any::<u16>(), any::<u16>()), 1..400)) {
             let mut deliveries = Deliveries::new();
             let mut model = BTreeMap::new(); // by distance from `start`
             let mut next = 0u32;
+            let mut late = Vec::new(); // ids that come after later ones
             for (action, a, b) in steps {
                 let (a, b) = (u32::from(a) % (next + 2), u32::from(b) % (next + 2));
                 match action {
                     0 | 1 => {
                         next += 1 + u32::from(action);
+                        late.extend((action == 1).then_some(next - 1));
                         deliveries.insert(start.wrapping_add(next), next);
                         model.insert(next, next);
+                    }
+                    4 => {
+                        if !late.is_empty() {
+                            let id = late.swap_remove(a as usize % late.len());
+                            deliveries.insert(start.wrapping_add(id), id);
+                            model.insert(id, id);
+                        }
                     }
                     2 => prop_assert_eq!(deliveries.remove(start.wrapping_add(a)), model.remove(&a)),
                     _ => {

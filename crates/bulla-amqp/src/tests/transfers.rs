@@ -823,3 +823,32 @@ fn a_delivery_that_is_marked_as_resumed_is_ignored_whole_and_takes_no_credit() {
     assert!(matches!(&peer.events()[..], [Event::Delivery(delivery)] if !delivery.beyond_credit));
     assert_eq!((peer.engine.credit(link), peer.engine.link(link).unwrap().unsettled), (1, 1));
 }
+
+#[test]
+fn deliveries_of_several_links_may_end_in_another_order_than_they_begin() {
+    let (mut peer, first) = receiving(9);
+    let second = peer.attach(&Attach { name: "second".into(), handle: 1, ..attach(Role::Sender) });
+    peer.engine.set_credit(second, 9);
+    peer.frames();
+    peer.transfer(0, &Transfer { more: true, ..transfer(0) }, b"\x00\x53");
+    peer.transfer(0, &Transfer { handle: 1, ..transfer(1) }, b"\x00\x53\x77\x40");
+    peer.transfer(0, &transfer(0), b"\x77\x40");
+    for id in 2..5 {
+        peer.transfer(0, &Transfer { handle: 1, ..transfer(id) }, b"\x00\x53\x77\x40");
+    }
+    let arrived: Vec<_> = peer
+        .events()
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Delivery(delivery) => Some((delivery.link, delivery.id)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(arrived.len(), 5);
+    for (link, id) in arrived.into_iter().rev() {
+        peer.engine.dispose(link, id, DeliveryState::Accepted);
+    }
+    for link in [first, second] {
+        assert_eq!(peer.engine.link(link).unwrap().unsettled, 0);
+    }
+}
