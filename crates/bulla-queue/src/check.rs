@@ -39,7 +39,7 @@ pub struct CheckReport {
     pub batches: u64,
     /// Records in them.
     pub records: u64,
-    /// Message bodies in them, those of messages that are gone included.
+    /// Bodies of messages and definitions in them, those of what is gone included.
     pub bodies: u64,
     /// Bytes of those bodies.
     pub body_bytes: u64,
@@ -49,6 +49,8 @@ pub struct CheckReport {
     pub messages: u64,
     /// Notes that are there at the end.
     pub notes: u64,
+    /// Objects that are defined at the end.
+    pub objects: u64,
     /// Where the log begins and ends.
     pub extent: Option<(Position, Position)>,
     /// A batch lies at the end that a crash cut short. It was never confirmed, and the next start drops it.
@@ -104,6 +106,7 @@ pub fn check_storage<S: Storage>(storage: &S) -> Result<CheckReport, LogError> {
     report.queues = check.queues.keys().filter(is_there).count() as u64;
     report.messages = check.messages.values().filter(is_there).count() as u64;
     report.notes = check.notes.len() as u64;
+    report.objects = check.objects.len() as u64;
     Ok(report)
 }
 
@@ -116,6 +119,7 @@ struct Check {
     queues: HashMap<QueueId, bool>,
     messages: HashMap<MessageId, QueueId>,
     notes: HashSet<String>,
+    objects: HashSet<String>,
 }
 
 impl Check {
@@ -159,11 +163,13 @@ impl Check {
         for record in Records::new(head).map_while(Result::ok) {
             self.report.records += 1;
             self.report.clean = false;
+            if let Some((bytes, _)) = record.body() {
+                self.report.bodies += 1;
+                self.report.body_bytes += u64::from(bytes);
+            }
             match record {
                 // As at a start: a queue that went does not come back, and a message does not change its queue.
                 Record::Put(put) | Record::Moved(put) => {
-                    self.report.bodies += 1;
-                    self.report.body_bytes += u64::from(put.body_bytes);
                     self.messages.entry(put.id).or_insert(put.queue);
                 }
                 Record::Removed(id) => {
@@ -181,6 +187,12 @@ impl Check {
                 }
                 Record::Unnoted { name } => {
                     self.notes.remove(name);
+                }
+                Record::Object { name, .. } => {
+                    self.objects.insert(name.to_owned());
+                }
+                Record::ObjectGone { name } => {
+                    self.objects.remove(name);
                 }
                 Record::Failed { .. } | Record::Delayed { .. } => {}
             }
@@ -208,7 +220,7 @@ fn read_batch<F: StorageFile>(
     let mut problems = Vec::new();
     let bodies_at = head_at + head.len() as u64;
     let checked = check_bodies(&head, &bodies, &mut |wrong| {
-        problems.push((bodies_at + wrong.offset, format!("the body of message {} has a wrong checksum", wrong.id.0)));
+        problems.push((bodies_at + wrong.offset, format!("the body of {} has a wrong checksum", wrong.of)));
     });
     if let Err(error) = checked {
         problems.push((head_at + error.offset as u64, error.to_string()));

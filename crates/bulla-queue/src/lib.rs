@@ -53,12 +53,15 @@ pub use queue::{
     Arrivals, Crossing, CrossingKind, DEPTH_DEFAULT, DEPTH_MAX, DeliverySequence, DepthWatch, Full,
     MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, QueueAttributes, QueueStatus, UserShare,
 };
-pub use record::{NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, QUEUE_NAME_BYTES_MAX, USER_BYTES_MAX};
+pub use record::{
+    NOTE_NAME_BYTES_MAX, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QUEUE_NAME_BYTES_MAX,
+    USER_BYTES_MAX,
+};
 pub use spill::{FileSpill, SPILL_BYTES_MAX_DEFAULT, SPILL_FILE_BYTES, Spill, SpillError};
 pub use storage::{DirStorage, Storage, StorageFile};
 pub use store::{
     BACKLOG_BYTES_MAX_DEFAULT, BATCH_BYTES_MAX_DEFAULT, Backlog, CHECKPOINT_BYTES_DEFAULT, Cursor, DefineError,
-    Expired, IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits, Look, Looked,
-    MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OpenError, PutError, RESERVE_BYTES_DEFAULT, ReadError, RemoveError,
-    Seen, Store, StoreStatus, Totals,
+    DefinitionUnit, Expired, IDENTITY_BYTES, INDEX_ENTRIES_MAX, JournalError, KeysOf, LOG_BYTES_MIN_DEFAULT, Limits,
+    Look, Looked, MEMORY_BYTES_MAX_DEFAULT, Marker, NOTES_MAX, OBJECTS_BYTES_MAX, OBJECTS_MAX, OpenError, PutError,
+    QueueChange, RESERVE_BYTES_DEFAULT, ReadError, RemoveError, Reserve, Seen, Store, StoreStatus, Totals,
 };

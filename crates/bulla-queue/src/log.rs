@@ -33,6 +33,9 @@ pub struct Batch {
     pub head: Vec<u8>,
     /// The bodies, in the order of the headers, each padded to eight bytes.
     pub body: Vec<u8>,
+    /// It holds definitions. Those who wait for them wait elsewhere: an engine with a thread of its own for writing
+    /// does not write this batch on the caller's.
+    pub patient: bool,
 }
 
 impl Batch {

@@ -29,6 +29,10 @@ const _: () = assert!(
     NOTE_HEADER_BYTES + padded(NOTE_NAME_BYTES_MAX + NOTE_VALUE_BYTES_MAX) <= u16::MAX as usize,
     "a record's length is two bytes"
 );
+/// Bytes of an object's name in a record.
+pub const OBJECT_NAME_BYTES_MAX: usize = 12 << 10;
+/// Bytes of an object's definition, which is the body of its record.
+pub const OBJECT_BYTES_MAX: usize = 1 << 20;
 /// Records, bodies and batches begin on a multiple of this.
 pub const ALIGN_BYTES: usize = 8;
 
@@ -42,6 +46,8 @@ const KIND_CHECKPOINT: u8 = 7;
 const KIND_NOTED: u8 = 8;
 const KIND_UNNOTED: u8 = 9;
 const KIND_DELAYED: u8 = 10;
+const KIND_OBJECT: u8 = 11;
+const KIND_OBJECT_GONE: u8 = 12;
 const EXPIRES_NEVER: u64 = u64::MAX;
 
 /// How many bytes `bytes` take with their padding.
@@ -179,6 +185,20 @@ pub enum Record<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// An object is defined so from here on, or still is; the definition is the record's body.
+    Object {
+        /// Its name.
+        name: &'a str,
+        /// Bytes of its definition, without padding.
+        body_bytes: u32,
+        /// CRC-32C of its definition.
+        body_crc: u32,
+    },
+    /// An object is no longer defined.
+    ObjectGone {
+        /// Its name.
+        name: &'a str,
+    },
     /// The message of the put before, in the same batch, is not deliverable at once.
     Delayed {
         /// Which.
@@ -198,7 +218,9 @@ impl Record<'_> {
             Record::Failed { .. } | Record::Checkpoint { .. } | Record::Delayed { .. } => DELAYED_BYTES,
             Record::Defined { name, .. } => 16 + padded(name.len()),
             Record::Noted { name, value } => NOTE_HEADER_BYTES + padded(name.len() + value.len()),
-            Record::Unnoted { name } => NOTE_HEADER_BYTES + padded(name.len()),
+            Record::Unnoted { name } | Record::Object { name, .. } | Record::ObjectGone { name } => {
+                NOTE_HEADER_BYTES + padded(name.len())
+            }
         }
     }
 
@@ -234,11 +256,29 @@ impl Record<'_> {
             }
             Record::Noted { name, value } => encode_note(KIND_NOTED, name, value, out),
             Record::Unnoted { name } => encode_note(KIND_UNNOTED, name, &[], out),
+            Record::Object { name, body_bytes, body_crc } => {
+                start(KIND_OBJECT, 0, self.head_bytes(), *body_crc, out);
+                out.extend_from_slice(&(name.len() as u32).to_le_bytes());
+                out.extend_from_slice(&body_bytes.to_le_bytes());
+                out.extend_from_slice(name.as_bytes());
+                pad(out, name.len());
+            }
+            Record::ObjectGone { name } => encode_note(KIND_OBJECT_GONE, name, &[], out),
             Record::Delayed { id, until_ms } => {
                 start(KIND_DELAYED, 0, DELAYED_BYTES, 0, out);
                 out.extend_from_slice(&id.0.to_le_bytes());
                 out.extend_from_slice(&until_ms.to_le_bytes());
             }
+        }
+    }
+
+    /// Bytes and checksum of the body that belongs to the record, if one does.
+    #[must_use]
+    pub fn body(&self) -> Option<(u32, u32)> {
+        match self {
+            Record::Put(put) | Record::Moved(put) => Some((put.body_bytes, put.body_crc)),
+            Record::Object { body_bytes, body_crc, .. } => Some((*body_bytes, *body_crc)),
+            _ => None,
         }
     }
 }
@@ -391,6 +431,14 @@ fn decode(rest: &[u8]) -> Result<(Record<'_>, usize), &'static str> {
             Record::Noted { name, value }
         }
         KIND_UNNOTED => Record::Unnoted { name: note_name(record)? },
+        KIND_OBJECT => {
+            let body_bytes = u32_at(record, 12).ok_or(SHORT)?;
+            if body_bytes as usize > OBJECT_BYTES_MAX {
+                return Err("a definition that is too long");
+            }
+            Record::Object { name: object_name(record)?, body_bytes, body_crc: u32::from_le_bytes([a, b, c, d]) }
+        }
+        KIND_OBJECT_GONE => Record::ObjectGone { name: object_name(record)? },
         KIND_DELAYED => Record::Delayed {
             id: MessageId(u64_at(record, 8).ok_or(SHORT)?),
             until_ms: u64_at(record, 16).ok_or(SHORT)?,
@@ -407,6 +455,14 @@ fn note_name(record: &[u8]) -> Result<&str, &'static str> {
     let name_bytes = u32_at(record, 8).ok_or("shorter than its kind needs")? as usize;
     match name_at(record, NOTE_HEADER_BYTES, name_bytes, NOTE_NAME_BYTES_MAX)? {
         "" => Err("a note without a name"),
+        name => Ok(name),
+    }
+}
+
+fn object_name(record: &[u8]) -> Result<&str, &'static str> {
+    let name_bytes = u32_at(record, 8).ok_or("shorter than its kind needs")? as usize;
+    match name_at(record, NOTE_HEADER_BYTES, name_bytes, OBJECT_NAME_BYTES_MAX)? {
+        "" => Err("an object without a name"),
         name => Ok(name),
     }
 }
@@ -428,10 +484,10 @@ fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
 }
 
 /// A body whose checksum is wrong, or that its batch has no bytes for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BodyError {
-    /// The message.
-    pub id: MessageId,
+    /// Whose body it is: a message, or an object with its name.
+    pub of: String,
     /// Bytes into the bodies of its batch.
     pub offset: u64,
 }
@@ -443,14 +499,19 @@ pub struct BodyError {
 pub fn check_bodies(head: &[u8], bodies: &[u8], wrong: &mut dyn FnMut(BodyError)) -> Result<(), RecordError> {
     let mut offset = 0_usize;
     for record in Records::new(head) {
-        if let Record::Put(put) | Record::Moved(put) = record? {
-            let bytes = put.body_bytes as usize;
-            let body = offset.checked_add(bytes).and_then(|end| bodies.get(offset..end));
-            if body.is_none_or(|body| crc32c::crc32c(body) != put.body_crc) {
-                wrong(BodyError { id: put.id, offset: offset as u64 });
-            }
-            offset = offset.saturating_add(padded(bytes));
+        let record = record?;
+        let Some((bytes, crc)) = record.body() else { continue };
+        let bytes = bytes as usize;
+        let body = offset.checked_add(bytes).and_then(|end| bodies.get(offset..end));
+        if body.is_none_or(|body| crc32c::crc32c(body) != crc) {
+            let of = match record {
+                Record::Object { name, .. } => format!("object {name}"),
+                Record::Put(put) | Record::Moved(put) => format!("message {}", put.id.0),
+                _ => continue,
+            };
+            wrong(BodyError { of, offset: offset as u64 });
         }
+        offset = offset.saturating_add(padded(bytes));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at what it did not expect")]
 
 use bulla_queue::record::{BATCH_HEADER_BYTES, BatchHeader, PutRecord, Record, Records, check_bodies};
-use bulla_queue::{MessageId, NOTE_VALUE_BYTES_MAX, QueueId, SegmentHeader};
+use bulla_queue::{MessageId, NOTE_VALUE_BYTES_MAX, OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, QueueId, SegmentHeader};
 
 const PAGE: &str = include_str!("../../../docs/formats/journal.md");
 const SALT: u64 = 0x5eed;
@@ -78,7 +78,7 @@ fn a_flipped_bit_anywhere_in_either_header_is_rejected() {
 #[test]
 fn every_kind_of_record_reads_as_it_was_written() {
     let put = PutRecord { user: None, expires_at_ms: Some(7), delivery_count: 3, ..put() };
-    let long = "q".repeat(255);
+    let (long, longest) = ("q".repeat(255), "o".repeat(OBJECT_NAME_BYTES_MAX));
     let records = [
         Record::Put(put),
         Record::Moved(PutRecord { user: Some(&long), ..put }),
@@ -92,6 +92,9 @@ fn every_kind_of_record_reads_as_it_was_written() {
         Record::Noted { name: &long, value: &[7; NOTE_VALUE_BYTES_MAX] },
         Record::Noted { name: "n", value: b"" },
         Record::Unnoted { name: &long },
+        Record::Object { name: &longest, body_bytes: OBJECT_BYTES_MAX as u32, body_crc: 7 },
+        Record::Object { name: "QLOCAL A", body_bytes: 0, body_crc: 0 },
+        Record::ObjectGone { name: &longest },
     ];
     let mut head = Vec::new();
     for record in &records {
@@ -147,4 +150,31 @@ fn a_note_that_is_none_is_rejected() {
     assert_eq!(rejected(&|head| head[12] = 10), "a value longer than its record");
     assert_eq!(rejected(&|head| head[12] = 1), "a length that its kind does not have");
     assert_eq!(rejected(&|head| head[0] = 9), "a length that its kind does not have");
+}
+
+#[test]
+fn an_object_that_is_none_is_rejected() {
+    let rejected = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut head = Vec::new();
+        Record::Object { name: "QMGR", body_bytes: 9, body_crc: 7 }.encode(&mut head);
+        change(&mut head);
+        Records::new(&head).find_map(Result::err).unwrap().what
+    };
+    assert_eq!(rejected(&|head| head[8] = 0), "an object without a name");
+    assert_eq!(rejected(&|head| head[10] = 1), "a name that is too long");
+    assert_eq!(rejected(&|head| head[8] = 17), "a name longer than its record");
+    assert_eq!(rejected(&|head| head[16] = 0xff), "a name that is not UTF-8");
+    assert_eq!(rejected(&|head| head[14] = 0xff), "a definition that is too long");
+}
+
+#[test]
+fn a_definition_s_body_is_checked_like_a_message_s() {
+    let mut head = Vec::new();
+    Record::Object { name: "QMGR", body_bytes: 5, body_crc: crc32c::crc32c(b"hello") }.encode(&mut head);
+    Record::Put(put()).encode(&mut head);
+    let mut wrong = Vec::new();
+    check_bodies(&head, b"hello\0\0\0hello\0\0\0", &mut |body| wrong.push(body)).unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    check_bodies(&head, b"hullo\0\0\0hello\0\0\0", &mut |body| wrong.push(body)).unwrap();
+    assert_eq!(wrong.iter().map(|body| (body.of.as_str(), body.offset)).collect::<Vec<_>>(), [("object QMGR", 0)]);
 }

@@ -15,13 +15,15 @@ use std::time::Instant;
 use bulla_queue::log::{Batch, Claim, Epoch, Event, LogError, LogLimits, Position, Replayed};
 use bulla_queue::sim::{Fate, Fault, Manner, SimDisk, SimEngine};
 use bulla_queue::{
-    DefineError, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Limits, Log, Message, MessageId,
-    OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Store, Ticket,
+    DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Limits, Log, Message,
+    MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Reserve, Store, Ticket,
 };
 
 const QUEUES: [&str; 3] = ["ORDERS", "BILLS", "ERRORS"];
 /// Notes that the workload changes.
 const NOTES: u64 = 5;
+/// Objects are told as notes from this number on.
+const OBJECTS: u64 = 100;
 const OPERATIONS: usize = 130;
 const SEGMENT_BYTES: u64 = 8 << 10;
 /// Not a power of two, so that puts, checkpoints and segments don't march in step.
@@ -176,6 +178,12 @@ fn contents(store: &mut Store) -> Contents {
         assert_eq!(value, body(number, value.len()), "a note is what was set");
         found.notes.insert(name["note".len()..].parse().unwrap(), number);
     }
+    let read = store.read_objects(&mut |name, text| {
+        let number = u64::from_le_bytes(*text.first_chunk().unwrap());
+        assert_eq!(text, body(number, text.len()), "a definition is what was written");
+        found.notes.insert(OBJECTS + name.parse::<u64>().unwrap(), number);
+    });
+    read.unwrap();
     found
 }
 
@@ -305,6 +313,24 @@ impl Workload<'_> {
         Ok(())
     }
 
+    /// A unit with an object's definition, or its end. An object is told as a note with a number of its own.
+    fn define(&mut self) -> Result<(), Stopped> {
+        let (object, value) = self.note();
+        let text = value.map(|number| match number % 40 {
+            0 => body(number, 9_000), // longer than a segment
+            _ => body(number, 8 + number as usize % 200),
+        });
+        let reserve = if text.is_none() { Reserve::Whole } else { Reserve::Untouched };
+        let objects = [(&*object.to_string(), text.as_deref())];
+        let unit = DefinitionUnit { objects: &objects, reserve, ..DefinitionUnit::default() };
+        match self.store.commit_definitions(&unit) {
+            Ok(ticket) => self.model.unit_with_note(vec![], vec![], Some((OBJECTS + object, value)), ticket),
+            Err(DefineError::Journal(error)) => drop(unless_full::<()>(error)?),
+            Err(error) => panic!("{error}"),
+        }
+        Ok(())
+    }
+
     fn lock(&mut self) -> Result<Option<(MessageId, u64)>, Stopped> {
         let queue = self.queues[self.random.below(3) as usize];
         let Some(found) = self.store.lock_next(queue, None, 0) else { return Ok(None) };
@@ -322,7 +348,7 @@ impl Workload<'_> {
 
     fn operation(&mut self) -> Result<(), Stopped> {
         let to = self.random.below(3) as usize;
-        match self.random.below(22) {
+        match self.random.below(23) {
             0..=5 => {
                 let (message, priority, number) = self.message();
                 if let Some(ticket) = put_result(self.store.put(self.queues[to], message))? {
@@ -396,6 +422,7 @@ impl Workload<'_> {
                 let note = self.note();
                 self.commit(vec![], None, Some(note))?;
             }
+            22 => self.define()?,
             21 => {
                 let removed = self.lock()?;
                 let note = self.note();

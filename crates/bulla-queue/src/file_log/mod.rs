@@ -284,14 +284,15 @@ impl<S: Storage> FileLog<S> {
         start("journal-space", Shared::keep_space_until_stopped)
     }
 
-    fn is_inline(&self, bytes: u64, desk: &Desk) -> bool {
+    fn is_inline(&self, batch: &Batch, desk: &Desk) -> bool {
         match self.options.driver {
             Driver::Thread => false,
             Driver::Inline => true,
-            Driver::Adaptive { bytes: bytes_max } => {
+            Driver::Adaptive { bytes } => {
                 // It guards nothing: a batch that is written elsewhere than it might be is written all the same.
                 let is_quick = || !self.shared.is_slow.load(Ordering::Relaxed);
-                bytes <= bytes_max && desk.waiting.is_empty() && !desk.writing && is_quick()
+                let is_small = !batch.patient && batch.bytes() <= bytes;
+                is_small && desk.waiting.is_empty() && !desk.writing && is_quick()
             }
         }
     }
@@ -358,7 +359,7 @@ impl<S: Storage> Log for FileLog<S> {
         if batch.bytes() <= self.limits().batch_bytes_max {
             desk.unwritten_bytes += batch.bytes();
         }
-        if !self.is_inline(batch.bytes(), &desk) {
+        if !self.is_inline(&batch, &desk) {
             desk.waiting.push_back(batch);
             drop(desk);
             self.shared.desk_changed.notify_all();

@@ -33,6 +33,8 @@ pub(super) enum MarkKind {
     Held,
     /// A message carried forward.
     Moved,
+    /// A definition of an object.
+    Object,
 }
 
 /// What to do with a message once its batch is synced.
@@ -181,6 +183,11 @@ impl Journal {
         offset as u64
     }
 
+    /// No dispatcher is to write the open batch itself.
+    pub(super) fn set_patient(&mut self) {
+        self.open.patient = true;
+    }
+
     /// Remembers what to do once the open batch is synced.
     pub(super) fn mark(&mut self, mark: Mark) -> Ticket {
         self.marks.push(mark);
@@ -204,7 +211,7 @@ impl Journal {
         let bodies_at = batch.at + batch.head.len() as u64;
         for mark in &mut marks {
             mark.at += bodies_at;
-            if mark.kind != MarkKind::Held {
+            if matches!(mark.kind, MarkKind::Put | MarkKind::Moved) {
                 self.order.push_back((batch.at, mark.id));
             }
         }
@@ -379,11 +386,11 @@ impl Journal {
         ((self.open.at - self.checkpoint_at).saturating_mul(2), limits.reserve_bytes)
     }
 
-    /// The live message whose batch is the oldest, if that batch is durable.
-    pub(super) fn oldest(&mut self, messages: &Messages) -> Option<Slot> {
+    /// The live message whose batch is the oldest, if that batch is durable, and where the batch begins.
+    pub(super) fn oldest(&mut self, messages: &Messages) -> Option<(Slot, u64)> {
         while let Some(&(at, id)) = self.order.front() {
             match messages.slot(MessageId(id)) {
-                Some(slot) => return (at < self.synced_at.0).then_some(slot),
+                Some(slot) => return (at < self.synced_at.0).then_some((slot, at)),
                 None => self.order.pop_front(),
             };
         }
@@ -395,13 +402,15 @@ impl Journal {
         self.order.pop_front();
     }
 
-    /// A checkpoint that began at `at` is in the open batch: once that is synced, what lies before is let go.
-    pub(super) fn checkpointed(&mut self, at: u64, messages: &Messages) {
+    /// A checkpoint that began at `at` is in the open batch: once that is synced, what lies before is let go, as far as
+    /// `objects_at`, where the oldest definition of an object is.
+    pub(super) fn checkpointed(&mut self, at: u64, messages: &Messages, objects_at: Option<u64>) {
         self.oldest(messages);
         if self.order.len() > 2 * messages.len() + ORDER_DEAD_MAX {
             self.order.retain(|(_, id)| messages.slot(MessageId(*id)).is_some());
         }
         let before = self.order.front().map_or(at, |&(oldest, _)| oldest.min(at));
+        let before = objects_at.map_or(before, |oldest| oldest.min(before));
         self.releases.push_back((self.number, Position(before)));
         self.checkpoint_at = self.open.at;
     }
@@ -413,6 +422,7 @@ fn fresh(mut batch: Batch, at: u64) -> Batch {
         batch = Batch::default();
     }
     batch.at = at;
+    batch.patient = false;
     batch.head.clear();
     batch.head.resize(BATCH_HEADER_BYTES, 0);
     batch.body.clear();

@@ -10,6 +10,7 @@ mod journal;
 mod look;
 mod messages;
 mod notes;
+mod objects;
 mod recovery;
 
 use std::cmp::Reverse;
@@ -21,7 +22,9 @@ use std::time::Instant;
 use crate::log::{Log, LogError, Position};
 use crate::message::{Chunks, Found, Message, MessageId, PRIORITY_MAX, Place, QueueId, Ticket, User};
 use crate::queue::{Arrivals, Crossing, MESSAGE_BYTES_MAX, Queue, QueueAttributes, QueueStatus, UserShare};
-use crate::record::{PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, padded};
+use crate::record::{
+    OBJECT_BYTES_MAX, OBJECT_NAME_BYTES_MAX, PutRecord, QUEUE_NAME_BYTES_MAX, Record, USER_BYTES_MAX, padded,
+};
 use crate::spill::{Spill, SpillError};
 use delays::Delays;
 pub(crate) use index::QueueIndex;
@@ -32,6 +35,8 @@ pub use look::{Cursor, Look, Looked, Seen};
 use messages::{Entry, IdBuildHasher, Kept, Messages, State};
 pub use notes::{IDENTITY_BYTES, NOTES_MAX};
 use notes::{IDENTITY_NOTE, Notes};
+use objects::Objects;
+pub use objects::{DefinitionUnit, OBJECTS_BYTES_MAX, OBJECTS_MAX, QueueChange, Reserve};
 
 /// Bytes of bodies held in memory where nothing is said.
 pub const MEMORY_BYTES_MAX_DEFAULT: usize = 128 << 20;
@@ -183,6 +188,27 @@ pub enum DefineError {
         /// How many.
         depth: u32,
     },
+    /// The administrator's turn: an object's name has 1 to [`OBJECT_NAME_BYTES_MAX`](crate::OBJECT_NAME_BYTES_MAX) bytes,
+    /// its definition at most [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX).
+    ObjectTooBig {
+        /// Bytes of the name.
+        name_bytes: usize,
+        /// Bytes of the definition.
+        bytes: usize,
+    },
+    /// The administrator's turn: there would be more definitions than [`OBJECTS_MAX`], or more bytes of them than
+    /// [`OBJECTS_BYTES_MAX`].
+    ObjectsFull {
+        /// How many there would be.
+        objects: usize,
+        /// Bytes of their texts.
+        bytes: u64,
+    },
+    /// The program's turn: the notes that go with the definitions are refused.
+    Notes {
+        /// Why, in words.
+        reason: String,
+    },
     /// See [`JournalError`].
     Journal(JournalError),
 }
@@ -197,6 +223,17 @@ impl fmt::Display for DefineError {
             DefineError::Temporary => write!(f, "a queue can't become temporary, nor cease to be"),
             DefineError::Unknown => write!(f, "no such queue"),
             DefineError::NotEmpty { depth } => write!(f, "{depth} messages are on the queue"),
+            DefineError::ObjectTooBig { name_bytes, bytes } => write!(
+                f,
+                "a definition of {bytes} bytes with a name of {name_bytes} is longer than a definition may be: \
+                 {OBJECT_BYTES_MAX} and {OBJECT_NAME_BYTES_MAX} bytes"
+            ),
+            DefineError::ObjectsFull { objects, bytes } => write!(
+                f,
+                "{objects} definitions of {bytes} bytes in all are more than the journal keeps: {OBJECTS_MAX} of \
+                 {OBJECTS_BYTES_MAX} bytes"
+            ),
+            DefineError::Notes { reason } => f.write_str(reason),
             DefineError::Journal(error) => error.fmt(f),
         }
     }
@@ -363,6 +400,11 @@ pub enum ReadError {
         /// Where its body lies in the log; `None` in scratch space.
         at: Option<Position>,
     },
+    /// The operator's turn: the bytes of an object's definition are not those that were written.
+    DamagedObject {
+        /// Where they lie in the log.
+        at: Position,
+    },
     /// The operator's turn: the log can't be read.
     Log(LogError),
     /// The operator's turn: scratch space can't be read.
@@ -378,6 +420,9 @@ impl fmt::Display for ReadError {
             }
             ReadError::Damaged { id, at: None } => {
                 write!(f, "message {} is damaged in scratch space", id.0)
+            }
+            ReadError::DamagedObject { at } => {
+                write!(f, "a definition is damaged in the journal at position {at}")
             }
             ReadError::Log(error) => error.fmt(f),
             ReadError::Spill(error) => error.fmt(f),
@@ -400,6 +445,8 @@ pub struct StoreStatus {
     pub journal_bytes: u64,
     /// Bytes of journal that live messages take.
     pub journal_live_bytes: u64,
+    /// Bytes of journal that definitions of objects take.
+    pub journal_object_bytes: u64,
     /// Bytes of batches not yet synced.
     pub backlog_bytes: u64,
     /// Batches synced since the store was opened.
@@ -413,6 +460,7 @@ pub struct Store {
     next_queue: u32,
     messages: Messages,
     notes: Notes,
+    objects: Objects,
     next_id: u64,
     limits: Limits,
     memory_bytes: usize,
@@ -497,16 +545,22 @@ impl Store {
         if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX {
             return Err(DefineError::Name);
         }
+        if !attributes.temporary {
+            let record = Record::Defined { queue: QueueId(self.next_queue), name };
+            self.journal.admit(record.head_bytes(), 0, self.limits.reserve_bytes)?;
+        }
+        Ok(self.create_admitted(name, attributes))
+    }
+
+    fn create_admitted(&mut self, name: &str, attributes: QueueAttributes) -> QueueId {
         let id = QueueId(self.next_queue);
         if !attributes.temporary {
-            let record = Record::Defined { queue: id, name };
-            self.journal.admit(record.head_bytes(), 0, self.limits.reserve_bytes)?;
-            self.journal.append(&record);
+            self.journal.append(&Record::Defined { queue: id, name });
         }
         self.next_queue += 1;
         self.names.insert(name.to_owned(), id);
         self.queues.insert(id, Queue::new(id, name, attributes));
-        Ok(id)
+        id
     }
 
     /// Gives a queue other attributes. Messages on it stay, whatever their number and length.
@@ -560,13 +614,18 @@ impl Store {
         if found.status.depth > 0 && !purge {
             return Err(DefineError::NotEmpty { depth: found.status.depth });
         }
-        let mut ticket = Ticket::NOW;
         if !found.attributes.temporary {
-            let record = Record::Deleted(queue);
-            self.journal.admit(record.head_bytes(), 0, 0)?;
-            ticket = self.journal.append(&record);
+            self.journal.admit(Record::Deleted(queue).head_bytes(), 0, 0)?;
         }
+        Ok(self.delete_admitted(queue))
+    }
+
+    fn delete_admitted(&mut self, queue: QueueId) -> Ticket {
+        let mut ticket = Ticket::NOW;
         if let Some(found) = self.queues.remove(&queue) {
+            if !found.attributes.temporary {
+                ticket = self.journal.append(&Record::Deleted(queue));
+            }
             self.names.remove(&found.name);
             let slots: Vec<_> = found.lanes.iter().flat_map(|lane| lane.slots(None)).collect();
             for (slot, _) in slots {
@@ -576,7 +635,118 @@ impl Store {
             self.index_entries -= found.index.map_or(0, |index| index.entries());
             self.indexed.retain(|known| *known != queue);
         }
+        ticket
+    }
+
+    /// One unit of definitions: queues come, change and go together with the definitions of objects, or nothing
+    /// happens. It is to be confirmed once synced past the ticket. No dispatcher's turn waits for its batch: a thread
+    /// of the log writes it, where the log has one.
+    ///
+    /// # Errors
+    /// See [`DefineError`]; nothing is changed.
+    pub fn commit_definitions(&mut self, unit: &DefinitionUnit<'_>) -> Result<Ticket, DefineError> {
+        let (mut heads, bodies) = self.objects.admit(unit.objects)?;
+        heads += self.notes.admit(unit.notes, &self.limits)?;
+        let mut gone = HashSet::new();
+        for change in unit.queues {
+            match change {
+                QueueChange::Delete { name, purge } => {
+                    let queue = self.names.get(*name).ok_or(DefineError::Unknown)?;
+                    let found = self.queues.get(queue).ok_or(DefineError::Unknown)?;
+                    if found.status.depth > 0 && !purge {
+                        return Err(DefineError::NotEmpty { depth: found.status.depth });
+                    }
+                    heads += Record::Deleted(*queue).head_bytes();
+                    gone.insert(*name);
+                }
+                QueueChange::Define { name, attributes } => {
+                    check_attributes(attributes)?;
+                    let there = self.names.get(*name).filter(|_| !gone.contains(name));
+                    if let Some(found) = there.and_then(|queue| self.queues.get(queue)) {
+                        if found.attributes.temporary != attributes.temporary {
+                            return Err(DefineError::Temporary);
+                        }
+                        continue;
+                    }
+                    if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX {
+                        return Err(DefineError::Name);
+                    }
+                    heads += Record::Defined { queue: QueueId(0), name }.head_bytes();
+                }
+            }
+        }
+        self.journal.admit(heads, bodies, unit.reserve.keep(&self.limits))?;
+        // From here on nothing refuses any more.
+        let mut ticket = Ticket::NOW;
+        for change in unit.queues {
+            match change {
+                QueueChange::Delete { name, .. } => {
+                    if let Some(&queue) = self.names.get(*name) {
+                        ticket = ticket.max(self.delete_admitted(queue));
+                    }
+                }
+                QueueChange::Define { name, attributes } => match self.names.get(*name) {
+                    Some(&queue) => self.alter(queue, *attributes)?,
+                    None => drop(self.create_admitted(name, *attributes)),
+                },
+            }
+        }
+        for &(name, text) in unit.objects {
+            ticket = ticket.max(match text {
+                Some(text) => self.append_object(name, &bytes::Bytes::copy_from_slice(text)),
+                None => {
+                    self.objects.remove(name);
+                    self.journal.append(&Record::ObjectGone { name })
+                }
+            });
+        }
+        for &(name, value) in unit.notes {
+            self.notes.set(name, value);
+            ticket = ticket.max(self.journal.append(&notes::record(name, value)));
+        }
+        self.journal.set_patient();
         Ok(ticket)
+    }
+
+    /// Writes a definition, which has been admitted, into the open batch.
+    fn append_object(&mut self, name: &str, text: &bytes::Bytes) -> Ticket {
+        let body_bytes = u32::try_from(text.len()).expect("OBJECT_BYTES_MAX is far below 4 GiB");
+        let body_crc = crc32c::crc32c(text);
+        let number = self.objects.set(name, body_bytes, body_crc, self.journal.open_at());
+        let record = Record::Object { name, body_bytes, body_crc };
+        let at = self.journal.append_body(&record, std::slice::from_ref(text));
+        self.journal.mark(Mark { slot: 0, id: number, kind: MarkKind::Object, at })
+    }
+
+    /// How many objects are defined.
+    #[must_use]
+    pub fn objects(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether an object is defined.
+    #[must_use]
+    pub fn has_object(&self, name: &str) -> bool {
+        self.objects.contains(name)
+    }
+
+    /// Reads the definitions of all objects, in the order in which they were written. Waits for the disk; for the
+    /// start, when everything is durable.
+    ///
+    /// # Errors
+    /// The log can't be read, or a definition is not what was written: with the name of the object.
+    pub fn read_objects(&mut self, each: &mut dyn FnMut(&str, &[u8])) -> Result<(), (String, ReadError)> {
+        let mut text = Vec::new();
+        for (name, object) in self.objects.in_order() {
+            let Some(at) = object.at.map(Position) else { continue };
+            let read = self.journal.read(at, object.bytes as usize, &mut text).map_err(ReadError::Log);
+            read.map_err(|error| (name.to_owned(), error))?;
+            if crc32c::crc32c(&text) != object.crc {
+                return Err((name.to_owned(), ReadError::DamagedObject { at }));
+            }
+            each(name, &text);
+        }
+        Ok(())
     }
 
     /// Removes every message that nobody has locked and that is not under way.
@@ -1096,6 +1266,7 @@ impl Store {
             spilled_bytes: self.spill.bytes(),
             journal_bytes: self.journal.log_bytes(),
             journal_live_bytes: self.journal.live_bytes,
+            journal_object_bytes: self.objects.journal_bytes,
             backlog_bytes: self.journal.backlog_bytes(),
             batches_synced: self.journal.synced,
         }
@@ -1344,6 +1515,10 @@ impl Store {
         let synced_before = self.journal.synced;
         let mut marks = self.journal.poll(now)?;
         for mark in marks.drain(..) {
+            if mark.kind == MarkKind::Object {
+                self.objects.placed(mark.id, mark.at);
+                continue;
+            }
             let Some(entry) = self.messages.get_mut(mark.slot).filter(|entry| entry.id == mark.id) else {
                 continue;
             };
@@ -1386,8 +1561,8 @@ impl Store {
         Ok(())
     }
 
-    /// Names all queues and notes again and carries the oldest live messages forward, so that the log before can be let go once
-    /// this is synced. Bodies that are carried are read back, which waits for the disk.
+    /// Names all queues and notes again and carries the oldest definitions and live messages forward, so that the log
+    /// before can be let go once this is synced. Bodies that are carried are read back, which waits for the disk.
     fn checkpoint(&mut self, clean: bool) -> Result<(), JournalError> {
         let at = self.journal.open_at();
         for queue in self.queues.values().filter(|queue| !queue.attributes.temporary) {
@@ -1416,15 +1591,45 @@ impl Store {
             Err(JournalError::Full | JournalError::Unavailable { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        self.journal.checkpointed(at, &self.messages);
+        let objects_at = self.objects.oldest().map(|(_, object)| object.batch_at);
+        self.journal.checkpointed(at, &self.messages, objects_at);
+        Ok(())
+    }
+
+    /// Carries definitions forward that are older than every live message, where the log has become much longer than
+    /// all of them.
+    fn carry_objects(&mut self) -> Result<(), JournalError> {
+        let is_short = self.journal.is_short();
+        if !self.objects.may_be_carried(self.journal.log_bytes(), is_short, &self.limits) {
+            return Ok(());
+        }
+        let keep = if is_short { self.limits.reserve_bytes / 2 } else { self.limits.reserve_bytes };
+        let messages_at = self.journal.oldest(&self.messages).map_or(u64::MAX, |(_, at)| at);
+        let begins = self.journal.open_at();
+        let mut text = Vec::new();
+        while let Some((name, object)) = self.objects.oldest() {
+            let (Some(at), true) = (object.at, object.batch_at < begins.min(messages_at)) else { break };
+            let (name, bytes) = (name.clone(), object.bytes as usize);
+            // What can't be read stays where it is, and the log behind it with it.
+            if self.journal.read(Position(at), bytes, &mut text).is_err() || crc32c::crc32c(&text) != object.crc {
+                break;
+            }
+            match self.journal.admit(Record::ObjectGone { name: &name }.head_bytes(), bytes, keep) {
+                Ok(()) => {}
+                Err(JournalError::Full | JournalError::Unavailable { .. }) => break,
+                Err(error) => return Err(error),
+            }
+            self.append_object(&name, &bytes::Bytes::copy_from_slice(&text));
+        }
         Ok(())
     }
 
     fn carry(&mut self) -> Result<(), JournalError> {
+        self.carry_objects()?;
         let (mut budget, keep) = self.journal.carry_terms(&self.limits);
         let mut bytes = Vec::new();
         while budget > 0 {
-            let Some(slot) = self.journal.oldest(&self.messages) else {
+            let Some((slot, _)) = self.journal.oldest(&self.messages) else {
                 break;
             };
             let entry = &self.messages[slot];

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::journal::Journal;
 use super::messages::{Entry, Kept, Messages, State};
 use super::notes::Notes;
+use super::objects::Objects;
 use super::{Limits, OpenError, Store};
 use crate::log::{Claim, Log, Position, Replayed};
 use crate::message::{MessageId, QueueId, User};
@@ -30,6 +31,7 @@ struct Replay {
     /// Messages that occur more than once in `order`.
     moved: HashSet<u64>,
     notes: Notes,
+    objects: Objects,
     /// Until when messages are not deliverable, by id.
     delays: HashMap<u64, u64>,
     next_id: u64,
@@ -53,8 +55,8 @@ pub(super) fn open(
         return Err(OpenError::Damaged { at: stopped, reason: format!("the log goes on until {end}") });
     }
 
-    let Replay { mut messages, queues: names, deleted, order, moved, notes, next_id, next_queue, delays: told, .. } =
-        replay;
+    let Replay { mut messages, queues: names, deleted, order, moved, notes, objects, .. } = replay;
+    let Replay { next_id, next_queue, delays: told, .. } = replay;
     let mut queues = HashMap::default();
     for (&id, name) in &names {
         queues.insert(id, Queue::new(id, name, QueueAttributes::default()));
@@ -106,6 +108,7 @@ pub(super) fn open(
         next_id: next_id.max(epoch.0.checked_shl(EPOCH_SHIFT_BITS).unwrap_or(0)),
         messages,
         notes,
+        objects,
         limits,
         memory_bytes: 0,
         journal,
@@ -139,6 +142,9 @@ impl Replay {
             let done = match record {
                 Ok(Record::Put(put)) => self.put(&put, false, batch.at, &mut body_at, bodies_end),
                 Ok(Record::Moved(put)) => self.put(&put, true, batch.at, &mut body_at, bodies_end),
+                Ok(Record::Object { name, body_bytes, body_crc }) => {
+                    self.object((name, body_bytes, body_crc), batch.at, &mut body_at, bodies_end)
+                }
                 Ok(record) => self.other(&record),
                 Err(error) => Err(error.to_string()),
             };
@@ -199,9 +205,27 @@ impl Replay {
         Ok(())
     }
 
+    fn object(
+        &mut self,
+        (name, bytes, crc): (&str, u32, u32),
+        batch_at: Position,
+        body_at: &mut u64,
+        bodies_end: u64,
+    ) -> Result<(), String> {
+        let at = *body_at;
+        let end = at.saturating_add(padded(bytes as usize) as u64);
+        if end > bodies_end {
+            return Err(format!("the definition of {name} ends outside its batch"));
+        }
+        *body_at = end;
+        let number = self.objects.set(name, bytes, crc, batch_at.0);
+        self.objects.placed(number, at);
+        Ok(())
+    }
+
     fn other(&mut self, record: &Record<'_>) -> Result<(), String> {
         match *record {
-            Record::Put(_) | Record::Moved(_) => {}
+            Record::Put(_) | Record::Moved(_) | Record::Object { .. } => {}
             Record::Removed(id) => {
                 self.seen_id(id)?;
                 // One that is not there was put in a part of the log that has been let go.
@@ -242,6 +266,8 @@ impl Replay {
             }
             // One that is not there was set in a part of the log that has been let go.
             Record::Unnoted { name } => self.notes.set(name, None),
+            // As with a note's end.
+            Record::ObjectGone { name } => self.objects.remove(name),
         }
         Ok(())
     }

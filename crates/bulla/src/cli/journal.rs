@@ -43,10 +43,11 @@ fn print(report: &CheckReport) {
     println!("segments  {}", report.segments);
     println!("batches   {}", report.batches);
     println!("records   {}", report.records);
-    println!("bodies    {} with {} bytes, those of messages that are gone included", report.bodies, report.body_bytes);
+    println!("bodies    {} with {} bytes, those of messages and definitions that are gone included", report.bodies, report.body_bytes);
     println!("queues    {}", report.queues);
     println!("messages  {}", report.messages);
     println!("notes     {}", report.notes);
+    println!("objects   {}", report.objects);
     if let Some((start, end)) = report.extent {
         println!("extent    {start} to {end}");
     }
