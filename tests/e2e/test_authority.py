@@ -119,6 +119,7 @@ def test_definitions_from_before_there_was_authority_are_read_and_allow_nothing(
     manager.mqsc(GRANTS)
     with manager.connect() as client:
         put(client, "Q")
+    manager.mqsc("PING QMGR")
     assert (data / "objects.mqsc").read_text().startswith("* bulla objects, format 4, queue manager OLD\n")
     stop(manager)
 

@@ -4,6 +4,7 @@ import concurrent.futures
 import hashlib
 import os
 import re
+import shutil
 import socket
 import subprocess
 
@@ -418,7 +419,13 @@ def start_fails(manager):
     return done.stderr.decode()
 
 
+def without_journal(manager):
+    """Makes the directory one whose definitions are in the file alone."""
+    shutil.rmtree(manager.data / "journal")
+
+
 def test_definitions_of_a_newer_version_are_refused(stopped):
+    without_journal(stopped)
     path = stopped.data / "objects.mqsc"
     text = path.read_text()
     path.write_text(re.sub(r"format \d+", "format 999", text, count=1))
@@ -511,6 +518,7 @@ def test_a_damaged_dead_letter_stops_no_replay_and_can_be_discarded(stopped):
 
 
 def test_a_definition_that_does_not_parse_is_refused_with_its_line(stopped):
+    without_journal(stopped)
     path = stopped.data / "objects.mqsc"
     path.write_text(path.read_text() + "DEFINE QLOCAL(X) MAXDEPHT(1)\n")
     said = start_fails(stopped)

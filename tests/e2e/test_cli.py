@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -627,6 +628,8 @@ def test_a_data_directory_with_a_name_that_is_none_says_the_way_out(tmp_path, na
     data = tmp_path / "qm"
     refused_start(data, "--name", "QM1", code=0)
     objects = data / "objects.mqsc"
+    # A directory of a version that kept definitions in the file alone.
+    shutil.rmtree(data / "journal")
     good = objects.read_text()
     objects.write_text(good.replace("queue manager QM1", f"queue manager {name}", 1))
     said = refused_start(data, code=5)

@@ -58,16 +58,54 @@ def test_what_clients_define_and_delete_is_so_after_a_crash(qm):
     assert set(subscriptions(qm)) == expected - {"c|s0"}
 
 
-def test_a_directory_of_a_version_that_noted_nothing_has_all_that_clients_defined(qm):
+def test_commands_in_a_loop_are_kept_though_the_file_is_not_written_for_each(qm):
+    path = qm.data / "objects.mqsc"
+    written, began = set(), time.monotonic()
+    for number in range(20):
+        qm.mqsc(f"DEFINE QLOCAL(LOOP.{number})")
+        written.add(path.stat().st_mtime_ns)
+    assert len(written) <= 2 + (time.monotonic() - began), "a write a second at most"
+    qm.mqsc("DELETE QLOCAL(LOOP.0)")
+    qm.kill()
+    qm.start()
+    kept = qm.mqsc("DISPLAY QLOCAL(LOOP.*) MAXDEPTH")
+    assert [f"QUEUE(LOOP.{number})" in kept for number in range(20)] == [False] + 19 * [True]
+    assert "LOOP.19" in qm.run("mqsc", "--data", qm.data, "--export").stdout.decode()
+    assert not list(qm.data.glob("objects.mqsc.edited-*"))
+
+
+def test_an_edited_file_is_kept_aside_and_applied_by_the_command_in_the_log(qm):
+    qm.mqsc("DEFINE QLOCAL(THERE) MAXDEPTH(3)")
+    assert qm.stop() == 0
+    path = qm.data / "objects.mqsc"
+    edited = path.read_text().replace("'THERE'", "'OTHER'")
+    path.write_text(edited)
+    qm.start()
+    qm.says("was changed since the queue manager wrote it")
+    assert "MAXDEPTH(3)" in qm.mqsc("DISPLAY QLOCAL(THERE) MAXDEPTH")
+    aside = qm.data / "objects.mqsc.edited-1"
+    assert aside.read_text() == edited and "'THERE'" in path.read_text()
+    [line] = [line for line in qm.log if "was changed since" in line]
+    command = line.rsplit("to make it so: ", 1)[1].split()
+    assert command[0] == "bulla" and str(aside) in command
+    qm.run(*command[1:])
+    assert "2085" in qm.mqsc("DISPLAY QLOCAL(THERE)", code=4)
+    assert "MAXDEPTH(3)" in qm.mqsc("DISPLAY QLOCAL(OTHER) MAXDEPTH")
+    assert qm.stop() == 0
+    qm.start()
+    assert sum("was changed since" in line for line in qm.log) == 1
+
+
+def test_a_file_without_its_last_line_takes_nothing_that_clients_defined_away(qm):
     client = qm.connect(container="c")
     subscribe(client, "s").detach()
     _, inbox = own_queue(client, model="INBOX")
     for address in ("topic://t", inbox):
         client.connection.create_sender(address).send(Message(body=address, durable=True))
     assert qm.stop() == 0
-    # As it was written before: what clients define is in the file, and nothing says up to which note.
+    # As an older version wrote it. The journal has what is defined.
     path = qm.data / "objects.mqsc"
-    path.write_text("".join(line for line in path.read_text().splitlines(True) if "noted in the journal" not in line))
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if "copy of journal" not in line))
     for _ in range(2):
         qm.start()
         assert set(subscriptions(qm)) == {"c|s"}

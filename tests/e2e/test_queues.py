@@ -273,6 +273,7 @@ def test_a_refused_link_leaves_no_permanent_queue(qm, client):
     qm.mqsc("DEFINE QMODEL(INBOX) DEFTYPE(PERMDYN) REPLACE")
     assert refused(lambda: own_queue(client, Asks(EXCLUSIVE, SHARED), model="INBOX", name="LEFT.OVER")) == 2046
     assert "2085" in qm.mqsc("DISPLAY QLOCAL(LEFT.OVER)", code=4)
+    qm.mqsc("PING QMGR")
     assert "LEFT.OVER" not in (qm.data / "objects.mqsc").read_text()
 
 

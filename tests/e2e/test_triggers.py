@@ -109,6 +109,7 @@ def test_a_depth_triggers_once_and_turns_triggering_off(triggered, client, qm):
     put(client, 3)
     told(monitor, 1)
     assert "NOTRIGGER" in qm.mqsc("DISPLAY QLOCAL(T) TRIGGER")
+    qm.mqsc("PING QMGR")
     assert "NOTRIGGER" in (qm.data / "objects.mqsc").read_text()
     qm.mqsc("ALTER QLOCAL(T) TRIGGER")
     told(monitor, 1)

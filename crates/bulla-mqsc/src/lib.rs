@@ -21,6 +21,7 @@ mod connection;
 pub mod costs;
 pub mod device;
 pub mod difference;
+pub mod kept;
 mod limit;
 mod lockout;
 pub mod meters;

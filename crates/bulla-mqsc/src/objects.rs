@@ -4,16 +4,14 @@
 //! attribute a line, so that it can be read, compared and versioned. It is read back by the parser that reads every
 //! other command.
 
-use super::device;
 use super::parse;
 use super::reply::Cell;
 use super::run;
 use super::table::{self, Act, Attribute, Key, Kind};
-use super::{address_map, authority, channel_rule, limit, policy};
+use super::{kept, policy};
 use crate::attributes::Cells;
 use bulla_catalog::names::{NAME_RULE, is_name};
-use bulla_catalog::system_queues::DEFAULT_MODEL;
-use bulla_catalog::{BASE_TOPIC, Change, Definitions, Topic, objects};
+use bulla_catalog::{Change, Definitions};
 use bulla_seal::Policy;
 use std::fmt::{self, Display, Write};
 use std::io;
@@ -30,7 +28,7 @@ const FORMAT_WITHOUT_EVENTS: u32 = 3;
 
 const HEADER: &str = "* bulla objects, format ";
 const HEADER_MANAGER: &str = ", queue manager ";
-/// A comment at the end: up to which number the changes noted in the journal are in the file.
+/// A comment at the end of files of older versions: up to which number the changes noted in the journal are in them.
 const THROUGH: &str = "* with the changes noted in the journal up to ";
 
 /// Definitions as MQSC text, the form of `objects.mqsc`.
@@ -38,11 +36,11 @@ pub trait AsText: Sized {
     /// The text of everything.
     fn text(&self) -> String;
 
-    /// The text of everything, which says that it has the changes noted in the journal up to that number.
+    /// The text of everything, to be read back.
     ///
     /// # Errors
     /// It is more than [`from_text`](Self::from_text) reads.
-    fn text_through(&self, through: u64) -> Result<String, String>;
+    fn readable_text(&self) -> Result<String, String>;
 
     /// Reads the form that [`text`](Self::text) writes; `path` is for messages.
     ///
@@ -56,7 +54,8 @@ pub trait AsText: Sized {
     /// What is wrong, with file and line.
     fn from_commands(text: &str, path: &Path, base: Self) -> Result<Self, LoadError>;
 
-    /// The commands that make changes which clients cause; none where another sort of change is among them.
+    /// The commands that make changes which clients cause, as older versions noted them in the journal; none where
+    /// another sort of change is among them.
     fn commands(changes: &[Change]) -> Option<String>;
 
     /// Carries out what [`commands`](Self::commands) has written, also where that was done already.
@@ -71,12 +70,8 @@ impl AsText for Definitions {
         Written(self).to_string()
     }
 
-    fn text_through(&self, through: u64) -> Result<String, String> {
-        let mut text = self.text();
-        if through > 0 {
-            // Into a string: cannot fail.
-            let _ = writeln!(text, "{THROUGH}{through:016x}");
-        }
+    fn readable_text(&self) -> Result<String, String> {
+        let text = self.text();
         readable(&text)?;
         Ok(text)
     }
@@ -206,7 +201,7 @@ fn read(
     Ok(())
 }
 
-/// Up to which number `text` has the changes that are noted in the journal.
+/// Up to which number `text`, the file of an older version, has the changes that are noted in the journal.
 #[must_use]
 pub fn through_of(text: &str) -> u64 {
     let said = text.lines().rev().find_map(|line| line.strip_prefix(THROUGH));
@@ -236,73 +231,21 @@ struct Written<'a>(&'a Definitions);
 
 impl Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let manager = &self.0.queue_manager;
-        writeln!(f, "{HEADER}{FORMAT}{HEADER_MANAGER}{}", manager.name)?;
-        command(f, WRAPPED, "ALTER", "QMGR", None, |key| manager.cell(key))?;
-        for (name, queue) in &self.0.queues {
-            command(f, WRAPPED, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))?;
-        }
-        for (name, alias) in &self.0.aliases {
-            command(f, WRAPPED, "DEFINE", "QALIAS", Some(name), |key| alias.cell(key))?;
-        }
-        for (name, remote) in &self.0.remotes {
-            command(f, WRAPPED, "DEFINE", "QREMOTE", Some(name), |key| remote.cell(key))?;
-        }
-        for (name, model) in &self.0.models {
-            // Dynamic queues need one, so it is there before the file is read.
-            let verb = if name == DEFAULT_MODEL { "ALTER" } else { "DEFINE" };
-            command(f, WRAPPED, verb, "QMODEL", Some(name), |key| model.cell(key))?;
-        }
-        for (name, process) in &self.0.processes {
-            command(f, WRAPPED, "DEFINE", "PROCESS", Some(name), |key| process.cell(key))?;
-        }
-        // Topics before the subscriptions that name them; the root's is there before the file is read.
-        for (name, topic) in
-            self.0.topics.iter().filter(|(name, topic)| *name != BASE_TOPIC || **topic != Topic::default())
-        {
-            let verb = if name == BASE_TOPIC { "ALTER" } else { "DEFINE" };
-            command(f, WRAPPED, verb, "TOPIC", Some(name), |key| topic.cell(key))?;
-        }
-        for (name, subscription) in &self.0.subscriptions {
-            command(f, WRAPPED, "DEFINE", "SUB", Some(name), |key| subscription.cell(key))?;
-        }
-        for (name, policy) in &self.0.policies {
-            command(f, WRAPPED, "SET", "POLICY", Some(name), |key| policy::cell(policy, key))?;
-        }
-        for (name, device) in &self.0.devices {
-            // The processor is there before the file is read, like the queue manager itself.0.
-            let verb = if name == objects::device::CPU { "ALTER" } else { "DEFINE" };
-            command(f, WRAPPED, verb, "DEVICE", Some(name), |key| device::kept_cell(device, key))?;
-        }
-        for (name, channel) in &self.0.channels {
-            command(f, WRAPPED, "DEFINE", "CHANNEL", Some(name), |key| channel.cell(key))?;
-        }
-        // Groups before the records that name them.
-        for (name, group) in self.0.authorities.groups.iter() {
-            command(f, WRAPPED, "DEFINE", "GROUP", Some(name), |key| authority::group_cell(group, key))?;
-        }
-        for (name, one) in &self.0.authorities.administrators {
-            command(f, WRAPPED, "DEFINE", "ADMIN", Some(name), |key| authority::administrators_cell(one, key))?;
-        }
-        for (record, rights) in self.0.authorities.records.iter() {
-            command(f, " ", "SET", "AUTHREC", None, |key| authority::record_cell(&record, rights, key))?;
-        }
-        for (rule_key, rule) in self.0.channel_rules.iter() {
-            let cell = |key| channel_rule::cell(rule_key, rule, key);
-            command(f, WRAPPED, "SET", "CHLAUTH", Some(&rule_key.profile), cell)?;
-        }
-        for (address, to) in self.0.address_maps.iter() {
-            command(f, " ", "SET", "ADDRMAP", Some(address), |key| address_map::cell(to, key))?;
-        }
-        for (user, user_limit) in self.0.user_limits.iter() {
-            command(f, " ", "SET", "LIMIT", Some(user), |key| limit::cell(user_limit, key))?;
+        f.write_str(&header(self.0))?;
+        for object in kept::all(self.0) {
+            kept::write_object(f, self.0, &object).unwrap_or(Ok(()))?;
         }
         Ok(())
     }
 }
 
+/// The first line: the format, and the queue manager's name.
+pub(super) fn header(definitions: &Definitions) -> String {
+    format!("{HEADER}{FORMAT}{HEADER_MANAGER}{}\n", definitions.queue_manager.name)
+}
+
 /// One attribute a line.
-const WRAPPED: &str = " +\n       ";
+pub(super) const WRAPPED: &str = " +\n       ";
 
 /// `SET POLICY` on one line.
 pub(super) fn policy_command(policy: &Policy) -> String {
@@ -314,7 +257,7 @@ pub(super) fn policy_command(policy: &Policy) -> String {
 }
 
 /// Writes one command with every attribute that the table has for it, `between` before each.
-fn command(
+pub(super) fn command(
     f: &mut dyn Write,
     between: &str,
     verb: &str,
@@ -446,13 +389,14 @@ impl Display for LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device;
     use crate::execute;
     use crate::reply::{EXIT_DONE, show};
     use crate::run::Administered;
     use crate::transcripts::Paper;
     use bulla_catalog::{
         AliasQueue, DEVICES_MAX, Destination, Full, LocalQueue, ModelQueue, OBJECTS_MAX, Process, QueueManager,
-        RemoteQueue, ResolveError, Subscription, Usage,
+        RemoteQueue, ResolveError, Subscription, Topic, Usage, objects,
     };
     use std::sync::Arc;
 

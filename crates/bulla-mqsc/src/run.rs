@@ -54,6 +54,14 @@ pub trait Administered {
         Err((0, AdminError::Failed { reason: 2102, detail: "changes are made one by one here".into() }))
     }
 
+    /// Waits until `objects.mqsc` has what is defined. Whatever has no file has nothing to wait for.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    fn write_definitions(&mut self) -> Result<(), AdminError> {
+        Ok(())
+    }
+
     /// Puts messages of an error or dead-letter queue back where they came from, each in one unit of work.
     ///
     /// # Errors
@@ -679,10 +687,11 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::ResetLockout => lockout::reset(statement, target),
         Act::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
         Act::StopConnection => connection::stop(statement, target),
-        Act::PingManager => Ok(Outcome::Done {
-            message: format!("queue manager {} responds", target.definitions().queue_manager.name),
-            warnings: Vec::new(),
-        }),
+        Act::PingManager => {
+            target.write_definitions().map_err(|error| failure(&error))?;
+            let message = format!("queue manager {} responds", target.definitions().queue_manager.name);
+            Ok(Outcome::Done { message, warnings: Vec::new() })
+        }
         Act::DisplaySubscriptionStatus => {
             topic_status::display_subscriptions(statement, &target.subscription_status()).map(Outcome::Rows)
         }

@@ -3104,7 +3104,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "QMGR",
         name: NameUse::None,
         object: "queue manager",
-        summary: "Ask the queue manager for an answer: it gives one while it carries out commands.",
+        summary: "Ask the queue manager for an answer: it gives one while it carries out commands, and when objects.mqsc has what was defined before.",
         options: &[],
         attributes: &[],
         examples: &["PING QMGR"],

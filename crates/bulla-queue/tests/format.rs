@@ -35,7 +35,11 @@ fn example() -> Vec<u8> {
 }
 
 fn on_the_page() -> Vec<u8> {
-    let hex = PAGE.split("```hex\n").nth(1).unwrap().split("```").next().unwrap();
+    hex_block(1)
+}
+
+fn hex_block(number: usize) -> Vec<u8> {
+    let hex = PAGE.split("```hex\n").nth(number).unwrap().split("```").next().unwrap();
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
@@ -57,6 +61,18 @@ fn the_example_on_the_page_is_what_is_written_and_reads_as_what_the_page_says() 
     assert_eq!(crc32c::crc32c(head), header.head_crc);
     assert_eq!(Records::new(head).collect::<Result<Vec<_>, _>>().unwrap(), records());
     assert_eq!(check_bodies(head, bodies, &mut |wrong| panic!("{wrong:?}")), Ok(()));
+}
+
+#[test]
+fn the_definition_on_the_page_is_what_is_written() {
+    let (name, text) = ("QLOCAL ORDERS", b"DEFINE QLOCAL('ORDERS')\n");
+    let record = Record::Object { name, body_bytes: text.len() as u32, body_crc: crc32c::crc32c(text) };
+    let mut written = Vec::new();
+    record.encode(&mut written);
+    let page = hex_block(2);
+    assert_eq!(Records::new(&page[..written.len()]).collect::<Result<Vec<_>, _>>().unwrap(), [record]);
+    written.extend_from_slice(text);
+    assert_eq!(page, written);
 }
 
 #[test]

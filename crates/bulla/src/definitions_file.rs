@@ -3,7 +3,7 @@
 //! The file is written aside, synced and renamed. What stands in it is [`AsText`]'s.
 
 use crate::catalog::Definitions;
-use crate::mqsc::objects::{AsText, FILE, LoadError, through_of};
+use crate::mqsc::objects::{AsText, FILE, LoadError};
 use crate::mqsc::parse;
 use crate::whole_file;
 use std::fs::File;
@@ -18,13 +18,6 @@ pub trait DefinitionsFile: Sized {
     /// What is wrong, with file and line.
     fn load(directory: &Path) -> Result<Option<Self>, LoadError>;
 
-    /// Reads `objects.mqsc` in `directory`, and up to which number it has the changes that are noted in the journal;
-    /// none when there is no such file.
-    ///
-    /// # Errors
-    /// What is wrong, with file and line.
-    fn load_through(directory: &Path) -> Result<Option<(Self, u64)>, LoadError>;
-
     /// Whether `word` stands anywhere in `objects.mqsc` in `directory`; true where that can't be read.
     fn may_mention(directory: &Path, word: &str) -> bool;
 
@@ -33,12 +26,6 @@ pub trait DefinitionsFile: Sized {
     /// # Errors
     /// Whatever the file system says, and more than [`load`](Self::load) reads; the file is then the old one.
     fn save(&self, directory: &Path) -> io::Result<()>;
-
-    /// As [`save`](Self::save). The file says that it has the changes noted in the journal up to that number.
-    ///
-    /// # Errors
-    /// As [`save`](Self::save).
-    fn save_through(&self, directory: &Path, through: u64) -> io::Result<()>;
 }
 
 impl DefinitionsFile for Definitions {
@@ -56,13 +43,6 @@ impl DefinitionsFile for Definitions {
         Definitions::from_text(&text, &path).map(Some)
     }
 
-    fn load_through(directory: &Path) -> Result<Option<(Self, u64)>, LoadError> {
-        let Some(definitions) = Self::load(directory)? else { return Ok(None) };
-        let path = directory.join(FILE);
-        let text = std::fs::read_to_string(&path).map_err(|error| LoadError::Unreadable { path, error })?;
-        Ok(Some((definitions, through_of(&text))))
-    }
-
     fn may_mention(directory: &Path, word: &str) -> bool {
         match std::fs::read_to_string(directory.join(FILE)) {
             Ok(text) => text.contains(word),
@@ -71,11 +51,7 @@ impl DefinitionsFile for Definitions {
     }
 
     fn save(&self, directory: &Path) -> io::Result<()> {
-        self.save_through(directory, 0)
-    }
-
-    fn save_through(&self, directory: &Path, through: u64) -> io::Result<()> {
-        let text = self.text_through(through).map_err(io::Error::other)?;
+        let text = self.readable_text().map_err(io::Error::other)?;
         whole_file::replace(&directory.join(FILE), text.as_bytes(), 0o600)
     }
 }

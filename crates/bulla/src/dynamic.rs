@@ -9,10 +9,9 @@ use crate::authority::{ANONYMOUS, Right};
 use crate::catalog::limits::Kept;
 use crate::catalog::names::is_name;
 use crate::catalog::system_queues::{DEFAULT_MODEL, SYSTEM_PREFIX};
-use crate::catalog::{Change, Definitions, LocalQueue, Usage};
+use crate::catalog::{Change, LocalQueue, Usage};
 use crate::limits::Passing;
 use crate::manager::{State, attributes};
-use crate::mqsc::objects::AsText;
 use crate::mqsc::run::told;
 use crate::random::Random;
 use crate::reason::{self, Refusal};
@@ -165,51 +164,22 @@ impl State {
         if !self.definitions.has_room_for_a_queue() {
             return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
         }
-        let made = self.store.define(&name, attributes(&name, &queue, &self.definitions)).map_err(problem)?;
-        let change = Change::DefineLocal { name: name.clone(), queue };
-        if let Err(refusal) = self.change_definitions(&[change]) {
-            self.delete_undefined(&name, made);
-            return Err(refusal);
-        }
+        self.change_definitions(&[Change::DefineLocal { name: name.clone(), queue }])?;
         Ok(Made { name, temporary: None, with_link: false })
     }
 
-    /// Takes changes over that clients have caused; what they do to the store is done already. They are noted in the
-    /// journal, and what answers a client goes out when that is synced.
+    /// Makes changes true that clients have caused. What answers a client goes out when the journal has synced them.
     ///
     /// # Errors
     /// The journal takes no more; nothing is changed then.
     pub(crate) fn change_definitions(&mut self, changes: &[Change]) -> Result<(), Refusal> {
-        let text = Definitions::commands(changes).ok_or_else(|| problem("a change that clients do not make"))?;
-        let name = self.noted.next_name();
-        let ticket = self.store.commit(Vec::new(), &[], &[(&name, Some(text.as_bytes()))]).map_err(problem)?;
-        self.noted.noted(ticket);
+        self.commit_definitions(changes, &[]).map_err(problem)?;
         for change in changes {
-            self.definitions.apply(change);
-            if let Change::DefineSubscription { name, .. } | Change::DeleteSubscription { name } = change {
-                self.topics.follow_one(name, &self.definitions);
-            }
             if self.peer_lines.may_write(Instant::now()) {
                 crate::note!("{}", told(change));
             }
         }
-        let Self { users, definitions, .. } = self;
-        users.follow_kept(definitions.kept());
-        self.generation += 1;
-        self.definitions_writer.wake();
         Ok(())
-    }
-
-    /// From now on that is what is defined; gives what was. Links look their routes up again.
-    pub(crate) fn define(&mut self, after: Definitions) -> Definitions {
-        let before = std::mem::replace(&mut self.definitions, after);
-        if before.subscriptions != self.definitions.subscriptions || before.topics != self.definitions.topics {
-            self.topics.follow(&self.definitions);
-        }
-        let Self { users, definitions, .. } = self;
-        users.follow_kept(definitions.kept());
-        self.generation += 1;
-        before
     }
 
     /// A name that nothing has: the one that is asked for, one that begins so, or any.
@@ -283,12 +253,7 @@ impl State {
         if depth > 0 && !purge {
             return Err(Refusal::new(reason::Q_NOT_EMPTY, format!("{name} holds {depth} messages")));
         }
-        // First what says that it is there: nothing is lost where that can't be written.
-        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }])?;
-        self.uses.remove(&queue);
-        self.dynamic_owners.remove(&queue);
-        self.delete_undefined(name, queue);
-        Ok(())
+        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }])
     }
 
     /// Deletes a queue with what is on it that no definition names any more. Where that fails it stays, and the next start tells of it.

@@ -22,7 +22,7 @@ use crate::limits::{ConnectedUsers, QueueUses, UserId};
 use crate::mailbox::{Letter, Mailboxes};
 use crate::message_groups::Groups;
 use crate::metrics::UnitCounts;
-use crate::noted::{Noted, Writer};
+use crate::noted::{Noted, Synced, Writer};
 use crate::reason::{self, Refusal};
 use crate::refusals::{PeerLines, Refusals};
 use crate::resumable::ResumableLinks;
@@ -115,6 +115,8 @@ pub struct Manager {
     pub(crate) arriving: Arriving,
     /// Writes `objects.mqsc`.
     pub(crate) definitions_writer: Arc<Writer>,
+    /// Rung when the journal has written something.
+    pub(crate) synced: Arc<Synced>,
     state: Mutex<State>,
 }
 
@@ -124,7 +126,7 @@ pub struct State {
     pub store: Store,
     /// Queues, aliases and policies as defined.
     pub definitions: Definitions,
-    /// Changes of definitions that are noted in the journal, and who writes them into the file.
+    /// Changes of definitions, and what writes them into the file.
     pub(crate) noted: Noted,
     pub(crate) definitions_writer: Arc<Writer>,
     /// Grows at every change of a definition: handles look their route up again.
@@ -344,6 +346,7 @@ impl Manager {
             blocked_addresses: RwLock::default(),
             arriving,
             definitions_writer: definitions_writer.clone(),
+            synced: Arc::default(),
             state: Mutex::new(State::new(store, (definitions, noted), definitions_writer, peer_lines)),
         }
     }
@@ -351,6 +354,11 @@ impl Manager {
     /// Tells partners to be heard of within that time, and gives them up after twice of it.
     pub(crate) fn with_idle_timeout(self, told: Duration) -> Self {
         Self { idle_timeout: told.saturating_mul(2), ..self }
+    }
+
+    /// Hears of the journal by this.
+    pub(crate) fn with_synced(self, synced: Arc<Synced>) -> Self {
+        Self { synced, ..self }
     }
 
     /// The state. A panic while it was held leaves queues that can't be trusted, so it ends the process.

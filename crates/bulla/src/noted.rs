@@ -1,29 +1,34 @@
-//! Changes of definitions that clients cause: durable subscriptions, permanent dynamic queues, triggers that go off.
+//! Changes of definitions: units of records in the journal, together with their queues.
 //!
-//! Such a change is a note in the journal, in the unit that everything else of the turn is synced with, so no client
-//! waits for another one's file. What answers the client goes out when the note is synced. A thread of its own writes
-//! `objects.mqsc` soon afterwards, without the queues' lock, and takes the notes away that are in the file then. At the
-//! start what the file does not have yet comes from the notes.
+//! Commands and clients change definitions alike. A change is one commit of the journal: the records of all objects
+//! that it touches, the queues that come or go with them, and the number of the change. No dispatcher waits for it: the
+//! journal's thread writes it, and what answers the command or the client goes out when it is synced.
 //!
-//! Changes are numbered. The file says up to which number it has them, so a note that is still there when its change
-//! has come into the file, or was undone by a command since, changes nothing.
+//! `objects.mqsc` is the readable copy. A thread of its own writes it soon after, from definitions of its own, without
+//! the queues' lock. [`start`] compares the two, and the journal wins.
 
-use crate::catalog::Definitions;
-use crate::definitions_file::DefinitionsFile;
-use crate::manager::{Manager, State};
-use crate::mqsc::objects::{AsText, LoadError};
-use bulla_queue::{Store, Ticket};
+pub(crate) mod copy;
+pub(crate) mod start;
+
+use crate::catalog::{Change, Definitions, LocalQueue};
+use crate::manager::{Manager, State, attributes};
+use crate::mqsc::kept;
+use bulla_queue::{DefineError, DefinitionUnit, JournalError, QueueChange, QueueId, Reserve, Store, Ticket};
+use copy::Origin;
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// What the names of the notes begin with; the number follows, so that they are in order.
-const PREFIX: &str = "definitions.";
-/// The least time between two writes of the file.
+/// The note with the number of the last change, and of the last one that is known to be in the file.
+const CHANGES_NOTE: &str = "objects.changes";
+/// The least time between two writes of the file that nobody waits for.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// Notes that are taken away in one unit.
-const FORGET_AT_ONCE: usize = 64;
+/// How long a wait for the journal lasts before it is looked at unasked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What the names of limits begin with in the journal: they can be set on a full disk.
+const LIMITS: &str = "LIMIT ";
 
 /// What the state knows of it.
 #[derive(Debug, Default)]
@@ -34,40 +39,10 @@ pub(crate) struct Noted {
     ticket: Option<Ticket>,
 }
 
-/// Writes `objects.mqsc`.
-#[derive(Debug, Default)]
-pub(crate) struct Writer {
-    wanted: Mutex<Wanted>,
-    wake: Condvar,
-    /// The generation of the definitions that are in the file. Held while the file is written.
-    written: Mutex<u64>,
-}
-
-#[derive(Debug, Default)]
-struct Wanted {
-    is_due: bool,
-    is_stopping: bool,
-}
-
 impl Noted {
     /// Goes on behind that number.
     pub(crate) fn after(last: u64) -> Self {
         Self { last, ticket: None }
-    }
-
-    /// The number of the last change.
-    pub(crate) fn last(&self) -> u64 {
-        self.last
-    }
-
-    /// The name of the note of the next change.
-    pub(crate) fn next_name(&self) -> String {
-        name(self.last + 1)
-    }
-
-    /// The next change has its note, which is synced with that ticket.
-    pub(crate) fn noted(&mut self, ticket: Ticket) {
-        (self.last, self.ticket) = (self.last + 1, Some(ticket));
     }
 
     /// Until when answers to what was done since the last call have to wait.
@@ -76,107 +51,317 @@ impl Noted {
     }
 }
 
-fn name(number: u64) -> String {
-    format!("{PREFIX}{number:016x}")
+/// The value of [`CHANGES_NOTE`].
+fn changes_note(last: u64, written: u64) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&last.to_le_bytes());
+    value[8..].copy_from_slice(&written.to_le_bytes());
+    value
 }
 
-/// Number and text of each note, in order.
-fn notes(store: &Store) -> impl Iterator<Item = (u64, &[u8])> {
-    store.notes(PREFIX).filter_map(|(name, text)| {
-        let number = u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()?;
-        Some((number, text))
-    })
+fn read_changes_note(value: &[u8]) -> Option<(u64, u64)> {
+    let (last, written) = value.split_first_chunk()?;
+    Some((u64::from_le_bytes(*last), u64::from_le_bytes(*written.first_chunk()?)))
 }
 
-/// Brings definitions, which have all changes up to the number `through`, up to date with the notes. Says the number of
-/// the last one, and whether there was any.
-///
-/// # Errors
-/// A note that makes no sense; `path` is for the message.
-pub(crate) fn recover(
-    store: &Store,
-    definitions: &mut Definitions,
-    through: u64,
-    path: &Path,
-) -> Result<(u64, bool), LoadError> {
-    let (mut last, mut is_any) = (through, false);
-    for (number, text) in notes(store) {
-        is_any = true;
-        last = last.max(number);
-        if number > through {
-            definitions.redo(&String::from_utf8_lossy(text), path)?;
+/// What changes do to local queues, all together.
+#[derive(Debug, Default)]
+struct QueueChanges<'a> {
+    /// Queues that are there and go, and whether their messages do.
+    gone: BTreeMap<&'a str, bool>,
+    defined: BTreeMap<&'a str, &'a LocalQueue>,
+}
+
+impl<'a> QueueChanges<'a> {
+    fn of(changes: &'a [Change], definitions: &'a Definitions, store: &Store) -> Self {
+        let mut all = Self::default();
+        // Subscriptions that the same changes define, with their queues.
+        let mut managed: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                    all.defined.insert(name, queue);
+                }
+                Change::DeleteLocal { name, purge } => all.delete(name, *purge, store),
+                Change::DefineSubscription { name, subscription }
+                | Change::AlterSubscription { name, subscription } => {
+                    managed.insert(name, Some(&*subscription.destination).filter(|_| subscription.managed));
+                }
+                Change::DeleteSubscription { name } => {
+                    let known = definitions.subscriptions.get(name).filter(|known| known.managed);
+                    let known = known.map(|known| known.destination.as_str());
+                    if let Some(queue) = managed.remove(name.as_str()).unwrap_or(known) {
+                        all.delete(queue, true, store);
+                    }
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
+    fn delete(&mut self, name: &'a str, purge: bool, store: &Store) {
+        self.defined.remove(name);
+        if store.queue(name).is_some() {
+            *self.gone.entry(name).or_default() |= purge;
         }
     }
-    Ok((last, is_any))
 }
 
-/// Takes the notes away of all changes up to that number: they are in the file. Those for which there is no room in the
-/// journal go the next time.
-pub(crate) fn forget(store: &mut Store, through: u64) {
-    let names: Vec<String> =
-        notes(store).map(|(number, _)| number).take_while(|number| *number <= through).map(name).collect();
-    for names in names.chunks(FORGET_AT_ONCE) {
-        let gone: Vec<(&str, Option<&[u8]>)> = names.iter().map(|name| (name.as_str(), None)).collect();
-        if store.commit(Vec::new(), &[], &gone).is_err() {
-            return;
+/// How much of the reserve a unit may use: what only takes away may use all of it, what alters or limits half of it,
+/// and what defines something new nothing.
+fn reserve(objects: &[(String, Option<String>)], store: &Store) -> Reserve {
+    let is_new = |name: &str| !store.has_object(name) && !name.starts_with(LIMITS);
+    match objects {
+        _ if objects.iter().all(|(_, text)| text.is_none()) => Reserve::Whole,
+        _ if objects.iter().any(|(name, text)| text.is_some() && is_new(name)) => Reserve::Untouched,
+        _ => Reserve::Half,
+    }
+}
+
+impl State {
+    /// Makes changes true, in their order and in one commit: in the journal, in the store's queues, and in what is
+    /// defined. `notes` change in the same commit. It is durable once synced past the ticket.
+    ///
+    /// # Errors
+    /// The journal takes no more, or a definition does not fit; nothing is changed then.
+    pub(crate) fn commit_definitions(
+        &mut self,
+        changes: &[Change],
+        notes: &[(&str, Option<&[u8]>)],
+    ) -> Result<Ticket, DefineError> {
+        let objects = kept::changed(&self.definitions, changes);
+        let queues = QueueChanges::of(changes, &self.definitions, &self.store);
+        if objects.is_empty() && queues.gone.is_empty() {
+            return Ok(Ticket::NOW);
+        }
+        let gone: Vec<QueueId> = queues.gone.keys().filter_map(|name| self.store.queue(name)).collect();
+        let deleted = queues.gone.iter().map(|(&name, &purge)| QueueChange::Delete { name, purge });
+        let defined = queues.defined.iter();
+        let defined = defined
+            .map(|(&name, queue)| QueueChange::Define { name, attributes: attributes(name, queue, &self.definitions) });
+        let queues: Vec<QueueChange<'_>> = deleted.chain(defined).collect();
+        let number = changes_note(self.noted.last + 1, self.definitions_writer.written());
+        let notes: Vec<(&str, Option<&[u8]>)> =
+            notes.iter().copied().chain(std::iter::once((CHANGES_NOTE, Some(&number[..])))).collect();
+        let reserve = reserve(&objects, &self.store);
+        let objects: Vec<(&str, Option<&[u8]>)> =
+            objects.iter().map(|(name, text)| (name.as_str(), text.as_ref().map(|text| text.as_bytes()))).collect();
+        let unit = DefinitionUnit { queues: &queues, objects: &objects, notes: &notes, reserve };
+        let ticket = self.store.commit_definitions(&unit)?;
+        self.noted = Noted { last: self.noted.last + 1, ticket: Some(ticket) };
+        for queue in gone {
+            self.uses.remove(&queue);
+            self.dynamic_owners.remove(&queue);
+        }
+        self.take_over(changes);
+        self.definitions_writer.changed(changes, self.noted.last, ticket);
+        Ok(ticket)
+    }
+
+    /// What is defined, and what follows from it, is that of after the changes.
+    fn take_over(&mut self, changes: &[Change]) {
+        let is_dynamic = |known: &Definitions, name: &String| known.queues.get(name).is_some_and(|queue| queue.dynamic);
+        let mut keeps = false;
+        let (mut has_topics, mut moves_attributes) = (false, false);
+        for change in changes {
+            keeps |= match change {
+                Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                    queue.dynamic || is_dynamic(&self.definitions, name)
+                }
+                Change::DeleteLocal { name, .. } => is_dynamic(&self.definitions, name),
+                Change::DefineSubscription { .. }
+                | Change::AlterSubscription { .. }
+                | Change::DeleteSubscription { .. } => true,
+                _ => false,
+            };
+            self.definitions.apply(change);
+            match change {
+                Change::DefineTopic { .. } | Change::AlterTopic { .. } | Change::DeleteTopic { .. } => {
+                    has_topics = true
+                }
+                Change::AlterManager(_)
+                | Change::DefineAlias { .. }
+                | Change::AlterAlias { .. }
+                | Change::DeleteAlias { .. } => moves_attributes = true,
+                _ => {}
+            }
+        }
+        for change in changes {
+            if let Change::DefineSubscription { name, .. }
+            | Change::AlterSubscription { name, .. }
+            | Change::DeleteSubscription { name } = change
+            {
+                self.topics.follow_one(name, &self.definitions);
+            }
+        }
+        if has_topics {
+            self.topics.follow(&self.definitions);
+        }
+        let Self { users, definitions, store, .. } = self;
+        if keeps {
+            users.follow_kept(definitions.kept());
+        }
+        // The attributes of each depend on the queue manager's, and on where the name of the dead-letter queue leads.
+        if moves_attributes {
+            for (name, local) in &definitions.queues {
+                let Some(queue) = store.queue(name) else { continue };
+                if let Err(error) = store.alter(queue, attributes(name, local, definitions)) {
+                    crate::warning!("{name} does not follow the queue manager's attributes: {error}");
+                }
+            }
+        }
+        self.generation += 1;
+    }
+}
+
+/// Rung when the journal has written something: those who wait for it, without the queues' lock, look again.
+#[derive(Debug, Default)]
+pub(crate) struct Synced {
+    times: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Synced {
+    pub(crate) fn ring(&self) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.changed.notify_all();
+    }
+
+    fn times(&self) -> u64 {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_beyond(&self, times: u64) {
+        let held = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.changed.wait_timeout_while(held, LOOK_EVERY, |now| *now == times);
+        drop(held.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Manager {
+    /// Waits until the journal has synced past a ticket. The queues' lock is taken for looks alone.
+    ///
+    /// # Errors
+    /// The journal takes nothing more.
+    pub(crate) fn wait_until_synced(&self, ticket: Ticket) -> Result<(), JournalError> {
+        loop {
+            let times = self.synced.times();
+            let is_synced = {
+                let store = &mut self.lock().store;
+                store.poll(Instant::now())?;
+                ticket <= store.synced()
+            };
+            if is_synced {
+                return Ok(());
+            }
+            self.synced.wait_beyond(times);
         }
     }
+}
+
+/// Writes `objects.mqsc`.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    wanted: Mutex<Wanted>,
+    wake: Condvar,
+    /// The number of the last change that is in the file.
+    written: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    /// What was changed and is not in the writer's definitions yet.
+    changes: Vec<Change>,
+    /// The number of the last of them, and when it is durable.
+    last: u64,
+    ticket: Option<Ticket>,
+    /// Somebody waits for the file.
+    is_hurried: bool,
+    /// Why the last write failed.
+    failed: Option<String>,
+    is_stopping: bool,
 }
 
 impl Writer {
-    /// The file is to be written.
-    pub(crate) fn wake(&self) {
-        self.wanted().is_due = true;
-        self.wake.notify_one();
+    /// The number of the last change that is in the file.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
     }
 
-    /// Writes definitions with all changes up to the number `through`, unless the file has later ones already.
+    /// The file has the changes up to that number.
+    pub(crate) fn has(&self, written: u64) {
+        self.written.store(written, Ordering::Release);
+    }
+
+    /// The file is to have these changes, too.
+    fn changed(&self, changes: &[Change], last: u64, ticket: Ticket) {
+        let mut wanted = self.wanted();
+        wanted.changes.extend_from_slice(changes);
+        (wanted.last, wanted.ticket) = (last, Some(ticket));
+        self.wake.notify_all();
+    }
+
+    /// Waits until the file has what is defined now.
     ///
     /// # Errors
-    /// Whatever the file system says; the file is then the old one.
-    pub(crate) fn save(&self, definitions: &Definitions, through: u64, generation: u64, data: &Path) -> io::Result<()> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if *written <= generation {
-            definitions.save_through(data, through)?;
-            *written = generation;
-        }
-        Ok(())
+    /// Why it could not be written.
+    pub(crate) fn finish(&self) -> Result<(), String> {
+        let mut wanted = self.wanted();
+        let last = wanted.last;
+        (wanted.is_hurried, wanted.failed) = (true, None);
+        self.wake.notify_all();
+        let waits = |wanted: &mut Wanted| self.written() < last && wanted.failed.is_none() && !wanted.is_stopping;
+        let wanted = self.wake.wait_while(wanted, waits).unwrap_or_else(PoisonError::into_inner);
+        wanted.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The thread's life: writes what is due, once a second at most, until [`stop`](Self::stop); then for the last
-    /// time.
+    /// The thread's life: writes what is due, once a second at most unless somebody waits for it, until
+    /// [`stop`](Self::stop); then for the last time.
     pub(crate) fn run(&self, manager: &Manager) {
+        let (mut definitions, journal) = {
+            let state = manager.lock();
+            let mut wanted = self.wanted();
+            wanted.changes.clear();
+            wanted.last = state.noted.last;
+            (state.definitions.clone(), copy::journal_name(state.store.identity()))
+        };
         let mut was_told = false;
         loop {
-            let is_last = {
-                let wanted = self.wanted();
-                let wanted = self.wake.wait_while(wanted, |wanted| !wanted.is_due && !wanted.is_stopping);
-                let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
-                if !std::mem::take(&mut wanted.is_due) {
+            let (last, ticket, is_last) = {
+                let is_idle = |wanted: &mut Wanted| wanted.last <= self.written() && !wanted.is_stopping;
+                let mut wanted = self.wake.wait_while(self.wanted(), is_idle).unwrap_or_else(PoisonError::into_inner);
+                if wanted.last <= self.written() {
                     return;
                 }
-                wanted.is_stopping
+                wanted.is_hurried = false;
+                std::mem::take(&mut wanted.changes).iter().for_each(|change| definitions.apply(change));
+                (wanted.last, wanted.ticket, wanted.is_stopping)
             };
-            let (definitions, through, generation) = {
-                let State { definitions, noted, generation, .. } = &*manager.lock();
-                (definitions.clone(), noted.last, *generation)
-            };
-            match self.save(&definitions, through, generation, &manager.data) {
+            // The file never has what the journal could forget.
+            let synced = ticket.map_or(Ok(()), |ticket| manager.wait_until_synced(ticket));
+            let done = synced.map_err(io::Error::other).and_then(|()| {
+                copy::write(&manager.data, &definitions, &Origin { journal: journal.clone(), change: last })
+            });
+            let mut wanted = self.wanted();
+            match done {
                 Ok(()) => {
-                    forget(&mut manager.lock().store, through);
+                    self.has(last);
                     was_told = false;
                 }
                 Err(error) => {
+                    wanted.failed = Some(error.to_string());
                     if !std::mem::replace(&mut was_told, true) {
                         crate::warning!("definitions are in the journal and not in their file yet: {error}");
                     }
-                    self.wanted().is_due = !is_last;
+                    if is_last {
+                        return;
+                    }
                 }
             }
-            if !is_last {
-                let wanted = self.wake.wait_timeout_while(self.wanted(), WRITE_EVERY, |wanted| !wanted.is_stopping);
-                drop(wanted.unwrap_or_else(PoisonError::into_inner));
-            }
+            self.wake.notify_all();
+            let waits = |wanted: &mut Wanted| !wanted.is_stopping && !wanted.is_hurried;
+            drop(self.wake.wait_timeout_while(wanted, WRITE_EVERY, waits).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -187,95 +372,8 @@ impl Writer {
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        // Two flags, each of which stands for itself.
+        // Each of its values stands for itself.
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::Change;
-    use crate::catalog::Subscription;
-    use crate::mqsc::objects::FILE;
-    use bulla_queue::{DirStorage, FileLog, FileLogOptions, FileSpill, Limits, SPILL_BYTES_MAX_DEFAULT};
-    use std::time::Instant;
-
-    fn subscription(topic: &str) -> Vec<Change> {
-        let queue = Definitions::initial("QM1").queues.into_values().next().unwrap();
-        let destination = format!("SYSTEM.MANAGED.DURABLE.{topic}");
-        let subscription = Subscription {
-            string: topic.to_lowercase(),
-            destination: destination.clone(),
-            managed: true,
-            selector: "colour = 'it''s red'".into(),
-            user: Some("orders".into()),
-            ..Subscription::default()
-        };
-        let name = format!("c|{topic}");
-        vec![Change::DefineLocal { name: destination, queue }, Change::DefineSubscription { name, subscription }]
-    }
-
-    fn all(definitions: &mut Definitions, changes: &[Change]) {
-        changes.iter().for_each(|change| definitions.apply(change));
-    }
-
-    #[test]
-    fn what_is_done_again_is_what_was_done_however_often() {
-        let mut wanted = Definitions::initial("QM1");
-        let mut done = wanted.clone();
-        let made = subscription("A");
-        let gone = [Change::DeleteSubscription { name: "c|A".into() }];
-        for changes in [&made[..], &gone, &made] {
-            all(&mut wanted, changes);
-            let text = Definitions::commands(changes).unwrap();
-            (0..2).for_each(|_| done.redo(&text, Path::new(FILE)).unwrap());
-            assert_eq!(done, wanted, "{text}");
-        }
-        assert_eq!(Definitions::commands(&[Change::DeleteTopic { name: "T".into() }]), None);
-        assert!(done.redo("DELETE TOPIC(T)\n", Path::new(FILE)).is_err());
-    }
-
-    #[test]
-    fn notes_that_the_file_has_already_change_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let storage = |folder: &str| {
-            std::fs::create_dir(directory.path().join(folder)).unwrap();
-            DirStorage::new(directory.path().join(folder))
-        };
-        let log = FileLog::open(storage("journal"), FileLogOptions::default()).unwrap();
-        let spill = FileSpill::open(storage("spill"), SPILL_BYTES_MAX_DEFAULT).unwrap();
-        let mut store = Store::open(Box::new(log), Box::new(spill), Limits::default(), Instant::now()).unwrap();
-        let mut noted = Noted::default();
-        for topic in ["A", "B"] {
-            let text = Definitions::commands(&subscription(topic)).unwrap();
-            let ticket = store.commit(Vec::new(), &[], &[(&noted.next_name(), Some(text.as_bytes()))]).unwrap();
-            noted.noted(ticket);
-        }
-        assert!(noted.take_ticket().is_some() && noted.take_ticket().is_none());
-        let names = |through| {
-            let mut definitions = Definitions::initial("QM1");
-            let last = recover(&store, &mut definitions, through, Path::new(FILE)).unwrap();
-            (last, definitions.subscriptions.into_keys().collect::<Vec<_>>())
-        };
-        assert_eq!(names(0), ((2, true), vec!["c|A".to_owned(), "c|B".to_owned()]));
-        assert_eq!(names(1), ((2, true), vec!["c|B".to_owned()]));
-        assert_eq!(names(7), ((7, true), vec![]));
-        forget(&mut store, 1);
-        assert_eq!(notes(&store).map(|(number, _)| number).collect::<Vec<_>>(), [2]);
-        forget(&mut store, 2);
-        assert_eq!(notes(&store).count(), 0);
-    }
-
-    #[test]
-    fn an_older_state_never_replaces_a_newer_one() {
-        let directory = tempfile::tempdir().unwrap();
-        let (old, writer) = (Definitions::initial("QM1"), Writer::default());
-        let mut new = old.clone();
-        all(&mut new, &subscription("A"));
-        writer.save(&new, 5, 9, directory.path()).unwrap();
-        writer.save(&old, 4, 8, directory.path()).unwrap();
-        assert_eq!(Definitions::load_through(directory.path()).unwrap(), Some((new, 5)));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::calendar;
 use crate::catalog::{Change, Definitions, LocalQueue, Process, TriggerType, Usage};
 use crate::envelope::chunks_of;
 use crate::events::json_message;
-use crate::manager::{State, attributes};
+use crate::manager::State;
 use bulla_amqp::Value;
 use bulla_queue::{Arrivals, Message, PutError, QueueId};
 use hashbrown::{HashMap, HashSet};
@@ -168,12 +168,8 @@ fn to_name(state: &State, queue: QueueId) -> String {
 
 fn switch_off(state: &mut State, name: String, local: LocalQueue) {
     let queue = LocalQueue { trigger: false, ..local };
-    let attributes = attributes(&name, &queue, &state.definitions);
-    let done = state.store.define(&name, attributes).map_err(|error| error.to_string());
     let change = Change::AlterLocal { name: name.clone(), queue };
-    let done = done
-        .and_then(|_| state.change_definitions(std::slice::from_ref(&change)).map_err(|refusal| refusal.to_string()));
-    if let Err(why) = done {
+    if let Err(why) = state.change_definitions(std::slice::from_ref(&change)) {
         crate::alarm!("{name}: NOTRIGGER after TRIGTYPE(DEPTH) is not kept: {why}");
     }
 }

@@ -238,8 +238,8 @@ pub(crate) fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<
     Ok(count)
 }
 
-/// DELETE CHANNEL: its notes go, too. Refused while it is active or in doubt.
-pub(crate) fn delete(state: &mut State, channel: &str) -> Result<(), Refusal> {
+/// The notes that go with a channel at DELETE CHANNEL. Refused while it is active or in doubt.
+pub(crate) fn notes_of(state: &State, channel: &str) -> Result<Vec<String>, Refusal> {
     let definition = inactive(state, channel)?;
     if definition.kind.sends() && sender::read_note(state, channel).is_ok_and(|note| !note.in_doubt.is_empty()) {
         return Err(Refusal::in_doubt(format!("{channel}: messages are in doubt")));
@@ -248,12 +248,7 @@ pub(crate) fn delete(state: &mut State, channel: &str) -> Result<(), Refusal> {
     let mut names: Vec<String> = state.store.notes(&prefix).map(|(name, _)| name.to_owned()).collect();
     let others = [note::sender_name(channel), note::stopped_name(channel)];
     names.extend(others.into_iter().filter(|name| state.store.note(name).is_some()));
-    let notes: Vec<(&str, Option<&[u8]>)> = names.iter().map(|name| (name.as_str(), None)).collect();
-    if !notes.is_empty() {
-        state.store.commit(Vec::new(), &[], &notes).map_err(|error| crate::dispatcher::store_refusal(&error))?;
-    }
-    state.channels.forget(channel);
-    Ok(())
+    Ok(names)
 }
 
 /// The definition of a channel that has no connection.

@@ -43,7 +43,10 @@ fn print(report: &CheckReport) {
     println!("segments  {}", report.segments);
     println!("batches   {}", report.batches);
     println!("records   {}", report.records);
-    println!("bodies    {} with {} bytes, those of messages and definitions that are gone included", report.bodies, report.body_bytes);
+    println!(
+        "bodies    {} with {} bytes, those of messages and definitions that are gone included",
+        report.bodies, report.body_bytes
+    );
     println!("queues    {}", report.queues);
     println!("messages  {}", report.messages);
     println!("notes     {}", report.notes);

@@ -107,6 +107,8 @@ fn ask(args: &MqscArgs, text: &str, file: Option<&Path>) -> u8 {
 /// # Errors
 /// An exit code, and what is wrong in one line.
 fn as_code(args: &MqscArgs) -> Result<u8, (u8, String)> {
+    // A queue manager that runs writes its definitions to the file first; of one that does not run the file is read.
+    let _ = admin::request(&args.data, "PING QMGR");
     let now = Definitions::load(&args.data).map_err(|error| (EXIT_DAMAGED, error.to_string()))?;
     let now = now.ok_or_else(|| {
         (

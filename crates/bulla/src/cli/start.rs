@@ -174,7 +174,8 @@ fn mask_instructions(data: &Path) -> Result<(), CliError> {
         // To understand all definitions takes a second where there are very many, and the start does it anyway.
         return Ok(());
     }
-    let definitions = Definitions::load(data).map_err(|error| refused(&StartError::Definitions(error)))?;
+    // A file that can't be read is told of by the start.
+    let definitions = Definitions::load(data).ok().flatten();
     let cpu = definitions.as_ref().and_then(|definitions| definitions.devices.get(CPU));
     let software = cpu.is_some_and(|cpu| cpu.kind() == bulla_device::Kind::Software);
     let masked = std::env::var_os(OPENSSL_FEATURES).is_some_and(|mask| mask == WITHOUT_CRYPTOGRAPHY);

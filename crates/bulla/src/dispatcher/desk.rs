@@ -1,7 +1,6 @@
 //! For tests: a queue manager of this process with clients of its own, which can be stopped, started again and killed.
 
-use crate::catalog::{LocalQueue, QueueManager};
-use crate::manager::attributes;
+use crate::catalog::{Change, LocalQueue, QueueManager};
 use crate::serve::{Running, Settings, StartError, start};
 use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, SaslClient, Sections};
 use bulla_client::{Client, ClientError, Endpoint};
@@ -98,13 +97,13 @@ impl Desk {
     /// Changes the queue manager, and defines the queues.
     pub(super) fn alter(&self, change: impl FnOnce(&mut QueueManager)) {
         let state = &mut *self.running().manager().lock();
-        change(&mut state.definitions.queue_manager);
-        state.definitions.authorities = crate::authority::Authorities::open_to_all();
-        for (name, queue) in &self.queues {
-            state.definitions.queues.insert(name.clone(), queue.clone());
-            state.store.define(name, attributes(name, queue, &state.definitions)).unwrap();
-        }
-        state.generation += 1;
+        let mut manager = state.definitions.queue_manager.clone();
+        change(&mut manager);
+        let records = crate::authority::Authorities::open_to_all().records.iter().collect();
+        let mut changes = vec![Change::AlterManager(manager), Change::SetAuthority(records)];
+        let queues = self.queues.iter().map(|(name, queue)| (name.clone(), queue.clone()));
+        changes.extend(queues.map(|(name, queue)| Change::DefineLocal { name, queue }));
+        state.commit_definitions(&changes, &[]).unwrap();
     }
 
     pub(super) fn running(&self) -> &Running {

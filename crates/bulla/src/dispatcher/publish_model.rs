@@ -7,7 +7,7 @@
 use super::desk::{Desk, PATIENCE, Shown, message, number, refused, seeds_and_steps};
 use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey};
 use crate::catalog::system_queues::DEFAULT_MODEL;
-use crate::catalog::{BASE_TOPIC, Full, LocalQueue, Subscription};
+use crate::catalog::{BASE_TOPIC, Change, Full, LocalQueue, Subscription};
 use crate::reason;
 use crate::topics::MANAGED_PREFIX;
 use bulla_amqp::types::{Source, Target};
@@ -298,20 +298,21 @@ impl Run {
     fn open(&mut self) {
         {
             let state = &mut *self.desk.running().manager().lock();
-            let mut after = state.definitions.clone();
-            if let Some(model) = after.models.get_mut(DEFAULT_MODEL) {
-                model.queue.max_depth = DEPTH as u32;
-            }
-            let everything =
+            let mut model = state.definitions.models[DEFAULT_MODEL].clone();
+            model.queue.max_depth = DEPTH as u32;
+            let subscription =
                 Subscription { string: "#".into(), destination: ALL.to_owned(), ..Subscription::default() };
-            after.subscriptions.insert(ALL.to_owned(), everything);
             let key = RecordKey {
                 object: ObjectType::Topic,
                 profile: Profile::parse(BASE_TOPIC).unwrap(),
                 entity: Entity::principal(ANONYMOUS),
             };
-            after.authorities.records.set(key, ObjectType::Topic.rights());
-            state.define(after);
+            let changes = [
+                Change::AlterModel { name: DEFAULT_MODEL.to_owned(), model },
+                Change::DefineSubscription { name: ALL.to_owned(), subscription },
+                Change::SetAuthority(vec![(key, ObjectType::Topic.rights())]),
+            ];
+            state.commit_definitions(&changes, &[]).unwrap();
         }
         self.seats.clear();
         (0..CLIENTS).for_each(|at| self.sit(at));

@@ -17,7 +17,7 @@ use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::envelope;
 use crate::folders::RINGS;
 use crate::mailbox::Letter;
-use crate::manager::{Manager, State, attributes};
+use crate::manager::{Manager, State};
 use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
 use crate::mqsc::run::{AdminError, Administered, Applied, Replay, Replayed, told};
@@ -26,7 +26,7 @@ use crate::reason::{self, Refusal};
 use crate::task::costs_now;
 use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::{Payload, Sections};
-use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
+use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError, Ticket};
 use bulla_seal::Dn;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashSet};
@@ -140,81 +140,109 @@ impl<'a> Administrator<'a> {
         }
     }
 
-    /// Undoes in the store what was done of a unit that can't be finished: the definitions are those from before, and what they
-    /// don't have goes. A queue that was removed with its messages does not come back with them.
+    /// Takes devices away again that a unit which can't be finished has brought.
     fn take_back(&mut self, done: &[Change]) {
-        let State { store, definitions, .. } = &mut *self.state;
         for change in done.iter().rev() {
-            let undone = match change {
-                Change::DefineLocal { name, .. }
-                | Change::AlterLocal { name, .. }
-                | Change::DeleteLocal { name, .. } => match (definitions.queues.get(name), store.queue(name)) {
-                    (Some(queue), _) => store.define(name, attributes(name, queue, definitions)).map(drop),
-                    (None, Some(queue)) => store.delete(queue, false).map(drop),
-                    (None, None) => Ok(()),
-                },
-                Change::DefineDevice { name, .. } if !definitions.devices.contains_key(name) => {
-                    if let Err(error) = self.manager.devices.scheduler().remove(name) {
-                        crate::warning!(
-                            "device {name} of a unit that was given up stays until the next start: {error}"
-                        );
-                    }
-                    Ok(())
-                }
-                Change::DeleteSubscription { name } => {
-                    let gone = definitions.subscriptions.get(name).filter(|gone| gone.managed);
-                    let gone = gone.and_then(|gone| definitions.queues.get_key_value(&gone.destination));
-                    gone.map_or(Ok(()), |(name, queue)| {
-                        store.define(name, attributes(name, queue, definitions)).map(drop)
-                    })
-                }
-                _ => Ok(()),
-            };
-            if let Err(error) = undone {
-                crate::warning!(
-                    "a unit of commands was given up, and '{}' could not be taken back: {error}",
-                    told(change)
-                );
+            if let Change::DefineDevice { name, .. } = change
+                && !self.state.definitions.devices.contains_key(name)
+                && let Err(error) = self.manager.devices.scheduler().remove(name)
+            {
+                crate::warning!("device {name} of a unit that was given up stays until the next start: {error}");
             }
         }
     }
 
-    /// What a change does to the store.
-    fn change_store(&mut self, change: &Change, after: &Definitions) -> Result<(), AdminError> {
+    /// What a change does beside the definitions and their queues. Says which notes go with it, and when what it has
+    /// done is durable.
+    fn prepare(&mut self, change: &Change) -> Result<(Vec<String>, Ticket), AdminError> {
         match change {
-            Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
-                self.state.store.define(name, attributes(name, queue, after)).map_err(failed).map(drop)
-            }
-            Change::DeleteLocal { name, purge } => {
-                let queue = self.queue(name)?;
-                self.state.store.delete(queue, *purge).map_err(failed)?;
-                self.state.uses.remove(&queue);
-                Ok(())
-            }
-            Change::DeleteSubscription { name } => {
-                if let Some((_, queue)) = self.managed_queue(name) {
-                    self.state.store.delete(queue, true).map_err(failed)?;
-                    self.state.uses.remove(&queue);
-                }
-                Ok(())
-            }
             Change::ClearLocal { name } => {
                 let queue = self.queue(name)?;
-                self.state.store.clear(queue).map_err(failed).map(drop)
+                Ok((Vec::new(), self.state.store.clear(queue).map_err(failed)?))
             }
-            Change::AlterManager(_) => {
-                for (name, queue) in &after.queues {
-                    self.state.store.define(name, attributes(name, queue, after)).map_err(failed)?;
-                }
-                Ok(())
+            Change::DefineDevice { name, device } => {
+                self.manager.devices.define(name, device).map_err(failed)?;
+                Ok((Vec::new(), Ticket::NOW))
             }
-            Change::DefineDevice { name, device } => self.manager.devices.define(name, device).map_err(failed),
-            Change::DeleteChannel { name } => {
-                supervisor::delete(&mut self.state, name).map_err(|refusal| self.channel_error(name, &refusal))
+            Change::DeleteDevice { name } => {
+                self.manager.devices.scheduler().remove(name).map_err(failed)?;
+                Ok((Vec::new(), Ticket::NOW))
             }
-            Change::DeleteDevice { name } => self.manager.devices.scheduler().remove(name).map_err(failed),
-            _ => Ok(()),
+            // One that is defined in the same unit has none.
+            Change::DeleteChannel { name } if self.state.definitions.channels.contains_key(name) => {
+                let notes = supervisor::notes_of(&self.state, name);
+                Ok((notes.map_err(|refusal| self.channel_error(name, &refusal))?, Ticket::NOW))
+            }
+            _ => Ok((Vec::new(), Ticket::NOW)),
         }
+    }
+
+    /// What runs follows the definitions, which the changes have made.
+    fn follow(&mut self, changes: &[Change]) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let any = |of: fn(&Change) -> bool| changes.iter().any(of);
+        let State { definitions, .. } = &*self.state;
+        if any(|change| {
+            matches!(
+                change,
+                Change::DefineChannel { .. }
+                    | Change::AlterChannel { .. }
+                    | Change::DeleteChannel { .. }
+                    | Change::AlterManager(_)
+            )
+        }) {
+            self.manager.tls.follow(definitions);
+        }
+        // By a queue-manager alias a queue may be open without a right on that.
+        if any(|change| {
+            matches!(
+                change,
+                Change::SetAuthority(_)
+                    | Change::DeleteAuthority(_)
+                    | Change::DefineGroup { .. }
+                    | Change::AlterGroup { .. }
+                    | Change::DeleteGroup { .. }
+                    | Change::DefineAdministrators { .. }
+                    | Change::AlterAdministrators { .. }
+                    | Change::DeleteAdministrators { .. }
+                    | Change::SetChannelRule(..)
+                    | Change::DeleteChannelRule(_)
+                    | Change::DefineTopic { .. }
+                    | Change::AlterTopic { .. }
+                    | Change::DeleteTopic { .. }
+                    | Change::DefineRemote { .. }
+                    | Change::AlterRemote { .. }
+                    | Change::DeleteRemote { .. }
+                    | Change::AlterManager(_)
+            )
+        }) {
+            self.manager.follow_blocked_addresses(definitions);
+            self.manager.tokens.follow(&definitions.queue_manager);
+            let required = definitions.queue_manager.sign_in_required;
+            self.manager.sign_in_required.store(required, Ordering::Relaxed);
+            self.state.authority_generation += 1;
+        }
+        if any(|change| matches!(change, Change::SetLimit { .. } | Change::DeleteLimit { .. })) {
+            let State { users, definitions, .. } = &mut *self.state;
+            let now = Instant::now();
+            users.follow(&definitions.user_limits, now);
+            self.manager.adapters.follow_limits(&definitions.user_limits, now);
+            for (user, share) in users.key_shares() {
+                self.manager.adapters.share_keys(user, share, now);
+            }
+        }
+        for change in changes {
+            match change {
+                Change::DeleteChannel { name } => self.state.channels.forget(name),
+                Change::AlterManager(definition) => {
+                    if let Err(error) = self.manager.resize_pools(definition) {
+                        warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        warnings
     }
 
     /// A channel's refusal as an administrator reads it.
@@ -411,66 +439,63 @@ impl Administered for Administrator<'_> {
             let reason = u32::from(reason::Q_MGR_STOPPING.code);
             return Err((0, AdminError::Failed { reason, detail: "the queue manager is stopping".into() }));
         }
-        let mut after = self.state.definitions.clone();
         for (at, change) in changes.iter().enumerate() {
             self.removable(change).map_err(|error| (at, error))?;
-            after.apply(change);
         }
+        let (mut notes, mut ticket) = (Vec::new(), Ticket::NOW);
         for (at, change) in changes.iter().enumerate() {
-            if let Err(error) = self.change_store(change, &after) {
-                self.take_back(&changes[..at]);
-                return Err((at, error));
+            match self.prepare(change) {
+                Ok((of_change, cleared)) => {
+                    notes.extend(of_change);
+                    ticket = ticket.max(cleared);
+                }
+                Err(error) => {
+                    self.take_back(&changes[..at]);
+                    return Err((at, error));
+                }
             }
         }
         let last = changes.len().saturating_sub(1);
-        self.state.store.sync(Instant::now()).map_err(|error| (last, failed(error)))?;
-        let (through, generation) = (self.state.noted.last(), self.state.generation + 1);
-        let saved = self.manager.definitions_writer.save(&after, through, generation, &self.manager.data);
-        if let Err(error) = saved {
-            self.take_back(&changes);
-            return Err((last, failed(error)));
-        }
-        let mut warnings = Vec::new();
-        self.manager.tls.follow(&after);
-        let before = self.state.define(after);
-        let (now, then) = (&self.state.definitions, &before);
-        if then.authorities != now.authorities
-            || then.channel_rules != now.channel_rules
-            || then.topics != now.topics
-            // By a queue-manager alias somebody may have a queue open without a right on that.
-            || then.remotes != now.remotes
-            || then.queue_manager != now.queue_manager
-        {
-            self.manager.follow_blocked_addresses(now);
-            self.manager.tokens.follow(&now.queue_manager);
-            self.manager.sign_in_required.store(now.queue_manager.sign_in_required, Ordering::Relaxed);
-            self.state.authority_generation += 1;
-        }
-        if before.user_limits != self.state.definitions.user_limits {
-            let State { users, definitions, .. } = &mut *self.state;
-            let now = Instant::now();
-            users.follow(&definitions.user_limits, now);
-            self.manager.adapters.follow_limits(&definitions.user_limits, now);
-            for (user, share) in users.key_shares() {
-                self.manager.adapters.share_keys(user, share, now);
+        let policies = |state: &State| -> HashSet<String> {
+            let names = changes.iter().filter_map(|change| match change {
+                Change::SetPolicy(policy) => Some(&policy.name),
+                Change::DeletePolicy { name } => Some(name),
+                _ => None,
+            });
+            names.filter(|name| !state.definitions.policies.contains_key(*name)).cloned().collect()
+        };
+        let unknown_before = policies(&self.state);
+        let gone_notes: Vec<(&str, Option<&[u8]>)> = notes.iter().map(|name| (name.as_str(), None)).collect();
+        match self.state.commit_definitions(&changes, &gone_notes) {
+            Ok(committed) => ticket = ticket.max(committed),
+            Err(error) => {
+                self.take_back(&changes);
+                return Err((last, failed(error)));
             }
         }
-        if changes.iter().any(|change| matches!(change, Change::SetPolicy(_) | Change::DeletePolicy { .. })) {
-            let after = &self.state.definitions.policies;
-            self.manager.accounts.keep(|name| before.policies.contains_key(name) && after.contains_key(name));
+        // The ticket is waited for here, and not by the next turn of a dispatcher.
+        self.state.noted.take_ticket();
+        let mut unknown = policies(&self.state);
+        unknown.extend(unknown_before);
+        if !unknown.is_empty() {
+            self.manager.accounts.keep(|name| !unknown.contains(name));
         }
+        let mut warnings = self.follow(&changes);
+        let submitted = self.state.store.flush(Instant::now());
+        submitted.map_err(|error| (last, failed(error)))?;
+        let synced = self.apart(|manager| manager.wait_until_synced(ticket));
+        synced.map_err(|error| (last, failed(error)))?;
         for change in &changes {
             crate::note!("{}", told(change));
-            if let Change::AlterManager(definition) = change
-                && let Err(error) = self.manager.resize_pools(definition)
-            {
-                warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
-            }
         }
         self.manager.ring_all();
         // Rings are read, and unlocked, while others go on.
         warnings.extend(self.apart(|manager| unknown_names(manager, &changes)));
         Ok(Applied { warnings })
+    }
+
+    fn write_definitions(&mut self) -> Result<(), AdminError> {
+        self.apart(|manager| manager.definitions_writer.finish()).map_err(failed)
     }
 
     fn check_policy(&mut self, question: &PolicyQuestion) -> Result<Findings, AdminError> {

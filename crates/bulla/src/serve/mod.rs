@@ -16,13 +16,13 @@ use crate::catalog::status::TaskKind;
 use crate::catalog::{Definitions, DeviceDefinition};
 use crate::channel::supervisor;
 pub use crate::connections::IDLE_TIMEOUT;
-use crate::definitions_file::DefinitionsFile;
 use crate::devices::Devices;
 use crate::events::certificates;
 pub use crate::folders::{JOURNAL, RINGS, TLS};
 use crate::mailbox::Mailboxes;
 use crate::manager::{Manager, attributes};
-use crate::noted::{self, Noted};
+use crate::noted::start::{Failed, Loaded};
+use crate::noted::{self, Noted, Synced};
 use crate::random::Random;
 use crate::task::Tasks;
 use crate::tls::Tls;
@@ -224,6 +224,16 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+impl From<Failed> for StartError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Definitions(error) => Self::Definitions(error),
+            Failed::Journal(error) => Self::Journal(error),
+            Failed::File { path, error } => Self::File { path, error },
+        }
+    }
+}
+
 /// Starts a queue manager: recovers its queues, then listens.
 ///
 /// # Errors
@@ -239,8 +249,10 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
 
     // The journal is claimed first: whoever has it owns the directory.
     let tasks = Arc::new(Tasks::default());
-    let mut store = open_store(settings, &mailboxes, &tasks)?;
-    let (definitions, noted) = load_definitions(settings, &mut store)?;
+    let synced = Arc::<Synced>::default();
+    let mut store = open_store(settings, &mailboxes, &tasks, &synced)?;
+    let Loaded { definitions, last, written } = load_definitions(settings, &mut store)?;
+    let noted = Noted::after(last);
     let audit = Arc::new(Audit::open(data).map_err(|error| file(&data.join(crate::audit::FOLDER), error))?);
     let rings = overseer::tell_of_rings(Rings::new(data.join(RINGS)), audit.clone());
     let passphrase = match &settings.passphrase {
@@ -276,7 +288,8 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let parts = (mailboxes, tasks, devices, audit.clone());
     let arriving = Arriving::new(settings.arriving_bytes_max);
     let manager = Manager::new(data.clone(), rings, passphrase, users, store, (definitions, noted), arriving, parts);
-    let manager = Arc::new(manager.with_idle_timeout(settings.idle_timeout));
+    manager.definitions_writer.has(written);
+    let manager = Arc::new(manager.with_idle_timeout(settings.idle_timeout).with_synced(synced));
     // Nobody is let in whose doings could not be written down.
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
@@ -373,13 +386,21 @@ impl Running {
     }
 }
 
-fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>, tasks: &Tasks) -> Result<Store, StartError> {
-    let bells = mailboxes.clone();
+fn open_store(
+    settings: &Settings,
+    mailboxes: &Arc<Mailboxes>,
+    tasks: &Tasks,
+    synced: &Arc<Synced>,
+) -> Result<Store, StartError> {
+    let (bells, synced) = (mailboxes.clone(), synced.clone());
     let meter = tasks.meter(TaskKind::Journal, 0);
     let begins = meter.clone();
     let options = FileLogOptions {
         driver: Driver::Adaptive { bytes: settings.sync_inline_bytes_max },
-        waker: Arc::new(move || bells.iter().for_each(|bell| bell.ring())),
+        waker: Arc::new(move || {
+            bells.iter().for_each(|bell| bell.ring());
+            synced.ring();
+        }),
         around_batch: Arc::new(move |write| {
             let begun = meter.begin_exactly();
             write();
@@ -416,33 +437,23 @@ fn open_store(settings: &Settings, mailboxes: &Arc<Mailboxes>, tasks: &Tasks) ->
     }
 }
 
-/// What is defined: by the file, and by the notes of what is not in the file yet.
-fn load_definitions(settings: &Settings, store: &mut Store) -> Result<(Definitions, Noted), StartError> {
+/// What is defined: by the journal, or by the file of an older directory, or as in a new queue manager.
+fn load_definitions(settings: &Settings, store: &mut Store) -> Result<Loaded, StartError> {
     let data = &settings.data;
-    if let Some((mut definitions, through)) = Definitions::load_through(data).map_err(StartError::Definitions)? {
-        let name = &definitions.queue_manager.name;
-        if let Some(asked) = settings.name.as_ref().filter(|asked| *asked != name) {
-            return Err(StartError::OtherName { data: data.clone(), name: name.clone(), asked: asked.clone() });
-        }
-        let path = data.join(JOURNAL);
-        let (last, is_any) =
-            noted::recover(store, &mut definitions, through, &path).map_err(StartError::Definitions)?;
-        if is_any {
-            match definitions.save_through(data, last) {
-                Ok(()) => noted::forget(store, last),
-                // They stay in the journal.
-                Err(error) => crate::warning!("definitions are in the journal and not in their file yet: {error}"),
-            }
-        }
-        return Ok((definitions, Noted::after(last)));
-    }
-    let name = match &settings.name {
-        Some(name) => name.clone(),
-        None => first_start::name_of_its_own(rustix::system::uname().nodename(), &mut Random::system()),
+    let initial = || {
+        Definitions::initial(&match &settings.name {
+            Some(name) => name.clone(),
+            None => first_start::name_of_its_own(rustix::system::uname().nodename(), &mut Random::system()),
+        })
     };
-    let definitions = Definitions::initial(&name);
-    definitions.save(data).map_err(|error| file(data, error))?;
-    Ok((definitions, Noted::default()))
+    let accept = |definitions: &Definitions| {
+        let name = &definitions.queue_manager.name;
+        match settings.name.as_ref().filter(|asked| *asked != name) {
+            Some(asked) => Err(StartError::OtherName { data: data.clone(), name: name.clone(), asked: asked.clone() }),
+            None => Ok(()),
+        }
+    };
+    noted::start::load(store, data, initial, accept)
 }
 
 /// Brings the store's queues in line with the definitions, which are what the operator reads.

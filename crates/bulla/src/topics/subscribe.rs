@@ -135,7 +135,6 @@ impl State {
             return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
         }
         let destination = self.managed_name(DURABLE_PREFIX, random);
-        self.store.define(&destination, attributes(&destination, &queue, &self.definitions)).map_err(problem)?;
         let subscription = Subscription {
             string: wanted.topic,
             destination: destination.clone(),
@@ -151,15 +150,7 @@ impl State {
             Change::DefineLocal { name: destination.clone(), queue },
             Change::DefineSubscription { name, subscription },
         ];
-        if let Err(refusal) = self.change_definitions(&changes) {
-            // Without a definition nobody would ever find it.
-            if let Some(queue) = self.store.queue(&destination)
-                && let Err(error) = self.store.delete(queue, true)
-            {
-                crate::warning!("{destination}: {error}");
-            }
-            return Err(refusal);
-        }
+        self.change_definitions(&changes)?;
         Ok(Subscribed { queue: destination, is_new: true })
     }
 
@@ -246,13 +237,7 @@ impl State {
         if self.is_open(&destination) {
             return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("somebody gets from {name}")));
         }
-        // First what says that it is there: a subscription without a queue would have publications refused.
-        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }])?;
-        if let Some(queue) = self.store.queue(&destination) {
-            self.uses.remove(&queue);
-            self.delete_undefined(&destination, queue);
-        }
-        Ok(())
+        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }])
     }
 
     fn end_non_durable(&mut self, queue: &str) {

@@ -1,0 +1,370 @@
+//! Definitions as the journal keeps them: one command an object, under a name that says which object it is.
+
+use super::objects::{self, AsText, LoadError, WRAPPED, command};
+use super::{address_map, authority, channel_rule, device, limit, policy};
+use crate::attributes::Cells;
+use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
+use bulla_catalog::objects::device::CPU;
+use bulla_catalog::system_queues::DEFAULT_MODEL;
+use bulla_catalog::{BASE_TOPIC, Change, Definitions, Topic};
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Write};
+use std::path::Path;
+
+/// The name of the record with the first line of the file: the format, and the queue manager's name.
+const HEADER_RECORD: &str = "FORMAT";
+
+/// One defined object. The order is that of the file: what is named by others comes first.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum ObjectName {
+    Manager,
+    Local(String),
+    Alias(String),
+    Remote(String),
+    Model(String),
+    Process(String),
+    Topic(String),
+    Subscription(String),
+    Policy(String),
+    Device(String),
+    Channel(String),
+    Group(String),
+    Administrators(String),
+    Authority(RecordKey),
+    Rule(RuleKey),
+    AddressMap(String),
+    Limit(String),
+}
+
+/// The nouns in the order of the file.
+const NOUNS: [&str; 17] = [
+    "QMGR", "QLOCAL", "QALIAS", "QREMOTE", "QMODEL", "PROCESS", "TOPIC", "SUB", "POLICY", "DEVICE", "CHANNEL", "GROUP",
+    "ADMIN", "AUTHREC", "CHLAUTH", "ADDRMAP", "LIMIT",
+];
+
+/// The name in the journal: `QLOCAL ORDERS`. No two objects have the same.
+impl Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.noun())?;
+        match self {
+            ObjectName::Manager => Ok(()),
+            ObjectName::Local(name)
+            | ObjectName::Alias(name)
+            | ObjectName::Remote(name)
+            | ObjectName::Model(name)
+            | ObjectName::Process(name)
+            | ObjectName::Topic(name)
+            | ObjectName::Subscription(name)
+            | ObjectName::Policy(name)
+            | ObjectName::Device(name)
+            | ObjectName::Channel(name)
+            | ObjectName::Group(name)
+            | ObjectName::Administrators(name)
+            | ObjectName::AddressMap(name)
+            | ObjectName::Limit(name) => write!(f, " {name}"),
+            ObjectName::Authority(RecordKey { object, profile, entity }) => {
+                write!(f, " {} {:?} {} {}", object.word(), profile.as_str(), entity.word(), entity.name())
+            }
+            ObjectName::Rule(RuleKey { profile, kind, address, user, peer, issuer }) => {
+                write!(f, " {profile:?} {} {address:?} {user:?} {peer:?} {issuer:?}", kind.word())
+            }
+        }
+    }
+}
+
+impl ObjectName {
+    fn noun(&self) -> &'static str {
+        let place = match self {
+            ObjectName::Manager => 0,
+            ObjectName::Local(_) => 1,
+            ObjectName::Alias(_) => 2,
+            ObjectName::Remote(_) => 3,
+            ObjectName::Model(_) => 4,
+            ObjectName::Process(_) => 5,
+            ObjectName::Topic(_) => 6,
+            ObjectName::Subscription(_) => 7,
+            ObjectName::Policy(_) => 8,
+            ObjectName::Device(_) => 9,
+            ObjectName::Channel(_) => 10,
+            ObjectName::Group(_) => 11,
+            ObjectName::Administrators(_) => 12,
+            ObjectName::Authority(_) => 13,
+            ObjectName::Rule(_) => 14,
+            ObjectName::AddressMap(_) => 15,
+            ObjectName::Limit(_) => 16,
+        };
+        NOUNS[place]
+    }
+}
+
+/// Every object that is defined, in the order of the file.
+pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
+    let Definitions { queues, aliases, remotes, models, processes, topics, subscriptions, .. } = definitions;
+    let Definitions { policies, devices, channels, authorities, channel_rules, user_limits, address_maps, .. } =
+        definitions;
+    let topics = topics.iter().filter(|(name, topic)| *name != BASE_TOPIC || **topic != Topic::default());
+    std::iter::once(ObjectName::Manager)
+        .chain(queues.keys().cloned().map(ObjectName::Local))
+        .chain(aliases.keys().cloned().map(ObjectName::Alias))
+        .chain(remotes.keys().cloned().map(ObjectName::Remote))
+        .chain(models.keys().cloned().map(ObjectName::Model))
+        .chain(processes.keys().cloned().map(ObjectName::Process))
+        .chain(topics.map(|(name, _)| ObjectName::Topic(name.clone())))
+        .chain(subscriptions.keys().cloned().map(ObjectName::Subscription))
+        .chain(policies.keys().cloned().map(ObjectName::Policy))
+        .chain(devices.keys().cloned().map(ObjectName::Device))
+        .chain(channels.keys().cloned().map(ObjectName::Channel))
+        .chain(authorities.groups.iter().map(|(name, _)| ObjectName::Group(name.clone())))
+        .chain(authorities.administrators.keys().cloned().map(ObjectName::Administrators))
+        .chain(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))
+        .chain(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))
+        .chain(address_maps.iter().map(|(address, _)| ObjectName::AddressMap(address.to_owned())))
+        .chain(user_limits.iter().map(|(user, _)| ObjectName::Limit(user.to_owned())))
+}
+
+/// The command that defines an object, with its line end; none where it is not defined.
+fn text(definitions: &Definitions, object: &ObjectName) -> Option<String> {
+    let mut text = String::new();
+    // Into a string: cannot fail.
+    let _ = write_object(&mut text, definitions, object)?;
+    Some(text)
+}
+
+/// Writes the command that defines an object; none where it is not defined.
+pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object: &ObjectName) -> Option<fmt::Result> {
+    let noun = object.noun();
+    let define = |exists_before: bool| if exists_before { "ALTER" } else { "DEFINE" };
+    Some(match object {
+        ObjectName::Manager => command(f, WRAPPED, "ALTER", noun, None, |key| definitions.queue_manager.cell(key)),
+        ObjectName::Local(name) => {
+            let queue = definitions.queues.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| queue.cell(key))
+        }
+        ObjectName::Alias(name) => {
+            let alias = definitions.aliases.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| alias.cell(key))
+        }
+        ObjectName::Remote(name) => {
+            let remote = definitions.remotes.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| remote.cell(key))
+        }
+        ObjectName::Model(name) => {
+            let model = definitions.models.get(name)?;
+            // Dynamic queues need one, so it is there before the file is read.
+            command(f, WRAPPED, define(name == DEFAULT_MODEL), noun, Some(name), |key| model.cell(key))
+        }
+        ObjectName::Process(name) => {
+            let process = definitions.processes.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| process.cell(key))
+        }
+        ObjectName::Topic(name) => {
+            let topic = definitions.topics.get(name)?;
+            // The root's is there before the file is read.
+            command(f, WRAPPED, define(name == BASE_TOPIC), noun, Some(name), |key| topic.cell(key))
+        }
+        ObjectName::Subscription(name) => {
+            let subscription = definitions.subscriptions.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| subscription.cell(key))
+        }
+        ObjectName::Policy(name) => {
+            let policy = definitions.policies.get(name)?;
+            command(f, WRAPPED, "SET", noun, Some(name), |key| policy::cell(policy, key))
+        }
+        ObjectName::Device(name) => {
+            let of_name = definitions.devices.get(name)?;
+            // The processor is there before the file is read, like the queue manager itself.
+            command(f, WRAPPED, define(name == CPU), noun, Some(name), |key| device::kept_cell(of_name, key))
+        }
+        ObjectName::Channel(name) => {
+            let channel = definitions.channels.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| channel.cell(key))
+        }
+        ObjectName::Group(name) => {
+            let group = definitions.authorities.groups.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| authority::group_cell(group, key))
+        }
+        ObjectName::Administrators(name) => {
+            let one = definitions.authorities.administrators.get(name)?;
+            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| authority::administrators_cell(one, key))
+        }
+        ObjectName::Authority(record) => {
+            let rights = definitions.authorities.records.get(record)?;
+            command(f, " ", "SET", noun, None, |key| authority::record_cell(record, rights, key))
+        }
+        ObjectName::Rule(rule_key) => {
+            let rule = definitions.channel_rules.get(rule_key)?;
+            let cell = |key| channel_rule::cell(rule_key, rule, key);
+            command(f, WRAPPED, "SET", noun, Some(&rule_key.profile), cell)
+        }
+        ObjectName::AddressMap(address) => {
+            let to = definitions.address_maps.get(address)?;
+            command(f, " ", "SET", noun, Some(address), |key| address_map::cell(to, key))
+        }
+        ObjectName::Limit(user) => {
+            let of_user = definitions.user_limits.get(user)?;
+            command(f, " ", "SET", noun, Some(user), |key| limit::cell(of_user, key))
+        }
+    })
+}
+
+/// What the journal keeps for all definitions: names and commands, in the order of the file.
+#[must_use]
+pub fn records(definitions: &Definitions) -> Vec<(String, String)> {
+    let objects = all(definitions).filter_map(|object| Some((object.to_string(), text(definitions, &object)?)));
+    let header = (HEADER_RECORD.to_owned(), objects::header(definitions));
+    std::iter::once(header).chain(objects).collect()
+}
+
+/// What changes make of the objects that they touch: names and commands, none for an object that goes.
+#[must_use]
+pub fn changed(definitions: &Definitions, changes: &[Change]) -> Vec<(String, Option<String>)> {
+    let mut after = Definitions::empty(&definitions.queue_manager.name);
+    let mut objects = BTreeSet::new();
+    for change in changes {
+        touch(definitions, change, &mut objects);
+        touch(&after, change, &mut objects);
+        after.apply(change);
+        if let Change::DeleteSubscription { name } = change
+            && let Some(gone) = definitions.subscriptions.get(name).filter(|gone| gone.managed)
+        {
+            after.queues.remove(&gone.destination);
+        }
+    }
+    objects.iter().map(|object| (object.to_string(), text(&after, object))).collect()
+}
+
+/// Adds the objects that a change defines, alters or deletes.
+fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<ObjectName>) {
+    let object = match change {
+        Change::ClearLocal { .. } => return,
+        Change::DefineLocal { name, .. } | Change::AlterLocal { name, .. } | Change::DeleteLocal { name, .. } => {
+            ObjectName::Local(name.clone())
+        }
+        Change::DefineAlias { name, .. } | Change::AlterAlias { name, .. } | Change::DeleteAlias { name } => {
+            ObjectName::Alias(name.clone())
+        }
+        Change::DefineRemote { name, .. } | Change::AlterRemote { name, .. } | Change::DeleteRemote { name } => {
+            ObjectName::Remote(name.clone())
+        }
+        Change::DefineModel { name, .. } | Change::AlterModel { name, .. } | Change::DeleteModel { name } => {
+            ObjectName::Model(name.clone())
+        }
+        Change::DefineProcess { name, .. } | Change::AlterProcess { name, .. } | Change::DeleteProcess { name } => {
+            ObjectName::Process(name.clone())
+        }
+        Change::DefineTopic { name, .. } | Change::AlterTopic { name, .. } | Change::DeleteTopic { name } => {
+            ObjectName::Topic(name.clone())
+        }
+        Change::DefineSubscription { name, .. } | Change::AlterSubscription { name, .. } => {
+            ObjectName::Subscription(name.clone())
+        }
+        Change::DeleteSubscription { name } => {
+            let gone = definitions.subscriptions.get(name).filter(|gone| gone.managed);
+            objects.extend(gone.map(|gone| ObjectName::Local(gone.destination.clone())));
+            ObjectName::Subscription(name.clone())
+        }
+        Change::SetPolicy(policy) => ObjectName::Policy(policy.name.clone()),
+        Change::DeletePolicy { name } => ObjectName::Policy(name.clone()),
+        Change::AlterManager(_) => ObjectName::Manager,
+        Change::DefineDevice { name, .. } | Change::AlterDevice { name, .. } | Change::DeleteDevice { name } => {
+            ObjectName::Device(name.clone())
+        }
+        Change::DefineChannel { name, .. } | Change::AlterChannel { name, .. } | Change::DeleteChannel { name } => {
+            ObjectName::Channel(name.clone())
+        }
+        Change::SetAuthority(records) => {
+            return objects.extend(records.iter().map(|(key, _)| ObjectName::Authority(key.clone())));
+        }
+        Change::DeleteAuthority(keys) => return objects.extend(keys.iter().cloned().map(ObjectName::Authority)),
+        Change::DefineGroup { name, .. } | Change::AlterGroup { name, .. } => ObjectName::Group(name.clone()),
+        Change::DeleteGroup { name } => {
+            let entity = Entity::Group(name.clone());
+            let records = definitions.authorities.records.iter().map(|(key, _)| key);
+            objects.extend(records.filter(|key| key.entity == entity).map(ObjectName::Authority));
+            ObjectName::Group(name.clone())
+        }
+        Change::SetChannelRule(key, _) | Change::DeleteChannelRule(key) => ObjectName::Rule(key.clone()),
+        Change::SetAddressMap { address, .. } | Change::DeleteAddressMap { address } => {
+            ObjectName::AddressMap(address.clone())
+        }
+        Change::SetLimit { user, .. } | Change::DeleteLimit { user } => ObjectName::Limit(user.clone()),
+        Change::DefineAdministrators { name, .. }
+        | Change::AlterAdministrators { name, .. }
+        | Change::DeleteAdministrators { name } => ObjectName::Administrators(name.clone()),
+    };
+    objects.insert(object);
+}
+
+/// What the journal keeps, read back; `path` is for messages.
+///
+/// # Errors
+/// What is wrong, with the line of the text that the records make.
+pub fn from_records(mut records: Vec<(String, String)>, path: &Path) -> Result<Definitions, LoadError> {
+    records.sort_by_cached_key(|(name, _)| {
+        let noun = name.split(' ').next().unwrap_or_default();
+        // The header has no place among the nouns, and comes first; what this program does not know comes last.
+        let place = NOUNS.iter().position(|known| *known == noun).map_or(NOUNS.len(), |place| place + 1);
+        (if noun == HEADER_RECORD { 0 } else { place + 1 }, name.clone())
+    });
+    let text: String = records.into_iter().map(|(_, text)| text).collect();
+    Definitions::from_text(&text, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{parse, run};
+
+    /// A command for each noun, and for each way in which an object changes.
+    const SCRIPT: &str =
+        "DEFINE QLOCAL(A) MAXDEPTH(3); DEFINE QALIAS(B) TARGET(A); DEFINE QREMOTE(C) RNAME(X) RQMNAME(QM2)
+        DEFINE QMODEL(M); DEFINE PROCESS(P) APPLICID('run'); DEFINE TOPIC(T) TOPICSTR('t'); ALTER QMGR DESCR('it''s')
+        DEFINE SUB(S.P) TOPICSTR('t') DEST(A); DEFINE DEVICE(SPARE) TYPE(MODELLED) PROFILE(ACCELERATOR)
+        DEFINE CHANNEL(TO.QM2) CHLTYPE(SDR) CONNAME('h(1)') XMITQ(A); DEFINE GROUP(G) MEMBERS('a', 'b')
+        DEFINE ADMIN(OPS) OSUSER('ops') ROLE(OPERATE); SET AUTHREC PROFILE(A.**) OBJTYPE(QUEUE) GROUP('G') AUTHADD(PUT)
+        SET AUTHREC PROFILE(A.**) OBJTYPE(QUEUE) PRINCIPAL('G') AUTHADD(GET); SET ADDRMAP('x') QUEUE('A')
+        SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('10.0.0.1'); SET LIMIT(U) MAXCONNS(3); ALTER QLOCAL(A) MAXDEPTH(4)
+        DEFINE QLOCAL(GONE); DELETE QLOCAL(GONE); DELETE GROUP(G); DELETE SUB(S.P); DELETE LIMIT(U); DELETE QALIAS(B)";
+
+    #[test]
+    fn records_follow_every_change_and_read_back_as_what_is_defined() {
+        let mut definitions = Definitions::initial("QM1");
+        let mut kept: std::collections::BTreeMap<String, String> = records(&definitions).into_iter().collect();
+        let mut done = 0;
+        for statement in parse::each(SCRIPT) {
+            let statement = statement.unwrap_or_else(|error| panic!("{error}"));
+            let change = run::plan(&statement, &definitions).unwrap_or_else(|error| panic!("{}", error.message));
+            for (name, text) in changed(&definitions, std::slice::from_ref(&change)) {
+                match text {
+                    Some(text) => kept.insert(name, text),
+                    None => kept.remove(&name),
+                };
+            }
+            definitions.apply(&change);
+            assert_eq!(kept, records(&definitions).into_iter().collect(), "{statement}");
+            let read = from_records(kept.clone().into_iter().collect(), Path::new("journal")).unwrap();
+            assert_eq!(read, definitions, "{statement}");
+            done += 1;
+        }
+        assert!(done > 20, "{done} commands");
+    }
+
+    #[test]
+    fn a_unit_makes_of_each_object_what_its_last_command_says() {
+        let mut definitions = Definitions::initial("QM1");
+        let mut changes = Vec::new();
+        let base = definitions.clone();
+        for statement in
+            parse::each("DEFINE QLOCAL(A); ALTER QLOCAL(A) MAXDEPTH(7); DEFINE QLOCAL(B); DELETE QLOCAL(B)")
+        {
+            let change =
+                run::plan(&statement.unwrap(), &definitions).unwrap_or_else(|error| panic!("{}", error.message));
+            definitions.apply(&change);
+            changes.push(change);
+        }
+        let made = changed(&base, &changes);
+        assert_eq!(made.len(), 2);
+        assert!(made[0].0 == "QLOCAL A" && made[0].1.as_ref().unwrap().contains("MAXDEPTH(7)"), "{made:?}");
+        assert_eq!(made[1], ("QLOCAL B".to_owned(), None));
+    }
+}

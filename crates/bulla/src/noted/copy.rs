@@ -1,0 +1,145 @@
+//! `objects.mqsc`: the readable copy of what the journal has.
+//!
+//! Its last line says from which journal it was written, after which change, and the digest of what stands above. So a
+//! start can tell a file that was written a moment before a crash from one that was edited, and from one that was put
+//! there from elsewhere.
+
+use crate::catalog::Definitions;
+use crate::mqsc::objects::{AsText, FILE};
+use crate::whole_file;
+use openssl::sha::sha256;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How the last line begins.
+const TAIL: &str = "* copy of journal ";
+const AFTER_CHANGE: &str = " after change ";
+const DIGEST: &str = ", sha256 ";
+/// How the last line ends.
+const HOW_TO_CHANGE: &str = "; to change definitions edit another file: bulla mqsc --apply FILE";
+/// What the name of a file that was edited begins with; a number follows.
+const EDITED: &str = "objects.mqsc.edited-";
+/// Edited files that may lie there.
+const EDITED_MAX: u32 = 1_000;
+
+/// From which state of which journal the file was written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Origin {
+    /// The journal's identity.
+    pub(crate) journal: String,
+    /// The number of the last change that is in the file.
+    pub(crate) change: u64,
+}
+
+/// What lies in the data directory.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// No file.
+    Missing,
+    /// A file as the queue manager wrote it, with its text.
+    Written(Origin, String),
+    /// A file without the last line, as older versions wrote it.
+    Older(String),
+    /// A file whose text is another than was written.
+    Edited(String),
+}
+
+/// The journal's identity as the file has it.
+pub(crate) fn journal_name(identity: Option<[u8; bulla_queue::IDENTITY_BYTES]>) -> String {
+    identity.map_or_else(|| "unknown".to_owned(), |identity| base16ct::lower::encode_string(&identity))
+}
+
+/// Looks at the file.
+///
+/// # Errors
+/// It can't be read.
+pub(crate) fn look(data: &Path) -> io::Result<Found> {
+    let text = match fs::read(data.join(FILE)) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
+        Err(error) => return Err(error),
+    };
+    Ok(match origin(&text) {
+        Some(origin) => Found::Written(origin, text),
+        None if !text.contains(TAIL) => Found::Older(text),
+        None => Found::Edited(text),
+    })
+}
+
+/// What the last line says, where it is right.
+fn origin(text: &str) -> Option<Origin> {
+    let end = text.strip_suffix('\n')?;
+    let (above, last) = text.split_at(end.rfind('\n')? + 1);
+    let said = last.trim_end().strip_prefix(TAIL)?.strip_suffix(HOW_TO_CHANGE)?;
+    let (journal, said) = said.split_once(AFTER_CHANGE)?;
+    let (change, digest) = said.split_once(DIGEST)?;
+    let change = change.parse().ok()?;
+    (digest == base16ct::lower::encode_string(&sha256(above.as_bytes())))
+        .then(|| Origin { journal: journal.to_owned(), change })
+}
+
+/// Writes the file: aside, synced, renamed.
+///
+/// # Errors
+/// Whatever the file system says; the file is then the old one.
+pub(crate) fn write(data: &Path, definitions: &Definitions, origin: &Origin) -> io::Result<()> {
+    let mut text = definitions.readable_text().map_err(io::Error::other)?;
+    let digest = base16ct::lower::encode_string(&sha256(text.as_bytes()));
+    let Origin { journal, change } = origin;
+    text.push_str(&format!("{TAIL}{journal}{AFTER_CHANGE}{change}{DIGEST}{digest}{HOW_TO_CHANGE}\n"));
+    whole_file::replace(&data.join(FILE), text.as_bytes(), 0o600)
+}
+
+/// Keeps an edited file under a name of its own, and says which.
+///
+/// # Errors
+/// Whatever the file system says, and too many of them; the file is then where it was.
+pub(crate) fn set_aside(data: &Path) -> io::Result<PathBuf> {
+    let free = (1..=EDITED_MAX).map(|number| data.join(format!("{EDITED}{number}"))).find(|path| !path.exists());
+    let aside = free.ok_or_else(|| io::Error::other(format!("there are {EDITED_MAX} files {EDITED}N already")))?;
+    fs::rename(data.join(FILE), &aside)?;
+    fs::File::open(data)?.sync_all()?;
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definitions_file::DefinitionsFile;
+
+    #[test]
+    fn a_file_is_as_it_was_written_or_edited() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path();
+        assert!(matches!(look(data).unwrap(), Found::Missing));
+        let definitions = Definitions::initial("QM1");
+        let wanted = Origin { journal: journal_name(Some([7; 16])), change: 12 };
+        write(data, &definitions, &wanted).unwrap();
+        let Found::Written(origin, written) = look(data).unwrap() else { panic!("it was written so") };
+        assert_eq!(origin, wanted);
+        assert_eq!(Definitions::load(data).unwrap(), Some(definitions));
+        let end = written.trim_end().rfind('\n').unwrap();
+        let edits = [
+            written.replacen("MAXDEPTH(5000)", "MAXDEPTH(6000)", 1),
+            written.replace("change 12", "change x"),
+            format!("{written}DEFINE QLOCAL(A)\n"),
+            written.trim_end().to_owned(),
+        ];
+        for edited in edits {
+            assert_ne!(edited, written);
+            fs::write(data.join(FILE), &edited).unwrap();
+            assert!(matches!(look(data).unwrap(), Found::Edited(text) if text == edited), "{edited}");
+        }
+        for older in [&written[..=end], ""] {
+            fs::write(data.join(FILE), older).unwrap();
+            assert!(matches!(look(data).unwrap(), Found::Older(text) if text == older), "{older}");
+        }
+        let [first, second] = [(); 2].map(|()| {
+            fs::write(data.join(FILE), "edited").unwrap();
+            set_aside(data).unwrap()
+        });
+        assert_eq!([first, second], ["objects.mqsc.edited-1", "objects.mqsc.edited-2"].map(|name| data.join(name)));
+        assert!(matches!(look(data).unwrap(), Found::Missing));
+    }
+}
