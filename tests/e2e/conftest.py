@@ -1,5 +1,6 @@
 """What every file of the suite shares: a data directory for each file, and queue managers that end with it."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,18 +20,28 @@ def authority(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def managers(tmp_path_factory):
-    """Makes queue managers; whatever still runs at the end is ended."""
+def managers(request, tmp_path_factory):
+    """Makes queue managers; whatever still runs at the end is ended.
+
+    Each data directory takes some 80 MB. Those of a file all of whose tests passed are removed."""
     made = []
+    folders = []
+    failed_before = request.session.testsfailed
 
     def make(folder="qm", data=None, **settings):
-        made.append(Manager(data or tmp_path_factory.mktemp("bulla") / folder, **settings))
+        if data is None:
+            folders.append(tmp_path_factory.mktemp("bulla"))
+            data = folders[-1] / folder
+        made.append(Manager(data, **settings))
         return made[-1]
 
     yield make
     for manager in made:
         if manager.process.poll() is None:
             manager.kill()
+    if request.session.testsfailed == failed_before:
+        for path in folders:
+            shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module")
