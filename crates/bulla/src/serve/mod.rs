@@ -33,7 +33,8 @@ use bulla_device::Scheduler;
 use bulla_device::role::{self, Role};
 use bulla_queue::log::LogError;
 use bulla_queue::{
-    DirStorage, Driver, FileLog, FileLogOptions, FileSpill, JournalError, Limits, SPILL_BYTES_MAX_DEFAULT, Store,
+    DirStorage, Driver, FileLog, FileLogOptions, FileSpill, JournalError, Limits, OpenError, SPILL_BYTES_MAX_DEFAULT,
+    Store,
 };
 use bulla_seal::certificate::Passphrase;
 use bulla_seal::ring::Rings;
@@ -113,7 +114,7 @@ impl Settings {
     }
 }
 
-/// Where the accelerators' shared object is, unless somebody says otherwise: beside the program.
+/// Where the accelerators' shared object is, unless an option says otherwise: beside the program.
 fn lanes_beside_program() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.with_file_name(bulla_device::LIBRARY_FILE)
@@ -140,7 +141,7 @@ pub struct Running {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Somebody else listens there.
+    /// Another process listens there.
     PortInUse {
         /// The address.
         address: SocketAddr,
@@ -158,7 +159,7 @@ pub enum StartError {
         data: PathBuf,
     },
     /// The journal does not open: damaged, of a newer version, unreadable.
-    Journal(bulla_queue::OpenError),
+    Journal(OpenError),
     /// The definitions do not load.
     Definitions(mqsc::objects::LoadError),
     /// What it was to be called is not a name.
@@ -199,7 +200,12 @@ impl StartError {
             Self::Name { .. } => Some(format!("a name has {NAME_RULE}")),
             Self::OtherName { .. } => Some("leave --name out, or name another data directory with --data".into()),
             Self::Definitions(error) => error.hint(),
-            Self::Journal(_) => Some("`bulla journal check` says what is damaged and where".into()),
+            Self::Journal(OpenError::Log(LogError::Full)) => {
+                Some("free space on the disk of the data directory, or move the directory to one with more".into())
+            }
+            Self::Journal(OpenError::Damaged { .. } | OpenError::Log(LogError::Damaged { .. })) => {
+                Some("`bulla journal check` says what is damaged and where".into())
+            }
             _ => None,
         }
     }
@@ -247,7 +253,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     first_start::make_directories(data)?;
     let mailboxes = Arc::new(Mailboxes::new());
 
-    // The journal is claimed first: whoever has it owns the directory.
+    // The journal is claimed first: the process that has it owns the directory.
     let tasks = Arc::new(Tasks::default());
     let synced = Arc::<Synced>::default();
     let mut store = open_store(settings, &mailboxes, &tasks, &synced)?;
@@ -290,7 +296,7 @@ pub fn start(settings: &Settings) -> Result<Running, StartError> {
     let manager = Manager::new(data.clone(), rings, passphrase, users, store, (definitions, noted), arriving, parts);
     manager.definitions_writer.has(written);
     let manager = Arc::new(manager.with_idle_timeout(settings.idle_timeout).with_synced(synced));
-    // Nobody is let in whose doings could not be written down.
+    // No client is accepted whose actions could not be audited.
     let started = json!({ "qmgr": name, "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id() });
     let started = audit.record(vec![Entry::new(Kind::Start, Who::QueueManager, started)]);
     started.map_err(|error| file(&data.join(crate::audit::FOLDER), io::Error::other(error)))?;
@@ -350,7 +356,7 @@ impl Running {
         self.join()
     }
 
-    /// Waits until somebody calls [`Manager::stop`], then ends as [`stop`](Self::stop) does.
+    /// Waits until [`Manager::stop`] is called, then ends as [`stop`](Self::stop) does.
     ///
     /// # Errors
     /// As [`stop`](Self::stop).
@@ -392,13 +398,13 @@ fn open_store(
     tasks: &Tasks,
     synced: &Arc<Synced>,
 ) -> Result<Store, StartError> {
-    let (bells, synced) = (mailboxes.clone(), synced.clone());
+    let (mailboxes_to_wake, synced) = (mailboxes.clone(), synced.clone());
     let meter = tasks.meter(TaskKind::Journal, 0);
     let begins = meter.clone();
     let options = FileLogOptions {
         driver: Driver::Adaptive { bytes: settings.sync_inline_bytes_max },
         waker: Arc::new(move || {
-            bells.iter().for_each(|bell| bell.ring());
+            mailboxes_to_wake.iter().for_each(|mailbox| mailbox.wake());
             synced.ring();
         }),
         around_batch: Arc::new(move |write| {
@@ -431,7 +437,7 @@ fn open_store(
     let limits = Limits { memory_bytes_max: settings.memory_bytes_max, ..Limits::default() };
     let mut store = Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(in_use)?;
     match store.ensure_identity(Random::system().bytes(), Instant::now()) {
-        // A full disk keeps nobody from getting what is there; the first start that finds room gives the identity.
+        // A full disk keeps no consumer from getting what is there; the first start that finds room gives the identity.
         Ok(_) | Err(JournalError::Full | JournalError::Unavailable { .. }) => Ok(store),
         Err(error) => Err(StartError::Journal(LogError::Failed { reason: error.to_string() }.into())),
     }
@@ -633,4 +639,15 @@ fn not_listening(address: SocketAddr, error: io::Error) -> StartError {
 
 fn file(path: &Path, error: io::Error) -> StartError {
     StartError::File { path: path.to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogError, OpenError, StartError};
+
+    #[test]
+    fn a_full_disk_is_not_called_damage() {
+        let hint = StartError::Journal(OpenError::Log(LogError::Full)).hint().unwrap();
+        assert!(hint.contains("free space") && !hint.contains("damaged"), "{hint}");
+    }
 }
