@@ -1,11 +1,12 @@
 //! Who may connect by password: `users` in the data directory.
 //!
 //! A header line, then a line for each user, `NAME:VERIFIER`, the verifier in the usual text form
-//! `SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY` (RFC 5803 with base64 parts). No password is kept. The header's
-//! secret makes up salts for users that do not exist, always the same for one name, so that nobody learns names by asking.
+//! `SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY` (RFC 5803 with base64 parts). No password is kept. The
+//! header's secret makes up salts for users that do not exist, always the same for one name, so that names can't be
+//! learnt by asking.
 //!
-//! The file has mode 0600, is written aside, synced and renamed, and is read again when it changed. Writers take turns by
-//! a lock on `users.lock`.
+//! The file has mode 0600, is written aside, synced and renamed, and is read again when it changed. Writers take turns
+//! by a lock on `users.lock`.
 
 pub use crate::catalog::names::{USER_NAME_BYTES_MAX as NAME_BYTES_MAX, is_user_name as is_valid_name};
 use crate::sign_in::remembered::Remembered;
@@ -342,7 +343,7 @@ impl fmt::Debug for List {
 }
 
 impl List {
-    /// For a user that does not exist: the salt is always the same, and the keys are nobody's.
+    /// For a user that does not exist: the salt is always the same, and the keys fit no password.
     fn made_up(&self, name: &str) -> ScramVerifier {
         let derive = |what: &str| Crypto.hmac(&self.secret, format!("{what}:{name}").as_bytes());
         let salt = derive("salt").iter().take(SALT_BYTES).copied().collect();
@@ -430,7 +431,7 @@ fn derived(password: &str, rounds: u32) -> Result<ScramVerifier, UsersError> {
     Ok(ScramVerifier::derive(password, random::<SALT_BYTES>().to_vec(), rounds, &Crypto))
 }
 
-/// A system without randomness can't go on: whatever was made from zeros would be everybody's.
+/// A system without randomness can't go on: whatever was made from zeros would be known to all.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     rand::rand_bytes(&mut bytes).expect("the system's random generator works");
@@ -490,13 +491,13 @@ mod tests {
             assert!(!signs_in(users, "orders", "password") && !users.is_password("orders", "password"));
             assert!(!signs_in(users, "billing", "pässword") && !users.is_password("billing", ""));
         }
-        users.set_password("orders", "new", ROUNDS).unwrap();
-        assert!(others.is_password("orders", "new") && !others.is_password("orders", "pässword"));
+        users.set_password("orders", "a newer password", ROUNDS).unwrap();
+        assert!(others.is_password("orders", "a newer password") && !others.is_password("orders", "pässword"));
         users.add("billing", "b", ROUNDS).unwrap();
         assert_eq!(others.names(), ["billing", "orders"]);
         users.remove("orders").unwrap();
-        assert!(!others.exists("orders") && !signs_in(&others, "orders", "new"));
-        assert!(!fs::read_to_string(directory.path().join(FILE)).unwrap().contains("new"));
+        assert!(!others.exists("orders") && !signs_in(&others, "orders", "a newer password"));
+        assert!(!fs::read_to_string(directory.path().join(FILE)).unwrap().contains("a newer password"));
     }
 
     #[test]
