@@ -126,7 +126,7 @@ def test_a_recipient_whom_nobody_knows_and_a_user_without_a_ring_are_problems(si
     lines = "\n".join(problems(rows))
     assert "no key ring has a good certificate of RECIP('CN=nobody,O=Nowhere')" in lines
     assert "newcomer may put and can't seal: no-ring" in lines
-    assert "nobody who may put can seal" in lines
+    assert "no user who may put can seal" in lines
     assert "TRIAL" not in rows and "SIZE" not in rows
     assert f"POLICY({queue})" not in site.qm.mqsc("DISPLAY POLICY(*)")
     # What it would cost is told all the same: the key of the recipient who is known.
@@ -178,7 +178,7 @@ def test_a_key_that_signs_and_is_not_on_the_list_is_a_problem(site):
     queue = site.queue("SIGNALG(SHA256) SIGNER('{stranger}')")
     rows, _ = check(site, queue, code=1)
     assert of_user(rows, "orders")["SEALCAUSE"] == "signer-not-authorised"
-    assert "nobody who may put can seal" in problems(rows)
+    assert "no user who may put can seal" in problems(rows)
 
 
 def test_cost_is_predicted_from_a_profile_and_nothing_is_made_up_without_one(site, monkeypatch, tmp_path):

@@ -25,7 +25,7 @@ conditions! {
     INVALID_FIELD = "amqp:invalid-field";
     /// This side cannot do what is asked.
     NOT_IMPLEMENTED = "amqp:not-implemented";
-    /// Somebody else has it.
+    /// Another container has it.
     RESOURCE_LOCKED = "amqp:resource-locked";
     /// Something the request needs is not so.
     PRECONDITION_FAILED = "amqp:precondition-failed";

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 pub use link::LINK_NAME_BYTES_MAX;
 
-/// Payloads shorter than this are copied out of the read buffer, so that they don't keep it alive: a message that waits on a queue would
-/// hold as much memory as the largest read has, and be counted with its own bytes alone. What is longer counts for at least a 64th of
-/// what it holds.
+/// Payloads shorter than this are copied out of the read buffer, so that they don't keep it alive: a message that waits
+/// on a queue would hold as much memory as the largest read has, and be counted with its own bytes alone. What is
+/// longer counts for at least a 64th of what it holds.
 pub const COPY_IN_BYTES_MAX: usize = 4 * 1024;
 
 /// One AMQP 1.0 connection, client or server.
@@ -173,10 +173,11 @@ impl Connection {
         self.process(input);
     }
 
-    /// Takes all of `bytes`, which the host may read into again: payloads are copied out, each into memory of its own that goes
-    /// with it, and the beginning of a frame is kept here, in room for that frame.
+    /// Takes all of `bytes`, which the host may read into again: payloads are copied out, each into memory of its own
+    /// that goes with it, and the beginning of a frame is kept here, in room for that frame.
     ///
-    /// Costs a copy, and saves the memory that [`Connection::receive`] lets a message keep: the whole buffer it arrived in.
+    /// Costs a copy, and saves the memory that [`Connection::receive`] lets a message keep: the whole buffer it arrived
+    /// in.
     pub fn receive_copied(&mut self, now: Instant, mut bytes: &[u8]) {
         self.heard(now, bytes);
         while !self.held.is_empty() && !bytes.is_empty() {

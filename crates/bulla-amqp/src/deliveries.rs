@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 /// Deliveries in the order of their ids, which are serial numbers (RFC 1982). A settled one leaves a gap; gaps at the
-/// front go at once, others when they outnumber the rest. So adding, finding and removing cost a step in the usual order
-/// and a binary search otherwise, and the memory follows the number of unsettled deliveries, whatever ranges a peer
-/// names.
+/// front go at once, others when they outnumber the rest. So adding, finding and removing cost a step in the usual
+/// order and a binary search otherwise, and the memory follows the number of unsettled deliveries, whatever ranges a
+/// peer names.
 #[derive(Debug)]
 pub(crate) struct Deliveries<T> {
     entries: VecDeque<(u32, Option<T>)>,

@@ -88,8 +88,8 @@ pub enum Event {
     },
     /// Receiving link: a whole message.
     Delivery(Delivery),
-    /// Sending link: what became of a delivery. One event each, and another where the receiver says another outcome before
-    /// the delivery is settled: the last one counts, as far as the host has not acted on one.
+    /// Sending link: what became of a delivery. One event each, and another where the receiver says another outcome
+    /// before the delivery is settled: the last one counts, as far as the host has not acted on one.
     Outcome {
         /// The link.
         link: LinkId,
@@ -175,7 +175,8 @@ pub struct AttachReply {
     pub keeps_tags: bool,
     /// Whether deliveries may be resumed on a later attachment. A receiving link keeps outcomes then, for
     /// [`Connection::take_outcomes`](crate::Connection::take_outcomes). A sending link makes tags of tokens
-    /// ([`DeliveryTag::of_token`]), and has [`OUTCOMES_KEPT_MAX`](crate::OUTCOMES_KEPT_MAX) unsettled deliveries at most.
+    /// ([`DeliveryTag::of_token`]), and has [`OUTCOMES_KEPT_MAX`](crate::OUTCOMES_KEPT_MAX) unsettled deliveries at
+    /// most.
     pub resumable: bool,
     /// This side's unsettled deliveries of an earlier attachment, where the link is resumed. What does not fit into the
     /// peer's frame is left out, and the peer is told so.

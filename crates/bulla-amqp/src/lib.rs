@@ -2,7 +2,8 @@
 //! time in, events and bytes out.
 //!
 //! - [`Connection`] is the machine: the host feeds [`Connection::receive`] or, out of room that it uses
-//!   again, [`Connection::receive_copied`]; takes [`Connection::poll_event`], gives commands, and writes [`Connection::output_slices`].
+//!   again, [`Connection::receive_copied`]; takes [`Connection::poll_event`], gives commands, and writes
+//!   [`Connection::output_slices`].
 //! - [`Sections`] finds the parts of a message without decoding them; [`Payload`] is a message's bytes,
 //!   which travel from read buffer to write buffer as they arrived.
 //! - [`types`] holds the performatives as one table, [`scram`] the one password exchange that never

@@ -111,8 +111,8 @@ impl Sections {
         Ok(sections)
     }
 
-    /// The sections up to the message annotations, of a message of which only the front may be there; none where that ends before
-    /// it is known where they are, or is no message.
+    /// The sections up to the message annotations, of a message of which only the front may be there; none where that
+    /// ends before it is known where they are, or is no message.
     pub fn front(payload: &Payload) -> Option<Self> {
         let mut cursor = Cursor::new(payload);
         let mut sections = Self::default();
@@ -166,7 +166,7 @@ impl Sections {
         }
     }
 
-    /// The range of the bare message: what the sender wrote and nobody may change (part 3, section 3.2).
+    /// The range of the bare message: what the sender wrote and no intermediary may change (part 3, section 3.2).
     pub fn bare(&self) -> Range<usize> {
         let first =
             [&self.properties, &self.application_properties].into_iter().flatten().map(|range| range.start).min();

@@ -16,7 +16,7 @@ pub enum Mechanism {
     External,
     /// Password proved, never sent (RFC 5802, RFC 7677).
     ScramSha256,
-    /// A token that is as good as a password for whoever has it (RFC 7628): offer it over TLS only.
+    /// A token that is as good as a password for its bearer (RFC 7628): offer it over TLS only.
     OAuthBearer,
 }
 
@@ -164,8 +164,8 @@ impl fmt::Debug for BearerResponse<'_> {
 }
 
 impl<'a> BearerResponse<'a> {
-    /// Takes a response apart; none when it is not of RFC 7628's form, asks for channel binding, or has other than one token.
-    /// Keys besides `auth` are passed over, as it has them.
+    /// Takes a response apart; none when it is not of RFC 7628's form, asks for channel binding, or has other than one
+    /// token. Keys besides `auth` are passed over, as it has them.
     pub fn parse(response: &'a [u8]) -> Option<Self> {
         let (header, pairs) = std::str::from_utf8(response).ok()?.split_once('\x01')?;
         let (binding, authorization) = header.strip_suffix(',')?.split_once(',')?;

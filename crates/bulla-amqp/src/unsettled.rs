@@ -1,4 +1,5 @@
-//! What outlives a link's attachment: unsettled maps, and the outcomes that a receiving end keeps (part 2, section 2.6.13).
+//! What outlives a link's attachment: unsettled maps, and the outcomes that a receiving end keeps (part 2, section
+//! 2.6.13).
 
 use crate::codec::{self, Decode, DecodeError, Encode, Reader, code};
 use crate::event::DeliveryId;

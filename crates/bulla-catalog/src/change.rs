@@ -27,14 +27,14 @@ pub enum Change {
         /// As it shall be.
         queue: LocalQueue,
     },
-    /// Refused with `AdminError::InUse` while somebody has it open, with [`AdminError::NotEmpty`] unless `purge`.
+    /// Refused with `AdminError::InUse` while it is open, with [`AdminError::NotEmpty`] unless `purge`.
     DeleteLocal {
         /// Its name.
         name: String,
         /// Its messages go too.
         purge: bool,
     },
-    /// Its messages go. Refused with `AdminError::InUse` while somebody has it open.
+    /// Its messages go. Refused with `AdminError::InUse` while it is open.
     ClearLocal {
         /// Its name.
         name: String,
@@ -53,7 +53,7 @@ pub enum Change {
         /// As it shall be.
         alias: AliasQueue,
     },
-    /// Refused with `AdminError::InUse` while somebody has it open.
+    /// Refused with `AdminError::InUse` while it is open.
     DeleteAlias {
         /// Its name.
         name: String,
@@ -148,7 +148,8 @@ pub enum Change {
         /// As it shall be.
         subscription: Subscription,
     },
-    /// A subscription, with its queue where that is its own. Refused with `AdminError::InUse` while somebody gets from that.
+    /// A subscription, with its queue where that is its own. Refused with `AdminError::InUse` while a consumer gets
+    /// from that.
     DeleteSubscription {
         /// Its name.
         name: String,

@@ -129,7 +129,7 @@ impl CipherSpec {
     }
 }
 
-/// OpenSSL's lists, TLS 1.2 and TLS 1.3, for clients of the listener, whom nobody has promised a CBC suite.
+/// OpenSSL's lists, TLS 1.2 and TLS 1.3, for clients of the listener, who were not promised a CBC suite.
 pub fn listener_lists() -> (String, String) {
     let list = |protocol, authenticated: fn(&str) -> bool| {
         let suites = ALL.iter().filter(|suite| suite.protocols == protocol && !suite.weak);

@@ -226,7 +226,8 @@ impl Definitions {
         }
     }
 
-    /// Whether there may be one more queue, alias, remote queue or model: they are counted together, here and when they are read.
+    /// Whether there may be one more queue, alias, remote queue or model: they are counted together, here and when they
+    /// are read.
     pub fn has_room_for_a_queue(&self) -> bool {
         self.queues.len() + self.aliases.len() + self.remotes.len() + self.models.len() < OBJECTS_MAX
     }

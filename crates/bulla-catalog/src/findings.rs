@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A certificate that ends within so long is told of.
 pub const EXPIRY_NOTICE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Messages that are looked at where nobody says how many.
+/// Messages that are looked at where no number is given.
 pub const MESSAGES_DEFAULT: usize = 1_000;
 
 /// Payloads whose sealed length is told, in bytes.
@@ -50,7 +50,7 @@ pub struct UserFinding {
     pub may_get: bool,
     /// Why its ring can't be read: there is none, most of the time.
     pub ring: Result<(), Why>,
-    /// Whether it could seal, with which certificate of its own; none where nobody signs.
+    /// Whether it could seal, with which certificate of its own; none where nothing is signed.
     pub seals: Result<Option<Used>, Why>,
     /// Whether it could open, with which certificate of its own; none where nothing is encrypted.
     pub opens: Result<Option<Used>, Why>,
@@ -63,7 +63,7 @@ pub struct NameFinding {
     pub signs: bool,
     /// The name.
     pub dn: String,
-    /// The newest certificate that somebody may use, and in whose rings it is.
+    /// The newest certificate that a user may use, and in whose rings it is.
     pub found: Option<(Used, Vec<String>)>,
     /// Where it is missing or no good, and why: the users who put, or the signer's own ring.
     pub missing: Vec<(String, Why)>,
@@ -103,18 +103,18 @@ pub enum Fate {
     Clear,
     /// It goes to the error queue.
     Defective(Why),
-    /// It is for somebody else, and stays.
+    /// It is for other readers, and stays.
     NotMine,
     /// It stays until what is missing is back.
     Stays(Why),
-    /// Its form is as the policy wants it; nobody here has a key to say more.
+    /// Its form is as the policy wants it; no user here has a key to say more.
     Form,
 }
 
 /// Messages that a user would find the same.
 #[derive(Clone, Debug)]
 pub struct MessagesFinding {
-    /// Who gets them; nobody where nobody with a key ring may.
+    /// Who gets them; empty where no user with a key ring may.
     pub user: Option<String>,
     /// What becomes of them.
     pub fate: Fate,
@@ -183,7 +183,7 @@ impl Findings {
             }
         }
         if quality != Quality::None && !self.users.iter().any(|user| user.may_put && user.seals.is_ok()) {
-            problems.push("nobody who may put can seal".to_owned());
+            problems.push("no user who may put can seal".to_owned());
         }
         let failed = self.trials.iter().filter_map(|trial| trial.result.as_ref().err().map(|why| (trial, why)));
         for (Trial { by, for_whom, .. }, why) in failed {
@@ -202,7 +202,7 @@ impl Findings {
             format!("the certificate of {dn} {} at {at}", if ended { "ended" } else { "ends" })
         }));
         for found in &self.messages {
-            let whose = found.user.as_deref().unwrap_or("anybody");
+            let whose = found.user.as_deref().unwrap_or("any user");
             match &found.fate {
                 Fate::Defective(why) => problems.push(format!(
                     "{} would go to the error queue when {whose} gets: {}: {}",

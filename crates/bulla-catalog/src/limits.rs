@@ -10,8 +10,8 @@ pub const LIMITS_MAX: usize = 1_000;
 /// Highest MSGRATE, messages a second.
 pub const RATE_MAX: u32 = 10_000_000;
 
-/// MAXSUBS and MAXDYNQ of whom no limit says otherwise: some hundredth of what a queue manager may have, so that one user's
-/// applications leave room for the others' and for definitions.
+/// MAXSUBS and MAXDYNQ of whom no limit says otherwise: some hundredth of what a queue manager may have, so that one
+/// user's applications leave room for the others' and for definitions.
 pub const KEPT_OBJECTS_DEFAULT: u32 = 1_000;
 
 /// MAXCONNS of whom no limit says otherwise: half of what a dispatcher takes.

@@ -23,8 +23,8 @@ pub struct InForce {
 pub enum Whose {
     /// The user, from the address.
     Pair,
-    /// Whoever comes from the address, but for users known there.
+    /// All users from the address, but for those known there.
     Address,
-    /// Nobody: the user is guarded.
+    /// No one: the user is guarded.
     User,
 }

@@ -18,8 +18,8 @@ const _: () = assert!(NAME_CHARS_MAX == 48, "the rule says so");
 /// Longest name of a user in bytes.
 pub const USER_NAME_BYTES_MAX: usize = 64;
 
-/// True when a user may have this name: 1 to [`USER_NAME_BYTES_MAX`] letters, digits and `.`, `_`, `-`, `@`, a letter or digit
-/// first. It names the user's key ring's directory too.
+/// True when a user may have this name: 1 to [`USER_NAME_BYTES_MAX`] letters, digits and `.`, `_`, `-`, `@`, a letter
+/// or digit first. It names the user's key ring's directory too.
 pub fn is_user_name(name: &str) -> bool {
     name.len() <= USER_NAME_BYTES_MAX
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())

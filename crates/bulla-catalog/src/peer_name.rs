@@ -2,8 +2,8 @@
 //!
 //! `CN=QM2,OU=Payments,OU=*,O=Example*`: attributes separated by commas or semicolons, in any order. Each must be in
 //! the certificate; what the pattern does not mention does not matter. A `*` at the beginning or the end of a value
-//! stands for any characters, none included; `\` takes the meaning from the character behind it, and quotation marks from
-//! the separators between them. Values are compared with case. Where a type stands several times, as OU does, the
+//! stands for any characters, none included; `\` takes the meaning from the character behind it, and quotation marks
+//! from the separators between them. Values are compared with case. Where a type stands several times, as OU does, the
 //! first in the pattern is compared with the first in the certificate, which holds the highest unit first, the second
 //! with the second, and so on.
 
@@ -19,7 +19,7 @@ pub struct PeerPattern {
     wanted: Vec<(&'static str, Value)>,
 }
 
-/// Why a text is no pattern. The turn of whoever wrote SSLPEER.
+/// Why a text is no pattern. The turn of the author of SSLPEER.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum PatternError {
@@ -151,8 +151,8 @@ impl PeerPattern {
         Ok(Self { wanted })
     }
 
-    /// How much the pattern says, the more the lesser: of each attribute type, in MQ's order, the value in full, a part of it, or
-    /// nothing.
+    /// How much the pattern says, the more the lesser: of each attribute type, in MQ's order, the value in full, a part
+    /// of it, or nothing.
     pub fn particularity(&self) -> [u8; PARTICULARITY.len()] {
         PARTICULARITY.map(|kind| {
             let values = self.wanted.iter().filter(|(name, _)| *name == kind);
@@ -284,8 +284,8 @@ mod tests {
         ] {
             assert!(!matches(pattern, SUBJECT), "{pattern}");
         }
-        let nobody = Dn::from_der(&[0x30, 0]).unwrap();
-        assert!(!PeerPattern::parse("CN=*").unwrap().matches(&nobody), "a certificate without a subject");
+        let empty = Dn::from_der(&[0x30, 0]).unwrap();
+        assert!(!PeerPattern::parse("CN=*").unwrap().matches(&empty), "a certificate without a subject");
         assert!(!matches("CN=OU\\=Payments", "OU=Payments"), "a type is no value");
     }
 

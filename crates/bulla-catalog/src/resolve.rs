@@ -143,8 +143,8 @@ fn qualified(object: &str) -> Option<(&str, &str)> {
 }
 
 impl Definitions {
-    /// Finds what an application that opens `name` to get is given: a queue or an alias, or `QUEUE@QMGR` with this queue manager's
-    /// own name. Three look-ups, once for each link.
+    /// Finds what an application that opens `name` to get is given: a queue or an alias, or `QUEUE@QMGR` with this
+    /// queue manager's own name. Three look-ups, once for each link.
     ///
     /// # Errors
     /// The name, or what it stands for, is no local queue.
@@ -180,12 +180,12 @@ impl Definitions {
         Ok(Resolved { queue, local, policy, get_enabled, put_enabled })
     }
 
-    /// Finds where messages go that an application puts by `object`: the name of a queue, an alias or a remote queue, or
-    /// `QUEUE@QMGR`. The rules are MQ's name resolution: a remote queue's messages go on its XMITQ, or on the transmission queue
-    /// named like the queue manager, or on DEFXMITQ. A few look-ups, once for each link.
+    /// Finds where messages go that an application puts by `object`: the name of a queue, an alias or a remote queue,
+    /// or `QUEUE@QMGR`. The rules are MQ's name resolution: a remote queue's messages go on its XMITQ, or on the
+    /// transmission queue named like the queue manager, or on DEFXMITQ. A few look-ups, once for each link.
     ///
-    /// The policy is that of the name before the `@` where that is this queue manager's, and none where it is another's: policies
-    /// are of names that are defined here.
+    /// The policy is that of the name before the `@` where that is this queue manager's, and none where it is
+    /// another's: policies are of names that are defined here.
     ///
     /// # Errors
     /// The name, or something on the way, is not what it should be.

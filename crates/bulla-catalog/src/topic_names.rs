@@ -17,7 +17,8 @@ pub const TOPIC_BYTES_MAX: usize = 10_240;
 /// Most levels of a topic.
 pub const LEVELS_MAX: usize = 128;
 
-/// Most `#` of a pattern before its last level: with more, one topic would be looked for on as many ways as its levels can be divided.
+/// Most `#` of a pattern before its last level: with more, one topic would be looked for on as many ways as its levels
+/// can be divided.
 const INNER_MANY_MAX: usize = 1;
 
 /// Longest name of a subscription in bytes, as MQ has it.

@@ -100,7 +100,8 @@ impl Client {
     pub fn attach(&mut self, request: AttachRequest) -> Result<Attached, ClientError> {
         let link = self.engine.attach(self.session, request);
         let deadline = Instant::now() + CONNECT_WITHIN;
-        // A refusal comes as an answer without terminus and then a detach with the error: `wait_for` turns that into one.
+        // A refusal comes as an answer without terminus and then a detach with the error: `wait_for` turns that into
+        // one.
         self.wait_for(deadline, CONNECT_WITHIN, |event| match event {
             Event::LinkOpened(opened) if opened.link == link => {
                 let there = opened.source.is_some() && opened.target.is_some();
@@ -173,9 +174,9 @@ impl Client {
         result
     }
 
-    /// Puts messages in a unit of work, commits it and begins the next, without waiting in between: everything goes out at once,
-    /// and one answer is waited for. The messages are settled as they are sent, so that one that is refused has the whole unit
-    /// backed out.
+    /// Puts messages in a unit of work, commits it and begins the next, without waiting in between: everything goes out
+    /// at once, and one answer is waited for. The messages are settled as they are sent, so that one that is refused
+    /// has the whole unit backed out.
     ///
     /// # Errors
     /// The unit was backed out, and why (2003). Where the connection breaks, either may be so.
@@ -321,7 +322,8 @@ impl Client {
         }
     }
 
-    /// Takes what has come and sends what is due, for one that does something else for longer than a peer waits to hear of it.
+    /// Takes what has come and sends what is due, for one that does something else for longer than a peer waits to hear
+    /// of it.
     ///
     /// # Errors
     /// The connection broke.

@@ -3,9 +3,9 @@
 //! `cargo bench -p bulla-device --bench timing` unwraps both kinds in random order, thousands of times, on the CPU and
 //! on the accelerator, for OAEP and PKCS#1 v1.5, and compares the two sets of times (`leak/mod.rs` says how). Neither
 //! kind may give an error, and both give a key of the asked length. A control that must be told apart, a wrapped key of
-//! a wrong length (which anybody can see, so it may be answered at once), shows that the measurement sees a difference
-//! where there is one. Arguments: samples of each kind (20,000 by default) and bits of the key (1024). The exit code is
-//! 1 if a verdict is not the expected one.
+//! a wrong length (which is visible to any observer, so it may be answered at once), shows that the measurement sees a
+//! difference where there is one. Arguments: samples of each kind (20,000 by default) and bits of the key (1024). The
+//! exit code is 1 if a verdict is not the expected one.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -97,7 +97,7 @@ fn measure(device: &mut dyn Device, kinds: &[Vec<Job>; 2]) -> [Vec<f64>; 2] {
     times
 }
 
-/// Good padding around a key: a random one, so it is nobody's.
+/// Good padding around a key: a random one, so it belongs to no user.
 fn good(rsa: &Rsa<Private>, padding: RsaPadding) -> Vec<u8> {
     let mut key = [0; KEY_BYTES];
     SystemRandom.fill(&mut key).unwrap();

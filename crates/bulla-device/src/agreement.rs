@@ -3,8 +3,8 @@
 //! Beside the secret k·P a second product is computed, k·(G + P), with another point, and k·(G + P) = k·G + k·P must
 //! hold. k·G is the public key, or the point of a key that is made for one agreement, which comes from another function
 //! than the two products. One wrong value among the three does not fit the other two, but with a chance of two in the
-//! order of the curve; a damaged k, which makes both products wrong, does not fit k·G. What is compared are the bytes of
-//! the X coordinates as they leave, so a token, which gives out nothing else, is checked alike.
+//! order of the curve; a damaged k, which makes both products wrong, does not fit k·G. What is compared are the bytes
+//! of the X coordinates as they leave, so a token, which gives out nothing else, is checked alike.
 //!
 //! To compute the same product twice and compare would find neither a damaged k nor a fault that comes each time.
 

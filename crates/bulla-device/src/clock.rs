@@ -10,7 +10,8 @@ pub fn thread_cpu_ns() -> u64 {
     nanoseconds(now.tv_sec, now.tv_nsec)
 }
 
-/// Nanoseconds that all threads of this process have spent on a processor, those that have ended included. A system call.
+/// Nanoseconds that all threads of this process have spent on a processor, those that have ended included. A system
+/// call.
 pub(crate) fn process_cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     nanoseconds(now.tv_sec, now.tv_nsec)
@@ -25,7 +26,8 @@ pub fn thread_clock_cost_ns() -> u64 {
     (0..32).map(|_| cost()).min().unwrap_or(0)
 }
 
-/// Where the processor's cycle counter stands: of use for differences alone, which a [`TickScale`] makes times of. Some 10 ns.
+/// Where the processor's cycle counter stands: of use for differences alone, which a [`TickScale`] makes times of. Some
+/// 10 ns.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -76,7 +78,8 @@ impl ThreadClock {
     /// Nanoseconds that the thread has spent on a processor; none once it has ended.
     pub fn ns(self) -> Option<u64> {
         let mut time = MaybeUninit::<libc::timespec>::uninit();
-        // SAFETY: the function writes one time to where the pointer points; it refuses the clock of a thread that has ended.
+        // SAFETY: the function writes one time to where the pointer points; it refuses the clock of a thread that has
+        // ended.
         let result = unsafe { libc::clock_gettime(self.0, time.as_mut_ptr()) };
         if result != 0 {
             return None;

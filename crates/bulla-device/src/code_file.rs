@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Write access of the group.
 const GROUP_WRITES: u32 = 0o020;
-/// Write access of everybody.
+/// Write access of all users.
 const OTHERS_WRITE: u32 = 0o002;
 /// In such a directory a file is renamed or removed by its owner and the directory's alone.
 const STICKY: u32 = 0o1000;

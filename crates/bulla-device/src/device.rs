@@ -130,9 +130,9 @@ pub enum DeviceError {
     },
     /// The signer's turn: the signature is not this key's over this hash.
     BadSignature,
-    /// Nobody's turn: whoever asked has gone.
+    /// No one's turn: the asker has gone.
     Cancelled,
-    /// Nobody's turn: the job was still waiting at its deadline.
+    /// No one's turn: the job was still waiting at its deadline.
     Deadline,
     /// The caller's turn: the key cannot do this work (an EC key asked to unwrap, say).
     WrongKey {
@@ -176,7 +176,7 @@ impl fmt::Display for DeviceError {
             DeviceError::Offline { device, why } => write!(out, "device {device} is offline: {why}"),
             DeviceError::Refused { device, why } => write!(out, "device {device} refused: {why}"),
             DeviceError::BadSignature => out.write_str("the signature does not fit"),
-            DeviceError::Cancelled => out.write_str("whoever asked has gone"),
+            DeviceError::Cancelled => out.write_str("the asker has gone"),
             DeviceError::Deadline => out.write_str("the job's deadline passed before it was started"),
             DeviceError::WrongKey { why } => write!(out, "the key cannot do this: {why}"),
             DeviceError::UnsupportedKey { what } => write!(out, "unsupported private key: {what}"),

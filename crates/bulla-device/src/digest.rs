@@ -139,7 +139,7 @@ impl Hash {
     /// Bytes of the longest hash.
     pub const LEN_MAX: usize = 64;
 
-    /// A hash that somebody else computed; nothing where it has not the length of one of the digests.
+    /// A hash that the caller computed; nothing where it has not the length of one of the digests.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Hash> {
         let len = bytes.len();
         Digest::ALL.iter().find(|digest| digest.hash_len() == len)?;

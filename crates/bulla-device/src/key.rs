@@ -66,7 +66,7 @@ impl Key {
         self.public().id()
     }
 
-    /// Whether private operations have an RSA key's primes to work with. Nobody knows of a token's
+    /// Whether private operations have an RSA key's primes to work with. It is not known of a token's
     /// key; it counts as one that has them.
     pub fn has_primes(&self) -> bool {
         self.private().is_some_and(|key| key.rsa().is_none_or(|rsa| rsa.p().is_some() && rsa.q().is_some()))
@@ -103,8 +103,8 @@ impl PublicKey {
     /// Takes a public key.
     ///
     /// # Errors
-    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile. [`DeviceError::Library`] for the point
-    /// at infinity: OpenSSL reads it from a certificate (one byte 00), but does not hand it out as a key.
+    /// [`DeviceError::UnsupportedKey`] for a kind, curve or size outside the profile. [`DeviceError::Library`] for the
+    /// point at infinity: OpenSSL reads it from a certificate (one byte 00), but does not hand it out as a key.
     pub fn new<T: openssl::pkey::HasPublic>(key: &PKeyRef<T>) -> Result<PublicKey, DeviceError> {
         let bits = key.bits();
         let kind = KeyKind::of(key)?;

@@ -106,7 +106,8 @@ enum Place {
     Ordinary(Zeroizing<Vec<u8>>),
 }
 
-// SAFETY: they have one owner, as a `Box<[u8]>` has; OpenSSL takes its lock where it hands them out and takes them back.
+// SAFETY: they have one owner, as a `Box<[u8]>` has; OpenSSL takes its lock where it hands them out and takes them
+// back.
 unsafe impl Send for KeyBytes {}
 // SAFETY: as for `Send`; behind a shared reference they are only read.
 unsafe impl Sync for KeyBytes {}
@@ -128,7 +129,8 @@ impl Deref for KeyBytes {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // SAFETY: OpenSSL handed out `len` bytes there, all of them zeroed, which are this value's until it is dropped.
+            // SAFETY: OpenSSL handed out `len` bytes there, all of them zeroed, which are this value's until it is
+            // dropped.
             Place::Kept { start, len } => unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) },
             Place::Ordinary(bytes) => bytes,
         }

@@ -1,6 +1,6 @@
 //! Crypto devices: where private keys are used.
 //!
-//! Whoever needs a private-key operation makes a [`Job`], and whoever owns a [`Device`] submits many
+//! A caller that needs a private-key operation makes a [`Job`], and the owner of a [`Device`] submits many
 //! jobs at once and collects them as they finish. The processor itself is the device [`CpuDevice`];
 //! devices that are quick only in batches, or that never let a key out, stand behind the same seam.
 //!

@@ -258,7 +258,7 @@ mod tests {
     use crate::key::PrivateKey;
     use crate::work::{RsaScheme, Work};
 
-    /// A clock that is moved by whoever sleeps.
+    /// A clock that is moved by the thread that sleeps.
     #[derive(Clone)]
     struct Still(Arc<Mutex<Instant>>);
 

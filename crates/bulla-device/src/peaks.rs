@@ -31,7 +31,7 @@ impl Peaks {
         while self.records.pop_if(|last| last.value <= value).is_some() {}
         self.records.push(Peak { at_ms, value });
         if self.records.len() > PEAKS_MAX {
-            // The highest of all stays; whoever asks from just after it on gets the next one.
+            // The highest of all stays; a query from just after it on gets the next one.
             self.records.remove(1);
         }
     }

@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
     RsaWrap(RsaPadding),
 }
 
-/// The contexts that nobody works with at the moment.
+/// The contexts that are not in use at the moment.
 #[derive(Default)]
 pub(crate) struct Prepared(Mutex<Vec<(Purpose, PkeyCtx<Public>)>>);
 

@@ -1,9 +1,9 @@
 //! What takes the place of a content key that did not unwrap (implicit rejection).
 //!
-//! With OAEP that is a random key. With PKCS#1 v1.5 it is derived from the private key and the ciphertext: anybody can
-//! make a ciphertext whose padding is right by chance, and sending it again must not tell, by another key each time,
-//! that it was not. The construction is that of OpenSSL 3.2 and draft-irtf-cfrg-rsa-guidance in short: there is one
-//! length that a content key may have, so none is derived.
+//! With OAEP that is a random key. With PKCS#1 v1.5 it is derived from the private key and the ciphertext: any sender
+//! can make a ciphertext whose padding is right by chance, and sending it again must not tell, by another key each
+//! time, that it was not. The construction is that of OpenSSL 3.2 and draft-irtf-cfrg-rsa-guidance in short: there is
+//! one length that a content key may have, so none is derived.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -1,12 +1,14 @@
-//! Processor time by role: what the process spends it on, so that the roles of a thread add up to that thread's own clock.
+//! Processor time by role: what the process spends it on, so that the roles of a thread add up to that thread's own
+//! clock.
 //!
-//! Every thread says once what its main role is ([`begin`]). Where it does something for another role it says so for as long as
-//! that lasts: by the cycle counter ([`enter`]), or, where it may wait meanwhile or the time is known anyway, by the thread's clock
-//! ([`exactly`], [`apart`]). Whatever is left of the thread's clock is its main role's: system calls, waking up, going to sleep.
-//! While a thread sleeps its clock stands still, so nobody is charged for that, nor for what other programs took of a core.
+//! Every thread says once what its main role is ([`begin`]). Where it does something for another role it says so for as
+//! long as that lasts: by the cycle counter ([`enter`]), or, where it may wait meanwhile or the time is known anyway,
+//! by the thread's clock ([`exactly`], [`apart`]). Whatever is left of the thread's clock is its main role's: system
+//! calls, waking up, going to sleep. While a thread sleeps its clock stands still, so no role is charged for that, nor
+//! for what other programs took of a core.
 //!
-//! A thread counts with plain stores into a meter of its own. [`costs`] looks at all meters, makes times of them, and compares
-//! their sum with the process's clock.
+//! A thread counts with plain stores into a meter of its own. [`costs`] looks at all meters, makes times of them, and
+//! compares their sum with the process's clock.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -62,7 +64,8 @@ impl Role {
 
 /// How many roles there are.
 const ROLES: usize = Role::ALL.len();
-/// A turn of more ticks than that, some 50 µs, is long: two readings of the thread's clock are less than a hundredth of it.
+/// A turn of more ticks than that, some 50 µs, is long: two readings of the thread's clock are less than a hundredth of
+/// it.
 const LONG_TURN_TICKS: u64 = 1 << 17;
 /// Of the sampled turns, what one look leaves to the next: some four looks decide what a tick is worth.
 const SAMPLES_KEPT: f64 = 0.75;
@@ -224,7 +227,8 @@ impl Own {
         self.is_sampled.set(true);
     }
 
-    /// A sampled turn that had nothing to do and was not ended is as any other turn, and those after it are no part of it.
+    /// A sampled turn that had nothing to do and was not ended is as any other turn, and those after it are no part of
+    /// it.
     fn drop_sample(&self) {
         if self.is_sampled.replace(false) {
             for (role, ticks) in self.turn_ticks.iter().enumerate() {
@@ -270,8 +274,8 @@ fn own<T>(call: impl FnOnce(&Own) -> T) -> Option<T> {
     OWN.try_with(|own| own.get().map(call)).ok().flatten()
 }
 
-/// Says what the calling thread does unless it says something else. All its time counts, also what it spent until now. Of no effect
-/// the second time.
+/// Says what the calling thread does unless it says something else. All its time counts, also what it spent until now.
+/// Of no effect the second time.
 pub fn begin(role: Role) {
     let _ = OWN.try_with(|own| {
         own.get_or_init(|| {
@@ -292,8 +296,8 @@ pub struct Span {
     _here: std::marker::PhantomData<*const ()>,
 }
 
-/// The calling thread plays `role` from now on, until the span ends: two looks at the cycle counter, 20 ns; 2 ns where it does
-/// already. Not for what waits for long: that is [`exactly`]'s.
+/// The calling thread plays `role` from now on, until the span ends: two looks at the cycle counter, 20 ns; 2 ns where
+/// it does already. Not for what waits for long: that is [`exactly`]'s.
 #[inline]
 pub fn enter(role: Role) -> Span {
     let outer = own(|own| {
@@ -352,8 +356,8 @@ pub fn apart() -> Apart {
     Apart { was_apart: was_apart.unwrap_or(false), _here: std::marker::PhantomData }
 }
 
-/// Waits for something that other threads have: not a tick of it counts, so that time on the processor is not taken for less than
-/// it is. 20 ns.
+/// Waits for something that other threads have: not a tick of it counts, so that time on the processor is not taken for
+/// less than it is. 20 ns.
 pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     let apart = apart();
     let result = wait();
@@ -369,15 +373,15 @@ impl Apart {
     }
 }
 
-/// A turn begins for which the thread's clock is read: turns tell how much of a tick is time on the processor, and how much the
-/// thread was kept from it.
+/// A turn begins for which the thread's clock is read: turns tell how much of a tick is time on the processor, and how
+/// much the thread was kept from it.
 #[inline]
 pub fn begin_sample() {
     own(Own::begin_sample);
 }
 
-/// A turn begins for which nobody else reads the thread's clock: gives what it says where the last turn was long, so that reading it
-/// costs little of this one. Under heavy load there are few turns, and each counts.
+/// A turn begins for which no other code reads the thread's clock: gives what it says where the last turn was long, so
+/// that reading it costs little of this one. Under heavy load there are few turns, and each counts.
 #[inline]
 pub fn begin_turn() -> Option<u64> {
     let was_long = own(|own| {
@@ -392,8 +396,8 @@ pub fn begin_turn() -> Option<u64> {
     (was_long == Some(true)).then(thread_cpu_ns)
 }
 
-/// A turn ends; so many ticks it took, and, where it was sampled, so many nanoseconds by the thread's clock, one reading of it
-/// included.
+/// A turn ends; so many ticks it took, and, where it was sampled, so many nanoseconds by the thread's clock, one
+/// reading of it included.
 #[inline]
 pub fn end_turn(took: u64, ns: Option<u64>) {
     own(|own| {
@@ -486,7 +490,8 @@ struct Account {
     roles_ns: [u64; ROLES],
     seen: Counters,
     seen_ns: u64,
-    /// Exact time that the clock had not said by the last look, or that went to the main role then because it was not over.
+    /// Exact time that the clock had not said by the last look, or that went to the main role then because it was not
+    /// over.
     owed_ns: [u64; ROLES],
     /// Ticks and nanoseconds of sampled turns, older ones counting less.
     sampled_ticks: f64,
@@ -521,7 +526,8 @@ impl Account {
         self.seen = *now;
     }
 
-    /// What a tick of this thread is worth: less than a tick's time by as much as the thread was kept from the processor.
+    /// What a tick of this thread is worth: less than a tick's time by as much as the thread was kept from the
+    /// processor.
     fn worth(&mut self, now: &Counters, ns_per_tick: f64) -> f64 {
         let sampled_ns = now.sampled_ns.saturating_sub(self.seen.sampled_ns);
         let sampled_ticks = now.sampled_ticks.saturating_sub(self.seen.sampled_ticks);
@@ -534,7 +540,7 @@ impl Account {
     }
 }
 
-/// Adds to a counter that nobody else writes.
+/// Adds to a counter that no other thread writes.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }

@@ -23,8 +23,8 @@ pub enum Work {
         /// What is signed.
         hash: Hash,
     },
-    /// RSA's private operation on a block that is padded already (RSASP1, RFC 8017, 5.2.1): for those who have a padding
-    /// of their own, as a TLS handshake has.
+    /// RSA's private operation on a block that is padded already (RSASP1, RFC 8017, 5.2.1): for those who have a
+    /// padding of their own, as a TLS handshake has.
     RsaPrivate {
         /// As long as the modulus, and smaller.
         block: Vec<u8>,
@@ -196,7 +196,7 @@ pub enum Form {
     EcdsaSign,
     /// The check of an ECDSA signature.
     EcdsaVerify,
-    /// A multiplication of somebody's point.
+    /// A multiplication of another party's point.
     Ecdh,
     /// That, and a new key pair.
     EcdhEphemeral,
@@ -253,14 +253,14 @@ pub struct Job {
     pub key: Key,
     /// The operation.
     pub work: Arc<Work>,
-    /// When nobody will want the result any more.
+    /// When the result is of no use any more.
     pub deadline: Option<Instant>,
     /// Who asks: a connection, say. Askers get their turns, whatever each of them has waiting.
     pub asker: Asker,
 }
 
 impl Job {
-    /// A job of nobody in particular, without a deadline; its number is 0.
+    /// A job without an asker and without a deadline; its number is 0.
     pub fn new(key: impl Into<Key>, work: Work) -> Job {
         Job { id: 0, key: key.into(), work: Arc::new(work), deadline: None, asker: Asker::default() }
     }
@@ -328,7 +328,7 @@ impl Asker {
         Asker { number, gone: Some(Arc::default()) }
     }
 
-    /// Tells one asker from the next; 0 is nobody in particular.
+    /// Tells one asker from the next; 0 means none in particular.
     pub fn number(&self) -> u64 {
         self.number
     }

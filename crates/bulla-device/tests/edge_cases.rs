@@ -1,4 +1,5 @@
-//! What strangers may send, and what every device must answer alike: one table, run against each device there is.
+//! What unauthenticated clients may send, and what every device must answer alike: one table, run against each device
+//! there is.
 
 #![allow(clippy::unwrap_used)]
 
@@ -508,7 +509,7 @@ fn ecdsa_cases(cases: &mut Vec<Case>, curve: Curve) {
         let (r, s) = (r.to_owned().unwrap(), s.to_owned().unwrap());
         EcdsaSig::from_private_components(r, s).unwrap().to_der().unwrap()
     };
-    // Both s and n - s are signatures; nobody here needs them to be one only.
+    // Both s and n - s are signatures; no test here needs them to be one only.
     add("n - s", DIGEST, der(r, &less(&n, s)), true);
     let one = small(1);
     for (name, r, s) in [

@@ -99,7 +99,7 @@ enum Deed {
     /// The device is gone before it has answered.
     Die,
     Panic,
-    /// No answer, but one to a job that nobody gave it.
+    /// No answer, but one to a job that it was not given.
     Mistake,
     /// Two answers.
     Twice,
@@ -115,7 +115,7 @@ struct Fake {
     waiting_max: usize,
     expected: Duration,
     on_the_cores: bool,
-    /// Its calls end by themselves: nobody is to take it for hung.
+    /// Its calls end by themselves: it must not be taken for hung.
     patient: bool,
     takes: fn(&Job) -> bool,
     /// What it does with a job of this asker.
@@ -562,7 +562,7 @@ fn the_processor_helps_a_slow_card_with_its_backlog() {
 #[test]
 fn with_the_processor_stopped_private_jobs_are_the_devices_and_public_ones_somebodys() {
     let mut bench = Bench::without_cpu();
-    assert_eq!(bench.put([verify(0)]), 1, "nobody else is there");
+    assert_eq!(bench.put([verify(0)]), 1, "no other device is there");
     assert!(bench.one().result.is_ok());
     bench.put([sign(1)]);
     let stopped = DeviceError::Offline { device: CPU_NAME.to_owned(), why: "stopped".to_owned() };
@@ -786,7 +786,7 @@ fn a_device_that_condemns_a_good_signature_is_not_used_again() {
     assert_eq!(bench.put([verify(2)]), 1);
     assert_eq!(bench.one().result, Ok(Output::none()));
     bench.start("LIAR").unwrap();
-    until("somebody started it", || bench.report_of(&liar).state == State::Running);
+    until("it was started", || bench.report_of(&liar).state == State::Running);
 }
 
 #[test]
@@ -989,7 +989,7 @@ fn what_waits_goes_elsewhere_when_one_engine_hangs_and_the_other_goes() {
     until("both engines are up", || device.good_starts.load(Ordering::SeqCst) == 0);
     bench.device(Fake { expected: Duration::from_secs(1), waiting_max: 100, ..Fake::new("OTHER") });
     bench.put([sign(0)]);
-    until("one hangs, and somebody has noticed", || bench.report_of(&device).last_error.is_some());
+    until("one hangs, and the monitor has noticed", || bench.report_of(&device).last_error.is_some());
     assert_eq!(bench.report_of(&device).state, State::Running);
     bench.put((1..4).map(sign));
     let answers = bench.wait_for(4);
@@ -1005,7 +1005,7 @@ fn one_engine_that_hangs_does_not_stop_the_others() {
     let token = bench.device(fake.does(|asker| if asker == 0 { Deed::Hang } else { Deed::Compute }));
     until("both engines are up", || token.calls().is_empty());
     bench.put([sign_on_token(0, Some(PATIENCE))]);
-    until("it hangs, and somebody has noticed", || bench.report_of(&token).last_error.is_some());
+    until("it hangs, and the monitor has noticed", || bench.report_of(&token).last_error.is_some());
     for id in 1..50 {
         bench.put([sign_on_token(id, None)]);
         assert!(is_signed(&bench.one().result.unwrap()), "{id}");
@@ -1143,7 +1143,7 @@ fn shutting_down_answers_everything_and_ends_all_threads() {
     assert_eq!(answers.values().filter(|answer| answer.result.is_ok()).count(), 2);
     assert!(answers.values().filter_map(|answer| answer.result.as_ref().err()).all(DeviceError::is_the_devices));
     bench.put([sign_on_token(21, Some(PATIENCE))]);
-    assert!(matches!(bench.one().result, Err(DeviceError::Away { .. })), "nobody would look at it any more");
+    assert!(matches!(bench.one().result, Err(DeviceError::Away { .. })), "the asker has gone");
     let weak = Arc::downgrade(&bench.scheduler);
     drop(bench);
     assert!(weak.upgrade().is_none(), "no thread has it any more");

@@ -24,7 +24,7 @@ const CONNECTIONS_CHARS_MAX: usize = 264;
 const KINDS: [ChannelKind; 4] =
     [ChannelKind::Sender, ChannelKind::Receiver, ChannelKind::Server, ChannelKind::Requester];
 
-/// Why a channel cannot be defined so. The turn is with whoever wrote the command.
+/// Why a channel cannot be defined so. The turn is with the author of the command.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// DEFINE without CHLTYPE.

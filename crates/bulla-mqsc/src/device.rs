@@ -1,7 +1,7 @@
 //! Crypto devices as they are defined.
 //!
 //! What an attribute means depends on the TYPE: a token has a module, a modelled device has service times, the
-//! processor has neither. An attribute that does not fit is refused, so that nobody believes it to be honoured.
+//! processor has neither. An attribute that does not fit is refused, so that it is not believed to be honoured.
 
 use super::parse::{Statement, Value};
 use super::reply::Cell;
@@ -29,7 +29,7 @@ pub(super) fn kind_of(word: &str) -> Option<Kind> {
     TYPES.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind)
 }
 
-/// Why a device cannot be defined so. The turn is with whoever wrote the command.
+/// Why a device cannot be defined so. The turn is with the author of the command.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// DEFINE without TYPE.

@@ -1,7 +1,7 @@
 //! What would have to change for one set of definitions to become another: as commands.
 //!
-//! Both are compared in the form in which they are kept: one command for each object, with every attribute. So what can be kept
-//! can be compared, and nothing else is to be told of a new kind of object.
+//! Both are compared in the form in which they are kept: one command for each object, with every attribute. So what can
+//! be kept can be compared, and nothing else is to be told of a new kind of object.
 
 use super::objects::AsText;
 use bulla_catalog::{Definitions, objects};
@@ -46,8 +46,8 @@ const ADDRESS_NOUN: &str = "ADDRMAP";
 /// The attributes by which a rule is known beside its channel.
 const SELECTORS: [&str; 5] = ["TYPE", "ADDRESS", "CLNTUSER", "SSLPEER", "SSLCERTI"];
 
-/// The steps from `now` to `wanted`, in an order in which they can be carried out: what is in another's way goes first, then what is
-/// new or changes, and what is not wanted any more goes last.
+/// The steps from `now` to `wanted`, in an order in which they can be carried out: what is in another's way goes first,
+/// then what is new or changes, and what is not wanted any more goes last.
 #[must_use]
 pub fn steps(now: &Definitions, wanted: &Definitions) -> Vec<Step> {
     let (now, wanted) = (kept(now), kept(wanted));

@@ -92,7 +92,7 @@ fn status_cell(status: &UserStatus, key: Key) -> Option<Cell> {
     })
 }
 
-/// Whether what was asked for names it: itself, or by its beginning with a `*`. `*` alone is everybody.
+/// Whether what was asked for names it: itself, or by its beginning with a `*`. `*` alone is every user.
 pub(super) fn is_asked_for(asked: &str, name: &str) -> bool {
     asked == name || asked.strip_suffix('*').is_some_and(|beginning| name.starts_with(beginning))
 }

@@ -8,8 +8,8 @@ use super::table::Key;
 use bulla_catalog::lockouts::{InForce, Whose};
 use std::net::IpAddr;
 
-/// Stands in the place of the user where it is about everybody at an address.
-const EVERYBODY: &str = "*";
+/// Stands in the place of the user where the lockout is about all users at an address.
+const ALL_USERS: &str = "*";
 
 /// DISPLAY LOCKOUT.
 ///
@@ -57,7 +57,7 @@ fn is_meant(statement: &Statement, address: Option<IpAddr>, lockout: &InForce) -
 
 fn name(lockout: &InForce) -> &str {
     match lockout.whose {
-        Whose::Address => EVERYBODY,
+        Whose::Address => ALL_USERS,
         Whose::Pair | Whose::User => lockout.user.as_deref().unwrap_or_default(),
     }
 }

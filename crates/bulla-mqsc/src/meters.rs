@@ -1,7 +1,8 @@
 //! What crypto devices did: the numbers that DISPLAY DEVSTATUS, the activity report and the metrics show.
 //!
 //! All counters are cumulative since [`DeviceMeters::since_ms`]; two snapshots are subtracted to see what happened
-//! between them. A snapshot goes over the admin socket as the rows of DISPLAY DEVSTATUS with ALL, and is read back from them.
+//! between them. A snapshot goes over the admin socket as the rows of DISPLAY DEVSTATUS with ALL, and is read back from
+//! them.
 
 use super::device::{FORMS, kind_of};
 use super::reply::{Cell, Row};

@@ -309,7 +309,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// Why the definitions cannot be read. The turn is with whoever changed the file, or installed an older program.
+/// Why the definitions cannot be read. The turn is with the one who changed the file, or installed an older program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -810,7 +810,8 @@ mod tests {
 
     #[test]
     fn whatever_is_carried_out_is_read_back_however_it_was_typed() {
-        // Examples with characters changed, left out, doubled and swapped: more of them are commands than of random text.
+        // Examples with characters changed, left out, doubled and swapped: more of them are commands than of random
+        // text.
         let examples: Vec<&str> = table::COMMANDS.iter().flat_map(|command| command.examples).copied().collect();
         let other = ['\'', '(', ')', ',', ' ', '*', '0', '9', 'A', 'é', '.', '@', '/', ':', '\u{2003}', ';'];
         let mut random = fastrand::Rng::with_seed(7);

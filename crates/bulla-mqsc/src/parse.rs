@@ -2,7 +2,8 @@
 //!
 //! The rules are MQSC's: `*` in column 1 makes a comment; `+` at the end of a line continues the command at the
 //! next line's first character that is not blank, `-` at the next line's beginning; `;` ends a command before
-//! its line does; text stands in single quotes, a quote in it is doubled; outside quotes letters are folded to upper case.
+//! its line does; text stands in single quotes, a quote in it is doubled; outside quotes letters are folded to upper
+//! case.
 //!
 //! Text comes from people, files and sockets: whatever it holds, the answer is a [`SyntaxError`] with a place
 //! and, where there is one, a hint. One bad command does not stop the next.
@@ -85,7 +86,8 @@ impl Display for Statement {
 }
 
 impl Statement {
-    /// The whole command as one could give it, but for its secrets: `DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)`. For whoever writes it down.
+    /// The whole command as one could give it, but for its secrets: `DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)`. For the
+    /// audit log.
     pub fn without_secrets(&self) -> String {
         let mut text = self.to_string();
         for Setting { attribute, value, .. } in &self.settings {
@@ -111,10 +113,11 @@ fn in_quotes(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// The attributes of a PKCS#11 URI that hold or lead to a PIN (RFC 7512, section 2.4). Other secrets are given in files.
+/// The attributes of a PKCS#11 URI that hold or lead to a PIN (RFC 7512, section 2.4). Other secrets are given in
+/// files.
 const SECRETS: [&str; 2] = ["pin-value=", "pin-source="];
 
-/// A text without the PIN of a PKCS#11 URI in it: such a command is refused, but somebody gave it.
+/// A text without the PIN of a PKCS#11 URI in it: such a command is refused, but it was given.
 fn struck_out(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut kept = String::with_capacity(text.len());
@@ -266,7 +269,7 @@ pub fn each(text: &str) -> impl Iterator<Item = Result<Statement, SyntaxError>> 
     too_long.into_iter().chain(counted.take(COMMANDS_MAX + 1))
 }
 
-/// What is wrong with a command, and where. The turn is with whoever wrote it.
+/// What is wrong with a command, and where. The turn is with its author.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SyntaxError {
     /// Where.
@@ -342,7 +345,7 @@ pub enum Fault {
         /// The attribute.
         keyword: &'static str,
     },
-    /// Shown by DISPLAY, set by nobody.
+    /// Shown by DISPLAY, never set.
     ShownOnly {
         /// The attribute.
         keyword: &'static str,

@@ -53,14 +53,14 @@ pub fn all_from_text(text: &str) -> Result<Vec<Policy>, String> {
         .collect()
 }
 
-/// Why a policy cannot be set. The turn is with whoever wrote the command.
+/// Why a policy cannot be set. The turn is with the author of the command.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// A distinguished name that is not one.
     Dn { keyword: &'static str, text: String, why: String },
     /// The policy makes no sense.
     Policy(PolicyError),
-    /// ACTION(REMOVE) names somebody who is not there.
+    /// ACTION(REMOVE) names an entry that is not there.
     NotListed { keyword: &'static str, dn: String },
     /// ACTION(ADD) or ACTION(REMOVE) with something besides lists.
     NotAList { keyword: &'static str },

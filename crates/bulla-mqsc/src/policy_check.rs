@@ -53,8 +53,8 @@ pub(super) fn question(statement: &Statement, definitions: &Definitions) -> Resu
     Ok(PolicyQuestion { policy, in_force: !proposes, messages_max })
 }
 
-/// One row for the policy, one for each user, name, trial, length and kind of message, one for each problem. The first cell says
-/// what a row is about.
+/// One row for the policy, one for each user, name, trial, length and kind of message, one for each problem. The first
+/// cell says what a row is about.
 pub(super) fn rows(findings: &Findings) -> Vec<Row> {
     let mut rows = vec![policy_row(findings)];
     rows.extend(findings.users.iter().map(|user| user_row(user, findings.policy.quality())));

@@ -1,5 +1,5 @@
-//! What protection did under a policy or at a channel: the numbers that DISPLAY POLSTATUS and CHSTATUS, `bulla report policies`
-//! and the metrics show. All are cumulative; two copies are subtracted to see what happened in between.
+//! What protection did under a policy or at a channel: the numbers that DISPLAY POLSTATUS and CHSTATUS, `bulla report
+//! policies` and the metrics show. All are cumulative; two copies are subtracted to see what happened in between.
 
 use super::meters::{NotMeters, Reader};
 use super::reply::{Cell, Row};

@@ -339,7 +339,8 @@ impl Row {
         let mut shown: Vec<String> = Vec::new();
         for (keyword, cell) in &self.cells {
             match cell {
-                // A policy's ENFORCE or TOLERATE, and a queue's TRIGGER, NOTRIGGER, SHARE and NOSHARE, are written as the bare word.
+                // A policy's ENFORCE or TOLERATE, and a queue's TRIGGER, NOTRIGGER, SHARE and NOSHARE, are written as
+                // the bare word.
                 Cell::Text(word) if ["TOLERATION", "TRIGGER", "SHARE"].contains(&keyword.as_str()) => {
                     shown.push(word.clone())
                 }
@@ -355,7 +356,7 @@ impl Row {
         let mut column = 0;
         for (index, cell) in shown.iter_mut().enumerate() {
             if cell.chars().any(char::is_control) {
-                // Strangers' words among them: a terminal is not to follow them.
+                // Words of unauthenticated clients are among them: a terminal must not interpret them.
                 *cell = escaped(cell);
             }
             let chars = cell.chars().count();

@@ -40,7 +40,8 @@ pub trait Administered {
     /// What is defined now.
     fn definitions(&self) -> &Definitions;
 
-    /// Makes `change` true: in the definitions ([`Definitions::apply`]), on disk, and in what is running. It is durable on return.
+    /// Makes `change` true: in the definitions ([`Definitions::apply`]), on disk, and in what is running. It is durable
+    /// on return.
     ///
     /// # Errors
     /// Nothing is changed.
@@ -68,8 +69,8 @@ pub trait Administered {
     /// Messages that were put back until then stay there.
     fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError>;
 
-    /// What lies on a local queue and can be got, oldest first, at most so many, as its labels describe it. Whatever holds no messages
-    /// has none.
+    /// What lies on a local queue and can be got, oldest first, at most so many, as its labels describe it. Whatever
+    /// holds no messages has none.
     ///
     /// # Errors
     /// There is no such queue, or the journal can't be read.
@@ -77,7 +78,8 @@ pub trait Administered {
         Ok(Vec::new())
     }
 
-    /// What a policy would do with the users, key rings and messages that are there. Changes nothing. Whatever has none refuses.
+    /// What a policy would do with the users, key rings and messages that are there. Changes nothing. Whatever has none
+    /// refuses.
     ///
     /// # Errors
     /// The journal can't be read.
@@ -103,7 +105,7 @@ pub trait Administered {
         Vec::new()
     }
 
-    /// Users that are connected, by name. Nobody is connected to whatever has no connections.
+    /// Users that are connected, by name. None where the target has no connections.
     fn users(&self) -> Vec<UserStatus> {
         Vec::new()
     }
@@ -124,7 +126,7 @@ pub trait Administered {
         Ok(None)
     }
 
-    /// Lockouts in force. Nobody signs in to whatever has no connections.
+    /// Lockouts in force. None where the target has no connections.
     fn lockouts(&self) -> Vec<InForce> {
         Vec::new()
     }
@@ -150,8 +152,9 @@ pub trait Administered {
         Err(AdminError::NotKept { at_ms, oldest_ms: None })
     }
 
-    /// Starts a defined device, as it is defined now. Returns once it is on its way: [`device_status`](Self::device_status) tells
-    /// how far it came. One that runs already stays as it is. Whatever runs no devices refuses.
+    /// Starts a defined device, as it is defined now. Returns once it is on its way:
+    /// [`device_status`](Self::device_status) tells how far it came. One that runs already stays as it is. Whatever
+    /// runs no devices refuses.
     ///
     /// # Errors
     /// Nothing is changed.
@@ -159,8 +162,8 @@ pub trait Administered {
         Err(AdminError::NoDevices { name: name.to_owned() })
     }
 
-    /// Stops a defined device: jobs in service end, waiting ones go elsewhere. One that is stopped already stays so. Whatever runs
-    /// no devices refuses.
+    /// Stops a defined device: jobs in service end, waiting ones go elsewhere. One that is stopped already stays so.
+    /// Whatever runs no devices refuses.
     ///
     /// # Errors
     /// Nothing is changed.
@@ -197,8 +200,8 @@ pub trait Administered {
         Ok(CostSnapshot::default())
     }
 
-    /// Starts a defined channel, or, of a receiver that is STOPPED, lets partners in again. Returns once it is on its way:
-    /// [`channel_status`](Self::channel_status) tells how far it came. Whatever runs no channels refuses.
+    /// Starts a defined channel, or, of a receiver that is STOPPED, lets partners in again. Returns once it is on its
+    /// way: [`channel_status`](Self::channel_status) tells how far it came. Whatever runs no channels refuses.
     ///
     /// # Errors
     /// Nothing is changed.
@@ -214,7 +217,8 @@ pub trait Administered {
         Err(AdminError::NoChannels { name: name.to_owned() })
     }
 
-    /// Connects to the partner of a sending channel that does not run, as the channel would; gives who answered, in one line.
+    /// Connects to the partner of a sending channel that does not run, as the channel would; gives who answered, in one
+    /// line.
     ///
     /// # Errors
     /// It could not, and why.
@@ -230,7 +234,8 @@ pub trait Administered {
         Err(AdminError::NoChannels { name: name.to_owned() })
     }
 
-    /// Settles what a sending channel has in doubt: it was received and is removed (`commit`), or it was not and is sent again.
+    /// Settles what a sending channel has in doubt: it was received and is removed (`commit`), or it was not and is
+    /// sent again.
     ///
     /// # Errors
     /// Nothing is changed.
@@ -289,7 +294,7 @@ pub struct Replayed {
 /// What [`Administered::apply`] has to say beside that it is done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
-    /// What should be seen to, one lower-case line each: a policy that names somebody whose certificate is nowhere, …
+    /// What should be seen to, one lower-case line each: a policy that names a user whose certificate is nowhere, …
     pub warnings: Vec<String>,
 }
 
@@ -355,7 +360,7 @@ pub enum AdminError {
         /// The channel.
         name: String,
     },
-    /// It takes a greater role than whoever gave it has: 2035.
+    /// It takes a greater role than its author has: 2035.
     NotAuthorised {
         /// The command.
         command: String,
@@ -455,8 +460,8 @@ pub trait Oversight {
     /// None of them may be.
     fn before(&mut self, statements: &[&Statement]) -> Result<(), AdminError>;
 
-    /// What came of commands that [`before`](Self::before) let pass or not, in their order. An answer without a command, for a text
-    /// that is none, is left out.
+    /// What came of commands that [`before`](Self::before) let pass or not, in their order. An answer without a
+    /// command, for a text that is none, is left out.
     fn after(&mut self, replies: &[&Reply]);
 
     /// Whether what comes after those is looked at, or is not even answered.
@@ -465,7 +470,7 @@ pub trait Oversight {
     }
 }
 
-/// Nobody.
+/// An overseer that refuses nothing.
 struct Unseen;
 
 impl Oversight for Unseen {
@@ -476,7 +481,8 @@ impl Oversight for Unseen {
     fn after(&mut self, _: &[&Reply]) {}
 }
 
-/// Like [`execute_apart`], with somebody who is asked before each command, and of a unit before all of it. The target is not held meanwhile.
+/// Like [`execute_apart`], with an overseer that is asked before each command, and of a unit before all of it. The
+/// target is not held meanwhile.
 pub fn execute_overseen(
     text: &str,
     overseer: &mut dyn Oversight,
@@ -485,8 +491,8 @@ pub fn execute_overseen(
     execute_within(text, overseer, hold, SHOWN_BYTES_MAX)
 }
 
-/// Bytes that may be shown of one text, in memory and roughly, before no further command is carried out that shows something: the next
-/// one begins as long as there is room.
+/// Bytes that may be shown of one text, in memory and roughly, before no further command is carried out that shows
+/// something: the next one begins as long as there is room.
 const SHOWN_BYTES_MAX: usize = 128 << 20;
 
 fn execute_within(
@@ -1153,7 +1159,7 @@ fn own_queue_is_normal(name: &str, queue: &LocalQueue) -> Result<(), Failure> {
     Ok(())
 }
 
-/// USAGE changes while nobody could mean the queue by the other one.
+/// USAGE changes while no client could mean the queue by the other one.
 fn other_usage(change: &Change, target: &dyn Administered) -> Result<(), Failure> {
     let (Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue }) = change else { return Ok(()) };
     let before = target.definitions().queues.get(name);
@@ -1168,7 +1174,7 @@ fn other_usage(change: &Change, target: &dyn Administered) -> Result<(), Failure
         (0, links) => AdminError::InUse { name, links },
         (depth, _) => AdminError::NotEmpty { name, depth },
     };
-    let hint = Some("USAGE changes while the queue is empty and nobody has it open".to_owned());
+    let hint = Some("USAGE changes while the queue is empty and not open".to_owned());
     Err(Failure { hint, ..failure(&error) })
 }
 
@@ -1539,7 +1545,7 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
             if let Some(weak) =
                 channel.cipher_spec.as_deref().and_then(bulla_catalog::cipher_spec::find).filter(|spec| spec.weak)
             {
-                let why = "whoever gets the partner's private key later can read what was recorded";
+                let why = "an attacker who gets the partner's private key later can read what was recorded";
                 warnings.push(format!("{} is weak: {why}", weak.ibm));
             }
             warnings.extend(unproved_partner(channel));
@@ -2096,8 +2102,8 @@ mod tests {
 
     #[test]
     fn whoever_is_refused_for_good_is_refused_once() {
-        struct Stranger(usize);
-        impl Oversight for Stranger {
+        struct Unknown(usize);
+        impl Oversight for Unknown {
             fn before(&mut self, _: &[&Statement]) -> Result<(), AdminError> {
                 self.0 += 1;
                 Err(AdminError::NotAuthorised { command: "HELP".into(), needs: Role::Look })
@@ -2107,9 +2113,8 @@ mod tests {
                 false
             }
         }
-        let mut stranger = Stranger(0);
-        let replies =
-            execute_overseen(&"HELP;".repeat(1000), &mut stranger, |_| unreachable!("nothing is carried out"));
-        assert_eq!((replies.len(), stranger.0), (1, 1));
+        let mut unknown = Unknown(0);
+        let replies = execute_overseen(&"HELP;".repeat(1000), &mut unknown, |_| unreachable!("nothing is carried out"));
+        assert_eq!((replies.len(), unknown.0), (1, 1));
     }
 }

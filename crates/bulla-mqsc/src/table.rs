@@ -57,7 +57,7 @@ pub const UNIT_AGE_SECONDS_MAX: u64 = 604_800;
 /// What a command does and takes.
 #[derive(Debug)]
 pub struct Command {
-    /// The command, for whoever carries it out.
+    /// The command, for the code that carries it out.
     pub act: Act,
     /// First word.
     pub verb: &'static str,
@@ -79,7 +79,7 @@ pub struct Command {
     pub since: &'static str,
 }
 
-/// How much each verb asks of whoever gives it.
+/// The role that each verb needs.
 pub const ROLES: [(&str, Role); 15] = [
     ("HELP", Role::Look),
     ("DISPLAY", Role::Look),
@@ -266,7 +266,7 @@ pub enum NameUse {
 /// A word with its values.
 #[derive(Debug)]
 pub struct Attribute {
-    /// The attribute, for whoever carries it out.
+    /// The attribute, for the code that carries it out.
     pub key: Key,
     /// How it is shown and written.
     pub keyword: &'static str,
@@ -742,7 +742,7 @@ pub enum Kind {
     Users {
         /// The names that stand for several users are taken too.
         special: bool,
-        /// May be blank, for nobody.
+        /// May be blank, for no user.
         blank: bool,
     },
     /// Stands alone; one of these words. The first is the default.
@@ -3056,7 +3056,7 @@ pub static COMMANDS: &[Command] = &[
         noun: "LOCKOUT",
         name: NameUse::Users,
         object: "lockout",
-        summary: "Show who is not let in at the moment because too many attempts to sign in were wrong. What is about an address is about everybody there, and shown for '*' only.",
+        summary: "Show which users and addresses are not let in at the moment because too many attempts to sign in were wrong. A lockout of an address is for all users there, and is shown for '*' only.",
         options: limit::OPTIONS,
         attributes: lockout::STATUS,
         examples: &["DISPLAY LOCKOUT('*')", "DIS LOCKOUT('*') WHERE(ADDRESS EQ '192.0.2.1')"],
@@ -3124,7 +3124,7 @@ pub static COMMANDS: &[Command] = &[
     },
 ];
 
-/// What DISPLAY DEVSTATUS and TASKSTATUS show to programs that ask for everything, and to nobody else.
+/// What DISPLAY DEVSTATUS and TASKSTATUS show to programs that ask for everything, and to no other.
 pub(super) const FOR_PROGRAMS: [Key; 5] =
     [Key::WaitingSeen, Key::ExecutionTimes, Key::Latencies, Key::LongestRequests, Key::BusyAdapters];
 

@@ -1,7 +1,8 @@
 //! What the queue manager's tasks did: the numbers that DISPLAY TASKSTATUS, `bulla report chinit` and the metrics show.
 //!
-//! All counters are cumulative since [`TaskMeters::since_ms`]; two snapshots are subtracted to see what happened between them. A
-//! snapshot goes over the admin socket as the rows of DISPLAY TASKSTATUS with ALL, and is read back from them.
+//! All counters are cumulative since [`TaskMeters::since_ms`]; two snapshots are subtracted to see what happened
+//! between them. A snapshot goes over the admin socket as the rows of DISPLAY TASKSTATUS with ALL, and is read back
+//! from them.
 
 use super::meters::FromRows;
 use super::meters::{NotMeters, Reader};

@@ -171,7 +171,8 @@ fn sensible_topic(name: &str, topic: &Topic, definitions: &Definitions) -> Resul
     still_sensible(name, topic, definitions)
 }
 
-/// Refuses a string that the subscriptions with that TOPICOBJ can't go on below: they would not be read back at the next start.
+/// Refuses a string that the subscriptions with that TOPICOBJ can't go on below: they would not be read back at the
+/// next start.
 fn still_sensible(name: &str, topic: &Topic, definitions: &Definitions) -> Result<(), Failure> {
     if definitions.topics.get(name).is_none_or(|before| before.string == topic.string) {
         return Ok(());
@@ -279,7 +280,8 @@ fn subscription<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Subs
     found.ok_or_else(|| Failure { reason: Some(NO_SUBSCRIPTION), ..unknown("subscription", name) })
 }
 
-/// The application's subscription whose own queue that is. A look at every subscription, for names that can be one alone.
+/// The application's subscription whose own queue that is. A look at every subscription, for names that can be one
+/// alone.
 pub(super) fn managing<'a>(queue: &str, definitions: &'a Definitions) -> Option<&'a str> {
     if !queue.starts_with(topic_names::MANAGED_PREFIX) {
         return None;

@@ -1,4 +1,5 @@
-//! Snapshots of queues and policies as programs take them: the rows of DISPLAY QSTATUS and POLSTATUS with ALL, read back.
+//! Snapshots of queues and policies as programs take them: the rows of DISPLAY QSTATUS and POLSTATUS with ALL, read
+//! back.
 
 use super::meters::FromRows;
 use super::meters::{NotMeters, Reader};

@@ -1,11 +1,11 @@
 //! Runs `testdata/transcripts/*.txt`: what is typed, what is answered.
 //!
 //! `$ bulla mqsc -c 'COMMAND'`, or `-c "COMMAND"`, or `-` with the text until a line `END`; what it prints follows, the
-//! standard output first, then `[exit N]` unless N is 0. `% depth QUEUE N` and `% links QUEUE N` set up what no command can;
-//! so do `% channel NAME STATE`, an instance of a channel, `% doubt NAME`, messages in doubt at it,
-//! `% failed NAME WHY`, `% offline DEVICE WHY`, `% signed DEVICE N`, that many RSA 2048 signatures in calls of up to eight, and `% keep`, which keeps the numbers.
-//! `#` begins a comment. Each file begins with a new queue manager DEMO. With `BULLA_REWRITE` in the environment the
-//! test writes the files anew; read what it wrote.
+//! standard output first, then `[exit N]` unless N is 0. `% depth QUEUE N` and `% links QUEUE N` set up what no command
+//! can; so do `% channel NAME STATE`, an instance of a channel, `% doubt NAME`, messages in doubt at it,
+//! `% failed NAME WHY`, `% offline DEVICE WHY`, `% signed DEVICE N`, that many RSA 2048 signatures in calls of up to
+//! eight, and `% keep`, which keeps the numbers. `#` begins a comment. Each file begins with a new queue manager DEMO.
+//! With `BULLA_REWRITE` in the environment the test writes the files anew; read what it wrote.
 
 use super::reply::show;
 use super::run::{AdminError, Administered, Applied, Replay, Replayed, execute};

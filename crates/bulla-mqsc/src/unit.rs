@@ -17,8 +17,8 @@ pub(super) fn is_unit(statements: &[Result<Statement, SyntaxError>]) -> bool {
     matches!(statements.first(), Some(Ok(first)) if first.command.act == Act::BeginUnit)
 }
 
-/// Understands every command against what the ones before it would make, then makes all of it true. The first command is BEGIN UNIT.
-/// The target stays as it is where one of them can't be carried out.
+/// Understands every command against what the ones before it would make, then makes all of it true. The first command
+/// is BEGIN UNIT. The target stays as it is where one of them can't be carried out.
 pub(super) fn carry_out(statements: &[Result<Statement, SyntaxError>], target: &mut dyn Administered) -> Vec<Reply> {
     let Some((Ok(begin), rest)) = statements.split_first() else { return Vec::new() };
     let planned = plans(rest, target);

@@ -108,8 +108,8 @@ impl fmt::Display for Reuse {
 pub struct Configuration {
     /// What the policy asks for.
     pub quality: Quality,
-    /// The key of signer and recipient, as `bulla cert create --key` takes it (rsa2048, p256); empty where none is needed.
-    /// Where nothing is sealed and TLS is spoken, the key of its certificates.
+    /// The key of signer and recipient, as `bulla cert create --key` takes it (rsa2048, p256); empty where none is
+    /// needed. Where nothing is sealed and TLS is spoken, the key of its certificates.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
     /// How often a content key is used again.
@@ -138,7 +138,7 @@ pub struct Configuration {
     /// CipherSpec of channels or clients; empty for no TLS.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cipher: String,
-    /// Whoever begins a TLS connection shows a certificate.
+    /// The TLS client shows a certificate.
     #[serde(skip_serializing_if = "is_default")]
     pub client_certificates: bool,
     /// SSLRKEYC in bytes; 0 for never.
@@ -150,7 +150,8 @@ pub struct Configuration {
     /// CHIADAPS; 0 for the queue manager's default.
     #[serde(skip_serializing_if = "is_default")]
     pub adapters: u32,
-    /// Which islands, or which way a message goes: `local`, `channel`, `unprotected`, `end-to-end`, `one-side`, `two-authorities`.
+    /// Which islands, or which way a message goes: `local`, `channel`, `unprotected`, `end-to-end`, `one-side`,
+    /// `two-authorities`.
     pub topology: String,
 }
 

@@ -34,8 +34,8 @@ pub enum Error {
     Channel(String),
     /// A message came that is not the one that was put.
     Wrong(String),
-    /// The user ended it before it was complete. What `bulla perf` had measured until then is written and shown; a calibration or a
-    /// check leaves nothing.
+    /// The user ended it before it was complete. What `bulla perf` had measured until then is written and shown; a
+    /// calibration or a check leaves nothing.
     Interrupted,
     /// The system refused a thread, a directory or a clock.
     System(io::Error),

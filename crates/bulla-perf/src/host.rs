@@ -24,7 +24,8 @@ pub trait Host: Sync {
     /// Carries out other commands, one a line.
     ///
     /// # Errors
-    /// [`Error::Manager`](crate::error::Error::Manager): it was not reached, or refused one; the reason is in the message.
+    /// [`Error::Manager`](crate::error::Error::Manager): it was not reached, or refused one; the reason is in the
+    /// message.
     fn command(&self, data: &Path, commands: &str) -> Result<()>;
 
     /// Sealing with a key ring, on the client's own side.
@@ -38,8 +39,8 @@ pub trait Host: Sync {
 
 /// A key ring to seal and open with.
 pub trait Sealing: Send + Sync {
-    /// A sealer and opener for a link to that queue, of which the broker said these properties. The policy is the one that
-    /// the queue manager serves.
+    /// A sealer and opener for a link to that queue, of which the broker said these properties. The policy is the one
+    /// that the queue manager serves.
     ///
     /// # Errors
     /// [`Error::Broker`]: it serves no policy, or one that the ring can't satisfy.

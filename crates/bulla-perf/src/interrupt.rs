@@ -13,7 +13,7 @@ const EXIT_INTERRUPTED: i32 = 130;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Signals are noted from now on. Whoever asks for it looks again and again whether one [`came`](Self::came).
+    /// Signals are noted from now on. The caller looks again and again whether one [`came`](Self::came).
     ///
     /// # Errors
     /// [`Error::System`]: a signal can't be handled.

@@ -1,8 +1,9 @@
 //! What protection costs: load generator, reports, and capacity planner.
 //!
-//! `bulla perf` is a client like any other: it speaks AMQP 1.0 to whatever broker it is pointed at, and starts queue managers
-//! of its own with `--self`. What it measures goes into a file of JSON lines ([`result`]), in words that reports and the
-//! planner share ([`configuration`]). The program that it belongs to is reached through [`host::Host`] alone.
+//! `bulla perf` is a client like any other: it speaks AMQP 1.0 to whatever broker it is pointed at, and starts queue
+//! managers of its own with `--self`. What it measures goes into a file of JSON lines ([`result`]), in words that
+//! reports and the planner share ([`configuration`]). The program that it belongs to is reached through [`host::Host`]
+//! alone.
 
 pub mod configuration;
 pub mod error;

@@ -1,7 +1,7 @@
 //! The load: a client that costs little, and what it does all day.
 //!
 //! Threads that play the application are named [`APPLICATION`]…, and their processor time is the role `application`;
-//! whatever else this process does, looking at meters for one thing, is nobody's cost.
+//! whatever else this process does, looking at meters for one thing, is not counted.
 
 pub mod client;
 pub mod flow;
@@ -62,8 +62,8 @@ pub trait Load: Send {
         None
     }
 
-    /// What else it found in the sample that ends now, for [`Sample::found`](crate::result::Sample::found). Asked at the
-    /// begin of a sample, too, so that it can count from there.
+    /// What else it found in the sample that ends now, for [`Sample::found`](crate::result::Sample::found). Asked at
+    /// the begin of a sample, too, so that it can count from there.
     fn found(&mut self) -> BTreeMap<String, f64> {
         BTreeMap::new()
     }
@@ -75,7 +75,7 @@ pub trait Load: Send {
     fn stop(self: Box<Self>) -> Result<()>;
 }
 
-/// Where somebody puts, gets, or both.
+/// Where a client puts, gets, or both.
 #[derive(Clone, Debug)]
 pub struct Seat {
     /// The broker, and as whom to sign in.
@@ -136,8 +136,8 @@ impl<L: Load> Load for Loads<L> {
     }
 
     fn stop(self: Box<Self>) -> Result<()> {
-        // All of them are ended, whatever became of the first, and side by side: each looks around for a moment before it
-        // sees that it is to end.
+        // All of them are ended, whatever became of the first, and side by side: each looks around for a moment before
+        // it sees that it is to end.
         let ends: Vec<Result<()>> = std::thread::scope(|scope| {
             let ends: Vec<_> = self.0.into_iter().map(|load| scope.spawn(move || Box::new(load).stop())).collect();
             let panicked = |_| Err(Error::Wrong("a thread of the load panicked".to_owned()));

@@ -1,6 +1,7 @@
 //! What a measuring run leaves behind: a file of JSON lines, first the run, then each sample as it is taken.
 //!
-//! The page is `docs/formats/results.md`. A reader takes lines whose `format` it knows, and passes over fields that it does not.
+//! The page is `docs/formats/results.md`. A reader takes lines whose `format` it knows, and passes over fields that it
+//! does not.
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -262,7 +263,8 @@ pub struct Goal {
 pub struct Predicted {
     /// Transactions a second, on cores as fast as they were during the sample.
     pub rate: f64,
-    /// The same on cores as fast as when the machine was calibrated: said before the sample was taken. 0 in results of earlier versions.
+    /// The same on cores as fast as when the machine was calibrated: said before the sample was taken. 0 in results of
+    /// earlier versions.
     pub calibrated: f64,
     /// What would hold it back.
     pub bottleneck: String,
@@ -302,7 +304,8 @@ impl Results {
 /// Reads a file of results; empty lines are passed over.
 ///
 /// # Errors
-/// [`Error::File`], and [`Error::Content`] with the line that is not one, or is of a format that this version does not know.
+/// [`Error::File`], and [`Error::Content`] with the line that is not one, or is of a format that this version does not
+/// know.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     let file = File::open(path).map_err(|error| Error::file(path, error))?;
     parse(BufReader::new(file), path)

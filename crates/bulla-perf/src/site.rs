@@ -42,8 +42,8 @@ impl Place {
     }
 }
 
-/// A queue manager for each setup that configurations ask for, started when it is first asked for. An idle one costs some
-/// microseconds a second, so that configurations with different devices can take turns.
+/// A queue manager for each setup that configurations ask for, started when it is first asked for. An idle one costs
+/// some microseconds a second, so that configurations with different devices can take turns.
 pub struct Site<'h> {
     host: &'h dyn Host,
     /// What holds for all of them; name and devices are each one's own.
@@ -101,8 +101,8 @@ impl<'h> Site<'h> {
         Ok(&mut self.managers[at].1)
     }
 
-    /// A queue for the configuration on its queue manager, with users, certificates and policy; `number` tells queues of one
-    /// configuration apart.
+    /// A queue for the configuration on its queue manager, with users, certificates and policy; `number` tells queues
+    /// of one configuration apart.
     ///
     /// # Errors
     /// As [`manager`](Self::manager), and what [`Manager::define`] refuses.

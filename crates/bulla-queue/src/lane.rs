@@ -1,8 +1,8 @@
 //! One lane of a queue: messages of one priority in the order of their puts, each at its own place until it is removed.
 //!
-//! A ring of sixteen bytes a message. What is locked or not yet synced stays where it is and is passed over once: `scan`
-//! only moves forward, and what becomes free behind it waits in `returned`. So neither a thousand locked messages at
-//! the front nor a thousand releases make the next lock slower.
+//! A ring of sixteen bytes a message. What is locked or not yet synced stays where it is and is passed over once:
+//! `scan` only moves forward, and what becomes free behind it waits in `returned`. So neither a thousand locked
+//! messages at the front nor a thousand releases make the next lock slower.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -135,7 +135,8 @@ impl Lane {
         self.items.len() > COMPACT_ITEMS_MIN && self.items.len() / 2 > self.live as usize
     }
 
-    /// Closes the gaps; `moved` hears of each message's new index. Costs one step a message, at most once in as many removals.
+    /// Closes the gaps; `moved` hears of each message's new index. Costs one step a message, at most once in as many
+    /// removals.
     pub(crate) fn compact(&mut self, mut moved: impl FnMut(Slot, Index)) {
         let before_scan = (self.scan - self.base) as usize;
         let gone = self.items.range(..before_scan).filter(|item| item.slot == GONE).count();

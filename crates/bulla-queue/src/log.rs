@@ -91,7 +91,8 @@ pub enum LogError {
         /// The owner's epoch, where the engine can tell.
         epoch: Option<Epoch>,
     },
-    /// The engine's turn: no quorum, no disk, no connection. Nothing is known to be lost; the same batch may be offered again.
+    /// The engine's turn: no quorum, no disk, no connection. Nothing is known to be lost; the same batch may be offered
+    /// again.
     Unavailable(io::Error),
     /// The operator's turn: a write or sync failed, and what it was to keep may be lost. Nothing more is accepted.
     Failed {
@@ -173,7 +174,8 @@ pub struct LogLimits {
 
 /// An ordered, durable log of batches with one writer at a time.
 ///
-/// Nothing here waits for a disk or a network except `claim`, `replay`, `read`, `reserve` and `settle`; time is an argument.
+/// Nothing here waits for a disk or a network except `claim`, `replay`, `read`, `reserve` and `settle`; time is an
+/// argument.
 pub trait Log: Send {
     /// Becomes the writer: returns the new epoch and the end of the log. From its return on every earlier writer is
     /// refused, however late its writes arrive.
@@ -207,7 +209,8 @@ pub trait Log: Send {
     fn space(&self) -> u64;
 
     /// Makes room for a batch of `batch_bytes` on top of [`Log::space`], or says `Full`. One above
-    /// [`LogLimits::batch_bytes_max`] has its room kept until it comes, and afterwards at least `besides` bytes of space are left.
+    /// [`LogLimits::batch_bytes_max`] has its room kept until it comes, and afterwards at least `besides` bytes of
+    /// space are left.
     fn reserve(&mut self, batch_bytes: u64, besides: u64) -> Result<(), LogError>;
 
     /// Batches that may be under way at once, the largest in bytes, and what `Synced` survives.

@@ -29,7 +29,7 @@ pub struct Place {
     pub(crate) id: u64,
 }
 
-/// The name of whoever put a message. One pointer, so that a connection makes it once and each message shares it.
+/// The name of the user who put a message. One pointer, so that a connection makes it once and each message shares it.
 #[derive(Clone, Eq, Hash, PartialEq)]
 pub struct User(Arc<Box<str>>);
 
@@ -165,7 +165,8 @@ pub struct Message {
     pub persistent: bool,
     /// When it stops being deliverable: milliseconds of wall time since 1970, or never.
     pub expires_at_ms: Option<u64>,
-    /// Before when it is not deliverable: milliseconds of wall time since 1970, or at once. It counts on its queue meanwhile.
+    /// Before when it is not deliverable: milliseconds of wall time since 1970, or at once. It counts on its queue
+    /// meanwhile.
     pub available_at_ms: Option<u64>,
     /// When it was put: milliseconds of wall time since 1970.
     pub put_at_ms: u64,

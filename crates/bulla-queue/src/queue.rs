@@ -29,14 +29,14 @@ pub enum DeliverySequence {
 /// What happens at MAXDEPTH. The store refuses in both cases; the program grants credit by it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Full {
-    /// No more credit is granted; whoever sends all the same is refused with 2053.
+    /// No more credit is granted; a sender that sends all the same is refused with 2053.
     #[default]
     Wait,
     /// Refused with 2053.
     Reject,
 }
 
-/// Depths at which somebody wants to be told. A queue is *high* from the moment it holds `high` messages until it holds no more
+/// Depths at which an event is due. A queue is *high* from the moment it holds `high` messages until it holds no more
 /// than `low`; each crossing is told once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DepthWatch {
@@ -98,9 +98,9 @@ pub struct QueueAttributes {
     pub delivery_sequence: DeliverySequence,
     /// What happens at MAXDEPTH.
     pub full: Full,
-    /// DEFPRTY, for whoever makes messages.
+    /// DEFPRTY, for the code that makes messages.
     pub default_priority: u8,
-    /// DEFPSIST, for whoever makes messages.
+    /// DEFPSIST, for the code that makes messages.
     pub default_persistent: bool,
     /// A temporary dynamic queue: never in the journal, nor is anything on it.
     pub temporary: bool,
@@ -191,7 +191,8 @@ pub(crate) struct Queue {
     pub(crate) attributes: QueueAttributes,
     pub(crate) status: QueueStatus,
     pub(crate) lanes: [Lane; LANES],
-    /// Lanes that had a message since they were last dealt, one bit each: a search passes the others over without looking at them.
+    /// Lanes that had a message since they were last dealt, one bit each: a search passes the others over without
+    /// looking at them.
     lanes_used: u16,
     /// Whether `take_ready` will name it.
     pub(crate) ready: bool,
@@ -264,7 +265,7 @@ impl Queue {
         std::mem::take(&mut self.lanes)
     }
 
-    /// Makes a message deliverable at its own place. One compare where nobody looks at each message once.
+    /// Makes a message deliverable at its own place. One compare where no reader looks at each message once.
     pub(crate) fn unlock(&mut self, lane: u8, index: Index, id: u64) {
         self.lanes[usize::from(lane)].unlock(index);
         if let Some(watch) = &mut self.watch {
@@ -272,7 +273,7 @@ impl Queue {
         }
     }
 
-    /// The lanes are dealt anew: whoever looks at each message once begins again.
+    /// The lanes are dealt anew: a reader that looks at each message once begins again.
     pub(crate) fn forget_passed(&mut self) {
         if let Some(watch) = &mut self.watch {
             watch.begin_again();
@@ -367,8 +368,8 @@ impl Queue {
         }
     }
 
-    /// Whether a user may have a message of so many bytes more, and `before` others that are put with it. A compare where
-    /// nothing limits users.
+    /// Whether a user may have a message of so many bytes more, and `before` others that are put with it. A compare
+    /// where nothing limits users.
     pub(crate) fn share_exceeded(&self, user: Option<&User>, bytes: usize, before: usize) -> Option<UserShare> {
         let (share, taken) = (self.attributes.user_share?, self.taken.as_ref()?);
         let has = taken.get(&user.cloned()).copied().unwrap_or_default();
@@ -411,7 +412,8 @@ impl Queue {
         self.attributes.max_depth.saturating_sub(self.status.depth)
     }
 
-    /// Where to look in each lane to go on from `after`. Most queues have messages of one priority, so that this is one lane.
+    /// Where to look in each lane to go on from `after`. Most queues have messages of one priority, so that this is one
+    /// lane.
     pub(crate) fn lanes_from(&self, after: Option<Place>) -> impl Iterator<Item = (usize, Option<u64>)> + use<> {
         let first = after.map_or(0, |place| usize::from(place.lane));
         let used = self.lanes_used;
@@ -431,7 +433,7 @@ impl Queue {
         }
     }
 
-    /// A message was put by somebody, not read back at the start. Two adds and two compares.
+    /// A message was put, not read back at the start. Two adds and two compares.
     pub(crate) fn count_put(&mut self, bytes: u32, persistent: bool) {
         let status = &mut self.status;
         status.puts += 1;

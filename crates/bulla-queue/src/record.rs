@@ -1,4 +1,5 @@
-//! The bytes of a batch: its header, the record headers, and the bodies behind them. `docs/formats/journal.md` is the page.
+//! The bytes of a batch: its header, the record headers, and the bodies behind them. `docs/formats/journal.md` is the
+//! page.
 //!
 //! Little-endian; everything begins on eight bytes. The batch header and the record headers have one CRC-32C each a
 //! batch, each body has its own.

@@ -1,4 +1,5 @@
-//! What journal and scratch space need of a disk: one directory of flat names. A simulated one stands in for it in tests.
+//! What journal and scratch space need of a disk: one directory of flat names. A simulated one stands in for it in
+//! tests.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -52,7 +53,7 @@ pub trait Storage: Send + Sync + 'static {
     /// It can't be created or locked at all.
     fn lock(&self, name: &str) -> io::Result<Option<Self::File>>;
 
-    /// A number that nobody can guess.
+    /// A number that can't be guessed.
     ///
     /// # Errors
     /// The system has no randomness.

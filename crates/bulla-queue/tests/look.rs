@@ -257,7 +257,7 @@ fn an_index_finds_what_was_there_before_it_and_what_came_after() {
     for number in 0..1_000 {
         store.put(queue, message(number, true)).unwrap();
     }
-    assert_eq!(look_up(&mut store, queue, 501, 1), None, "nobody asked for an index");
+    assert_eq!(look_up(&mut store, queue, 501, 1), None, "no index was asked for");
     store.index(queue, keys_of, 0);
     assert_eq!(look_up(&mut store, queue, 501, 100), Some(Look::Unfinished));
     store.put(queue, message(1_000, true)).unwrap();

@@ -601,7 +601,8 @@ fn on_a_disk_that_is_full_from_any_step_on_gets_still_work_and_puts_work_again_l
     }
 }
 
-/// A driver that is wrong on purpose: it says *synced* as soon as it has a batch, and writes it when the next one comes.
+/// A driver that is wrong on purpose: it says *synced* as soon as it has a batch, and writes it when the next one
+/// comes.
 struct Hasty {
     log: FileLog<SimDisk>,
     kept: Option<Batch>,

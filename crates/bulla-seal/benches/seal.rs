@@ -5,9 +5,10 @@
 //! the processor as a device), the primitives that it cannot do
 //! without, and the difference. Primitives are: the digests of the payload, of the signed attributes, of
 //! the properties section and of the recipient infos; the content cipher with its key set-up; RSA-OAEP, or
-//! an ephemeral key in its encoded form, the agreement, its derivation and the AES key wrap; verification. Both are measured in turns, in one run: where the operation comes after a
-//! private-key operation, which leaves nothing of it in the processor's caches, so do the primitives. Each
-//! figure is the median of many single runs, because the machine has other work to do.
+//! an ephemeral key in its encoded form, the agreement, its derivation and the AES key wrap; verification. Both are
+//! measured in turns, in one run: where the operation comes after a private-key operation, which leaves nothing of it
+//! in the processor's caches, so do the primitives. Each figure is the median of many single runs, because the machine
+//! has other work to do.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -26,7 +26,7 @@ pub struct Dn {
     text: Arc<str>,
 }
 
-/// Why a text or an encoding is no distinguished name. The turn of whoever wrote it.
+/// Why a text or an encoding is no distinguished name. The writer's turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DnError {
@@ -333,7 +333,7 @@ fn string(tag: u8, value: &[u8]) -> Option<String> {
         0x12 | tlv::PRINTABLE_STRING | tlv::IA5_STRING | 0x1a => {
             value.is_ascii().then(|| value.iter().map(|byte| char::from(*byte)).collect())
         }
-        // TeletexString, which everybody fills with Latin-1
+        // TeletexString, which all programs fill with Latin-1
         0x14 => Some(value.iter().map(|byte| char::from(*byte)).collect()),
         // UniversalString
         0x1c => {

@@ -8,8 +8,8 @@ use bulla_device::{DeviceError, Job, Operation, Output};
 
 use crate::step::Step;
 
-/// What was done for one message, or for many together. An operation of a device counts when its answer is there: one that
-/// failed, was cancelled or came too late does not, a signature that was found bad does.
+/// What was done for one message, or for many together. An operation of a device counts when its answer is there: one
+/// that failed, was cancelled or came too late does not, a signature that was found bad does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Content keys made.
@@ -22,8 +22,8 @@ pub struct Effort {
     pub signs: u64,
     /// Signatures verified, good and bad ones.
     pub verifies: u64,
-    /// Content keys that were known already when a message was opened: out of the key cache, or unwrapped at that moment for
-    /// another message under the same key.
+    /// Content keys that were known already when a message was opened: out of the key cache, or unwrapped at that
+    /// moment for another message under the same key.
     pub cache_hits: u64,
     /// Bytes given: payloads to seal, sealed messages to open or check.
     pub bytes_in: u64,
@@ -44,8 +44,9 @@ impl AddAssign<&Effort> for Effort {
     }
 }
 
-/// Counts the effort of one message while it is under way, wherever its steps are carried out; clones count together. The
-/// default one counts nothing and costs nothing; a real one costs an allocation, and a few nanoseconds for each operation.
+/// Counts the effort of one message while it is under way, wherever its steps are carried out; clones count together.
+/// The default one counts nothing and costs nothing; a real one costs an allocation, and a few nanoseconds for each
+/// operation.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Option<Arc<Counts>>);
 
@@ -83,8 +84,8 @@ impl Tally {
         }
     }
 
-    /// The answer that was just given to this message's step was another message's: both wait for the same unwrap, and whoever
-    /// carries the steps out had it done once.
+    /// The answer that was just given to this message's step was another message's: both wait for the same unwrap, and
+    /// the one that carries the steps out had it done once.
     pub fn unwrap_was_shared(&self) {
         if let Some(counts) = &self.0 {
             // It was counted on this thread a moment ago.
@@ -93,7 +94,8 @@ impl Tally {
         }
     }
 
-    /// The message's opening begins anew and no operation was done for it yet: what was counted of it, its bytes, will be again.
+    /// The message's opening begins anew and no operation was done for it yet: what was counted of it, its bytes, will
+    /// be again.
     pub fn begin_again(&self) {
         if let Some(counts) = &self.0 {
             counts.bytes_in.store(0, Ordering::Relaxed);

@@ -33,7 +33,7 @@ pub enum SealError {
         /// Bits of the signer's modulus.
         bits: u32,
     },
-    /// The application's turn: under SEALEDAT(CLIENT) the queue manager seals for nobody.
+    /// The application's turn: under SEALEDAT(CLIENT) the queue manager does not seal.
     ClientMustSeal,
     /// The policy asks for no protection: there is nothing to seal.
     NothingToSeal,
@@ -151,7 +151,7 @@ impl From<openssl::error::ErrorStack> for SealError {
 /// What becomes of a message that did not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It is for somebody else: this reader does not see it, the others do.
+    /// It is for other readers: this reader does not see it, the others do.
     NotMine,
     /// It goes to the error queue.
     Defective,
@@ -180,7 +180,7 @@ pub enum OpenError {
     /// No key of this identity is among the recipients.
     NotARecipient,
     /// Unwrap, padding or tag failed, or what a CBC envelope held was unreadable: one cause, because
-    /// telling them apart would help whoever probes.
+    /// telling them apart would help an attacker who probes.
     CannotDecrypt,
     /// A signature, a digest or a bound value does not fit.
     Tampered {

@@ -110,7 +110,7 @@ pub struct SealInfo {
     pub quality: Quality,
     /// Who signed it.
     pub signer: Option<Dn>,
-    /// When the signer says that it signed. Nobody vouches for this clock.
+    /// When the signer says that it signed. The signer's clock is not verified.
     pub signing_time: Option<SystemTime>,
     /// The recipients: DER of each `IssuerAndSerialNumber`, in the message's order. A recipient that
     /// is named by its key only (foreign CMS) is left out.
@@ -138,7 +138,7 @@ pub struct SealedBinding {
     pub annotations: Option<[u8; 32]>,
 }
 
-/// Something that was opened and found good. Only the opener makes one, so that whoever asks for a
+/// Something that was opened and found good. Only the opener makes one, so that code that asks for a
 /// `Verified` message cannot be handed any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified<T>(T);

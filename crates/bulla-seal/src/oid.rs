@@ -1,7 +1,7 @@
 //! Object identifiers, as the contents of their DER element. The only file that knows our arc.
 //!
 //! Our arc is 2.25.162349314179033964728001606925398197666, made from the random UUID
-//! 7a23572f-1fe1-4199-97d1-4cc8496a45a2 (ITU-T X.667), so that no registration is needed and nobody
+//! 7a23572f-1fe1-4199-97d1-4cc8496a45a2 (ITU-T X.667), so that no registration is needed and no other project
 //! else has it. Below it, arc 1 holds attributes of sealed messages.
 
 /// `2.25.….1`: every attribute of ours starts with these bytes, and one that is not known is refused.

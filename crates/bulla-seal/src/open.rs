@@ -191,7 +191,7 @@ impl Opener {
     }
 
     /// What can be said of a message that arrived sealed where there is no ring to judge its signer and its
-    /// recipients by: form, quality, algorithms, digests, and the binding where it is outside. Whoever opens it
+    /// recipients by: form, quality, algorithms, digests, and the binding where it is outside. The reader who opens it
     /// judges the rest.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Opener {
         let question = Question {
             cache: Arc::clone(&self.cache),
             policy: Arc::clone(policy),
-            ring: Arc::new(Ring::nobody()),
+            ring: Arc::new(Ring::empty()),
             der: der.clone(),
             place: Place::Here(expect.clone()),
             put_at: now,

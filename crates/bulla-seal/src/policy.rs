@@ -115,13 +115,15 @@ impl Policy {
     }
 
     /// Whether its messages are encrypted with AES-CBC and not signed, which WEAK(YES) allows. Whether such a message
-    /// opens reveals something about any ciphertext put in its place (RFC 9709), so its recipients' keys open nothing else.
+    /// opens reveals something about any ciphertext put in its place (RFC 9709), so its recipients' keys open nothing
+    /// else.
     pub fn is_weak(&self) -> bool {
         self.sign.is_none() && self.encrypt.is_some_and(|cipher| !cipher.is_authenticated())
     }
 
     /// Refuses a policy that shares a recipient with another one, where exactly one of them is weak
-    /// ([`Policy::is_weak`]). This is not part of [`Policy::check`], because definitions of older versions must still load.
+    /// ([`Policy::is_weak`]). This is not part of [`Policy::check`], because definitions of older versions must still
+    /// load.
     ///
     /// # Errors
     /// [`PolicyError::WeakRecipient`].
@@ -444,7 +446,7 @@ pub enum PolicyError {
         /// The doubled name.
         dn: String,
     },
-    /// ENCALG without RECIP: nobody could open such a message.
+    /// ENCALG without RECIP: such a message could not be opened by any reader.
     NoRecipient,
     /// RECIP without ENCALG.
     RecipientWithoutEncryption,
@@ -515,7 +517,7 @@ impl fmt::Display for PolicyError {
             }
             PolicyError::Twice { keyword, dn } => write!(out, "{keyword} names {dn} twice"),
             PolicyError::NoRecipient => {
-                out.write_str("ENCALG needs at least one RECIP, or nobody can open the message")
+                out.write_str("ENCALG needs at least one RECIP, or no reader can open the message")
             }
             PolicyError::RecipientWithoutEncryption => {
                 out.write_str("RECIP needs ENCALG: a message that is not encrypted has no recipients")
@@ -580,7 +582,7 @@ mod tests {
     fn every_impossible_combination_is_refused_with_its_reason() {
         use ContentCipher::*;
         refused(|p| p.name.clear(), "a policy's name has 1 to 48 characters, not 0");
-        refused(|p| p.encrypt = Some(Aes256Gcm), "ENCALG needs at least one RECIP, or nobody can open the message");
+        refused(|p| p.encrypt = Some(Aes256Gcm), "ENCALG needs at least one RECIP, or no reader can open the message");
         refused(
             |p| p.recipients = vec![dn("CN=a")],
             "RECIP needs ENCALG: a message that is not encrypted has no recipients",

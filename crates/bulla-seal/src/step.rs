@@ -10,8 +10,8 @@ pub type Continuation<T, E> = Box<dyn FnOnce(Result<Output, DeviceError>) -> Res
 pub enum Step<T, E> {
     /// The result.
     Done(T),
-    /// A job for a device, and what to do with its result. The job's id is 0, its asker nobody and its
-    /// deadline unset: whoever submits it sets them.
+    /// A job for a device, and what to do with its result. The job's id is 0, its asker unset and its
+    /// deadline unset: the caller that submits it sets them.
     Device(Job, Continuation<T, E>),
 }
 

@@ -33,11 +33,11 @@ fn a_policy_that_cannot_be_satisfied_refuses_the_put() {
     let keyless = world.ring("keyless", &[], &[&bob]);
     let ring = world.ring("alice", &[&alice], &[&bob]);
     let far = later(400 * DAY);
-    let stranger = Policy { recipients: vec![dn("CN=nobody")], ..policy_of(None, GCM, &[&bob]) };
+    let unknown = Policy { recipients: vec![dn("CN=unknown")], ..policy_of(None, GCM, &[&bob]) };
     let oaep = Policy { key_transport: KeyTransport::Oaep, ..policy_of(None, GCM, &[&bob]) };
     for (error, cause) in [
         (refused_put(policy_of(SHA256, None, &[]), &keyless, now()), "no-key"),
-        (refused_put(stranger, &ring, now()), "unknown-dn"),
+        (refused_put(unknown, &ring, now()), "unknown-dn"),
         (refused_put(oaep, &ring, now()), "recipient-key"),
         (refused_put(policy_of(None, GCM, &[&bob]), &ring, far), "certificate-expired"),
         (refused_put(policy_of(SHA256, None, &[]), &ring, far), "certificate-expired"),

@@ -163,7 +163,7 @@ fn paths_lead_over_intermediates_to_a_root_in_trust() {
     let third = Authority::found(&world.path("third"), &founding(&third, &issuing), day(0)).unwrap();
     let (deep, _) = third.issue(&request("CN=deep", P256, SIGN, 10), day(0)).unwrap();
     assert_eq!(check(&ring, &deep, &third.chain()), Err("untrusted"));
-    // And nobody issues certificates with a key that is not an authority's.
+    // And no certificate can be issued with a key that is not an authority's.
     let (fake, key) = world.issue("CN=Fake", P256, SIGN, 0, 100);
     let fake_dir = world.path("fake");
     fs::create_dir(&fake_dir).unwrap();
@@ -179,7 +179,7 @@ fn paths_lead_over_intermediates_to_a_root_in_trust() {
     world.authority.revoke(&issuing.certificate().serial_hex(), day(1)).unwrap();
     world.install_crl(&dir);
     assert_eq!(check(&load(&dir), &leaf, &issuing.chain()), Err("certificate-revoked"));
-    // A stranger's root is no root, and too many certificates are not even looked at.
+    // An unknown root is no root, and too many certificates are not even looked at.
     let stranger = Authority::create(&world.path("stranger"), &dn("CN=Stranger"), P256, 10, day(0)).unwrap();
     let (theirs, _) = stranger.issue(&request("CN=x", P256, SIGN, 10), day(0)).unwrap();
     assert_eq!(check(&ring, &theirs, &[stranger.certificate().clone()]), Err("untrusted"));

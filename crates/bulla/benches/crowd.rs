@@ -1,7 +1,8 @@
-//! Many connections, many links, many queues: what they hold in memory, what they cost a stream, how long a start takes.
+//! Many connections, many links, many queues: what they hold in memory, what they cost a stream, how long a start
+//! takes.
 //!
-//! The queue manager is a process of its own, so that its memory and its processor time are its own; the client is one thread
-//! that looks after all connections. Every link's queue is its own, so that a message comes back to who put it.
+//! The queue manager is a process of its own, so that its memory and its processor time are its own; the client is one
+//! thread that looks after all connections. Every link's queue is its own, so that a message comes back to who put it.
 //! `cargo bench -p bulla --bench crowd`, or one part of it with `-- crowd` or `-- queues`.
 
 use bulla::users::Crypto;
@@ -40,7 +41,7 @@ const QUEUES: usize = 99_900;
 const STARTS: usize = 5;
 /// Nothing takes longer unless it is broken.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Everybody may do everything.
+/// All users may do everything.
 const OPEN_TO_ALL: &str = "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*ANONYMOUS') AUTHADD(CONNECT)\n\
     SET AUTHREC PROFILE(**) OBJTYPE(QUEUE) PRINCIPAL('*ANONYMOUS') AUTHADD(ALL)\n";
 
@@ -200,7 +201,7 @@ impl Manager {
             {
                 return Ok(Self { process, data, address: address.trim().parse()? });
             }
-            // The log is a file, which nobody can wait for; what is measured begins when the line is there.
+            // The log is a file, which can't be waited for; what is measured begins when the line is there.
             thread::sleep(Duration::from_millis(2));
         }
         process.kill()?;
@@ -244,7 +245,7 @@ fn processor(stat: &str) -> Result<f64> {
 impl Drop for Manager {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // It ends by itself when its input does; what is left of it otherwise is nobody's.
+        // It ends by itself when its input does; what is left of it otherwise has no owner.
         let _ = self.process.wait();
     }
 }

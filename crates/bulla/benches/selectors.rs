@@ -1,4 +1,5 @@
-//! Selectors over a queue of 100,000 messages in memory, as a consumer meets them: an id by the index, anything else by a scan.
+//! Selectors over a queue of 100,000 messages in memory, as a consumer meets them: an id by the index, anything else by
+//! a scan.
 //!
 //! `cargo bench -p bulla --bench selectors`. Each message has a header, a message id, a correlation id, six application
 //! properties and a body of 2 KB. A scan matches nothing, so that it looks at all of them.

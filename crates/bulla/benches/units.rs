@@ -1,7 +1,8 @@
 //! Units of work against single puts: persistent messages, one client, one thing in flight, over loopback.
 //!
-//! A unit step by step waits for the answers to its declare, to its messages and to its discharge, in turn. Sent at once, the
-//! messages, their discharge and the next declare go out together. Rounds take turns, so that a busy machine harms all alike. `cargo bench -p bulla --bench units`
+//! A unit step by step waits for the answers to its declare, to its messages and to its discharge, in turn. Sent at
+//! once, the messages, their discharge and the next declare go out together. Rounds take turns, so that a busy machine
+//! harms all alike. `cargo bench -p bulla --bench units`
 
 use bulla::serve::{Settings, start};
 use bulla_amqp::{Header, LinkId, MessageBody, MessageParts, Payload, SaslClient};

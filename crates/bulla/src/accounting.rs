@@ -1,8 +1,8 @@
-//! What protection did, by policy, and what goes on at a queue: the counts that DISPLAY POLSTATUS and QSTATUS show. They begin
-//! with the queue manager's start and end with it; nothing of them is kept on disk.
+//! What protection did, by policy, and what goes on at a queue: the counts that DISPLAY POLSTATUS and QSTATUS show.
+//! They begin with the queue manager's start and end with it; nothing of them is kept on disk.
 //!
-//! A message is counted in two steps, where each is known: what sealing or opening it took ([`Accounts::note`]), and why it was
-//! refused or set aside ([`Accounts::fail`]).
+//! A message is counted in two steps, where each is known: what sealing or opening it took ([`Accounts::note`]), and
+//! why it was refused or set aside ([`Accounts::fail`]).
 
 use crate::average::Averages;
 use crate::catalog::status::{Deed, DeviceWait, ProtectionMeters};
@@ -18,7 +18,8 @@ const REJECT_REASONS_MAX: usize = 32;
 const OTHER_REASONS: u16 = 0;
 /// After so many puts the message whose time is watched may be gone some other way, and is looked for.
 const PUTS_PER_WATCH: u32 = 64;
-/// From the begin of one watch to that of the next, at least: a busy queue's messages would each cost two readings of the clock.
+/// From the begin of one watch to that of the next, at least: a busy queue's messages would each cost two readings of
+/// the clock.
 const WATCH_EVERY: Duration = Duration::from_millis(1);
 
 /// What protecting one message took.
@@ -59,8 +60,8 @@ impl Accounts {
         self.lock().get(policy).cloned().unwrap_or_default()
     }
 
-    /// Forgets the policies that were deleted or are new, whose names `stays` does not know. What was under way when a policy was
-    /// deleted is counted under its name once more: no policy of that name begins with it.
+    /// Forgets the policies that were deleted or are new, whose names `stays` does not know. What was under way when a
+    /// policy was deleted is counted under its name once more: no policy of that name begins with it.
     pub(crate) fn keep(&self, stays: impl Fn(&str) -> bool) {
         self.lock().retain(|policy, _| stays(policy));
     }
@@ -123,8 +124,9 @@ impl Traffic {
         rejects
     }
 
-    /// A message was put, in a turn that began at `now`: its time on the queue is watched, unless another one's is or was a moment
-    /// ago. `is_there` says whether that one is still on the queue; it is asked once in [`PUTS_PER_WATCH`].
+    /// A message was put, in a turn that began at `now`: its time on the queue is watched, unless another one's is or
+    /// was a moment ago. `is_there` says whether that one is still on the queue; it is asked once in
+    /// [`PUTS_PER_WATCH`].
     pub(crate) fn put(&mut self, id: MessageId, now: Instant, is_there: impl FnOnce(MessageId) -> bool) {
         if let Some((watched, _)) = self.watched {
             self.puts_since += 1;

@@ -1,8 +1,9 @@
-//! What crypto devices did between two moments, in the terms of a capacity planner: rates, execution times, utilisation,
-//! how many wait, and whether another device is due. In the spirit of RMF's crypto hardware activity report.
+//! What crypto devices did between two moments, in the terms of a capacity planner: rates, execution times,
+//! utilisation, how many wait, and whether another device is due. In the spirit of RMF's crypto hardware activity
+//! report.
 //!
-//! A line's utilisation is rate × execution time ÷ engines. The lines of a device may add up to more than 100 %, because
-//! execution times are means; the device's own ends there.
+//! A line's utilisation is rate × execution time ÷ engines. The lines of a device may add up to more than 100 %,
+//! because execution times are means; the device's own ends there.
 
 use crate::calendar::moment;
 use crate::catalog::status::{DeviceMeters, DeviceState, Snapshot};
@@ -12,8 +13,8 @@ use bulla_table::{Column, Table};
 use serde_json::{Value as Json, json};
 use std::iter;
 
-/// From here on a device counts as busy all the time, percent: what is shown with a digit behind the point is 100 or nearly so,
-/// and the ends of the interval cut through calls.
+/// From here on a device counts as busy all the time, percent: what is shown with a digit behind the point is 100 or
+/// nearly so, and the ends of the interval cut through calls.
 pub const SATURATED_PERCENT: f64 = 99.5;
 /// The share of its waiting places that must be taken for a device to count as crowded: 5 of 8.
 pub const CROWDED_WAITING: f64 = 5.0 / 8.0;
@@ -230,8 +231,9 @@ impl Activity {
     }
 }
 
-/// A kept snapshot holds from when it was taken until work was done again: a snapshot is kept at each [`HISTORY_INTERVAL`] in which
-/// there was work. So what was kept last by `asked_ms` is as good as one taken an interval earlier than that.
+/// A kept snapshot holds from when it was taken until work was done again: a snapshot is kept at each
+/// [`HISTORY_INTERVAL`] in which there was work. So what was kept last by `asked_ms` is as good as one taken an
+/// interval earlier than that.
 pub fn held_until(taken_ms: u64, asked_ms: u64) -> u64 {
     let interval_ms = u64::try_from(HISTORY_INTERVAL.as_millis()).unwrap_or(u64::MAX);
     taken_ms.max(asked_ms.saturating_sub(interval_ms))
@@ -634,7 +636,7 @@ mod tests {
         assert_eq!(advice(Kind::Accelerator, 16, &[(10, 100)]), crowded("ACCELERATOR", 10, 16));
         assert_eq!(advice(Kind::Accelerator, 16, &[(9, 100)]), None);
         assert_eq!(advice(Kind::Modelled, 16, &[(16, 1)]), crowded("MODELLED", 16, 16));
-        // Nobody came, or nothing waits for it.
+        // No client came, or nothing waits for it.
         assert_eq!(advice(Kind::Coprocessor, 8, &[]), None);
         assert_eq!(advice(Kind::Cpu, 0, &[(0, 100)]), None);
     }

@@ -8,7 +8,7 @@ use crate::accounting::Cost;
 use crate::catalog::limits::UserLimits;
 use crate::catalog::status::DeviceWait;
 use crate::limits::{KeyTime, KeyWork};
-use crate::mailbox::{Letter, Mailboxes};
+use crate::mailbox::{Mailboxes, Notice};
 use crate::task::TaskMeter;
 use bulla_amqp::LinkId;
 use bulla_device::role::{self, Role};
@@ -29,18 +29,19 @@ pub(crate) const SEALING_BYTES_MAX: usize = 512 << 20;
 const ASIDES_MAX: usize = 64;
 /// Tasks an adapter takes in one go: two calls of an accelerator.
 const TASKS_PER_TURN: usize = 16;
-/// An adapter that computes itself tells after so much processor time what is done, and looks whether others have nothing to do: sixteen unwraps
-/// with RSA 4096 take some 35 ms, and the first of them may be all that a reader waits for.
+/// An adapter that computes itself tells after so much processor time what is done, and looks whether others have
+/// nothing to do: sixteen unwraps with RSA 4096 take some 35 ms, and the first of them may be all that a reader waits
+/// for.
 const SLICE: Duration = Duration::from_millis(1);
 /// Work that takes less is not shared with an adapter that sleeps: to wake it takes some 15 µs.
 const SHARED_MIN: Duration = Duration::from_micros(150);
-/// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no more, so that one whose token
-/// is away does not keep the others waiting.
+/// Tasks of one user, or of one channel's connection, that may be under way at once: enough for full lanes, and no
+/// more, so that one whose token is away does not keep the others waiting.
 const TASKS_OF_ASKER_MAX: usize = 128;
 /// Tasks that may be under way at once; more wait in line, where users and channels have their turns.
 const TASKS_MAX: usize = 8192;
-/// Questions to private keys that are remembered as answered, the half of them at least: a message that was looked at before such an answer came
-/// is under way for far less than so many unwraps take.
+/// Questions to private keys that are remembered as answered, the half of them at least: a message that was looked at
+/// before such an answer came is under way for far less than so many unwraps take.
 const ANSWERED_MAX: usize = 1024;
 /// Users whose share of private-key time is remembered, connected or not; one whose share is whole may be forgotten.
 const SHARES_MAX: usize = 1_000;
@@ -130,7 +131,7 @@ pub(crate) struct SealingMemoryFull {
 pub(crate) struct Adapters {
     scheduler: Arc<Scheduler>,
     inbox: Mutex<Inbox>,
-    bell: Condvar,
+    wake_up: Condvar,
     away: Mutex<Away>,
     bytes: Arc<AtomicUsize>,
 }
@@ -142,15 +143,15 @@ struct Away {
     /// By what is asked of a private key: the tasks that wait for the same answer. Messages under one content key
     /// come together, and one unwrap serves them all.
     shared: HashMap<Question, Vec<(Job, Task)>>,
-    /// What was answered lately, and whoever asked first has used.
+    /// What was answered lately, and the first asker has used.
     answered: Answered,
 }
 
 /// What is asked of a private key, as a digest: see [`question`].
 type Question = [u8; 32];
 
-/// Questions whose answer an opener may remember. Two halves: when the recent one is full it becomes the older one, and what
-/// was that is forgotten. No answer is kept here.
+/// Questions whose answer an opener may remember. Two halves: when the recent one is full it becomes the older one, and
+/// what was that is forgotten. No answer is kept here.
 #[derive(Default)]
 struct Answered {
     recent: HashSet<Question>,
@@ -190,7 +191,7 @@ struct Inbox {
     under_way_total: usize,
     /// Users with a share of private-key time, by the number with which they ask.
     shares: HashMap<u64, Share>,
-    /// How many adapters were busy at one moment, at most, since somebody asked.
+    /// How many adapters were busy at one moment, at most, since the last query.
     busy_peak: usize,
     stopping: bool,
 }
@@ -201,7 +202,7 @@ struct Share {
     time: KeyTime,
 }
 
-/// A task that nobody has started.
+/// A task that was not started yet.
 struct New {
     asker: Asker,
     who: bulla_device::Asker,
@@ -218,7 +219,7 @@ struct Task {
     deadline: Instant,
     progress: Progress,
     /// Devices beside the processor whose answers nothing has proved yet. (A signature that they refused has been
-    /// judged again by the processor before anybody heard of it.)
+    /// judged again by the processor before the asker was told.)
     devices: Vec<DeviceId>,
     /// It is done for the second time, by the processor, because what a device said is in doubt.
     checking: bool,
@@ -228,7 +229,8 @@ struct Task {
     spent: u64,
     /// What its job asks, where others may wait for the same.
     shared: Option<Question>,
-    /// It has looked for its content key once more since somebody had that unwrapped: it asks now, whatever was answered.
+    /// It has looked for its content key once more since another task had it unwrapped: it asks now, whatever was
+    /// answered.
     looked_again: bool,
     /// What its steps count in.
     tally: Tally,
@@ -260,7 +262,7 @@ impl Adapters {
         Self {
             scheduler,
             inbox: Mutex::default(),
-            bell: Condvar::new(),
+            wake_up: Condvar::new(),
             away: Mutex::default(),
             bytes: Arc::new(AtomicUsize::new(0)),
         }
@@ -283,7 +285,8 @@ impl Adapters {
         self.wake(inbox);
     }
 
-    /// Gives a user that share of private-key time, milliseconds a second; 0 for none: then it has its turns with the others.
+    /// Gives a user that share of private-key time, milliseconds a second; 0 for none: then it has its turns with the
+    /// others.
     pub(crate) fn share_keys(&self, user: &str, ms_a_second: u32, now: Instant) {
         let number = asker_of(user);
         let mut inbox = self.lock();
@@ -300,7 +303,7 @@ impl Adapters {
             shares.insert(number, Share { user: user.to_owned(), time: KeyTime::new(ms_a_second, now) });
         }
         drop(inbox);
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// The limits have changed: who has a share has another one now, or none.
@@ -310,7 +313,7 @@ impl Adapters {
             share.time.resize(ms_a_second, now);
             ms_a_second > 0
         });
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// Private-key time that a user has taken, nanoseconds, and how often its share was used up; none without one.
@@ -329,19 +332,19 @@ impl Adapters {
         true
     }
 
-    /// Says how many adapters there are to be: surplus ones end after their turn. Gives the indexes of those that somebody
-    /// has to [`run`](Self::run) now.
+    /// Says how many adapters there are to be: surplus ones end after their turn. Gives the indexes of those that the
+    /// caller has to [`run`](Self::run) now.
     pub(crate) fn want(&self, count: usize) -> Vec<usize> {
         let mut inbox = self.lock();
         inbox.wanted = count;
         let missing: Vec<usize> = (0..count).filter(|index| !inbox.present.contains(index)).collect();
         inbox.present.extend(&missing);
         drop(inbox);
-        self.bell.notify_all();
+        self.wake_up.notify_all();
         missing
     }
 
-    /// Nobody runs the adapter of that index after all.
+    /// The adapter of that index is not run after all.
     pub(crate) fn not_run(&self, index: usize) {
         self.lock().present.remove(&index);
     }
@@ -383,7 +386,7 @@ impl Adapters {
     /// Ends every adapter once nothing waits.
     pub(crate) fn stop(&self) {
         self.lock().stopping = true;
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// Waits for something to do; nothing when the pool stops, or has no place for that adapter any more.
@@ -393,7 +396,7 @@ impl Adapters {
             if index >= inbox.wanted && !inbox.stopping {
                 inbox.present.remove(&index);
                 if inbox.has_work() {
-                    // The bell may have rung for this one.
+                    // The wake-up may have been for this one.
                     self.wake(inbox);
                 }
                 return None;
@@ -405,7 +408,7 @@ impl Adapters {
                 tasks: Vec::new(),
             };
             let now = inbox.looks_at_shares().then(Instant::now);
-            // Whoever helps has enough to do.
+            // A helper has enough to do.
             while taken.shared.is_empty() && taken.tasks.len() < TASKS_PER_TURN {
                 let Some(task) = inbox.next_task(now) else { break };
                 taken.tasks.push(task);
@@ -413,20 +416,20 @@ impl Adapters {
             if !taken.is_empty() {
                 inbox.busy_peak = inbox.busy_peak.max(inbox.present.len() - inbox.idle);
                 if inbox.has_work() {
-                    // More than one turn's worth: somebody else may help.
+                    // More than one turn's worth: another adapter may help.
                     self.wake(inbox);
                 }
                 return Some(taken);
             }
             if inbox.is_over() {
                 // Others may sleep since before the last task was done.
-                self.bell.notify_all();
+                self.wake_up.notify_all();
                 return None;
             }
             inbox.idle += 1;
             inbox = match now.and_then(|now| inbox.share_in(now)) {
-                None => self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner),
-                Some(wait) => self.bell.wait_timeout(inbox, wait).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.wake_up.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+                Some(wait) => self.wake_up.wait_timeout(inbox, wait).unwrap_or_else(PoisonError::into_inner).0,
             };
             inbox.idle -= 1;
         }
@@ -479,7 +482,7 @@ impl Adapters {
         let idle = inbox.idle > 0;
         drop(inbox);
         if idle {
-            self.bell.notify_one();
+            self.wake_up.notify_one();
         }
     }
 
@@ -501,7 +504,8 @@ impl Sink for Adapters {
 }
 
 impl Inbox {
-    /// The next task whose asker has not too many under way and has something left of its share. `now` where shares are looked at.
+    /// The next task whose asker has not too many under way and has something left of its share. `now` where shares are
+    /// looked at.
     fn next_task(&mut self, now: Option<Instant>) -> Option<New> {
         if self.under_way_total >= TASKS_MAX {
             return None;
@@ -580,7 +584,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Hot path: answers first, because somebody has waited for them longest.
+    /// Hot path: answers first, because their tasks have waited longest.
     fn carry_out(&mut self, taken: Taken) {
         self.go_on(taken.answers, 0);
         let deadline = Instant::now() + KEY_SERVICE_WAIT;
@@ -672,8 +676,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Between its look for the content key and now, that was unwrapped for another message: the task begins anew, and finds it.
-    /// Where the opener has forgotten it by now the task asks after all.
+    /// Between its look for the content key and now, that was unwrapped for another message: the task begins anew, and
+    /// finds it. Where the opener has forgotten it by now the task asks after all.
     fn look_again(&mut self, again: &Again<Verified<Opened>, OpenError>, task: Task) {
         let Task { asker, who, deadline, devices, checking, spent, tally, keys, wait, .. } = task;
         let begun = ticks();
@@ -705,7 +709,7 @@ impl Turn<'_> {
         for (mut task, answer) in resumed {
             task.spent = task.spent.saturating_add(each);
             if task.is_private {
-                // Whoever shares the answer has taken nothing.
+                // A task that shares the answer has taken nothing.
                 task.keys.taken_ns = task.keys.taken_ns.saturating_add(answer.service_ns);
             }
             task.waited(now);
@@ -717,8 +721,8 @@ impl Turn<'_> {
         if answered.is_empty() {
             return;
         }
-        // Whoever asked first has used the answer, so the opener knows the key before the question is closed: from then on nobody
-        // joins those who wait, and whoever comes looks for the key again.
+        // The first asker has used the answer, so the opener knows the key before the question is closed: from then on
+        // no task joins those who wait, and a new one looks for the key again.
         let mut shared = Vec::new();
         {
             let mut away = self.adapters.away();
@@ -836,7 +840,7 @@ impl Turn<'_> {
         self.adapters.done(&mut self.done);
     }
 
-    /// Sends what is finished to those who asked, a letter each and one ring a dispatcher.
+    /// Sends what is finished to those who asked, a notice each and one ring a dispatcher.
     fn post(&mut self) {
         for (index, mailbox) in self.mailboxes.iter().enumerate() {
             let mine = |finished: &Finished| finished.asker.dispatcher == index;
@@ -845,14 +849,14 @@ impl Turn<'_> {
             }
             let (mine, others) = std::mem::take(&mut self.outcomes).into_iter().partition(mine);
             self.outcomes = others;
-            mailbox.post_all(mine.into_iter().map(|finished: Finished| Letter::Finished(Box::new(finished))));
+            mailbox.post_all(mine.into_iter().map(|finished: Finished| Notice::Finished(Box::new(finished))));
         }
         self.outcomes.clear();
     }
 }
 
-/// The number with which a user's links ask for devices, so that users have their turns there, however many connections each of
-/// them has.
+/// The number with which a user's links ask for devices, so that users have their turns there, however many connections
+/// each of them has.
 pub(crate) fn asker_of(user: &str) -> u64 {
     const OF_USERS: u64 = 1 << 63;
     let mut hasher = DefaultHasher::new();
@@ -860,7 +864,7 @@ pub(crate) fn asker_of(user: &str) -> u64 {
     hasher.finish() | OF_USERS
 }
 
-/// What a job asks of a private key, where the answer is the same for everybody who asks it.
+/// What a job asks of a private key, where the answer is the same for every asker.
 fn question(job: &Job) -> Option<Question> {
     let (kind, asked, expected_len) = match &*job.work {
         bulla_device::Work::RsaUnwrap { padding: RsaPadding::Pkcs1, wrapped, expected_len } => {

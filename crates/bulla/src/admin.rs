@@ -9,11 +9,11 @@
 //! | 4 | 4 | length | bytes that follow, little-endian |
 //! | 8 | length | body | request: MQSC text; answer: a JSON array of [`Reply::to_json`]; both UTF-8 |
 //!
-//! Another one, for administrators with a role, may be in a directory of its own (`bulla start --admin-directory`), mode 0666: who is at the other
-//! end is known from the kernel, and asked for a role at each command.
+//! Another one, for administrators with a role, may be in a directory of its own (`bulla start --admin-directory`),
+//! mode 0666: who is at the other end is known from the kernel, and asked for a role at each command.
 //!
 //! The queue manager takes one connection after another, and gives each so long to send its request and to take its
-//! answer, so that one that says nothing holds nobody up for long.
+//! answer, so that a silent one delays no other for long.
 
 use crate::mqsc::Reply;
 use crate::mqsc::parse::TEXT_BYTES_MAX;
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 pub const SOCKET: &str = "admin.sock";
 /// How long a request may take to arrive, and an answer to be taken.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a request of somebody without a role may take to arrive, and its refusal to be taken.
+/// How long a request of a user without a role may take to arrive, and its refusal to be taken.
 pub const STRANGER_TIME_MAX: Duration = Duration::from_secs(1);
 /// Most bytes of such a request.
 pub const STRANGER_BYTES_MAX: usize = 64 << 10;
@@ -72,7 +72,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const MAGIC: [u8; 4] = *b"BMQ1";
 
-/// Listens in the data directory, mode 0600 before anybody can connect. Whoever calls owns the directory: a socket
+/// Listens in the data directory, mode 0600 before a client can connect. The caller owns the directory: a socket
 /// that is there already is a dead one's.
 ///
 /// # Errors
@@ -81,7 +81,7 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
     listen_for(directory, 0o600)
 }
 
-/// The same, for everybody who can reach the directory: whoever listens asks each caller for its role.
+/// The same, for every user who can reach the directory: the listener asks each client for its role.
 ///
 /// # Errors
 /// Whatever the file system says.
@@ -93,7 +93,7 @@ pub fn listen_to_all(directory: &Path) -> io::Result<UnixListener> {
 }
 
 fn listen_for(directory: &Path, mode: u32) -> io::Result<UnixListener> {
-    // Binding makes the socket with the process's umask; in a directory of its own nobody else can reach it until
+    // Binding makes the socket with the process's umask; in a directory of its own no other user can reach it until
     // it has its permissions and its name.
     let private = directory.join("admin.new");
     match fs::remove_dir_all(&private) {
@@ -127,7 +127,7 @@ pub fn serve(
     serve_some(directory, listener, |_| true, handler)
 }
 
-/// The same; of whoever is not `known` no more is read than a refusal takes.
+/// The same; of a client that is not `known` no more is read than a refusal takes.
 ///
 /// # Errors
 /// No thread could be started.
@@ -168,7 +168,7 @@ impl Server {
     /// Ends after the request in hand, and takes the socket away.
     pub fn stop(self) {
         self.stopping.store(true, Ordering::Release);
-        // The thread waits for a connection: this is it. When nobody listens any more there is nobody to wake.
+        // The thread waits for a connection: this is it. When the listener has ended there is nothing to wake.
         let woken = short_path(&self.directory, |path| UnixStream::connect(path)).is_ok();
         remove(&self.directory);
         if woken {
@@ -204,12 +204,12 @@ pub fn request(directory: &Path, text: &str) -> Result<Vec<Reply>, RequestError>
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// Nobody listens there.
+    /// Nothing listens there.
     NotRunning {
         /// The data directory.
         directory: PathBuf,
     },
-    /// The directory or the socket is somebody else's.
+    /// The directory or the socket belongs to another user.
     NotAllowed {
         /// The data directory.
         directory: PathBuf,

@@ -1,9 +1,11 @@
-//! Bytes of messages that are still arriving, on all connections together: how many there may be, and who is read beyond that.
+//! Bytes of messages that are still arriving, on all connections together: how many there may be, and who is read
+//! beyond that.
 //!
-//! A connection holds what its engine has of messages whose last frame has not come, and the beginning of a frame. While all of
-//! them hold more than they may, whoever holds little is read on, in small reads, and of the others one by dispatcher at a time, which
-//! has its turn until it has brought a message to its end. One that does not in time is closed; so is one that holds much,
-//! could be read, and brings nothing. So the sum is bounded, and everybody who goes on sending comes to an end.
+//! A connection holds what its engine has of messages whose last frame has not come, and the beginning of a frame.
+//! While all of them hold more than they may, connections that hold little are read on, in small reads, and of the
+//! others one by dispatcher at a time, which has its turn until it has brought a message to its end. One that does not
+//! in time is closed; so is one that holds much, could be read, and brings nothing. So the sum is bounded, and each
+//! connection that goes on sending comes to an end.
 
 use crate::metrics::ArrivingCounts;
 use crate::reason::{self, Refusal};
@@ -17,9 +19,10 @@ pub(crate) const ARRIVING_BYTES_MAX: u64 = 512 << 20;
 pub(crate) const HELD_BYTES_SMALL: u64 = 64 << 10;
 /// Bytes of one read meanwhile.
 pub(crate) const READ_BYTES_SMALL: usize = 16 << 10;
-/// How long a turn may take until a message has come to its end, and how long somebody with much may bring nothing.
+/// How long a turn may take until a message has come to its end, and how long a connection that holds much may bring
+/// nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long somebody may bring nothing while it has its turn and others wait for theirs.
+/// How long a connection may bring nothing while it has its turn and others wait for theirs.
 const TURN_SILENCE: Duration = Duration::from_secs(5);
 /// Sub-reason of the refusal.
 const TOO_SLOW: &str = "arriving-bytes";
@@ -66,7 +69,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// Whether it has not come to its end: with more than it had when it began, whole messages beside those that grow do not count.
+    /// Whether it has not come to its end: with more than it had when it began, whole messages beside those that grow
+    /// do not count.
     fn goes_on(&self, share: &Share) -> bool {
         share.held > HELD_BYTES_SMALL && (share.ended == self.ended || share.held > self.held)
     }
@@ -124,8 +128,8 @@ impl Share {
 }
 
 impl Line {
-    /// Whether a connection that has something to read is read now, and then how many bytes at most; none for as many as it likes. Where
-    /// it is not, it has joined the line.
+    /// Whether a connection that has something to read is read now, and then how many bytes at most; none for as many
+    /// as it likes. Where it is not, it has joined the line.
     pub(crate) fn may_read(&mut self, place: Place, share: &mut Share, all: &Arriving) -> Option<Option<usize>> {
         if !all.is_full() || self.turn.as_ref().is_some_and(|turn| turn.place == place) {
             return Some(None);
@@ -144,8 +148,9 @@ impl Line {
         self.waiting.is_empty() && self.turn.is_none()
     }
 
-    /// The next one that is to be read again ([`Share::resume`]), if one is; `find` knows the connections that are still there. Also below
-    /// the bound they come back one after the other, so that those behind them keep their places when it is reached again.
+    /// The next one that is to be read again ([`Share::resume`]), if one is; `find` knows the connections that are
+    /// still there. Also below the bound they come back one after the other, so that those behind them keep their
+    /// places when it is reached again.
     pub(crate) fn resume(
         &mut self,
         all: &Arriving,
@@ -231,7 +236,7 @@ mod tests {
             }
         }
 
-        /// Everybody who is read brings so many bytes, in steps of a millisecond; who is to be closed is.
+        /// Every connection that is read brings so many bytes, in steps of a millisecond; who is to be closed is.
         fn turn(&mut self, bytes: u64) {
             self.now += Duration::from_millis(1);
             self.resume();
@@ -289,7 +294,7 @@ mod tests {
         // The bound, what each may hold beyond it, and one message that has its turn.
         let most = 4 * MIB + 20 * (HELD_BYTES_SMALL + 100_000) + large;
         assert!(world.most <= most, "{} of {most}", world.most);
-        assert_eq!(world.tick(), 0, "nobody is to blame");
+        assert_eq!(world.tick(), 0, "no connection is to blame");
     }
 
     #[test]
@@ -344,7 +349,7 @@ mod tests {
         let closed = world.tick();
         assert!(closed >= 1);
         assert!(world.shares.iter().zip(&world.gone).all(|(share, gone)| !(share.stopped && *gone)));
-        // Below the bound nobody is closed, whatever it brings.
+        // Below the bound no connection is closed, whatever it brings.
         let idle = World::new(MIB, &[None]);
         assert!(idle.line.gives_up((0, 0), &idle.shares[0], &idle.all, idle.now + 10 * PATIENCE).is_none());
     }

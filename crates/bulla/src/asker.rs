@@ -3,13 +3,14 @@
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who<'a> {
-    /// The user in force; none for whoever has not signed in.
+    /// The user in force; none for a client that has not signed in.
     pub(crate) user: Option<&'a str>,
     /// The connection: its dispatcher, and which one it is there. None for a channel.
     connection: Option<(usize, u64)>,
 }
 
-/// Who made a dynamic queue and may do everything with it: a user, or the one connection of somebody who has not signed in.
+/// Who made a dynamic queue and may do everything with it: a user, or the one connection of a client that has not
+/// signed in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Owner {
     User(String),

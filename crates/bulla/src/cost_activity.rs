@@ -1,5 +1,5 @@
-//! What each role cost between two moments: processor time, its share, and what a message put and a message got comes to. Beside
-//! it the process's own clock, so that one sees that it adds up.
+//! What each role cost between two moments: processor time, its share, and what a message put and a message got comes
+//! to. Beside it the process's own clock, so that one sees that it adds up.
 
 use crate::activity::{labelled, ratio};
 use crate::calendar::moment;
@@ -14,7 +14,8 @@ const NS_PER_US: f64 = 1e3;
 const NS_PER_S: f64 = 1e9;
 const MS_PER_S: f64 = 1e3;
 
-/// The roles under the names by which MQ's performance reports know them. The application's share is not in this process.
+/// The roles under the names by which MQ's performance reports know them. The application's share is not in this
+/// process.
 const BUCKETS: [(&str, &[Role]); 4] = [
     ("queue manager", &[Role::QueueManager, Role::Journal]),
     ("channel initiator", &[Role::ChannelInitiator, Role::Tls]),

@@ -1,4 +1,5 @@
-//! Dynamic queues: made of a model for a link that asks for a queue of its own (AMQP part 3, section 3.5, *dynamic*; inventory A2.4).
+//! Dynamic queues: made of a model for a link that asks for a queue of its own (AMQP part 3, section 3.5, *dynamic*;
+//! inventory A2.4).
 //!
 //! A temporary one lives in memory and goes with its connection, or with its link where that asks for it. A permanent
 //! one is a local queue like any other, and in `objects.mqsc`: it goes when a client that opened it asks for that on
@@ -77,7 +78,8 @@ impl Wish {
     ) -> Result<Self, Refusal> {
         let wish = Self::said(properties)?;
         state.check_model(who, right, wish.model.as_deref().unwrap_or(DEFAULT_MODEL))?;
-        // Before the name is looked for: nobody learns of a name without a right on it, nor takes one that others put to.
+        // Before the name is looked for: no user learns of a name without a right on it, nor takes one that others put
+        // to.
         if let Some(name) = wish.name.as_deref().filter(|name| !name.ends_with('*')) {
             for right in [right, Right::Put, Right::Get] {
                 state.check(who, right, name)?;
@@ -131,8 +133,8 @@ impl State {
     /// Makes a queue of a model. A permanent one is durable when what its client is told goes out.
     ///
     /// # Errors
-    /// 2011 for a name that can't be, 2100 for one that is taken, 2017 where who asks has as many permanent ones as it may, 2102
-    /// where there are too many.
+    /// 2011 for a name that can't be, 2100 for one that is taken, 2017 where who asks has as many permanent ones as it
+    /// may, 2102 where there are too many.
     pub(crate) fn define_dynamic(&mut self, who: Who<'_>, wish: &Wish, random: &mut Random) -> Result<Made, Refusal> {
         let model = wish.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let model = self
@@ -214,8 +216,8 @@ impl State {
             || known.models.contains_key(name)
     }
 
-    /// Ends a temporary queue with all that is on it. Links that still get from it, or wait for room there, are ended in the next
-    /// turn of their dispatchers.
+    /// Ends a temporary queue with all that is on it. Links that still get from it, or wait for room there, are ended
+    /// in the next turn of their dispatchers.
     pub(crate) fn end_dynamic(&mut self, queue: QueueId) {
         if let Some(name) = self.store.name(queue) {
             let gone = self.dynamic.remove(name).and_then(|(_, local)| local.maker);
@@ -256,7 +258,8 @@ impl State {
         self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }])
     }
 
-    /// Deletes a queue with what is on it that no definition names any more. Where that fails it stays, and the next start tells of it.
+    /// Deletes a queue with what is on it that no definition names any more. Where that fails it stays, and the next
+    /// start tells of it.
     pub(crate) fn delete_undefined(&mut self, name: &str, queue: QueueId) {
         if let Err(error) = self.store.delete(queue, true) {
             crate::warning!("{name}, which nothing defines any more, could not be deleted: {error}");

@@ -166,8 +166,8 @@ impl Arrival {
         Ok(self.fields.value(REPLY_TO)?.as_str().map(str::to_owned))
     }
 
-    /// Whether the message asks to be told what becomes of it. One compare for a message without application properties; with them,
-    /// a search.
+    /// Whether the message asks to be told what becomes of it. One compare for a message without application
+    /// properties; with them, a search.
     pub(crate) fn asks_for_reports(&self) -> Result<bool, Refusal> {
         if !report_options::asks(&self.payload, &self.sections) {
             return Ok(false);
@@ -379,8 +379,8 @@ impl Arrival {
     }
 
     /// Before when the message is not deliverable: the annotation `x-opt-delivery-time`, in milliseconds since 1970, or
-    /// `x-opt-delivery-delay`, in milliseconds from now. `None` where there is neither, and where that is past. One compare
-    /// for a message without annotations.
+    /// `x-opt-delivery-delay`, in milliseconds from now. `None` where there is neither, and where that is past. One
+    /// compare for a message without annotations.
     fn available_at_ms(&self) -> Option<u64> {
         let section = self.section(self.sections.message_annotations.clone());
         let mut at = None;
@@ -749,7 +749,8 @@ pub(crate) fn with_delivery_count(payload: Payload, count: u32) -> Payload {
     with_header(&payload, &sections, &header)
 }
 
-/// A message's id as its sender gave it; numbers in digits, bytes in hexadecimal digits. None where there is none, or the message can't be read.
+/// A message's id as its sender gave it; numbers in digits, bytes in hexadecimal digits. None where there is none, or
+/// the message can't be read.
 pub(crate) fn message_id(payload: &Payload) -> Option<String> {
     let properties = Sections::scan(payload).ok()?.decode_properties(payload).ok()?;
     Some(match properties.message_id? {

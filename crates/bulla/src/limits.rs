@@ -1,7 +1,9 @@
-//! Limits of users, as SET LIMIT writes them, and what each user that is connected has of what they limit; of queues in `queue.rs`.
+//! Limits of users, as SET LIMIT writes them, and what each user that is connected has of what they limit; of queues in
+//! `queue.rs`.
 //!
-//! A user is whoever a connection acts as; those who have not signed in are one user together. Each user that a limit fits has
-//! the whole of it, whatever others of the same pattern have. Of several that fit, the name itself comes first, then the longest beginning.
+//! A user is the identity that a connection acts as; those who have not signed in are one user together. Each user that
+//! a limit fits has the whole of it, whatever others of the same pattern have. Of several that fit, the name itself
+//! comes first, then the longest beginning.
 
 mod key_time;
 mod queue;
@@ -28,7 +30,7 @@ const MADE_A_SECOND: u32 = 20;
 const MADE_AT_ONCE: u32 = 1_000;
 /// Users who are not connected and whose rate is remembered, so that a new connection is no new allowance.
 const IDLE_USERS_MAX: usize = 1_000;
-/// The least time after which somebody whose credit was held back is looked at again.
+/// The least time after which a user whose credit was held back is looked at again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// The most, however many links a user has.
 const LOOK_AGAIN_WITHIN: Duration = Duration::from_secs(2);
@@ -85,9 +87,10 @@ impl Bucket {
         u32::try_from(self.level / MESSAGE).unwrap_or(0)
     }
 
-    /// How much of the credit `wanted` may go out now, where `promised` messages are to come already. One of several links gets half of
-    /// what there is, so that the next finds some, too; and one that has none gets one where anything is saved up, because others
-    /// may keep their credit for ever. So the rate may be exceeded by a message for each link; that is paid back before more goes out.
+    /// How much of the credit `wanted` may go out now, where `promised` messages are to come already. One of several
+    /// links gets half of what there is, so that the next finds some, too; and one that has none gets one where
+    /// anything is saved up, because others may keep their credit for ever. So the rate may be exceeded by a message
+    /// for each link; that is paid back before more goes out.
     fn allowed(&self, wanted: u32, has_none: bool, promised: u32) -> u32 {
         let saved = self.messages();
         let free = saved.saturating_sub(promised);
@@ -100,7 +103,8 @@ impl Bucket {
     }
 }
 
-/// After what time somebody is looked at again who was allowed nothing at that rate: the more links there are, the longer each of them waits.
+/// After what time a user is looked at again who was allowed nothing at that rate: the more links there are, the longer
+/// each of them waits.
 fn look_again_after(rate: u32, links: u32) -> Duration {
     let one = Duration::from_secs(1).checked_div(rate).unwrap_or_default().max(LOOK_AGAIN_AFTER);
     one.saturating_mul(1 + links / LINKS_LOOKED_AT).min(LOOK_AGAIN_WITHIN)
@@ -131,7 +135,8 @@ struct Uses {
     bucket: Bucket,
     held_back: u64,
     refused: u64,
-    /// The operator has been told that it is at its limit of connections, of links; again once it was down to half of it.
+    /// The operator has been told that it is at its limit of connections, of links; again once it was down to half of
+    /// it.
     told: (bool, bool),
     /// The same for durable subscriptions and for dynamic queues, when the next one is asked for.
     told_of_kept: [bool; 2],
@@ -163,7 +168,7 @@ pub(crate) struct ConnectedUsers {
 }
 
 impl ConnectedUsers {
-    /// A connection of that user is let in; none is whoever has not signed in.
+    /// A connection of that user is let in; none stands for clients that have not signed in.
     ///
     /// # Errors
     /// 2025: it has as many as it may.
@@ -390,9 +395,9 @@ impl ConnectedUsers {
         }
     }
 
-    /// How much of the credit `wanted` that user may be given now for a link that has `has`. One of several links gets half of what there
-    /// is, so that the next finds some, too. A link without any gets one also where others hold all there is and do not use it: what
-    /// that puts beyond the rate is taken from the time after.
+    /// How much of the credit `wanted` that user may be given now for a link that has `has`. One of several links gets
+    /// half of what there is, so that the next finds some, too. A link without any gets one also where others hold all
+    /// there is and do not use it: what that puts beyond the rate is taken from the time after.
     pub(crate) fn allowed(&mut self, id: UserId, has: u32, wanted: u32, now: Instant) -> u32 {
         let Some(uses) = self.all.get_mut(id.0) else { return wanted };
         let rate = uses.limit.messages_a_second;
@@ -405,7 +410,7 @@ impl ConnectedUsers {
         allowed
     }
 
-    /// When somebody who was allowed nothing is to ask again.
+    /// When a user who was allowed nothing is to ask again.
     pub(crate) fn look_again_at(&self, id: UserId, now: Instant) -> Instant {
         let (rate, links) = self.all.get(id.0).map_or((0, 0), |uses| (uses.limit.messages_a_second, uses.links));
         now + look_again_after(rate, links)
@@ -428,7 +433,8 @@ impl ConnectedUsers {
         }
     }
 
-    /// Hot path, once per message that a client gets: whether it has as much unsettled as it may. One index and one compare.
+    /// Hot path, once per message that a client gets: whether it has as much unsettled as it may. One index and one
+    /// compare.
     pub(crate) fn is_full(&self, id: UserId) -> bool {
         self.all.get(id.0).is_some_and(|uses| {
             uses.limit.unacknowledged_bytes > 0 && uses.unacknowledged_bytes >= uses.limit.unacknowledged_bytes
@@ -445,7 +451,8 @@ impl ConnectedUsers {
         self.all.get(id.0).map(|uses| BeingSealed(uses.sealing.clone()))
     }
 
-    /// Whether as many of that user's messages are being sealed or checked as may be before it gets more credit for such.
+    /// Whether as many of that user's messages are being sealed or checked as may be before it gets more credit for
+    /// such.
     pub(crate) fn seals_much(&self, id: UserId) -> bool {
         self.all.get(id.0).is_some_and(|uses| uses.being_sealed() >= BEING_SEALED_MAX)
     }
@@ -515,7 +522,7 @@ impl ConnectedUsers {
         self.kept.get(user).map_or(0, |counts| counts[kept as usize])
     }
 
-    /// Everybody who is connected, by name.
+    /// All connected users, by name.
     pub(crate) fn status(&self) -> Vec<UserStatus> {
         let connected = self.all.iter().filter(|(_, uses)| uses.connections > 0);
         let mut found: Vec<UserStatus> = connected
@@ -629,7 +636,7 @@ mod tests {
         assert_eq!(of("app.orders.eu"), Some("app.orders*"));
         assert_eq!(of("app"), Some("app*"));
         assert_eq!(of("bob"), Some("*"));
-        assert_eq!(of(ANONYMOUS), None, "who has not signed in is nobody of them");
+        assert_eq!(of(ANONYMOUS), None, "a client that has not signed in is none of them");
     }
 
     #[test]
@@ -728,10 +735,10 @@ mod tests {
     #[test]
     fn without_a_limit_nothing_is_held_back() {
         let (mut users, now) = (ConnectedUsers::default(), Instant::now());
-        let somebody = users.connect(None, &UserLimits::default(), now).unwrap();
-        assert_eq!(users.allowed(somebody, 0, 1_000, now), 1_000);
-        assert!(!users.is_full(somebody) && users.may_attach(somebody, 0).is_ok());
-        users.disconnect(somebody, now);
+        let user = users.connect(None, &UserLimits::default(), now).unwrap();
+        assert_eq!(users.allowed(user, 0, 1_000, now), 1_000);
+        assert!(!users.is_full(user) && users.may_attach(user, 0).is_ok());
+        users.disconnect(user, now);
         assert!(users.status().is_empty() && users.all.is_empty());
     }
 

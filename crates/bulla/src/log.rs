@@ -280,7 +280,7 @@ impl Drop for Background {
     }
 }
 
-/// Bytes of one line at most: some of it may be a stranger's words.
+/// Bytes of one line at most: some of it may come from unauthenticated clients.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// The text on one line: what a peer says can't pass for a line of its own.

@@ -1,8 +1,8 @@
-//! What other threads tell a dispatcher: a queue of letters and a bell.
+//! What other threads tell a dispatcher: an inbox of messages and a wake-up.
 
 use crate::adapter::Finished;
 use crate::catalog::DISPATCHERS_MAX;
-use crate::channel::ChannelLetter;
+use crate::channel::ChannelNotice;
 use crate::connections::Question;
 use crate::sign_in::verdict::Verdict;
 use crate::tls::Tls;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// One thing to do on a dispatcher's own thread.
-pub(crate) enum Letter {
+pub(crate) enum Notice {
     /// An adapter is done with a message of one of its connections.
     Finished(Box<Finished>),
     /// What a connection gave to sign in was looked at.
@@ -54,37 +54,38 @@ pub(crate) enum Letter {
     /// Devices are done with the private keys of handshakes.
     Signed(Vec<bulla_device::scheduler::Answer>),
     /// Something about a channel on one of its connections.
-    Channel(ChannelLetter),
+    Channel(ChannelNotice),
 }
 
-/// A dispatcher's mailbox. The bell is rung once until the dispatcher has looked.
+/// A dispatcher's mailbox. The dispatcher is woken once until it has looked.
 pub(crate) struct Mailbox {
     inside: Mutex<Inside>,
-    rung: AtomicBool,
-    bell: mio::Waker,
+    notified: AtomicBool,
+    waker: mio::Waker,
 }
 
 #[derive(Default)]
 struct Inside {
-    letters: Vec<Letter>,
+    notices: Vec<Notice>,
     /// The dispatcher has ended: what comes is for connections that are gone.
     is_closed: bool,
 }
 
 impl Mailbox {
-    /// A mailbox whose bell is `bell`.
-    pub(crate) fn new(bell: mio::Waker) -> Self {
-        Self { inside: Mutex::default(), rung: AtomicBool::new(false), bell }
+    /// A mailbox whose waker is `waker`.
+    pub(crate) fn new(waker: mio::Waker) -> Self {
+        Self { inside: Mutex::default(), notified: AtomicBool::new(false), waker }
     }
 
-    /// Leaves a letter and rings.
-    pub(crate) fn post(&self, letter: Letter) {
-        self.post_all(std::iter::once(letter));
+    /// Leaves a notice and rings.
+    pub(crate) fn post(&self, notice: Notice) {
+        self.post_all(std::iter::once(notice));
     }
 
-    /// Leaves several letters and rings once. One that has ended gets none: they are about connections, and it had none left.
-    pub(crate) fn post_all(&self, letters: impl ExactSizeIterator<Item = Letter>) {
-        if letters.len() == 0 {
+    /// Leaves several notices and rings once. One that has ended gets none: they are about connections, and it had none
+    /// left.
+    pub(crate) fn post_all(&self, notices: impl ExactSizeIterator<Item = Notice>) {
+        if notices.len() == 0 {
             return;
         }
         {
@@ -92,51 +93,51 @@ impl Mailbox {
             if inside.is_closed {
                 return;
             }
-            inside.letters.extend(letters);
+            inside.notices.extend(notices);
         }
-        self.ring();
+        self.wake();
     }
 
-    /// Leaves a letter that brings a connection along.
+    /// Leaves a notice that brings a connection along.
     ///
     /// # Errors
-    /// The letter comes back where the dispatcher has ended.
-    pub(crate) fn bring(&self, letter: Letter) -> Result<(), Letter> {
+    /// The notice comes back where the dispatcher has ended.
+    pub(crate) fn bring(&self, notice: Notice) -> Result<(), Notice> {
         {
             let mut inside = lock(&self.inside);
             if inside.is_closed {
-                return Err(letter);
+                return Err(notice);
             }
-            inside.letters.push(letter);
+            inside.notices.push(notice);
         }
-        self.ring();
+        self.wake();
         Ok(())
     }
 
-    /// Rings without a letter: the journal has synced, or the program stops.
-    pub(crate) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            // A bell that fails to ring belongs to a dispatcher whose poll is gone: it has ended.
-            let _: io::Result<()> = self.bell.wake();
+    /// Rings without a notice: the journal has synced, or the program stops.
+    pub(crate) fn wake(&self) {
+        if !self.notified.swap(true, Ordering::AcqRel) {
+            // A wake-up that fails belongs to a dispatcher whose poll is gone: it has ended.
+            let _: io::Result<()> = self.waker.wake();
         }
     }
 
-    /// Takes what is there; afterwards the bell rings again.
-    pub(crate) fn take(&self, into: &mut Vec<Letter>) {
-        self.rung.store(false, Ordering::Release);
-        std::mem::swap(into, &mut lock(&self.inside).letters);
+    /// Takes what is there; afterwards a post wakes the dispatcher again.
+    pub(crate) fn take(&self, into: &mut Vec<Notice>) {
+        self.notified.store(false, Ordering::Release);
+        std::mem::swap(into, &mut lock(&self.inside).notices);
     }
 
-    /// Takes no more letters, where none is there and `is_surplus` still holds. True when the dispatcher may end.
+    /// Takes no more notices, where none is there and `is_surplus` still holds. True when the dispatcher may end.
     pub(crate) fn close_if(&self, is_surplus: impl FnOnce() -> bool) -> bool {
         let mut inside = lock(&self.inside);
-        inside.is_closed = inside.letters.is_empty() && is_surplus();
+        inside.is_closed = inside.notices.is_empty() && is_surplus();
         inside.is_closed
     }
 
-    /// Takes no more letters; nobody reads those that are there.
+    /// Takes no more messages; those that are there are never read.
     pub(crate) fn close(&self) {
-        *lock(&self.inside) = Inside { letters: Vec::new(), is_closed: true };
+        *lock(&self.inside) = Inside { notices: Vec::new(), is_closed: true };
     }
 
     /// Whether the dispatcher has ended.
@@ -144,7 +145,7 @@ impl Mailbox {
         lock(&self.inside).is_closed
     }
 
-    /// Takes letters again, where it did not; true then: a new dispatcher is needed for it.
+    /// Takes notices again, where it did not; true then: a new dispatcher is needed for it.
     pub(crate) fn reopen(&self) -> bool {
         std::mem::take(&mut lock(&self.inside).is_closed)
     }
@@ -203,7 +204,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-pub(crate) const BELL: Token = Token(usize::MAX);
+pub(crate) const WAKE_UP: Token = Token(usize::MAX);
 
 /// What a dispatcher leaves to the next one of its index.
 pub(crate) struct Left {
@@ -216,7 +217,7 @@ impl Left {
     /// What a first dispatcher starts with, and its mailbox.
     pub(crate) fn fresh() -> io::Result<(Self, Arc<Mailbox>)> {
         let poll = Poll::new()?;
-        let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), BELL)?));
+        let mailbox = Arc::new(Mailbox::new(mio::Waker::new(poll.registry(), WAKE_UP)?));
         Ok((Self { poll, generation: 0 }, mailbox))
     }
 }
@@ -227,34 +228,34 @@ mod tests {
 
     fn mailbox() -> (mio::Poll, Arc<Mailbox>) {
         let poll = mio::Poll::new().unwrap();
-        let bell = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
-        (poll, Arc::new(Mailbox::new(bell)))
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
+        (poll, Arc::new(Mailbox::new(waker)))
     }
 
-    fn ready() -> Letter {
-        Letter::SignedIn { peer: 0, generation: 0, verdict: Verdict::LockedOut { user: String::new() } }
+    fn ready() -> Notice {
+        Notice::SignedIn { peer: 0, generation: 0, verdict: Verdict::LockedOut { user: String::new() } }
     }
 
     #[test]
     fn a_mailbox_with_a_letter_in_it_is_not_closed_and_a_closed_one_brings_no_connection() {
         let (_poll, mailbox) = mailbox();
         mailbox.post(ready());
-        assert!(!mailbox.close_if(|| true), "somebody has to read that letter");
-        let mut letters = Vec::new();
-        mailbox.take(&mut letters);
-        assert_eq!(letters.len(), 1);
+        assert!(!mailbox.close_if(|| true), "that message has to be read");
+        let mut notices = Vec::new();
+        mailbox.take(&mut notices);
+        assert_eq!(notices.len(), 1);
         assert!(!mailbox.close_if(|| false), "it is wanted again");
         assert!(mailbox.bring(ready()).is_ok());
-        letters.clear();
-        mailbox.take(&mut letters);
+        notices.clear();
+        mailbox.take(&mut notices);
 
         assert!(mailbox.close_if(|| true));
         assert!(mailbox.bring(ready()).is_err(), "the connection goes elsewhere");
         mailbox.post(ready());
         assert!(mailbox.reopen() && !mailbox.reopen());
-        letters.clear();
-        mailbox.take(&mut letters);
-        assert!(letters.is_empty(), "what was posted meanwhile was for nobody");
+        notices.clear();
+        mailbox.take(&mut notices);
+        assert!(notices.is_empty(), "what was posted meanwhile had no reader");
     }
 
     #[test]

@@ -50,7 +50,8 @@ enum Command {
     TokenHelper,
 }
 
-/// What a command was told, for a parser of its own: the many options of measuring would cost the queue manager's start megabytes.
+/// What a command was told, for a parser of its own: the many options of measuring would cost the queue manager's start
+/// megabytes.
 #[derive(Args)]
 struct Words {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]

@@ -19,7 +19,7 @@ use crate::connections::IDLE_TIMEOUT;
 use crate::devices::Devices;
 use crate::envelope::{Defaults, Label};
 use crate::limits::{ConnectedUsers, QueueUses, UserId};
-use crate::mailbox::{Letter, Mailboxes};
+use crate::mailbox::{Mailboxes, Notice};
 use crate::message_groups::Groups;
 use crate::metrics::UnitCounts;
 use crate::noted::{Noted, Synced, Writer};
@@ -131,14 +131,15 @@ pub struct State {
     pub(crate) definitions_writer: Arc<Writer>,
     /// Grows at every change of a definition: handles look their route up again.
     pub generation: u64,
-    /// Grows when somebody's rights may have changed: connections and links are asked about again.
+    /// Grows when a user's rights may have changed: connections and links are asked about again.
     pub(crate) authority_generation: u64,
     pub(crate) uses: HashMap<QueueId, Use>,
     /// Queues that live as long as a link, by name; they are in no file.
     pub(crate) dynamic: HashMap<String, (QueueId, LocalQueue)>,
     /// Who made them.
     pub(crate) dynamic_owners: HashMap<QueueId, Owner>,
-    /// Queues that went under other links, and the dispatchers of those, one bit each: each of these links is to be ended.
+    /// Queues that went under other links, and the dispatchers of those, one bit each: each of these links is to be
+    /// ended.
     pub(crate) gone: Vec<(QueueId, u64)>,
     /// Defective messages whose error queue was full, and the like: locked, tried again at the ticks.
     pub(crate) stuck: VecDeque<Stuck>,
@@ -236,11 +237,11 @@ pub(crate) struct Route {
     pub(crate) waits_when_full: bool,
     /// MAXMSGL in bytes, of the stored message; the smaller of the queue's and the queue manager's.
     pub(crate) message_bytes_max: usize,
-    /// NOSHARE: whoever takes messages takes them alone.
+    /// NOSHARE: one consumer at a time.
     pub(crate) takes_alone: bool,
     /// GROUPS(YES): messages of one group go to one link at a time.
     pub(crate) has_groups: bool,
-    /// DEFSOPT(EXCL): so does whoever does not say.
+    /// DEFSOPT(EXCL): a consumer that does not say is exclusive.
     pub(crate) default_exclusive: bool,
     /// MAXHANDS, UNACKED and MSGRATE.
     pub(crate) limit: QueueLimit,
@@ -410,13 +411,13 @@ impl Manager {
     }
 
     /// Tells every dispatcher in `mask`, save `except`, about a queue.
-    pub(crate) fn post(&self, mut mask: u64, except: usize, letter: impl Fn() -> Letter) {
+    pub(crate) fn post(&self, mut mask: u64, except: usize, notice: impl Fn() -> Notice) {
         mask &= !(1 << except);
         while mask != 0 {
             let index = mask.trailing_zeros() as usize;
             mask &= mask - 1;
             if let Some(mailbox) = self.mailboxes.get(index) {
-                mailbox.post(letter());
+                mailbox.post(notice());
             }
         }
     }
@@ -442,7 +443,7 @@ impl Manager {
     /// Wakes every dispatcher.
     pub(crate) fn ring_all(&self) {
         for mailbox in self.mailboxes.iter() {
-            mailbox.ring();
+            mailbox.wake();
         }
     }
 
@@ -504,7 +505,7 @@ impl State {
         let usage = self.use_of(queue);
         let others = usage.takers > 0 || usage.sender.is_some();
         if usage.exclusive || exclusive && others {
-            let how = if usage.exclusive { "somebody gets from it alone" } else { "somebody gets from it" };
+            let how = if usage.exclusive { "a consumer has it exclusively" } else { "a consumer has it open" };
             return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{name}: {how}")));
         }
         (usage.takers, usage.exclusive) = (usage.takers + 1, exclusive);
@@ -513,14 +514,15 @@ impl State {
         Ok(())
     }
 
-    /// A message was put on that queue, in a turn that began at `now`. One look-up; once a millisecond a reading of the clock.
+    /// A message was put on that queue, in a turn that began at `now`. One look-up; once a millisecond a reading of the
+    /// clock.
     pub(crate) fn note_put(&mut self, queue: QueueId, id: MessageId, now: Instant) {
         let store = &self.store;
         let usage = self.uses.entry(queue).or_default();
         usage.traffic.put(id, now, |watched| store.put_at_ms(watched).is_some());
     }
 
-    /// A message is about to be removed because somebody got it.
+    /// A message is about to be removed because it was got.
     pub(crate) fn note_got(&mut self, queue: QueueId, id: MessageId, wall_ms: u64) {
         let Some(put_at) = self.store.put_at_ms(id) else { return };
         self.use_of(queue).traffic.got(id, wall_ms.saturating_sub(put_at));
@@ -533,9 +535,9 @@ impl State {
         self.store.depth_room(queue).saturating_sub(granted)
     }
 
-    /// How many of `wanted` messages of credit this user may have now for a queue, or for any queue. While too much waits
-    /// for the disk, only users who have put little of that get credit; while much of a user's is being sealed, it gets none
-    /// for what may have to be sealed. 0 means: ask again when there is room.
+    /// How many of `wanted` messages of credit this user may have now for a queue, or for any queue. While too much
+    /// waits for the disk, only users who have put little of that get credit; while much of a user's is being sealed,
+    /// it gets none for what may have to be sealed. 0 means: ask again when there is room.
     pub(crate) fn promise(&mut self, queue: Option<&Route>, user: Option<UserId>, wanted: u32) -> u32 {
         let may_write = match self.store.backlog() {
             Backlog::Usual => true,
@@ -675,8 +677,8 @@ impl State {
         }
     }
 
-    /// The destinations that a message on this route may be bound to: its queue, the policy's BINDNAMEs, and the name in
-    /// the message's label on the error and dead-letter queues, and on the BOQNAME of the queue of that name.
+    /// The destinations that a message on this route may be bound to: its queue, the policy's BINDNAMEs, and the name
+    /// in the message's label on the error and dead-letter queues, and on the BOQNAME of the queue of that name.
     pub(crate) fn destinations(&self, route: &Route, policy: &Policy, labelled: Option<String>) -> Vec<String> {
         let mut names = vec![self.bound_to(route)];
         names.extend(self.bind_names(policy));
@@ -751,7 +753,8 @@ fn user_share(name: &str, local: &LocalQueue, definitions: &Definitions) -> Opti
     })
 }
 
-/// What is to be told of a queue's depth: nothing where no event could come of it, and nothing of the queues that events go to.
+/// What is to be told of a queue's depth: nothing where no event could come of it, and nothing of the queues that
+/// events go to.
 fn depth_watch(name: &str, local: &LocalQueue, definitions: &Definitions) -> Option<DepthWatch> {
     let (tells_high, tells_low, tells_full) = (local.high_event, local.low_event, local.full_event);
     let wanted = definitions.queue_manager.performance_events && (tells_high || tells_low || tells_full);

@@ -1,7 +1,7 @@
 //! Message groups in order: the messages of a group (`group-id`, which is JMSXGroupID) go to one link at a time.
 //!
-//! Groups are told apart by buckets, so that what a queue remembers is bounded, whatever clients call their groups: two groups
-//! of one bucket have the same link, and are in order all the same.
+//! Groups are told apart by buckets, so that what a queue remembers is bounded, whatever clients call their groups: two
+//! groups of one bucket have the same link, and are in order all the same.
 
 use bulla_amqp::LinkId;
 use hashbrown::HashMap;
@@ -37,7 +37,8 @@ impl<O> Default for Groups<O> {
 }
 
 impl<O: Copy + PartialEq> Groups<O> {
-    /// Whether a message of that group, by the number of its name, is this link's: nobody else has had one since it came.
+    /// Whether a message of that group, by the number of its name, is this link's: no other link has had one since it
+    /// came.
     pub(crate) fn claim(&mut self, group: u64, owner: O) -> bool {
         *self.owners.entry(bucket_of(group)).or_insert(owner) == owner
     }

@@ -1,8 +1,9 @@
-//! What queues, policies, channels, crypto devices and tasks counted, for Prometheus: the numbers of `bulla report`, in the text
-//! format 0.0.4, over HTTP/1.1.
+//! What queues, policies, channels, crypto devices and tasks counted, for Prometheus: the numbers of `bulla report`, in
+//! the text format 0.0.4, over HTTP/1.1.
 //!
-//! `GET /metrics` is the one request there is. Requests are parsed by `httparse`; what it sees is at most [`REQUEST_BYTES_MAX`], and
-//! one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that a stranger costs little.
+//! `GET /metrics` is the one request there is. Requests are parsed by `httparse`; what it sees is at most
+//! [`REQUEST_BYTES_MAX`], and one connection is answered after another, each within [`CONNECTION_TIME_MAX`], so that an
+//! unauthenticated client costs little.
 
 mod limits;
 mod traffic;
@@ -564,7 +565,7 @@ mod tests {
             let used = names(expression);
             assert!(!used.is_empty() && used.is_subset(&families), "{expression}");
         }
-        // Chosen when it is imported, and nobody's own.
+        // Chosen when it is imported, and in no configuration.
         let inputs: Vec<_> = dashboard["__inputs"].as_array().unwrap().iter().map(|input| &input["type"]).collect();
         assert_eq!(inputs, ["datasource"]);
         let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
@@ -770,7 +771,7 @@ mod tests {
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // Whoever is refused early may not take it all.
+        // A client that is refused early may not take it all.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);

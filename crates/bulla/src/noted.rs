@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// The note with the number of the last change, and of the last one that is known to be in the file.
 const CHANGES_NOTE: &str = "objects.changes";
-/// The least time between two writes of the file that nobody waits for.
+/// The least time between two writes of the file when no thread waits for one.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 /// How long a wait for the journal lasts before it is looked at unasked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -276,7 +276,7 @@ struct Wanted {
     /// The number of the last of them, and when it is durable.
     last: u64,
     ticket: Option<Ticket>,
-    /// Somebody waits for the file.
+    /// A thread waits for the file.
     is_hurried: bool,
     /// Why the last write failed.
     failed: Option<String>,
@@ -316,7 +316,7 @@ impl Writer {
         wanted.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// The thread's life: writes what is due, once a second at most unless somebody waits for it, until
+    /// The thread's life: writes what is due, once a second at most unless a thread waits for it, until
     /// [`stop`](Self::stop); then for the last time.
     pub(crate) fn run(&self, manager: &Manager) {
         let (mut definitions, journal) = {

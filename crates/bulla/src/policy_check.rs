@@ -1,5 +1,5 @@
-//! What a policy would do with the users, key rings and messages that are there. Asking changes nothing: what is sealed for a trial
-//! and what is opened of a queue is dropped again.
+//! What a policy would do with the users, key rings and messages that are there. Asking changes nothing: what is sealed
+//! for a trial and what is opened of a queue is dropped again.
 
 use crate::audit::{Audit, Purpose};
 use crate::authority::{ObjectType, Right};
@@ -31,7 +31,7 @@ pub const USERS_MAX: usize = 1_000;
 pub const TRIAL_USERS_MAX: usize = 16;
 /// How long messages are looked at: what is left then is said to be left.
 pub const MESSAGES_TIME_MAX: Duration = Duration::from_secs(20);
-/// Bytes of messages that are read at a time, while nobody else has the queues.
+/// Bytes of messages that are read at a time, while the queues are locked.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Messages that are read at a time.
 const BATCH_MESSAGES_MAX: usize = 64;
@@ -93,7 +93,8 @@ impl Subject {
         }
     }
 
-    /// Looks at users, rings and certificates, and tries them. Takes private-key operations: nobody waits for the queues meanwhile.
+    /// Looks at users, rings and certificates, and tries them. Takes private-key operations: the queues are not locked
+    /// meanwhile.
     pub(crate) fn look(self, manager: &Manager, now: SystemTime, instant: Instant) -> Look {
         let Self { policy, in_force, destination, queue, no_queue, conflict, message_bytes_max, users, mut left_out } =
             self;
@@ -330,7 +331,7 @@ fn seals(policy: &Arc<Policy>, ring: &Arc<Ring>, manager: &str, now: SystemTime)
     Ok(Some(used(&own.certificate, now)))
 }
 
-/// Who a message says that it was sealed by: nobody else where applications seal, whose keys are tried as if they did.
+/// Who a message says that it was sealed by: no one else where applications seal, whose keys are tried as if they did.
 fn sealed_by(policy: &Policy, manager: &str) -> Option<String> {
     (policy.sealed_at != SealedAt::Client).then(|| manager.to_owned())
 }
@@ -368,7 +369,8 @@ fn names(policy: &Policy, parties: &[Party], now: SystemTime) -> Vec<NameFinding
     recipients.chain(signers).collect()
 }
 
-/// What the rings have of one name. A recipient has to be in the ring of whoever puts; a signer signs with a ring of its own.
+/// What the rings have of one name. A recipient has to be in the putting user's ring; a signer signs with a ring of its
+/// own.
 fn name(
     signs: bool,
     dn: &Dn,
@@ -394,7 +396,8 @@ fn name(
     NameFinding { signs, dn: dn.to_string(), found: newest.map(|newest| (used(newest, now), whose)), missing }
 }
 
-/// The processor, with a count of what was done with private keys: a trial uses them as a message does, and the audit log says so.
+/// The processor, with a count of what was done with private keys: a trial uses them as a message does, and the audit
+/// log says so.
 struct Watched {
     device: CpuDevice,
     audit: Arc<Audit>,
@@ -450,7 +453,7 @@ struct Trier<'a> {
 }
 
 impl Trier<'_> {
-    /// Everybody who may put and can seal, with everybody who may get and has a ring.
+    /// All users who may put and can seal, with all users who may get and have a ring.
     fn all(&mut self, parties: &[Party], found: &[UserFinding]) -> (Vec<Trial>, Option<String>) {
         let both = || parties.iter().zip(found);
         let putters: Vec<_> = both().filter(|(party, found)| party.may_put && found.seals.is_ok()).collect();
@@ -532,7 +535,7 @@ fn content(bytes: Bytes) -> Content {
 /// Lengths of sealed messages, and the longest payload that fits.
 fn sizes(sealer: &Sealer, destination: &str, max: Option<usize>) -> (Vec<(usize, usize)>, Option<usize>) {
     let longest = PAYLOADS.into_iter().chain(max).max().unwrap_or_default();
-    // Nobody writes to these pages: they take no memory.
+    // These pages are never written: they take no memory.
     let zeroes = Bytes::from(vec![0; longest]);
     let bound = bound(destination);
     let sealed = |payload: usize| sealer.sealed_len(&content(zeroes.slice(..payload)), &bound);

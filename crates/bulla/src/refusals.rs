@@ -4,7 +4,7 @@ use crate::events::Event;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines in one second; whoever asks more often is counted.
+/// Lines in one second; further refusals are counted.
 const LINES_MAX: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -46,8 +46,8 @@ impl Refusals {
     }
 }
 
-/// Lines that peers give rise to beside refusals by authority: what they reject, how they hang up. No more than a few in a second, and
-/// not at the cost of the lines on refusals.
+/// Lines that peers give rise to beside refusals by authority: what they reject, how they hang up. No more than a few
+/// in a second, and not at the cost of the lines on refusals.
 #[derive(Debug, Default)]
 pub(crate) struct PeerLines(Mutex<Refusals>);
 

@@ -1,5 +1,5 @@
-//! Report messages: what became of a message, told to its reply-to (inventory A2.11). An application asks by the application
-//! properties that IBM MQ's JMS classes use; `docs/operating/queues.md` has the table.
+//! Report messages: what became of a message, told to its reply-to (inventory A2.11). An application asks by the
+//! application properties that IBM MQ's JMS classes use; `docs/operating/queues.md` has the table.
 //!
 //! A report is put by the rights of the user who put the message, which its record keeps, and they are asked when it is
 //! put.
@@ -30,7 +30,7 @@ const TYPE_REPORT: i32 = 4;
 pub(crate) enum Fact {
     /// It arrived on its queue (COA).
     Arrived,
-    /// Somebody got it (COD).
+    /// It was got (COD).
     Delivered,
     /// It expired.
     Expired,
@@ -164,8 +164,8 @@ pub(crate) fn undeliverable(state: &mut State, local: &Local, id: MessageId, why
     tell_of(state, local, id, Fact::Undeliverable(why.reason.code));
 }
 
-/// The report that a message asks for which is about to be got, where it does: to be given to [`delivered`] when it is got. Of a
-/// message of more than `bytes_max` bytes a report repeats no more than the first hundred.
+/// The report that a message asks for which is about to be got, where it does: to be given to [`delivered`] when it is
+/// got. Of a message of more than `bytes_max` bytes a report repeats no more than the first hundred.
 pub(crate) fn about_to_be_got(state: &mut State, id: MessageId, wall_ms: u64, bytes_max: usize) -> Option<Report> {
     if !state.store.is_marked(id) {
         return None;

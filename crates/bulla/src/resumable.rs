@@ -1,7 +1,7 @@
 //! Links that go on after their attachment is over, with what was unsettled on them (AMQP part 2, section 2.6.13).
 //!
-//! A link is known by the user who has signed in, the client's container-id, its name and its direction, so that no user
-//! can go on with another user's link. What is kept is in memory: it ends with the queue manager.
+//! A link is known by the user who has signed in, the client's container-id, its name and its direction, so that no
+//! user can go on with another user's link. What is kept is in memory: it ends with the queue manager.
 
 use crate::manager::Route;
 use bulla_amqp::{DeliveryState, DeliveryTag, Role, Symbol};

@@ -1,4 +1,4 @@
-//! Whether somebody has a right on a name: what is asked of the definitions and of dynamic queues' makers.
+//! Whether a user has a right on a name: what is asked of the definitions and of dynamic queues' makers.
 
 use crate::asker::Who;
 use crate::authority::{ObjectType, Right, Rights};
@@ -7,13 +7,13 @@ use crate::manager::State;
 use crate::reason::{self, Refusal};
 
 impl State {
-    /// Whether somebody has a right on a name as it is opened; gives all rights that it has there. Says nothing of whether
-    /// there is such a queue.
+    /// Whether a user has a right on a name as it is opened; gives all rights that it has there. Says nothing of
+    /// whether there is such a queue.
     ///
     /// # Errors
     /// 2035.
     pub(crate) fn check(&self, who: Who<'_>, right: Right, opened: &str) -> Result<Rights, Refusal> {
-        // Nobody asks the store where there are no dynamic queues.
+        // The store is not asked where there are no dynamic queues.
         let known = || self.store.queue(opened).and_then(|queue| self.dynamic_owners.get(&queue));
         let owner = if self.dynamic_owners.is_empty() { None } else { known() };
         let rights = match owner.is_some_and(|owner| who.owns(owner)) {
@@ -23,8 +23,8 @@ impl State {
         if rights.has(right) { Ok(rights) } else { Err(no_right(right, opened)) }
     }
 
-    /// The name whose profile counts for what is opened. Of `QUEUE@QMGR` it is the queue where that is of this queue manager,
-    /// and otherwise the queue manager, whose transmission queue it is.
+    /// The name whose profile counts for what is opened. Of `QUEUE@QMGR` it is the queue where that is of this queue
+    /// manager, and otherwise the queue manager, whose transmission queue it is.
     fn object_of<'a>(&self, opened: &'a str) -> &'a str {
         let Some((queue, manager)) = opened.split_once('@') else { return opened };
         let own = &self.definitions.queue_manager.name;
@@ -50,7 +50,7 @@ impl State {
         if by_alias || by_topic() { Ok(()) } else { Err(refusal) }
     }
 
-    /// Whether somebody may make a dynamic queue of a model for a link that needs `right`.
+    /// Whether a user may make a dynamic queue of a model for a link that needs `right`.
     ///
     /// # Errors
     /// 2035.

@@ -1,8 +1,9 @@
 //! What the queue manager's tasks do: requests, and how long they take, of it on the processor.
 //!
-//! A task is a thread with a role (a dispatcher, an adapter, the journal), or a role within one (the TLS of a dispatcher's
-//! connections). Its thread counts with plain stores in a [`TaskMeter`] and measures with the processor's cycle counter; [`Tasks`]
-//! looks at all meters once a second, makes times of cycles, and keeps how it stood, minute for minute, for a day.
+//! A task is a thread with a role (a dispatcher, an adapter, the journal), or a role within one (the TLS of a
+//! dispatcher's connections). Its thread counts with plain stores in a [`TaskMeter`] and measures with the processor's
+//! cycle counter; [`Tasks`] looks at all meters once a second, makes times of cycles, and keeps how it stood, minute
+//! for minute, for a day.
 
 use crate::catalog::status::{CostSnapshot, Snapshot, TaskKind, TaskMeters, TaskSnapshot};
 use bulla_device::{History, Peaks, ThreadClock, TickScale, role, thread_clock_cost_ns, thread_cpu_ns, ticks};
@@ -13,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often the meters are looked at: the longest request is known for each such span.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Of a task whose requests are short, the thread's own clock is read at one in 1 to 16 of them, drawn anew each time: it costs a
-/// system call.
+/// Of a task whose requests are short, the thread's own clock is read at one in 1 to 16 of them, drawn anew each time:
+/// it costs a system call.
 const SAMPLE_MASK: u64 = 15;
 
 /// What one task counts. One thread writes, without locks and without read-modify-write instructions; any thread reads.
@@ -34,7 +35,7 @@ pub(crate) struct TaskMeter {
     /// The longest request since the last look, in ticks, and when it ended.
     longest: AtomicU64,
     longest_at: AtomicU64,
-    /// Looks so far; written by whoever looks.
+    /// Looks so far; written by the looking thread.
     looks: AtomicU64,
     /// The look that `longest` follows.
     longest_since: AtomicU64,
@@ -55,7 +56,8 @@ struct ThreadTime {
 pub(crate) struct Begun {
     at: u64,
     cpu_ns: Option<u64>,
-    /// The thread's clock where it is read for the roles alone: after a long turn, so that it says nothing of turns as such.
+    /// The thread's clock where it is read for the roles alone: after a long turn, so that it says nothing of turns as
+    /// such.
     role_cpu_ns: Option<u64>,
 }
 
@@ -164,7 +166,7 @@ impl Drop for OnThread<'_> {
     }
 }
 
-/// Adds to a counter that nobody else writes.
+/// Adds to a counter that no other thread writes.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
@@ -180,7 +182,7 @@ pub(crate) struct Tasks {
     /// What reading a thread's clock adds to what it says, nanoseconds.
     clock_cost_ns: u64,
     inside: Mutex<Inside>,
-    bell: Condvar,
+    wake_up: Condvar,
 }
 
 struct Inside {
@@ -226,13 +228,14 @@ impl Default for Tasks {
             scale: TickScale::begin(),
             clock_cost_ns: thread_clock_cost_ns(),
             inside: Mutex::new(inside),
-            bell: Condvar::new(),
+            wake_up: Condvar::new(),
         }
     }
 }
 
 impl Tasks {
-    /// The meter of a task; made where there is none yet. A thread that takes the index of one that ended goes on counting there.
+    /// The meter of a task; made where there is none yet. A thread that takes the index of one that ended goes on
+    /// counting there.
     pub(crate) fn meter(&self, kind: TaskKind, index: usize) -> Arc<TaskMeter> {
         let mut inside = locked(&self.inside);
         if let Some(known) = inside.tasks.iter().find(|task| task.counted.kind == kind && task.index == index) {
@@ -253,8 +256,8 @@ impl Tasks {
         meter
     }
 
-    /// What all tasks did until now. `busy_adapters` is the most that were busy at one moment since the last time; `devices` are
-    /// tasks, too.
+    /// What all tasks did until now. `busy_adapters` is the most that were busy at one moment since the last time;
+    /// `devices` are tasks, too.
     pub(crate) fn snapshot(&self, busy_adapters: usize, devices: &Snapshot) -> TaskSnapshot {
         let mut inside = locked(&self.inside);
         self.look(&mut inside, SystemTime::now(), busy_adapters);
@@ -285,8 +288,8 @@ impl Tasks {
         inside.costs.at(at).map(|(_, kept)| kept.clone()).ok_or(inside.costs.oldest())
     }
 
-    /// Looks once a second until told to stop; `busy_adapters`, `devices` and `messages` are asked for what they counted, and `keep`
-    /// is called when a minute is kept.
+    /// Looks once a second until told to stop; `busy_adapters`, `devices` and `messages` are asked for what they
+    /// counted, and `keep` is called when a minute is kept.
     pub(crate) fn look_until_stopped(
         &self,
         busy_adapters: impl Fn() -> usize,
@@ -296,7 +299,7 @@ impl Tasks {
     ) {
         loop {
             let inside = locked(&self.inside);
-            let waited = self.bell.wait_timeout_while(inside, LOOK_EVERY, |inside| !inside.stopping);
+            let waited = self.wake_up.wait_timeout_while(inside, LOOK_EVERY, |inside| !inside.stopping);
             let (inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if inside.stopping {
                 return;
@@ -321,7 +324,7 @@ impl Tasks {
     /// Ends the looking.
     pub(crate) fn stop(&self) {
         locked(&self.inside).stopping = true;
-        self.bell.notify_all();
+        self.wake_up.notify_all();
     }
 
     /// Makes times of what was counted since the last look.
@@ -342,8 +345,8 @@ impl Tasks {
 }
 
 impl Task {
-    /// Processor times of turns are alike, while how long a turn takes has no bound: so the turns are counted, and not their time,
-    /// to tell from a few of them what all of them cost.
+    /// Processor times of turns are alike, while how long a turn takes has no bound: so the turns are counted, and not
+    /// their time, to tell from a few of them what all of them cost.
     fn look(&mut self, ns_per_tick: f64, clock_cost_ns: u64, host_share: Option<f64>) {
         let (meter, counted) = (&self.meter, &mut self.counted);
         let now = Counters {
@@ -383,7 +386,7 @@ impl Task {
 
     fn look_for_longest(&mut self, ns_per_tick: f64, now_ticks: u64, now_ms: u64) {
         let (meter, counted) = (&self.meter, &mut self.counted);
-        // Read until nobody has written in between; a writer that outruns this has a longer one the next time.
+        // Read until no write came in between; a writer that outruns this has a longer one the next time.
         let longest = loop {
             let (longest, at) = (meter.longest.load(Relaxed), meter.longest_at.load(Relaxed));
             if longest == meter.longest.load(Relaxed) {

@@ -1,5 +1,5 @@
-//! What the queue manager's tasks did between two moments: how busy each was, what a request cost of the processor, and how long
-//! it waited. In the terms of the task records of MQ's channel initiator (class 4 of its accounting).
+//! What the queue manager's tasks did between two moments: how busy each was, what a request cost of the processor, and
+//! how long it waited. In the terms of the task records of MQ's channel initiator (class 4 of its accounting).
 
 use crate::activity::{joined, labelled, ratio};
 use crate::calendar::moment;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 /// The threads that there are.
 #[derive(Default)]
 pub(crate) struct Pools {
-    /// By index; none where nobody has to be waited for any more.
+    /// By index; none where the thread has been joined.
     pub(crate) dispatchers: Vec<Option<JoinHandle<io::Result<Left>>>>,
     pub(crate) adapters: Vec<JoinHandle<()>>,
     pub(crate) checkers: Vec<JoinHandle<()>>,

@@ -75,8 +75,8 @@ fn known<'a, T>(earlier: &'a [(String, T)], name: &str) -> Option<&'a T> {
 }
 
 impl QueueActivity {
-    /// What happened between two snapshots, or since the start where the queue manager was started in between. None when the
-    /// later one is not later.
+    /// What happened between two snapshots, or since the start where the queue manager was started in between. None
+    /// when the later one is not later.
     #[must_use]
     pub fn between(earlier: &QueueSnapshot, later: &QueueSnapshot) -> Option<QueueActivity> {
         if earlier.since_ms != later.since_ms {
@@ -99,8 +99,8 @@ impl QueueActivity {
 }
 
 impl PolicyActivity {
-    /// What happened between two snapshots, or since the start where the queue manager was started in between. None when the
-    /// later one is not later.
+    /// What happened between two snapshots, or since the start where the queue manager was started in between. None
+    /// when the later one is not later.
     #[must_use]
     pub fn between(earlier: &PolicySnapshot, later: &PolicySnapshot) -> Option<PolicyActivity> {
         // Without policies it says of no start.

@@ -1,8 +1,8 @@
-//! How queues and policies stood, minute for minute of the last day: what DISPLAY QSTATUS and POLSTATUS show with AT, and
-//! `bulla report queues|policies` with `--from`. It is in memory alone.
+//! How queues and policies stood, minute for minute of the last day: what DISPLAY QSTATUS and POLSTATUS show with AT,
+//! and `bulla report queues|policies` with `--from`. It is in memory alone.
 //!
-//! A thousand queues, each copied every minute, would be half a gigabyte a day. So a minute keeps the rows that changed in it, and
-//! where there are too many of them the oldest minutes go before their day is over.
+//! A thousand queues, each copied every minute, would be half a gigabyte a day. So a minute keeps the rows that changed
+//! in it, and where there are too many of them the oldest minutes go before their day is over.
 
 use crate::catalog::status::{PolicyStatus, QueueStatus};
 use crate::wall_clock::wall_ms;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Rows that are kept of queues, and as many of policies, all minutes together: a day of 45 queues that are busy in every minute of it,
-/// or an hour of a thousand. Of queues 23 MB, of policies 19 MB, or 50 where each has failures.
+/// Rows that are kept of queues, and as many of policies, all minutes together: a day of 45 queues that are busy in
+/// every minute of it, or an hour of a thousand. Of queues 23 MB, of policies 19 MB, or 50 where each has failures.
 pub(crate) const ROWS_MAX: usize = 65_536;
 
 /// Of queues and policies.
@@ -111,7 +111,8 @@ impl<T: Kept> Minutes<T> {
         }
     }
 
-    /// How everything stood when it was kept last before `at`, by name. Goes through all that changed until then: some milliseconds.
+    /// How everything stood when it was kept last before `at`, by name. Goes through all that changed until then: some
+    /// milliseconds.
     ///
     /// # Errors
     /// When the oldest that is kept was taken, if any is.

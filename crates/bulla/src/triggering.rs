@@ -1,6 +1,6 @@
-//! Triggering: a message on a queue that nobody serves becomes a trigger message on its initiation queue, and whoever waits
-//! there (`bulla trigger`) starts the application (inventory A2.12). `docs/operating/triggers.md` is the page. Transmission
-//! queues start their channels themselves: `channel/supervisor.rs`.
+//! Triggering: a message on a queue without a consumer becomes a trigger message on its initiation queue, and the
+//! monitor that waits there (`bulla trigger`) starts the application (inventory A2.12). `docs/operating/triggers.md` is
+//! the page. Transmission queues start their channels themselves: `channel/supervisor.rs`.
 
 use crate::calendar;
 use crate::catalog::{Change, Definitions, LocalQueue, Process, TriggerType, Usage};
@@ -12,7 +12,8 @@ use bulla_queue::{Arrivals, Message, PutError, QueueId};
 use hashbrown::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// Trigger messages of one queue at one moment with TRIGTYPE(EVERY): what comes in one turn beyond it is told of by these.
+/// Trigger messages of one queue at one moment with TRIGTYPE(EVERY): what comes in one turn beyond it is told of by
+/// these.
 const EVERY_AT_ONCE_MAX: u32 = 10_000;
 /// Subject of a trigger message.
 const SUBJECT: &str = "TRIGGER";
@@ -27,7 +28,8 @@ pub(crate) struct Triggering {
     last: HashMap<QueueId, Instant>,
     /// Queues on which something may lie that was not triggered for.
     due: Vec<QueueId>,
-    /// Trigger messages, by queue, that found no room on the initiation queue, or that it took none: the ticks try them again.
+    /// Trigger messages, by queue, that found no room on the initiation queue, or that it took none: the ticks try them
+    /// again.
     untold: HashMap<QueueId, u32>,
     /// The definitions' generation this was made from.
     generation: u64,
@@ -40,14 +42,15 @@ pub(crate) fn counted_priority(local: &LocalQueue) -> Option<u8> {
 }
 
 impl Triggering {
-    /// Somebody opened a queue to take messages: if that is an initiation queue, what it was not told of is looked for.
+    /// A consumer opened a queue to take messages: if that is an initiation queue, what it was not told of is looked
+    /// for.
     pub(crate) fn opened(&mut self, queue: QueueId) {
         if self.initiation.contains(&queue) {
             self.due.extend(self.triggered.iter().filter(|(_, initiation)| **initiation == queue).map(|(id, _)| *id));
         }
     }
 
-    /// Nobody takes from a queue any more: what was left there may trigger.
+    /// No consumer takes from a queue any more: what was left there may trigger.
     pub(crate) fn abandoned(&mut self, queue: QueueId) {
         if self.triggered.contains_key(&queue) {
             self.due.push(queue);
@@ -118,7 +121,7 @@ fn consider(
     let name = state.store.name(queue)?.to_owned();
     let local = state.definitions.queues.get(&name)?.clone();
     let takers = |queue| state.uses.get(&queue).map_or(0, |usage| usage.takers);
-    // Somebody serves the queue already; EVERY counts messages, not servers.
+    // A consumer serves the queue already; EVERY counts messages, not servers.
     if local.trigger_type != TriggerType::Every && takers(queue) > 0 {
         return None;
     }
@@ -156,7 +159,7 @@ fn consider(
         state.triggering.untold.remove(&queue);
     }
     if local.trigger_type == TriggerType::Depth {
-        // Once, as MQ has it: whoever was started turns it on again.
+        // Once, as MQ has it: the started application turns it on again.
         switch_off(state, name, local);
     }
     Some(())
@@ -221,7 +224,7 @@ mod tests {
             (TriggerType::First, 2, 1, came(1, false), true, 1),
             // It is got already.
             (TriggerType::First, 0, 1, came(1, true), false, 0),
-            // The last one that served it has gone, or somebody waits for trigger messages again.
+            // The last consumer has gone, or a monitor waits for trigger messages again.
             (TriggerType::First, 2, 1, None, false, 1),
             (TriggerType::First, 0, 1, None, true, 0),
             (TriggerType::Every, 2, 1, came(2, false), false, 2),

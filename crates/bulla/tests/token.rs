@@ -15,14 +15,15 @@ use coprocessor_common::{SoftHsm, run};
 const BULLA: &str = env!("CARGO_BIN_EXE_bulla");
 
 /// A SoftHSM2 and a data directory beside it.
-struct Desk(SoftHsm);
+struct Harness(SoftHsm);
 
-impl Desk {
+impl Harness {
     fn path(&self, name: &str) -> PathBuf {
         self.0.dir.path().join(name)
     }
 
-    /// What the command says, and whether it succeeded. Words are split at spaces; `~` in them is a space, `@` the directory.
+    /// What the command says, and whether it succeeded. Words are split at spaces; `~` in them is a space, `@` the
+    /// directory.
     fn cert(&self, line: &str) -> (bool, String) {
         let here = self.0.dir.path().to_str().expect("a path");
         let output = Command::new(BULLA)
@@ -71,23 +72,23 @@ impl Desk {
     }
 }
 
-fn desk() -> Option<Desk> {
-    let desk = Desk(SoftHsm::new()?);
-    desk.done("create --ca demo --dn CN=Demo~CA,O=Demo --key p256");
-    Some(desk)
+fn harness() -> Option<Harness> {
+    let harness = Harness(SoftHsm::new()?);
+    harness.done("create --ca demo --dn CN=Demo~CA,O=Demo --key p256");
+    Some(harness)
 }
 
 #[test]
 fn a_certificate_for_a_key_made_on_the_token_is_in_the_ring_with_its_uri() {
-    let Some(desk) = desk() else { return };
-    let token = desk.token();
-    let said =
-        desk.done(&format!("create --ring alice --dn CN=alice,O=Demo --key rsa2048 --label one --signer demo {token}"));
+    let Some(harness) = harness() else { return };
+    let token = harness.token();
+    let said = harness
+        .done(&format!("create --ring alice --dn CN=alice,O=Demo --key rsa2048 --label one --signer demo {token}"));
     assert!(said.starts_with("created one: "), "{said}");
-    let file = fs::read_to_string(desk.path("data/rings/alice/own/one.pem")).expect("a file");
+    let file = fs::read_to_string(harness.path("data/rings/alice/own/one.pem")).expect("a file");
     assert!(file.contains("\npkcs11:token=Bulla%20test;id=%") && !file.contains("PRIVATE KEY"), "{file}");
-    let key = desk.only_key_of("alice");
-    let device = desk.coprocessor();
+    let key = harness.only_key_of("alice");
+    let device = harness.coprocessor();
     let mut engine = device.start_engine().expect("an engine");
     let judge = |work| run(&mut CpuDevice::new("CPU"), &key, work);
     let padding = RsaPadding::Oaep { digest: Digest::Sha256 };
@@ -95,35 +96,35 @@ fn a_certificate_for_a_key_made_on_the_token_is_in_the_ring_with_its_uri() {
     let unwrap = Work::RsaUnwrap { padding, wrapped, expected_len: 32 };
     assert_eq!(&*run(&mut *engine, &key, unwrap).expect("a key"), &[7; 32]);
 
-    desk.refused(
+    harness.refused(
         "export one --ring alice --private --format p12 --to-passphrase-file @/pin",
         "the private key is on a token and does not leave it: pkcs11:token=Bulla%20test;",
     );
-    let listed = desk.done("list --ring alice");
+    let listed = harness.done("list --ring alice");
     assert!(listed.contains("one") && listed.contains("CN=alice,O=Demo"), "{listed}");
 }
 
 #[test]
 fn a_request_for_another_authority_is_signed_on_the_token() {
-    let Some(desk) = desk() else { return };
-    let token = desk.token();
+    let Some(harness) = harness() else { return };
+    let token = harness.token();
     for (key, label) in [("rsa3072", "r"), ("p256", "a"), ("p384", "b"), ("p521", "c")] {
         let files = format!("--request @/{label}.csr --key-out @/{label}.uri");
-        desk.done(&format!("create {files} --dn CN={label},O=Demo --key {key} --san dns:{label}.example {token}"));
-        desk.done(&format!("sign @/{label}.csr --signer demo --out @/{label}.pem"));
+        harness.done(&format!("create {files} --dn CN={label},O=Demo --key {key} --san dns:{label}.example {token}"));
+        harness.done(&format!("sign @/{label}.csr --signer demo --out @/{label}.pem"));
         let import = format!("import @/{label}.pem --key-file @/{label}.uri --ring {label}");
-        desk.refused(&format!("{import} --as person"), "a private key goes into own");
-        desk.done(&import);
-        let (key, hash) = (desk.only_key_of(label), Digest::Sha256.hash(b"content"));
+        harness.refused(&format!("{import} --as person"), "a private key goes into own");
+        harness.done(&import);
+        let (key, hash) = (harness.only_key_of(label), Digest::Sha256.hash(b"content"));
         if label == "c" {
-            let device = desk.coprocessor();
+            let device = harness.coprocessor();
             let mut engine = device.start_engine().expect("an engine");
             let signature = run(&mut *engine, &key, Work::EcdsaSign { hash }).expect("a signature").to_vec();
             run(&mut CpuDevice::new("CPU"), &key, Work::EcdsaVerify { hash, signature }).expect("a good one");
         }
         let text = Command::new("openssl")
             .args(["req", "-verify", "-noout", "-text", "-in"])
-            .arg(desk.path(&format!("{label}.csr")))
+            .arg(harness.path(&format!("{label}.csr")))
             .output();
         let text = text.expect("the openssl command");
         assert!(
@@ -134,37 +135,37 @@ fn a_request_for_another_authority_is_signed_on_the_token() {
 
 #[test]
 fn a_device_of_the_data_directory_names_its_token() {
-    let Some(desk) = desk() else { return };
+    let Some(harness) = harness() else { return };
     let objects = format!(
         "* bulla objects, format 2, queue manager QM1\n\
          DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('{}') TOKEN('pkcs11:token=Bulla%20test') PINFILE('{}')\n\
          DEFINE DEVICE(FAST) TYPE(ACCELERATOR)\n",
-        desk.0.module.display(),
-        desk.0.pin_file().display()
+        harness.0.module.display(),
+        harness.0.pin_file().display()
     );
-    fs::write(desk.path("data/objects.mqsc"), objects).expect("a file");
-    desk.done("create --ring bob --dn CN=bob,O=Demo --key p256 --signer demo --device hsm");
-    assert!(desk.only_key_of("bob").token_uri().is_some());
+    fs::write(harness.path("data/objects.mqsc"), objects).expect("a file");
+    harness.done("create --ring bob --dn CN=bob,O=Demo --key p256 --signer demo --device hsm");
+    assert!(harness.only_key_of("bob").token_uri().is_some());
     let create = "create --ring carol --dn CN=carol,O=Demo --key p256 --signer demo --device";
-    desk.refused(&format!("{create} none"), "no device NONE is defined");
-    desk.refused(&format!("{create} fast"), "device FAST is a ACCELERATOR, and keeps no keys");
+    harness.refused(&format!("{create} none"), "no device NONE is defined");
+    harness.refused(&format!("{create} fast"), "device FAST is a ACCELERATOR, and keeps no keys");
 }
 
 #[test]
 fn what_a_token_can_not_do_here_is_said_and_leaves_nothing() {
-    let Some(desk) = desk() else { return };
-    let token = desk.token();
+    let Some(harness) = harness() else { return };
+    let token = harness.token();
     let create = "create --ring dora --dn CN=dora,O=Demo --signer demo";
-    desk.refused(&format!("create --ca other --dn CN=Other {token}"), "not on a token");
-    desk.refused(&format!("{create} --passphrase-file @/pin {token}"), "a PIN, not a passphrase");
-    desk.refused(
+    harness.refused(&format!("create --ca other --dn CN=Other {token}"), "not on a token");
+    harness.refused(&format!("{create} --passphrase-file @/pin {token}"), "a PIN, not a passphrase");
+    harness.refused(
         &format!("{create} --module /nowhere.so --token pkcs11:token=a"),
         "module /nowhere.so can't be loaded",
     );
-    let module = desk.0.module.display();
-    desk.refused(&format!("{create} --module {module} --token pkcs11:token=a"), "no token fits pkcs11:token=a");
-    desk.refused(&format!("{create} --module {module} --token pkcs11:token=a?pin-value=s3cr3t"), "pin-value");
-    desk.0.write_pin("s3cr3t-wrong");
-    desk.refused(&format!("{create} {token}"), "refused the PIN");
-    assert!(!desk.path("data/rings/dora/own").exists());
+    let module = harness.0.module.display();
+    harness.refused(&format!("{create} --module {module} --token pkcs11:token=a"), "no token fits pkcs11:token=a");
+    harness.refused(&format!("{create} --module {module} --token pkcs11:token=a?pin-value=s3cr3t"), "pin-value");
+    harness.0.write_pin("s3cr3t-wrong");
+    harness.refused(&format!("{create} {token}"), "refused the PIN");
+    assert!(!harness.path("data/rings/dora/own").exists());
 }

@@ -452,8 +452,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a link sends no new deliveries, because one of the two unsettled maps of its attach was cut short (part 2,
-    /// section 2.7.3): it resumes some, and is attached again for the others.
+    /// Whether a link sends no new deliveries, because one of the two unsettled maps of its attach was cut short (part
+    /// 2, section 2.7.3): it resumes some, and is attached again for the others.
     pub fn resumes_only(&self, link: LinkId) -> bool {
         self.live(link).and_then(|index| self.links.at(index)).is_some_and(|link| link.resumes_only)
     }

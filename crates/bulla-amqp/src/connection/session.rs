@@ -22,7 +22,8 @@ const IDLE_WALK_MAX: usize = 8 << 20;
 /// and one short frame may name as many deliveries as there are.
 const EVENTS_AT_CHANGES_MAX: usize = 1 << 18;
 
-/// Bytes of reasons and annotations that may wait for the host: each delivery that a disposition names has its own copy of them.
+/// Bytes of reasons and annotations that may wait for the host: each delivery that a disposition names has its own copy
+/// of them.
 const OUTCOME_BYTES_MAX: usize = 16 << 20;
 
 /// One session. Its channel is its index in the connection.

@@ -311,8 +311,8 @@ impl Connection {
     }
 
     /// A delivery of an earlier attachment is resumed. It is ignored where it is not known (part 2, section 2.7.5): the
-    /// sender knows that from this side's unsettled map, and sends it anew. Otherwise it has an outcome, which the sender
-    /// is told unless it has settled; the message itself is not looked at. The host hears nothing of either.
+    /// sender knows that from this side's unsettled map, and sends it anew. Otherwise it has an outcome, which the
+    /// sender is told unless it has settled; the message itself is not looked at. The host hears nothing of either.
     fn resumed_in(&mut self, session_index: u32, index: u32, resumed: &Resumed) {
         self.aborted_in(session_index, index, resumed.beyond_credit);
         let Some(link) = self.links.at_mut(index) else { return };
@@ -409,8 +409,8 @@ impl Connection {
         self.send_as(link, token, message, settled, None)
     }
 
-    /// As [`Connection::send`], as part of a transaction (part 4, section 4.4.1). False also where the id is longer than
-    /// [`TXN_ID_BYTES_MAX`].
+    /// As [`Connection::send`], as part of a transaction (part 4, section 4.4.1). False also where the id is longer
+    /// than [`TXN_ID_BYTES_MAX`].
     pub fn send_in(&mut self, link: LinkId, token: u64, message: Payload, settled: bool, txn_id: Bytes) -> bool {
         txn_id.len() <= TXN_ID_BYTES_MAX && self.send_as(link, token, message, settled, Some(txn_id))
     }
@@ -479,8 +479,8 @@ impl Connection {
         self.resume(session_index);
     }
 
-    /// Resumes deliveries of an earlier attachment that are settled, as far as there is credit: each with its outcome and
-    /// without the message. Returns the credit that is left.
+    /// Resumes deliveries of an earlier attachment that are settled, as far as there is credit: each with its outcome
+    /// and without the message. Returns the credit that is left.
     pub(super) fn resume_settled(&mut self, index: u32) -> u32 {
         loop {
             let Some(link) = self.links.at_mut(index) else { return 0 };

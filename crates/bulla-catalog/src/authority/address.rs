@@ -1,8 +1,9 @@
 //! Patterns for the addresses of partners, as ADDRESS and ADDRLIST of SET CHLAUTH take them.
 //!
-//! An IPv4 pattern has four parts with full stops between them, an IPv6 pattern eight with colons, of which `::` may stand
-//! for several zeros. A part is a number, a range `5-9`, or `*` for any; a `*` as the last part stands for all that are left. `*` alone
-//! is every address. Host names are not compared: whoever runs the partner's name server would say who the partner is.
+//! An IPv4 pattern has four parts with full stops between them, an IPv6 pattern eight with colons, of which `::` may
+//! stand for several zeros. A part is a number, a range `5-9`, or `*` for any; a `*` as the last part stands for all
+//! that are left. `*` alone is every address. Host names are not compared: the owner of the partner's name server would
+//! decide who the partner is.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -29,7 +30,7 @@ type Range = (u16, u16);
 const ANY_V4: Range = (0, 255);
 const ANY_V6: Range = (0, u16::MAX);
 
-/// Why a text is no pattern. The turn of whoever wrote it.
+/// Why a text is no pattern. The turn of its author.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum AddressError {
@@ -108,7 +109,7 @@ fn v6(text: &str) -> Result<[Range; 8], AddressError> {
         return filled(parts(text)?, text.ends_with(":*"), ANY_V6);
     };
     if after == "*" {
-        // Whatever comes behind: nobody means zeros and one part.
+        // Whatever comes behind: a text with zeros and one part is not meant.
         let before = parts(before)?;
         return if before.len() < 8 { filled(before, true, ANY_V6) } else { Err(AddressError::Parts) };
     }

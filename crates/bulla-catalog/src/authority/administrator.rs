@@ -1,4 +1,5 @@
-//! Who may administer beside the owner of the queue manager's process, and how much: roles of the operating system's users and groups.
+//! Who may administer beside the owner of the queue manager's process, and how much: roles of the operating system's
+//! users and groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -8,7 +9,7 @@ pub const ADMINISTRATORS_MAX: usize = 1_000;
 /// Most users, and most groups, of one of them.
 pub const ADMINISTRATOR_NAMES_MAX: usize = 1_000;
 
-/// What somebody may do over an admin socket. A later one may do all that those before it may.
+/// What a user may do over an admin socket. A later one may do all that those before it may.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Role {
     /// Show things.
@@ -57,7 +58,7 @@ pub struct Administrators {
 /// All ADMIN objects, by name.
 pub type AllAdministrators = BTreeMap<String, Administrators>;
 
-/// Somebody on the admin socket, with every name and number that ADMIN objects may know it by.
+/// A user on the admin socket, with every name and number that ADMIN objects may know it by.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct OsIdentity {
     /// Names and the number of the user.
@@ -67,8 +68,8 @@ pub struct OsIdentity {
 }
 
 impl OsIdentity {
-    /// A process's user and group, with what the texts of `/etc/passwd` and `/etc/group` say of them (passwd(5), group(5)): the
-    /// user's names, and the groups that have them as members. Lines that are none are passed over.
+    /// A process's user and group, with what the texts of `/etc/passwd` and `/etc/group` say of them (passwd(5),
+    /// group(5)): the user's names, and the groups that have them as members. Lines that are none are passed over.
     #[must_use]
     pub fn new(uid: u32, gid: u32, passwd: &str, group: &str) -> Self {
         let (uid, gid) = (uid.to_string(), gid.to_string());
@@ -109,7 +110,7 @@ impl OsIdentity {
     }
 }
 
-/// A name of digits alone is a number: nobody gets a role by being called like one.
+/// A name of digits alone is a number: no user gets a role by having such a name.
 fn is_name(text: &str) -> bool {
     text.bytes().any(|byte| !byte.is_ascii_digit())
 }

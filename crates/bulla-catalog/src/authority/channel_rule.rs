@@ -1,8 +1,10 @@
-//! Rules for connections, as SET CHLAUTH writes them: which address, user or certificate may use which channel, and as whom.
+//! Rules for connections, as SET CHLAUTH writes them: which address, user or certificate may use which channel, and as
+//! whom.
 //!
-//! Of the mapping rules that fit, the most particular one decides, and it alone. The order is MQ's: first by the channel's name, then
-//! by the sort of rule, certificate before user before address, then by how much the certificate's pattern says, then by
-//! how few addresses fit. The user that comes of it may then be blocked by the most particular list for the channel.
+//! Of the mapping rules that fit, the most particular one decides, and it alone. The order is MQ's: first by the
+//! channel's name, then by the sort of rule, certificate before user before address, then by how much the certificate's
+//! pattern says, then by how few addresses fit. The user that comes of it may then be blocked by the most particular
+//! list for the channel.
 
 use super::address::AddressPattern;
 use super::record::{ANONYMOUS, SIGNED_IN};
@@ -112,7 +114,7 @@ pub struct Rule {
     pub description: String,
     /// USERSRC and MCAUSER, of a rule that maps.
     pub source: UserSource,
-    /// WARN(YES): whoever would be kept out is let in, and the log says so.
+    /// WARN(YES): a client that would be kept out is let in, and the log says so.
     pub warn: bool,
     /// CHCKCLNT(REQUIRED): only who has signed in is let in.
     pub sign_in_required: bool,
@@ -146,7 +148,7 @@ pub struct Caller<'a> {
     pub subject: Option<&'a Dn>,
     /// Who signed that.
     pub issuer: Option<&'a Dn>,
-    /// The user who has signed in; none for nobody.
+    /// The user who has signed in, if one has.
     pub user: Option<&'a str>,
 }
 
@@ -190,14 +192,15 @@ impl ChannelRules {
         self.rules.remove(key);
     }
 
-    /// The mapping rule that decides about a caller; none where none fits. A look at every rule, once for each connection.
+    /// The mapping rule that decides about a caller; none where none fits. A look at every rule, once for each
+    /// connection.
     #[must_use]
     pub fn mapping(&self, caller: &Caller<'_>) -> Option<(&RuleKey, &Rule)> {
         self.rules.iter().filter(|(key, _)| key.kind.maps() && key.fits(caller)).min_by(|(a, _), (b, _)| a.before(b))
     }
 
-    /// The list that keeps a user out of a channel, where the most particular one for it names the user; none where nobody has
-    /// signed in is [`ANONYMOUS`].
+    /// The list that keeps a user out of a channel, where the most particular one for it names the user; none where no
+    /// one has signed in is [`ANONYMOUS`].
     #[must_use]
     pub fn blocking_user(&self, channel: &str, user: Option<&str>) -> Option<(&RuleKey, &Rule)> {
         let lists = self.rules.iter().filter(|(key, _)| key.kind == RuleKind::BlockUser && fits(&key.profile, channel));
@@ -266,7 +269,8 @@ pub fn fits(profile: &str, name: &str) -> bool {
     super::profile::stars_fit(profile.as_bytes(), name.as_bytes())
 }
 
-/// The more particular profile is the lesser: from left to right a character goes before a `*`, and of two alike so far the longer.
+/// The more particular profile is the lesser: from left to right a character goes before a `*`, and of two alike so far
+/// the longer.
 fn particular(a: &str, b: &str) -> Ordering {
     let star = |byte: u8| byte == b'*';
     let first = a.bytes().zip(b.bytes()).map(|(a, b)| star(a).cmp(&star(b))).find(|order| order.is_ne());

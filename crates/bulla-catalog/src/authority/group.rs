@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most members of one group: each has at most [`USER_NAME_BYTES_MAX`](crate::names::USER_NAME_BYTES_MAX) bytes, and one
-/// command defines the group.
+/// Most members of one group: each has at most [`USER_NAME_BYTES_MAX`](crate::names::USER_NAME_BYTES_MAX) bytes, and
+/// one command defines the group.
 pub const MEMBERS_MAX: usize = 10_000;
 /// Most groups.
 pub const GROUPS_MAX: usize = 10_000;

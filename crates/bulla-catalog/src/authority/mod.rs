@@ -1,11 +1,12 @@
 //! Who may do what: authority records, groups, and the rules for connections.
 //!
-//! An authority record gives a user or a group rights on the objects that a profile names. Of the profiles of one user or
-//! group that fit a name, the most particular one counts; what a user may do is what it, its groups and *every signed-in user*
-//! have together. Where no record fits there is no right: nothing is allowed by default.
+//! An authority record gives a user or a group rights on the objects that a profile names. Of the profiles of one user
+//! or group that fit a name, the most particular one counts; what a user may do is what it, its groups and *every
+//! signed-in user* have together. Where no record fits there is no right: nothing is allowed by default.
 //!
-//! Everything here is definitions and answers: no sockets, no clock. Where it is asked is in `rights.rs`, `dispatcher/authority.rs`
-//! and, for what channels bring, in `channel/delivery.rs`. The page is `docs/operating/authority.md`.
+//! Everything here is definitions and answers: no sockets, no clock. Where it is asked is in `rights.rs`,
+//! `dispatcher/authority.rs` and, for what channels bring, in `channel/delivery.rs`. The page is
+//! `docs/operating/authority.md`.
 
 mod address;
 mod administrator;
@@ -29,7 +30,7 @@ pub use profile::{PROFILE_CHARS_MAX, Profile, is_profile};
 pub use record::{ANONYMOUS, Entity, RECORDS_MAX, RecordKey, Records, SIGNED_IN};
 pub use right::{ALL, ALL_ADMINISTRATION, ALL_MQI, NONE, NOT_OFFERED, ObjectType, Right, Rights, WORDS};
 
-/// The commands by which everybody may do everything, as it was before there was authority; each is one command.
+/// The commands by which all users may do everything, as it was before there was authority; each is one command.
 pub const AS_BEFORE: [&str; 3] = [
     "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(CONNECT)",
     "SET AUTHREC PROFILE(**) OBJTYPE(QUEUE) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)",
@@ -72,8 +73,8 @@ impl Authorities {
         authorities
     }
 
-    /// What a user may do with an object; `user` is none for whoever has not signed in. One look at the records of the user, of
-    /// each of its groups, and of every signed-in user: some microseconds, once for each link.
+    /// What a user may do with an object; `user` is none for a client that has not signed in. One look at the records
+    /// of the user, of each of its groups, and of every signed-in user: some microseconds, once for each link.
     #[must_use]
     pub fn rights(&self, user: Option<&str>, object: ObjectType, name: &str) -> Rights {
         let of = |entity: &Entity| self.records.rights(entity, object, name);

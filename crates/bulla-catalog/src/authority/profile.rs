@@ -1,7 +1,8 @@
 //! Profiles: names of objects, and patterns for many (MQ's generic profiles).
 //!
-//! A name is made of qualifiers with full stops between them. `?` stands for one character and `*` for any number of them,
-//! none included, both within a qualifier; `**`, once and as a whole qualifier, for any number of qualifiers, none included.
+//! A name is made of qualifiers with full stops between them. `?` stands for one character and `*` for any number of
+//! them, none included, both within a qualifier; `**`, once and as a whole qualifier, for any number of qualifiers,
+//! none included.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Display};
@@ -9,8 +10,8 @@ use std::fmt::{self, Display};
 /// Longest profile in characters: that of a name.
 pub const PROFILE_CHARS_MAX: usize = 48;
 
-/// A profile that was understood. Profiles are ordered from the most particular to the most general, so that the first of
-/// several that fit a name is the one that counts.
+/// A profile that was understood. Profiles are ordered from the most particular to the most general, so that the first
+/// of several that fit a name is the one that counts.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Profile {
     text: String,
@@ -96,8 +97,8 @@ impl Profile {
     }
 }
 
-/// `*` and `?` in a text without meaning of its own: any run, and any one character. Each `*` is tried again from one place further on, and the
-/// last one alone: at most the product of the two lengths.
+/// `*` and `?` in a text without meaning of its own: any run, and any one character. Each `*` is tried again from one
+/// place further on, and the last one alone: at most the product of the two lengths.
 pub(super) fn stars_fit(wanted: &[u8], found: &[u8]) -> bool {
     let (mut w, mut f, mut retry) = (0, 0, None);
     while f < found.len() {
@@ -121,8 +122,8 @@ pub(super) fn stars_fit(wanted: &[u8], found: &[u8]) -> bool {
     wanted[w..].iter().all(|byte| *byte == b'*')
 }
 
-/// MQ's rule: from left to right, a character goes before `?`, that before `*`, and that before `**`; of two that are alike so
-/// far, the longer one.
+/// MQ's rule: from left to right, a character goes before `?`, that before `*`, and that before `**`; of two that are
+/// alike so far, the longer one.
 impl Ord for Profile {
     fn cmp(&self, other: &Self) -> Ordering {
         let (mut mine, mut theirs) = (self.ranks(), other.ranks());

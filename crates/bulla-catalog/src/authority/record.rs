@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 
 /// The principal that stands for every user who has signed in, and for those in whose name channels put.
 pub const SIGNED_IN: &str = "*";
-/// The principal that stands for whoever has not signed in. No user can have the name.
+/// The principal that stands for clients that have not signed in. No user can have the name.
 pub const ANONYMOUS: &str = "*ANONYMOUS";
 /// Most records.
 pub const RECORDS_MAX: usize = 100_000;
@@ -95,7 +95,7 @@ impl Records {
         self.count
     }
 
-    /// True when there is none: nobody may do anything.
+    /// True when there is none: no user may do anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0

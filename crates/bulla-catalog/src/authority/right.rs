@@ -268,7 +268,7 @@ pub const NOT_OFFERED: &[(&str, &str)] = &[
     ("PASSID", NO_PASSING),
     ("SET", NO_MQSET),
     ("SETALL", "of a message's context AMQP has the user alone: that is SETID"),
-    ("RESUME", "whoever made a subscription goes on with it, and needs SUB for that"),
+    ("RESUME", "the user who made a subscription goes on with it, and needs SUB for that"),
 ];
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ pub const ACCELERATOR: &str = "ACCEL1";
 /// Most devices.
 pub const DEVICES_MAX: usize = 32;
 
-/// Jobs that wait for a device, for each of its engines, unless PENDING says otherwise: what one port of a crypto card holds.
+/// Jobs that wait for a device, for each of its engines, unless PENDING says otherwise: what one port of a crypto card
+/// holds.
 pub const PENDING_PER_ENGINE: u32 = 8;
 
 /// Jobs that wait for an accelerator unless PENDING says otherwise: two batches of eight lanes.
@@ -136,7 +137,8 @@ impl DeviceDefinition {
         }
     }
 
-    /// ENGINES that work side by side, where the definition says it: for the processor the machine does, and an accelerator has one.
+    /// ENGINES that work side by side, where the definition says it: for the processor the machine does, and an
+    /// accelerator has one.
     pub fn engines(&self) -> Option<u32> {
         match &self.setup {
             Setup::Cpu | Setup::Software | Setup::Accelerator => None,
@@ -145,7 +147,8 @@ impl DeviceDefinition {
         }
     }
 
-    /// Jobs that may wait for the device, those in service not counted; none for the processor, which takes what nobody else takes.
+    /// Jobs that may wait for the device, those in service not counted; none for the processor, which takes what no
+    /// other device takes.
     pub fn pending(&self) -> Option<u32> {
         match &self.setup {
             Setup::Cpu | Setup::Software => None,

@@ -27,8 +27,8 @@ pub struct LocalQueue {
     pub usage: Usage,
     /// TRIGGER: a message starts the channel of a transmission queue, or the application of another one.
     pub trigger: bool,
-    /// TRIGDATA: of a transmission queue the channel that is started, none for the one whose XMITQ this is; of another one what
-    /// the application is told.
+    /// TRIGDATA: of a transmission queue the channel that is started, none for the one whose XMITQ this is; of another
+    /// one what the application is told.
     pub trigger_data: Option<String>,
     /// BOTHRESH: how often a message may be backed out; 0 for any number of times.
     pub backout_threshold: u32,

@@ -41,7 +41,7 @@ pub struct QueueManager {
     pub channel_authentication: bool,
     /// CHCKCLNT(REQUIRED): clients must sign in.
     pub sign_in_required: bool,
-    /// OAUTHISS: whose tokens are taken; none for nobody's.
+    /// OAUTHISS: whose tokens are accepted; none where no tokens are.
     pub token_issuer: Option<String>,
     /// OAUTHAUD: for whom they must be; none for the queue manager by its name.
     pub token_audience: Option<String>,

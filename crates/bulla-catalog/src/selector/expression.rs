@@ -185,8 +185,8 @@ fn equality(how: Comparison, is_equal: bool) -> Truth {
     })
 }
 
-/// Java's arithmetic: whole numbers wrap, and one that is not whole makes the result so. Dividing a whole number by zero
-/// gives nothing.
+/// Java's arithmetic: whole numbers wrap, and one that is not whole makes the result so. Dividing a whole number by
+/// zero gives nothing.
 fn arithmetic<'a>(how: Operation, left: Value<'a>, right: Value<'a>) -> Value<'a> {
     let (left, right) = match (left, right) {
         (Value::Long(left), Value::Long(right)) => {
@@ -247,8 +247,8 @@ impl Pattern {
         Some(Self(pieces))
     }
 
-    /// Walks the text once, and back to the last `%` where that has to take one character more: at most text times pattern steps.
-    /// Unknown where that is more than may be spent on a message.
+    /// Walks the text once, and back to the last `%` where that has to take one character more: at most text times
+    /// pattern steps. Unknown where that is more than may be spent on a message.
     fn matches(&self, text: &[u8], fields: &Fields<'_>) -> Truth {
         let (mut at, mut piece) = (0, 0);
         let mut again: Option<(usize, usize)> = None;

@@ -1,7 +1,7 @@
 //! The fields that a selector looks at, and where they are in a message's bytes.
 //!
-//! JMS names stand for header fields and properties as Qpid JMS maps them, `amqp.` and a name for the fields of AMQP's own
-//! sections (hyphens as underlines), and everything else for application properties.
+//! JMS names stand for header fields and properties as Qpid JMS maps them, `amqp.` and a name for the fields of AMQP's
+//! own sections (hyphens as underlines), and everything else for application properties.
 
 use super::Key;
 use super::expression::{Expression, Value};
@@ -41,8 +41,8 @@ const TTL: usize = 2;
 const NOT_SELECTABLE: [&str; 5] =
     ["JMSDestination", "JMSReplyTo", "JMSRedelivered", "JMSExpiration", "JMSDeliveryTime"];
 
-/// Steps that judging one message may take, each a character tried: some 0.2 ms. A comparison that would need more is unknown, as
-/// one with a field that is not there; a text of 64 KiB is looked through for a word with half of them.
+/// Steps that judging one message may take, each a character tried: some 0.2 ms. A comparison that would need more is
+/// unknown, as one with a field that is not there; a text of 64 KiB is looked through for a word with half of them.
 const STEPS_PER_MESSAGE_MAX: u32 = 131_072;
 /// Steps that cost as much as looking at a message.
 const STEPS_PER_LOOK: u32 = 256;
@@ -295,7 +295,8 @@ impl Scratch {
     }
 }
 
-/// Walks the application properties until all that are wanted are found, or [`PROPERTIES_LOOKED_AT_MAX`] were looked at.
+/// Walks the application properties until all that are wanted are found, or [`PROPERTIES_LOOKED_AT_MAX`] were looked
+/// at.
 fn find_properties(wanted: &Wanted, bytes: &[u8], at: usize, spans: &mut [(u32, u32)]) {
     let mut left = wanted.properties.len();
     let mut map = List::new(bytes, at);
@@ -326,8 +327,8 @@ struct Heads {
 }
 
 impl Heads {
-    /// Walks over the sections in one piece of a message. `None` where that piece ends before the body, and is not all; or where
-    /// a section is named by a symbol.
+    /// Walks over the sections in one piece of a message. `None` where that piece ends before the body, and is not all;
+    /// or where a section is named by a symbol.
     fn scan(bytes: &[u8], is_all: bool) -> Option<Self> {
         let mut heads = Self::default();
         let mut at = 0;
@@ -369,7 +370,8 @@ impl Heads {
     }
 }
 
-/// Gives the encodings of the properties section's fields to `look`. `None` where the front of the message is not enough.
+/// Gives the encodings of the properties section's fields to `look`. `None` where the front of the message is not
+/// enough.
 pub(super) fn front_properties(body: &[Bytes], look: impl FnOnce(&[&[u8]])) -> Option<()> {
     let first: &[u8] = body.first().map_or(&[], |first| first);
     let mut gathered = Vec::new();
@@ -422,7 +424,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// Walks an encoded map section, descriptor and all, and gives its whole numbers and timestamps to `look`, with their names.
+/// Walks an encoded map section, descriptor and all, and gives its whole numbers and timestamps to `look`, with their
+/// names.
 pub fn each_number(section: &[u8], mut look: impl FnMut(&[u8], i64)) {
     let Some(at) = section.get(1..).and_then(value_len) else { return };
     let mut map = List::new(section, 1 + at);
@@ -482,8 +485,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A primitive as selectors know them (AMQP part 1, section 1.6): numbers of every width, booleans, strings and symbols,
-/// timestamps as milliseconds. Unsigned numbers beyond 2^63 are approximate.
+/// A primitive as selectors know them (AMQP part 1, section 1.6): numbers of every width, booleans, strings and
+/// symbols, timestamps as milliseconds. Unsigned numbers beyond 2^63 are approximate.
 pub(super) fn value(encoded: &[u8]) -> Value<'_> {
     let wide = |bytes: &[u8]| <[u8; 8]>::try_from(bytes).ok();
     let narrow = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).ok();

@@ -1,8 +1,9 @@
 //! Message and correlation ids as JMS has them, and the numbers that a queue's index knows them by.
 //!
-//! JMS ids are strings, AMQP's may also be a UUID, a number or bytes. The mapping is that of Qpid JMS: `ID:AMQP_UUID:…`,
-//! `ID:AMQP_ULONG:…`, `ID:AMQP_BINARY:…` (upper-case hexadecimal); a string is itself, but a message id that does not begin
-//! with `ID:` is `ID:AMQP_NO_PREFIX:…`, and one that looks as if it were mapped is `ID:AMQP_STRING:…`.
+//! JMS ids are strings, AMQP's may also be a UUID, a number or bytes. The mapping is that of Qpid JMS:
+//! `ID:AMQP_UUID:…`, `ID:AMQP_ULONG:…`, `ID:AMQP_BINARY:…` (upper-case hexadecimal); a string is itself, but a message
+//! id that does not begin with `ID:` is `ID:AMQP_NO_PREFIX:…`, and one that looks as if it were mapped is
+//! `ID:AMQP_STRING:…`.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -121,8 +122,8 @@ pub(super) fn key_of(which: Which, text: &str, is_jms_form: bool) -> u64 {
     end(&hasher)
 }
 
-/// The keys of a message's ids, 0 for one that it has not; `None` where the front of the message is not enough. For the index
-/// of a queue (`bulla_queue::KeysOf`).
+/// The keys of a message's ids, 0 for one that it has not; `None` where the front of the message is not enough. For the
+/// index of a queue (`bulla_queue::KeysOf`).
 pub fn keys_of(body: &[Bytes]) -> Option<[u64; 2]> {
     let mut keys = [0; 2];
     front_properties(body, |encoded| {
@@ -138,8 +139,8 @@ pub fn keys_of(body: &[Bytes]) -> Option<[u64; 2]> {
     Some(keys)
 }
 
-/// The number of a message's group, by its name; none for a message of no group. `None` where the front of the message is not
-/// enough.
+/// The number of a message's group, by its name; none for a message of no group. `None` where the front of the message
+/// is not enough.
 pub fn group_of(body: &[Bytes]) -> Option<Option<u64>> {
     let mut group = None;
     front_properties(body, |encoded| {

@@ -159,8 +159,8 @@ fn string(text: &str, at: usize) -> Result<(Kind<'_>, usize), SelectorError> {
     }
 }
 
-/// Java's literals: decimal, hexadecimal and octal whole numbers with or without `L`, and approximate ones with a point, an
-/// exponent or a suffix.
+/// Java's literals: decimal, hexadecimal and octal whole numbers with or without `L`, and approximate ones with a
+/// point, an exponent or a suffix.
 fn number(text: &str, at: usize) -> Result<(Kind<'_>, usize), SelectorError> {
     let rest = &text[at..];
     let wrong = |what: &str| SelectorError::new(text, at, what);

@@ -1,12 +1,12 @@
 //! Selectors: which messages of a queue a consumer wants (JMS 3.1, section 3.8).
 //!
-//! A selector is parsed once, at attach, into an expression and the list of fields it looks at. A message is judged on the
-//! bytes that the queue has: a walk over the sections before the body notes where the wanted fields are, and the expression
-//! reads them there. Nothing is decoded that is not asked for, the body is never looked at, and after the first few
-//! messages nothing is allocated.
+//! A selector is parsed once, at attach, into an expression and the list of fields it looks at. A message is judged on
+//! the bytes that the queue has: a walk over the sections before the body notes where the wanted fields are, and the
+//! expression reads them there. Nothing is decoded that is not asked for, the body is never looked at, and after the
+//! first few messages nothing is allocated.
 //!
-//! Everything that a stranger may send has a limit: the text, how deep it nests, how many operations it has, and what judging one
-//! message may cost.
+//! Everything that a client may send has a limit: the text, how deep it nests, how many operations it has, and what
+//! judging one message may cost.
 
 mod expression;
 mod fields;
@@ -31,7 +31,8 @@ use fields::Wanted;
 pub const SELECTOR_BYTES_MAX: usize = 10_240;
 /// Levels of parentheses, NOTs and signs.
 pub const DEPTH_MAX: usize = 64;
-/// Comparisons, tests and arithmetic operations of one selector: as deep as an expression can come to be beside [`DEPTH_MAX`].
+/// Comparisons, tests and arithmetic operations of one selector: as deep as an expression can come to be beside
+/// [`DEPTH_MAX`].
 pub const CHAIN_MAX: usize = 1_000;
 /// Names, literals and tests of one selector.
 pub const TERMS_MAX: usize = 4_096;
@@ -98,9 +99,9 @@ impl Selector {
         self.key
     }
 
-    /// Whether a message is wanted: hot path, once a message. `body` is the message as the queue has it, or the front of it if not
-    /// `is_whole`; `None` says that the front is not enough. One walk over the sections before the body, and one over the
-    /// expression; `scratch` keeps what that needs from message to message.
+    /// Whether a message is wanted: hot path, once a message. `body` is the message as the queue has it, or the front
+    /// of it if not `is_whole`; `None` says that the front is not enough. One walk over the sections before the body,
+    /// and one over the expression; `scratch` keeps what that needs from message to message.
     pub fn matches(&self, scratch: &mut Scratch, facts: Facts, body: &[Bytes], is_whole: bool) -> Option<bool> {
         let fields = scratch.find(&self.wanted, facts, body, is_whole)?;
         let is_wanted = self.expression.truth(&fields) == Some(true);

@@ -1,5 +1,5 @@
-//! From words to an expression (JMS 3.1, section 3.8.1): precedence is NOT, then AND, then OR; comparisons, then sums, then
-//! products, then signs.
+//! From words to an expression (JMS 3.1, section 3.8.1): precedence is NOT, then AND, then OR; comparisons, then sums,
+//! then products, then signs.
 
 use super::expression::{Comparison, Expression, Operation, Pattern};
 use super::fields::Wanted;
@@ -280,7 +280,8 @@ impl<'a> Parser<'a> {
         Ok(Parsed { expression: Expression::Arithmetic(how, Box::new(both)), is: Type::Number, at })
     }
 
-    /// A chain of operations is a tree as deep as the chain is long: it counts like parentheses, to the end of the selector.
+    /// A chain of operations is a tree as deep as the chain is long: it counts like parentheses, to the end of the
+    /// selector.
     fn chain(&mut self) -> Result<(), SelectorError> {
         self.wanted.chained += 1;
         if self.wanted.chained > super::CHAIN_MAX {

@@ -462,8 +462,8 @@ fn delivery_times_are_found_among_annotations() {
     each_number(&section[..9], |_, _| panic!("a section cut short has no numbers"));
 }
 
-/// Words of a selector and what does not belong into one, put together at random: an answer or an error, the same for a message
-/// in one piece and in many, and no panic.
+/// Words of a selector and what does not belong into one, put together at random: an answer or an error, the same for a
+/// message in one piece and in many, and no panic.
 #[test]
 fn any_words_in_any_order_are_a_selector_or_an_error() {
     const WORDS: &[&str] = &[

@@ -26,7 +26,7 @@ pub enum ChannelState {
     Stopping,
     /// It failed, and is tried again.
     Retrying,
-    /// It stays away until somebody starts it.
+    /// It stays away until a command starts it.
     Stopped,
 }
 
@@ -66,10 +66,11 @@ impl ChannelState {
 /// STOP CHANNEL: how, and what becomes of it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StopChannel {
-    /// MODE(FORCE): the connection is cut, the batch under way is in doubt or comes again. Otherwise the batch is ended first.
+    /// MODE(FORCE): the connection is cut, the batch under way is in doubt or comes again. Otherwise the batch is ended
+    /// first.
     pub force: bool,
-    /// STATUS(INACTIVE): it can be started by its transmission queue or its partner again. Otherwise it stays STOPPED until
-    /// somebody starts it.
+    /// STATUS(INACTIVE): it can be started by its transmission queue or its partner again. Otherwise it stays STOPPED
+    /// until a command starts it.
     pub inactive: bool,
 }
 
@@ -111,12 +112,14 @@ pub struct InitiatorStatus {
     pub listeners: Vec<String>,
 }
 
-/// What goes on at one instance of a channel: CHSTATUS, inventory C3.6 to C3.9. Counts run from the start of the instance.
+/// What goes on at one instance of a channel: CHSTATUS, inventory C3.6 to C3.9. Counts run from the start of the
+/// instance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelStatus {
     /// STATUS
     pub state: ChannelState,
-    /// SUBSTATE: what it waits for, in MQ's words (`MQGET`, `NETWORK`, `JOURNAL`, `ADAPTER`, …); empty while it does not run.
+    /// SUBSTATE: what it waits for, in MQ's words (`MQGET`, `NETWORK`, `JOURNAL`, `ADAPTER`, …); empty while it does
+    /// not run.
     pub substate: &'static str,
     /// CONNAME: the partner's address; empty where there is none.
     pub connection: String,
@@ -196,7 +199,8 @@ pub struct ChannelStatus {
     pub last_key_reset_ms: Option<u64>,
     /// XQTIME: microseconds that messages spent on the transmission queue.
     pub queue_time_us: TwoAverages,
-    /// NETTIME: microseconds from a message sent to its confirmation, the partner's own time and its journal's included.
+    /// NETTIME: microseconds from a message sent to its confirmation, the partner's own time and its journal's
+    /// included.
     pub net_time_us: TwoAverages,
     /// XBATCHSZ: messages in a batch.
     pub batch_messages: TwoAverages,

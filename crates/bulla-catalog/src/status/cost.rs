@@ -1,4 +1,5 @@
-//! What each role has cost. All counters are cumulative; two snapshots are subtracted to see what happened between them.
+//! What each role has cost. All counters are cumulative; two snapshots are subtracted to see what happened between
+//! them.
 
 use bulla_device::role::{Costs, Role};
 

@@ -134,8 +134,8 @@ fn unix_ms(time: SystemTime) -> u64 {
 }
 
 impl DeviceMeters {
-    /// What the device did after `earlier`, an older copy; what it is doing is as it is in the newer one. A device whose
-    /// counters began anew did all of its work after.
+    /// What the device did after `earlier`, an older copy; what it is doing is as it is in the newer one. A device
+    /// whose counters began anew did all of its work after.
     pub fn since(&self, earlier: &DeviceMeters) -> DeviceMeters {
         if earlier.since_ms != self.since_ms {
             return self.clone();

@@ -1,5 +1,5 @@
-//! What protection did under a policy or at a channel. All numbers are cumulative; two copies are subtracted to see what
-//! happened in between.
+//! What protection did under a policy or at a channel. All numbers are cumulative; two copies are subtracted to see
+//! what happened in between.
 
 use bulla_seal::Effort;
 use std::borrow::Cow;

@@ -29,7 +29,7 @@ pub struct QueueStatus {
     pub gets: u64,
     /// Messages expired.
     pub expired: u64,
-    /// Sealed messages passed over because they are addressed to somebody else.
+    /// Sealed messages passed over because they are addressed to other readers.
     pub not_mine: u64,
     /// When the counters began, milliseconds since 1970, UTC.
     pub since_ms: u64,
@@ -105,7 +105,8 @@ pub struct PolicySnapshot {
 }
 
 impl QueueStatus {
-    /// What went on after `earlier`, an older copy; averages and what is longest or shortest stay those since the start.
+    /// What went on after `earlier`, an older copy; averages and what is longest or shortest stay those since the
+    /// start.
     #[must_use]
     pub fn since(&self, earlier: &QueueStatus) -> QueueStatus {
         let rejects = self.rejects.iter().filter_map(|(reason, count)| {

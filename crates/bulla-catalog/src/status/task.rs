@@ -119,7 +119,8 @@ impl TaskMeters {
         }
     }
 
-    /// What the task did after `earlier`, an older copy taken at `earlier_ms`. One whose counters began anew did all of it after.
+    /// What the task did after `earlier`, an older copy taken at `earlier_ms`. One whose counters began anew did all of
+    /// it after.
     #[must_use]
     pub fn since(&self, earlier: &TaskMeters, earlier_ms: u64) -> TaskMeters {
         if earlier.since_ms != self.since_ms {

@@ -13,7 +13,7 @@ pub struct SubscriptionStatus {
     pub durable: bool,
     /// SUBTYPE(ADMIN): made by an administrator, otherwise by an application.
     pub by_administrator: bool,
-    /// Whose it is; none where nobody has signed in, and of an administrator's.
+    /// Whose it is; none for a client that had not signed in, and for an administrator's.
     pub user: Option<String>,
     /// The queue, as an application would open it.
     pub destination: String,

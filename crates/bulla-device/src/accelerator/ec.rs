@@ -193,8 +193,8 @@ impl CurveData {
         self.order.is_above(words) && !is_zero(words)
     }
 
-    /// Inverts numbers that are not 0 modulo `modulus`, all by one inversion; the results are in Montgomery's form. What is
-    /// inverted is their product with a random mask, so that its time tells nothing of them.
+    /// Inverts numbers that are not 0 modulo `modulus`, all by one inversion; the results are in Montgomery's form.
+    /// What is inverted is their product with a random mask, so that its time tells nothing of them.
     fn invert_all(&self, modulus: &Modulus, numbers: &Scalars, mask: &Scalar, inverses: &mut Scalars) -> bool {
         let limbs = self.limbs();
         let product = |a: &Scalar, b: &Scalar| {

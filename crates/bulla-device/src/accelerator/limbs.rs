@@ -26,7 +26,7 @@ impl Modulus {
     /// The modulus that is `limbs` words long. It is public.
     ///
     /// # Errors
-    /// [`Unfit::No`] for an even number, which a stranger's certificate may hold: Montgomery's products would be
+    /// [`Unfit::No`] for an even number, which a certificate from outside may hold: Montgomery's products would be
     /// rubbish. The library's, when it has no memory or the number is too long.
     pub(super) fn new(n: &BigNumRef, limbs: usize) -> Result<Modulus, Unfit> {
         let words = words_of(n, limbs)?;
@@ -211,7 +211,8 @@ impl Modulus {
 const STEPS: u32 = 31;
 const STEPS_MASK: u64 = (1 << STEPS) - 1;
 
-/// The 31 lowest bits of both numbers and, above them, the 33 highest ones of the longer and the same ones of the other.
+/// The 31 lowest bits of both numbers and, above them, the 33 highest ones of the longer and the same ones of the
+/// other.
 #[inline(always)]
 fn ends<const L: usize>(a: &[u64; L], b: &[u64; L]) -> (u64, u64) {
     let [mut high_a, mut next_a, mut high_b, mut next_b] = [0; 4];

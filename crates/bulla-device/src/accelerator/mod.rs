@@ -35,8 +35,9 @@
 //!
 //! # Secrets
 //!
-//! Prepared keys and all memory that a call works in are overwritten with zeros, the stack behind it included. Which lane does what does not depend on secrets; the library's private operations take the same
-//! time for all keys of a size. X25519 and Ed25519, which the library has, are not in the profile of keys.
+//! Prepared keys and all memory that a call works in are overwritten with zeros, the stack behind it included. Which
+//! lane does what does not depend on secrets; the library's private operations take the same time for all keys of a
+//! size. X25519 and Ed25519, which the library has, are not in the profile of keys.
 
 mod bare;
 mod cache;

@@ -90,8 +90,8 @@ impl Unfit {
         }
     }
 
-    /// The answer to a job with such a public key. It may be a stranger's, so what OpenSSL says about it here is for
-    /// another device to judge: the processor's verdict on a signature is the one that counts.
+    /// The answer to a job with such a public key. It may come from an unauthenticated client, so what OpenSSL says
+    /// about it here is for another device to judge: the processor's verdict on a signature is the one that counts.
     pub(super) fn public(self, device: &str) -> DeviceError {
         let why = match self {
             Unfit::No(why) => why.to_owned(),
@@ -395,8 +395,8 @@ impl RsaUnit {
         clear(&mut *self.output);
     }
 
-    /// What a call worked in is overwritten, its input and output excepted. [`private`](RsaUnit::private) does it itself;
-    /// after [`public`](RsaUnit::public) it is for its caller, who knows whether the input was secret.
+    /// What a call worked in is overwritten, its input and output excepted. [`private`](RsaUnit::private) does it
+    /// itself; after [`public`](RsaUnit::public) it is for its caller, who knows whether the input was secret.
     pub(super) fn clear_secrets(&mut self) {
         clear_stack::<STACK_BYTES_MAX>();
         self.scratch.clear();

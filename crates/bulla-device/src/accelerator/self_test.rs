@@ -19,7 +19,7 @@ use crate::key::PrivateKey;
 use crate::random::{Random, SystemRandom};
 use crate::work::RsaScheme;
 
-/// Keys for this test alone; everybody knows them. The signatures are of the word "sample" with SHA-256, by
+/// Keys for this test alone; they are public. The signatures are of the word "sample" with SHA-256, by
 /// `openssl dgst -sha256 -sign`.
 struct KnownRsa {
     key: &'static [u8],

@@ -1,5 +1,5 @@
-//! What needs the inside of the accelerator: broken results, several keys in a call, the checks by themselves. What every
-//! device must refuse alike is in `tests/edge_cases.rs`.
+//! What needs the inside of the accelerator: broken results, several keys in a call, the checks by themselves. What
+//! every device must refuse alike is in `tests/edge_cases.rs`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

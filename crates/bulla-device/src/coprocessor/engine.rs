@@ -400,7 +400,7 @@ mod tests {
                         Request::Load { .. } => Response::Done,
                         _ => Response::Bytes(Zeroizing::new(vec![7; 32])),
                     };
-                    write_frame(&mut theirs, &response.encode()).expect("somebody who reads");
+                    write_frame(&mut theirs, &response.encode()).expect("the parent reads");
                 }
             });
             let work = Work::RsaUnwrap { padding, wrapped: vec![1; 128], expected_len: 32 };

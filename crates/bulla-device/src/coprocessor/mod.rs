@@ -186,8 +186,8 @@ impl Driver for Coprocessor {
         false
     }
 
-    /// Nobody else has its keys, and how long a token takes nobody knows: [`CoprocessorSettings::job_timeout`] says when
-    /// it has hung, and then its helper process is ended.
+    /// No other device has its keys, and how long a token takes is not known: [`CoprocessorSettings::job_timeout`] says
+    /// when it has hung, and then its helper process is ended.
     fn silence(&self, _: Duration) -> Option<Duration> {
         None
     }

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 /// The longest PIN, in bytes.
 pub const PIN_BYTES_MAX: usize = 256;
-/// Permissions that nobody but the owner may have.
+/// Permissions that only the owner may have.
 const OTHERS: u32 = 0o077;
 
 /// A PIN. Wiped when dropped, never shown.

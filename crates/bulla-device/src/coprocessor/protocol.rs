@@ -3,8 +3,8 @@
 //! Each engine has a stream socket of its own; a request is answered before the next one is sent. A frame
 //! is a length (4 bytes, little-endian, of what follows), a tag and the fields of that tag in order: a number
 //! is one byte, or 4 little-endian ones; a key's id 32 bytes; text and bytes stand behind their length, 2 bytes
-//! little-endian. Bytes behind the last field, and a length beyond [`FRAME_BYTES_MAX`], are an error. Both sides are one
-//! build of one program, so there is no version; neither trusts the other's bytes.
+//! little-endian. Bytes behind the last field, and a length beyond [`FRAME_BYTES_MAX`], are an error. Both sides are
+//! one build of one program, so there is no version; neither trusts the other's bytes.
 
 use std::fmt;
 use std::io::{self, Read, Write};

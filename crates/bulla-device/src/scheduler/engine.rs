@@ -118,7 +118,7 @@ impl Engine {
         Some(driver)
     }
 
-    /// An engine's life: it starts its end of the device, computes until that fails or somebody stops the
+    /// An engine's life: it starts its end of the device, computes until that fails or a command stops the
     /// device, and starts again.
     fn run(&self, scheduler: &Arc<Scheduler>, driver: &dyn Driver) {
         let mut pause = RESTART_AFTER_MIN;
@@ -153,7 +153,7 @@ impl Engine {
         true
     }
 
-    /// The device can't be opened; somebody has to start it again.
+    /// The device can't be opened; an administrator has to start it again.
     fn cannot_open(&self, scheduler: &Scheduler, error: &DeviceError) {
         let mut inner = scheduler.lock();
         let Some(device) = self.of(&mut inner) else { return };
@@ -265,7 +265,7 @@ impl Engine {
             refill(device, backlog);
             let over = device.take_over(now);
             let jobs = if over.is_empty() { device.take_batch(self.number, next_key, now) } else { Vec::new() };
-            // The places that are free now belong to the backlog, not to whoever comes next.
+            // The places that are free now belong to the backlog, not to the next caller.
             refill(device, backlog);
             if !over.is_empty() {
                 drop(inner);
@@ -280,12 +280,12 @@ impl Engine {
             if !jobs.is_empty() {
                 if device.waiting() > 0 {
                     // There is more: another engine may be asleep.
-                    device.bell.notify_one();
+                    device.wake_up.notify_one();
                 }
                 return Next::Compute(jobs);
             }
-            let bell = device.bell.clone();
-            inner = bell.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
+            let wake_up = device.wake_up.clone();
+            inner = wake_up.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
@@ -315,7 +315,7 @@ impl Engine {
                 result = Err(DeviceError::Fault { device: self.name.to_string() });
             }
             if result == Err(DeviceError::BadSignature) {
-                // A verdict against somebody: the processor says whether it is right.
+                // A verdict against a message: the processor says whether it is right.
                 result = check.compute(&serviced.waiting.job);
                 if result.is_ok() {
                     wrong = Some("it refused a signature that is good");
@@ -450,7 +450,7 @@ struct Ended {
     meters: Arc<Mutex<Meters>>,
 }
 
-/// A device's error without its name, which whoever reads it has already.
+/// A device's error without its name, which the reader of the error has already.
 fn why(error: &DeviceError) -> String {
     match error {
         DeviceError::Offline { why, .. } | DeviceError::Refused { why, .. } => why.clone(),

@@ -23,8 +23,8 @@ impl Estimates {
         *estimate = rules::estimate_ns(*estimate, ns);
     }
 
-    /// Comes half way back to what is expected, where it was slower: nobody gives a job to a device that
-    /// is taken for slow, so nobody would ever measure that it is not any more.
+    /// Comes half way back to what is expected, where it was slower: no job is given to a device that
+    /// is taken for slow, so it would never be measured that it is not slow any more.
     pub(super) fn relax(&mut self, expected: impl Fn(Shape) -> u64) {
         for (shape, ns) in &mut self.measured {
             let expected = expected(*shape);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 /// What waits, by asker. Askers are served in turn, each one's items in their order: who has a thousand
-/// waiting keeps nobody else from the next place.
+/// waiting keeps no other asker from the next place.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     lines: HashMap<u64, VecDeque<T>>,
@@ -43,7 +43,7 @@ impl<T> FairQueue<T> {
         self.pop_if(|_| true)
     }
 
-    /// The next item that fits, among the first ones of all lines. Whoever is passed over keeps the turn.
+    /// The next item that fits, among the first ones of all lines. An asker that is passed over keeps its turn.
     pub fn pop_if(&mut self, fits: impl Fn(&T) -> bool) -> Option<T> {
         let first = |asker: &u64| self.lines.get(asker).and_then(VecDeque::front).is_some_and(&fits);
         let place = self.turns.iter().position(first)?;

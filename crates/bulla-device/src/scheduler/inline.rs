@@ -1,4 +1,4 @@
-//! Jobs that whoever has them computes at once, on its own thread.
+//! Jobs that the asking thread computes at once, by itself.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -58,8 +58,8 @@ impl Inline {
         self.jobs.push_back(Waiting::nowhere(job));
     }
 
-    /// Gives away the last ones, half of the work at most, for another thread to [`take_over`](Self::take_over). Nothing
-    /// where all of it is not expected to take longer than `least`. The first one stays.
+    /// Gives away the last ones, half of the work at most, for another thread to [`take_over`](Self::take_over).
+    /// Nothing where all of it is not expected to take longer than `least`. The first one stays.
     pub fn give_half(&mut self, least: Duration) -> Parcel {
         let all: u64 = self.jobs.iter().map(|waiting| waiting.cost_ns).fold(0, u64::saturating_add);
         if all <= ns(least) {

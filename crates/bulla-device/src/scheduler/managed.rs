@@ -38,8 +38,8 @@ pub(super) struct Managed {
     estimates: Estimates,
     pub(super) meters: Arc<Mutex<Meters>>,
     /// Rung when there is something to compute.
-    pub(super) bell: Arc<Condvar>,
-    /// Rung when engines that wait for their next start are to end. The bell must not wake those: it wakes
+    pub(super) wake_up: Arc<Condvar>,
+    /// Notified when engines that wait for their next start are to end. `wake_up` must not wake those: it wakes
     /// one engine a job.
     pub(super) end: Arc<Condvar>,
     /// In a row, refusals not among them.
@@ -79,7 +79,7 @@ impl Managed {
             in_service: Vec::new(),
             estimates: Estimates::default(),
             meters: Arc::default(),
-            bell: Arc::default(),
+            wake_up: Arc::default(),
             end: Arc::default(),
             failures: 0,
             refused: Vec::new(),
@@ -94,7 +94,7 @@ impl Managed {
         (self.kind, self.waiting_max, self.open) = (kind, waiting_max.max(1), open);
     }
 
-    /// Whether it was started, opens or did, and nobody stopped it.
+    /// Whether it was started, opens or has opened, and was not stopped.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted
     }
@@ -194,7 +194,7 @@ impl Managed {
     pub(super) fn enqueue(&mut self, waiting: Waiting) {
         locked(&self.meters).waited(self.queue.len());
         self.queue.push_back(waiting);
-        self.bell.notify_one();
+        self.wake_up.notify_one();
     }
 
     /// Takes what one call is to compute: jobs of one shape, by [`rules::next_shape`].
@@ -223,7 +223,7 @@ impl Managed {
         jobs
     }
 
-    /// A job that is answered; none where somebody else has answered it meanwhile.
+    /// A job that is answered; none where it was answered meanwhile.
     pub(super) fn answered(&mut self, key: u64) -> Option<InService> {
         let place = self.in_service.iter().position(|serviced| serviced.key == key)?;
         Some(self.in_service.swap_remove(place))
@@ -288,7 +288,7 @@ impl Managed {
         let (hung, generation) = (std::mem::take(&mut self.hung), self.generation);
         self.generation += 1;
         self.engines_up = 0;
-        self.bell.notify_all();
+        self.wake_up.notify_all();
         self.end.notify_all();
         let mut left: Vec<Waiting> = self.queue.drain(..).collect();
         left.extend(
@@ -304,7 +304,7 @@ impl Managed {
         self.queue.drain(..).collect()
     }
 
-    /// Takes out what nobody wants any more.
+    /// Takes out the jobs whose askers are gone or whose deadline has passed.
     pub(super) fn take_over(&mut self, now: Instant) -> Vec<Waiting> {
         if !self.queue.iter().any(|waiting| waiting.job.is_over(now).is_some()) {
             return Vec::new();
@@ -325,7 +325,7 @@ impl Managed {
     }
 
     /// Looks for calls that have hung, as the driver sees it. What is in service there with a key that others
-    /// can use is given back, and what waits, if no engine answers any more; the late answer finds nobody. A
+    /// can use is given back, and what waits, if no engine answers any more; the late answer is dropped. A
     /// token's job stays until its deadline, or [`SILENCE_MAX`] if it has none, whether its call has hung or
     /// the driver says nothing about that.
     pub(super) fn check_for_stall(&mut self, now: Instant) -> Vec<Waiting> {
@@ -453,9 +453,9 @@ mod tests {
         }
     }
 
-    struct Nobody;
+    struct Ignored;
 
-    impl Sink for Nobody {
+    impl Sink for Ignored {
         fn finished(&self, _: Vec<Answer>) {}
     }
 
@@ -474,7 +474,7 @@ mod tests {
 
     fn waiting(id: u64, key: &PrivateKey, now: Instant) -> Waiting {
         let job = Job { id, ..Job::new(key.clone(), Work::EcdsaSign { hash: Digest::Sha256.hash(b"content") }) };
-        let (shape, sink) = (job.shape(), Arc::new(Nobody));
+        let (shape, sink) = (job.shape(), Arc::new(Ignored));
         Waiting { job, sink, submitted: now, shape, cost_ns: 0, avoid: Vec::new(), tries: 0, not_before: now }
     }
 

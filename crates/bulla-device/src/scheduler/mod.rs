@@ -1,6 +1,6 @@
 //! Which device does which job, and when.
 //!
-//! Whoever has jobs [`place`](Scheduler::place)s them. Each goes where it is expected to be finished
+//! A caller [`place`](Scheduler::place)s its jobs. Each goes where it is expected to be finished
 //! first, by the times that were measured for its operation and size:
 //!
 //! - *inline*: the caller computes it at once, on its own thread. The processor and the accelerators are
@@ -12,7 +12,7 @@
 //!
 //! A job that fails by its device's fault is done by another one that its key allows; a token's key waits
 //! for its token until the job's deadline. A verdict of any device but the processor that speaks against
-//! a signature is computed again before anybody hears of it.
+//! a signature is computed again before the asker is told.
 
 mod engine;
 mod estimate;
@@ -71,8 +71,8 @@ pub struct Answer {
     pub result: Result<Output, DeviceError>,
     /// Who computed it.
     pub device: DeviceId,
-    /// Nanoseconds that an engine, or the processor, was busy with it: of a call with several jobs an equal part each. 0 where
-    /// nobody computed it.
+    /// Nanoseconds that an engine, or the processor, was busy with it: of a call with several jobs an equal part each.
+    /// 0 where no device computed it.
     pub service_ns: u64,
 }
 
@@ -89,14 +89,14 @@ pub enum State {
     Running,
     /// It is being opened and tested.
     Starting,
-    /// Somebody stopped it, or nobody has started it.
+    /// It was stopped, or was never started.
     Stopped,
     /// It can't be used now; it is tried again where that can help.
     Offline {
         /// One lower-case line.
         why: String,
     },
-    /// It gave a wrong result; it is not used again before somebody starts it.
+    /// It gave a wrong result; it is not used again before a command starts it.
     Failed {
         /// One lower-case line.
         why: String,
@@ -156,7 +156,7 @@ pub struct Report {
 /// Opens a device; called at each start, on a thread of its own.
 pub type Open = Arc<dyn Fn() -> Result<Arc<dyn Driver>, DeviceError> + Send + Sync>;
 
-/// The commander's turn: a name that is taken, or that nobody has.
+/// The commander's turn: a name that is taken, or that no device has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetupError {
     /// A device of that name exists.
@@ -367,7 +367,7 @@ impl Scheduler {
                 Settled::Placed
             }
             _ if waiting.job.deadline.is_none() => {
-                // Nobody would ever tell this job to stop waiting.
+                // Nothing would ever tell this job to stop waiting.
                 let why = inner.why_stranded(&waiting.job);
                 Settled::Refused(waiting.answer(Err(why), DeviceId::CPU))
             }
@@ -498,7 +498,7 @@ impl Scheduler {
         let device = inner.named(name)?;
         let id = device.id;
         let mut moved = device.stop(State::Stopped);
-        // Its engines answer to nobody any more: what they have in service is done by others.
+        // Answers of its engines are dropped from now on: what they have in service is done by others.
         moved.extend(device.take_in_service(|_| true));
         inner.devices.retain(|device| device.id != id);
         let answers = self.leave_to_others(&mut inner, moved);
@@ -507,7 +507,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What a device said proved wrong: it is not used again before somebody starts it. False for one that was out of
+    /// What a device said proved wrong: it is not used again before a command starts it. False for one that was out of
     /// use already.
     pub fn distrust(&self, id: DeviceId, why: &str) -> bool {
         let mut inner = self.lock();
@@ -673,7 +673,7 @@ impl Scheduler {
 
     /// As [`move_on`](Self::move_on), for a thread that has no time to compute: what the processor is to do
     /// goes to the backlog, where the monitor finds it, and a device with room may come first. Returns the
-    /// answers of the jobs that nobody takes.
+    /// answers of the jobs that no device takes.
     fn leave_to_others(&self, inner: &mut Inner, jobs: Vec<Waiting>) -> Vec<(Arc<dyn Sink>, Answer)> {
         let Late { rescued, mut answers } = self.move_on(inner, jobs);
         for mut waiting in rescued {
@@ -736,10 +736,10 @@ impl Late {
     }
 }
 
-/// Where nobody waits.
-struct Nobody;
+/// A sink for tests in which no thread waits.
+struct Ignored;
 
-impl Sink for Nobody {
+impl Sink for Ignored {
     fn finished(&self, _answers: Vec<Answer>) {}
 }
 
@@ -747,7 +747,7 @@ impl Waiting {
     /// A job that its caller computes, and hears of, itself.
     fn nowhere(job: Job) -> Waiting {
         let now = Instant::now();
-        let (shape, sink) = (job.shape(), Arc::new(Nobody));
+        let (shape, sink) = (job.shape(), Arc::new(Ignored));
         Waiting { job, sink, submitted: now, shape, cost_ns: 0, avoid: Vec::new(), tries: 0, not_before: now }
     }
 
@@ -791,7 +791,7 @@ fn stopping() -> DeviceError {
     DeviceError::Away { device: "of any kind (the program is stopping)".to_owned() }
 }
 
-/// Hands answers to whoever asked, those for the same one in one call.
+/// Hands answers to their askers, those for one asker in one call.
 fn deliver(answers: impl Iterator<Item = (Arc<dyn Sink>, Answer)>) {
     let mut sorted: Vec<(Arc<dyn Sink>, Vec<Answer>)> = Vec::new();
     for (sink, answer) in answers {

@@ -106,7 +106,7 @@ impl Scheduler {
         }
         if !inner.backlog.is_empty() {
             for device in &inner.devices {
-                device.bell.notify_one();
+                device.wake_up.notify_one();
             }
         }
         self.measure(&mut inner, now);

@@ -28,9 +28,9 @@ pub struct AtWork {
 }
 
 impl AtWork {
-    /// In how many nanoseconds one more job would be done: the calls in service, the calls that the waiting jobs make, and
-    /// its own, which is one of these where lanes are free. `waiting` gives for each shape how many jobs wait, this one
-    /// included, and what a call takes. `own_ns` is what a call of this job takes.
+    /// In how many nanoseconds one more job would be done: the calls in service, the calls that the waiting jobs make,
+    /// and its own, which is one of these where lanes are free. `waiting` gives for each shape how many jobs wait, this
+    /// one included, and what a call takes. `own_ns` is what a call of this job takes.
     #[must_use]
     pub fn finish_ns(&self, waiting: impl IntoIterator<Item = (usize, u64)>, own_ns: u64) -> u64 {
         let calls = |(jobs, call_ns): (usize, u64)| call_ns.saturating_mul(jobs.div_ceil(self.lanes.max(1)) as u64);
@@ -83,8 +83,8 @@ pub fn is_for_the_caller(inline_ns: u64, best: Option<&Candidate>) -> bool {
     best.is_none_or(|best| best.has_failed || inline_ns <= best.finish_ns)
 }
 
-/// The shape of the next call: one that fills the lanes, if there is one and the oldest job has not waited for too long,
-/// else the oldest job's. `waiting` gives the shapes of the waiting jobs, oldest first. The oldest has waited for
+/// The shape of the next call: one that fills the lanes, if there is one and the oldest job has not waited for too
+/// long, else the oldest job's. `waiting` gives the shapes of the waiting jobs, oldest first. The oldest has waited for
 /// `waited_ns`, and `call_ns` says what a call of a shape takes.
 pub fn next_shape<S: Copy + PartialEq>(
     waiting: impl Iterator<Item = S> + Clone,

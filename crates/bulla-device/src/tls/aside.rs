@@ -1,7 +1,7 @@
 //! A handshake that is set aside while a device works with its private key.
 //!
 //! OpenSSL runs such a handshake on a stack of its own (`ASYNC_start_job`). The key's method leaves the job here and
-//! pauses; whoever drives the handshake takes it, has it done, leaves the answer, and drives on. One thread does all
+//! pauses; the driver of the handshake takes it, has it done, leaves the answer, and drives on. One thread does all
 //! of that.
 
 use std::cell::RefCell;
@@ -43,7 +43,7 @@ thread_local! {
     static DRIVEN: RefCell<Option<Arc<Exchange>>> = const { RefCell::new(None) };
 }
 
-/// What passes between a key's method and whoever drives the handshake.
+/// What passes between a key's method and the driver of the handshake.
 #[derive(Default)]
 struct Exchange {
     inside: Mutex<Inside>,
@@ -148,8 +148,8 @@ pub(super) fn ask(job: Job) -> Result<Result<Output, DeviceError>, Job> {
         (inside.question, inside.answer, inside.is_paused) = (Some(job), None, true);
     }
     loop {
-        // SAFETY: this is the stack of an asynchronous job, as was asked above; no lock and no borrow is held across the
-        // pause, and the same thread comes back here, because a session has one owner.
+        // SAFETY: this is the stack of an asynchronous job, as was asked above; no lock and no borrow is held across
+        // the pause, and the same thread comes back here, because a session has one owner.
         if unsafe { ffi::ASYNC_pause_job() } != 1 {
             exchange.lock().is_paused = false;
             return Ok(Err(DeviceError::Cancelled));

@@ -24,7 +24,7 @@ mod ffi {
 
     use openssl_sys::{BIGNUM, EC_KEY, RSA};
 
-    /// RSA_METHOD and EC_KEY_METHOD, which nobody looks into.
+    /// RSA_METHOD and EC_KEY_METHOD, opaque here.
     pub(super) type Method = c_void;
     pub(super) type RsaPrivate = unsafe extern "C" fn(c_int, *const u8, *mut u8, *mut RSA, c_int) -> c_int;
     pub(super) type EcSign = unsafe extern "C" fn(
@@ -100,7 +100,7 @@ struct Methods {
     ec_index: c_int,
 }
 
-// SAFETY: the methods are written before anybody has them and only read afterwards, also by the library.
+// SAFETY: the methods are written before they are shared and only read afterwards, also by the library.
 unsafe impl Send for Methods {}
 // SAFETY: as above.
 unsafe impl Sync for Methods {}
@@ -111,8 +111,9 @@ fn methods() -> Result<Methods, ErrorStack> {
 }
 
 fn make_methods() -> Option<Methods> {
-    // SAFETY: the calls copy the library's own methods, which live as long as it does, and change the copies by functions
-    // of the types that it calls; the places get functions that clone and free what `handshake_key` puts there.
+    // SAFETY: the calls copy the library's own methods, which live as long as it does, and change the copies by
+    // functions of the types that it calls; the places get functions that clone and free what `handshake_key` puts
+    // there.
     unsafe {
         let rsa = ffi::RSA_meth_dup(ffi::RSA_PKCS1_OpenSSL());
         let ec = ffi::EC_KEY_METHOD_new(ffi::EC_KEY_OpenSSL());
@@ -132,9 +133,9 @@ fn make_methods() -> Option<Methods> {
     }
 }
 
-/// The key as a TLS context takes it. A signature becomes a job that whoever drives the handshake has done
-/// ([`Aside`](super::Aside)); where the handshake can't be set aside it is computed in place. It does not decrypt a TLS_RSA
-/// handshake's secret: for those suites a context takes the key as it is.
+/// The key as a TLS context takes it. A signature becomes a job that the driver of the handshake has done
+/// ([`Aside`](super::Aside)); where the handshake can't be set aside it is computed in place. It does not decrypt a
+/// TLS_RSA handshake's secret: for those suites a context takes the key as it is.
 ///
 /// # Errors
 /// The library's; also for a key that is not in this process.
@@ -146,7 +147,7 @@ pub fn handshake_key(key: &PrivateKey) -> Result<PKey<Private>, ErrorStack> {
         KeyKind::Rsa => {
             // A copy, because the key that computes in place must keep the library's own method.
             let rsa = Rsa::private_key_from_der(&zeroize::Zeroizing::new(clear.rsa()?.private_key_to_der()?))?;
-            // SAFETY: `rsa` is live and nobody else has it; the method lives as long as the process; the key put at the
+            // SAFETY: `rsa` is live and not shared; the method lives as long as the process; the key put at the
             // index is what its functions expect, and is freed with `rsa`.
             let done = unsafe {
                 ffi::RSA_set_method(rsa.as_ptr(), methods.rsa) == 1
@@ -271,7 +272,7 @@ unsafe extern "C" fn ec_sign(
     1
 }
 
-/// Nothing where nobody could do it; what the devices could not, the processor may.
+/// Nothing where no device could do it; what the devices could not, the processor may.
 fn carry_out(key: &PrivateKey, work: Work) -> Option<Output> {
     let job = Job::new(key.clone(), work);
     let in_place = |job: &Job| CpuDevice::new(crate::scheduler::CPU_NAME).compute(job).ok();

@@ -1,5 +1,5 @@
-//! What the `openssl` crate does not offer of TLS: revocation lists in a store, the client's hello, extensions, and keys
-//! that are renewed while a connection goes on.
+//! What the `openssl` crate does not offer of TLS: revocation lists in a store, the client's hello, extensions, and
+//! keys that are renewed while a connection goes on.
 
 mod aside;
 mod key;
@@ -94,8 +94,8 @@ fn server_name(extension: &[u8]) -> Option<&[u8]> {
     whole.then_some(name)
 }
 
-/// Whether a certificate says that its holder always staples an OCSP answer (RFC 7633, *must-staple*). The extension has
-/// no other use in practice, so its presence counts.
+/// Whether a certificate says that its holder always staples an OCSP answer (RFC 7633, *must-staple*). The extension
+/// has no other use in practice, so its presence counts.
 pub fn must_staple(certificate: &X509Ref) -> bool {
     // SAFETY: the pointer comes from a live reference, and -1 asks for the first such extension.
     unsafe { openssl_sys::X509_get_ext_by_NID(certificate.as_ptr(), ffi::NID_TLS_FEATURE, -1) >= 0 }
@@ -191,7 +191,7 @@ pub fn watch(ssl: &mut SslRef) -> Result<(), ErrorStack> {
     Ok(())
 }
 
-/// What was counted; zeros where nobody watches.
+/// What was counted; zeros where no watch is set.
 pub fn messages(ssl: &SslRef) -> Messages {
     let watched = watched_index().ok().and_then(|index| ssl.ex_data(index));
     watched.map_or(Messages::default(), |watched| Messages {

@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 /// Bytes of a stack. Memory comes by the page as it is used.
 const STACK_BYTES: usize = 256 << 10;
-/// Bytes below it that nobody may touch: an overflow stops the process instead of writing elsewhere.
+/// Bytes below it that no code may touch: an overflow stops the process instead of writing elsewhere.
 const GUARD_BYTES: usize = 64 << 10;
 
 mod ffi {
@@ -32,7 +32,7 @@ pub(super) fn is_ready() -> bool {
 }
 
 unsafe extern "C" fn allocate(len: *mut usize) -> *mut c_void {
-    // SAFETY: the kernel chooses an address that is free; the lower part of what it gives is closed before anybody has
+    // SAFETY: the kernel chooses an address that is free; the lower part of what it gives is closed before any code has
     // the pointer. `len` is a place of the library's, which it gives for the length.
     unsafe {
         let whole = GUARD_BYTES + STACK_BYTES;

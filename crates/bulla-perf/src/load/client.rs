@@ -66,7 +66,7 @@ impl fmt::Debug for Client {
 pub struct Link {
     /// The link.
     pub id: LinkId,
-    /// What the client seals or opens with; none where that is the broker's affair, or nobody's.
+    /// What the client seals or opens with; none where the broker does it, or where nothing is sealed.
     seal: Option<Box<dyn ClientSeal>>,
 }
 
@@ -201,7 +201,8 @@ impl Client {
         self.wire.write(&mut self.engine).map_err(broke)
     }
 
-    /// Reads once: waits until `until`, or else for a moment, after which the caller may look around. False when nothing came.
+    /// Reads once: waits until `until`, or else for a moment, after which the caller may look around. False when
+    /// nothing came.
     ///
     /// # Errors
     /// [`Error::Broker`]: the connection broke.
@@ -248,7 +249,7 @@ impl Client {
         Ok(())
     }
 
-    /// Nobody owed anything up to now.
+    /// Nothing is owed up to now.
     pub fn nothing_owed(&mut self) {
         self.heard = Instant::now();
     }

@@ -26,8 +26,8 @@ const Q_FULL: i64 = 2053;
 const TIMED_EVERY: u64 = 8;
 /// So many of them at least may be under way and have the moment known at which they were put.
 const TIMED_MIN: u64 = 16_384;
-/// A message that is put later than this after its schedule was held back, and its time counts from the schedule. Less is the
-/// putter's own naps.
+/// A message that is put later than this after its schedule was held back, and its time counts from the schedule. Less
+/// is the putter's own naps.
 const LATE: Duration = Duration::from_millis(2);
 
 /// How fast to put.
@@ -65,7 +65,8 @@ struct Gauge {
     /// One of the two has failed, so the other need not wait for it.
     failed: AtomicBool,
     begun: Instant,
-    /// When every [`TIMED_EVERY`]th message was put, or was due where it was held back; nanoseconds since `begun`, in turns.
+    /// When every [`TIMED_EVERY`]th message was put, or was due where it was held back; nanoseconds since `begun`, in
+    /// turns.
     put_at: Box<[AtomicU64]>,
     pace: Pace,
     /// When the schedule began, nanoseconds since `begun`.
@@ -117,19 +118,20 @@ impl Gauge {
 
     /// The time of message `number`, which is put now, counts from that many nanoseconds after `begun`.
     fn put(&self, number: u64, at_ns: u64) {
-        // Whoever finds this in the place of an earlier message finds also that it was taken.
+        // A message found at an earlier one's number shows also that the earlier one was taken.
         self.sent.store(number + 1, Ordering::Relaxed);
         self.place(number).store(at_ns, Ordering::Release);
     }
 
-    /// From when the time of message `number` counts, which has come; nanoseconds since `begun`. None where nothing tells.
+    /// From when the time of message `number` counts, which has come; nanoseconds since `begun`. None where nothing
+    /// tells.
     fn counts_from(&self, number: u64) -> Option<u64> {
         let put_at = self.place(number).load(Ordering::Acquire);
         if self.sent.load(Ordering::Acquire) <= number + TIMED_EVERY * self.put_at.len() as u64 {
             return Some(put_at);
         }
-        // So many came after it that its place was taken. When it was due its number says; it may have been put up to LATE
-        // afterwards, which is little of the time that so many messages take.
+        // So many came after it that its place was taken. When it was due its number says; it may have been put up to
+        // LATE afterwards, which is little of the time that so many messages take.
         let Pace::Rate(rate) = self.pace else { return None };
         Some(self.schedule_at.load(Ordering::Relaxed) + due_after(number, rate).as_nanos() as u64)
     }
@@ -232,7 +234,7 @@ impl<'a> Putter<'a> {
             }
             let idle = if self.again.is_empty() { stop || !self.put_what_is_due(begun)? } else { !self.put_again()? };
             self.client.flush()?;
-            // Whoever waits for a schedule, for the getter or for room hears nothing from the socket.
+            // A thread that waits for a schedule, for the getter or for room hears nothing from the socket.
             let outstanding = self.sent - self.confirmed - self.again.len() as u64;
             let nap = matches!(self.gauge.pace, Pace::Rate(_)) || (idle && outstanding == 0);
             self.client.read(nap.then(|| Instant::now() + NAP))?;
@@ -309,8 +311,8 @@ impl<'a> Putter<'a> {
     }
 }
 
-/// From when a message's time counts that is put now: where the schedule had it due before, from then, however long it was
-/// held back. Else whoever waits for a slow system would see only the messages that it lets through.
+/// From when a message's time counts that is put now: where the schedule had it due before, from then, however long it
+/// was held back. Else a client that waits for a slow system would see only the messages that it lets through.
 fn counts_from(pace: Pace, number: u64, begun: Instant, now: Instant) -> Instant {
     let Pace::Rate(rate) = pace else { return now };
     let due = begun + due_after(number, rate);
@@ -385,8 +387,8 @@ fn take_time(gauge: &Gauge, number: Option<u64>) {
     latencies.record(now.saturating_sub(put_at));
 }
 
-/// Whether each message comes once, whole, and in its turn. What found the queue full and was put again comes later than
-/// its turn: then each kind of message must have come as often as it was put.
+/// Whether each message comes once, whole, and in its turn. What found the queue full and was put again comes later
+/// than its turn: then each kind of message must have come as often as it was put.
 #[derive(Debug, Default)]
 struct Order {
     count: u64,
@@ -503,7 +505,7 @@ mod tests {
         let (twice, _) = order(&[0, 1, 1, 3]);
         assert!(twice.settle(4, 1).is_err());
         let messages = Messages::of(100, false);
-        let stranger = Messages::of(100, true).put(0).slice(0..50);
-        assert!(!Order::default().takes(&messages, &stranger));
+        let other = Messages::of(100, true).put(0).slice(0..50);
+        assert!(!Order::default().takes(&messages, &other));
     }
 }

@@ -10,8 +10,8 @@ pub const MESSAGES: usize = 64;
 const HEAD_BYTES_MAX: usize = 64;
 /// Bytes that different messages may have together.
 const TOGETHER_BYTES: usize = 16 << 20;
-/// From this payload on all pairs put the same messages. Shorter ones each pair has for itself, so that pairs do not wait for
-/// each other's reference counts.
+/// From this payload on all pairs put the same messages. Shorter ones each pair has for itself, so that pairs do not
+/// wait for each other's reference counts.
 const SHARED_BYTES_MIN: usize = 64 << 10;
 /// What was made last, for the next pair.
 static LAST: Mutex<Weak<Set>> = Mutex::new(Weak::new());
@@ -62,7 +62,8 @@ impl Messages {
         self.0.whole[(number % self.kinds()) as usize].clone()
     }
 
-    /// Whether a message that came is the `number`th, payload and all. What the queue manager put before the payload is its business.
+    /// Whether a message that came is the `number`th, payload and all. What the queue manager put before the payload is
+    /// its business.
     #[inline]
     #[must_use]
     pub fn is(&self, number: u64, message: &Payload) -> bool {

@@ -49,8 +49,8 @@ struct Gauge {
 }
 
 impl Starts {
-    /// Starts so many threads, each with one connection at a time. The first start of all is made here: where that one is
-    /// refused, nothing begins.
+    /// Starts so many threads, each with one connection at a time. The first start of all is made here: where that one
+    /// is refused, nothing begins.
     ///
     /// # Errors
     /// [`Error::Broker`]: not reached, or refused; [`Error::File`]: certificates that can't be read.
@@ -201,7 +201,8 @@ mod tests {
         paths
     }
 
-    /// A broker that shakes hands so often, answers with `answer`, and goes. What it saw: version, and a certificate or not.
+    /// A broker that shakes hands so often, answers with `answer`, and goes. What it saw: version, and a certificate or
+    /// not.
     fn broker(
         files: &(PathBuf, PathBuf),
         times: usize,

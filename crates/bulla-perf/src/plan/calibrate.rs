@@ -24,8 +24,8 @@ use std::time::{Duration, SystemTime};
 
 /// Measure this machine and write a profile of it for `bulla plan predict`
 ///
-/// Operations with each kind of key, alone and on the lanes of an accelerator; sealing and opening; and short runs through queue
-/// managers of its own, to which the rest of the costs is fitted.
+/// Operations with each kind of key, alone and on the lanes of an accelerator; sealing and opening; and short runs
+/// through queue managers of its own, to which the rest of the costs is fitted.
 #[derive(Args, Debug)]
 pub struct CalibrateArgs {
     /// Write the profile there
@@ -167,8 +167,8 @@ fn of_results(files: &[PathBuf]) -> Result<Vec<Observed>> {
     }
 }
 
-/// Operations on the lanes take longer in a queue manager at work than one call after the other alone, the more so the longer the key.
-/// Where a short run says what they took, the fit begins with that.
+/// Operations on the lanes take longer in a queue manager at work than one call after the other alone, the more so the
+/// longer the key. Where a short run says what they took, the fit begins with that.
 fn operations_at_work(profile: &mut Profile, observed: &[Observed]) {
     let pace_us = profile.cores.pace_us;
     let Some(device) = profile.devices.get_mut(ACCELERATOR) else { return };
@@ -233,7 +233,7 @@ fn this_machine(host: &dyn Host, teller: &Teller) -> Result<Profile> {
         wake_up_us: wake_up.short,
         deep_wake_up_us: wake_up.deep,
         deep_after_us: service_times::DEEP.as_secs_f64() * 1e6,
-        // What the clock of the waker shows is both: it wakes somebody, and goes to sleep.
+        // What the clock of the waker shows is both: it wakes another thread, and goes to sleep.
         wake_us: wake_up.cpu / 2.0,
         sleep_us: wake_up.cpu / 2.0,
         deep_sleep_us: wake_up.cpu,
@@ -407,8 +407,8 @@ fn sum(cpu_us: &BTreeMap<String, f64>, roles: &[&str]) -> f64 {
     roles.iter().filter_map(|role| cpu_us.get(*role)).sum()
 }
 
-/// What stands for all operations: an RSA 2048 signature. Between the measurement of operations alone and the short runs the
-/// processor's clock may change, and among other work they find colder caches.
+/// What stands for all operations: an RSA 2048 signature. Between the measurement of operations alone and the short
+/// runs the processor's clock may change, and among other work they find colder caches.
 fn operations_us(operations: &BTreeMap<String, Operations>) -> f64 {
     operations.get("rsa2048").and_then(|operations| operations.sign).map_or(0.0, |sign| sign.full)
 }

@@ -21,9 +21,10 @@ use std::time::{Duration, SystemTime};
 
 /// Compare predictions with this machine: predict first, then measure
 ///
-/// Some forty configurations that calibration has not seen: qualities, keys, reuse, payloads, pairs and devices. Each is predicted at the
-/// speed at which this machine was calibrated, and after each run at the speed that the cores had meanwhile: that is what counts. The exit
-/// code is 8 where the median error of the rates is beyond 7 %, or the worst beyond 20 %.
+/// Some forty configurations that calibration has not seen: qualities, keys, reuse, payloads, pairs and devices. Each
+/// is predicted at the speed at which this machine was calibrated, and after each run at the speed that the cores had
+/// meanwhile: that is what counts. The exit code is 8 where the median error of the rates is beyond 7 %, or the worst
+/// beyond 20 %.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     /// The profile; without it this machine's, as `bulla plan calibrate` left it
@@ -130,7 +131,8 @@ fn of_results(file: &Path, trials: &[Trial]) -> Result<Vec<Vec<Sample>>> {
 /// What results of it are called.
 pub const WORKLOAD: &str = "plan-check";
 
-/// The sample whose rate is the middle one of how far rates are from what was predicted of them; none where nothing was.
+/// The sample whose rate is the middle one of how far rates are from what was predicted of them; none where nothing
+/// was.
 pub(crate) fn middle<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Option<&'a Sample> {
     let apart = |sample: &Sample| sample.predicted.as_ref().map(|predicted| predicted.rate / sample.rate);
     let mut samples: Vec<(f64, &Sample)> = samples
@@ -240,7 +242,8 @@ fn held_back(sample: &Sample, cores: f64) -> Vec<String> {
         full.push((busy + 1.0, "cores".to_owned()));
     }
     for task in &sample.tasks {
-        // A dispatcher works in turns, and its processor time is what it is busy: while it waits for the queues' lock it is not done either.
+        // A dispatcher works in turns, and its processor time is what it is busy: while it waits for the queues' lock
+        // it is not done either.
         let busy = task.busy_percent / 100.0;
         let name = match task.kind.as_str() {
             "DISPATCHER" => "dispatcher",

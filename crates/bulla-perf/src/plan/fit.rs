@@ -1,8 +1,8 @@
 //! Finds costs of a profile with which predictions come out as what was measured.
 //!
-//! Levenberg–Marquardt (Marquardt, *An Algorithm for Least-Squares Estimation of Nonlinear Parameters*, 1963) on the logarithms of
-//! costs, so that none becomes negative, with differences of predictions as derivatives. Costs that hardly show in what was
-//! measured stay near where they began: each is held there by a weak spring.
+//! Levenberg–Marquardt (Marquardt, *An Algorithm for Least-Squares Estimation of Nonlinear Parameters*, 1963) on the
+//! logarithms of costs, so that none becomes negative, with differences of predictions as derivatives. Costs that
+//! hardly show in what was measured stay near where they began: each is held there by a weak spring.
 
 use super::profile::Profile;
 use crate::error::{Error, Result};
@@ -35,8 +35,8 @@ const SPRING: f64 = 0.02;
 /// Damping at first, and between which it stays.
 const DAMPING: (f64, f64, f64) = (0.01, 1e-6, 1e6);
 
-/// Changes `profile` so that the residuals (logarithms of predicted ÷ measured, with their weights) become small; each unknown must be
-/// above 0 to begin with. Says what the root of their mean square was before and is after.
+/// Changes `profile` so that the residuals (logarithms of predicted ÷ measured, with their weights) become small; each
+/// unknown must be above 0 to begin with. Says what the root of their mean square was before and is after.
 ///
 /// # Errors
 /// Whatever `residuals` says; [`Error::Usage`]: an unknown begins at 0.

@@ -1,5 +1,5 @@
-//! Utilisation of devices by what is sent to them, as reports on cryptographic hardware compute it: operations × execution
-//! time ÷ engines for each function, and their sum, a hundred percent at most, for the device.
+//! Utilisation of devices by what is sent to them, as reports on cryptographic hardware compute it: operations ×
+//! execution time ÷ engines for each function, and their sum, a hundred percent at most, for the device.
 
 use super::profile::{Format, Profile};
 use super::queueing;

@@ -1,8 +1,9 @@
 //! `bulla plan`: what a system would do, computed from what its parts take.
 //!
 //! A [`profile`] says what the parts take, a [`Configuration`](crate::configuration::Configuration) what is planned;
-//! [`operations`] makes of both what a message needs. Closed systems that have an exact solution are solved by [`mva`], open
-//! ones by [`queueing`]'s formulas, threads that share cores and devices with lanes by [`simulation`]. [`predict()`] chooses.
+//! [`operations`] makes of both what a message needs. Closed systems that have an exact solution are solved by [`mva`],
+//! open ones by [`queueing`]'s formulas, threads that share cores and devices with lanes by [`simulation`].
+//! [`predict()`] chooses.
 
 pub mod calibrate;
 pub mod check;

@@ -1,9 +1,9 @@
 //! Exact mean-value analysis of closed networks with one class of customers.
 //!
-//! Reiser and Lavenberg, *Mean-Value Analysis of Closed Multichain Queuing Networks*, Journal of the ACM 27 (1980); stations
-//! with several servers by the marginal probabilities of their queue lengths, as in Lazowska, Zahorjan, Graham and Sevcik,
-//! *Quantitative System Performance* (1984), chapters 6 and 8. It is exact where service is exponential or the processor is
-//! shared, and a good approximation elsewhere.
+//! Reiser and Lavenberg, *Mean-Value Analysis of Closed Multichain Queuing Networks*, Journal of the ACM 27 (1980);
+//! stations with several servers by the marginal probabilities of their queue lengths, as in Lazowska, Zahorjan, Graham
+//! and Sevcik, *Quantitative System Performance* (1984), chapters 6 and 8. It is exact where service is exponential or
+//! the processor is shared, and a good approximation elsewhere.
 
 /// Largest number of customers that is solved for.
 pub const CUSTOMERS_MAX: u32 = 1 << 16;
@@ -13,7 +13,7 @@ pub const CUSTOMERS_MAX: u32 = 1 << 16;
 pub enum Service {
     /// So many servers with one line.
     Queue(u32),
-    /// Everybody at once: a wait for nobody.
+    /// All at once: no wait for another customer.
     Delay,
 }
 
@@ -35,7 +35,7 @@ impl Station {
         Self { name: name.to_owned(), service: Service::Queue(servers.max(1)), demand }
     }
 
-    /// A wait for nobody.
+    /// No wait for another customer.
     #[must_use]
     pub fn delay(name: &str, demand: f64) -> Self {
         Self { name: name.to_owned(), service: Service::Delay, demand }
@@ -138,8 +138,8 @@ mod tests {
         assert!((found - wanted).abs() <= part * wanted.abs(), "{found} instead of {wanted}");
     }
 
-    /// Buzen's convolution algorithm (Communications of the ACM 16, 1973) with stations that serve faster the more wait:
-    /// another way to the same rate, in which nothing is subtracted.
+    /// Buzen's convolution algorithm (Communications of the ACM 16, 1973) with stations that serve faster the more
+    /// wait: another way to the same rate, in which nothing is subtracted.
     fn convolution(stations: &[Station], customers: usize) -> f64 {
         // Demands are scaled so that the constants neither vanish nor overflow.
         let scale: f64 = stations.iter().map(|station| station.demand).sum();
@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn three_devices_and_a_think_time_are_as_in_the_book() {
-        // Lazowska et al., chapter 6: a processor of 0.605 s and disks of 2.1 and 1.35 s a transaction, 15 s of thought.
+        // Lazowska et al., chapter 6: a processor of 0.605 s and disks of 2.1 and 1.35 s a transaction, 15 s of
+        // thought.
         let stations = [
             Station::queue("processor", 1, 0.605),
             Station::queue("disk 1", 1, 2.1),

@@ -186,8 +186,8 @@ fn times_of(operations: &Operations) -> [Option<f64>; 4] {
     Operation::ALL.map(|operation| operations.get(operation).map(|times| times.alone))
 }
 
-/// Sealing's and opening's operations with keys. With privacy the signature comes first, because it is encrypted with the
-/// message.
+/// Sealing's and opening's operations with keys. With privacy the signature comes first, because it is encrypted with
+/// the message.
 fn steps(quality: Quality, recipients: u32) -> (Vec<Operation>, Vec<Operation>) {
     let wraps = (0..recipients.max(1)).map(|_| Operation::Wrap);
     match quality {

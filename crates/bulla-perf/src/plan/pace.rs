@@ -1,13 +1,14 @@
 //! How fast this machine is at the moment: the same signatures, again and again on every core, beside what is measured.
 //!
-//! A virtual machine shares its cores with others, and what the same work takes there changes by half within seconds, on each core by
-//! itself. A measurement says more when it says how fast the cores were meanwhile. A signature stays within the innermost caches, is made
-//! once before its time is taken, and processor time counts: so it tells about the cores, and little about what runs beside it.
+//! A virtual machine shares its cores with others, and what the same work takes there changes by half within seconds,
+//! on each core by itself. A measurement says more when it says how fast the cores were meanwhile. A signature stays
+//! within the innermost caches, is made once before its time is taken, and processor time counts: so it tells about the
+//! cores, and little about what runs beside it.
 //!
-//! There are two, because not all code slows down alike while a neighbour has the other half of a core: P-224, P-384 and P-521, the
-//! compiled arithmetic of curves that OpenSSL has no code of their own for, kept to P-192 within 0.5 to 1.1 % from one half second to
-//! the next (standard deviation, 12 s), and to RSA 1024 within 2.1 to 2.6 %; RSA 2048 and P-256 kept to RSA within 1.2 and 1.6 %, and to
-//! P-192 within 2.6 %.
+//! There are two, because not all code slows down alike while a neighbour has the other half of a core: P-224, P-384
+//! and P-521, the compiled arithmetic of curves that OpenSSL has no code of their own for, kept to P-192 within 0.5 to
+//! 1.1 % from one half second to the next (standard deviation, 12 s), and to RSA 1024 within 2.1 to 2.6 %; RSA 2048 and
+//! P-256 kept to RSA within 1.2 and 1.6 %, and to P-192 within 2.6 %.
 
 use super::profile::Pace;
 use super::service_times::median;
@@ -111,8 +112,8 @@ pub(crate) struct Watch {
     threads: Vec<JoinHandle<Result<[Looks; 2]>>>,
 }
 
-/// Of one core: how many looks, and the sum of how many signatures would be made in a microsecond. Such a mean is right for rates: a
-/// core that is twice as fast half of the time does half as much again.
+/// Of one core: how many looks, and the sum of how many signatures would be made in a microsecond. Such a mean is right
+/// for rates: a core that is twice as fast half of the time does half as much again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
     count: u64,

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 pub const SEED: u64 = 1;
 /// Utilisation from which a station is what holds a closed system back.
 pub const FULL: f64 = 0.85;
-/// The cores come first among stations that are equally full but for this: threads can't be full where cores are not there.
+/// The cores come first among stations that are equally full but for this: threads can't be full where cores are not
+/// there.
 const CORES_FIRST: f64 = 0.03;
 /// Part of a target rate that counts as the whole.
 pub const HELD_PART: f64 = 0.99;
@@ -371,9 +372,9 @@ pub fn system(profile: &Profile, configuration: &Configuration, workload: Worklo
         devices.extend((1..=count).map(|number| (format!("{name}{number}"), device.clone())));
     }
     for operation in class.seal_steps.iter().chain(&class.open_steps).copied() {
-        let somebody = class.cpu_us(operation).is_some()
+        let any_device = class.cpu_us(operation).is_some()
             || devices.iter().any(|(_, device)| device.times(&class.key, operation).is_some());
-        if !somebody {
+        if !any_device {
             let (operation, key) = (operation.as_str(), &class.key);
             return Err(Error::Usage(format!(
                 "profile {} does not say what {operation} takes with {key}",
@@ -407,7 +408,7 @@ pub fn system(profile: &Profile, configuration: &Configuration, workload: Worklo
     })
 }
 
-/// A device that is busy for others takes longer for everybody.
+/// A device that is busy for others takes longer for all.
 fn slowed_by_others(profile: &Profile, name: &str, device: &Device) -> Device {
     let busy: f64 = profile
         .load
@@ -576,7 +577,7 @@ fn serial_channel(
         Some(closed) => (Solver::MeanValueAnalysis, closed_rate, closed.response),
         None => (Solver::MeanValueAnalysis, 0.0, 0.0),
     };
-    // A closed line whose head takes the same time each time: everybody waits for all others, and nobody longer.
+    // A closed line whose head takes the same time each time: each waits for all others, and none longer.
     let open = solver == Solver::Formula;
     let at = |part| if open { queueing::exponential_percentile(mean, part) } else { mean };
     let stations = vec![StationUse { name: "channel".to_owned(), servers: channels, utilisation: rate / bound }];

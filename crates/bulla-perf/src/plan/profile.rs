@@ -96,12 +96,12 @@ pub struct Cores {
     /// The same after a sleep of `deep-after-us` or longer: the caches have forgotten it.
     #[serde(default)]
     pub deep_sleep_us: f64,
-    /// How fast the cores were when everything else here was measured: what an RSA 1024 signature took beside it, microseconds of
-    /// processor time; 0 where that is not known.
+    /// How fast the cores were when everything else here was measured: what an RSA 1024 signature took beside it,
+    /// microseconds of processor time; 0 where that is not known.
     #[serde(default)]
     pub pace_us: f64,
-    /// The same of an ECDSA signature with P-192: how fast the curves were that OpenSSL has no code of their own for, which is all but
-    /// P-256; 0 where that is not known, and then `pace-us` holds for them too.
+    /// The same of an ECDSA signature with P-192: how fast the curves were that OpenSSL has no code of their own for,
+    /// which is all but P-256; 0 where that is not known, and then `pace-us` holds for them too.
     #[serde(default)]
     pub curve_pace_us: f64,
 }
@@ -116,8 +116,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// By what all times are to be stretched, and by what those of curves in compiled arithmetic, from here to there; 1 where one of
-    /// the two is not known.
+    /// By what all times are to be stretched, and by what those of curves in compiled arithmetic, from here to there; 1
+    /// where one of the two is not known.
     fn factors(self, to: Pace) -> (f64, f64) {
         let known = |from: f64, to: f64| (from > 0.0 && to > 0.0).then_some(to / from);
         let all = known(self.rsa_us, to.rsa_us).unwrap_or(1.0);
@@ -193,7 +193,8 @@ pub struct Costs {
     pub application: PutGet,
     /// The dispatcher: what it does for clients and queues.
     pub queue_manager: PutGet,
-    /// What a dispatcher does beside that for a message that it hands to an adapter and gets back, microseconds: each seal, each open.
+    /// What a dispatcher does beside that for a message that it hands to an adapter and gets back, microseconds: each
+    /// seal, each open.
     pub hand_over_us: f64,
     /// What a dispatcher does beside that for a persistent message, microseconds.
     pub persist_us: f64,
@@ -498,7 +499,8 @@ pub struct Device {
     /// Jobs that one call takes.
     #[serde(default = "one")]
     pub lanes: u32,
-    /// Jobs that may wait for it, those in service not counted; 0 for what the program gives it, see [`Device::waiting_max`].
+    /// Jobs that may wait for it, those in service not counted; 0 for what the program gives it, see
+    /// [`Device::waiting_max`].
     #[serde(default)]
     pub pending: u32,
     /// Processor time of its thread for each call, beyond the operations, microseconds.
@@ -616,7 +618,8 @@ pub struct Network {
 pub struct SerialChannel {
     /// What a message takes beside the adapter, elapsed microseconds.
     pub rest_us: f64,
-    /// What the adapter takes, where that is known as a whole. Where it is not, its operations one after the other count.
+    /// What the adapter takes, where that is known as a whole. Where it is not, its operations one after the other
+    /// count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adapter: Vec<AdapterTime>,
 }
@@ -746,9 +749,10 @@ impl Profile {
         Pace { rsa_us: self.cores.pace_us, curve_us: self.cores.curve_pace_us }
     }
 
-    /// The same system while its cores are so fast that signatures beside the load take so long (see [`Cores::pace_us`]): all that
-    /// cores do takes as much longer, operations of each key by the signature that they follow. Cards, disks and the network stay as
-    /// they are, and so does everything where one of the two paces is not known.
+    /// The same system while its cores are so fast that signatures beside the load take so long (see
+    /// [`Cores::pace_us`]): all that cores do takes as much longer, operations of each key by the signature that they
+    /// follow. Cards, disks and the network stay as they are, and so does everything where one of the two paces is not
+    /// known.
     #[must_use]
     pub fn at_pace(&self, pace: Pace) -> Profile {
         let mut paced = self.clone();
@@ -770,8 +774,8 @@ impl Profile {
         paced
     }
 
-    /// Says at which pace the short runs were, to which the fit brings everything; what the operations of curves took alone is brought
-    /// there by what their own signature says beyond the other one.
+    /// Says at which pace the short runs were, to which the fit brings everything; what the operations of curves took
+    /// alone is brought there by what their own signature says beyond the other one.
     pub(super) fn fitted_at(&mut self, pace: Pace) {
         let (factor, of_curve) = self.pace().factors(pace);
         for (_, operations) in self.cpu.iter_mut().filter(|(key, _)| Pace::is_of_curve(key)) {

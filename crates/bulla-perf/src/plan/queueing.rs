@@ -1,7 +1,7 @@
 //! Queueing formulas for open systems: Poisson arrivals, one station.
 //!
-//! Rates are a second, times in seconds; any other unit will do where both share it. Sources: Kleinrock, *Queueing Systems*,
-//! volume 1 (1975), chapters 3 and 5; Jackson, *Networks of waiting lines*, Operations Research 5 (1957).
+//! Rates are a second, times in seconds; any other unit will do where both share it. Sources: Kleinrock, *Queueing
+//! Systems*, volume 1 (1975), chapters 3 and 5; Jackson, *Networks of waiting lines*, Operations Research 5 (1957).
 
 /// A station whose customers come from outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,8 +21,8 @@ impl Open {
     }
 }
 
-/// The probability that a customer has to wait in M/M/c, with a load of so many erlangs (rate × service time): Erlang's C
-/// formula, by the recursion of his B formula.
+/// The probability that a customer has to wait in M/M/c, with a load of so many erlangs (rate × service time): Erlang's
+/// C formula, by the recursion of his B formula.
 #[must_use]
 pub fn erlang_c(servers: u32, erlangs: f64) -> f64 {
     let c = f64::from(servers);

@@ -1,9 +1,10 @@
 //! What operations with keys, and sealing and opening beside them, take on this machine.
 //!
-//! Everything is processor time of the measuring thread: operations one at a time on the processor, one and eight at a time on the
-//! lanes of an accelerator, and [`bulla_seal`] with sixteen messages at a time, as an adapter does, without the operations that it
-//! hands out. How fast the processor is changes meanwhile, so everything is measured in several rounds, each time between two reference
-//! signatures, and what counts is the median of how many signatures long it took.
+//! Everything is processor time of the measuring thread: operations one at a time on the processor, one and eight at a
+//! time on the lanes of an accelerator, and [`bulla_seal`] with sixteen messages at a time, as an adapter does, without
+//! the operations that it hands out. How fast the processor is changes meanwhile, so everything is measured in several
+//! rounds, each time between two reference signatures, and what counts is the median of how many signatures long it
+//! took.
 
 use super::pace::Reference;
 use super::profile::{Operation, Operations, Pace, Protection, SealOpen, Times};
@@ -207,7 +208,7 @@ pub(crate) struct WakeUp {
     pub(crate) short: f64,
     /// Until one runs that has slept for [`DEEP`].
     pub(crate) deep: f64,
-    /// Processor time of waking somebody and going to sleep.
+    /// Processor time of waking another thread and going to sleep.
     pub(crate) cpu: f64,
 }
 
@@ -219,8 +220,8 @@ pub(crate) fn wake_up() -> WakeUp {
     WakeUp { short: short / 2.0, deep: (slept - short / 2.0).max(short / 2.0), cpu }
 }
 
-/// A thread is woken and wakes the other, which has kept its core busy for so long before: elapsed, and processor time of the
-/// waker without that, microseconds.
+/// A thread is woken and wakes the other, which has kept its core busy for so long before: elapsed, and processor time
+/// of the waker without that, microseconds.
 fn round_trip(busy: Duration) -> (f64, f64) {
     let (there, arrived) = std::sync::mpsc::sync_channel::<()>(1);
     let (back, returned) = std::sync::mpsc::sync_channel::<()>(1);
@@ -302,7 +303,7 @@ impl World {
     }
 }
 
-/// Somebody who writes to himself.
+/// A peer that writes to itself.
 struct Person {
     dn: Dn,
     ring: Arc<Ring>,
@@ -455,8 +456,8 @@ impl Bench {
     }
 }
 
-/// A lot of messages, all to their ends. Returns the results, and the processor time of a message beside the jobs; copies of those
-/// are added to `handed_out`.
+/// A lot of messages, all to their ends. Returns the results, and the processor time of a message beside the jobs;
+/// copies of those are added to `handed_out`.
 fn work_off<T, E: Display>(
     mut start: impl FnMut() -> std::result::Result<Step<T, E>, E>,
     cpu: &mut CpuDevice,

@@ -71,7 +71,8 @@ pub fn cheapest(
     let mut configuration = Configuration { target_rate: wanted, ..configuration.clone() };
     let mut target = Target { wanted, setup: None, prediction: None, passed_over: 0, computed: 0, cut_short: false };
     if profile.channel.is_some() {
-        // Nothing of what can be bought is part of it but another channel; that it holds the rate or not is all there is to say.
+        // Nothing of what can be bought is part of it but another channel; that it holds the rate or not is all there
+        // is to say.
         let prediction = predict_workload(profile, &configuration, workload, seed)?;
         target.computed = 1;
         if prediction.held == Some(true) {

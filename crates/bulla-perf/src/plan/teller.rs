@@ -30,10 +30,10 @@ impl Teller {
         Ok(())
     }
 
-    /// What somebody may want to know.
+    /// What a user may want to know.
     pub(super) fn say(&self, text: &str) {
         if !self.quiet {
-            // Whoever reads standard error may be gone.
+            // The reader of standard error may be gone.
             let _ = writeln!(std::io::stderr().lock(), "{text}");
         }
     }

@@ -28,8 +28,8 @@ pub(crate) fn workload_of(subcommand: &str) -> Option<Workload> {
     }
 }
 
-/// Measures each of them so often, in turns, and how fast the cores are meanwhile. A configuration whose devices this machine lacks
-/// has no samples.
+/// Measures each of them so often, in turns, and how fast the cores are meanwhile. A configuration whose devices this
+/// machine lacks has no samples.
 ///
 /// # Errors
 /// What ended a queue manager or a load; [`Error::Interrupted`]: the user did.

@@ -43,7 +43,7 @@ pub struct WhatIf {
 /// Predicts with one change.
 ///
 /// # Errors
-/// [`Error::Usage`]: nobody knows such a change, its value is none, or what comes of it can't be planned.
+/// [`Error::Usage`]: there is no such change, its value is none, or what comes of it can't be planned.
 pub fn what_if(
     profile: &Profile,
     configuration: &Configuration,
@@ -60,7 +60,7 @@ pub fn what_if(
 /// Makes a change.
 ///
 /// # Errors
-/// [`Error::Usage`]: nobody knows it, or its value is none.
+/// [`Error::Usage`]: it is unknown, or its value is none.
 pub fn apply(profile: &mut Profile, configuration: &mut Configuration, change: &str) -> Result<()> {
     let Some((what, value)) = change.split_once('=') else {
         return Err(Error::Usage(format!("{change}: a change is written as {}", WHAT_IFS.join(", "))));

@@ -42,7 +42,8 @@ pub(super) fn below(svg: &mut Svg, scale: &Scale, top: f64, bottom: f64, measure
     named(svg, measure, bottom + 14.0, pixels)
 }
 
-/// Draws the names below curves, each at its place, and says where that ends. Where they don't fit side by side they climb.
+/// Draws the names below curves, each at its place, and says where that ends. Where they don't fit side by side they
+/// climb.
 pub(super) fn names_below(
     svg: &mut Svg,
     names: &[String],

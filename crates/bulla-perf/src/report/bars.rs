@@ -24,7 +24,8 @@ pub struct Bars {
     pub categories: Vec<String>,
     /// The bars of each category.
     pub series: Vec<Series>,
-    /// Whether a category's bars are one after the other in one line, with their sum behind. Otherwise they lie below each other, each with its value.
+    /// Whether a category's bars are one after the other in one line, with their sum behind. Otherwise they lie below
+    /// each other, each with its value.
     pub stacked: bool,
     /// What was to be reached in each category; empty where nothing was.
     pub targets: Vec<Option<f64>>,

@@ -1,5 +1,5 @@
-//! Charts: what is drawn, apart from how. A chart is drawn twice for a page, once for a wide screen or paper and once for a
-//! narrow screen, so that its text is never scaled down to nothing.
+//! Charts: what is drawn, apart from how. A chart is drawn twice for a page, once for a wide screen or paper and once
+//! for a narrow screen, so that its text is never scaled down to nothing.
 
 use super::bars::Bars;
 use super::lines::Lines;
@@ -100,7 +100,8 @@ pub(super) struct Drawing {
 }
 
 impl Chart {
-    /// The chart as an `svg` element within a page that has [`STYLE`]. `id` starts the ids in it and must be the page's only one.
+    /// The chart as an `svg` element within a page that has [`STYLE`]. `id` starts the ids in it and must be the page's
+    /// only one.
     #[must_use]
     pub fn draw(&self, id: &str, title: &str, description: &str, size: Width) -> String {
         let id = format!("{id}-{}", size.class());

@@ -38,7 +38,8 @@ pub fn markdown(text: &str) -> String {
     out
 }
 
-/// For a CSV cell (RFC 4180): quoted where it must be, and with an apostrophe before what a spreadsheet would take for a formula.
+/// For a CSV cell (RFC 4180): quoted where it must be, and with an apostrophe before what a spreadsheet would take for
+/// a formula.
 #[must_use]
 pub fn csv(text: &str) -> String {
     let formula = text.trim_start().starts_with(['=', '+', '-', '@', '|', '%']) || text.starts_with(['\t', '\r', '\n']);

@@ -1,4 +1,5 @@
-//! Samples put together: what was measured again and again in the same configuration is one group, with median and spread.
+//! Samples put together: what was measured again and again in the same configuration is one group, with median and
+//! spread.
 
 use super::chart::Value;
 use super::field::{Field, words};
@@ -52,7 +53,8 @@ impl Measured {
     /// Reads files of results.
     ///
     /// # Errors
-    /// [`Error::File`], and [`Error::Content`] where a file is none of results, or holds more than [`GROUPS_MAX`] and [`SAMPLES_MAX`] allow.
+    /// [`Error::File`], and [`Error::Content`] where a file is none of results, or holds more than [`GROUPS_MAX`] and
+    /// [`SAMPLES_MAX`] allow.
     pub fn read(paths: &[PathBuf]) -> Result<Self> {
         let (mut measured, mut samples) = (Self::default(), 0);
         for path in paths {

@@ -1,6 +1,8 @@
-//! Tables of results within documents that are written by hand: what stands between two markers is made anew, the rest is left alone.
+//! Tables of results within documents that are written by hand: what stands between two markers is made anew, the rest
+//! is left alone.
 //!
-//! `<!-- measured: key-size/results -->` begins such a part and `<!-- /measured -->` ends it, each on a line of its own.
+//! `<!-- measured: key-size/results -->` begins such a part and `<!-- /measured -->` ends it, each on a line of its
+//! own.
 
 use super::markdown::tabled;
 use super::table::Table;
@@ -20,7 +22,8 @@ pub struct Renewed {
     pub unknown: Vec<String>,
 }
 
-/// Makes the measured parts of a document anew. A part gets all tables of its name, and those that continue it (`NAME-2`).
+/// Makes the measured parts of a document anew. A part gets all tables of its name, and those that continue it
+/// (`NAME-2`).
 ///
 /// # Errors
 /// In words with the line: a marker without its end, or within another.

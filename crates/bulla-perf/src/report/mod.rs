@@ -1,8 +1,8 @@
 //! Reports: what was measured, as a page with charts, as Markdown, as CSV and as drawings.
 //!
-//! [`group`] puts samples together and [`story`] says what there is to tell of them, as a [`document::Document`]; [`page`] and
-//! [`markdown`] write it. Charts ([`chart`], [`bars`], [`lines`]) know nothing of results, so that whatever else has curves to
-//! show can draw them.
+//! [`group`] puts samples together and [`story`] says what there is to tell of them, as a [`document::Document`];
+//! [`page`] and [`markdown`] write it. Charts ([`chart`], [`bars`], [`lines`]) know nothing of results, so that
+//! whatever else has curves to show can draw them.
 
 pub mod axis;
 pub mod bars;
@@ -58,7 +58,8 @@ pub struct ReportArgs {
     /// Draw this chart alone; the names stand in the error for one that there is not
     #[arg(long, value_name = "NAME")]
     chart: Option<String>,
-    /// Make the measured parts of a Markdown file anew: what stands between <!-- measured: NAME --> and <!-- /measured -->
+    /// Make the measured parts of a Markdown file anew: what stands between <!-- measured: NAME --> and <!-- /measured
+    /// -->
     #[arg(long, value_name = "FILE")]
     into: Vec<PathBuf>,
 }
@@ -78,7 +79,8 @@ enum Format {
 /// Writes the report.
 ///
 /// # Errors
-/// [`Error::File`], [`Error::Content`] where a file is none of results or has markers that do not pair, [`Error::Usage`].
+/// [`Error::File`], [`Error::Content`] where a file is none of results or has markers that do not pair,
+/// [`Error::Usage`].
 pub fn run(args: &ReportArgs) -> Result<Verdict> {
     let measured = Measured::read(&args.results)?;
     let earlier = if args.compare.is_empty() { None } else { Some(Measured::read(&args.compare)?) };

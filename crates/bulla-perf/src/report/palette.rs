@@ -1,7 +1,7 @@
-//! Colours that the colour-blind tell apart, and patterns, dashes and marks for whoever sees no colours at all.
+//! Colours that the colour-blind tell apart, and patterns, dashes and marks for readers who see no colours at all.
 //!
-//! The colours are those of Masataka Okabe and Kei Ito, *Color Universal Design* (2008), with a grey as the ninth. Each has a
-//! pattern of its own, so that a chart printed in black and white still says which is which.
+//! The colours are those of Masataka Okabe and Kei Ito, *Color Universal Design* (2008), with a grey as the ninth. Each
+//! has a pattern of its own, so that a chart printed in black and white still says which is which.
 
 use std::fmt::Write;
 

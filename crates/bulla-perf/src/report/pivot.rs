@@ -24,8 +24,8 @@ impl<'a> Pivot<'a> {
     }
 }
 
-/// Lays groups out along `x`, a row for each combination of `series`; other differences make layouts of their own. A layout with
-/// one place along its axis is left out.
+/// Lays groups out along `x`, a row for each combination of `series`; other differences make layouts of their own. A
+/// layout with one place along its axis is left out.
 pub(super) fn pivot<'a>(groups: &[&'a Group], x: Field, series: &[Field]) -> Vec<Pivot<'a>> {
     let facets: Vec<Field> =
         differing(groups).into_iter().filter(|field| *field != x && !series.contains(field)).collect();

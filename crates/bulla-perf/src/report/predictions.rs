@@ -8,8 +8,8 @@ use super::table::{Cell, Table};
 use crate::plan::check::middle;
 use crate::run::statistics::Spread;
 
-/// Each configuration with its prediction, misses included, the worst last; none where nothing was predicted. Of the samples of a
-/// configuration that one counts whose error is in the middle.
+/// Each configuration with its prediction, misses included, the worst last; none where nothing was predicted. Of the
+/// samples of a configuration that one counts whose error is in the middle.
 pub(super) fn predicted(groups: &[&Group]) -> Option<Table> {
     let fields = differing(groups);
     let mut rows: Vec<(f64, f64, bool, Vec<Cell>)> = Vec::new();

@@ -208,7 +208,8 @@ fn names(groups: &[&Group], of: impl Fn(&crate::result::Sample) -> Vec<String>) 
     names
 }
 
-/// The tables by the names under which a document that is written by hand asks for them: `key-size/results`, `key-size/cost`, `machine`.
+/// The tables by the names under which a document that is written by hand asks for them: `key-size/results`,
+/// `key-size/cost`, `machine`.
 #[must_use]
 pub fn named_tables(measured: &Measured) -> Vec<(String, Table)> {
     let mut tables: Vec<(String, Table)> = Vec::new();

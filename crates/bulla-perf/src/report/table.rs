@@ -134,7 +134,8 @@ impl Table {
         out
     }
 
-    /// For CSV: numbers without commas, the least and the most in columns of their own beside a value that has a spread.
+    /// For CSV: numbers without commas, the least and the most in columns of their own beside a value that has a
+    /// spread.
     #[must_use]
     pub fn csv(&self) -> String {
         let spread: Vec<bool> = (0..self.columns.len())

@@ -1,7 +1,7 @@
 //! One sample: warm-up, then counters before and after, and looks between.
 
 use super::meters::{Look, Watched, busiest};
-use super::processor::Everybody;
+use super::processor::AllProcesses;
 use super::{statistics, steady};
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -54,8 +54,8 @@ pub struct Live {
     pub depth: Option<u64>,
 }
 
-/// Takes one sample of a load and ends the load. `tell` is called about once a second, and ends the sample early by `false`.
-/// The sample says nothing yet of its run, its workload and its repeat.
+/// Takes one sample of a load and ends the load. `tell` is called about once a second, and ends the sample early by
+/// `false`. The sample says nothing yet of its run, its workload and its repeat.
 ///
 /// # Errors
 /// What ended the load before its time, or a message that was not the one that was put.
@@ -182,7 +182,7 @@ struct Course<'a> {
     /// The last moment: when, transactions, processors, devices of each queue manager.
     at: Instant,
     transactions: u64,
-    everybody: Everybody,
+    all_processes: AllProcesses,
     devices: Vec<Vec<Row>>,
     /// Depths since then: sum and number.
     depths: (f64, u32),
@@ -195,14 +195,14 @@ impl<'a> Course<'a> {
         let every = MOMENT.min(measured / MOMENTS_MIN);
         let transactions = running.load.counts().transactions;
         let devices = running.watched.iter().map(|watched| devices(host, watched)).collect();
-        let everybody = Everybody::now();
+        let all_processes = AllProcesses::now();
         Course {
             host,
             begin,
             moments: Vec::new(),
             at: begin,
             transactions,
-            everybody,
+            all_processes,
             devices,
             depths: (0.0, 0),
             every,
@@ -230,7 +230,7 @@ impl<'a> Course<'a> {
 
     fn moment(&mut self, running: &mut Running, now: Instant, rate: f64, transactions: u64) {
         let time = now.duration_since(self.at);
-        let everybody = Everybody::now();
+        let all_processes = AllProcesses::now();
         let devices: Vec<Vec<Row>> = running.watched.iter().map(|watched| devices(self.host, watched)).collect();
         let busy =
             devices.iter().zip(&self.devices).filter_map(|(now, before)| busiest(now, before, time.as_secs_f64()));
@@ -239,10 +239,12 @@ impl<'a> Course<'a> {
             rate,
             depth: (self.depths.1 > 0).then(|| self.depths.0 / f64::from(self.depths.1)),
             xqtime_us: running.load.xqtime_us(),
-            cores_busy: Some(everybody.busy.saturating_sub(self.everybody.busy) as f64 / time.as_nanos().max(1) as f64),
+            cores_busy: Some(
+                all_processes.busy.saturating_sub(self.all_processes.busy) as f64 / time.as_nanos().max(1) as f64,
+            ),
             device_busy_percent: busy.max_by(f64::total_cmp),
         });
-        (self.at, self.transactions, self.everybody) = (now, transactions, everybody);
+        (self.at, self.transactions, self.all_processes) = (now, transactions, all_processes);
         (self.devices, self.depths) = (devices, (0.0, 0));
     }
 }

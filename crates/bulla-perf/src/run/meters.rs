@@ -1,6 +1,6 @@
 //! What queue managers count: looked at before and after a sample, and subtracted.
 
-use super::processor::{self, Everybody, Roles};
+use super::processor::{self, AllProcesses, Roles};
 use crate::host::{Host, Row};
 use crate::result::{DeviceUse, OperationUse, TaskUse};
 use bulla_device::Histogram;
@@ -22,7 +22,7 @@ pub struct Watched {
 #[derive(Debug)]
 pub struct Look {
     at: Instant,
-    everybody: Everybody,
+    all_processes: AllProcesses,
     /// This process: the application, and everything.
     own: (u64, u64),
     managers: Vec<ManagerLook>,
@@ -54,7 +54,8 @@ pub struct Used {
     pub devices: Vec<DeviceUse>,
     /// Tasks, likewise.
     pub tasks: Vec<TaskUse>,
-    /// Of them, what modelled devices took of this processor for their real results, which a card would not; nanoseconds.
+    /// Of them, what modelled devices took of this processor for their real results, which a card would not;
+    /// nanoseconds.
     pub modelled: u64,
     /// Cores that were busy, with whatever.
     pub cores_busy: f64,
@@ -71,7 +72,7 @@ impl Look {
     #[must_use]
     pub fn take(host: &dyn Host, watched: &[Watched]) -> Look {
         let managers = watched.iter().map(|watched| ManagerLook::take(host, watched)).collect();
-        Look { managers, everybody: Everybody::now(), own: processor::of_this_process(), at: Instant::now() }
+        Look { managers, all_processes: AllProcesses::now(), own: processor::of_this_process(), at: Instant::now() }
     }
 
     /// What happened since an earlier look at the same.
@@ -111,11 +112,11 @@ impl Look {
         let application = self.own.0.saturating_sub(earlier.own.0);
         used.roles.insert("application".to_owned(), application);
         used.process += application;
-        let busy = self.everybody.busy.saturating_sub(earlier.everybody.busy);
+        let busy = self.all_processes.busy.saturating_sub(earlier.all_processes.busy);
         let ours = managers + self.own.1.saturating_sub(earlier.own.1);
         used.cores_busy = cores(busy);
         used.cores_elsewhere = cores(busy.saturating_sub(ours));
-        used.cores_stolen = cores(self.everybody.stolen.saturating_sub(earlier.everybody.stolen));
+        used.cores_stolen = cores(self.all_processes.stolen.saturating_sub(earlier.all_processes.stolen));
         used
     }
 }
@@ -145,7 +146,8 @@ impl ManagerLook {
     }
 }
 
-/// Processor time by role, and the process's own, out of DISPLAY COSTSTATUS(*); none where the queue manager has not that.
+/// Processor time by role, and the process's own, out of DISPLAY COSTSTATUS(*); none where the queue manager has not
+/// that.
 fn by_role(rows: &[Row]) -> Option<(Roles, u64)> {
     let mut roles = Roles::new();
     let mut process = None;
@@ -271,7 +273,7 @@ mod tests {
         let rows = is_read.then(Vec::new);
         let manager =
             ManagerLook { name: "QM1".into(), cpu: (roles, process), tells_costs, devices: rows.clone(), tasks: rows };
-        Look { at: Instant::now(), everybody: Everybody::default(), own: (0, 0), managers: vec![manager] }
+        Look { at: Instant::now(), all_processes: AllProcesses::default(), own: (0, 0), managers: vec![manager] }
     }
 
     #[test]

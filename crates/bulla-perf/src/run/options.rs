@@ -33,7 +33,8 @@ pub struct Common {
     /// Samples of each configuration; they take turns
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPEATS_MAX)), help_heading = "How to measure")]
     pub repeats: u32,
-    /// Each configuration is to reach this many transactions a second without a backlog that grows; the exit code is 8 where one does not
+    /// Each configuration is to reach this many transactions a second without a backlog that grows; the exit code is 8
+    /// where one does not
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "How to measure")]
     pub hold: Option<f64>,
     /// Add the results to this file, a line of JSON each
@@ -51,7 +52,8 @@ pub struct Common {
     /// With --self, clients speak TLS
     #[arg(long, requires = "own", help_heading = "What to measure")]
     pub tls: bool,
-    /// With --self, clients seal and open for themselves, with the policy that the queue manager serves; it sees no payload
+    /// With --self, clients seal and open for themselves, with the policy that the queue manager serves; it sees no
+    /// payload
     #[arg(long, requires = "own", help_heading = "What to measure")]
     pub client_seal: bool,
     /// With --self, a further option of `bulla start`, as in --start=--memory=4096
@@ -86,7 +88,7 @@ pub struct Target {
     /// The user's password, the first line of this file
     #[arg(long, value_name = "FILE", requires = "user", help_heading = "What to measure")]
     pub password_file: Option<PathBuf>,
-    /// Who gets, or answers requests, where that is somebody else than --user
+    /// Who gets, or answers requests, where that is another user than --user
     #[arg(
         long,
         value_name = "NAME",
@@ -124,7 +126,7 @@ pub enum Sasl {
     Scram,
     /// The TLS certificate.
     External,
-    /// Nobody in particular.
+    /// No user in particular.
     Anonymous,
     /// No SASL at all.
     None,
@@ -177,7 +179,7 @@ impl Common {
 }
 
 impl Target {
-    /// How whoever puts or asks connects, and whoever gets or answers.
+    /// How the putting (or asking) side connects, and the getting (or answering) side.
     ///
     /// # Errors
     /// [`Error::Usage`]: credentials that don't go together; [`Error::File`]: a password that can't be read; what
@@ -204,7 +206,7 @@ impl Target {
     fn address(&self) -> Result<String> {
         let text = self.amqp.as_deref().unwrap_or_default().trim_end_matches('/');
         if let Some(address) = text.strip_prefix("amqps://") {
-            // TLS without somebody to believe would be none; and in clear is not what was asked for.
+            // TLS without a trusted authority would be none; and in clear is not what was asked for.
             return match self.ca {
                 Some(_) => Ok(address.to_owned()),
                 None => Err(Error::Usage("amqps:// needs --ca: the authorities to believe".to_owned())),
@@ -272,7 +274,8 @@ pub struct Protection {
     /// Qualities of protection, comma separated
     #[arg(long, value_delimiter = ',', value_enum, help_heading = "Configurations")]
     pub quality: Vec<Quality>,
-    /// Keys of signers and recipients, comma separated: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384, p521
+    /// Keys of signers and recipients, comma separated: rsa1024, rsa2048, rsa3072, rsa4096, p192, p224, p256, p384,
+    /// p521
     #[arg(long, value_delimiter = ',', value_parser = key, help_heading = "Configurations")]
     pub key: Vec<String>,
     /// How often a content key is used again, where the quality honours it, comma separated: numbers, or unlimited

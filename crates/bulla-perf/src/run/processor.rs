@@ -45,7 +45,7 @@ pub fn of_helpers(pid: u32) -> u64 {
     pids.into_iter().flat_map(threads).map(|(_, used)| used).sum()
 }
 
-/// The role of a queue manager's thread. One that is not known is nobody's.
+/// The role of a queue manager's thread. One that is not known counts for no role.
 fn role_of(name: &str) -> &'static str {
     match name.split_once('-').map_or(name, |(stem, _)| stem) {
         "dispatcher" => "queue-manager",
@@ -72,26 +72,26 @@ fn threads(pid: u32) -> Vec<(String, u64)> {
 
 /// What the machine's processors did so far, nanoseconds, to ten milliseconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Everybody {
+pub struct AllProcesses {
     /// Of any process.
     pub busy: u64,
     /// Taken by the hypervisor for other guests.
     pub stolen: u64,
 }
 
-impl Everybody {
+impl AllProcesses {
     /// Up to now; zero where the system does not say.
     #[must_use]
-    pub fn now() -> Everybody {
-        Everybody::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    pub fn now() -> AllProcesses {
+        AllProcesses::of(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    fn of(stat: &str) -> Everybody {
+    fn of(stat: &str) -> AllProcesses {
         let line = stat.lines().next().unwrap_or_default();
         let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|ticks| ticks.parse().ok()).collect();
         // user nice system idle iowait irq softirq steal: guests are in user already.
         let of = |at: usize| ticks.get(at).copied().unwrap_or(0) * TICK_NS;
-        Everybody { busy: [0, 1, 2, 5, 6].into_iter().map(of).sum(), stolen: of(7) }
+        AllProcesses { busy: [0, 1, 2, 5, 6].into_iter().map(of).sum(), stolen: of(7) }
     }
 }
 
@@ -101,9 +101,9 @@ mod tests {
 
     #[test]
     fn idle_and_stolen_time_is_nobodys_work() {
-        let everybody = Everybody::of("cpu  10 20 30 4000 500 6 7 80 9 0\ncpu0 1 2 3 4\n");
-        assert_eq!(everybody, Everybody { busy: 73 * TICK_NS, stolen: 80 * TICK_NS });
-        assert_eq!(Everybody::of(""), Everybody::default());
+        let all_processes = AllProcesses::of("cpu  10 20 30 4000 500 6 7 80 9 0\ncpu0 1 2 3 4\n");
+        assert_eq!(all_processes, AllProcesses { busy: 73 * TICK_NS, stolen: 80 * TICK_NS });
+        assert_eq!(AllProcesses::of(""), AllProcesses::default());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! How far a run has come, on standard error: one line that is written over on a terminal, a line for each sample otherwise.
+//! How far a run has come, on standard error: one line that is written over on a terminal, a line for each sample
+//! otherwise.
 
 use super::measure::Live;
 use super::options::{Common, describe};

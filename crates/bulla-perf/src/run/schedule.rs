@@ -9,8 +9,8 @@ pub struct Turn {
     pub repeat: u32,
 }
 
-/// Round by round, every other round in reverse: what drifts on the machine while the run goes on meets all configurations
-/// alike, and none is always measured after the same other one.
+/// Round by round, every other round in reverse: what drifts on the machine while the run goes on meets all
+/// configurations alike, and none is always measured after the same other one.
 #[must_use]
 pub fn turns(configurations: usize, repeats: u32) -> Vec<Turn> {
     (1..=repeats)

@@ -2,7 +2,8 @@
 
 use crate::result::Moment;
 
-/// The backlog grew when its mean in the last quarter is beyond that of the second one by this share of a second's transactions.
+/// The backlog grew when its mean in the last quarter is beyond that of the second one by this share of a second's
+/// transactions.
 pub const BACKLOG_GROWTH_SHARE: f64 = 0.05;
 /// …and by so many messages at least: a queue of a handful is none that grows.
 pub const BACKLOG_GROWTH_MIN: f64 = 64.0;
@@ -12,8 +13,8 @@ pub const STOLEN_CORES_MAX: f64 = 0.05;
 pub const ELSEWHERE_CORES_MAX: f64 = 0.15;
 /// The rates of the two halves may differ by this share of their mean.
 pub const RATE_DRIFT_SHARE: f64 = 0.10;
-/// …and by more transactions than this, and by more than two lumps where they are counted in lumps: few of them come unevenly
-/// in the steadiest state.
+/// …and by more transactions than this, and by more than two lumps where they are counted in lumps: few of them come
+/// unevenly in the steadiest state.
 pub const RATE_DRIFT_MIN: f64 = 8.0;
 /// Of a rate that was asked for, so much must have been reached.
 pub const HELD_SHARE: f64 = 0.995;
@@ -50,8 +51,8 @@ pub fn backlog(course: &[Moment]) -> Option<(f64, f64)> {
     (last - second > (BACKLOG_GROWTH_SHARE * rate).max(BACKLOG_GROWTH_MIN)).then_some((second, last))
 }
 
-/// By how many percent the rate of the second half differs from that of the first, where that is too much. The halves of
-/// fewer than four moments say nothing.
+/// By how many percent the rate of the second half differs from that of the first, where that is too much. The halves
+/// of fewer than four moments say nothing.
 fn drift(course: &[Moment], lump: u64) -> Option<f64> {
     let rates: Vec<f64> = course.iter().map(|moment| moment.rate).collect();
     if rates.len() < 4 {

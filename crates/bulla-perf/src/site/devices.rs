@@ -6,13 +6,14 @@ use std::str::FromStr;
 /// Most of one kind.
 const DEVICES_MAX: u32 = 8;
 
-/// What a queue manager has beside the processor, as [`Configuration::devices`](crate::configuration::Configuration::devices) writes it.
+/// What a queue manager has beside the processor, as
+/// [`Configuration::devices`](crate::configuration::Configuration::devices) writes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Devices {
     /// The processor without its instructions for cryptography.
     pub software: bool,
-    /// The others are cards that this machine has not. The processor then leaves the keys' work to them, unless they are
-    /// accelerators and the keys are on curves.
+    /// The others are cards that this machine has not. The processor then leaves the keys' work to them, unless they
+    /// are accelerators and the keys are on curves.
     pub modelled: bool,
     /// Accelerators.
     pub accelerators: u32,

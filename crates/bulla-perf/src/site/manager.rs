@@ -19,11 +19,11 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Everybody's password: the queue manager listens on the loopback interface for as long as the run takes.
+/// All users' password: the queue manager listens on the loopback interface for as long as the run takes.
 pub const PASSWORD: &str = "a password for a measurement";
 /// Rounds of PBKDF2 of that password: sign-ins are not what is measured.
 const FEW_ROUNDS: &str = "4096";
-/// Everybody who signs in may do everything, and so may channels: authority costs the same whatever the records say.
+/// Every user who signs in may do everything, and so may channels: authority costs the same whatever the records say.
 const GRANTS: &str = "SET AUTHREC OBJTYPE(QMGR) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(CONNECT)\n\
     SET AUTHREC PROFILE(**) OBJTYPE(QUEUE) PRINCIPAL('*', '*ANONYMOUS') AUTHADD(ALL)\n";
 /// What starting, stopping and a device's self-test may take.
@@ -57,8 +57,8 @@ pub struct Settings {
     pub tls: bool,
     /// Whether clients seal and open for themselves.
     pub client_seal: bool,
-    /// Whether keys on curves are to be used beside modelled accelerators, which can do nothing with them: the processor then
-    /// goes on with private keys' work, and with RSA's, too.
+    /// Whether keys on curves are to be used beside modelled accelerators, which can do nothing with them: the
+    /// processor then goes on with private keys' work, and with RSA's, too.
     pub curves: bool,
     /// Messages a queue holds.
     pub depth_max: u32,
@@ -160,7 +160,7 @@ impl<'h> Manager<'h> {
         self.data().join("rings").join(user)
     }
 
-    /// How that user connects: by SCRAM, because the queue manager uses a key ring only for somebody it knows.
+    /// How that user connects: by SCRAM, because the queue manager uses a key ring only for a user it knows.
     #[must_use]
     pub fn broker(&self, user: &str) -> Broker {
         let sasl = SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() };
@@ -211,7 +211,8 @@ impl<'h> Manager<'h> {
         depth.ok_or_else(|| Error::Manager(format!("{queue} has no depth")))
     }
 
-    /// A user of that name with a password, an empty ring, and a certificate where a key is asked for; once for each name.
+    /// A user of that name with a password, an empty ring, and a certificate where a key is asked for; once for each
+    /// name.
     ///
     /// # Errors
     /// [`Error::Device`]: the key is none that certificates are made for, or that the token makes.
@@ -269,8 +270,8 @@ impl<'h> Manager<'h> {
         Ok(())
     }
 
-    /// Those who put and get with keys of that kind, who know each other: the putter, and so many recipients, of whom the
-    /// first is the getter.
+    /// Those who put and get with keys of that kind, who know each other: the putter, and so many recipients, of whom
+    /// the first is the getter.
     ///
     /// # Errors
     /// As [`add_user`](Self::add_user).
@@ -292,8 +293,8 @@ impl<'h> Manager<'h> {
         Ok((putter, names))
     }
 
-    /// A queue for the configuration, with users, certificates and policy, and whoever puts and gets there. `number` tells
-    /// queues of one configuration apart; one that is there stays as it is.
+    /// A queue for the configuration, with users, certificates and policy, and the users that put and get there.
+    /// `number` tells queues of one configuration apart; one that is there stays as it is.
     ///
     /// # Errors
     /// [`Error::Manager`]: the queue manager refuses the key or the policy.
@@ -410,8 +411,8 @@ impl<'h> Manager<'h> {
         }
         self.wait_for_devices(&devices)?;
         if devices.modelled && (devices.coprocessors > 0 || !self.settings.curves) {
-            // What the cards could do, the processor would do sooner: it is kept away, because the processor that cards spare is
-            // what is asked for.
+            // What the cards could do, the processor would do sooner: it is kept away, because the processor that cards
+            // spare is what is asked for.
             self.mqsc("STOP DEVICE(CPU)")?;
         }
         Ok(())
@@ -474,8 +475,8 @@ fn launch(host: &dyn Host, data: &Path, settings: &Settings, tokens: Option<&Pat
     if let Some(tokens) = tokens {
         command.env("SOFTHSM2_CONF", tokens);
     }
-    // A group of its own: Ctrl-C at the terminal is for the one who measures, who then ends it in order. Whatever ends the one who
-    // measures closes this pipe, of which `process` holds the other end.
+    // A group of its own: Ctrl-C at the terminal is for the one who measures, who then ends it in order. Whatever ends
+    // the one who measures closes this pipe, of which `process` holds the other end.
     command.arg("--until-stdin-closes");
     command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process =
@@ -504,7 +505,7 @@ fn addresses(log: ChildStderr) -> Result<(String, String)> {
             let find = |word: &str| lines.lines().find_map(|line| Some(line.split_once(word)?.1.to_owned()));
             if let (Some(clear), Some(tls)) = (find(" amqp on "), find(" amqps on ")) {
                 let _ = send.send(Ok((clear, tls)));
-                // What is said later is of no interest, but somebody must read it.
+                // What is said later is of no interest, but it must be read.
                 let _ = std::io::copy(&mut log.by_ref(), &mut std::io::sink());
                 return;
             }

@@ -1,8 +1,8 @@
 //! `bulla perf channel`: what TLS and the renewal of its keys cost on channels.
 //!
-//! A request goes from QM1 to QM2 through one channel, its reply comes back through another, one at a time; both channels
-//! have the configuration's CipherSpec and SSLRKEYC. Beside each the time that its ciphers alone take for those bytes. With
-//! `--drain` there is no client: what lies on a transmission queue goes into a local queue.
+//! A request goes from QM1 to QM2 through one channel, its reply comes back through another, one at a time; both
+//! channels have the configuration's CipherSpec and SSLRKEYC. Beside each the time that its ciphers alone take for
+//! those bytes. With `--drain` there is no client: what lies on a transmission queue goes into a local queue.
 
 use super::ciphers::Records;
 use super::clerk::{Clerk, SendingEnd};
@@ -37,7 +37,8 @@ const RESET_BYTES_MIN: u64 = 32 << 10;
 /// How long the ciphers alone are measured.
 const RAW_TIME: Duration = Duration::from_millis(200);
 
-/// Two queue managers and a pair of channels: round trips by CipherSpec and renewal of keys, beside what the ciphers alone take
+/// Two queue managers and a pair of channels: round trips by CipherSpec and renewal of keys, beside what the ciphers
+/// alone take
 #[derive(Args, Debug)]
 pub struct ChannelArgs {
     /// CipherSpecs of both channels, comma separated; none for no TLS
@@ -48,13 +49,15 @@ pub struct ChannelArgs {
         help_heading = "Configurations"
     )]
     cipher: Vec<String>,
-    /// Keys are renewed after so many bytes (SSLRKEYC), comma separated: bytes, or with k or m; 0 for never; without it 0, 1m, and 32k under TLS 1.3
+    /// Keys are renewed after so many bytes (SSLRKEYC), comma separated: bytes, or with k or m; 0 for never; without it
+    /// 0, 1m, and 32k under TLS 1.3
     #[arg(long, value_delimiter = ',', value_parser = reset_bytes, help_heading = "Configurations")]
     reset: Vec<u64>,
     /// Payloads, comma separated: bytes, or with k or m; without it 8k and 32k, and with --drain 2k
     #[arg(long, value_delimiter = ',', value_parser = bytes, help_heading = "Configurations")]
     size: Vec<u64>,
-    /// Whether the end that calls shows a certificate, comma separated: matters to renewals under TLS 1.2 alone, so other configurations have the first alone
+    /// Whether the end that calls shows a certificate, comma separated: matters to renewals under TLS 1.2 alone, so
+    /// other configurations have the first alone
     #[arg(long, value_delimiter = ',', default_value = "true,false", action = clap::ArgAction::Append, help_heading = "Configurations")]
     client_certificate: Vec<bool>,
     /// The key of certificates for TLS; CipherSpecs of TLS 1.2 are for one kind
@@ -160,7 +163,7 @@ fn configurations(args: &ChannelArgs) -> Vec<Configuration> {
 fn resets(args: &ChannelArgs, cipher: &str) -> Vec<u64> {
     match (cipher.is_empty(), args.reset.is_empty()) {
         (true, _) => vec![0],
-        // What drains a queue is not looked at for its renewals, unless somebody asks.
+        // What drains a queue is not looked at for its renewals, unless it is asked for.
         (false, true) if args.drain.drain => vec![0],
         (false, false) => args.reset.clone(),
         (false, true) if is_tls13(cipher) => vec![0, RESET_BYTES, RESET_BYTES_MIN],

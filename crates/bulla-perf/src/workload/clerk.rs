@@ -31,7 +31,7 @@ impl Clerk {
     ) -> Receiver<Result<T>> {
         let (done, outcome) = channel();
         let job: Job = Box::new(move |host| {
-            // Whoever ordered may not wait for it any more.
+            // The asker may not wait for it any more.
             let _ = done.send(job(host));
         });
         // A clerk that is gone does not answer, which is what the receiver says.
@@ -85,7 +85,7 @@ impl SendingEnd {
     /// # Errors
     /// [`Error::Usage`]: it is none of our own.
     pub(crate) fn of(watched: &Watched, channel: &str) -> Result<SendingEnd> {
-        let data = watched.data.clone().ok_or_else(|| Error::Usage("a queue manager of somebody else's".to_owned()))?;
+        let data = watched.data.clone().ok_or_else(|| Error::Usage("a queue manager that is not ours".to_owned()))?;
         Ok(SendingEnd { data, channel: channel.to_owned() })
     }
 }

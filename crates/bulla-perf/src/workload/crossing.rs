@@ -20,7 +20,7 @@ use crate::site::Settings;
 use bulla_device::Histogram;
 use std::collections::BTreeMap;
 
-/// Who puts: somebody without a key, as whoever protects nothing has none.
+/// Who puts: a user without a key, because an unprotected user has none.
 const PUTTER: &str = "putter";
 
 /// Streams that cross from one queue manager to the other.

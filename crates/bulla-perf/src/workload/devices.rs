@@ -8,7 +8,8 @@ use crate::run::carry_out;
 use crate::run::options::{Common, Defaults, Protection};
 use clap::Args;
 
-/// What crypto devices are worth: the processor with and without its instructions, accelerators, coprocessors, and modelled cards
+/// What crypto devices are worth: the processor with and without its instructions, accelerators, coprocessors, and
+/// modelled cards
 #[derive(Args, Debug)]
 pub struct DevicesArgs {
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! `bulla perf channel --drain`: a transmission queue that was filled while its channel was stopped goes into a local queue.
-//! No client takes part, so the rate is that of the channel alone.
+//! `bulla perf channel --drain`: a transmission queue that was filled while its channel was stopped goes into a local
+//! queue. No client takes part, so the rate is that of the channel alone.
 
 use super::clerk::Clerk;
 use super::fleet::{Fleet, Kind};
@@ -44,7 +44,8 @@ const STALLED: Duration = Duration::from_secs(15);
 /// How to drain.
 #[derive(Args, Debug)]
 pub(super) struct DrainArgs {
-    /// Instead of round trips: fill a transmission queue, then let its channel empty it; --seconds is the longest that it may take
+    /// Instead of round trips: fill a transmission queue, then let its channel empty it; --seconds is the longest that
+    /// it may take
     #[arg(long, help_heading = "Configurations")]
     pub(super) drain: bool,
     /// With --drain, messages on the transmission queue; 300000 unless given, and 100000 persistent ones
@@ -290,7 +291,7 @@ fn clear(host: &dyn Host, way: &Way) -> Result<()> {
         let rows = host.display(&way.from, &format!("DISPLAY CHSTATUS('{}') STATUS", way.channel))?;
         Ok(rows.first().is_none_or(|row| text(row, "STATUS") == "INACTIVE"))
     })?;
-    // What is in doubt would stay locked: the partner has it or not, and nobody counts it any more.
+    // What is in doubt would stay locked: the partner has it or not, and it is not counted any more.
     let rows = host.display(&way.from, &format!("DISPLAY CHSTATUS('{}') INDOUBT", way.channel))?;
     if rows.first().is_some_and(|row| text(row, "INDOUBT") == "YES") {
         host.command(&way.from, &format!("RESOLVE CHANNEL('{}') ACTION(COMMIT)", way.channel))?;

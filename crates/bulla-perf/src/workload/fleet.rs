@@ -29,7 +29,7 @@ pub(crate) struct Kind {
     pub(crate) island: Island,
     /// Of it: quality, key, reuse, cipher, keys' renewal. The rest is passed over.
     pub(crate) configuration: Configuration,
-    /// CERTLABL of whoever is called where channels speak TLS; who calls shows it, too, where the configuration says so.
+    /// CERTLABL of the called queue manager where channels speak TLS; the caller shows it, too, where configured.
     pub(crate) label: String,
     /// Further attributes of sending ends, and of receiving ends.
     pub(crate) sender: String,
@@ -91,7 +91,7 @@ impl Fleet {
     /// So many of its pairs at work.
     ///
     /// # Errors
-    /// [`Error::Broker`](crate::error::Error::Broker): somebody was not let in.
+    /// [`Error::Broker`](crate::error::Error::Broker): a user was not let in.
     pub(crate) fn sail(&self, partners: &Partners<'_>, configuration: &Configuration) -> Result<Loads<Pair>> {
         let exchange = Exchange {
             bytes: usize::try_from(configuration.bytes).unwrap_or(usize::MAX),
@@ -123,8 +123,8 @@ fn joined(one: &str, other: &str) -> String {
     format!("{one} {other}").trim().to_owned()
 }
 
-/// What a topology is measured with: an unprotected one without a quality, any other with each that protects. None where
-/// the two do not go together.
+/// What a topology is measured with: an unprotected one without a quality, any other with each that protects. None
+/// where the two do not go together.
 pub(crate) fn fits(island: Island, configuration: &Configuration) -> Option<Configuration> {
     let topology = island.as_str().to_owned();
     match (island, configuration.quality) {

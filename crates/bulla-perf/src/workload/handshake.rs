@@ -1,7 +1,7 @@
 //! `bulla perf handshake`: how many TLS starts there are in a second, of clients and of channels, and what one costs.
 //!
-//! A client's start is a connection, a handshake and the broker's first word; then it hangs up. Channels start many at a
-//! time by command, run, and are stopped again. A transaction is a start with the end that belongs to it.
+//! A client's start is a connection, a handshake and the broker's first word; then it hangs up. Channels start many at
+//! a time by command, run, and are stopped again. A transaction is a start with the end that belongs to it.
 
 use super::channel::is_tls13;
 use super::clerk::Clerk;
@@ -34,7 +34,8 @@ const TLS13: &str = "TLS_AES_256_GCM_SHA384";
 /// Most keys: each of the two listeners shows one.
 const KEYS_MAX: usize = 2;
 
-/// How many TLS starts a second: clients and channels, RSA and P-256, TLS 1.2 and 1.3, with and without client certificates
+/// How many TLS starts a second: clients and channels, RSA and P-256, TLS 1.2 and 1.3, with and without client
+/// certificates
 #[derive(Args, Debug)]
 pub struct HandshakeArgs {
     /// Who starts, comma separated

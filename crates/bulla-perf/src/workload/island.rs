@@ -1,7 +1,7 @@
 //! Who protects what between two queue managers: the four topologies, as people, policies and SPLPROT.
 //!
-//! A requester at QM1 asks a server at QM2 through one channel, and the reply comes back through another. `samples/islands`
-//! has the same four as files to read and to try.
+//! A requester at QM1 asks a server at QM2 through one channel, and the reply comes back through another.
+//! `samples/islands` has the same four as files to read and to try.
 
 use crate::configuration::{Configuration, Quality, Reuse};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ pub(crate) enum At {
 /// Who protects what.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Island {
-    /// Nobody anything.
+    /// Nothing is protected.
     Unprotected,
     /// The two queue managers seal and open for their applications, of one authority; channels pass on what is sealed.
     EndToEnd,
@@ -28,7 +28,7 @@ pub(crate) enum Island {
     TwoAuthorities,
 }
 
-/// Somebody with a key ring at a queue manager.
+/// A user with a key ring at a queue manager.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Person {
     /// Whether the ring is at QM1.
@@ -85,7 +85,7 @@ pub(crate) struct People {
 }
 
 impl People {
-    /// Everybody.
+    /// All users.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Person> {
         [&self.requester, &self.server].into_iter().chain(&self.border_one).chain(&self.border_two)
     }

@@ -1,9 +1,9 @@
 //! `bulla perf islands`: who protects what between two queue managers, and what that costs.
 //!
 //! Requests go from QM1 to QM2 through one channel, replies come back through another, in the four topologies of
-//! `samples/islands`. Of a round trip, end to end and one side seal and open twice each: end to end the two queue managers do
-//! it for their applications, at one side QM1 alone does it for its applications and at the border. Two authorities seal and
-//! open four times each.
+//! `samples/islands`. Of a round trip, end to end and one side seal and open twice each: end to end the two queue
+//! managers do it for their applications, at one side QM1 alone does it for its applications and at the border. Two
+//! authorities seal and open four times each.
 
 use super::fleet::{Fleet, Kind, fits};
 use super::island::Island;
@@ -25,7 +25,8 @@ const BYTES: u64 = 32 << 10;
 /// The key of certificates for TLS.
 pub(super) const TLS_KEY: &str = "rsa2048";
 
-/// Who protects what between two queue managers: unprotected, end to end, one side, two authorities; 1, 10 and 50 pairs of channels
+/// Who protects what between two queue managers: unprotected, end to end, one side, two authorities; 1, 10 and 50 pairs
+/// of channels
 #[derive(Args, Debug)]
 pub struct IslandsArgs {
     /// Topologies, comma separated: unprotected, end-to-end, one-side, two-authorities
@@ -105,8 +106,8 @@ impl<'h> Islands<'h> {
         Islands { sites: Sites::new(host, settings, keys), fleets: Vec::new() }
     }
 
-    /// The fleet of a configuration with the queue managers that it belongs to, launched when it is first asked for with so
-    /// many pairs.
+    /// The fleet of a configuration with the queue managers that it belongs to, launched when it is first asked for
+    /// with so many pairs.
     pub(super) fn fleet(&mut self, island: Island, configuration: &Configuration) -> Result<(&Fleet, &Partners<'h>)> {
         let (devices, kind) = (configuration.devices.clone(), Kind::of(island, configuration, TLS_KEY));
         let pairs = configuration.pairs as usize;
@@ -159,7 +160,8 @@ impl Workload for Islands<'_> {
     }
 }
 
-/// What the adapters of all queue managers took for a transaction: CPU and elapsed time in microseconds, of the middle sample.
+/// What the adapters of all queue managers took for a transaction: CPU and elapsed time in microseconds, of the middle
+/// sample.
 pub(super) fn adapters(samples: &[&Sample]) -> String {
     let each = |of: &dyn Fn(&crate::result::TaskUse) -> f64| {
         let sum = |sample: &&Sample| {

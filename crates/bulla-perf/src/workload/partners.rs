@@ -1,4 +1,5 @@
-//! Two queue managers, QM1 and QM2, with what lies between them: channels, certificates for TLS, people who know each other.
+//! Two queue managers, QM1 and QM2, with what lies between them: channels, certificates for TLS, people who know each
+//! other.
 
 use super::island::{At, Person};
 use super::route::{Listener, Route};
@@ -78,8 +79,8 @@ impl<'h> Partners<'h> {
         self.two.add_user(two, "")
     }
 
-    /// Signs people up, with a ring and a certificate each; those of one authority know each other. Who is there already
-    /// is passed over, so people of one authority come together.
+    /// Signs people up, with a ring and a certificate each; those of one authority know each other. Who is there
+    /// already is passed over, so people of one authority come together.
     ///
     /// # Errors
     /// [`Error::Manager`]: the key is none that certificates are made for.
@@ -112,8 +113,8 @@ impl<'h> Partners<'h> {
         Ok(())
     }
 
-    /// Gives both certificates for TLS, one of each key, under that key as their label. The first is also what they show
-    /// where nothing is said: QM1; QM2 shows the last one. Then waits until both have seen them.
+    /// Gives both certificates for TLS, one of each key, under that key as their label. The first is also what they
+    /// show where nothing is said: QM1; QM2 shows the last one. Then waits until both have seen them.
     ///
     /// # Errors
     /// [`Error::Manager`]: a key is none that certificates are made for.
@@ -182,7 +183,8 @@ impl<'h> Partners<'h> {
         Ok(())
     }
 
-    /// Defines routes to QM2 and routes back, and whatever else is to be defined at QM1 and at QM2, in one request each.
+    /// Defines routes to QM2 and routes back, and whatever else is to be defined at QM1 and at QM2, in one request
+    /// each.
     ///
     /// # Errors
     /// [`Error::Manager`]: one was refused.
@@ -233,8 +235,8 @@ impl<'h> Partners<'h> {
         Ok(())
     }
 
-    /// CHIDISPS and CHIADAPS of both, from now on; 0 for as many as the queue manager takes by itself. A connection stays
-    /// on its dispatcher, so channels and clients connect again afterwards.
+    /// CHIDISPS and CHIADAPS of both, from now on; 0 for as many as the queue manager takes by itself. A connection
+    /// stays on its dispatcher, so channels and clients connect again afterwards.
     ///
     /// # Errors
     /// [`Error::Manager`]: it is refused, or does not come about.

@@ -22,7 +22,7 @@ pub(crate) struct Route {
     pub(crate) caller: String,
     /// CERTLABL of the end that is called.
     pub(crate) called: String,
-    /// Messages that the transmission queue holds, beyond which whoever puts is refused; 0 for as many as matter.
+    /// Messages that the transmission queue holds, beyond which a put is refused; 0 for as many as matter.
     pub(crate) depth_max: u32,
     /// Further attributes of the sender.
     pub(crate) sender: String,

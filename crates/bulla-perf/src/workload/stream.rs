@@ -24,7 +24,8 @@ const WINDOW_BYTES: u64 = 64 << 20;
 /// Messages one way, at a rate or as fast as it goes: what is reached, what it costs, how much piles up
 #[derive(Args, Debug)]
 pub struct StreamArgs {
-    /// Messages a second of all pairs together, comma separated; max for as fast as it goes. A rate is a goal: the exit code is 8 where it is not held
+    /// Messages a second of all pairs together, comma separated; max for as fast as it goes. A rate is a goal: the exit
+    /// code is 8 where it is not held
     #[arg(long, value_delimiter = ',', value_parser = target, default_values_t = [Rate(RATE)], help_heading = "Configurations")]
     rate: Vec<Rate>,
     /// Messages put and not yet confirmed, and the credit of the getter

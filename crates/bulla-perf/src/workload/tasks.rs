@@ -1,8 +1,8 @@
 //! `bulla perf tasks`: how many dispatchers and adapters there should be.
 //!
-//! Request and reply through many pairs of channels, protected at the border of QM1 or as `--island` says, while CHIDISPS
-//! and CHIADAPS of both queue managers change from one configuration to the next. A connection stays on its dispatcher, so
-//! channels and clients connect anew for each sample.
+//! Request and reply through many pairs of channels, protected at the border of QM1 or as `--island` says, while
+//! CHIDISPS and CHIADAPS of both queue managers change from one configuration to the next. A connection stays on its
+//! dispatcher, so channels and clients connect anew for each sample.
 
 use super::fleet::fits;
 use super::island::Island;

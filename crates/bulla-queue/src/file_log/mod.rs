@@ -1,8 +1,8 @@
 //! The embedded journal: a [`Log`] in preallocated, pre-written segment files.
 //!
-//! Three parties share [`Shared`]: the store's thread submits, polls and reads; the writer (a thread named `journal`, or
-//! whoever submits) writes one batch at a time and syncs it before it looks at the next; the keeper (a thread named
-//! `journal-space`, or whoever submits) makes new segments ahead of need and recycles dead ones.
+//! Three parties share [`Shared`]: the store's thread submits, polls and reads; the writer (a thread named `journal`,
+//! or the submitting thread) writes one batch at a time and syncs it before it looks at the next; the keeper (a thread
+//! named `journal-space`, or the submitting thread) makes new segments ahead of need and recycles dead ones.
 
 mod segment;
 
@@ -37,7 +37,8 @@ const SPARES_MAX: usize = 2;
 const ZEROS_BYTES: usize = 1 << 20;
 /// How long a full disk is not asked again, unless a segment came free.
 const FULL_RETRY: Duration = Duration::from_secs(1);
-/// Batches under way at once: one is written, the next waits, so that the disk never idles while the store hears of the first.
+/// Batches under way at once: one is written, the next waits, so that the disk never idles while the store hears of the
+/// first.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 const LOCK_NAME: &str = "lock";
@@ -53,8 +54,8 @@ pub enum Driver {
     /// The submitter: synced when `submit` returns. For tests, and for tools that have nothing else to do.
     Inline,
     /// The submitter, when nothing is under way, the batch is small and the disk is quick, because handing over and
-    /// waking up cost half of what the sync costs; else the thread. The disk counts as slow once a new segment is begun,
-    /// and after a batch that took longer than [`INLINE_WITHIN`], until a batch takes less.
+    /// waking up cost half of what the sync costs; else the thread. The disk counts as slow once a new segment is
+    /// begun, and after a batch that took longer than [`INLINE_WITHIN`], until a batch takes less.
     Adaptive {
         /// The largest batch, in bytes, that the submitter writes.
         bytes: u64,
@@ -75,7 +76,7 @@ pub struct FileLogOptions {
     pub driver: Driver,
     /// Called from the journal's thread when there is something to poll. Must not block.
     pub waker: Arc<dyn Fn() + Send + Sync>,
-    /// Called on the journal's thread with each batch's work, which it must carry out, once: for whoever measures it.
+    /// Called on the journal's thread with each batch's work, which it must carry out, once: a hook for measuring.
     pub around_batch: Around,
     /// The same for a batch that the submitting thread writes itself.
     pub around_inline: Around,
@@ -132,8 +133,8 @@ struct Shared<S: Storage> {
     /// The last batch took longer than one may that its submitter writes, or the disk has a segment to write.
     is_slow: AtomicBool,
     /// Between the submitter and the journal's thread.
-    desk: Mutex<Desk>,
-    desk_changed: Condvar,
+    inbox: Mutex<Inbox>,
+    inbox_changed: Condvar,
     writer: Mutex<Writer<S>>,
     /// Segments in use, oldest first.
     segments: Mutex<VecDeque<Arc<Segment<S::File>>>>,
@@ -142,7 +143,7 @@ struct Shared<S: Storage> {
 }
 
 #[derive(Default)]
-struct Desk {
+struct Inbox {
     waiting: VecDeque<Batch>,
     /// The writer has one in hand.
     writing: bool,
@@ -175,7 +176,7 @@ struct Space<S: Storage> {
     /// Bytes left in the segment that is written.
     current_left: u64,
     next_number: u64,
-    /// Somebody makes a segment.
+    /// A thread makes a segment.
     making: bool,
     /// When the disk said that it is full.
     full: bool,
@@ -211,8 +212,8 @@ impl<S: Storage> FileLog<S> {
             around_inline: options.around_inline.clone(),
             clock: options.clock.clone(),
             is_slow: AtomicBool::new(false),
-            desk: Mutex::default(),
-            desk_changed: Condvar::new(),
+            inbox: Mutex::default(),
+            inbox_changed: Condvar::new(),
             writer: Mutex::new(Writer { current: None, end: 0, epoch: 0 }),
             segments: Mutex::default(),
             space: Mutex::new(space),
@@ -284,7 +285,7 @@ impl<S: Storage> FileLog<S> {
         start("journal-space", Shared::keep_space_until_stopped)
     }
 
-    fn is_inline(&self, batch: &Batch, desk: &Desk) -> bool {
+    fn is_inline(&self, batch: &Batch, inbox: &Inbox) -> bool {
         match self.options.driver {
             Driver::Thread => false,
             Driver::Inline => true,
@@ -292,14 +293,14 @@ impl<S: Storage> FileLog<S> {
                 // It guards nothing: a batch that is written elsewhere than it might be is written all the same.
                 let is_quick = || !self.shared.is_slow.load(Ordering::Relaxed);
                 let is_small = !batch.patient && batch.bytes() <= bytes;
-                is_small && desk.waiting.is_empty() && !desk.writing && is_quick()
+                is_small && inbox.waiting.is_empty() && !inbox.writing && is_quick()
             }
         }
     }
 }
 
-/// Writes the last batch again and syncs it: a crash, or a sync that failed, may have left it in the cache alone, and from
-/// now on it counts as durable. Wipes the header of a batch that was cut, so that no later crash finds it again.
+/// Writes the last batch again and syncs it: a crash, or a sync that failed, may have left it in the cache alone, and
+/// from now on it counts as durable. Wipes the header of a batch that was cut, so that no later crash finds it again.
 fn settle_tail<F: StorageFile>(segment: &Segment<F>, walked: &Walked) -> io::Result<()> {
     if let Some(last) = walked.last {
         let mut batch = vec![0; usize::try_from(walked.end - last).unwrap_or(0)];
@@ -348,25 +349,25 @@ impl<S: Storage> Log for FileLog<S> {
     }
 
     fn submit(&mut self, batch: Batch) -> Result<(), (Batch, LogError)> {
-        let mut desk = hold(&self.shared.desk);
-        if let Some(reason) = &desk.failed {
+        let mut inbox = hold(&self.shared.inbox);
+        if let Some(reason) = &inbox.failed {
             let reason = reason.clone();
             return Err((batch, LogError::Failed { reason }));
         }
-        if desk.waiting.len() + usize::from(desk.writing) >= BATCHES_IN_FLIGHT_MAX {
+        if inbox.waiting.len() + usize::from(inbox.writing) >= BATCHES_IN_FLIGHT_MAX {
             return Err((batch, LogError::Busy));
         }
         if batch.bytes() <= self.limits().batch_bytes_max {
-            desk.unwritten_bytes += batch.bytes();
+            inbox.unwritten_bytes += batch.bytes();
         }
-        if !self.is_inline(&batch, &desk) {
-            desk.waiting.push_back(batch);
-            drop(desk);
-            self.shared.desk_changed.notify_all();
+        if !self.is_inline(&batch, &inbox) {
+            inbox.waiting.push_back(batch);
+            drop(inbox);
+            self.shared.inbox_changed.notify_all();
             return Ok(());
         }
-        desk.writing = true;
-        drop(desk);
+        inbox.writing = true;
+        drop(inbox);
         self.shared.write_within(&self.shared.around_inline, batch);
         if self.options.driver == Driver::Inline {
             self.shared.keep_space();
@@ -386,19 +387,19 @@ impl<S: Storage> Log for FileLog<S> {
                 return Err(LogError::Failed { reason: reason.clone() });
             }
         }
-        let mut desk = hold(&self.shared.desk);
-        events.append(&mut desk.events);
-        spare.append(&mut desk.emptied);
-        match &desk.failed {
+        let mut inbox = hold(&self.shared.inbox);
+        events.append(&mut inbox.events);
+        spare.append(&mut inbox.emptied);
+        match &inbox.failed {
             Some(reason) => Err(LogError::Failed { reason: reason.clone() }),
             None => Ok(()),
         }
     }
 
     fn settle(&mut self) {
-        let mut desk = hold(&self.shared.desk);
-        while (desk.writing || !desk.waiting.is_empty()) && desk.failed.is_none() {
-            desk = self.shared.desk_changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = hold(&self.shared.inbox);
+        while (inbox.writing || !inbox.waiting.is_empty()) && inbox.failed.is_none() {
+            inbox = self.shared.inbox_changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -434,7 +435,7 @@ impl<S: Storage> Log for FileLog<S> {
     }
 
     fn space(&self) -> u64 {
-        let unwritten = hold(&self.shared.desk).unwritten_bytes;
+        let unwritten = hold(&self.shared.inbox).unwritten_bytes;
         hold(&self.shared.space).bytes(self.limits().batch_bytes_max).saturating_sub(unwritten)
     }
 
@@ -444,7 +445,7 @@ impl<S: Storage> Log for FileLog<S> {
             return self.shared.make_spare(true);
         }
         // Behind a segment of its own nothing goes into the segment before, however much is left there.
-        let needed = besides.saturating_add(hold(&self.shared.desk).unwritten_bytes);
+        let needed = besides.saturating_add(hold(&self.shared.inbox).unwritten_bytes);
         while hold(&self.shared.space).spare_bytes(batch_bytes_max) < needed {
             self.shared.make_spare(true)?;
         }
@@ -464,9 +465,9 @@ impl<S: Storage> Log for FileLog<S> {
 
 impl<S: Storage> Drop for FileLog<S> {
     fn drop(&mut self) {
-        hold(&self.shared.desk).stop = true;
+        hold(&self.shared.inbox).stop = true;
         hold(&self.shared.space).stop = true;
-        self.shared.desk_changed.notify_all();
+        self.shared.inbox_changed.notify_all();
         self.shared.space_changed.notify_all();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so on stderr; there is nothing left to save here.
@@ -491,22 +492,22 @@ impl<S: Storage> Shared<S> {
     // ---- the writer
 
     fn write_until_stopped(&self) {
-        let mut desk = hold(&self.desk);
+        let mut inbox = hold(&self.inbox);
         loop {
             // A batch that the submitter has in hand goes first.
-            if desk.writing || desk.waiting.is_empty() || desk.failed.is_some() {
-                if desk.stop && !desk.writing {
+            if inbox.writing || inbox.waiting.is_empty() || inbox.failed.is_some() {
+                if inbox.stop && !inbox.writing {
                     return;
                 }
-                desk = self.desk_changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+                inbox = self.inbox_changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            if let Some(batch) = desk.waiting.pop_front() {
-                desk.writing = true;
-                drop(desk);
+            if let Some(batch) = inbox.waiting.pop_front() {
+                inbox.writing = true;
+                drop(inbox);
                 self.write_within(&self.around_batch, batch);
                 (self.waker)();
-                desk = hold(&self.desk);
+                inbox = hold(&self.inbox);
             }
         }
     }
@@ -519,30 +520,31 @@ impl<S: Storage> Shared<S> {
                 self.write(batch, began);
             }
         });
-        // One that was not carried out would keep everybody waiting.
+        // One that was not carried out would keep all waiting.
         if let Some(batch) = batch.take() {
             self.write(batch, began);
         }
     }
 
-    /// Writes and syncs one batch and tells the desk. `desk.writing` is set, so no other is under way.
+    /// Writes and syncs one batch and tells the inbox. `inbox.writing` is set, so no other is under way.
     fn write(&self, mut batch: Batch, began: Instant) {
         let written = self.write_batch(&mut hold(&self.writer), &mut batch);
         let took = (self.clock)().saturating_duration_since(began);
         self.is_slow.store(took > INLINE_WITHIN, Ordering::Relaxed);
-        let mut desk = hold(&self.desk);
-        desk.writing = false;
+        let mut inbox = hold(&self.inbox);
+        inbox.writing = false;
         match written {
-            Ok(end) => desk.events.push(Event::Synced(end)),
-            // After a failed write or sync nobody knows what the disk has: nothing more is written, nothing more answered.
-            Err(error) => desk.failed = Some(error.to_string()),
+            Ok(end) => inbox.events.push(Event::Synced(end)),
+            // After a failed write or sync it is unknown what the disk has: nothing more is written, nothing more
+            // answered.
+            Err(error) => inbox.failed = Some(error.to_string()),
         }
         if batch.bytes() <= self.segment_bytes / LARGE_BATCH_DIVISOR {
-            desk.unwritten_bytes = desk.unwritten_bytes.saturating_sub(batch.bytes());
+            inbox.unwritten_bytes = inbox.unwritten_bytes.saturating_sub(batch.bytes());
         }
-        desk.emptied.push(batch);
-        drop(desk);
-        self.desk_changed.notify_all();
+        inbox.emptied.push(batch);
+        drop(inbox);
+        self.inbox_changed.notify_all();
     }
 
     fn write_batch(&self, writer: &mut Writer<S>, batch: &mut Batch) -> Result<Position, LogError> {
@@ -660,7 +662,7 @@ impl<S: Storage> Shared<S> {
             }
         }
         if hold(&self.space).spares.is_empty() {
-            // A full disk is told to whoever wants to put something.
+            // A full disk is reported to those who put.
             let _ = self.make_spare(false);
         }
     }
@@ -752,11 +754,12 @@ impl<S: Storage> Shared<S> {
     }
 }
 
-/// Bodies up to this many bytes are copied behind their headers to be written at once; above, a second write is cheaper.
+/// Bodies up to this many bytes are copied behind their headers to be written at once; above, a second write is
+/// cheaper.
 const ONE_WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// A panic elsewhere does not make these structures wrong: each is changed in one step, and a writer that panicked leaves
-/// `writing` set, so that nothing is written after it.
+/// A panic elsewhere does not make these structures wrong: each is changed in one step, and a writer that panicked
+/// leaves `writing` set, so that nothing is written after it.
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -199,7 +199,8 @@ impl<F: StorageFile> Segment<F> {
         self.file.write_at(at - self.header.base + SEGMENT_HEADER_BYTES, bytes)
     }
 
-    /// Hands `each` every good batch in order. `follows`: a later segment is there, which begins where this one must end.
+    /// Hands `each` every good batch in order. `follows`: a later segment is there, which begins where this one must
+    /// end.
     ///
     /// # Errors
     /// [`LogError::Damaged`] where a good batch follows a bad one, [`LogError::Unavailable`].
@@ -312,7 +313,7 @@ impl<F: StorageFile> Segment<F> {
     }
 }
 
-/// Reads a segment forward in large pieces; skips what nobody asks for.
+/// Reads a segment forward in large pieces; skips what is not asked for.
 struct Window<'a, F> {
     segment: &'a Segment<F>,
     at: u64,

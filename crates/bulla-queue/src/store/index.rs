@@ -1,8 +1,8 @@
 //! The messages of a queue by what readers look for.
 //!
-//! The store knows no keys: whoever reads gives it a function that finds up to two numbers in a body. An index is built
-//! when the first reader asks for it, some messages at a time, grows with each put, and is let go a while after its last
-//! reader. What a removed message left in it is thrown out when somebody meets it, or when half of it is such.
+//! The store knows no keys: the reader gives it a function that finds up to two numbers in a body. An index is built
+//! when the first reader asks for it, some messages at a time, grows with each put, and is let go a while after its
+//! last reader. What a removed message left in it is thrown out when a reader meets it, or when half of it is such.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::queue::{LANES, Queue};
 pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
 /// Messages with one key; with more of them a reader does better without the index.
 const BUCKET_MAX: usize = 1_024;
-/// How long an index is kept that nobody uses, in milliseconds: clients that ask and wait for the answer come again.
+/// How long an unused index is kept, in milliseconds: clients that ask and wait for the answer come again.
 const KEPT_MS: u64 = 30_000;
 /// Entries of removed messages that are tolerated on top of as many as there are messages.
 const STALE_MAX: usize = 4_096;
@@ -57,7 +57,8 @@ struct Ids(Vec<u64>);
 
 #[derive(Debug)]
 enum Stage {
-    /// Messages before `until` are entered as far as `passed` says, by lane; later ones were entered when they were put.
+    /// Messages before `until` are entered as far as `passed` says, by lane; later ones were entered when they were
+    /// put.
     Building {
         passed: [u64; LANES],
         until: u64,
@@ -149,7 +150,8 @@ pub(super) fn add(queue: &mut Queue, messages: &Messages, total: &mut usize, id:
 }
 
 impl Store {
-    /// A reader will look messages up by the key of that kind (0 or 1). Costs nothing yet: [`Store::look_up`] builds the index.
+    /// A reader will look messages up by the key of that kind (0 or 1). Costs nothing yet: [`Store::look_up`] builds
+    /// the index.
     pub fn index(&mut self, queue: QueueId, keys_of: KeysOf, kind: usize) {
         let until = self.next_id;
         let Some(found) = self.queues.get_mut(&queue) else { return };
@@ -183,7 +185,7 @@ impl Store {
         }
     }
 
-    /// Lets go of indexes that nobody has used for a while.
+    /// Drops indexes that were not used for a while.
     pub(super) fn let_go_of_indexes(&mut self, now_ms: u64) {
         if self.indexed.is_empty() {
             return;
@@ -201,9 +203,9 @@ impl Store {
         });
     }
 
-    /// The next message with that key that the reader wants, by priority and by order of put; locked if `lock`. `None` where the
-    /// index is of no help: there is none, it would be too large, too many messages have that key, or `budget` ends before one of
-    /// them is wanted. While it is being
+    /// The next message with that key that the reader wants, by priority and by order of put; locked if `lock`. `None`
+    /// where the index is of no help: there is none, it would be too large, too many messages have that key, or
+    /// `budget` ends before one of them is wanted. While it is being
     /// built, which goes down from `budget`, the answer is [`Look::Unfinished`].
     pub fn look_up(
         &mut self,
@@ -227,7 +229,7 @@ impl Store {
         let slots = candidates(index, &self.messages, queue, key, now_ms)?;
         for slot in slots {
             if *budget == 0 {
-                // Many have that key, and none is wanted: whoever remembers how far it came is better served.
+                // Many have that key, and none is wanted: a reader that remembers how far it came is better served.
                 return None;
             }
             *budget = budget.saturating_sub(1);

@@ -373,8 +373,9 @@ impl Journal {
     }
 
     /// Bytes to carry forward at this checkpoint, and space to leave. Nothing while the log is short or half of it is
-    /// alive, else twice what was written since the last one, so that the log shrinks at least as fast as it grows. When
-    /// space is short, half of the reserve may go into it, but only where that frees all of the log that is there now.
+    /// alive, else twice what was written since the last one, so that the log shrinks at least as fast as it grows.
+    /// When space is short, half of the reserve may go into it, but only where that frees all of the log that is there
+    /// now.
     pub(super) fn carry_terms(&self, limits: &Limits) -> (u64, u64) {
         let keep = limits.reserve_bytes / 2;
         if self.short && self.live_bytes + keep + self.closed_bytes + self.open_bytes() <= self.log.space() {

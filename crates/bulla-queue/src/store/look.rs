@@ -1,8 +1,8 @@
 //! Readers that choose: each looks at every message once, lane by lane, and hears of what came back behind it.
 //!
 //! New messages come behind all others of their lane, so one number a lane says what a reader has seen. What becomes
-//! deliverable before that number (a message given back, synced late, or put for later) is remembered by the queue while
-//! somebody reads it so, and looked at again. A reader that comes too late for that memory begins from the front.
+//! deliverable before that number (a message given back, synced late, or put for later) is remembered by the queue
+//! while a reader needs it, and looked at again. A reader that comes too late for that memory begins from the front.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -101,7 +101,7 @@ impl Watch {
     /// A message became deliverable at its own place.
     pub(crate) fn returned(&mut self, lane: u8, id: u64) {
         if id > self.passed[usize::from(lane)] {
-            return; // everybody has still to come by
+            return; // all readers have still to come by
         }
         if self.returned.len() == RETURNED_MAX {
             self.returned.pop_front();
@@ -149,7 +149,8 @@ impl Cursor {
 }
 
 impl Store {
-    /// Where a reader begins that takes what it chooses. Until [`Store::unwatch`] the queue remembers for it what comes back.
+    /// Where a reader begins that takes what it chooses. Until [`Store::unwatch`] the queue remembers for it what comes
+    /// back.
     pub fn watch(&mut self, queue: QueueId) -> Cursor {
         let Some(found) = self.queues.get_mut(&queue) else { return Cursor::default() };
         let watch = found.watch.get_or_insert_with(|| {
@@ -185,9 +186,9 @@ impl Store {
         }
     }
 
-    /// The next message that the reader wants, by priority and by order of put within it; locked if `lock`. Each message is
-    /// shown to it once, and again when it came back. `budget` goes down by one a message, and by more where the front of a
-    /// body has to be read back, which waits for the disk and is not checked.
+    /// The next message that the reader wants, by priority and by order of put within it; locked if `lock`. Each
+    /// message is shown to it once, and again when it came back. `budget` goes down by one a message, and by more where
+    /// the front of a body has to be read back, which waits for the disk and is not checked.
     pub fn look(
         &mut self,
         queue: QueueId,
@@ -240,7 +241,8 @@ impl Store {
                 }
             }
             loop {
-                // In memory without a break; a body that is not there ends the walk, is read, and the walk goes on behind it.
+                // In memory without a break; a body that is not there ends the walk, is read, and the walk goes on
+                // behind it.
                 let mut unread = None;
                 let Some(found) = self.queues.get(&queue) else { return Walked::End };
                 for (slot, free) in found.lanes[lane].slots(Some(cursor.passed[lane])) {
@@ -322,7 +324,7 @@ impl Store {
         *budget = budget.saturating_sub(READ_COST);
         let whole = entry.body_bytes as usize;
         let head = whole.min(HEAD_BYTES);
-        // One that can't be read is nobody's: whoever gets without choosing is told of it.
+        // One that can't be read belongs to no reader: a consumer that does not choose is told of it.
         let Some(front) = self.front(slot, head) else { return Looked::Pass };
         let looked = show(&self.messages[slot].seen(&[front], head == whole));
         if looked != Looked::More || head == whole {
@@ -333,8 +335,8 @@ impl Store {
         show(&self.messages[slot].seen(&[body], true))
     }
 
-    /// A body of which the front may be enough, and whether this is all of it: what is in memory or no longer than `bytes` is whole,
-    /// of others so much is read, and not checked.
+    /// A body of which the front may be enough, and whether this is all of it: what is in memory or no longer than
+    /// `bytes` is whole, of others so much is read, and not checked.
     ///
     /// # Errors
     /// As [`Store::body`].

@@ -12,7 +12,7 @@ use crate::record::{PUT_HEADER_BYTES, PutRecord, Record, padded};
 /// A table emptied from above this many entries gives its memory back.
 const ENTRIES_KEPT_MAX: usize = 64 << 10;
 
-/// Spreads numbers that were counted up. Nobody outside chooses them, so nothing stronger is needed.
+/// Spreads numbers that were counted up. They are not chosen from outside, so nothing stronger is needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IdHasher(u64);
 

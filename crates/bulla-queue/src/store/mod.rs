@@ -99,7 +99,8 @@ impl Default for Limits {
 pub enum JournalError {
     /// The operator's turn: the disk is full. Gets and deletes still work and make room (2102 MQRC_RESOURCE_PROBLEM).
     Full,
-    /// The engine's turn: it can't be reached, or takes nothing now. What was accepted before waits (2102 MQRC_RESOURCE_PROBLEM).
+    /// The engine's turn: it can't be reached, or takes nothing now. What was accepted before waits (2102
+    /// MQRC_RESOURCE_PROBLEM).
     Unavailable {
         /// What it says, in words.
         reason: String,
@@ -188,8 +189,8 @@ pub enum DefineError {
         /// How many.
         depth: u32,
     },
-    /// The administrator's turn: an object's name has 1 to [`OBJECT_NAME_BYTES_MAX`](crate::OBJECT_NAME_BYTES_MAX) bytes,
-    /// its definition at most [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX).
+    /// The administrator's turn: an object's name has 1 to [`OBJECT_NAME_BYTES_MAX`](crate::OBJECT_NAME_BYTES_MAX)
+    /// bytes, its definition at most [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX).
     ObjectTooBig {
         /// Bytes of the name.
         name_bytes: usize,
@@ -283,8 +284,8 @@ pub enum PutError {
         /// What failed, in words.
         reason: String,
     },
-    /// The program's turn: a note's name has 1 to [`NOTE_NAME_BYTES_MAX`](crate::NOTE_NAME_BYTES_MAX) bytes, its value at
-    /// most [`NOTE_VALUE_BYTES_MAX`](crate::NOTE_VALUE_BYTES_MAX) (2195 MQRC_UNEXPECTED_ERROR).
+    /// The program's turn: a note's name has 1 to [`NOTE_NAME_BYTES_MAX`](crate::NOTE_NAME_BYTES_MAX) bytes, its value
+    /// at most [`NOTE_VALUE_BYTES_MAX`](crate::NOTE_VALUE_BYTES_MAX) (2195 MQRC_UNEXPECTED_ERROR).
     NoteTooBig {
         /// Bytes of the name.
         name_bytes: usize,
@@ -484,7 +485,7 @@ pub struct Store {
     marked_below: u64,
     marked: HashMap<u64, Option<Marker>, IdBuildHasher>,
     expired: Vec<Expired>,
-    /// `room` said 0 for the backlog's sake, so somebody waits.
+    /// `room` said 0 for the backlog's sake, so a sender waits.
     backlogged: AtomicBool,
     totals: Totals,
 }
@@ -605,7 +606,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a queue, with `purge` together with everything on it. Whether somebody has it open (2042) is the caller's to know.
+    /// Removes a queue, with `purge` together with everything on it. Whether it is open (2042) is the caller's to know.
     ///
     /// # Errors
     /// [`DefineError::Unknown`], [`DefineError::NotEmpty`], [`DefineError::Journal`].
@@ -749,7 +750,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes every message that nobody has locked and that is not under way.
+    /// Removes every message that is not locked and not under way.
     ///
     /// # Errors
     /// [`DefineError::Unknown`]; [`DefineError::Journal`], when only a part of them is gone.
@@ -808,8 +809,9 @@ impl Store {
     // ---- the hot path
 
     /// Puts a message at the end of its priority. Non-persistent: available at once, [`Ticket::NOW`]. Persistent:
-    /// available, and to be confirmed, once synced past the ticket. Costs one copy of a persistent body into the batch and
-    /// its checksum; otherwise no byte of a body is touched until memory runs out, when it is written to scratch space.
+    /// available, and to be confirmed, once synced past the ticket. Costs one copy of a persistent body into the batch
+    /// and its checksum; otherwise no byte of a body is touched until memory runs out, when it is written to scratch
+    /// space.
     ///
     /// # Errors
     /// See [`PutError`]; the message is dropped.
@@ -826,7 +828,7 @@ impl Store {
     }
 
     /// Messages until MAXDEPTH, those under way included; 0 while too much waits for the disk.
-    /// Whoever was told too little hears from [`Store::take_freed`].
+    /// A caller that was told too little hears from [`Store::take_freed`].
     #[must_use]
     pub fn room(&self, queue: QueueId) -> u32 {
         match self.backlog() {
@@ -950,7 +952,7 @@ impl Store {
         Some(self.messages[self.messages.slot(id)?].put_at_ms)
     }
 
-    /// Whether somebody has a message locked. One look-up.
+    /// Whether a message is locked. One look-up.
     #[must_use]
     pub fn is_locked(&self, id: MessageId) -> bool {
         self.locked(id).is_some()
@@ -998,8 +1000,8 @@ impl Store {
         }
     }
 
-    /// One unit of work: takes `id`, which is locked, from its queue and puts `replacement` on `to`. What was persistent
-    /// stays persistent. PUT(DISABLED) on `to` refuses it like any other put.
+    /// One unit of work: takes `id`, which is locked, from its queue and puts `replacement` on `to`. What was
+    /// persistent stays persistent. PUT(DISABLED) on `to` refuses it like any other put.
     ///
     /// # Errors
     /// See [`PutError`]; `id` stays locked where it is.
@@ -1115,8 +1117,8 @@ impl Store {
         self.notes.get(IDENTITY_NOTE)?.try_into().ok()
     }
 
-    /// Gives the store `fresh`, which is random, for its identity if it has none, and returns the one that it has. Waits
-    /// for the disk the first time: a partner may be told of it from then on.
+    /// Gives the store `fresh`, which is random, for its identity if it has none, and returns the one that it has.
+    /// Waits for the disk the first time: a partner may be told of it from then on.
     ///
     /// # Errors
     /// [`JournalError`]; it has none then, or none that is durable.
@@ -1138,8 +1140,8 @@ impl Store {
 
     // ---- time
 
-    /// Makes deliverable what was put for later and removes messages that have expired, looking at `max` of each at most; lets go of
-    /// indexes that nobody uses. Costs three compares while there is nothing to do.
+    /// Makes deliverable what was put for later and removes messages that have expired, looking at `max` of each at
+    /// most; lets go of indexes that are not used. Costs three compares while there is nothing to do.
     pub fn sweep(&mut self, now_ms: u64, max: usize) {
         self.release_due(now_ms, max);
         self.let_go_of_indexes(now_ms);
@@ -1164,8 +1166,8 @@ impl Store {
 
     // ---- the journal's turn
 
-    /// Submits what has gathered, if the log can take it. To be called after each turn of a dispatcher's loop; costs two
-    /// compares when there is nothing to do. With an inline driver everything submitted is synced on return.
+    /// Submits what has gathered, if the log can take it. To be called after each turn of a dispatcher's loop; costs
+    /// two compares when there is nothing to do. With an inline driver everything submitted is synced on return.
     ///
     /// # Errors
     /// [`JournalError::Failed`] and [`JournalError::Deposed`]: the program stops.
@@ -1177,7 +1179,8 @@ impl Store {
         Ok(())
     }
 
-    /// Collects what the log has done: `synced` grows, messages become available; then submits what has gathered meanwhile.
+    /// Collects what the log has done: `synced` grows, messages become available; then submits what has gathered
+    /// meanwhile.
     ///
     /// # Errors
     /// [`JournalError::Failed`] and [`JournalError::Deposed`]: the program stops.
@@ -1202,7 +1205,8 @@ impl Store {
         }
     }
 
-    /// Moves to `into` the queues that got room since this was last asked: they were full, or half of what was on them is gone.
+    /// Moves to `into` the queues that got room since this was last asked: they were full, or half of what was on them
+    /// is gone.
     pub fn take_freed(&mut self, into: &mut Vec<QueueId>) {
         for id in self.freed.drain(..) {
             if let Some(queue) = self.queues.get_mut(&id) {
@@ -1240,7 +1244,8 @@ impl Store {
         self.marked.get(&id.0).copied().flatten()
     }
 
-    /// Whether a message is marked, or may be: of those found in the journal that is not known. Two compares where nothing is.
+    /// Whether a message is marked, or may be: of those found in the journal that is not known. Two compares where
+    /// nothing is.
     #[must_use]
     pub fn is_marked(&self, id: MessageId) -> bool {
         id.0 < self.marked_below || (!self.marked.is_empty() && self.marked.contains_key(&id.0))
@@ -1275,7 +1280,8 @@ impl Store {
     /// Submits everything and waits until it is synced.
     ///
     /// # Errors
-    /// [`JournalError::Failed`] and [`JournalError::Deposed`]; also [`JournalError::Failed`] when the log gives no answer.
+    /// [`JournalError::Failed`] and [`JournalError::Deposed`]; also [`JournalError::Failed`] when the log gives no
+    /// answer.
     pub fn sync(&mut self, now: Instant) -> Result<(), JournalError> {
         while self.journal.backlog_bytes() > 0 {
             let before = (self.journal.synced, self.journal.in_flight());

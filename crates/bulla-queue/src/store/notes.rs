@@ -1,7 +1,7 @@
 //! Notes: small named values that change in units of work, together with messages.
 //!
-//! All of them are in memory, and each checkpoint writes them again so that the log before it can go. Therefore they have
-//! a limit together: a quarter of the reserve, so that a checkpoint fits on a full disk too.
+//! All of them are in memory, and each checkpoint writes them again so that the log before it can go. Therefore they
+//! have a limit together: a quarter of the reserve, so that a checkpoint fits on a full disk too.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

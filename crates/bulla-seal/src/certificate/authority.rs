@@ -241,7 +241,7 @@ impl Authority {
         Ok((certificate, pem))
     }
 
-    /// Signs somebody's request (PKCS#10, PEM or DER). Name and key are the request's, all else is said here.
+    /// Signs a user's request (PKCS#10, PEM or DER). Name and key are the request's, all else is said here.
     ///
     /// # Errors
     /// [`AuthorityError::Create`] for a request that is damaged, not signed by its own key, or whose key is of a kind

@@ -26,8 +26,8 @@ impl Bundle {
     /// Reads PEM (certificates, at most one private key), a certificate in DER, or PKCS#12, whichever it is.
     ///
     /// # Errors
-    /// [`CreateError::Malformed`] when it is none of them or holds no certificate; [`CreateError::Key`] when the passphrase
-    /// is missing or wrong, or when the key belongs to none of the certificates.
+    /// [`CreateError::Malformed`] when it is none of them or holds no certificate; [`CreateError::Key`] when the
+    /// passphrase is missing or wrong, or when the key belongs to none of the certificates.
     pub fn read(bytes: &[u8], passphrase: Option<&Passphrase>) -> Result<Bundle, CreateError> {
         if bytes.first() != Some(&tlv::SEQUENCE) {
             return Bundle::from_pem(bytes, passphrase);
@@ -80,7 +80,8 @@ impl Bundle {
     }
 }
 
-/// A PKCS#12 archive (RFC 7292): AES-256-CBC and HMAC-SHA-256, [`PBKDF2_ROUNDS`] rounds. Without a key it holds certificates only.
+/// A PKCS#12 archive (RFC 7292): AES-256-CBC and HMAC-SHA-256, [`PBKDF2_ROUNDS`] rounds. Without a key it holds
+/// certificates only.
 ///
 /// # Errors
 /// [`CreateError`] from OpenSSL, or for a label or passphrase with a zero byte.

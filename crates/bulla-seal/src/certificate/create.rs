@@ -179,7 +179,7 @@ fn too_many_names() -> CreateError {
     CreateError::AlternativeName { text: format!("more than {ALTERNATIVE_NAMES_MAX} names") }
 }
 
-/// What a certificate shall say, whoever signs it.
+/// What a certificate shall say, by any signer.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The subject.

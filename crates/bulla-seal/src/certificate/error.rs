@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use super::{KeyKind, Usage, utc};
 use crate::dn::Dn;
 
-/// Bytes that are no certificate, CRL or key container. The turn of whoever sent or wrote them.
+/// Bytes that are no certificate, CRL or key container. The sender's or writer's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedError(pub(crate) &'static str);
 
@@ -39,7 +39,7 @@ pub enum CertificateError {
         /// When it ended.
         not_after: SystemTime,
     },
-    /// Too early, or somebody's clock was set back.
+    /// Too early, or a clock was set back.
     NotYetValid {
         /// Whose, possibly an authority on the path.
         dn: Dn,
@@ -62,7 +62,7 @@ pub enum CertificateError {
         /// When the newest CRL ended.
         next_update: SystemTime,
     },
-    /// The newest CRL begins in the future: somebody's clock is wrong.
+    /// The newest CRL begins in the future: a clock is wrong.
     CrlNotYetValid {
         /// The authority.
         issuer: Dn,

@@ -107,8 +107,8 @@ impl Certificate {
     /// Every certificate of a PEM text, in its order; other blocks are passed over.
     ///
     /// # Errors
-    /// [`MalformedError`] for a broken block, for more than `max` certificates, and for OpenSSL's `TRUSTED CERTIFICATE`,
-    /// which carries trust settings of its own.
+    /// [`MalformedError`] for a broken block, for more than `max` certificates, and for OpenSSL's `TRUSTED
+    /// CERTIFICATE`, which carries trust settings of its own.
     pub fn all_from_pem(pem: &[u8], max: usize) -> Result<Vec<Certificate>, MalformedError> {
         const TRUSTED: &[u8] = b"-----BEGIN TRUSTED CERTIFICATE";
         if pem.windows(TRUSTED.len()).any(|window| window == TRUSTED) {

@@ -62,8 +62,8 @@ pub(crate) struct KeyPlace {
     pub(crate) generation: u64,
 }
 
-/// The recipients differ from key to key and the rest hardly ever, so they alone are hashed. Theirs is a digest already:
-/// a part of it will do.
+/// The recipients differ from key to key and the rest hardly ever, so they alone are hashed. Theirs is a digest
+/// already: a part of it will do.
 impl Hash for KeyPlace {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let first = self.recipients.first_chunk().copied().unwrap_or_default();
@@ -71,8 +71,8 @@ impl Hash for KeyPlace {
     }
 }
 
-/// Makes a place in a table of a number that is spread evenly already. Two random numbers of this process go into it, so
-/// that a sender who looks for recipients whose digests lie close together finds none.
+/// Makes a place in a table of a number that is spread evenly already. Two random numbers of this process go into it,
+/// so that a sender who looks for recipients whose digests lie close together finds none.
 #[derive(Clone)]
 struct Spread {
     added: u64,
@@ -207,7 +207,7 @@ struct KeyEntry {
     /// Where its key begins in its half, and how long it is.
     at: usize,
     len: usize,
-    /// Absent until the key is used again, and while somebody works with it.
+    /// Absent until the key is used again, and while another message works with it.
     context: Option<CipherCtx>,
     policy: Arc<Policy>,
     born: SystemTime,

@@ -31,7 +31,8 @@ pub struct Verdict {
     pub valid_until: SystemTime,
     /// The revocation lists that were asked are current from here on …
     pub fresh_from: Option<SystemTime>,
-    /// … until just before this. These two bound the time at which revocation is judged; without a list there is no bound.
+    /// … until just before this. These two bound the time at which revocation is judged; without a list there is no
+    /// bound.
     pub fresh_until: Option<SystemTime>,
     /// What was asked of the revocation lists.
     pub revocation: Revocation,

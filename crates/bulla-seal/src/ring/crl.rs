@@ -19,7 +19,8 @@ pub struct Crl {
     kind: Kind,
     this_update: SystemTime,
     next_update: SystemTime,
-    /// Public keys that were tried, and whether the signature is theirs: a large list is hashed once, not at each question.
+    /// Public keys that were tried, and whether the signature is theirs: a large list is hashed once, not at each
+    /// question.
     signers: Mutex<Vec<([u8; 32], bool)>>,
 }
 

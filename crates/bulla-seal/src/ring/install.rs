@@ -55,7 +55,7 @@ pub fn install_own_on_token(
     install(dir, Place::Own, label, &text)
 }
 
-/// Puts somebody's certificate, and the authorities above it, into `people/LABEL.pem`.
+/// Puts another user's certificate, and the authorities above it, into `people/LABEL.pem`.
 ///
 /// # Errors
 /// [`RingError::Label`], [`RingError::Io`].
@@ -76,7 +76,8 @@ pub fn install_trust(dir: &Path, label: &str, certificate: &Certificate) -> Resu
     install(dir, Place::Trust, label, &certificate.to_pem())
 }
 
-/// Puts revocation lists (PEM, or one in DER) into `crl/LABEL.pem` or `crl/LABEL.crl`, after a look whether they are any.
+/// Puts revocation lists (PEM, or one in DER) into `crl/LABEL.pem` or `crl/LABEL.crl`, after a look whether they are
+/// any.
 ///
 /// # Errors
 /// [`RingError::Malformed`], [`RingError::Label`], [`RingError::Io`].

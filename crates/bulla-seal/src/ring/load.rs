@@ -30,8 +30,8 @@ pub const RING_FILES_MAX: usize = 100_000;
 /// The file of a ring that says what is asked of its revocation lists.
 pub(super) const REVOCATION_FILE: &str = "revocation";
 
-/// File systems date changes by the kernel's tick, so two within a tick, of one size, look like one. A file that was read
-/// this soon after its last change is read once more at the next look.
+/// File systems date changes by the kernel's tick, so two within a tick, of one size, look like one. A file that was
+/// read this soon after its last change is read once more at the next look.
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
 /// Counts the snapshots this process has read.
@@ -203,7 +203,7 @@ pub(super) fn load(dir: &Path, keys: Keys<'_>, previous: &Files) -> Result<(Ring
     let stamp = directory(dir)?.ok_or_else(|| RingError::Missing { path: dir.to_owned() })?;
     let mut files = Files { settled: true, ..Files::default() };
     files.list(dir, Some(stamp));
-    let mut ring = Ring { user, ..Ring::nobody() };
+    let mut ring = Ring { user, ..Ring::empty() };
     for place in Place::ALL {
         let path = dir.join(place.name());
         // Stamped before it is listed: what comes later shows as a change.

@@ -60,7 +60,7 @@ pub struct Own {
     pub key: PrivateKey,
 }
 
-/// Somebody else's certificate.
+/// Another user's certificate.
 #[derive(Clone, Debug)]
 pub struct Person {
     /// The name of its file without the ending.
@@ -118,8 +118,8 @@ impl Ring {
         Ok(ring)
     }
 
-    /// A ring that holds nothing and believes nobody.
-    pub(crate) fn nobody() -> Ring {
+    /// A ring that holds nothing and trusts no authority.
+    pub(crate) fn empty() -> Ring {
         Ring {
             user: String::new(),
             generation: 0,

@@ -24,8 +24,8 @@ pub struct Rings {
     on_change: Option<OnChange>,
 }
 
-/// Whoever wants to hear that a ring was read, or can't be read any more: the user, and the ring or why there is none. The ring's lock is held meanwhile:
-/// no other ring may be asked for.
+/// Called when a ring was read, or can't be read any more, with the user, and the ring or why there is none. The ring's
+/// lock is held meanwhile: no other ring may be asked for.
 pub type OnChange = Box<dyn Fn(&str, Result<&Ring, &RingError>) + Send + Sync>;
 
 #[derive(Default)]
@@ -47,8 +47,8 @@ impl Rings {
         Rings { root, users: Mutex::new(HashMap::new()), on_change: None }
     }
 
-    /// The same, and `tell` hears of each ring that is read for the first time, or anew because its files have changed, and of each that
-    /// can't be read any more.
+    /// The same, and `tell` hears of each ring that is read for the first time, or anew because its files have changed,
+    /// and of each that can't be read any more.
     #[must_use]
     pub fn telling(self, tell: OnChange) -> Rings {
         Rings { on_change: Some(tell), ..self }
@@ -65,8 +65,8 @@ impl Rings {
         Ok(self.root.join(user))
     }
 
-    /// The ring of a user as it is on disk, or was at most [`CHECK_INTERVAL`] ago. Costs two locks and a compare between
-    /// looks, one `stat` a file at a look, and reads the files that changed.
+    /// The ring of a user as it is on disk, or was at most [`CHECK_INTERVAL`] ago. Costs two locks and a compare
+    /// between looks, one `stat` a file at a look, and reads the files that changed.
     ///
     /// # Errors
     /// [`RingError`]. A ring that can no longer be read is no longer given out, in its old state neither.

@@ -63,7 +63,7 @@ impl World {
         World { dir, authority }
     }
 
-    /// Somebody with a key for everything that its type allows.
+    /// A user with a key for everything that its type allows.
     pub fn person(&self, name: &str, key: KeySpec) -> Person {
         let uses = match key {
             KeySpec::Rsa(_) => vec![KeyUse::DocSign, KeyUse::DataEncrypt],

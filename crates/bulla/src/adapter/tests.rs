@@ -124,13 +124,13 @@ fn link() -> LinkId {
     connection.attach(session, AttachRequest::receiver("get", "ORDERS"))
 }
 
-/// One adapter with one dispatcher's mailbox, and the card: private operations are nobody else's, but for
+/// One adapter with one dispatcher's mailbox, and the card: private operations are its alone, but for
 /// those that the processor checks.
 struct Pool {
     adapters: Arc<Adapters>,
     card: Arc<Card>,
     mailbox: Arc<Mailbox>,
-    bell: mio::Poll,
+    poll: mio::Poll,
     link: LinkId,
     mailboxes: Arc<Mailboxes>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -150,8 +150,8 @@ impl Pool {
         scheduler.define(DEVICE, Kind::Accelerator, 16, Arc::new(open)).unwrap();
         scheduler.stop(CPU_NAME).unwrap();
         scheduler.start(DEVICE).unwrap();
-        let bell = mio::Poll::new().unwrap();
-        let waker = mio::Waker::new(bell.registry(), mio::Token(0)).unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
         let mailbox = Arc::new(Mailbox::new(waker));
         let mailboxes = Arc::new(Mailboxes::new());
         assert!(mailboxes.add(mailbox.clone()));
@@ -160,7 +160,7 @@ impl Pool {
             adapters,
             card,
             mailbox,
-            bell,
+            poll,
             link: link(),
             mailboxes,
             threads: Vec::new(),
@@ -192,7 +192,7 @@ impl Pool {
         let tally = Tally::new();
         let opening = message.opening(&tally);
         let step = opening().unwrap();
-        assert!(matches!(step, Step::Device(..)), "nobody knows the content key yet");
+        assert!(matches!(step, Step::Device(..)), "the content key is not known yet");
         let asker = Asker { dispatcher: 0, peer: 0, generation: 0, link: self.link, slot };
         Begun { asker, who: who.clone(), work: Work::GoOnOpening(step, opening), tally }
     }
@@ -200,12 +200,12 @@ impl Pool {
     /// What came of so many messages, in the order of their slots.
     fn outcomes(&mut self, count: usize) -> Vec<Result<Opened, OpenError>> {
         let end = Instant::now() + PATIENCE;
-        let (mut all, mut letters) = (Vec::new(), Vec::new());
+        let (mut all, mut notices) = (Vec::new(), Vec::new());
         let mut events = mio::Events::with_capacity(1);
         loop {
-            self.mailbox.take(&mut letters);
-            for letter in letters.drain(..) {
-                let Letter::Finished(finished) = letter else { panic!("another letter") };
+            self.mailbox.take(&mut notices);
+            for notice in notices.drain(..) {
+                let Notice::Finished(finished) = notice else { panic!("another notice") };
                 let Outcome::Opened(result) = finished.outcome else { panic!("another outcome") };
                 self.meters.note(status::Deed::Opened, &finished.cost.effort, &finished.cost.wait);
                 all.push((finished.asker.slot, result.map(Verified::into_inner)));
@@ -216,7 +216,7 @@ impl Pool {
             }
             let left = end.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "{} of {count} outcomes came", all.len());
-            self.bell.poll(&mut events, Some(left)).unwrap();
+            self.poll.poll(&mut events, Some(left)).unwrap();
         }
     }
 
@@ -248,7 +248,7 @@ impl Drop for Pool {
     }
 }
 
-/// An opening that was begun, and that nobody was given yet.
+/// An opening that was begun, and was not handed over yet.
 struct Begun {
     asker: Asker,
     who: bulla_device::Asker,
@@ -262,7 +262,7 @@ impl Begun {
     }
 }
 
-/// Somebody who seals, somebody who opens, and a policy between them.
+/// A user who seals, a user who opens, and a policy between them.
 struct World {
     opener: Opener,
     policy: Arc<Policy>,
@@ -579,7 +579,7 @@ fn an_adapter_shares_what_it_computes_with_one_that_has_nothing_to_do() {
     let mut jobs = Vec::new();
     for _ in 0..16 {
         let Ok(Step::Device(job, _)) = world.messages(1)[0].opening(&Tally::new())() else {
-            panic!("nobody knows its key")
+            panic!("its key is not known")
         };
         jobs.push(job);
     }
@@ -599,7 +599,7 @@ fn an_adapter_shares_what_it_computes_with_one_that_has_nothing_to_do() {
     assert_eq!((kept.len(), given.len()), (8, 8));
     assert!(kept.iter().chain(&given).all(|answer| answer.result.is_ok()));
     assert_eq!(pool.adapters.take(0).unwrap().tasks.len(), 1);
-    // The task was taken for an adapter that is none: nobody waits for it.
+    // The task was taken for an adapter that is none: no thread waits for it.
     pool.adapters.done(&mut vec![(1, KeyWork::default())]);
 }
 

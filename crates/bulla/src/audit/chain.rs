@@ -74,7 +74,7 @@ pub enum Fault {
     Line(LineError),
     /// A line is longer than any entry.
     TooLong,
-    /// The last line of the last file has no end: it is being written, or a crash or somebody cut it.
+    /// The last line of the last file has no end: it is being written, or a crash or a person cut it.
     Torn {
         /// Bytes without an end.
         bytes: usize,
@@ -98,7 +98,7 @@ pub enum Fault {
         /// That entry's number.
         found: u64,
     },
-    /// The oldest file does not begin with the first entry, and nobody said from where the chain is to be checked.
+    /// The oldest file does not begin with the first entry, and it was not said from where the chain is to be checked.
     Begin {
         /// The first entry that is there.
         found: u64,
@@ -156,8 +156,8 @@ pub struct Verdict {
     pub breaks: Vec<Break>,
 }
 
-/// Checks every entry of a log. Without `from` it has to begin with its first entry. With `from`, the hash of an entry that was kept
-/// elsewhere, it has to hold that entry, or to begin with the one behind it.
+/// Checks every entry of a log. Without `from` it has to begin with its first entry. With `from`, the hash of an entry
+/// that was kept elsewhere, it has to hold that entry, or to begin with the one behind it.
 ///
 /// # Errors
 /// A file can't be read.
@@ -207,7 +207,8 @@ impl Check {
         let written = match Written::parse(line) {
             Ok(written) => written,
             Err(error) => {
-                // The one behind it is judged by its own: one change is one break, or two where the chain shows it as well.
+                // The one behind it is judged by its own: one change is one break, or two where the chain shows it as
+                // well.
                 return self.breaks(file, number, Fault::Line(error));
             }
         };
@@ -449,7 +450,7 @@ mod tests {
         assert_eq!(broken(folder.path(), None), [(String::new(), 0, Fault::Nothing)]);
     }
 
-    /// Whoever owns the machine can compute every hash anew: only a hash that was kept elsewhere shows it.
+    /// The owner of the machine can compute every hash anew: only a hash that was kept elsewhere shows it.
     #[test]
     fn a_log_that_was_written_anew_is_found_by_a_hash_that_was_kept() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! One entry: a line of JSON that names the hash of the one before it, and ends with its own. `docs/formats/audit.md` is the page.
+//! One entry: a line of JSON that names the hash of the one before it, and ends with its own. `docs/formats/audit.md`
+//! is the page.
 
 use crate::calendar;
 use openssl::sha::sha256;
@@ -7,7 +8,7 @@ use std::fmt::{self, Display, Write as _};
 
 /// Longest line in bytes: a command of a megabyte whose every character takes six.
 pub const LINE_BYTES_MAX: usize = 8 << 20;
-/// Longest text of a stranger in a field, in bytes.
+/// Longest text from outside in a field, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 512;
 
 /// What stands between an entry and its hash.
@@ -28,7 +29,7 @@ impl EntryHash {
         Self("0".repeat(HASH_DIGITS))
     }
 
-    /// Reads 64 digits; the case of letters does not matter to whoever types them. None for anything else.
+    /// Reads 64 digits; upper and lower case are the same. None for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::exactly(&text.to_ascii_lowercase())
@@ -65,7 +66,7 @@ pub enum Kind {
     Policy,
     /// What became of a command.
     Result,
-    /// Somebody asked for what is not allowed to them, or could not sign in.
+    /// A user asked for what it may not do, or could not sign in.
     Refusal,
     /// More of these in one second, counted.
     Refusals,
@@ -133,7 +134,7 @@ impl Display for Kind {
 pub enum Who {
     /// The queue manager itself.
     QueueManager,
-    /// Somebody on the admin socket, as the kernel says who that is.
+    /// A user on the admin socket, as the kernel identifies it.
     Administrator {
         /// User number.
         uid: u32,
@@ -144,12 +145,12 @@ pub enum Who {
     },
     /// A connection.
     Connection {
-        /// The user, in force or claimed; none for whoever gave no name.
+        /// The user, in force or claimed; none for a client that gave no name.
         user: Option<String>,
         /// Where it comes from.
         address: String,
     },
-    /// Somebody whose key ring it is, wherever connected.
+    /// The user whose key ring it is, wherever connected.
     User(String),
 }
 
@@ -224,7 +225,7 @@ pub struct Written {
     pub hash: EntryHash,
 }
 
-/// What is wrong with a line. The operator's turn: somebody or something has changed the file.
+/// What is wrong with a line. The operator's turn: the file was changed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum LineError {
@@ -281,7 +282,8 @@ impl Written {
 /// Fields of a line: seq, time, kind, who, what, prev, hash.
 const FIELDS: usize = 7;
 
-/// A moment as entries have it, from milliseconds since 1970: `2026-11-22T10:12:01.123Z`. Texts of moments compare as the moments do.
+/// A moment as entries have it, from milliseconds since 1970: `2026-11-22T10:12:01.123Z`. Texts of moments compare as
+/// the moments do.
 #[must_use]
 pub fn time(wall_ms: u64) -> String {
     let mut text = calendar::rfc3339(wall_ms / 1000);
@@ -290,7 +292,7 @@ pub fn time(wall_ms: u64) -> String {
     text
 }
 
-/// A stranger's words, no longer than [`TEXT_BYTES_MAX`].
+/// A text from outside, no longer than [`TEXT_BYTES_MAX`].
 pub(crate) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }

@@ -38,8 +38,8 @@ pub struct KeyUse {
 }
 
 impl KeyUse {
-    /// Messages for which the key was used, and private-key operations that took; a message whose content key was known takes
-    /// none. One or two additions.
+    /// Messages for which the key was used, and private-key operations that took; a message whose content key was known
+    /// takes none. One or two additions.
     pub(crate) fn add(&self, messages: u64, operations: u64) {
         self.messages.fetch_add(messages, Ordering::Relaxed);
         if operations > 0 {
@@ -102,7 +102,7 @@ impl KeyUses {
         }
         if minute {
             self.told_at = Some(now);
-            // Nobody counts there any more: the next link that does is a first use again.
+            // No link counts there any more: the next one that does is a first use again.
             self.keys.retain(|_, (used, _)| Arc::strong_count(used) > 1 || used.any());
         }
         told
@@ -143,6 +143,6 @@ mod tests {
         assert_eq!(keys.take_due(begin + 2 * TOLD_EVERY, false), []);
         drop(used);
         keys.take_due(begin + 3 * TOLD_EVERY, false);
-        assert!(!keys.any(), "nobody counts there any more");
+        assert!(!keys.any(), "no link counts there any more");
     }
 }

@@ -1,8 +1,9 @@
 //! The audit log: who changed what, who was refused, whose keys were used, in entries that are chained by their hashes.
 //!
-//! [`Audit`] is the handle that all threads have. [`Audit::note`] puts an entry into a bounded line and returns; [`Audit::record`]
-//! waits until its entries are synced. A thread of its own, `audit`, gives entries their place in the chain and writes them:
-//! at once where somebody waits, otherwise once a second. Nothing that is noted can fail or hold up what it tells of.
+//! [`Audit`] is the handle that all threads have. [`Audit::note`] puts an entry into a bounded line and returns;
+//! [`Audit::record`] waits until its entries are synced. A thread of its own, `audit`, gives entries their place in the
+//! chain and writes them: at once where a caller waits, otherwise once a second. Nothing that is noted can fail or hold
+//! up what it tells of.
 
 pub mod chain;
 pub mod entry;
@@ -32,7 +33,7 @@ use writer::Writer;
 
 /// Most entries that wait for the thread; one that finds no room is counted and left out.
 pub const WAITING_MAX: usize = 4096;
-/// How long an entry that nobody waits for may wait to be written and synced.
+/// How long an entry may wait to be written and synced where no caller waits for it.
 pub const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long a command waits for its entry to be synced.
 pub const RECORD_WITHIN: Duration = Duration::from_secs(10);
@@ -72,7 +73,7 @@ pub(crate) fn fingerprint(certificate: &Certificate) -> String {
     base16ct::lower::encode_string(certificate.fingerprint())
 }
 
-/// What somebody was refused.
+/// What a user was refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused<'a> {
     /// What was asked for: `connect`, `put`, `get`, …
@@ -103,7 +104,7 @@ struct Shared {
     inner: Mutex<Inner>,
     /// The thread has something to do.
     work: Condvar,
-    /// Entries that somebody waits for are written, or can't be.
+    /// Entries that a caller waits for are written, or can't be.
     done: Condvar,
     written: AtomicU64,
     dropped: AtomicU64,
@@ -128,8 +129,8 @@ struct Inner {
 }
 
 impl Audit {
-    /// Opens the log of a data directory, which this process owns, and begins to write. What a crash left of an unfinished entry is cut off, and an
-    /// entry tells so.
+    /// Opens the log of a data directory, which this process owns, and begins to write. What a crash left of an
+    /// unfinished entry is cut off, and an entry tells so.
     ///
     /// # Errors
     /// The folder or its newest file can't be read or written, or no thread could be started.
@@ -144,7 +145,8 @@ impl Audit {
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Has an entry written within [`SYNC_EVERY`]. Costs a lock and no wait; where [`WAITING_MAX`] entries wait it is counted and left out.
+    /// Has an entry written within [`SYNC_EVERY`]. Costs a lock and no wait; where [`WAITING_MAX`] entries wait it is
+    /// counted and left out.
     pub fn note(&self, entry: Entry) {
         let at_ms = wall_ms(SystemTime::now());
         let mut inner = self.shared.lock();
@@ -162,7 +164,8 @@ impl Audit {
         }
     }
 
-    /// Has entries written and synced before it returns. They stay in the log also where this fails, once the disk takes them.
+    /// Has entries written and synced before it returns. They stay in the log also where this fails, once the disk
+    /// takes them.
     ///
     /// # Errors
     /// They are not known to be on disk.
@@ -185,7 +188,8 @@ impl Audit {
         inner.answer.clone()
     }
 
-    /// Somebody was refused (2035): an entry each, and of a flood of them some of each second and how many there were from where.
+    /// A user was refused (2035): an entry each, and of a flood of them some of each second and how many there were
+    /// from where.
     pub(crate) fn refused(&self, now: Instant, who: Who, refused: &Refused<'_>) {
         let Refused { action, object, reason, detail, let_in } = refused;
         let at_ms = wall_ms(SystemTime::now());

@@ -1,5 +1,5 @@
-//! Refusals: some of them one by one, the rest counted by where they came from, so that a stranger neither fills the disk nor hides
-//! what others are refused.
+//! Refusals: some of them one by one, the rest counted by where they came from, so that an unauthenticated client
+//! neither fills the disk nor hides what others are refused.
 
 use super::entry::{Entry, Kind, Who};
 use serde_json::json;
@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Entries of their own, of all refusals: a second, at most without a pause, and how many a second of those come back. That is 0.2 GB a day.
+/// Entries of their own, of all refusals: a second, at most without a pause, and how many a second of those come back.
+/// That is 0.2 GB a day.
 pub(super) const OF_ALL: Allowance = Allowance { in_a_second: 50, in_a_row: 3_000, back_in_a_second: 5 };
 /// The same of those from one address, or of one administrator: 40 MB a day.
 pub(super) const OF_ONE: Allowance = Allowance { in_a_second: 20, in_a_row: 1_000, back_in_a_second: 1 };
@@ -112,7 +113,8 @@ impl Refusals {
         self.count > 0
     }
 
-    /// The entry that tells of them, a second after the first of them, or `now_or_never`; of a flood that goes on less often.
+    /// The entry that tells of them, a second after the first of them, or `now_or_never`; of a flood that goes on less
+    /// often.
     pub(super) fn take_more(&mut self, now: Instant, now_or_never: bool) -> Option<Entry> {
         let passed =
             |since: Option<Instant>, time| since.is_none_or(|since| now.saturating_duration_since(since) >= time);
@@ -160,7 +162,7 @@ mod tests {
         let (now, mut refusals) = (Instant::now(), Refusals::default());
         let written = (0..1000).filter(|_| refusals.may_write(now, &from(1))).count();
         assert_eq!(written, OF_ONE.in_a_second as usize);
-        assert!(refusals.may_write(now, &from(2)), "somebody else's has an entry of its own");
+        assert!(refusals.may_write(now, &from(2)), "another user's has an entry of its own");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Gives entries their places in the chain, and brings them to disk.
 //!
-//! Lines gather in memory and are written and synced together. What could not be is written again at the next try, at the same place, so
-//! that the chain stays whole over a full disk; where too much gathers, entries are left out before they get a number, and a gap tells
-//! how many.
+//! Lines gather in memory and are written and synced together. What could not be is written again at the next try, at
+//! the same place, so that the chain stays whole over a full disk; where too much gathers, entries are left out before
+//! they get a number, and a gap tells how many.
 
 use super::chain;
 use super::entry::{Entry, EntryHash, Kind, LineError, Who};
@@ -100,7 +100,8 @@ impl Writer {
     fn go_on(&mut self, damaged: Option<LineError>, torn_bytes: u64) -> io::Result<()> {
         if let Some(error) = damaged {
             crate::alarm!("audit log: the last entry is damaged: {error}; `bulla audit verify` says more");
-            // The chain can't go on from it: it goes on from what can be read, in a file of its own, and stays broken there.
+            // The chain can't go on from it: it goes on from what can be read, in a file of its own, and stays broken
+            // there.
             let before = chain::head(&self.folder).map_err(|(_, error)| error)?;
             let files = files::all(&self.folder)?;
             let last = files.last().map_or(0, |(first, _)| *first);

@@ -161,7 +161,7 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
             attached(peer, local, state);
             Ok(())
         }
-        ChannelKind::Receiver => Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "a receiver calls nobody")),
+        ChannelKind::Receiver => Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "a receiver makes no calls")),
     }
 }
 

@@ -152,8 +152,8 @@ impl Delivery {
         Prepared { way, stage, held, asks }
     }
 
-    /// A message as it came, without its transmission header, for the dead-letter queue; one that is no message at all is
-    /// kept as it is.
+    /// A message as it came, without its transmission header, for the dead-letter queue; one that is no message at all
+    /// is kept as it is.
     pub(crate) fn as_it_came(&self, payload: &Payload, persistent: bool, wall_ms: u64) -> Message {
         let message = match Arrival::read(payload, wall_ms) {
             Ok(arrival) => arrival.taken_off().into_message(Defaults::default(), None),

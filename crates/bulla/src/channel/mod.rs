@@ -1,8 +1,8 @@
 //! Channels: messages cross from one queue manager to another.
 //!
 //! A channel is an AMQP 1.0 connection with one link, owned by one dispatcher. [`protocol`] is what the two ends say to
-//! each other beside the messages, [`note`] what each keeps in its journal, [`transmission`] what a message carries on its
-//! way. `docs/formats/channel.md` is the page.
+//! each other beside the messages, [`note`] what each keeps in its journal, [`transmission`] what a message carries on
+//! its way. `docs/formats/channel.md` is the page.
 
 pub(crate) mod caller;
 pub(crate) mod delivery;
@@ -22,7 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 
 /// What a dispatcher is told about a channel.
-pub(crate) enum ChannelLetter {
+pub(crate) enum ChannelNotice {
     /// Call its partner.
     Call(InstanceId),
     /// The partner's address was looked up, or why it could not be.

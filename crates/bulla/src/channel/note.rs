@@ -69,15 +69,15 @@ pub fn receiver_name(channel: &str, partner: &str) -> String {
     format!("{}{partner}", receiver_prefix(channel))
 }
 
-/// What all names of a receiving channel's notes begin with. Names may have a slash in them, but no `@`: so channel `A` with
-/// partner `B/C` is not `A/B` with `C`, and `A` can go without `A/B`.
+/// What all names of a receiving channel's notes begin with. Names may have a slash in them, but no `@`: so channel `A`
+/// with partner `B/C` is not `A/B` with `C`, and `A` can go without `A/B`.
 pub fn receiver_prefix(channel: &str) -> String {
     format!("channel/receive/{channel}@")
 }
 
 impl SenderNote {
-    /// As bytes: version, flags, base, unit, partner, count, then the ids, the first whole and the others as steps. Mark
-    /// and proof follow where there is one of them.
+    /// As bytes: version, flags, base, unit, partner, count, then the ids, the first whole and the others as steps.
+    /// Mark and proof follow where there is one of them.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(24 + self.in_doubt.len() * 2);
         let is_plain = self.proof.is_empty() && self.mark == [0; 16];

@@ -1,5 +1,5 @@
-//! What the two ends of a channel say to each other beside the messages: capabilities and properties of `open` and of the
-//! link (AMQP part 2, sections 2.7.1 and 2.7.3).
+//! What the two ends of a channel say to each other beside the messages: capabilities and properties of `open` and of
+//! the link (AMQP part 2, sections 2.7.1 and 2.7.3).
 
 use bulla_amqp::{Symbol, Value};
 
@@ -14,7 +14,8 @@ pub const VERSION: &str = "version";
 /// What `product` says here.
 pub const PRODUCT_NAME: &str = "Bulla";
 
-/// The highest sequence number that is believed: far beyond what a channel can reach, and far below what can't be counted on from.
+/// The highest sequence number that is believed: far beyond what a channel can reach, and far below what can't be
+/// counted on from.
 pub const SEQUENCE_MAX: u64 = 1 << 62;
 
 const CHANNEL: &str = "bulla:channel";

@@ -2,10 +2,10 @@
 //!
 //! A partner that is ours numbers the deliveries that it does not settle. What is ready at the head of a link's line is
 //! committed in one unit of work with the note of the last number, and confirmed once that is synced; so a message is
-//! on its queue if and only if its number is in the note. What the sender settles (NPMSPEED(FAST)) is put as it is ready.
-//! A partner that is not ours has no numbers: what it has not heard of it sends again.
+//! on its queue if and only if its number is in the note. What the sender settles (NPMSPEED(FAST)) is put as it is
+//! ready. A partner that is not ours has no numbers: what it has not heard of it sends again.
 
-use super::ChannelLetter;
+use super::ChannelNotice;
 use super::delivery::{Delivery, Prepared, Secret, Way};
 use super::note::{PROOF_BYTES_MAX, ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
@@ -21,7 +21,7 @@ use crate::dispatcher::sealing::Stage;
 use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
-use crate::mailbox::Letter;
+use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::{reports, tls};
@@ -180,7 +180,8 @@ impl Receiving {
     }
 }
 
-/// A partner of ours attaches the sending end of a channel. It is answered once all that was committed before is synced.
+/// A partner of ours attaches the sending end of a channel. It is answered once all that was committed before is
+/// synced.
 pub(crate) fn greeted(
     peer: &mut Peer,
     local: &mut Local,
@@ -262,7 +263,8 @@ pub(crate) fn greeted(
     Ok(())
 }
 
-/// A requester has reached a partner that is not ours: it takes from SOURCE there, at least once, and puts on TARGET here.
+/// A requester has reached a partner that is not ours: it takes from SOURCE there, at least once, and puts on TARGET
+/// here.
 pub(crate) fn request(
     peer: &mut Peer,
     local: &mut Local,
@@ -571,9 +573,9 @@ fn claim(
 
 /// The instance or the numbers are not that connection's any more: it commits nothing more, and hears that it is over.
 fn tell_replaced(local: &Local, old: Place, channel: &str) {
-    let letter = ChannelLetter::Replaced { peer: old.peer, generation: old.generation, why: replaced_by(channel) };
+    let notice = ChannelNotice::Replaced { peer: old.peer, generation: old.generation, why: replaced_by(channel) };
     if let Some(mailbox) = local.manager.mailboxes.get(old.dispatcher) {
-        mailbox.post(Letter::Channel(letter));
+        mailbox.post(Notice::Channel(notice));
     }
 }
 
@@ -1154,13 +1156,13 @@ impl Waiting {
         matches!(&self.stage, Stage::Ready(Err(refusal)) if refusal.reason == reason::STORAGE_NOT_AVAILABLE)
     }
 
-    /// Whether a refusal may be another one a little later: queues empty, keys come back. What is no message stays none,
-    /// and a defective seal stays defective.
+    /// Whether a refusal may be another one a little later: queues empty, keys come back. What is no message stays
+    /// none, and a defective seal stays defective.
     fn may_pass(&self, refusal: &Refusal) -> bool {
         !self.defective && refusal.reason != reason::MD_ERROR && refusal.cause != Some("malformed")
     }
 
-    /// Tells whoever wants to hear of it that the message is on a queue: its own, one on the way, or the dead-letter queue.
+    /// Wakes those who wait for the queue that the message is on: its own, one on the way, or the dead-letter queue.
     fn tell(&self, state: &mut State, local: &Local, id: MessageId) {
         match &self.dead {
             Some(why) => reports::undeliverable(state, local, id, why),
@@ -1171,7 +1173,8 @@ impl Waiting {
         }
     }
 
-    /// The message for its queue, where it is ready and the queue takes it behind `before`; nothing where it has expired.
+    /// The message for its queue, where it is ready and the queue takes it behind `before`; nothing where it has
+    /// expired.
     #[allow(clippy::type_complexity, reason = "ready or not, refused or not, expired or not")]
     fn ready(
         &self,

@@ -66,8 +66,8 @@ pub(crate) struct Instance {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     instances: HashMap<InstanceId, Instance>,
-    /// Which connection commits with a receiving end's note, by the note's name. A requester that calls and is called has
-    /// two instances for one partner, but one line of numbers.
+    /// Which connection commits with a receiving end's note, by the note's name. A requester that calls and is called
+    /// has two instances for one partner, but one line of numbers.
     numbering: HashMap<String, Place>,
 }
 

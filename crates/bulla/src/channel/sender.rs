@@ -1,8 +1,8 @@
 //! The sending end of a channel: transmission queue → [open] → batch, noted → link → confirmed → removed.
 //!
-//! A batch is what one turn took from the transmission queue. Its numbers and messages are noted in the journal, and it goes
-//! out when the note is synced; the next batch does not wait for it. What is noted stays locked until the partner has
-//! said what became of it, also when the connection goes meanwhile.
+//! A batch is what one turn took from the transmission queue. Its numbers and messages are noted in the journal, and it
+//! goes out when the note is synced; the next batch does not wait for it. What is noted stays locked until the partner
+//! has said what became of it, also when the connection goes meanwhile.
 
 mod dead_letter;
 mod opening;

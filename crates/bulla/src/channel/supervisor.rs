@@ -2,13 +2,13 @@
 
 use super::note::{self, ReceiverNote, SenderNote};
 use super::registry::{Instance, InstanceId, Place, Wanted};
-use super::{ChannelLetter, sender};
+use super::{ChannelNotice, sender};
 use crate::catalog::status::ChannelState;
 use crate::catalog::{ChannelDefinition, ChannelKind};
 use crate::dispatcher::peer::Peer;
 use crate::dispatcher::{Local, authority};
 use crate::events::Event;
-use crate::mailbox::Letter;
+use crate::mailbox::Notice;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::tls;
@@ -16,7 +16,7 @@ use bulla_queue::QueueId;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// After a restart: what was in doubt is locked again, so that nobody but its channel takes it.
+/// After a restart: what was in doubt is locked again, so that only its channel takes it.
 pub(crate) fn recover(state: &mut State) {
     let senders: Vec<String> = state
         .definitions
@@ -53,7 +53,7 @@ pub(crate) fn recover(state: &mut State) {
     }
 }
 
-/// Keeps in the journal that a channel was stopped, or no longer is: a restart starts nothing that somebody has stopped.
+/// Keeps in the journal that a channel was stopped, or no longer is: a restart starts nothing that was stopped.
 fn keep_stopped(state: &mut State, channel: &str, stopped: bool) {
     let name = note::stopped_name(channel);
     if state.store.note(&name).is_some() == stopped {
@@ -109,7 +109,8 @@ pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Resu
     Ok(())
 }
 
-/// ACTCHL and MAXCHL: whether one more channel may run. One that is `starting`, and stopped, takes no place beside itself.
+/// ACTCHL and MAXCHL: whether one more channel may run. One that is `starting`, and stopped, takes no place beside
+/// itself.
 pub(crate) fn room(state: &State, starting: Option<&str>) -> Result<(), Refusal> {
     let manager = &state.definitions.queue_manager;
     let active = state.channels.all().filter(|(_, instance)| instance.is_active()).count();
@@ -136,17 +137,17 @@ fn call(manager: &Manager, instance: &mut Instance, id: InstanceId) {
     instance.status.state = ChannelState::Starting;
     // The same dispatcher each time: a channel's queues are served there.
     let hash = id.channel.bytes().fold(0usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte)));
-    bring(manager, hash % manager.mailboxes.wanted(), Letter::Channel(ChannelLetter::Call(id)));
+    bring(manager, hash % manager.mailboxes.wanted(), Notice::Channel(ChannelNotice::Call(id)));
 }
 
-/// Gives a letter about a call to a dispatcher, or to the first one where that has ended.
-pub(crate) fn bring(manager: &Manager, index: usize, letter: Letter) {
-    let letter = match manager.mailboxes.get(index) {
-        Some(mailbox) => mailbox.bring(letter),
-        None => Err(letter),
+/// Gives a notice about a call to a dispatcher, or to the first one where that has ended.
+pub(crate) fn bring(manager: &Manager, index: usize, notice: Notice) {
+    let notice = match manager.mailboxes.get(index) {
+        Some(mailbox) => mailbox.bring(notice),
+        None => Err(notice),
     };
-    if let (Err(letter), Some(first)) = (letter, manager.mailboxes.get(0)) {
-        first.post(letter);
+    if let (Err(notice), Some(first)) = (notice, manager.mailboxes.get(0)) {
+        first.post(notice);
     }
 }
 
@@ -163,7 +164,7 @@ pub(crate) fn stop(manager: &Manager, state: &mut State, channel: &str, force: b
                 instance.status.state = ChannelState::Stopping;
                 if let Some(mailbox) = manager.mailboxes.get(place.dispatcher) {
                     let (peer, generation) = (place.peer, place.generation);
-                    mailbox.post(Letter::Channel(ChannelLetter::Stop { peer, generation, force }));
+                    mailbox.post(Notice::Channel(ChannelNotice::Stop { peer, generation, force }));
                 }
             }
             None => {
@@ -365,7 +366,8 @@ pub(crate) fn tick(local: &Local, state: &mut State) {
     }
 }
 
-/// Something is on a transmission queue that nobody sends from: its channel starts, unless it was stopped or retries.
+/// Something is on a transmission queue that no channel sends from: its channel starts, unless it was stopped or
+/// retries.
 pub(crate) fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
     let Some(channel) = state.triggered_by(queue) else { return };
     let idle = state.channels.get(&InstanceId::of(&channel)).is_none_or(|instance| {

@@ -1,7 +1,8 @@
 //! The transmission header: where a message on a transmission queue wants to go.
 //!
-//! It stands in the delivery annotations, which are for the next hop alone (AMQP part 3, section 3.2.2), so nothing that a
-//! client bound, signed or reads is touched. What a client itself put into that section ends here, as the standard lets it.
+//! It stands in the delivery annotations, which are for the next hop alone (AMQP part 3, section 3.2.2), so nothing
+//! that a client bound, signed or reads is touched. What a client itself put into that section ends here, as the
+//! standard lets it.
 
 use bulla_amqp::message::encode_map_section;
 use bulla_amqp::{BodyForm, Header, MessageBody, MessageParts, Payload, Sections, Symbol, Value};

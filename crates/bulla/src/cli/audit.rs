@@ -20,9 +20,10 @@ pub struct AuditArgs {
 
 #[derive(Subcommand, Debug)]
 enum AuditCommand {
-    /// Check that nobody has changed the log, and say where where somebody has
+    /// Check that the log was not changed, and say where it was
     ///
-    /// Whoever owns the machine can write all of the log anew, and cut its end. Only a hash that was kept elsewhere (`bulla audit head`) shows that.
+    /// The owner of the machine can write all of the log anew, and cut its end. Only a hash that was kept elsewhere
+    /// (`bulla audit head`) shows that.
     Verify {
         /// The data directory
         #[arg(long, value_name = "DIR", default_value = super::DATA_DEFAULT)]

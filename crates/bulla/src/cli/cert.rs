@@ -47,7 +47,7 @@ pub struct CertArgs {
 /// The commands of `bulla cert`.
 #[derive(Debug, Subcommand)]
 pub enum CertCommand {
-    /// Make a key with a certificate in a ring, an authority, or a request for somebody else's signature
+    /// Make a key with a certificate in a ring, an authority, or a request for another authority's signature
     Create(Box<CreateArgs>),
     /// Sign a certificate request (PKCS#10)
     Sign(SignArgs),
@@ -70,7 +70,8 @@ pub enum CertCommand {
 /// What a new certificate shall say.
 #[derive(Args, Debug)]
 pub struct ProfileArgs {
-    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA), keyagree (EC); without it, sign and encrypt
+    /// What the key may do: handshake, docsign, certsign, dataencrypt (RSA), keyagree (EC); without it, sign and
+    /// encrypt
     #[arg(long, value_name = "USE", value_delimiter = ',')]
     usage: Vec<KeyUse>,
     /// Days of validity; without it 365, and 3650 for an authority
@@ -208,7 +209,7 @@ pub struct ShowArgs {
 pub enum Place {
     /// The ring's own key
     Own,
-    /// Somebody to encrypt for
+    /// A certificate to encrypt for
     Person,
     /// An authority to believe
     Trust,
@@ -1023,7 +1024,7 @@ fn write_out(out: &mut dyn Write, bytes: &[u8]) -> Result<(), CliError> {
     written(out.write_all(bytes))
 }
 
-/// Whoever reads may stop reading: that is no failure.
+/// The reader may stop reading: that is no failure.
 fn written(result: io::Result<()>) -> Result<(), CliError> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -1071,12 +1072,12 @@ mod tests {
     }
 
     /// A data directory, and the command spoken to it.
-    struct Desk {
+    struct Harness {
         dir: tempfile::TempDir,
         now: SystemTime,
     }
 
-    impl Desk {
+    impl Harness {
         fn new() -> Self {
             Self { dir: tempfile::tempdir().unwrap(), now: UNIX_EPOCH + Duration::from_secs(1_795_219_200) }
         }
@@ -1119,53 +1120,54 @@ mod tests {
         }
     }
 
-    fn founded() -> Desk {
-        let desk = Desk::new();
-        desk.say("create --ca demo --dn CN=Demo~CA,O=Demo --key p256");
-        desk
+    fn founded() -> Harness {
+        let harness = Harness::new();
+        harness.say("create --ca demo --dn CN=Demo~CA,O=Demo --key p256");
+        harness
     }
 
     #[test]
     fn a_user_gets_a_ring_that_signs_and_opens() {
-        let desk = founded();
-        let said = desk.say("create --ring orders --dn CN=orders,O=Demo --key rsa2048 --signer demo --share billing");
+        let harness = founded();
+        let said =
+            harness.say("create --ring orders --dn CN=orders,O=Demo --key rsa2048 --signer demo --share billing");
         assert!(said.starts_with("created orders-"), "{said}");
-        let row = desk.row("list", "CN=orders");
+        let row = harness.row("list", "CN=orders");
         assert_eq!(row[1..7], ["RSA", "2048", "2026-11-21", "2027-11-21", "YES", "valid"]);
         assert_eq!(row[7..9], ["sign,encrypt", "billing(person),orders(own)"]);
-        let ring = Ring::load(&desk.dir.path().join("data/rings/orders"), None).unwrap();
-        assert_eq!(ring.signing(Revocation::None, desk.now).unwrap().certificate.dn().as_str(), "CN=orders,O=Demo");
+        let ring = Ring::load(&harness.dir.path().join("data/rings/orders"), None).unwrap();
+        assert_eq!(ring.signing(Revocation::None, harness.now).unwrap().certificate.dn().as_str(), "CN=orders,O=Demo");
         let dn = "CN=orders,O=Demo".parse().unwrap();
-        let billing = Ring::load(&desk.dir.path().join("data/rings/billing"), None).unwrap();
-        billing.recipient(&dn, Usage::KeyTransport, Revocation::None, desk.now).unwrap();
+        let billing = Ring::load(&harness.dir.path().join("data/rings/billing"), None).unwrap();
+        billing.recipient(&dn, Usage::KeyTransport, Revocation::None, harness.now).unwrap();
         assert_eq!(billing.crls().len(), 1);
     }
 
     #[test]
     fn revoking_reaches_every_ring_that_trusts_the_authority() {
-        let mut desk = founded();
-        desk.say("create --ring orders --dn CN=orders --key p256 --signer demo --share billing --label first");
-        let serial = desk.row("list --signer demo", "CN=orders")[0].clone();
-        desk.later(1);
-        let said = desk.say(&format!("revoke --signer demo {serial}"));
+        let mut harness = founded();
+        harness.say("create --ring orders --dn CN=orders --key p256 --signer demo --share billing --label first");
+        let serial = harness.row("list --signer demo", "CN=orders")[0].clone();
+        harness.later(1);
+        let said = harness.say(&format!("revoke --signer demo {serial}"));
         assert!(said.contains("ring of billing") && said.contains("ring of orders"), "{said}");
-        assert_eq!(desk.row("list", "CN=orders")[6], "revoked");
-        assert_eq!(desk.row("list --ring billing", "CN=orders")[6], "revoked");
-        assert_eq!(desk.row("list --signer demo", "CN=orders")[6], "revoked");
-        desk.refuse("revoke --signer demo 12ab", "no certificate with serial 12ab");
-        desk.later(31);
-        assert_eq!(desk.row("list", "CN=orders")[6], "crl-stale");
-        desk.say("revoke --signer demo --crl-days 90");
-        assert_eq!(desk.row("list", "CN=orders")[6], "revoked");
+        assert_eq!(harness.row("list", "CN=orders")[6], "revoked");
+        assert_eq!(harness.row("list --ring billing", "CN=orders")[6], "revoked");
+        assert_eq!(harness.row("list --signer demo", "CN=orders")[6], "revoked");
+        harness.refuse("revoke --signer demo 12ab", "no certificate with serial 12ab");
+        harness.later(31);
+        assert_eq!(harness.row("list", "CN=orders")[6], "crl-stale");
+        harness.say("revoke --signer demo --crl-days 90");
+        assert_eq!(harness.row("list", "CN=orders")[6], "revoked");
     }
 
     #[test]
     fn certificates_expire_in_the_list() {
-        let mut desk = founded();
-        desk.say("create --ring orders --dn CN=orders --key p256 --signer demo --days 10");
-        desk.later(10);
-        assert_eq!(desk.row("list", "CN=orders")[6], "expired");
-        let json: Value = serde_json::from_str(&desk.say("list --ring orders --json")).unwrap();
+        let mut harness = founded();
+        harness.say("create --ring orders --dn CN=orders --key p256 --signer demo --days 10");
+        harness.later(10);
+        assert_eq!(harness.row("list", "CN=orders")[6], "expired");
+        let json: Value = serde_json::from_str(&harness.say("list --ring orders --json")).unwrap();
         let row = json.as_array().unwrap().iter().find(|row| row["dn"] == "CN=orders").unwrap();
         assert_eq!(
             (&row["status"], &row["key_size"], &row["private_key"]),
@@ -1175,31 +1177,31 @@ mod tests {
 
     #[test]
     fn a_request_is_made_signed_and_imported() {
-        let desk = founded();
-        let (csr, key, cert) = (desk.path("csr.pem"), desk.path("key.pem"), desk.path("cert.pem"));
-        desk.say(&format!("create --request {csr} --key-out {key} --dn CN=far --key p384"));
+        let harness = founded();
+        let (csr, key, cert) = (harness.path("csr.pem"), harness.path("key.pem"), harness.path("cert.pem"));
+        harness.say(&format!("create --request {csr} --key-out {key} --dn CN=far --key p384"));
         assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-        desk.say(&format!("sign {csr} --signer demo --out {cert}"));
-        desk.refuse(&format!("sign {csr} --signer demo --usage dataencrypt"), "incompatible");
-        desk.refuse(&format!("import {cert} --ring far --as own"), "--key-file");
-        desk.say(&format!("import {cert} --ring far --key-file {key} --label far"));
-        let shown = desk.say("show far --ring far");
+        harness.say(&format!("sign {csr} --signer demo --out {cert}"));
+        harness.refuse(&format!("sign {csr} --signer demo --usage dataencrypt"), "incompatible");
+        harness.refuse(&format!("import {cert} --ring far --as own"), "--key-file");
+        harness.say(&format!("import {cert} --ring far --key-file {key} --label far"));
+        let shown = harness.say("show far --ring far");
         assert!(shown.contains("key          NISTECC 384"), "{shown}");
         assert!(shown.contains("key usage    digital-signature, non-repudiation, key-agreement"), "{shown}");
         assert!(shown.contains("private key  YES\n"), "{shown}");
         assert!(shown.contains("status       untrusted"), "{shown}");
-        let ca = desk.path("data/authorities/demo/ca.pem");
-        desk.say(&format!("import {ca} --ring far --as trust"));
-        assert!(desk.say("show far --ring far").contains("status       valid"));
-        desk.say(&format!("import {} --ring far --as crl", desk.path("data/authorities/demo/crl.pem")));
-        assert!(desk.say("show far --ring far --text").contains("Signature Algorithm: ecdsa-with-SHA256"));
-        assert!(desk.say(&format!("show {cert}")).contains("private key  NO\n"));
+        let ca = harness.path("data/authorities/demo/ca.pem");
+        harness.say(&format!("import {ca} --ring far --as trust"));
+        assert!(harness.say("show far --ring far").contains("status       valid"));
+        harness.say(&format!("import {} --ring far --as crl", harness.path("data/authorities/demo/crl.pem")));
+        assert!(harness.say("show far --ring far --text").contains("Signature Algorithm: ecdsa-with-SHA256"));
+        assert!(harness.say(&format!("show {cert}")).contains("private key  NO\n"));
     }
 
     #[test]
     fn a_request_keeps_its_names_and_nothing_else() {
-        let desk = founded();
-        let [csr, key, cert, config] = ["csr.pem", "key.pem", "cert.pem", "req.cnf"].map(|name| desk.path(name));
+        let harness = founded();
+        let [csr, key, cert, config] = ["csr.pem", "key.pem", "cert.pem", "req.cnf"].map(|name| harness.path(name));
         let text = "[req]\nprompt=no\ndistinguished_name=d\nreq_extensions=e\n[d]\nCN=far\n[e]\n\
             subjectAltName=DNS:far.example,IP:192.0.2.1,IP:2001:db8::1,RID:1.2.3\n\
             basicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign\n";
@@ -1212,11 +1214,11 @@ mod tests {
             .unwrap();
         assert!(made.status.success(), "{made:?}");
         const ASKED: &str = "the request of CN=far asks for dns:far.example, ip:192.0.2.1, ip:2001:db8::1\n";
-        let shown = desk.say(&format!("sign {csr} --signer demo --dry-run"));
+        let shown = harness.say(&format!("sign {csr} --signer demo --dry-run"));
         let left_out = "left out: 1 alternative names of other kinds\nleft out: extensions 2.5.29.19\n";
         assert_eq!(shown, format!("{ASKED}{left_out}"));
-        assert!(!desk.say("list --signer demo").contains("CN=far"));
-        let said = desk.say(&format!("sign {csr} --signer demo --out {cert}"));
+        assert!(!harness.say("list --signer demo").contains("CN=far"));
+        let said = harness.say(&format!("sign {csr} --signer demo --out {cert}"));
         assert!(said.starts_with(ASKED) && said.contains(", for dns:far.example, ip:192.0.2.1, ip:2001:db8::1, in"));
         let names = || {
             let certificate = Certificate::all_from_pem(&fs::read(&cert).unwrap(), 9).unwrap().remove(0);
@@ -1225,25 +1227,25 @@ mod tests {
             (names, certificate.is_authority(), certificate.signs_lists())
         };
         assert_eq!(names(), (3, false, false));
-        let said = desk.say(&format!("sign {csr} --signer demo --out {cert} --san dns:other.example"));
+        let said = harness.say(&format!("sign {csr} --signer demo --out {cert} --san dns:other.example"));
         assert!(said.contains("the certificate gets dns:other.example instead\n"), "{said}");
         assert_eq!(names().0, 1);
-        desk.say(&format!("sign {csr} --signer demo --out {cert} --no-san"));
+        harness.say(&format!("sign {csr} --signer demo --out {cert} --no-san"));
         assert_eq!(names().0, 0);
     }
 
     #[test]
     fn a_path_is_shown_or_why_there_is_none() {
-        let mut desk = founded();
-        desk.say("create --ca issuing --dn CN=Issuing --key p256 --days 1000 --signer demo");
-        desk.say("create --ring a --dn CN=a --key p256 --days 10 --signer issuing --label a");
-        let [leaf, whole] = ["leaf.pem", "whole.pem"].map(|name| desk.path(name));
-        desk.say(&format!("export a --ring a --out {whole}"));
+        let mut harness = founded();
+        harness.say("create --ca issuing --dn CN=Issuing --key p256 --days 1000 --signer demo");
+        harness.say("create --ring a --dn CN=a --key p256 --days 10 --signer issuing --label a");
+        let [leaf, whole] = ["leaf.pem", "whole.pem"].map(|name| harness.path(name));
+        harness.say(&format!("export a --ring a --out {whole}"));
         let certificates = Certificate::all_from_pem(&fs::read(&whole).unwrap(), 9).unwrap();
         fs::write(&leaf, certificates[0].to_pem()).unwrap();
-        let [root, issuing] = ["demo", "issuing"].map(|name| desk.path(&format!("data/authorities/{name}/ca.pem")));
-        let lists = ["demo", "issuing"].map(|name| desk.path(&format!("data/authorities/{name}/crl.pem")));
-        let said = desk.say(&format!("verify {leaf} --trust {root} --untrusted {issuing}"));
+        let [root, issuing] = ["demo", "issuing"].map(|name| harness.path(&format!("data/authorities/{name}/ca.pem")));
+        let lists = ["demo", "issuing"].map(|name| harness.path(&format!("data/authorities/{name}/crl.pem")));
+        let said = harness.say(&format!("verify {leaf} --trust {root} --untrusted {issuing}"));
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], format!("{leaf} is good for sign, encrypt"));
         assert!(
@@ -1251,101 +1253,103 @@ mod tests {
             "{said}"
         );
         assert!(lines[2].starts_with("  2  CN=Issuing, ") && lines[3].ends_with("; trusted"), "{said}");
-        desk.say(&format!("verify {whole} --trust {root} --use sign"));
-        desk.refuse(&format!("verify {leaf} --trust {root}"), "cause=untrusted");
-        desk.refuse(&format!("verify {whole} --trust {root} --use tls"), "cause=certificate-usage");
-        desk.refuse(&format!("verify {whole} --trust {root} --at 2027-01-01"), "cause=certificate-expired");
-        desk.refuse(&format!("verify {whole} --trust {root} --at yesterday"), "is no time");
+        harness.say(&format!("verify {whole} --trust {root} --use sign"));
+        harness.refuse(&format!("verify {leaf} --trust {root}"), "cause=untrusted");
+        harness.refuse(&format!("verify {whole} --trust {root} --use tls"), "cause=certificate-usage");
+        harness.refuse(&format!("verify {whole} --trust {root} --at 2027-01-01"), "cause=certificate-expired");
+        harness.refuse(&format!("verify {whole} --trust {root} --at yesterday"), "is no time");
         let asked = format!("verify {whole} --trust {root} --revocation required");
-        let error = desk.try_say(&asked).unwrap_err();
+        let error = harness.try_say(&asked).unwrap_err();
         assert!(error.code == super::super::EXIT_UNREACHABLE && error.message.contains("cause=crl-missing"), "{error}");
         let asked = format!("{asked} --crl {} --crl {}", lists[0], lists[1]);
-        assert!(desk.say(&asked).lines().nth(1).unwrap().ends_with("; not revoked"));
-        let serial = desk.row("list --signer issuing", "CN=a")[0].clone();
-        desk.say(&format!("revoke --signer issuing {serial}"));
-        desk.refuse(&asked, "cause=certificate-revoked");
-        desk.refuse("verify nothing.pem --ring a", "No such file");
-        desk.later(1);
-        desk.refuse(&format!("verify {leaf} --ring a"), "cause=certificate-revoked");
+        assert!(harness.say(&asked).lines().nth(1).unwrap().ends_with("; not revoked"));
+        let serial = harness.row("list --signer issuing", "CN=a")[0].clone();
+        harness.say(&format!("revoke --signer issuing {serial}"));
+        harness.refuse(&asked, "cause=certificate-revoked");
+        harness.refuse("verify nothing.pem --ring a", "No such file");
+        harness.later(1);
+        harness.refuse(&format!("verify {leaf} --ring a"), "cause=certificate-revoked");
     }
 
     #[test]
     fn a_ring_can_ask_for_revocation_lists() {
-        let desk = founded();
-        desk.say("create --ring a --dn CN=a --key p256 --signer demo --label a");
-        assert_eq!(desk.say("set --ring a"), "the ring of a has REVOCATION(IFPRESENT)\n");
-        assert_eq!(desk.row("list --ring a", "a(own)")[6], "valid");
-        fs::remove_file(desk.path("data/rings/a/crl/demo.pem")).unwrap();
-        assert_eq!(desk.row("list --ring a", "a(own)")[6], "valid");
-        assert_eq!(desk.say("set --ring a --revocation required"), "the ring of a has REVOCATION(REQUIRED)\n");
-        assert_eq!(desk.row("list --ring a", "a(own)")[6], "crl-missing");
-        desk.refuse("set --ring a --revocation always", "REVOCATION has no value always");
-        fs::write(desk.path("data/rings/a/revocation"), "perhaps").unwrap();
-        desk.refuse("list --ring a", "none of the words NONE, IFPRESENT and REQUIRED");
+        let harness = founded();
+        harness.say("create --ring a --dn CN=a --key p256 --signer demo --label a");
+        assert_eq!(harness.say("set --ring a"), "the ring of a has REVOCATION(IFPRESENT)\n");
+        assert_eq!(harness.row("list --ring a", "a(own)")[6], "valid");
+        fs::remove_file(harness.path("data/rings/a/crl/demo.pem")).unwrap();
+        assert_eq!(harness.row("list --ring a", "a(own)")[6], "valid");
+        assert_eq!(harness.say("set --ring a --revocation required"), "the ring of a has REVOCATION(REQUIRED)\n");
+        assert_eq!(harness.row("list --ring a", "a(own)")[6], "crl-missing");
+        harness.refuse("set --ring a --revocation always", "REVOCATION has no value always");
+        fs::write(harness.path("data/rings/a/revocation"), "perhaps").unwrap();
+        harness.refuse("list --ring a", "none of the words NONE, IFPRESENT and REQUIRED");
     }
 
     #[test]
     fn keys_with_passphrases_travel_as_pkcs12() {
-        let desk = founded();
-        let (secret, other) = (desk.path("secret"), desk.path("other"));
+        let harness = founded();
+        let (secret, other) = (harness.path("secret"), harness.path("other"));
         fs::write(&secret, "correct horse\nsecond line\n").unwrap();
         fs::write(&other, "battery staple\n").unwrap();
-        desk.say(&format!("create --ring a --dn CN=a --signer demo --label a --key p256 --passphrase-file {secret}"));
-        let p12 = desk.path("a.p12");
+        harness
+            .say(&format!("create --ring a --dn CN=a --signer demo --label a --key p256 --passphrase-file {secret}"));
+        let p12 = harness.path("a.p12");
         let export = format!("export a --ring a --format p12 --private --to-passphrase-file {other} --out {p12}");
-        desk.refuse(&export, "--passphrase-file names");
-        desk.refuse(&format!("{export} --passphrase-file {other}"), "wrong passphrase");
-        desk.say(&format!("{export} --passphrase-file {secret}"));
+        harness.refuse(&export, "--passphrase-file names");
+        harness.refuse(&format!("{export} --passphrase-file {other}"), "wrong passphrase");
+        harness.say(&format!("{export} --passphrase-file {secret}"));
         assert_eq!(fs::metadata(&p12).unwrap().permissions().mode() & 0o777, 0o600);
-        desk.refuse(&format!("import {p12} --ring b"), "--from-passphrase-file");
-        desk.refuse(
+        harness.refuse(&format!("import {p12} --ring b"), "--from-passphrase-file");
+        harness.refuse(
             &format!("import {p12} --ring b --from-passphrase-file {other} --label b"),
             "--as own puts the key",
         );
-        desk.say(&format!("import {p12} --ring b --as own --from-passphrase-file {other} --label b"));
-        Ring::load(&desk.dir.path().join("data/rings/b"), None).unwrap();
-        let pem =
-            desk.say(&format!("export a --ring a --private --passphrase-file {secret} --to-passphrase-file {other}"));
+        harness.say(&format!("import {p12} --ring b --as own --from-passphrase-file {other} --label b"));
+        Ring::load(&harness.dir.path().join("data/rings/b"), None).unwrap();
+        let pem = harness
+            .say(&format!("export a --ring a --private --passphrase-file {secret} --to-passphrase-file {other}"));
         assert!(pem.contains("BEGIN ENCRYPTED PRIVATE KEY"), "{pem}");
         let again = format!("create --ring a --dn CN=a --signer demo --key p256 --passphrase-file {other}");
-        desk.refuse(&again, "the same passphrase");
-        let der = desk.path("a.der");
-        desk.say(&format!("export a --ring a --format der --out {der}"));
-        desk.say(&format!("import {der} --ring c --label a"));
-        assert_eq!(desk.row("list --ring c", "CN=a")[5], "NO");
-        desk.refuse("export a --ring c --private", "has no private key");
-        desk.refuse(&format!("export a --ring a --format der --out {der}"), "File exists");
+        harness.refuse(&again, "the same passphrase");
+        let der = harness.path("a.der");
+        harness.say(&format!("export a --ring a --format der --out {der}"));
+        harness.say(&format!("import {der} --ring c --label a"));
+        assert_eq!(harness.row("list --ring c", "CN=a")[5], "NO");
+        harness.refuse("export a --ring c --private", "has no private key");
+        harness.refuse(&format!("export a --ring a --format der --out {der}"), "File exists");
     }
 
     #[test]
     fn authorities_can_stand_below_each_other_and_be_locked() {
-        let desk = founded();
-        let secret = desk.path("secret");
+        let harness = founded();
+        let secret = harness.path("secret");
         fs::write(&secret, "correct horse").unwrap();
-        desk.say(&format!(
+        harness.say(&format!(
             "create --ca issuing --dn CN=Issuing --key p256 --days 1000 --signer demo --passphrase-file {secret}"
         ));
-        desk.refuse("create --ring a --dn CN=a --signer issuing", "--signer-passphrase-file");
-        desk.say(&format!("create --ring a --dn CN=a --key p256 --signer issuing --signer-passphrase-file {secret}"));
-        assert_eq!(desk.row("list --ring a", "a(own)")[6..], ["valid", "sign,encrypt", "a(own)", "CN=a"]);
-        desk.refuse("create --ca issuing --dn CN=Issuing", "there is an authority at");
+        harness.refuse("create --ring a --dn CN=a --signer issuing", "--signer-passphrase-file");
+        harness
+            .say(&format!("create --ring a --dn CN=a --key p256 --signer issuing --signer-passphrase-file {secret}"));
+        assert_eq!(harness.row("list --ring a", "a(own)")[6..], ["valid", "sign,encrypt", "a(own)", "CN=a"]);
+        harness.refuse("create --ca issuing --dn CN=Issuing", "there is an authority at");
     }
 
     #[test]
     fn mistakes_are_answered_with_what_to_do() {
-        let desk = founded();
-        desk.refuse("create --ring a --dn CN=a", "--signer must name an authority");
-        desk.refuse("create --dn CN=a", "create needs --ring, --ca or --request");
-        desk.refuse("create --ring a --dn CN=a --signer none", "founds an authority");
-        desk.refuse("create --ring a --dn CN=a --signer ../demo", "cannot have the name");
-        desk.refuse("create --ring .. --dn CN=a --signer demo", "cannot have a key ring");
-        desk.refuse("create --ring a --dn XX=a --signer demo", "unknown attribute type \"XX\"");
-        desk.refuse("create --ring a --dn CN=a --signer demo --key rsa512", "no key of kind");
-        desk.refuse("create --ring a --dn CN=a --signer demo --key p256 --usage dataencrypt", "KEYAGREE");
-        desk.refuse("create --ring a --dn CN=a --signer demo --usage writing", "unknown key usage");
-        desk.refuse("create --ring a --dn CN=a --signer demo --days 4000", "outlive");
-        desk.refuse("show nothing --ring a", "no key ring at");
-        desk.refuse(
+        let harness = founded();
+        harness.refuse("create --ring a --dn CN=a", "--signer must name an authority");
+        harness.refuse("create --dn CN=a", "create needs --ring, --ca or --request");
+        harness.refuse("create --ring a --dn CN=a --signer none", "founds an authority");
+        harness.refuse("create --ring a --dn CN=a --signer ../demo", "cannot have the name");
+        harness.refuse("create --ring .. --dn CN=a --signer demo", "cannot have a key ring");
+        harness.refuse("create --ring a --dn XX=a --signer demo", "unknown attribute type \"XX\"");
+        harness.refuse("create --ring a --dn CN=a --signer demo --key rsa512", "no key of kind");
+        harness.refuse("create --ring a --dn CN=a --signer demo --key p256 --usage dataencrypt", "KEYAGREE");
+        harness.refuse("create --ring a --dn CN=a --signer demo --usage writing", "unknown key usage");
+        harness.refuse("create --ring a --dn CN=a --signer demo --days 4000", "outlive");
+        harness.refuse("show nothing --ring a", "no key ring at");
+        harness.refuse(
             "create --ring a --dn CN=a --signer demo --passphrase-env BULLA_TEST_NOT_SET",
             "holds no passphrase",
         );

@@ -28,8 +28,8 @@ const OPENSSL_NEEDED: &str = "3.0";
 const DAYS: u32 = 365;
 /// The users: one puts, one gets.
 const USERS: [&str; 2] = ["orders", "billing"];
-/// The queues, an alias of each that shows what lies on the queue as it lies there, and who may use them: `orders` puts,
-/// `billing` gets, and anybody may look at what is sealed.
+/// The queues, an alias of each that shows what lies on the queue as it lies there, and who may use them: `orders`
+/// puts, `billing` gets, and any user may look at what is sealed.
 const OBJECTS: &str = "\
 DEFINE QLOCAL(ORDERS.CLEAR) DESCR('No protection') REPLACE
 DEFINE QLOCAL(ORDERS.SIGNED) DESCR('Integrity') REPLACE

@@ -1,5 +1,5 @@
-//! `bulla dlq`: deals with dead letters by the rules of a file, over the admin socket. What is done with a message is one unit of
-//! work of the queue manager: nothing is lost, and nothing comes twice.
+//! `bulla dlq`: deals with dead letters by the rules of a file, over the admin socket. What is done with a message is
+//! one unit of work of the queue manager: nothing is lost, and nothing comes twice.
 
 use super::{CliError, DATA_DEFAULT, EXIT_UNREACHABLE};
 use crate::admin;

@@ -158,7 +158,7 @@ impl Label {
         let annotations =
             Sections::scan(message).map(|sections| envelope::annotations(message, &sections)).unwrap_or_default();
         let find = |name: &str| annotations.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value);
-        // Whoever may put on the queue may have written the label, and not for this terminal.
+        // Any user who may put on the queue may have written the label, and not for this terminal.
         let text = |name: &str| log::one_line(find(name).and_then(Value::as_str).unwrap_or("-"));
         Self {
             queue: text("x-opt-bulla-queue"),

@@ -97,7 +97,8 @@ pub fn run(args: &GetArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// A defective message is moved to the error queue by the queue manager; another one stays for whom it is for, or for later.
+/// A defective message is moved to the error queue by the queue manager; another one stays for whom it is for, or for
+/// later.
 fn verdict(error: &CliError, outcome: Outcome) -> DeliveryState {
     match outcome {
         Outcome::Defective => DeliveryState::Rejected(Some(Box::new(Error {

@@ -1,4 +1,4 @@
-//! `bulla journal check`: reads every record of a journal that nobody has open.
+//! `bulla journal check`: reads every record of a journal that no process has open.
 
 use super::{CliError, EXIT_DAMAGED};
 use crate::folders::JOURNAL;

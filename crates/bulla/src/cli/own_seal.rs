@@ -141,7 +141,7 @@ impl OwnSeal {
 pub struct Unopened {
     /// Why, for the user.
     pub error: CliError,
-    /// Whether it is defective, somebody else's, or to be tried again.
+    /// Whether it is defective, another reader's, or to be tried again.
     pub outcome: Outcome,
 }
 
@@ -168,8 +168,8 @@ fn settle(queue: &str, own: Option<Policy>, served: Option<Policy>, asked: bool)
         );
         return Err(CliError::failed(detail).hint(hint));
     }
-    if let Some(stranger) = served.recipients.iter().find(|dn| !own.recipients.contains(dn)) {
-        let detail = format!("{queue}: the served policy names a recipient that the key ring's does not: {stranger}");
+    if let Some(unknown) = served.recipients.iter().find(|dn| !own.recipients.contains(dn)) {
+        let detail = format!("{queue}: the served policy names a recipient that the key ring's does not: {unknown}");
         return Err(CliError::failed(detail).hint(hint));
     }
     Ok(own)

@@ -1,4 +1,4 @@
-//! `bulla policy check`: what a policy would do, before anybody's message finds out.
+//! `bulla policy check`: what a policy would do, before a message finds out.
 
 use super::{CliError, DATA_DEFAULT, EXIT_FAILED, EXIT_UNREACHABLE};
 use crate::admin;
@@ -22,7 +22,8 @@ pub struct PolicyArgs {
 
 #[derive(Subcommand, Debug)]
 enum PolicyCommand {
-    /// Try a policy and change nothing: keys, certificates, lengths, cost, and what becomes of the messages now on the queue
+    /// Try a policy and change nothing: keys, certificates, lengths, cost, and what becomes of the messages now on the
+    /// queue
     Check(CheckArgs),
 }
 
@@ -140,7 +141,7 @@ fn cost(args: &CheckArgs, rows: &[Fields]) -> Result<Prediction, String> {
     let wrapping = of(rows, "RECIP").map(|row| text_of(row, "KEY"));
     let key = wrapping.chain(signing).find(|key| !key.is_empty()).unwrap_or_default();
     if quality != Quality::None && key.is_empty() {
-        return Err("nobody here has a key that fits".to_owned());
+        return Err("no user here has a key that fits".to_owned());
     }
     let reuse = match policy.get("KEYREUSE") {
         Some(Value::Number(count)) => {
@@ -213,12 +214,12 @@ fn page(rows: &[Fields], cost: &Result<Prediction, String>) -> String {
     }
     let fates = of(rows, "MESSAGES").map(|row| {
         let user = text_of(row, "USER");
-        let user = if user.is_empty() { "(nobody may get)" } else { user };
+        let user = if user.is_empty() { "(no user may get)" } else { user };
         let what = match text_of(row, "RESULT") {
             "OPENS" => "open",
             "CLEAR" => "are clear, and let through",
             "ERRORQ" => "go to the error queue",
-            "NOTMINE" => "are for somebody else",
+            "NOTMINE" => "are for other readers",
             "FORM" => "have the right form",
             _ => "can't be opened now",
         };

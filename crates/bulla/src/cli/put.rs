@@ -36,7 +36,7 @@ pub struct PutArgs {
     /// 0 to 9; higher ones are got first
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: u8,
-    /// Gone after this many seconds if nobody got it
+    /// Gone after this many seconds if it was not got
     #[arg(long, value_name = "SECONDS")]
     pub expiry: Option<u32>,
     /// What the payload is, as a media type

@@ -31,23 +31,29 @@ pub struct ReportArgs {
 enum ReportCommand {
     /// Rates, execution times and utilisation of the crypto devices, and whether another one is due
     ///
-    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is
+    /// asked for.
     Crypto(SpanArgs),
     /// How busy dispatchers, adapters, TLS, the journal and devices are, and what a request costs them
     ///
-    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is
+    /// asked for.
     Chinit(SpanArgs),
-    /// Processor time of each role of the queue manager, what a message costs by role, and how far it adds up to the process
+    /// Processor time of each role of the queue manager, what a message costs by role, and how far it adds up to the
+    /// process
     ///
-    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is
+    /// asked for.
     Costs(SpanArgs),
     /// Rates, depths and times of the local queues, and puts that were refused
     ///
-    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is
+    /// asked for.
     Queues(SpanArgs),
     /// What protection does: rates, operations a message, hits of the key cache, time with devices, failures by cause
     ///
-    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is asked for.
+    /// Over the next ten seconds, unless another interval, two times of the last day, or everything since the start is
+    /// asked for.
     Policies(SpanArgs),
 }
 
@@ -202,7 +208,8 @@ fn no_interval() -> CliError {
     CliError::failed("the end of the report is not later than its beginning")
 }
 
-/// The snapshots at both ends of what is asked for; no first one where that is the start. What was kept `holds` until a time.
+/// The snapshots at both ends of what is asked for; no first one where that is the start. What was kept `holds` until a
+/// time.
 fn ends<T>(
     args: &SpanArgs,
     take: impl Fn(Option<&Moment>) -> Result<T, CliError>,

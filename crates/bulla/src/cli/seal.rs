@@ -290,7 +290,7 @@ fn said(seal: &SealInfo, claimed: &Claimed) -> Vec<String> {
     let mut lines = vec![match (&seal.signer, seal.signing_time) {
         (Some(dn), Some(time)) => format!("{quality}, signed by \"{dn}\", by its own clock at {}", utc(time)),
         (Some(dn), None) => format!("{quality}, signed by \"{dn}\""),
-        (None, _) => format!("{quality}; nobody signed it, anyone with the recipient's certificate can have made it"),
+        (None, _) => format!("{quality}; it is not signed, anyone with the recipient's certificate can have made it"),
     }];
     if let Some(manager) = &seal.sealed_by {
         lines.push(format!("sealed by queue manager {manager} for the application"));

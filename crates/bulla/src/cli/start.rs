@@ -46,7 +46,8 @@ pub struct StartArgs {
     /// Mebibytes of message bodies held in memory; more goes to disk
     #[arg(long, value_name = "MIB")]
     pub memory: Option<usize>,
-    /// Mebibytes of messages that may be arriving on all connections together; beyond it those that hold much take turns
+    /// Mebibytes of messages that may be arriving on all connections together; beyond it those that hold much take
+    /// turns
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub arriving: Option<u64>,
     /// Seconds within which clients and partners are asked to be heard of; who is silent for twice as long is
@@ -75,7 +76,7 @@ pub struct StartArgs {
     /// Keep all memory of this process out of swap, not the private keys alone; needs an unlimited RLIMIT_MEMLOCK
     #[arg(long)]
     pub lock_memory: bool,
-    /// Stop when standard input ends: with whoever holds the other end of the pipe, whatever ends it
+    /// Stop when standard input ends: with the process that holds the other end of the pipe, whatever ends it
     #[arg(long)]
     pub until_stdin_closes: bool,
 }
@@ -147,8 +148,8 @@ fn raise_open_files() {
     }
 }
 
-/// The kernel closes a pipe when nobody holds its other end any more, also after SIGKILL: a parent needs nothing else to take its
-/// queue managers with it.
+/// The kernel closes a pipe when no process holds its other end any more, also after SIGKILL: a parent needs nothing
+/// else to take its queue managers with it.
 fn stop_when_stdin_closes(manager: Arc<Manager>) -> Result<(), CliError> {
     let read = move || {
         role::begin(Role::Administration);
@@ -168,7 +169,7 @@ const OPENSSL_FEATURES: &str = "OPENSSL_ia32cap";
 const WITHOUT_CRYPTOGRAPHY: &str = "~0x200000200000000:~0x60020200000:~0x800000";
 
 /// With the device CPU of TYPE(SOFTWARE) the program begins once more, with the instructions masked off: OpenSSL looks
-/// at them once, before anybody could tell it.
+/// at them once, before it could be told.
 fn mask_instructions(data: &Path) -> Result<(), CliError> {
     if !Definitions::may_mention(data, "SOFTWARE") {
         // To understand all definitions takes a second where there are very many, and the start does it anyway.
@@ -219,8 +220,8 @@ pub(crate) fn serve_until_signalled(
     running.wait().map_err(|error| CliError::failed(error.to_string()))
 }
 
-/// The allocator's threads begin far apart, so that the mebibyte which a start needs would take seven huge pages of two each. Messages
-/// get theirs: without them a stream of small ones is a quarter slower.
+/// The allocator's threads begin far apart, so that the mebibyte which a start needs would take seven huge pages of two
+/// each. Messages get theirs: without them a stream of small ones is a quarter slower.
 fn without_huge_pages<T>(start: impl FnOnce() -> T) -> T {
     // Where the kernel does not do it, a start takes more memory, and that is all.
     let _ = disable_transparent_huge_pages(true);

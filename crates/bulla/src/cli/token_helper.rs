@@ -11,6 +11,6 @@ pub fn run() -> Result<(), CliError> {
         CliError::usage(format!("standard input: {error}"))
             .hint("the program starts this by itself, for a device of type COPROCESSOR")
     })?;
-    // Threads may still wait for a token that nobody asks any more.
+    // Threads may still wait for a token whose askers are gone.
     std::process::exit(0);
 }

@@ -69,7 +69,7 @@ pub fn run(args: &TriggerArgs) -> Result<(), CliError> {
                 // However long they run, the queue manager hears of this one.
                 Err(RecvTimeoutError::Timeout) => client.tend()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(CliError::new(EXIT_FAILED, "nobody tells when a program ends".to_owned()));
+                    return Err(CliError::new(EXIT_FAILED, "the end of a program can't be watched".to_owned()));
                 }
             }
             continue;
@@ -152,7 +152,7 @@ fn start(trigger: &Trigger, allowed: &[PathBuf], tell: mpsc::Sender<()>) -> Resu
             Ok(status) => crate::warning!("{queue}: process {id} has ended: {status}"),
             Err(error) => crate::warning!("{queue}: process {id}: {error}"),
         }
-        // Nobody listens any more once the monitor itself has ended.
+        // Nothing listens any more once the monitor itself has ended.
         let _ = tell.send(());
     });
     Ok(())

@@ -56,7 +56,7 @@ struct Named {
 pub fn run(args: &UserArgs) -> Result<(), CliError> {
     let users = Users::open(&args.data).map_err(failed)?;
     match &args.command {
-        // Whoever types a password wants to know first that it will be of use.
+        // Before a password is typed, say that it will be of use.
         UserCommand::Add(Named { name, .. }) if users.exists(name) => {
             return Err(failed(UsersError::Exists { name: name.clone() }));
         }

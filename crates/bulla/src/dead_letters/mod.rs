@@ -1,3 +1,4 @@
-//! Dead letters: what lies on a dead-letter or error queue, what its labels say, and the rules by which `bulla dlq` deals with it.
+//! Dead letters: what lies on a dead-letter or error queue, what its labels say, and the rules by which `bulla dlq`
+//! deals with it.
 
 pub mod rules;

@@ -78,7 +78,7 @@ pub enum Action {
     },
 }
 
-/// Why a file holds no rules. The turn is with whoever wrote it.
+/// Why a file holds no rules. The turn is with its author.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RulesError {
     /// The line, from 1; a rule over several lines counts where it begins.
@@ -135,8 +135,8 @@ impl Rules {
         Ok(())
     }
 
-    /// What is to be done with a message for which attempts were made under these rules, by line: the first rule that fits and has
-    /// something left to do. None where no rule has.
+    /// What is to be done with a message for which attempts were made under these rules, by line: the first rule that
+    /// fits and has something left to do. None where no rule has.
     pub fn decide(&self, letter: &DeadLetter, attempts: impl Fn(usize) -> u32) -> Option<&Rule> {
         let has_more = |rule: &&Rule| match rule.action {
             Action::Retry { times } => attempts(rule.line) < times,

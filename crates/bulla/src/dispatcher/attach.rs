@@ -564,7 +564,8 @@ fn deletes(attach: &IncomingAttach, terminus: &[Symbol]) -> Result<Option<Delete
     }
 }
 
-/// Only a queue that was made for an application is an application's to delete: its maker's, and whoever has DLT on it.
+/// Only a queue that was made for an application is an application's to delete: its creator's, and that of a user who
+/// has DLT on it.
 fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>, rights: Rights) -> Result<(), Refusal> {
     let is_dynamic = || state.definitions.queues.get(&route.queue_name).is_some_and(|local| local.dynamic);
     if deletes.is_none() {
@@ -581,7 +582,8 @@ fn may_delete(state: &State, route: &Route, deletes: Option<Deletes>, rights: Ri
     Err(Refusal::new(reason::OPTION_NOT_VALID_FOR_TYPE, detail))
 }
 
-/// What a client that seals for itself has to know, and who has INQ is told: where its messages will be, and under which policy.
+/// What a client that seals for itself has to know, and who has INQ is told: where its messages will be, and under
+/// which policy.
 fn seal_properties(state: &State, route: &Route, rights: Rights) -> Vec<(Symbol, Value)> {
     let Some(policy) = route.policy.as_ref().filter(|_| rights.has(Right::Inquire)) else { return Vec::new() };
     let destination = state.bound_to(route);
@@ -604,8 +606,8 @@ fn consumer_capabilities(sealed: bool, exclusive: bool) -> Vec<Symbol> {
     offered(sealed, false).into_iter().chain(exclusive).collect()
 }
 
-/// Whether a message put for later waits until then, and the client wants to know. One for another queue manager's queue
-/// waits there, if at all.
+/// Whether a message put for later waits until then, and the client wants to know. One for another queue manager's
+/// queue waits there, if at all.
 fn delays(producer: &Producer, attach: &IncomingAttach) -> bool {
     let is_remote = producer.route.as_ref().is_some_and(|route| route.transmission.is_some());
     !is_remote && attach.desired_capabilities.iter().any(|capability| capability.as_str() == DELAYED_DELIVERY)

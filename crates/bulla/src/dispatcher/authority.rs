@@ -1,8 +1,9 @@
-//! What is asked of authority: at open, at attach, for each message of a relay, and again when somebody's rights have changed.
+//! What is asked of authority: at open, at attach, for each message of a relay, and again when rights have changed.
 //!
-//! A link's rights are asked for once. After that a message on a link to one name costs nothing for authority, and one on a
-//! relay link a comparison of its `to` with the name before; only whether it names another user is looked at in each. When
-//! authority changes, every connection and link of a dispatcher is asked about again before it does anything more.
+//! A link's rights are asked for once. After that a message on a link to one name costs nothing for authority, and one
+//! on a relay link a comparison of its `to` with the name before; only whether it names another user is looked at in
+//! each. When authority changes, every connection and link of a dispatcher is asked about again before it does anything
+//! more.
 
 use super::Local;
 use super::peer::{Admission, Link, Partner, Peer};
@@ -113,7 +114,8 @@ pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut Sta
 /// How long a partner that says it has channels may be connected without one, before it is a client like any other.
 const CHANNEL_WITHIN: Duration = Duration::from_secs(10);
 
-/// Asks a partner that was let pass for its channels, and has none, whether it may use the queue manager; asked at each tick.
+/// Asks a partner that was let pass for its channels, and has none, whether it may use the queue manager; asked at each
+/// tick.
 pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let is_let_in = matches!(peer.admission, Admission::Open) || peer.calling.is_some() || peer.opened.is_none();
     if is_let_in || peer.is_channel || peer.sending.is_some() || peer.engine.is_closed() {
@@ -131,7 +133,7 @@ pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mu
     local.touch(peer.key);
 }
 
-/// Has an event raised in the next turn of any dispatcher. That somebody is locked out is in the audit log.
+/// Has an event raised in the next turn of any dispatcher. A lockout is in the audit log.
 pub(super) fn raise(manager: &Manager, event: Event) {
     if let Event::LockedOut { user, address, failures, seconds } = &event {
         manager.audit.locked_out(user.as_deref(), address.as_deref(), *failures, *seconds);
@@ -140,8 +142,8 @@ pub(super) fn raise(manager: &Manager, event: Event) {
     manager.refused.store(true, Ordering::Release);
 }
 
-/// Tells of a partner whom TLS has refused. Each is in the audit log; whoever connects again and again fills neither the log nor the
-/// queue of events.
+/// Tells of a partner whom TLS has refused. Each is in the audit log; a client that connects again and again fills
+/// neither the log nor the queue of events.
 pub(super) fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
     let Event::TlsRefused { partner, reason, .. } = event else { return };
     let (action, detail) = (Right::Connect.action(), reason.detail.clone());
@@ -192,14 +194,14 @@ pub(super) fn tell_of_more(manager: &Manager, now: Instant) {
 /// Sub-reason of a refusal by a rule of SET CHLAUTH, which is logged where the rule is found.
 const KEPT_OUT: &str = "channel-rule";
 
-/// A partner's `open` has come: a client is asked whether it may use the queue manager, and as whom. A partner of ours is asked
-/// when it attaches a client's link, if it does: its channels are asked about by themselves.
+/// A partner's `open` has come: a client is asked whether it may use the queue manager, and as whom. A partner of ours
+/// is asked when it attaches a client's link, if it does: its channels are asked about by themselves.
 ///
 /// # Errors
 /// 2035: the connection is to be closed.
 pub(crate) fn opened(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refusal> {
     if peer.calling.is_some() {
-        // Whoever was called for a channel is nobody's client.
+        // A queue manager that was called for a channel is no client.
         let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the connection is a channel's");
         peer.admission = Admission::Closed(refusal);
         return Ok(());
@@ -249,8 +251,8 @@ fn let_in(peer: &mut Peer, local: &Local, state: &mut State) -> Result<(), Refus
     Ok(())
 }
 
-/// Finds the user in force: the one who has signed in, or whom the rules make of that, or as whom that one asks to act. CONNECT is
-/// asked of the one that the rules have come to.
+/// Finds the user in force: the one who has signed in, or whom the rules make of that, or as whom that one asks to act.
+/// CONNECT is asked of the one that the rules have come to.
 fn admit(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
     peer.identity = Identity::default();
     let is_signed_in = peer.signed_in.user.is_some();
@@ -258,7 +260,10 @@ fn admit(peer: &mut Peer, local: &Local, state: &State) -> Result<(), Refusal> {
     let required = state.definitions.queue_manager.sign_in_required;
     let mapped = mapped(peer, local, state, CLIENT_CHANNEL, signed_in.user.as_deref())?;
     if !is_signed_in && (required || mapped.sign_in_required) {
-        return Err(Refusal::new(reason::NOT_AUTHORIZED, "nobody has signed in, and CHCKCLNT(REQUIRED) asks for that"));
+        return Err(Refusal::new(
+            reason::NOT_AUTHORIZED,
+            "the client has not signed in, and CHCKCLNT(REQUIRED) asks for that",
+        ));
     }
     if let Some(user) = mapped.user {
         // The ring of another user is used only where a certificate or a strong proof has led to it, not an address.
@@ -473,7 +478,7 @@ fn needs(link: &Link) -> Option<(Right, &str)> {
     }
 }
 
-/// Somebody's rights have changed: connections and links that have lost theirs end with 2035.
+/// Rights have changed: connections and links that have lost theirs end with 2035.
 pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut State) {
     for (key, peer) in peers {
         if peer.calling.is_some() || peer.opened.is_none() || peer.engine.is_closed() {
@@ -543,8 +548,8 @@ pub(crate) struct Relayed {
     generation: u64,
 }
 
-/// Whether a relay's message may be put on the queue that it names: a comparison and a look-up, where the one before named it too
-/// and nobody's rights have changed.
+/// Whether a relay's message may be put on the queue that it names: a comparison and a look-up, where the one before
+/// named it too and no rights have changed.
 pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: &str) -> Result<(), Refusal> {
     let generation = state.authority_generation;
     let queue = state.store.queue(to);

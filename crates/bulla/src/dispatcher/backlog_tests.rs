@@ -1,6 +1,6 @@
 //! Credit while too much waits for the disk, or to be sealed.
 
-use super::desk::Desk;
+use super::harness::Harness;
 use crate::catalog::limits::UserLimits;
 use crate::catalog::{Full, LocalQueue};
 use crate::limits::BEING_SEALED_MAX;
@@ -15,8 +15,8 @@ const MESSAGE_BYTES: usize = 1 << 20;
 
 #[test]
 fn who_has_much_to_be_sealed_gets_no_credit_for_more_of_that_however_often_it_connects() {
-    let desk = Desk::new(&[("CLEAR", LocalQueue::default()), ("SEALED", LocalQueue::default())]);
-    let state = &mut *desk.running().manager().lock();
+    let harness = Harness::new(&[("CLEAR", LocalQueue::default()), ("SEALED", LocalQueue::default())]);
+    let state = &mut *harness.running().manager().lock();
     let now = Instant::now();
     let connect = |state: &mut State, user| state.users.connect(Some(user), &UserLimits::default(), now).unwrap();
     let (bob, ann) = (connect(state, "bob"), connect(state, "ann"));
@@ -38,9 +38,9 @@ fn who_has_much_to_be_sealed_gets_no_credit_for_more_of_that_however_often_it_co
 #[test]
 fn who_has_brought_about_that_too_much_waits_for_the_disk_gets_no_credit_and_others_do() {
     let rejects = LocalQueue { full: Full::Reject, ..LocalQueue::default() };
-    let desk = Desk::new(&[("WAITS", LocalQueue::default()), ("REJECTS", rejects)]);
+    let harness = Harness::new(&[("WAITS", LocalQueue::default()), ("REJECTS", rejects)]);
     // While it is held nothing is handed to the journal.
-    let state = &mut *desk.running().manager().lock();
+    let state = &mut *harness.running().manager().lock();
     let now = Instant::now();
     let bob = Some(state.users.connect(Some("bob"), &UserLimits::default(), now).unwrap());
     let ann = Some(state.users.connect(Some("ann"), &UserLimits::default(), now).unwrap());

@@ -6,8 +6,8 @@ use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
 use crate::channel::caller::{self, Target};
 use crate::channel::registry::{InstanceId, Place, Wanted};
-use crate::channel::{ChannelLetter, receiver, sender, supervisor};
-use crate::mailbox::Letter;
+use crate::channel::{ChannelNotice, receiver, sender, supervisor};
+use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::tls;
@@ -38,8 +38,8 @@ impl Dispatcher {
         let (caller, wanted) = (id.clone(), name.clone());
         let taken = self.local.manager.adapters.submit_aside(Box::new(move || {
             let found = wanted.to_socket_addrs().map(|mut found| found.next());
-            let letter = ChannelLetter::Resolved { id: caller, name: wanted, found };
-            supervisor::bring(&manager, index, Letter::Channel(letter));
+            let notice = ChannelNotice::Resolved { id: caller, name: wanted, found };
+            supervisor::bring(&manager, index, Notice::Channel(notice));
         }));
         if !taken {
             let refusal = Refusal::new(reason::RESOURCE_PROBLEM, format!("{name}: too busy to look it up"));
@@ -84,10 +84,10 @@ impl Dispatcher {
         Ok(Place { dispatcher: self.local.index, peer, generation })
     }
 
-    pub(super) fn channel_letter(&mut self, letter: ChannelLetter, state: &mut State) {
-        match letter {
-            ChannelLetter::Call(id) => self.call(id, state),
-            ChannelLetter::Resolved { id, name, found } => match found {
+    pub(super) fn channel_letter(&mut self, notice: ChannelNotice, state: &mut State) {
+        match notice {
+            ChannelNotice::Call(id) => self.call(id, state),
+            ChannelNotice::Resolved { id, name, found } => match found {
                 Ok(Some(address)) => self.dial(id, &Target { name, address }, state),
                 other => {
                     let why = other.err().map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
@@ -95,7 +95,7 @@ impl Dispatcher {
                     supervisor::ended(&self.local, state, &id, None, Some(refusal));
                 }
             },
-            ChannelLetter::Stop { peer: key, generation, force } => {
+            ChannelNotice::Stop { peer: key, generation, force } => {
                 let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
                 match (&peer.sending, &peer.calling) {
                     (Some(_), _) => sender::stop(peer, &mut self.local, force),
@@ -105,7 +105,7 @@ impl Dispatcher {
                 }
                 self.local.touched.push(key);
             }
-            ChannelLetter::Replaced { peer: key, generation, why } => {
+            ChannelNotice::Replaced { peer: key, generation, why } => {
                 let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
                 receiver::replaced(peer, &mut self.local, state, &why);
                 self.local.touched.push(key);

@@ -4,7 +4,7 @@
 mod model;
 mod rings;
 
-use super::desk::{Desk, PATIENCE, refused};
+use super::harness::{Harness, PATIENCE, refused};
 use crate::authority::{ANONYMOUS, Authorities, Entity, ObjectType, Profile, RecordKey, Right, Rights, SIGNED_IN};
 use crate::catalog::LocalQueue;
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
@@ -23,23 +23,23 @@ const COA: (&str, i32) = ("JMS_IBM_Report_COA", 1792);
 const COD: (&str, i32) = ("JMS_IBM_Report_COD", 14336);
 
 /// A queue manager on which users have these rights and no others.
-pub(super) fn desk(queues: &[&str], users: &[&str], records: &[(&str, &str, Right)]) -> Desk {
+pub(super) fn harness(queues: &[&str], users: &[&str], records: &[(&str, &str, Right)]) -> Harness {
     let queues: Vec<(&str, LocalQueue)> = queues.iter().map(|name| (*name, LocalQueue::default())).collect();
-    let desk = Desk::new(&queues);
+    let harness = Harness::new(&queues);
     for user in users {
-        desk.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
+        harness.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
     }
-    allow(&desk, records);
-    desk
+    allow(&harness, records);
+    harness
 }
 
-fn allow(desk: &Desk, records: &[(&str, &str, Right)]) {
+fn allow(harness: &Harness, records: &[(&str, &str, Right)]) {
     let records: Vec<_> = records.iter().map(|(user, name, right)| (*user, *name, right.alone())).collect();
-    allow_records(desk, &records);
+    allow_records(harness, &records);
 }
 
-/// Everybody may connect, and else these have rights on queues.
-fn allow_records(desk: &Desk, records: &[(&str, &str, Rights)]) {
+/// All users may connect, and these have rights on queues.
+fn allow_records(harness: &Harness, records: &[(&str, &str, Rights)]) {
     let mut authorities = Authorities::default();
     let mut set = |object, profile, user: &str, rights: Rights| {
         let key = RecordKey { object, profile, entity: Entity::principal(user) };
@@ -52,14 +52,14 @@ fn allow_records(desk: &Desk, records: &[(&str, &str, Rights)]) {
     for (user, name, rights) in records {
         set(ObjectType::Queue, Profile::parse(name).unwrap(), user, *rights);
     }
-    let state = &mut *desk.running().manager().lock();
+    let state = &mut *harness.running().manager().lock();
     state.definitions.authorities = authorities;
     state.generation += 1;
     state.authority_generation += 1;
 }
 
-pub(super) fn client(desk: &Desk, user: &str) -> Client {
-    let address = desk.running().amqp.unwrap().to_string();
+pub(super) fn client(harness: &Harness, user: &str) -> Client {
+    let address = harness.running().amqp.unwrap().to_string();
     let sasl = match user {
         ANONYMOUS => SaslClient::None,
         user => SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() },
@@ -111,9 +111,9 @@ fn label_for(queue: &str) -> Vec<(Value, Value)> {
 }
 
 /// Messages moved by a REPLAY, and the warnings.
-fn replay(desk: &Desk, words: &str) -> (String, Vec<String>) {
+fn replay(harness: &Harness, words: &str) -> (String, Vec<String>) {
     let command = format!("REPLAY QLOCAL({DEAD_LETTER_QUEUE}) {words}");
-    let replies = admin::request(desk.path(), &command).unwrap();
+    let replies = admin::request(harness.path(), &command).unwrap();
     let Outcome::Done { message, warnings, .. } = &replies[0].outcome else { panic!("{:?}", replies[0].outcome) };
     (message.clone(), warnings.clone())
 }
@@ -133,74 +133,74 @@ pub(super) fn get_one(client: &mut Client, queue: &str) {
 
 #[test]
 fn however_a_report_is_asked_for_the_right_on_its_queue_is_asked() {
-    let desk = desk(&["A", "INIT"], &["mallory"], &[("mallory", "A", Right::Put)]);
-    let mut client = client(&desk, "mallory");
+    let harness = harness(&["A", "INIT"], &["mallory"], &[("mallory", "A", Right::Put)]);
+    let mut client = client(&harness, "mallory");
     let to = client.sender("A", false).unwrap().link;
     for asked in [vec![by_string(COA)], vec![by_symbol(COA)], hidden(COA).to_vec()] {
         let (_, code) = refused(client.put(to, message("INIT", &[], &asked), PATIENCE));
         assert_eq!(code, reason::NOT_AUTHORIZED.code, "{asked:?}");
     }
-    assert_eq!((desk.depth("A"), desk.depth("INIT")), (0, 0));
+    assert_eq!((harness.depth("A"), harness.depth("INIT")), (0, 0));
 }
 
 #[test]
 fn after_a_restart_and_a_lost_right_no_report_goes_where_its_maker_may_not() {
-    let mut desk = desk(&["A", "INIT"], &["mallory", "reader"], &[]);
+    let mut harness = harness(&["A", "INIT"], &["mallory", "reader"], &[]);
     let before = [("mallory", "A", Right::Put), ("mallory", "INIT", Right::Put)];
     let after = [("mallory", "A", Right::Put), ("reader", "A", Right::Get)];
-    allow(&desk, &before);
-    let mut maker = client(&desk, "mallory");
+    allow(&harness, &before);
+    let mut maker = client(&harness, "mallory");
     let to = maker.sender("A", false).unwrap().link;
     maker.put(to, message("INIT", &[], &[by_string(COD)]), PATIENCE).unwrap();
     maker.put(to, message("INIT", &[], &[by_symbol(COD)]), PATIENCE).unwrap();
     drop(maker);
-    desk.start();
-    allow(&desk, &after);
-    get_one(&mut client(&desk, "reader"), "A");
-    get_one(&mut client(&desk, "reader"), "A");
-    desk.until("both are got", |desk| desk.depth("A") == 0);
-    assert_eq!((desk.depth("INIT"), desk.depth(DEAD_LETTER_QUEUE)), (0, 0));
+    harness.start();
+    allow(&harness, &after);
+    get_one(&mut client(&harness, "reader"), "A");
+    get_one(&mut client(&harness, "reader"), "A");
+    harness.until("both are got", |harness| harness.depth("A") == 0);
+    assert_eq!((harness.depth("INIT"), harness.depth(DEAD_LETTER_QUEUE)), (0, 0));
 }
 
 #[test]
 fn a_label_that_a_client_wrote_sends_its_message_nowhere() {
-    let desk = desk(&["SECRET"], &["mallory"], &[("mallory", DEAD_LETTER_QUEUE, Right::Put)]);
-    let mut client = client(&desk, "mallory");
+    let harness = harness(&["SECRET"], &["mallory"], &[("mallory", DEAD_LETTER_QUEUE, Right::Put)]);
+    let mut client = client(&harness, "mallory");
     let to = client.sender(DEAD_LETTER_QUEUE, false).unwrap().link;
     client.put(to, message("", &label_for("SECRET"), &[]), PATIENCE).unwrap();
-    let replies = admin::request(desk.path(), &format!("DISPLAY DEADMSG({DEAD_LETTER_QUEUE}) DESTQ CAUSE")).unwrap();
+    let replies = admin::request(harness.path(), &format!("DISPLAY DEADMSG({DEAD_LETTER_QUEUE}) DESTQ CAUSE")).unwrap();
     let text: Vec<String> = replies.iter().map(|reply| reply.text()).collect();
     assert!(!text.concat().contains("SECRET") && !text.concat().contains("undelivered"), "{text:?}");
-    let (moved, _) = replay(&desk, "");
+    let (moved, _) = replay(&harness, "");
     assert!(moved.starts_with("0 "), "{moved}");
-    assert_eq!((desk.depth("SECRET"), desk.depth(DEAD_LETTER_QUEUE)), (0, 1));
+    assert_eq!((harness.depth("SECRET"), harness.depth(DEAD_LETTER_QUEUE)), (0, 1));
 }
 
 #[test]
 fn a_replay_asks_the_rights_of_whoever_put_the_message() {
     let records = [("alice", "A", Right::Put), ("reader", "A", Right::Get)];
-    let desk = desk(&["A", "ELSEWHERE"], &["alice", "reader"], &records);
-    let mut maker = client(&desk, "alice");
+    let harness = harness(&["A", "ELSEWHERE"], &["alice", "reader"], &records);
+    let mut maker = client(&harness, "alice");
     let to = maker.sender("A", false).unwrap().link;
-    let mut reader = client(&desk, "reader");
+    let mut reader = client(&harness, "reader");
     for _ in 0..3 {
         maker.put(to, message("", &label_for("ELSEWHERE"), &[]), PATIENCE).unwrap();
         reject_one(&mut reader, "A");
     }
-    desk.until("all are dead letters", |desk| desk.depth(DEAD_LETTER_QUEUE) == 3);
+    harness.until("all are dead letters", |harness| harness.depth(DEAD_LETTER_QUEUE) == 3);
     // She may put there: it goes back.
-    assert!(replay(&desk, "COUNT(1)").0.starts_with("1 "));
-    assert_eq!((desk.depth("A"), desk.depth("ELSEWHERE"), desk.depth(DEAD_LETTER_QUEUE)), (1, 0, 2));
+    assert!(replay(&harness, "COUNT(1)").0.starts_with("1 "));
+    assert_eq!((harness.depth("A"), harness.depth("ELSEWHERE"), harness.depth(DEAD_LETTER_QUEUE)), (1, 0, 2));
     // She may not any more: it stays, and says why. The administrator may name a queue.
-    allow(&desk, &records[1..]);
-    let (moved, warnings) = replay(&desk, "");
+    allow(&harness, &records[1..]);
+    let (moved, warnings) = replay(&harness, "");
     assert!(moved.starts_with("0 "), "{moved}");
     assert!(warnings.iter().any(|line| line.contains("2035") && line.contains("alice")), "{warnings:?}");
-    assert_eq!((desk.depth("A"), desk.depth(DEAD_LETTER_QUEUE)), (1, 2));
+    assert_eq!((harness.depth("A"), harness.depth(DEAD_LETTER_QUEUE)), (1, 2));
 }
 
 /// The definition of a dynamic queue that a client asks for by such node properties, to put on it or to get from it.
-fn made(desk: &Desk, client: &mut Client, right: Right, said: &[(&str, &str)]) -> Result<LocalQueue, u16> {
+fn made(harness: &Harness, client: &mut Client, right: Right, said: &[(&str, &str)]) -> Result<LocalQueue, u16> {
     let dynamic_node_properties =
         said.iter().map(|(name, text)| (Symbol::new(name).unwrap(), Value::from(*text))).collect();
     let request = match right {
@@ -215,7 +215,7 @@ fn made(desk: &Desk, client: &mut Client, right: Right, said: &[(&str, &str)]) -
     };
     match client.open(request) {
         Ok(_) => {
-            let state = desk.running().manager().lock();
+            let state = harness.running().manager().lock();
             let (_, queue) = state.dynamic.values().last().unwrap();
             Ok(queue.clone())
         }
@@ -223,51 +223,51 @@ fn made(desk: &Desk, client: &mut Client, right: Right, said: &[(&str, &str)]) -
     }
 }
 
-/// A desk with a queue whose definition names others that do not exist yet, and a user with these rights on them and
+/// A harness with a queue whose definition names others that do not exist yet, and a user with these rights on them and
 /// all that is needed to make a dynamic queue.
-fn desk_with_targets(rights: &[Right]) -> Desk {
+fn desk_with_targets(rights: &[Right]) -> Harness {
     let model = crate::catalog::system_queues::DEFAULT_MODEL;
     let mut records: Vec<_> = rights.iter().map(|right| ("mallory", "APP.*", *right)).collect();
     records.extend([Right::Display, Right::Put, Right::Get].map(|right| ("mallory", model, right)));
-    let desk = desk(&["A"], &["mallory"], &records);
+    let harness = harness(&["A"], &["mallory"], &records);
     {
-        let state = &mut *desk.running().manager().lock();
+        let state = &mut *harness.running().manager().lock();
         let queue = state.definitions.queues.get_mut("A").unwrap();
         queue.backout_queue = Some("APP.REJECTS".into());
         queue.initiation_queue = Some("APP.INIT".into());
         state.definitions.queue_manager.dead_letter_queue = Some("APP.DEAD".into());
     }
-    desk
+    harness
 }
 
 #[test]
 fn one_right_on_a_name_does_not_make_its_user_the_owner_of_it() {
     let targets = ["APP.REJECTS", "APP.INIT", "APP.DEAD"];
     for rights in [&[][..], &[Right::Put], &[Right::Get]] {
-        let desk = desk_with_targets(rights);
-        let mut client = client(&desk, "mallory");
+        let harness = desk_with_targets(rights);
+        let mut client = client(&harness, "mallory");
         for name in targets {
             for link in [Right::Put, Right::Get] {
-                let refused = made(&desk, &mut client, link, &[("bulla:name", name)]);
+                let refused = made(&harness, &mut client, link, &[("bulla:name", name)]);
                 assert_eq!(refused.err(), Some(reason::NOT_AUTHORIZED.code), "{name} by {link:?} with {rights:?}");
             }
         }
     }
     // Who may put and get there anyway gains nothing.
-    let desk = desk_with_targets(&[Right::Put, Right::Get]);
+    let harness = desk_with_targets(&[Right::Put, Right::Get]);
     for name in targets {
-        made(&desk, &mut client(&desk, "mallory"), Right::Get, &[("bulla:name", name)]).unwrap();
+        made(&harness, &mut client(&harness, "mallory"), Right::Get, &[("bulla:name", name)]).unwrap();
     }
 }
 
 #[test]
 fn nothing_that_a_client_says_of_its_queue_chooses_where_messages_go() {
-    let desk = desk_with_targets(&[]);
+    let harness = desk_with_targets(&[]);
     let model = {
-        let state = desk.running().manager().lock();
+        let state = harness.running().manager().lock();
         state.definitions.models[crate::catalog::system_queues::DEFAULT_MODEL].queue.clone()
     };
-    let mut client = client(&desk, "mallory");
+    let mut client = client(&harness, "mallory");
     let words = ["BOQNAME", "INITQ", "PROCESS", "TRIGGER", "TRIGDATA", "BOTHRESH", "BACKOUT", "DEADQ", "USAGE"];
     let said: Vec<String> = words
         .iter()
@@ -275,7 +275,7 @@ fn nothing_that_a_client_says_of_its_queue_chooses_where_messages_go() {
         .collect();
     let said: Vec<(&str, &str)> = said.iter().map(|name| (name.as_str(), "A")).collect();
     for link in [Right::Put, Right::Get] {
-        let made = made(&desk, &mut client, link, &said).unwrap();
+        let made = made(&harness, &mut client, link, &said).unwrap();
         let as_the_model = LocalQueue { dynamic: true, maker: made.maker.clone(), usage: made.usage, ..model.clone() };
         assert_eq!(made, as_the_model);
         assert_eq!(made.usage, crate::catalog::Usage::Normal);

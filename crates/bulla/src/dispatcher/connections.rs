@@ -4,7 +4,7 @@
 use super::Local;
 use super::peer::{Link, Partner, Peer};
 use crate::catalog::connections::{Connected, ConnectionId, Handle, Purpose};
-use crate::mailbox::Letter;
+use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::sole_connection::{self, Answer, Wish};
@@ -87,14 +87,14 @@ pub(crate) fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State)
         }
         Answer::Waits { closes } => {
             peer.sole = Some(wish);
-            post(local, closes, Letter::Displaced { generation: closes.generation() });
+            post(local, closes, Notice::Displaced { generation: closes.generation() });
         }
     }
 }
 
-fn post(local: &Local, to: ConnectionId, letter: Letter) {
+fn post(local: &Local, to: ConnectionId, notice: Notice) {
     if let Some(mailbox) = local.manager.mailboxes.get(to.dispatcher()) {
-        mailbox.post(letter);
+        mailbox.post(notice);
     }
 }
 
@@ -123,6 +123,6 @@ pub(super) fn leave_sole(peer: &mut Peer, local: &Local, state: &mut State) {
     let Some(wish) = peer.sole.take() else { return };
     let id = ConnectionId::new(local.index, peer.generation);
     if let Some(next) = state.sole_connections.leave(&wish.container, id) {
-        post(local, next, Letter::Sole { generation: next.generation() });
+        post(local, next, Notice::Sole { generation: next.generation() });
     }
 }

@@ -1,7 +1,7 @@
 //! An error queue that is an alias.
 
-use super::caused_tests::{client, desk, message};
-use super::desk::{Desk, PATIENCE};
+use super::caused_tests::{client, harness, message};
+use super::harness::{Harness, PATIENCE};
 use crate::admin;
 use crate::authority::Right;
 use crate::catalog::system_queues::ERROR_QUEUE;
@@ -9,21 +9,21 @@ use crate::mqsc::reply::{Cell, Outcome, Reply, Row};
 use bulla_amqp::types::Error;
 use bulla_amqp::{DeliveryState, Symbol};
 
-fn command(desk: &Desk, text: &str) -> Outcome {
-    admin::request(desk.path(), text).unwrap().remove(0).outcome
+fn command(harness: &Harness, text: &str) -> Outcome {
+    admin::request(harness.path(), text).unwrap().remove(0).outcome
 }
 
 #[track_caller]
-fn done(desk: &Desk, text: &str) -> String {
-    match command(desk, text) {
+fn done(harness: &Harness, text: &str) -> String {
+    match command(harness, text) {
         Outcome::Done { message, .. } => message,
         other => panic!("{text}: {other:?}"),
     }
 }
 
 #[track_caller]
-fn rows(desk: &Desk, text: &str) -> Vec<Row> {
-    match command(desk, text) {
+fn rows(harness: &Harness, text: &str) -> Vec<Row> {
+    match command(harness, text) {
         Outcome::Rows(rows) => rows,
         other => panic!("{text}: {other:?}"),
     }
@@ -44,18 +44,18 @@ fn texts(row: &Row, keyword: &str) -> Vec<String> {
 #[test]
 fn the_error_queue_may_be_an_alias() {
     let records = [("alice", "A", Right::Put), ("bob", "A", Right::Get)];
-    let desk = desk(&["A", "MY.ERRORS"], &["alice", "bob"], &records);
+    let harness = harness(&["A", "MY.ERRORS"], &["alice", "bob"], &records);
     let delete = format!("DELETE QLOCAL({ERROR_QUEUE})");
     for alone in [delete.clone(), format!("BEGIN UNIT; {delete}; DEFINE QLOCAL(OTHER)")] {
-        let replies = admin::request(desk.path(), &alone).unwrap();
+        let replies = admin::request(harness.path(), &alone).unwrap();
         let refused =
             |reply: &Reply| matches!(&reply.outcome, Outcome::Failed(failure) if failure.reason == Some(2042));
         assert!(replies.iter().any(refused), "{alone}: {replies:?}");
     }
     let unit = format!("BEGIN UNIT; {delete}; DEFINE QALIAS({ERROR_QUEUE}) TARGET(MY.ERRORS)");
-    let replies = admin::request(desk.path(), &unit).unwrap();
+    let replies = admin::request(harness.path(), &unit).unwrap();
     assert!(replies.iter().all(|reply| reply.exit_code() == 0), "{replies:?}");
-    let (mut alice, mut bob) = (client(&desk, "alice"), client(&desk, "bob"));
+    let (mut alice, mut bob) = (client(&harness, "alice"), client(&harness, "bob"));
     let to = alice.sender("A", false).unwrap().link;
     alice.put(to, message("", &[], &[]), PATIENCE).unwrap();
     let from = bob.receiver("A", false, false).unwrap().link;
@@ -63,12 +63,12 @@ fn the_error_queue_may_be_an_alias() {
     let condition = Symbol::from_static("bulla:defective");
     let defective = Error { condition, description: Some("tampered".into()), info: Vec::new() };
     bob.settle(&delivery, DeliveryState::Rejected(Some(Box::new(defective)))).unwrap();
-    desk.until("it is quarantined", |desk| desk.depth("MY.ERRORS") == 1);
-    let shown = rows(&desk, &format!("DISPLAY DEADMSG({ERROR_QUEUE}) DESTQ CAUSE"));
+    harness.until("it is quarantined", |harness| harness.depth("MY.ERRORS") == 1);
+    let shown = rows(&harness, &format!("DISPLAY DEADMSG({ERROR_QUEUE}) DESTQ CAUSE"));
     assert_eq!(
         (texts(&shown[0], "DESTQ"), texts(&shown[0], "CAUSE")),
         (vec!["A".into()], vec!["reported-by-client".into()])
     );
-    assert!(done(&desk, &format!("REPLAY QLOCAL({ERROR_QUEUE})")).starts_with("1 "));
-    assert_eq!((desk.depth("A"), desk.depth("MY.ERRORS")), (1, 0));
+    assert!(done(&harness, &format!("REPLAY QLOCAL({ERROR_QUEUE})")).starts_with("1 "));
+    assert_eq!((harness.depth("A"), harness.depth("MY.ERRORS")), (1, 0));
 }

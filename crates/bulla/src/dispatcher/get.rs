@@ -61,7 +61,7 @@ pub(crate) struct Consumer {
     pub(crate) route: Arc<Route>,
     /// Copies instead of taking (distribution mode `copy`).
     pub(crate) browse: bool,
-    /// Nobody else may take messages meanwhile.
+    /// No other link may take messages meanwhile.
     pub(crate) exclusive: bool,
     /// Deliveries are settled as they are sent (at most once).
     pub(crate) presettled: bool,
@@ -182,13 +182,13 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         return Looked::Blocked;
     }
     if user.is_some_and(|user| state.users.is_full(user)) {
-        // Whoever settles on another connection wakes nobody here: the next tick does.
+        // A settlement on another connection wakes no link here: the next tick does.
         local.rescan.insert(consumer.route.queue);
         return Looked::Blocked;
     }
     let limit = consumer.route.limit;
     if limit.unacknowledged_bytes > 0 && !consumer.browse && state.use_of(consumer.route.queue).limited.is_full(limit) {
-        // As above; whoever settles here has the queue served at once.
+        // As above; a settlement here has the queue served at once.
         local.rescan.insert(consumer.route.queue);
         return Looked::Blocked;
     }
@@ -257,7 +257,8 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     Looked::Sent
 }
 
-/// Whether a body that could not be read may be read another time: it was the disk or the log that said no, not the bytes.
+/// Whether a body that could not be read may be read another time: it was the disk or the log that said no, not the
+/// bytes.
 fn is_passing(error: &ReadError) -> bool {
     matches!(error, ReadError::Log(LogError::Unavailable(_)) | ReadError::Spill(SpillError::Io(_)))
 }
@@ -305,14 +306,14 @@ impl Consumer {
     /// Counts a delivery again whose outcome was not applied: the client has it still.
     pub(crate) fn note_returned(&mut self, user: Option<UserId>, state: &mut State, id: MessageId) {
         if self.counted(user, state) != (false, false) {
-            // What can't be read is got by nobody, and reported when it is.
+            // What can't be read is left alone, and reported when it is got.
             let bytes = state.store.body(id).map_or(0, |body| envelope::payload_of(&body).len());
             self.note_delivered(user, state, id, bytes);
         }
     }
 
-    /// Takes a delivery off what its user and its queue have unsettled; true where the user may be sent more again. A compare where
-    /// nothing was counted.
+    /// Takes a delivery off what its user and its queue have unsettled; true where the user may be sent more again. A
+    /// compare where nothing was counted.
     pub(crate) fn note_settled(
         &mut self,
         user: Option<UserId>,
@@ -725,7 +726,7 @@ impl Stuck {
         match &self.what {
             Stays::Return => match state.store.body(self.id) {
                 Err(error) if is_passing(&error) => Err(error.to_string()),
-                // Whoever gets a damaged one finds that out.
+                // A consumer that gets a damaged one finds that out.
                 _ => {
                     state.store.release(self.id, false);
                     Ok(())
@@ -759,7 +760,8 @@ fn replacement(
     Ok(Some((queue, envelope::labelled(&envelope::payload_of(&body), label, (&found).into()))))
 }
 
-/// The queue of that name, where messages may be moved to it now. Asked before a body is read, which may wait for the disk.
+/// The queue of that name, where messages may be moved to it now. Asked before a body is read, which may wait for the
+/// disk.
 fn taking(state: &State, to: &str) -> Result<QueueId, Refusal> {
     let queue = state.route(to)?.queue;
     if state.store.attributes(queue).is_some_and(|attributes| !attributes.put_enabled) {
@@ -772,8 +774,8 @@ fn taking(state: &State, to: &str) -> Result<QueueId, Refusal> {
     Ok(queue)
 }
 
-/// Leaves a message with which something could not be done locked, for the ticks to try again. The operator is told of one
-/// between two ticks.
+/// Leaves a message with which something could not be done locked, for the ticks to try again. The operator is told of
+/// one between two ticks.
 pub(crate) fn stay(queue: &str, state: &mut State, stuck: Stuck, why: &str) {
     state.stuck.push_back(stuck);
     if !std::mem::replace(&mut state.told_of_stuck, true) {
@@ -896,8 +898,8 @@ pub(crate) fn settled(
 /// A queue by its name, and the label of a message that goes there.
 pub(crate) type Destination = (String, Label);
 
-/// Where a rejected message goes: to the dead-letter queue, or where the client found its seal defective, to the error queue.
-/// None where there is no dead-letter queue. Counts it.
+/// Where a rejected message goes: to the dead-letter queue, or where the client found its seal defective, to the error
+/// queue. None where there is no dead-letter queue. Counts it.
 pub(crate) fn rejected_to(
     from: &Route,
     local: &Local,
@@ -914,8 +916,8 @@ pub(crate) fn rejected_to(
     Some((to, Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms)))
 }
 
-/// Moves a rejected message, or gives it back; that is a failure, where it had none. False where it lies on the very queue that it
-/// would go to: it stays there.
+/// Moves a rejected message, or gives it back; that is a failure, where it had none. False where it lies on the very
+/// queue that it would go to: it stays there.
 pub(crate) fn reject(
     from: &Route,
     wall_ms: u64,
@@ -933,9 +935,9 @@ pub(crate) fn reject(
     }
 }
 
-/// What a commit that puts `puts` puts in the stead of a message that moves. None where it can't go there now: then it is
-/// not part of the commit. `before` counts what is put on a queue, by queue, where that was asked; `left` is what the commit
-/// may still take in bytes, and a longer message is not read.
+/// What a commit that puts `puts` puts in the stead of a message that moves. None where it can't go there now: then it
+/// is not part of the commit. `before` counts what is put on a queue, by queue, where that was asked; `left` is what
+/// the commit may still take in bytes, and a longer message is not read.
 pub(crate) fn moved_with(
     from: &Route,
     state: &mut State,
@@ -955,8 +957,8 @@ pub(crate) fn moved_with(
     })
 }
 
-/// Unlocks a message whose delivery has failed that often, or not at all, and counts that. Of a queue with BACKOUT(MOVE), one that
-/// comes to BOTHRESH so is moved to BOQNAME, or else to DEADQ; where that can't be, it stays.
+/// Unlocks a message whose delivery has failed that often, or not at all, and counts that. Of a queue with
+/// BACKOUT(MOVE), one that comes to BOTHRESH so is moved to BOQNAME, or else to DEADQ; where that can't be, it stays.
 pub(crate) fn give_back(from: &Route, wall_ms: u64, state: &mut State, id: MessageId, failures: u32) {
     if failures == 0 {
         return state.store.release(id, false);
@@ -1012,7 +1014,7 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
     if !consumer.opening.is_empty() {
         return;
     }
-    // Whether all that a selector wants is addressed to others, nobody knows without looking at all of it.
+    // Whether all that a selector wants is addressed to others is not known without looking at all of it.
     let others_only = consumer.opens()
         && consumer.selection.is_none()
         && !consumer.passed_over.is_empty()
@@ -1042,8 +1044,8 @@ pub(super) fn tell_drained(peer: &mut Peer, local: &mut Local, state: &mut State
     drains(peer)
 }
 
-/// Gives back what a link held, when it goes. What was under way when a client's connection ended counts as `failed`; a client
-/// that takes leave of a link says itself what failed, and need not have looked at what it had prefetched.
+/// Gives back what a link held, when it goes. What was under way when a client's connection ended counts as `failed`; a
+/// client that takes leave of a link says itself what failed, and need not have looked at what it had prefetched.
 pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64, state: &mut State, failed: bool) {
     consumer.who.leave();
     for (_, was) in std::mem::take(&mut consumer.unsettled) {

@@ -14,10 +14,10 @@ mod caused_tests;
 pub(crate) mod connections;
 mod consumers;
 #[cfg(test)]
-mod desk;
-#[cfg(test)]
 mod error_queue_tests;
 pub(crate) mod get;
+#[cfg(test)]
+mod harness;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 mod precedence;
@@ -44,7 +44,7 @@ use crate::channel::caller::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::connections::Question;
-use crate::mailbox::{BELL, Left, Letter, Mailbox};
+use crate::mailbox::{Left, Mailbox, Notice, WAKE_UP};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::resumable::Over;
@@ -79,21 +79,23 @@ use unit_of_work::{Discharged, Units};
 
 /// Connections of one dispatcher; more are refused with 2025.
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// Handshakes of strangers that one turn signs for where somebody else may want something: as many as an accelerator has lanes.
+/// Handshakes of unauthenticated clients that one turn signs for where a user may want something: as many as an
+/// accelerator has lanes.
 const SIGNATURES_MAX: usize = 8;
-/// Looks at what is ready, before a turn, in which strangers alone are found.
+/// Looks at what is ready, before a turn, that find unauthenticated clients alone.
 const LOOKS_MAX: usize = 8;
 /// How often timers, expiry and messages that are stuck are looked at.
 const TICK: Duration = Duration::from_millis(250);
-/// How long a removal that nobody waits for may wait for company on its way to the journal.
+/// How long a removal that no client waits for may wait for company on its way to the journal.
 const REMOVAL_FLUSH_WITHIN: Duration = Duration::from_millis(1);
 /// Expired messages removed at one tick.
 const SWEEP_MAX: usize = 10_000;
-/// Bytes that one read may bring: room that all connections of a dispatcher read into, one after the other. It stays in the processor's
-/// cache.
+/// Bytes that one read may bring: room that all connections of a dispatcher read into, one after the other. It stays in
+/// the processor's cache.
 const READ_BYTES: usize = 256 << 10;
-/// Connections that one turn hears of from the system. The others have the next turn: what a turn reads is written out while it still
-/// is in the processor's cache, and a thousand busy connections do not have all that they read in memory at once.
+/// Connections that one turn hears of from the system. The others have the next turn: what a turn reads is written out
+/// while it still is in the processor's cache, and a thousand busy connections do not have all that they read in memory
+/// at once.
 const READY_MAX: usize = 32;
 /// Messages sent to the consumers of one queue before the next queue has its turn.
 const SERVE_MAX: usize = 512;
@@ -110,14 +112,14 @@ const LISTEN_TLS: Token = Token(usize::MAX - 2);
 /// A dispatcher: the sockets it owns and everything its turns need.
 pub(crate) struct Dispatcher {
     poll: Poll,
-    /// Where strangers come in; none once the queue manager stops.
-    doors: Vec<Door>,
+    /// The listeners; none once the queue manager stops.
+    ports: Vec<ListenPort>,
     peers: Slab<Peer>,
     active: Vec<usize>,
     /// What is read, until its connection's engine has taken it.
     room: Box<[u8]>,
     local: Local,
-    letters: Vec<Letter>,
+    notices: Vec<Notice>,
     /// Administrators that wait to be told of the connections; answered without the queues' lock.
     questions: Vec<Question>,
     signatures: Signatures,
@@ -136,13 +138,13 @@ pub(crate) struct Dispatcher {
 }
 
 /// A listener.
-struct Door {
+struct ListenPort {
     listener: TcpListener,
     token: Token,
     /// What connections are wrapped in, where they are.
     tls: Option<Arc<Tls>>,
-    /// Somebody may wait to be accepted.
-    knocked: bool,
+    /// A connection may wait to be accepted.
+    pending: bool,
 }
 
 /// What one dispatcher's turns share, its connections aside.
@@ -237,18 +239,18 @@ impl Dispatcher {
         clear: Option<TcpListener>,
         tls: Option<(TcpListener, Arc<Tls>)>,
     ) -> io::Result<Self> {
-        let door = |token, tls| move |listener| Door { listener, token, tls, knocked: false };
-        let clear = clear.map(door(LISTEN_CLEAR, None));
-        let tls = tls.map(|(listener, tls)| door(LISTEN_TLS, Some(tls))(listener));
-        let mut doors: Vec<Door> = clear.into_iter().chain(tls).collect();
-        for Door { listener, token, .. } in &mut doors {
+        let port = |token, tls| move |listener| ListenPort { listener, token, tls, pending: false };
+        let clear = clear.map(port(LISTEN_CLEAR, None));
+        let tls = tls.map(|(listener, tls)| port(LISTEN_TLS, Some(tls))(listener));
+        let mut ports: Vec<ListenPort> = clear.into_iter().chain(tls).collect();
+        for ListenPort { listener, token, .. } in &mut ports {
             poll.registry().register(listener, *token, Interest::READABLE)?;
         }
         let now = Instant::now();
         let signatures = Signatures::new(mailbox.clone());
         Ok(Self {
             poll,
-            doors,
+            ports,
             peers: Slab::new(),
             active: Vec::new(),
             room: vec![0; READ_BYTES].into(),
@@ -287,7 +289,7 @@ impl Dispatcher {
                 departed: HashMap::new(),
                 units: Units::default(),
             },
-            letters: Vec::new(),
+            notices: Vec::new(),
             questions: Vec::new(),
             signatures,
             line: Line::default(),
@@ -355,11 +357,11 @@ impl Dispatcher {
     }
 
     fn has_work(&self) -> bool {
-        !self.active.is_empty() || !self.local.serve.is_empty() || self.somebody_knocked()
+        !self.active.is_empty() || !self.local.serve.is_empty() || self.any_pending()
     }
 
-    fn somebody_knocked(&self) -> bool {
-        self.doors.iter().any(|door| door.knocked)
+    fn any_pending(&self) -> bool {
+        self.ports.iter().any(|port| port.pending)
     }
 
     /// One turn; `more_ready` where the system may know of more connections than it has told.
@@ -379,14 +381,14 @@ impl Dispatcher {
 
     fn read(&mut self, more_ready: bool) {
         self.resume();
-        let (mut known, mut strangers) = (0, 0);
+        let (mut known, mut unauthenticated) = (0, 0);
         for key in &self.active {
             if let Some(peer) = self.peers.get(*key).filter(|peer| peer.wants_to_read()) {
-                *(if peer.is_stranger() { &mut strangers } else { &mut known }) += 1;
+                *(if peer.is_unauthenticated() { &mut unauthenticated } else { &mut known }) += 1;
             }
         }
-        let accepts = if self.somebody_knocked() { self.precedence.accepts(strangers, self.local.now) } else { 0 };
-        self.precedence.begin(known > 0, strangers > 0 || accepts > 0, more_ready);
+        let accepts = if self.any_pending() { self.precedence.accepts(unauthenticated, self.local.now) } else { 0 };
+        self.precedence.begin(known > 0, unauthenticated > 0 || accepts > 0, more_ready);
         if known > 0 {
             self.read_known();
         }
@@ -403,7 +405,8 @@ impl Dispatcher {
         }
     }
 
-    /// Reads connections that have signed in, and channels. Users that were passed over are read first in the next turn.
+    /// Reads connections that have signed in, and channels. Users that were passed over are read first in the next
+    /// turn.
     fn read_known(&mut self) {
         let Self { active, peers, shares, local, .. } = self;
         let known = active.iter().filter_map(|key| peers.get(*key));
@@ -424,7 +427,8 @@ impl Dispatcher {
         }
     }
 
-    /// Accepts those who knock, and reads as many strangers as may be; whoever is left is the first one in the next turn.
+    /// Accepts pending connections, and reads as many unauthenticated clients as may be; the rest come first in the
+    /// next turn.
     fn let_strangers_in(&mut self, accepts: usize) {
         let began = Instant::now();
         if accepts > 0 {
@@ -444,9 +448,10 @@ impl Dispatcher {
         self.precedence.took(began.elapsed());
     }
 
-    /// Reads a connection that wants to be read, and is a stranger's or not.
-    fn read_from(&mut self, key: usize, stranger: bool, bytes_max: Option<usize>) {
-        let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.wants_to_read() && peer.is_stranger() == stranger)
+    /// Reads a connection that wants to be read, and is unauthenticated or not.
+    fn read_from(&mut self, key: usize, unauthenticated: bool, bytes_max: Option<usize>) {
+        let Some(peer) =
+            self.peers.get_mut(key).filter(|peer| peer.wants_to_read() && peer.is_unauthenticated() == unauthenticated)
         else {
             return;
         };
@@ -468,7 +473,7 @@ impl Dispatcher {
         self.signatures.ask(peer);
     }
 
-    /// Those who wait because too much is arriving are read again, as far as they may be. A compare where nobody waits.
+    /// Those who wait because too much is arriving are read again, as far as they may be. A compare where none waits.
     fn resume(&mut self) {
         if !self.line.is_empty() {
             let Self { line, peers, local, .. } = self;
@@ -498,9 +503,9 @@ impl Dispatcher {
     fn work(&mut self) {
         let manager = self.local.manager.clone();
         let state = &mut *manager.lock();
-        self.local.mailbox.take(&mut self.letters);
-        for letter in std::mem::take(&mut self.letters) {
-            self.open_letter(letter, state);
+        self.local.mailbox.take(&mut self.notices);
+        for notice in std::mem::take(&mut self.notices) {
+            self.open_letter(notice, state);
         }
         // Before anything more is done for them.
         if self.local.authority_seen != state.authority_generation {
@@ -541,24 +546,25 @@ impl Dispatcher {
             let open = self.peers.iter().filter(|(_, peer)| !peer.engine.is_ending());
             question.answer(open.map(|(_, peer)| connections::describe(peer, &self.local)));
         }
-        // Those whose put was synced come first, then those that get: somebody waits for either, while the
+        // Those whose put was synced come first, then those that get: clients wait for either, while the
         // disposition of a put that needs no disk can follow.
-        // What strangers are sent costs time, too: it waits where they do.
+        // What unauthenticated clients are sent costs time, too: it waits where they do.
         let (shared, admits_strangers) = (self.precedence.is_shared(), self.precedence.admits_strangers());
         for key in std::mem::take(&mut self.local.touched) {
             list(&mut self.peers, &mut self.active, key);
-            if (!shared && admits_strangers) || !self.is_stranger(key) {
+            if (!shared && admits_strangers) || !self.is_unauthenticated(key) {
                 self.write_to(key);
             }
         }
         self.for_active(|dispatcher, key| {
-            if admits_strangers || !dispatcher.is_stranger(key) {
+            if admits_strangers || !dispatcher.is_unauthenticated(key) {
                 dispatcher.write_to(key);
             }
         });
     }
 
-    /// Does something for each connection that is to be looked at, and takes the time of what is strangers', where that counts.
+    /// Does something for each connection that is to be looked at, and takes the time of unauthenticated clients' part,
+    /// where that counts.
     fn for_active(&mut self, mut does: impl FnMut(&mut Self, usize)) {
         if !self.precedence.is_shared() {
             for place in 0..self.active.len() {
@@ -566,22 +572,22 @@ impl Dispatcher {
             }
             return;
         }
-        for stranger in [false, true] {
+        for unauthenticated in [false, true] {
             let began = Instant::now();
             for place in 0..self.active.len() {
                 let key = self.active[place];
-                if self.is_stranger(key) == stranger {
+                if self.is_unauthenticated(key) == unauthenticated {
                     does(self, key);
                 }
             }
-            if stranger {
+            if unauthenticated {
                 self.precedence.took(began.elapsed());
             }
         }
     }
 
-    fn is_stranger(&self, key: usize) -> bool {
-        self.peers.get(key).is_some_and(Peer::is_stranger)
+    fn is_unauthenticated(&self, key: usize) -> bool {
+        self.peers.get(key).is_some_and(Peer::is_unauthenticated)
     }
 
     fn write_to(&mut self, key: usize) {
@@ -605,17 +611,17 @@ impl Dispatcher {
         }
     }
 
-    /// Accepts so many at each door, for all dispatchers, each in turn.
+    /// Accepts so many at each port, for all dispatchers, each in turn.
     fn accept(&mut self, most: usize) {
-        for number in 0..self.doors.len() {
+        for number in 0..self.ports.len() {
             for _ in 0..most {
-                let Some(door) = self.doors.get_mut(number).filter(|door| door.knocked) else { break };
-                let tls = door.tls.clone();
-                match door.listener.accept() {
+                let Some(port) = self.ports.get_mut(number).filter(|port| port.pending) else { break };
+                let tls = port.tls.clone();
+                match port.listener.accept() {
                     Ok((stream, _)) => self.hand_out(stream, tls),
                     Err(error) if is_passing(&error) => {}
                     Err(error) => {
-                        door.knocked = false;
+                        port.pending = false;
                         if error.kind() != io::ErrorKind::WouldBlock {
                             self.accept_again = true;
                             crate::warning!("accept: {error}");
@@ -629,13 +635,13 @@ impl Dispatcher {
     fn hand_out(&mut self, stream: TcpStream, tls: Option<Arc<Tls>>) {
         let mailboxes = &self.local.manager.mailboxes;
         let index = mailboxes.next();
-        let letter = Letter::Adopt(stream, tls);
-        let letter = match mailboxes.get(index).filter(|_| index != self.local.index) {
-            Some(mailbox) => mailbox.bring(letter),
-            None => Err(letter),
+        let notice = Notice::Adopt(stream, tls);
+        let notice = match mailboxes.get(index).filter(|_| index != self.local.index) {
+            Some(mailbox) => mailbox.bring(notice),
+            None => Err(notice),
         };
         // This one's own, or of one that has ended meanwhile.
-        if let Err(Letter::Adopt(stream, tls)) = letter {
+        if let Err(Notice::Adopt(stream, tls)) = notice {
             self.adopt(stream, tls.as_deref());
         }
     }
@@ -722,9 +728,9 @@ impl Dispatcher {
     fn note_readiness(&mut self, events: &Events) -> bool {
         for event in events {
             match event.token() {
-                BELL => {}
+                WAKE_UP => {}
                 token @ (LISTEN_CLEAR | LISTEN_TLS) => {
-                    self.doors.iter_mut().filter(|door| door.token == token).for_each(|door| door.knocked = true);
+                    self.ports.iter_mut().filter(|port| port.token == token).for_each(|port| port.pending = true);
                 }
                 Token(key) => {
                     let Some(peer) = self.peers.get_mut(key) else { continue };
@@ -739,22 +745,22 @@ impl Dispatcher {
         events.iter().count() == READY_MAX
     }
 
-    /// Whether the system has told of anybody who has signed in.
+    /// Whether the system has told of a connection that has signed in.
     fn hears_of_somebody_known(&self, events: &Events) -> bool {
-        events.iter().any(|event| self.peers.get(event.token().0).is_some_and(|peer| !peer.is_stranger()))
+        events.iter().any(|event| self.peers.get(event.token().0).is_some_and(|peer| !peer.is_unauthenticated()))
     }
 
-    fn open_letter(&mut self, letter: Letter, state: &mut State) {
-        match letter {
-            Letter::SignedIn { peer, generation, verdict } => {
+    fn open_letter(&mut self, notice: Notice, state: &mut State) {
+        match notice {
+            Notice::SignedIn { peer, generation, verdict } => {
                 if let Some(found) = self.peers.get_mut(peer).filter(|peer| peer.generation == generation) {
                     sasl::signed_in(found, &self.local, verdict);
                     // What it said behind its proof are events now.
                     list(&mut self.peers, &mut self.active, peer);
                 }
             }
-            Letter::Survey(question) => self.questions.push(question),
-            Letter::Stop { generation, question } => {
+            Notice::Survey(question) => self.questions.push(question),
+            Notice::Stop { generation, question } => {
                 let is_meant = |peer: &Peer| peer.generation == generation && !peer.engine.is_ending();
                 let found = self.peers.iter_mut().find(|(_, peer)| is_meant(peer));
                 question.answer(found.map(|(_, peer)| {
@@ -763,29 +769,29 @@ impl Dispatcher {
                     was
                 }));
             }
-            Letter::Displaced { generation } => {
+            Notice::Displaced { generation } => {
                 if let Some((_, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.generation == generation) {
                     connections::displace(peer, &mut self.local, state);
                 }
             }
-            Letter::Sole { generation } => {
+            Notice::Sole { generation } => {
                 if let Some((_, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.generation == generation) {
                     connections::open_sole(peer, &mut self.local);
                 }
             }
-            Letter::Adopt(stream, tls) => {
+            Notice::Adopt(stream, tls) => {
                 let began = Instant::now();
                 self.adopt(stream, tls.as_deref());
                 self.precedence.took(began.elapsed());
             }
-            Letter::Ready(queue) => self.local.serve(queue),
-            Letter::Freed(queue) => self.local.freed.push(queue),
-            Letter::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),
-            Letter::Channel(letter) => {
+            Notice::Ready(queue) => self.local.serve(queue),
+            Notice::Freed(queue) => self.local.freed.push(queue),
+            Notice::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),
+            Notice::Channel(notice) => {
                 let _role = role::enter(Role::ChannelInitiator);
-                self.channel_letter(letter, state);
+                self.channel_letter(notice, state);
             }
-            Letter::Finished(finished) => {
+            Notice::Finished(finished) => {
                 let done = *finished;
                 let asker = done.asker;
                 let peer = self.peers.get_mut(asker.peer).filter(|peer| peer.generation == asker.generation);
@@ -1065,7 +1071,7 @@ impl Dispatcher {
         let now = self.local.now;
         let arriving = self.local.manager.clone();
         let arriving = &arriving.arriving;
-        self.precedence.set_somebody_known(self.peers.iter().any(|(_, peer)| !peer.is_stranger()));
+        self.precedence.set_any_known(self.peers.iter().any(|(_, peer)| !peer.is_unauthenticated()));
         for (key, peer) in &mut self.peers {
             peer.note_arriving(arriving);
             if peer.arriving.stopped {
@@ -1107,7 +1113,7 @@ impl Dispatcher {
                 self.local.touched.push(key);
             }
         }
-        // Room can come about in ways that nobody tells of: expiry, a cleared queue.
+        // Room can come about without a notice: expiry, a cleared queue.
         self.local.freed.extend(self.local.waiting.keys().copied());
         for queue in std::mem::take(&mut self.local.rescan) {
             self.local.serve(queue);
@@ -1119,7 +1125,7 @@ impl Dispatcher {
             }
         }
         if std::mem::take(&mut self.accept_again) {
-            self.doors.iter_mut().for_each(|door| door.knocked = true);
+            self.ports.iter_mut().for_each(|port| port.pending = true);
         }
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
@@ -1140,7 +1146,7 @@ impl Dispatcher {
     /// Takes no more connections and says goodbye to those there are.
     fn begin_to_stop(&mut self, state: &mut State) {
         self.stop_by = Some(self.local.now + DRAIN_WITHIN);
-        self.doors.clear();
+        self.ports.clear();
         let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
         for (key, peer) in &mut self.peers {
             self.local.forget_all(peer, state, false);
@@ -1173,10 +1179,10 @@ impl Dispatcher {
             if let Some(user) = peer.user.take() {
                 state.users.disconnect(user, self.local.now);
             }
-            let is_stranger = peer.is_stranger();
+            let is_unauthenticated = peer.is_unauthenticated();
             // Closing the socket is most of the work.
             drop(peer);
-            if is_stranger {
+            if is_unauthenticated {
                 self.precedence.took(began.elapsed());
             }
         }
@@ -1196,8 +1202,8 @@ impl Local {
         bulla_device::Asker::new((self.index as u64) << 48 | generation)
     }
 
-    /// As whom a client's link asks for devices: a number for each user, so that users have their turns there, however many
-    /// connections each of them has. Whoever has not signed in has no keys here, and is one by connection.
+    /// As whom a client's link asks for devices: a number for each user, so that users have their turns there, however
+    /// many connections each of them has. A client that has not signed in has no keys here, and is one by connection.
     pub(crate) fn client_asker(&self, peer: &Peer) -> bulla_device::Asker {
         match &peer.identity.user {
             None => self.device_asker(peer.generation),
@@ -1211,7 +1217,8 @@ impl Local {
         self.pace_at = Some(self.pace_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a message.
+    /// Tells the operator of messages whose senders will never hear that they were refused: a line a tick, not a
+    /// message.
     fn tell_of_dropped(&self) {
         let dropped = self.manager.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
@@ -1241,7 +1248,7 @@ impl Local {
     pub(crate) fn serve_everywhere(&mut self, queue: QueueId, state: &State) {
         self.serve(queue);
         let on = state.uses.get(&queue).map_or(0, |usage| usage.consumers_on);
-        self.manager.post(on, self.index, || Letter::Ready(queue));
+        self.manager.post(on, self.index, || Notice::Ready(queue));
     }
 
     /// Has the queues served that a connection gets from.
@@ -1253,7 +1260,7 @@ impl Local {
         }
     }
 
-    /// A message left `queue`: whoever waits for room there is looked at.
+    /// A message left `queue`: links that wait for room there are looked at.
     pub(crate) fn freed(&mut self, queue: QueueId, state: &mut State) {
         // None where the queue is gone.
         let waiters = state.uses.get_mut(&queue).map_or(0, |usage| std::mem::take(&mut usage.waiters_on));
@@ -1263,7 +1270,7 @@ impl Local {
         if waiters & (1 << self.index) != 0 {
             self.freed.push(queue);
         }
-        self.manager.post(waiters, self.index, || Letter::Freed(queue));
+        self.manager.post(waiters, self.index, || Notice::Freed(queue));
     }
 
     /// Has channels that pause looked at then.
@@ -1271,7 +1278,7 @@ impl Local {
         self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Something was written that nobody waits for: it goes to the journal soon.
+    /// Something was written that no client waits for: it goes to the journal soon.
     pub(crate) fn flush_soon(&mut self) {
         self.flush_by.get_or_insert(self.now + REMOVAL_FLUSH_WITHIN);
     }
@@ -1291,7 +1298,7 @@ impl Local {
 
     /// Hands the open batch to the journal, collects what it has synced, and learns what became available.
     fn journal(&mut self, state: &mut State) {
-        // A removal that nobody waits for rides with the next put: a sync of its own would keep that put waiting.
+        // A removal that no client waits for rides with the next put: a sync of its own would keep that put waiting.
         let due = self.flush_by.is_some_and(|by| by <= self.now);
         let flushed = if due || self.urgent || !self.confirmations.is_empty() {
             (self.flush_by, self.urgent) = (None, false);
@@ -1322,7 +1329,7 @@ impl Local {
                 let manager = self.manager.clone();
                 supervisor::trigger(&manager, state, queue);
             }
-            self.manager.post(on, self.index, || Letter::Ready(queue));
+            self.manager.post(on, self.index, || Notice::Ready(queue));
         }
         let mut freed = Vec::new();
         state.store.take_freed(&mut freed);
@@ -1339,8 +1346,8 @@ impl Local {
                 self.serve(queue);
                 self.freed.push(queue);
             }
-            self.manager.post(on, self.index, || Letter::Ready(queue));
-            self.manager.post(on, self.index, || Letter::Freed(queue));
+            self.manager.post(on, self.index, || Notice::Ready(queue));
+            self.manager.post(on, self.index, || Notice::Freed(queue));
         }
     }
 
@@ -1428,7 +1435,7 @@ impl Local {
                 }
                 self.end_dynamic(producer.dynamic, state);
                 if producer.has_presettled() {
-                    // Nobody will send those again: they are put when their adapters are done.
+                    // Those will not be sent again: they are put when their adapters are done.
                     self.departed.insert((peer.key, peer.generation, link), producer);
                 } else if put::lose_units(&producer, self) {
                     unit_of_work::go_on(peer, self, state);
@@ -1461,8 +1468,8 @@ impl Local {
         }
     }
 
-    /// Gives back all that a connection's links held; what was delivered and not settled counts as `failed` or not: it does not
-    /// where it is the queue manager that ends the connection.
+    /// Gives back all that a connection's links held; what was delivered and not settled counts as `failed` or not: it
+    /// does not where it is the queue manager that ends the connection.
     fn forget_all(&mut self, peer: &mut Peer, state: &mut State, failed: bool) {
         if failed {
             self.suspend_all(peer, state);
@@ -1530,7 +1537,8 @@ impl Local {
         }
     }
 
-    /// A link closed that wanted its permanent dynamic queue to go with it. Nobody waits for an answer: where it stays, the log says why.
+    /// A link closed that wanted its permanent dynamic queue to go with it. No answer is due: where the queue stays,
+    /// the log says why.
     fn delete_closed(&mut self, state: &mut State, queue: &str, how: attach::Deletes) {
         let purge = how == attach::Deletes::WithMessages;
         match state.delete_permanent(queue, purge) {
@@ -1547,7 +1555,7 @@ impl Local {
         }
     }
 
-    /// Nobody here is told of `queue` any more, unless somebody else here wants to hear of it.
+    /// This dispatcher is no longer told of `queue`, unless another of its links needs it.
     pub(crate) fn forget_interest(&mut self, queue: QueueId, state: &mut State) {
         let is_wanted = self.senders.contains_key(&queue) || self.consumers.contains_key(&queue);
         if let Some(usage) = state.uses.get_mut(&queue).filter(|_| !is_wanted) {

@@ -97,7 +97,8 @@ pub(crate) struct Peer {
     /// Its place in the dispatcher.
     pub(crate) key: usize,
     pub(crate) socket: Socket,
-    /// Where it comes from, as long as somebody may ask: the system forgets it when the partner hangs up. None for a call that is still under way.
+    /// Where it comes from, as long as it may be asked for: the system forgets it when the partner hangs up. None for a
+    /// call that is still under way.
     pub(crate) from: Option<SocketAddr>,
     pub(crate) engine: Connection,
     /// As whom it acts, once it was let in.
@@ -230,15 +231,15 @@ impl Peer {
         if self.is_channel || self.calling.is_some() { Role::ChannelInitiator } else { Role::QueueManager }
     }
 
-    /// Whether it has not said who it is: it has not signed in, or as nobody, and is no channel.
-    pub(super) fn is_stranger(&self) -> bool {
+    /// Whether it is unauthenticated: it has not signed in, or as ANONYMOUS, and is no channel.
+    pub(super) fn is_unauthenticated(&self) -> bool {
         self.signed_in.user.is_none() && self.identity.user.is_none() && self.role() != Role::ChannelInitiator
     }
 
     /// The user whose share of the dispatcher's time this connection uses. None for channels, and for unauthenticated
     /// clients, which have one share together.
     pub(super) fn sharing_user(&self) -> Option<UserId> {
-        self.user.filter(|_| !self.is_stranger() && self.role() != Role::ChannelInitiator)
+        self.user.filter(|_| !self.is_unauthenticated() && self.role() != Role::ChannelInitiator)
     }
 
     /// Whether a TLS handshake is under way.
@@ -274,8 +275,8 @@ impl Peer {
         self.arriving.holds(self.engine.in_progress(), self.engine.arrived(), all);
     }
 
-    /// Reads what is there into `room`, within this turn's share, no more than `bytes_max` at a time, and feeds it to the engine, which
-    /// copies what it keeps out of it.
+    /// Reads what is there into `room`, within this turn's share, no more than `bytes_max` at a time, and feeds it to
+    /// the engine, which copies what it keeps out of it.
     pub(crate) fn read(&mut self, room: &mut [u8], local: &Local, bytes_max: Option<usize>) {
         let shaking_hands = self.is_shaking_hands();
         match local.tls_meter.time(shaking_hands, || self.socket.handshake()) {
@@ -391,7 +392,8 @@ impl Peer {
         self.broken.is_some() || (self.engine.is_closed() && all_sent)
     }
 
-    /// The socket failed. What TLS says of it is a channel's failure, or told of when the connection goes: nobody else hears of it.
+    /// The socket failed. What TLS says of it is a channel's failure, or told of when the connection goes, and nowhere
+    /// else.
     fn failed(&mut self, error: &io::Error) {
         match (TlsRefusal::of_io(error), &mut self.calling) {
             (Some(refusal), Some(calling)) => drop(calling.failure.get_or_insert(refusal.refusal())),

@@ -1,123 +1,127 @@
-//! Whoever has said who it is goes before whoever has not: how much of a dispatcher's time strangers have.
+//! Signed-in clients go before unauthenticated ones: how much of a dispatcher's time the latter have.
 //!
-//! A stranger is a connection that has not signed in: a handshake that is under way, or ANONYMOUS. As long as nobody else wants
-//! to be read, strangers have all the time, in turns that are short where there is anybody who could come to want it. In turns
-//! in which others do, they have one part in [`PARTS`]: each turn gives them credit for what the others took of it, and what they
-//! take beyond their credit is taken from their next turns. So a flood of strangers, however many connections it has, costs those
-//! whom the queue manager knows a bounded part of the time, and strangers still come in.
+//! An unauthenticated client is a connection that has not signed in: a handshake under way, or ANONYMOUS. While no
+//! other wants to be read, unauthenticated clients have all the time, in turns that are short where a user is
+//! connected. In turns in which others do, they have one part in [`PARTS`]: each turn gives them credit for what the
+//! others took of it, and what they take beyond their credit is taken from their next turns. So a flood of
+//! unauthenticated clients, of any size, costs users a bounded part of the time, and unauthenticated clients are still
+//! served.
 
 use std::time::{Duration, Instant};
 
-/// For so many parts of the time that others take, strangers have one.
+/// For so many parts of the time that users take, unauthenticated clients have one.
 const PARTS: i64 = 16;
-/// What strangers' reading takes of one turn where somebody else may come to want it: nobody waits much longer for them.
+/// What reading unauthenticated clients takes of one turn where a user may come to want it: users wait little longer.
 const TURN: Duration = Duration::from_millis(1);
-/// Connections accepted in one turn at each door.
+/// Connections accepted in one turn at each listener.
 const ACCEPTS_MAX: usize = 16;
-/// Strangers who may have said something that was not read yet: while there are so many, hardly anybody is accepted, and who knocks
-/// waits where the system keeps them.
+/// Unauthenticated clients that may have sent something not read yet: while there are so many, few are accepted, and
+/// new ones wait in the system's accept queue.
 const WAITING_MAX: usize = 128;
-/// How often somebody is accepted all the same: it could be that all those strangers mean it well, and always have something to say.
+/// How often a connection is accepted all the same: all those clients may be honest, and always have something to send.
 const ACCEPT_EVERY: Duration = Duration::from_millis(10);
-/// Bytes of one read of a stranger in a turn in which nobody else wants to be read, and could come to want it.
+/// Bytes of one read of an unauthenticated client in a turn in which no user wants to be read, but could come to.
 const READ_BYTES_ALONE: usize = 64 << 10;
-/// And where others want to be read in the same turn: so little that all strangers soon have theirs, and somebody new comes in.
+/// And where others want to be read in the same turn: so little that each unauthenticated client soon has its turn, and
+/// new ones come in.
 const READ_BYTES_SHARED: usize = 4 << 10;
-/// The most that strangers save up while they want little.
+/// The most that unauthenticated clients save up while they want little.
 const CREDIT_MAX: Duration = Duration::from_millis(10);
 /// The most that they can owe, so that one costly piece of work does not shut them out for long.
 const DEBT_MAX: Duration = Duration::from_millis(20);
 
-/// What strangers may have of a dispatcher's turn.
+/// What unauthenticated clients may have of a dispatcher's turn.
 #[derive(Debug, Default)]
 pub(super) struct Precedence {
-    /// Nanoseconds that strangers may still have; below zero, what they owe.
+    /// Nanoseconds that unauthenticated clients may still have; below zero, what they owe.
     credit: i64,
     turn: Turn,
-    /// What strangers have had of this turn.
+    /// What unauthenticated clients have had of this turn.
     took: Duration,
-    /// Somebody who has signed in is connected.
-    somebody_known: bool,
-    /// When somebody was accepted last.
+    /// A user who has signed in is connected.
+    any_known: bool,
+    /// When a connection was accepted last.
     accepted_at: Option<Instant>,
 }
 
 /// What kind of turn it is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Turn {
-    /// Strangers alone want something.
+    /// Only unauthenticated clients want something.
     #[default]
     Theirs,
-    /// Others do, too, and strangers have credit.
+    /// Users do, too, and unauthenticated clients have credit.
     Shared,
-    /// Others do, and strangers have had their part.
+    /// Users do, and unauthenticated clients have had their part.
     Others,
 }
 
 impl Precedence {
-    /// Whether anybody is connected who has signed in; to be said now and then.
-    pub(super) fn set_somebody_known(&mut self, known: bool) {
-        self.somebody_known = known;
+    /// Whether a signed-in user is connected; to be said now and then.
+    pub(super) fn set_any_known(&mut self, known: bool) {
+        self.any_known = known;
     }
 
-    /// Whether there is anybody whom strangers may have to wait for.
+    /// Whether there is a user whom unauthenticated clients may have to wait for.
     pub(super) fn is_somebody_known(&self) -> bool {
-        self.somebody_known
+        self.any_known
     }
 
-    /// How many of those who knock are accepted at each door, where so many strangers wait to be read.
+    /// How many pending connections are accepted at each listener, where so many unauthenticated clients wait to be
+    /// read.
     pub(super) fn accepts(&self, waiting: usize, now: Instant) -> usize {
-        let crowded = waiting >= WAITING_MAX && self.somebody_known;
+        let crowded = waiting >= WAITING_MAX && self.any_known;
         let is_due = || self.accepted_at.is_none_or(|at| now.saturating_duration_since(at) >= ACCEPT_EVERY);
         if crowded { usize::from(is_due()) } else { ACCEPTS_MAX }
     }
 
-    /// Some of those who knocked were accepted.
+    /// Some of those who pending were accepted.
     pub(super) fn accepted(&mut self, now: Instant) {
         self.accepted_at = Some(now);
     }
 
-    /// A turn begins; whether somebody who is known wants to be read in it, whether a stranger does, and whether there may be others
-    /// who do, of whom only the next turn will hear.
-    pub(super) fn begin(&mut self, known: bool, strangers: bool, others: bool) {
+    /// A turn begins; whether a user wants to be read in it, whether an unauthenticated client does, and whether there
+    /// may be others who do, of whom only the next turn will hear.
+    pub(super) fn begin(&mut self, known: bool, unauthenticated: bool, others: bool) {
         self.took = Duration::ZERO;
-        self.somebody_known |= known;
-        let others_wait = known || (others && self.somebody_known);
-        self.turn = match others_wait && strangers {
+        self.any_known |= known;
+        let others_wait = known || (others && self.any_known);
+        self.turn = match others_wait && unauthenticated {
             false => Turn::Theirs,
             true if self.credit >= 0 => Turn::Shared,
             true => Turn::Others,
         };
     }
 
-    /// Whether it is to be told what strangers take of this turn.
+    /// Whether it is to be told what unauthenticated clients take of this turn.
     pub(super) fn is_shared(&self) -> bool {
         self.turn == Turn::Shared
     }
 
-    /// Whether strangers do anything in this turn.
+    /// Whether unauthenticated clients do anything in this turn.
     pub(super) fn admits_strangers(&self) -> bool {
         self.turn != Turn::Others
     }
 
-    /// Whether one more stranger is read in this turn, where reading them has taken so much of it; asks only where that counts.
+    /// Whether one more unauthenticated client is read in this turn, where reading them has taken so much of it; asks
+    /// only where that counts.
     pub(super) fn reads_another(&self, reading: impl FnOnce() -> Duration) -> bool {
         match self.turn {
-            Turn::Theirs => !self.somebody_known || reading() < TURN,
+            Turn::Theirs => !self.any_known || reading() < TURN,
             Turn::Shared => nanoseconds(reading()) <= self.credit.min(nanoseconds(TURN)),
             Turn::Others => false,
         }
     }
 
-    /// Bytes of one read of a stranger; none for as many as it likes.
+    /// Bytes of one read of an unauthenticated client; none for no limit.
     pub(super) fn read_bytes_max(&self) -> Option<usize> {
         match self.turn {
-            Turn::Theirs => self.somebody_known.then_some(READ_BYTES_ALONE),
+            Turn::Theirs => self.any_known.then_some(READ_BYTES_ALONE),
             Turn::Shared | Turn::Others => Some(READ_BYTES_SHARED),
         }
     }
 
-    /// Strangers had so much of this turn.
+    /// Unauthenticated clients had so much of this turn.
     pub(super) fn took(&mut self, time: Duration) {
         self.took += time;
     }
@@ -140,19 +144,19 @@ fn nanoseconds(time: Duration) -> i64 {
 mod tests {
     use super::*;
 
-    /// What somebody known has in a turn, and what one read of a stranger comes to.
+    /// What a user has in a turn, and what one read of an unauthenticated client comes to.
     const OTHERS: Duration = Duration::from_micros(200);
     const READ: Duration = Duration::from_micros(50);
 
-    /// Turns in which somebody known wants so much and so many strangers are always to be read, each for so long, of which
-    /// the reading itself is a third; what strangers had, and the longest they had in a turn.
-    fn turns(count: usize, others: Duration, strangers: usize, each: Duration) -> (Duration, Duration) {
+    /// Turns in which a user wants so much and so many unauthenticated clients are always to be read, each for so long,
+    /// of which the reading itself is a third; what those clients had, and the longest they had in a turn.
+    fn turns(count: usize, others: Duration, unauthenticated: usize, each: Duration) -> (Duration, Duration) {
         let mut precedence = Precedence::default();
         let (mut had, mut longest) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..count {
-            precedence.begin(!others.is_zero(), strangers > 0, false);
+            precedence.begin(!others.is_zero(), unauthenticated > 0, false);
             let mut read = 0;
-            while read < strangers && precedence.reads_another(|| each / 3 * u32::try_from(read).unwrap()) {
+            while read < unauthenticated && precedence.reads_another(|| each / 3 * u32::try_from(read).unwrap()) {
                 read += 1;
             }
             let theirs = each * u32::try_from(read).unwrap();
@@ -195,7 +199,7 @@ mod tests {
             waited += OTHERS;
         }
         assert!(waited > 15 * DEBT_MAX && waited < 17 * DEBT_MAX, "{waited:?}");
-        // And where nobody else wants anything, not at all.
+        // And where no user wants anything, not at all.
         precedence.begin(true, true, false);
         precedence.took(costly);
         precedence.end(|| costly);
@@ -207,8 +211,8 @@ mod tests {
     fn strangers_wait_for_those_of_whom_the_next_turn_will_hear() {
         let mut precedence = Precedence::default();
         precedence.begin(false, true, true);
-        assert!(precedence.read_bytes_max().is_none(), "nobody is known");
-        precedence.set_somebody_known(true);
+        assert!(precedence.read_bytes_max().is_none(), "no user is connected");
+        precedence.set_any_known(true);
         precedence.begin(false, true, true);
         assert!(precedence.is_shared());
         precedence.took(READ);
@@ -223,8 +227,8 @@ mod tests {
     fn nobody_waits_at_the_door_for_ever_however_many_strangers_have_something_to_say() {
         let mut precedence = Precedence::default();
         let now = Instant::now();
-        assert_eq!(precedence.accepts(10 * WAITING_MAX, now), ACCEPTS_MAX, "nobody is known");
-        precedence.set_somebody_known(true);
+        assert_eq!(precedence.accepts(10 * WAITING_MAX, now), ACCEPTS_MAX, "no user is connected");
+        precedence.set_any_known(true);
         assert_eq!(precedence.accepts(WAITING_MAX - 1, now), ACCEPTS_MAX);
         precedence.accepted(now);
         assert_eq!(precedence.accepts(WAITING_MAX, now), 0);
@@ -236,7 +240,7 @@ mod tests {
         let mut precedence = Precedence::default();
         precedence.begin(false, true, false);
         assert!(precedence.reads_another(|| 10 * TURN) && precedence.read_bytes_max().is_none());
-        precedence.set_somebody_known(true);
+        precedence.set_any_known(true);
         precedence.begin(false, true, false);
         assert!(!precedence.reads_another(|| TURN) && precedence.reads_another(|| TURN / 2));
         assert_eq!(precedence.read_bytes_max(), Some(READ_BYTES_ALONE));

@@ -1,5 +1,5 @@
-//! The put journey of a publication: transfer → message → subscriptions that match → for each the policy of its queue → [seal] →
-//! all queues and the journal in one step → synced → disposition.
+//! The put journey of a publication: transfer → message → subscriptions that match → for each the policy of its queue →
+//! [seal] → all queues and the journal in one step → synced → disposition.
 
 use super::Local;
 use super::authority;
@@ -22,8 +22,8 @@ use bulla_seal::Policy;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// What the selectors of all subscriptions may take to judge one publication beside looking at it, in messages looked at: some tens of
-/// milliseconds under the queues' lock.
+/// What the selectors of all subscriptions may take to judge one publication beside looking at it, in messages looked
+/// at: some tens of milliseconds under the queues' lock.
 const SELECTION_COST_MAX: usize = 65_536;
 
 /// What a link on which a client publishes keeps from one publication to the next.
@@ -259,7 +259,8 @@ fn treat(
     }
 }
 
-/// Puts the publication at the head of a link's pending messages, once all its copies are ready. False where they are not.
+/// Puts the publication at the head of a link's pending messages, once all its copies are ready. False where they are
+/// not.
 pub(super) fn put_ready(
     producer: &mut Producer,
     mut engine: Option<&mut Connection>,
@@ -366,8 +367,8 @@ fn put_copies(
     Ok(())
 }
 
-/// A subscription that must get the publication can't: nobody gets it. Whose that is, and on which queue, is not the publisher's
-/// to know.
+/// A subscription that must get the publication can't: no subscription gets it. Whose that is, and on which queue, is
+/// not the publisher's to know.
 fn not_published(why: &Refusal) -> Refusal {
     let detail = format!("a subscription can't take it: {} MQRC_{}", why.reason.code, why.reason.name);
     Refusal { cause: why.cause, ..Refusal::new(reason::PUBLICATION_FAILURE, detail) }

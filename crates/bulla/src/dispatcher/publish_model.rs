@@ -1,10 +1,10 @@
-//! Random publications, alone and in units of work, while subscriptions come and go, connections are lost and the queue manager is
-//! started again or killed: after each step every subscription's queue is what a model says, so a publication is on all queues that
-//! it matches or on none.
+//! Random publications, alone and in units of work, while subscriptions come and go, connections are lost and the queue
+//! manager is started again or killed: after each step every subscription's queue is what a model says, so a
+//! publication is on all queues that it matches or on none.
 //!
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
-use super::desk::{Desk, PATIENCE, Shown, message, number, refused, seeds_and_steps};
+use super::harness::{Harness, PATIENCE, Shown, message, number, refused, seeds_and_steps};
 use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey};
 use crate::catalog::system_queues::DEFAULT_MODEL;
 use crate::catalog::{BASE_TOPIC, Change, Full, LocalQueue, Subscription};
@@ -140,7 +140,8 @@ impl Model {
         Entry { number: self.published, priority, persistent, failures: 0, locked: false }
     }
 
-    /// Where a publication goes, and whether the others get it where that one can't take it; none where nobody may.
+    /// Where a publication goes, and whether the others get it where that one can't take it; none where no subscription
+    /// may.
     fn copies(&self, topic: &str, entry: Entry, staged: impl Fn(Id) -> usize) -> Option<Vec<(Id, Entry, bool)>> {
         let mut copies = Vec::new();
         for (id, sub) in self.subs.iter().filter(|(_, sub)| sub.is_wanted(topic, &entry)) {
@@ -212,7 +213,7 @@ impl Model {
         self.subs.retain(|_, sub| sub.is_durable() || !sub.holders.is_empty());
     }
 
-    /// What is found again: durable subscriptions, and on them persistent messages, none of them with anybody.
+    /// What is found again: durable subscriptions, and on them persistent messages, none of them delivered.
     fn after_the_end(&self) -> Self {
         let mut after = self.clone();
         after.subs.retain(|_, sub| sub.is_durable());
@@ -234,14 +235,15 @@ struct Seat {
 }
 
 impl Seat {
-    fn new(desk: &Desk) -> Self {
-        let mut client = desk.client();
+    fn new(harness: &Harness) -> Self {
+        let mut client = harness.client();
         let mut publisher = |topic: &&str| client.sender(&format!("topic://{topic}"), false).unwrap().link;
         let publishers = TOPICS.iter().map(&mut publisher).collect();
         Self { client, publishers, units: Vec::new(), links: 0 }
     }
 
-    /// A link of a name of its own to the subscription in a slot: to that topic, or whatever it is, which only its name says.
+    /// A link of a name of its own to the subscription in a slot: to that topic, or whatever it is, which only its name
+    /// says.
     fn attach(&mut self, slot: usize, wants: Option<usize>) -> Result<LinkId, (String, u16)> {
         let Slot { name, durable, shared } = SLOTS[slot];
         self.links += 1;
@@ -270,7 +272,7 @@ impl Seat {
 }
 
 struct Run {
-    desk: Desk,
+    harness: Harness,
     model: Model,
     random: Random,
     seats: Vec<Seat>,
@@ -279,7 +281,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let all = LocalQueue { max_depth: ALL_DEPTH as u32, full: Full::Reject, ..LocalQueue::default() };
-        let desk = Desk::new(&[(ALL, all)]);
+        let harness = Harness::new(&[(ALL, all)]);
         let sub = Sub {
             slot: None,
             wants: 0,
@@ -289,7 +291,7 @@ impl Run {
             entries: BTreeMap::new(),
         };
         let model = Model { subs: BTreeMap::from([(0, sub)]), ..Model::default() };
-        let mut run = Self { desk, model, random: Random(fastrand::Rng::with_seed(seed)), seats: Vec::new() };
+        let mut run = Self { harness, model, random: Random(fastrand::Rng::with_seed(seed)), seats: Vec::new() };
         run.open();
         run
     }
@@ -297,7 +299,7 @@ impl Run {
     /// What is there after a start, and new clients.
     fn open(&mut self) {
         {
-            let state = &mut *self.desk.running().manager().lock();
+            let state = &mut *self.harness.running().manager().lock();
             let mut model = state.definitions.models[DEFAULT_MODEL].clone();
             model.queue.max_depth = DEPTH as u32;
             let subscription =
@@ -319,7 +321,7 @@ impl Run {
     }
 
     fn sit(&mut self, at: usize) {
-        let mut seat = Seat::new(&self.desk);
+        let mut seat = Seat::new(&self.harness);
         let reader = seat.client.receiver(ALL, false, false).unwrap().link;
         self.model.subs.get_mut(&0).unwrap().holders.push((at, reader));
         self.seats.insert(at, seat);
@@ -403,7 +405,8 @@ impl Run {
         committed && is_kept
     }
 
-    /// Gets what comes first on some subscription, which the model must agree on; in a unit of that seat's, if it has one.
+    /// Gets what comes first on some subscription, which the model must agree on; in a unit of that seat's, if it has
+    /// one.
     fn get(&mut self, in_unit_of: Option<usize>) {
         let is_open =
             |seat: usize| in_unit_of.is_none_or(|wanted| wanted == seat && !self.seats[seat].units.is_empty());
@@ -543,18 +546,18 @@ impl Run {
             self.model.leave(seat);
             self.agree("a connection was lost");
         }
-        assert_eq!(self.desk.units().2, 0, "bytes of units that are over");
-        self.desk.start();
+        assert_eq!(self.harness.units().2, 0, "bytes of units that are over");
+        self.harness.start();
         self.model = self.model.after_the_end();
         self.agree("it was started again");
         self.open();
     }
 
-    /// The process is killed with units and links open, a moment after some more was done. What was answered is there; what was
-    /// not may be, but nothing of it without what was done before.
+    /// The process is killed with units and links open, a moment after some more was done. What was answered is there;
+    /// what was not may be, but nothing of it without what was done before.
     fn kill(&mut self) {
         {
-            let manager = self.desk.running().manager().clone();
+            let manager = self.harness.running().manager().clone();
             manager.lock().store.sync(std::time::Instant::now()).unwrap();
         }
         let mut possible = vec![self.model.after_the_end()];
@@ -580,8 +583,9 @@ impl Run {
             possible.push(self.model.after_the_end());
         }
         let seats = &mut self.seats;
-        self.desk.kill(|| seats.clear());
-        let agrees = |model: &Model| model.subs.values().all(|sub| self.desk.available(&sub.queue) == available(sub));
+        self.harness.kill(|| seats.clear());
+        let agrees =
+            |model: &Model| model.subs.values().all(|sub| self.harness.available(&sub.queue) == available(sub));
         let found = possible.into_iter().rev().find(agrees);
         self.model =
             found.expect("what is found after a kill is not what was there at any moment since the last answer");
@@ -591,7 +595,7 @@ impl Run {
 
     /// The queues that are there for applications' subscriptions.
     fn managed(&self) -> HashSet<String> {
-        let state = self.desk.running().manager().lock();
+        let state = self.harness.running().manager().lock();
         let names = state.dynamic.keys().chain(state.definitions.queues.keys());
         names.filter(|name| name.starts_with(MANAGED_PREFIX)).cloned().collect()
     }
@@ -599,27 +603,27 @@ impl Run {
     /// What the queue manager shows of a subscription: what can be got, what there is, and how many get from it.
     fn shown(&self, queue: &str) -> (Vec<Shown>, u32, u32) {
         let getters = {
-            let state = self.desk.running().manager().lock();
+            let state = self.harness.running().manager().lock();
             let id = state.store.queue(queue);
             id.and_then(|id| state.uses.get(&id)).map_or(0, |usage| usage.getters)
         };
-        (self.desk.available(queue), self.desk.depth(queue), getters)
+        (self.harness.available(queue), self.harness.depth(queue), getters)
     }
 
-    /// Every subscription is as the model says, and no others are there. What nobody confirms may take a moment.
+    /// Every subscription is as the model says, and no others are there. What is not confirmed may take a moment.
     #[track_caller]
     fn agree(&self, what: &str) {
         let wanted: HashSet<String> =
             self.model.subs.values().filter(|sub| sub.slot.is_some()).map(|sub| sub.queue.clone()).collect();
         if self.managed() != wanted {
             let text = format!("{what}: there are {:?}, not {wanted:?}", self.managed());
-            self.desk.until(&text, |_| self.managed() == wanted);
+            self.harness.until(&text, |_| self.managed() == wanted);
         }
         for sub in self.model.subs.values() {
             let wanted = (available(sub), sub.entries.len() as u32, sub.holders.len() as u32);
             if self.shown(&sub.queue) != wanted {
                 let text = format!("{what}: {} shows {:?}, not {wanted:?}", sub.queue, self.shown(&sub.queue));
-                self.desk.until(&text, |_| self.shown(&sub.queue) == wanted);
+                self.harness.until(&text, |_| self.shown(&sub.queue) == wanted);
             }
         }
     }

@@ -413,8 +413,8 @@ fn promise_again(producer: &mut Producer, state: &mut State) {
     producer.unused_ticks = 0;
 }
 
-/// Lets credit lapse that links do not use while others wait for room on the same queue: it can't be taken back, and whoever holds it
-/// in a row would keep them waiting for ever.
+/// Lets credit lapse that links do not use while others wait for room on the same queue: it can't be taken back, and
+/// the link that holds it in a row would keep them waiting for ever.
 pub(super) fn tick(peer: &mut Peer, state: &mut State) {
     for link in peer.links.values_mut() {
         let Link::Producer(producer) = link else { continue };
@@ -445,8 +445,8 @@ fn route(producer: &mut Producer, arrival: &Arrival, state: &mut State, who: Who
     Ok(route)
 }
 
-/// The name that a link opened leads elsewhere now: what was promised on the `old` queue is promised on the other. The rights are
-/// asked for again: those of a dynamic queue's maker end with it, whatever has its name now.
+/// The name that a link opened leads elsewhere now: what was promised on the `old` queue is promised on the other. The
+/// rights are asked for again: those of a dynamic queue's maker end with it, whatever has its name now.
 fn turn(producer: &mut Producer, old: QueueId, route: &Route, state: &mut State, who: Who<'_>) -> Result<(), Refusal> {
     let opened = producer.opened.as_deref().unwrap_or_default();
     producer.any_user = state.check(who, Right::Put, opened)?.has(Right::SetIdentity);
@@ -802,9 +802,9 @@ pub(crate) fn lose_units(producer: &Producer, local: &mut Local) -> bool {
     any
 }
 
-/// Whether a producer without credit may go on waiting for room there. After a change of definitions its name is looked up again,
-/// and leads it to room elsewhere where it leads elsewhere now. Where nothing may be put any more, or the queue is gone, nobody
-/// would ever answer it, so its link ends with the reason.
+/// Whether a producer without credit may go on waiting for room there. After a change of definitions its name is looked
+/// up again, and leads it to room elsewhere where it leads elsewhere now. Where nothing may be put any more, or the
+/// queue is gone, it would wait for ever, so its link ends with the reason.
 pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
     let Peer { links, identity, generation, .. } = peer;
     let Some(Link::Producer(producer)) = links.get_mut(&link) else { return false };

@@ -9,7 +9,7 @@ use crate::catalog::lockouts::Whose;
 use crate::channel::caller;
 use crate::channel::protocol::CAPABILITY;
 use crate::events::Event;
-use crate::mailbox::Letter;
+use crate::mailbox::Notice;
 use crate::manager::Manager;
 use crate::sign_in::checks::{Applicant, Turn};
 use crate::sign_in::lockout::Begun;
@@ -36,8 +36,8 @@ pub(crate) enum Exchange {
     Refused,
 }
 
-/// The engine of a new connection; `certificate` says that the client has shown a verified one, and `private` that nobody reads
-/// along.
+/// The engine of a new connection; `certificate` says that the client has shown a verified one, and `private` that no
+/// one can read along.
 pub(crate) fn engine(local: &Local, certificate: bool, private: bool) -> Connection {
     let prefix = (Symbol::from_static(TOPIC_PREFIX), Value::from(topics::PREFIX));
     let config = Config {
@@ -60,7 +60,7 @@ const MAX_FRAME_BYTES: u32 = 1 << 20;
 /// Highest channel: sessions of a connection, less one.
 const CHANNEL_MAX: u16 = 255;
 
-/// Whether nobody can read along on a connection in clear: the client is on this machine.
+/// Whether a connection in clear can't be read by others: the client is on this machine.
 pub(crate) fn is_private(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
@@ -160,7 +160,7 @@ fn check(peer: &mut Peer, local: &Local, is_known: bool, look: impl FnOnce(&Mana
         };
         let is_right = matches!(verdict, Verdict::Right(_));
         if let Some(mailbox) = manager.mailboxes.get(index) {
-            mailbox.post(Letter::SignedIn { peer: key, generation, verdict });
+            mailbox.post(Notice::SignedIn { peer: key, generation, verdict });
         }
         is_right
     };
@@ -178,7 +178,8 @@ fn bearer(peer: &mut Peer, local: &Local, response: &[u8]) {
     check(peer, local, false, move |manager| {
         match manager.tokens.check(&token, now) {
             Ok(grant) => match other_user(&authorization, &grant.user) {
-                // Its ring stays closed: a ring is for who has proved by a key or a password of its own to be its owner.
+                // Its ring stays closed: a ring is for who has proved by a key or a password of its own to be its
+                // owner.
                 Some(act_as) => {
                     let (user, until) = (Some(grant.user), Some(grant.until));
                     Verdict::Right(Identity { user, ring: false, act_as, until })
@@ -216,8 +217,8 @@ impl Display for LockedOut {
     }
 }
 
-/// Looks at what was given, unless too much was wrong before, and counts it where `is_guess` says of the error that it may have
-/// been a try.
+/// Looks at what was given, unless too much was wrong before, and counts it where `is_guess` says of the error that it
+/// may have been a try.
 fn judge<T, E>(
     manager: &Manager,
     user: &str,
@@ -274,8 +275,8 @@ fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
 
 const NO_USER: &str = "the user to act as cannot be one";
 
-/// The user that a client asks to act as, where it is another one; whether it may is asked at open. None where no user can have
-/// the name.
+/// The user that a client asks to act as, where it is another one; whether it may is asked at open. None where no user
+/// can have the name.
 fn other_user(authorization: &str, user: &str) -> Option<Option<String>> {
     let is_other = !authorization.is_empty() && authorization != user;
     (!is_other || users::is_valid_name(authorization)).then(|| is_other.then(|| authorization.to_owned()))
@@ -291,8 +292,8 @@ fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display)
     peer.engine.sasl_outcome(false);
 }
 
-/// Says why as RFC 7628 (section 3.2.2) has it: `status` is a registered code (RFC 6749, section 4.1.2.1; RFC 6750, section 3.1), and
-/// says no more than that.
+/// Says why as RFC 7628 (section 3.2.2) has it: `status` is a registered code (RFC 6749, section 4.1.2.1; RFC 6750,
+/// section 3.1), and says no more than that.
 fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str) {
     tell(peer, local, None, why);
     peer.sasl = Some(Exchange::Refused);

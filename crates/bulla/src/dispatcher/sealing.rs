@@ -1,4 +1,4 @@
-//! Sealing and checking what arrives, whoever brings it: a client's link or a channel. The messages of one link are with
+//! Sealing and checking what arrives, by a client's link or a channel. The messages of one link are with
 //! the adapters at the same time; the link keeps them in their order.
 
 use super::Local;
@@ -176,7 +176,8 @@ impl Task<'_> {
 }
 
 impl Stage {
-    /// Writes down what an adapter made of a message that was away, and counts what it took: with the policy, and in `also`.
+    /// Writes down what an adapter made of a message that was away, and counts what it took: with the policy, and in
+    /// `also`.
     pub(crate) fn answer(&mut self, local: &Local, outcome: Outcome, cost: &Cost, also: Option<&mut ProtectionMeters>) {
         let _protection = role::enter(Role::Protection);
         let away = match std::mem::replace(self, Self::Answered) {
@@ -217,7 +218,7 @@ fn count_use(key: Option<&KeyUse>, cost: &Cost) {
 pub(crate) struct OpeningKeys {
     /// Keys that were used last, by the name that messages have for them.
     known: Vec<(Bytes, Arc<KeyUse>)>,
-    /// For what could not be opened: nobody says with which of the keys that was tried.
+    /// For what could not be opened: it is not said with which of the keys that was tried.
     unknown: Option<Arc<KeyUse>>,
 }
 

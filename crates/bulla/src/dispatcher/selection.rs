@@ -14,7 +14,8 @@ use hashbrown::HashMap;
 const FILTER: &str = "apache.org:selector-filter:string";
 const FILTER_CODE: u64 = 0x0000_468C_0000_0004;
 
-/// Messages looked at for selectors in one turn of a dispatcher, all queues together: a couple of milliseconds under the queues' lock.
+/// Messages looked at for selectors in one turn of a dispatcher, all queues together: a couple of milliseconds under
+/// the queues' lock.
 pub(crate) const LOOKS_PER_TURN: usize = 4_096;
 /// Messages looked at for one consumer before the next one has its turn.
 const LOOKS_PER_CONSUMER: usize = 1_024;
@@ -63,7 +64,7 @@ impl Looks {
         self.left = LOOKS_PER_TURN;
     }
 
-    /// Whoever has to go on in the next turn, in its order.
+    /// Links that have to go on in the next turn, in their order.
     pub(crate) fn take_unfinished(&mut self) -> impl Iterator<Item = QueueId> + use<> {
         let first = std::mem::take(&mut self.first);
         first.into_iter().chain(std::mem::take(&mut self.later))
@@ -110,12 +111,13 @@ pub(crate) fn filter(source: &mut Source) -> Result<Option<Selector>, Refusal> {
     refused.map_or(Ok(selector), Err)
 }
 
-/// The filter of subscriptions that leave out what their own client publishes, as it is registered, by name and by number.
+/// The filter of subscriptions that leave out what their own client publishes, as it is registered, by name and by
+/// number.
 const NO_LOCAL: &str = "apache.org:no-local-filter:list";
 const NO_LOCAL_CODE: u64 = 0x0000_468C_0000_0003;
 
-/// Takes the filter that leaves out the client's own publications from a source, where there is one. For a queue it is not
-/// honoured, and not echoed.
+/// Takes the filter that leaves out the client's own publications from a source, where there is one. For a queue it is
+/// not honoured, and not echoed.
 pub(crate) fn take_no_local(source: &mut Source) -> Option<(Symbol, Value)> {
     let is_no_local = |(_, filter): &(Symbol, Value)| {
         matches!(filter, Value::Described(both) if match &both.0 {
@@ -190,8 +192,8 @@ impl Selection {
         }
     }
 
-    /// The next message that the consumer wants, locked unless it browses. Hot path: an id is looked up, anything else is one
-    /// evaluation a message that came since the last time.
+    /// The next message that the consumer wants, locked unless it browses. Hot path: an id is looked up, anything else
+    /// is one evaluation a message that came since the last time.
     pub(crate) fn next(
         &mut self,
         passed_over: &PassedOver,
@@ -254,8 +256,8 @@ impl Selection {
         found
     }
 
-    /// A message that is not for this link was given back: its group is the others' once the link has no other message of it. True
-    /// where that is so now: they are to be served.
+    /// A message that is not for this link was given back: its group is the others' once the link has no other message
+    /// of it. True where that is so now: they are to be served.
     pub(crate) fn give_up_group(&mut self, state: &mut State, id: MessageId) -> bool {
         if self.group_owner.is_none() {
             return false;
@@ -269,8 +271,8 @@ impl Selection {
         self.give_up_owed(state)
     }
 
-    /// A message was settled: gives up the groups of which it was the last one that the link had, where that is owed. A compare
-    /// where nothing is.
+    /// A message was settled: gives up the groups of which it was the last one that the link had, where that is owed. A
+    /// compare where nothing is.
     pub(crate) fn give_up_owed(&mut self, state: &mut State) -> bool {
         let Self { group_owner: Some(owner), freed, taken, owed, queue, .. } = self else { return false };
         if owed.is_empty() {
@@ -309,7 +311,7 @@ impl Taken {
         self.messages.push(id);
     }
 
-    /// Whether the link still has one of them: nobody else takes any of their groups.
+    /// Whether the link still has one of them: no other link takes any of their groups.
     fn has_locked(&mut self, store: &Store) -> bool {
         while self.messages.last().is_some_and(|id| !store.is_locked(*id)) {
             self.messages.pop();

@@ -242,7 +242,7 @@ mod tests {
         assert!(waited <= DEBT_MAX, "{waited:?}");
         turns.shares.took(one, Duration::from_secs(10));
         turns.turn(&[(COSTLY, Duration::ZERO, 0)]);
-        assert_ne!(turns.shares.may_read(one), Some(0), "nobody else wants anything");
+        assert_ne!(turns.shares.may_read(one), Some(0), "no other user wants anything");
         turns.turn(&[(COSTLY, Duration::ZERO, 0), (CHEAP, Duration::ZERO, 0)]);
         turns.shares.took(other, SAVED_MAX + 2 * AHEAD_MAX);
         turns.turn(&[(COSTLY, Duration::ZERO, 0), (CHEAP, Duration::ZERO, 0)]);

@@ -1,12 +1,12 @@
 //! Signatures of handshakes, which devices make.
 //!
-//! What the handshakes of one turn ask for is placed in one call, as adapters place their jobs: a lonely one is computed
-//! at once on this thread, and once many are there, they fill an accelerator's lanes. A handshake that waits keeps nobody
-//! else waiting.
+//! What the handshakes of one turn ask for is placed in one call, as adapters place their jobs: a lonely one is
+//! computed at once on this thread, and once many are there, they fill an accelerator's lanes. A handshake that waits
+//! keeps no one else waiting.
 
 use super::CONNECTIONS_MAX;
 use super::peer::Peer;
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Mailbox, Notice};
 use crate::manager::Manager;
 use bulla_device::scheduler::{Answer, Sink};
 use bulla_device::{Asker, Inline, Job};
@@ -31,7 +31,7 @@ struct ToMailbox(Arc<Mailbox>);
 
 impl Sink for ToMailbox {
     fn finished(&self, answers: Vec<Answer>) {
-        self.0.post(Letter::Signed(answers));
+        self.0.post(Notice::Signed(answers));
     }
 }
 

@@ -25,8 +25,8 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// A TLS socket whose handshake is yet to come; the session knows which side it is. Its private-key operation is asked
-    /// for by [`TlsSocket::question`].
+    /// A TLS socket whose handshake is yet to come; the session knows which side it is. Its private-key operation is
+    /// asked for by [`TlsSocket::question`].
     pub(crate) fn tls(stream: TcpStream, ssl: Ssl) -> io::Result<Self> {
         let mut socket = TlsSocket::new(stream, ssl)?;
         socket.use_devices();

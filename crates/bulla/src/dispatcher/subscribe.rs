@@ -68,7 +68,7 @@ pub(super) fn topic_of(address: Option<&str>, capabilities: &[Symbol]) -> Option
     }
 }
 
-/// A link asks for a topic of its own: a name that nobody else has. To make one takes both rights on it.
+/// A link asks for a topic of its own: a name of its own. To make one takes both rights on it.
 ///
 /// # Errors
 /// 2035.
@@ -76,7 +76,7 @@ pub(super) fn temporary(state: &State, who: Who<'_>, local: &mut Local) -> Resul
     let topic = format!("{TEMPORARY_TOPICS}/{}", local.random.name::<16>());
     for right in [Right::Publish, Right::Subscribe] {
         state.check_topic(who, right, &topic).map_err(|refusal| Refusal {
-            // The name says nothing to whoever may not have it.
+            // The name tells nothing to a user who may not have it.
             detail: refusal.detail.replace(&topic, TEMPORARY_TOPICS),
             ..refusal
         })?;
@@ -156,8 +156,8 @@ pub(super) fn recover(
     Ok((source, Subscription { topic, durable: Some(name), shared: false, queue, is_new: false }))
 }
 
-/// The name of the subscription that a link means: `CONTAINER|NAME`, or `|NAME` of one that is no container's. The link's
-/// name is the subscription's up to a `|`: behind that a client tells its links to one subscription apart.
+/// The name of the subscription that a link means: `CONTAINER|NAME`, or `|NAME` of one that is no container's. The
+/// link's name is the subscription's up to a `|`: behind that a client tells its links to one subscription apart.
 fn name(peer: &Peer, attach: &IncomingAttach, is_global: bool) -> Result<String, Refusal> {
     let own = attach.name.split(OF).next().unwrap_or_default();
     let name = format!("{}{OF}{own}", if is_global { "" } else { container(peer) });

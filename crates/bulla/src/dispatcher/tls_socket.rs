@@ -175,7 +175,7 @@ impl TlsSocket {
         }
     }
 
-    /// Lets devices do the handshake's private-key operation; to be called before it begins. Whoever calls this gives each
+    /// Lets devices do the handshake's private-key operation; to be called before it begins. The caller gives each
     /// [`question`](Self::question) its answer.
     pub fn use_devices(&mut self) {
         self.aside = Aside::begin(self.stream.ssl());
@@ -441,7 +441,8 @@ impl TlsSocket {
 }
 
 impl Drop for TlsSocket {
-    /// A handshake that stands still in the middle of a call is told that nothing comes any more, so that the call ends.
+    /// A handshake that stands still in the middle of a call is told that nothing comes any more, so that the call
+    /// ends.
     fn drop(&mut self) {
         let Self { aside, stream, .. } = self;
         if let Some(aside) = aside

@@ -8,7 +8,7 @@ use mio::{Events, Interest, Poll, Token};
 /// Most bytes offered to one write, and read at once.
 const CHUNK_BYTES: usize = 100 << 10;
 
-/// One end: what it sends and what it hears are streams that anybody can compute.
+/// One end: what it sends and what it receives are streams that can be computed.
 struct End {
     socket: TlsSocket,
     readable: bool,

@@ -1,12 +1,12 @@
 //! Units of work: transactions of AMQP part 4.
 //!
-//! A unit belongs to the connection that declared it and ends with the link to the coordinator on which it was declared.
-//! What is put in it is routed, checked and sealed as ever and then *staged*: kept here, on no queue. What is got in it stays
-//! locked, and the outcome is kept. A discharge waits for messages of the unit that are being sealed, then everything
-//! happens in one [`Store::commit`](bulla_queue::Store::commit), one group of journal records, and is answered when that is
-//! synced. Whatever else ends a unit backs it out: nothing was put, and what was got is back in its place with a higher
-//! delivery count. A message may also be *acquired* in a unit: it is delivered by the credit of a flow that names the
-//! unit, and is no longer its client's where that is backed out.
+//! A unit belongs to the connection that declared it and ends with the link to the coordinator on which it was
+//! declared. What is put in it is routed, checked and sealed as ever and then *staged*: kept here, on no queue. What is
+//! got in it stays locked, and the outcome is kept. A discharge waits for messages of the unit that are being sealed,
+//! then everything happens in one [`Store::commit`](bulla_queue::Store::commit), one group of journal records, and is
+//! answered when that is synced. Whatever else ends a unit backs it out: nothing was put, and what was got is back in
+//! its place with a higher delivery count. A message may also be *acquired* in a unit: it is delivered by the credit of
+//! a flow that names the unit, and is no longer its client's where that is backed out.
 //!
 //! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
 
@@ -451,8 +451,8 @@ pub(crate) fn confirmed(engine: &mut Connection, discharged: &Discharged) {
     }
 }
 
-/// What a committed unit does with a message beside removing it. One that was rejected goes `to` there, where it could not go
-/// with the commit.
+/// What a committed unit does with a message beside removing it. One that was rejected goes `to` there, where it could
+/// not go with the commit.
 fn conclude(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet, to: Option<get::Destination>) {
     let mut pass_over = false;
     match &get.outcome {
@@ -586,8 +586,8 @@ pub(crate) fn stage(
     Ok(())
 }
 
-/// A publication is ready to be put, in a unit: its copies are kept for the commit, all or none. Each counts against the limits.
-/// Whether the queues have room for them is the caller's to have asked.
+/// A publication is ready to be put, in a unit: its copies are kept for the commit, all or none. Each counts against
+/// the limits. Whether the queues have room for them is the caller's to have asked.
 pub(crate) fn stage_copies(
     local: &mut Local,
     state: &mut State,

@@ -20,8 +20,8 @@ const EVENTS_MAX: usize = 100;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const SECONDS_A_DAY: u64 = 86_400;
 
-/// Looks at every certificate and raises an event for each that expires within [`WARN_BEFORE`]. Reads every ring, and holds the
-/// queues' lock for the events alone.
+/// Looks at every certificate and raises an event for each that expires within [`WARN_BEFORE`]. Reads every ring, and
+/// holds the queues' lock for the events alone.
 pub(crate) fn look(manager: &Manager, now: SystemTime) {
     let events = expiring(&manager.data, now);
     if events.is_empty() {
@@ -49,7 +49,7 @@ fn expiring(data: &Path, now: SystemTime) -> Vec<Event> {
         certificates.iter().for_each(|certificate| found.note(&place, certificate));
     }
     for path in files(&data.join(RINGS)) {
-        // A ring that does not load is spoken of when somebody needs it.
+        // A ring that does not load is reported when it is needed.
         let Ok(survey) = ring::survey(&path) else { continue };
         let place = name_in(data, &path);
         let in_files = [

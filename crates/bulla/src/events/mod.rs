@@ -1,8 +1,8 @@
-//! Events: what an administrator's programs want to hear of. Each is a line of the log, and a message on one of three queues
-//! where the queue manager's switch for it is on. `docs/formats/event.md` is the page.
+//! Events: what an administrator's programs want to hear of. Each is a line of the log, and a message on one of three
+//! queues where the queue manager's switch for it is on. `docs/formats/event.md` is the page.
 //!
-//! Raising one can't fail whatever caused it, and can't lead to another: a message that finds its queue full is counted and
-//! dropped, and the depth of an event queue is not watched.
+//! Raising one can't fail whatever caused it, and can't lead to another: a message that finds its queue full is counted
+//! and dropped, and the depth of an event queue is not watched.
 
 pub(crate) mod certificates;
 
@@ -20,7 +20,7 @@ use serde_json::{Map, json};
 
 /// Descriptor of the application properties (AMQP part 3, section 3.2.5).
 const APPLICATION_PROPERTIES: u8 = 0x74;
-/// Longest text in a field, in bytes: some of them are a stranger's words.
+/// Longest text in a field, in bytes: some of them come from unauthenticated clients.
 const TEXT_BYTES_MAX: usize = 512;
 
 /// Something that happened.
@@ -33,9 +33,9 @@ pub(crate) enum Event {
         depth: u32,
         max_depth: u32,
     },
-    /// Somebody asked for what is not allowed to them (2035), or could not sign in.
+    /// A user asked for what it may not do (2035), or could not sign in.
     NotAuthorised {
-        /// Who; none for somebody who gave no name.
+        /// The user; none for a client that gave no name.
         user: Option<String>,
         /// The address of the connection.
         address: String,
@@ -46,7 +46,7 @@ pub(crate) enum Event {
     },
     /// Too many attempts to sign in were wrong: further ones are refused for a time.
     LockedOut {
-        /// As whom; none for whoever comes from the address, and for a name that is none.
+        /// As whom; none for a lockout of the address, and for a name that is none.
         user: Option<String>,
         /// From where; none for a user who is guarded, from wherever the attempts come.
         address: Option<String>,
@@ -287,8 +287,9 @@ pub(crate) fn is_event_queue(name: &str) -> bool {
 }
 
 impl State {
-    /// Says what happened: in the log, and on its event queue where that is defined and its switch is on. It never fails and
-    /// never raises another event; a message for which the event queue has no room is counted, and the next tick says so.
+    /// Says what happened: in the log, and on its event queue where that is defined and its switch is on. It never
+    /// fails and never raises another event; a message for which the event queue has no room is counted, and the next
+    /// tick says so.
     pub(crate) fn raise(&mut self, event: &Event, wall_ms: u64) {
         event.log();
         let manager = &self.definitions.queue_manager;

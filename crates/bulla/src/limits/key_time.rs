@@ -11,8 +11,8 @@ const NS_PER_MS: i64 = 1_000_000;
 /// The least time after which a share that is used up is looked at again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 
-/// One user's share, with a second's worth at once: what was not used longer ago is gone. A message is begun where anything is
-/// saved up, for what those before it took; what it took indeed is settled when it is done.
+/// One user's share, with a second's worth at once: what was not used longer ago is gone. A message is begun where
+/// anything is saved up, for what those before it took; what it took indeed is settled when it is done.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyTime {
     ms_a_second: u32,

@@ -44,8 +44,9 @@ impl QueueUses {
         Err(refusal)
     }
 
-    /// How much of the credit `wanted` for one more link may go out now, where `promised` messages are to come already. A link that has
-    /// none gets one where anything is saved up, so that idle links with credit keep nobody from putting.
+    /// How much of the credit `wanted` for one more link may go out now, where `promised` messages are to come already.
+    /// A link that has none gets one where anything is saved up, so that idle links with credit keep no other link from
+    /// putting.
     pub(crate) fn allowed(
         &mut self,
         limit: QueueLimit,
@@ -75,7 +76,7 @@ impl QueueUses {
         Err(Refusal { cause: Some(TOO_FAST), ..Refusal::new(reason::Q_FULL, detail) })
     }
 
-    /// When somebody who was allowed nothing is to ask again.
+    /// When a user who was allowed nothing is to ask again.
     pub(crate) fn look_again_at(limit: QueueLimit, links: u32, now: Instant) -> Instant {
         now + look_again_after(limit.messages_a_second, links)
     }

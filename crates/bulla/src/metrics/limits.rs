@@ -1,4 +1,5 @@
-//! What limits users, what they have of it and what was held back or refused, for Prometheus; and the bytes that are arriving.
+//! What limits users, what they have of it and what was held back or refused, for Prometheus; and the bytes that are
+//! arriving.
 
 use super::{Family, Seconds, escaped};
 use crate::catalog::limits::{Limit, UserStatus};
@@ -152,9 +153,9 @@ pub(super) mod tests {
             key_ns: 1_500_000_000,
             ..UserStatus::default()
         };
-        let nobody = UserStatus { name: "*ANONYMOUS".into(), ..UserStatus::default() };
+        let anonymous = UserStatus { name: "*ANONYMOUS".into(), ..UserStatus::default() };
         let arriving = ArrivingCounts { bytes: 10, bytes_max: 1000, stopped: 4, closed: 1 };
-        LimitSnapshot { users: vec![nobody, app], users_without_series: 1, arriving }
+        LimitSnapshot { users: vec![anonymous, app], users_without_series: 1, arriving }
     }
 
     #[test]
@@ -169,8 +170,8 @@ pub(super) mod tests {
                 .collect()
         };
         assert_eq!(of("bulla_user_limit", "app"), [5.0, 100.0, 7.0, 1000.0, 1000.0, 0.25]);
-        let everybody = [5000.0, 20_000.0, 1000.0, 1000.0, 1000.0, 1000.0];
-        assert_eq!(of("bulla_user_limit", "*ANONYMOUS"), everybody, "those of everybody");
+        let all_users = [5000.0, 20_000.0, 1000.0, 1000.0, 1000.0, 1000.0];
+        assert_eq!(of("bulla_user_limit", "*ANONYMOUS"), all_users, "those of all users");
         assert_eq!(of("bulla_user_durable_subscriptions", "app"), [3.0]);
         assert_eq!(of("bulla_user_connections", "app"), [2.0]);
         assert_eq!(of("bulla_user_held_back_total", "app"), [7.0]);

@@ -4,9 +4,9 @@ use super::{Family, Seconds, escaped};
 use crate::catalog::limits::QueueLimit;
 use crate::catalog::status::{ChannelState, ChannelStatus, ProtectionMeters, QueueStatus};
 
-/// Queues that have series, the first ones by name; so many policies, and so many instances of channels. What is beyond has none,
-/// because every series costs whoever collects them, and no sum either: a queue that is defined or deleted would move others into it
-/// or out of it, and a counter that jumps or falls is none.
+/// Queues that have series, the first ones by name; so many policies, and so many instances of channels. What is beyond
+/// has none, because every series costs the collector, and no sum either: a queue that is defined or deleted would move
+/// others into it or out of it, and a counter that jumps or falls is none.
 pub const OBJECTS_LABELLED_MAX: usize = 500;
 
 const NS_PER_US: u64 = 1000;

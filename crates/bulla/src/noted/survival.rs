@@ -229,7 +229,7 @@ fn every_crash_point_keeps_what_clients_were_told_is_defined() {
                 let names: Vec<&str> = state.definitions.queues.keys().map(String::as_str).collect();
                 assert_eq!(in_store.into_keys().collect::<Vec<_>>(), names, "{at}: queues and definitions differ");
                 assert_eq!(Definitions::load(folder.path()).unwrap().as_ref(), Some(&state.definitions), "{at}");
-                assert!(!is_set_aside(folder.path()), "{at}: a file that nobody edited was kept aside");
+                assert!(!is_set_aside(folder.path()), "{at}: a file that was not edited was kept aside");
                 // The next fate finds what the crash has left.
                 match file {
                     Some(file) => std::fs::write(folder.path().join(FILE), file).unwrap(),

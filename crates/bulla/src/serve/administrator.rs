@@ -16,7 +16,7 @@ use crate::channel::{ping, supervisor};
 use crate::connections::{ANSWER_WITHIN, Survey};
 use crate::envelope;
 use crate::folders::RINGS;
-use crate::mailbox::Letter;
+use crate::mailbox::Notice;
 use crate::manager::{Manager, State};
 use crate::metrics::{LimitSnapshot, OBJECTS_LABELLED_MAX, TrafficSnapshot, WithoutSeries, labelled};
 use crate::mqsc::PolicyQuestion;
@@ -101,10 +101,12 @@ impl<'a> Administrator<'a> {
         self.state.store.queue(&found.destination).map(|queue| (found.destination.clone(), queue))
     }
 
-    /// Refuses to remove what is in use, or a queue with messages, and a name that a temporary queue has, before anything is changed.
+    /// Refuses to remove what is in use, or a queue with messages, and a name that a temporary queue has, before
+    /// anything is changed.
     fn removable(&self, change: &Change) -> Result<(), AdminError> {
         match change {
-            // Whoever puts by that name would go on reaching the temporary queue, and its maker would get what is for others.
+            // Clients that put by that name would go on reaching the temporary queue, and its creator would get their
+            // messages.
             Change::DefineLocal { name, .. }
             | Change::DefineAlias { name, .. }
             | Change::DefineRemote { name, .. }
@@ -260,7 +262,7 @@ impl<'a> Administrator<'a> {
         }
     }
 
-    /// What is done about a channel is durable before anybody is told.
+    /// What is done about a channel is durable before it is answered.
     fn channel_done(&mut self, name: &str, done: Result<(), Refusal>) -> Result<(), AdminError> {
         done.map_err(|refusal| self.channel_error(name, &refusal))?;
         self.state.store.sync(Instant::now()).map_err(failed)?;
@@ -293,7 +295,7 @@ impl<'a> Administrator<'a> {
                 }
             }
         };
-        let Some(locked) = self.state.store.lock(id) else { return Ok(stays("somebody gets it".to_owned())) };
+        let Some(locked) = self.state.store.lock(id) else { return Ok(stays("a consumer has it".to_owned())) };
         let done = match target {
             None => self.state.store.acknowledge(id).map(drop).map_err(|error| error.to_string()),
             Some(target) => {
@@ -344,7 +346,7 @@ impl<'a> Administrator<'a> {
 
     /// Others have the queues for a moment, in the middle of something long that bears it.
     fn let_others_go_on(&mut self) {
-        // Whoever waits needs time to wake up: a lock that is taken again at once is not given away.
+        // A waiting thread needs time to wake up: a lock that is taken again at once is never handed over.
         self.apart(|_| std::thread::sleep(LET_GO));
     }
 }
@@ -404,7 +406,8 @@ fn known_names(manager: &Manager) -> HashSet<Dn> {
         .collect()
 }
 
-/// Names in policies for which nobody's ring has a certificate: a put by whoever lacks them will be refused. Reads every ring.
+/// Names in policies for which no ring has a certificate: a put by a user who lacks them will be refused. Reads every
+/// ring.
 fn unknown_names(manager: &Manager, changes: &[Change]) -> Vec<String> {
     let policies: Vec<_> = changes
         .iter()
@@ -535,19 +538,19 @@ impl Administered for Administrator<'_> {
                 self.let_others_go_on();
             }
         }
-        let mut letters = Vec::with_capacity(oldest.len());
+        let mut notices = Vec::with_capacity(oldest.len());
         for found in oldest.into_values() {
             match self.dead_letter(&found) {
-                Ok(letter) => letters.push(letter),
+                Ok(notice) => notices.push(notice),
                 // It went meanwhile.
                 Err(ReadError::Unknown { .. }) => {}
-                Err(why) => letters.push(envelope::damaged_letter(&found, &why)),
+                Err(why) => notices.push(envelope::damaged_letter(&found, &why)),
             }
-            if letters.len() % LETTERS_AT_ONCE == 0 {
+            if notices.len() % LETTERS_AT_ONCE == 0 {
                 self.let_others_go_on();
             }
         }
-        Ok(letters)
+        Ok(notices)
     }
 
     fn replay(&mut self, replay: &Replay) -> Result<Replayed, AdminError> {
@@ -677,7 +680,7 @@ impl Administered for Administrator<'_> {
         if let Some((_, instance)) = active {
             return Err(AdminError::ChannelInUse { name: name.to_owned(), state: instance.status.state });
         }
-        // It waits for the network: nobody else shall.
+        // It waits for the network: no other thread shall.
         let seen = self.apart(|manager| ping::ping(manager, name, &definition));
         seen.map_err(|refusal| self.channel_error(name, &refusal))
     }
@@ -746,7 +749,7 @@ impl Administered for Administrator<'_> {
     fn connections(&mut self) -> Result<Connections, AdminError> {
         let survey = Arc::new(Survey::default());
         for mailbox in self.manager.mailboxes.iter() {
-            mailbox.post(Letter::Survey(survey.ask()));
+            mailbox.post(Notice::Survey(survey.ask()));
         }
         let answered = self.apart(|_| survey.wait(ANSWER_WITHIN));
         let mut connections = answered.ok_or_else(no_answer)?;
@@ -757,7 +760,7 @@ impl Administered for Administrator<'_> {
     fn stop_connection(&mut self, id: ConnectionId) -> Result<Option<Connected>, AdminError> {
         let Some(mailbox) = self.manager.mailboxes.get(id.dispatcher()) else { return Ok(None) };
         let survey = Arc::new(Survey::default());
-        mailbox.post(Letter::Stop { generation: id.generation(), question: survey.ask() });
+        mailbox.post(Notice::Stop { generation: id.generation(), question: survey.ask() });
         let answered = self.apart(|_| survey.wait(ANSWER_WITHIN));
         Ok(answered.ok_or_else(no_answer)?.pop())
     }
@@ -845,8 +848,9 @@ pub(super) fn limits(manager: &Manager) -> LimitSnapshot {
     LimitSnapshot { users, users_without_series, arriving: manager.arriving.counts() }
 }
 
-/// What queues, policies and channels have counted, for the metrics. The queues' lock is held for [`COPIED_AT_ONCE`] of them at a time,
-/// so that a scrape holds up nobody however many there are; what is defined or deleted meanwhile may be missing.
+/// What queues, policies and channels have counted, for the metrics. The queues' lock is held for [`COPIED_AT_ONCE`] of
+/// them at a time, so that a scrape delays no one however many there are; what is defined or deleted meanwhile may be
+/// missing.
 pub(super) fn traffic(manager: &Arc<Manager>) -> TrafficSnapshot {
     let administrator = Administrator::new(manager);
     let definitions = administrator.definitions();

@@ -37,7 +37,7 @@ pub(super) fn name_of_its_own(host: &CStr, random: &mut Random) -> String {
     format!("{short}.{}", random.name::<4>().to_ascii_uppercase())
 }
 
-/// Makes the data directory and its folders, for nobody else to look into.
+/// Makes the data directory and its folders, closed to other users.
 pub(crate) fn make_directories(data: &Path) -> Result<(), StartError> {
     for folder in [data.to_owned(), data.join(RINGS), data.join(TLS), data.join(AUTHORITIES)] {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| file(&folder, error))?;

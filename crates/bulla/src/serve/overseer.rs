@@ -1,4 +1,4 @@
-//! Whoever gives commands is written down: what was asked for before it is carried out, what came of it before it is answered.
+//! Commands are audited: what was asked for before it is carried out, what came of it before it is answered.
 
 use crate::admin::Peer;
 use crate::audit::{Audit, Entry, Kind, Refused, Who};
@@ -29,21 +29,22 @@ pub(super) struct Overseer<'a> {
     written: Vec<bool>,
     /// What came of commands, until that is synced.
     results: Vec<Entry>,
-    /// With every name and number that it has, once that was asked for; none for whoever may do everything.
+    /// With every name and number that it has, once that was asked for; none for a user who may do everything.
     identity: Option<OsIdentity>,
-    /// Whether somebody has asked who has no role at all.
+    /// Whether a user without any role has asked.
     is_stranger: bool,
 }
 
 impl<'a> Overseer<'a> {
-    /// For somebody on the admin socket.
+    /// For a user on the admin socket.
     pub(super) fn new(manager: &'a Manager, peer: Peer) -> Self {
         let who = Who::Administrator { uid: peer.uid, gid: peer.gid, pid: peer.pid };
         let identity = (!is_owner(peer)).then(|| identity_of(peer));
         Self { manager, peer, who, written: Vec::new(), results: Vec::new(), identity, is_stranger: false }
     }
 
-    /// Has the results on disk before anybody is answered. Where they can't be, what was done stays done, and the answers say so.
+    /// Has the results on disk before the command is answered. Where they can't be, what was done stays done, and the
+    /// answers say so.
     pub(super) fn finish(&mut self, replies: &mut [Reply]) {
         let results = std::mem::take(&mut self.results);
         if results.is_empty() {
@@ -59,7 +60,8 @@ impl<'a> Overseer<'a> {
 }
 
 impl Overseer<'_> {
-    /// Whether the caller's role is enough for all of these. It is asked for each time: a role may have been taken away meanwhile.
+    /// Whether the caller's role is enough for all of these. It is asked for each time: a role may have been taken away
+    /// meanwhile.
     fn allowed(&mut self, statements: &[&Statement]) -> Result<(), AdminError> {
         let role = match &self.identity {
             None => Some(Role::All),
@@ -97,8 +99,8 @@ const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 const NAMES_BYTES_MAX: u64 = 16 << 20;
 
-/// What somebody on an admin socket may do: everything for the owner of this process, and for the machine's superuser, who could become the owner; for others
-/// what ADMIN objects say.
+/// What a user on an admin socket may do: everything for the owner of this process, and for the machine's superuser,
+/// who could become the owner; for others what ADMIN objects say.
 pub(super) fn role_of(manager: &Manager, peer: Peer) -> Option<Role> {
     if is_owner(peer) {
         return Some(Role::All);
@@ -155,7 +157,7 @@ impl Oversight for Overseer<'_> {
         self.manager.audit.record(entries).map_err(refused)
     }
 
-    /// A stranger is refused once, whatever it asks for.
+    /// An unknown client is refused once, whatever it asks for.
     fn goes_on(&self) -> bool {
         !self.is_stranger
     }

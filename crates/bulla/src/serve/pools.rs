@@ -21,8 +21,8 @@ const CHECKERS_MAX: usize = 4;
 pub(super) type Listeners = (Option<TcpListener>, Option<(TcpListener, Arc<Tls>)>);
 
 impl Manager {
-    /// Makes the first threads: as many as CHIADAPS and CHIDISPS say, else as many as `started_with` (dispatchers, adapters). The
-    /// first dispatcher gets the listeners.
+    /// Makes the first threads: as many as CHIADAPS and CHIDISPS say, else as many as `started_with` (dispatchers,
+    /// adapters). The first dispatcher gets the listeners.
     pub(super) fn make_pools(
         self: &Arc<Self>,
         definition: &QueueManager,
@@ -81,8 +81,8 @@ impl Manager {
         tasks(started, self.mailboxes.wanted())
     }
 
-    /// Has `count` adapters from now on, 1 to [`ADAPTERS_MAX`] of them. New ones begin at once; surplus ones end after their
-    /// turn, and what they would have done the others do.
+    /// Has `count` adapters from now on, 1 to [`ADAPTERS_MAX`] of them. New ones begin at once; surplus ones end after
+    /// their turn, and what they would have done the others do.
     ///
     /// # Errors
     /// The system gives no more threads: there are fewer than `count` then.
@@ -114,8 +114,8 @@ impl Manager {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Has connections handed to `count` dispatchers from now on, 1 to [`DISPATCHERS_MAX`] of them. New ones begin at once; surplus
-    /// ones get no more connections, and end when their last one has gone. Listeners stay with the first.
+    /// Has connections handed to `count` dispatchers from now on, 1 to [`DISPATCHERS_MAX`] of them. New ones begin at
+    /// once; surplus ones get no more connections, and end when their last one has gone. Listeners stay with the first.
     ///
     /// # Errors
     /// The system gives no more threads or no more polls: there are fewer than `count` then.

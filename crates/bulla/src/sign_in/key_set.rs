@@ -1,7 +1,8 @@
-//! Keys that sign tokens: a JWK Set (RFC 7517), the public keys of whoever issues them.
+//! Keys that sign tokens: a JWK Set (RFC 7517), the public keys of their issuers.
 //!
-//! Taken are RSA keys of 2048 to 8192 bits, P-256 and Ed25519. Keys of other kinds, for other uses and for other algorithms are
-//! passed over, as RFC 7517 (section 5) has it; a key of these kinds that is none is an error, and so is a private one.
+//! Taken are RSA keys of 2048 to 8192 bits, P-256 and Ed25519. Keys of other kinds, for other uses and for other
+//! algorithms are passed over, as RFC 7517 (section 5) has it; a key of these kinds that is none is an error, and so is
+//! a private one.
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 use openssl::bn::{BigNum, BigNumRef};
@@ -68,7 +69,7 @@ pub enum KeySetError {
         /// The field, or what is wrong with the key.
         what: &'static str,
     },
-    /// A private key: it is in the wrong hands here, and whoever issues tokens has to replace it.
+    /// A private key: it is in the wrong hands here, and the issuer of tokens has to replace it.
     Private {
         /// Which, counted from 1.
         number: usize,
@@ -144,8 +145,8 @@ impl KeySet {
         self.keys.is_empty()
     }
 
-    /// Whether `signature` over `signed` is by the key that `id` names, or without a name by the only one for the algorithm.
-    /// None where there is no such key, or more than one. Costs one verification.
+    /// Whether `signature` over `signed` is by the key that `id` names, or without a name by the only one for the
+    /// algorithm. None where there is no such key, or more than one. Costs one verification.
     pub fn verify(&self, id: Option<&str>, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> Option<bool> {
         let mut fit = self.keys.iter().filter(|key| key.fits(id, algorithm));
         let (key, other) = (fit.next()?, fit.next());
@@ -264,7 +265,8 @@ fn p256(x: &[u8], y: &[u8]) -> Option<PKey<Public>> {
     made().ok()
 }
 
-/// Base64 in the alphabet for URLs and without padding (RFC 7515, section 2), of one spelling only: surplus bits are zero.
+/// Base64 in the alphabet for URLs and without padding (RFC 7515, section 2), of one spelling only: surplus bits are
+/// zero.
 pub(super) fn base64url(text: &str) -> Option<Vec<u8>> {
     Base64UrlUnpadded::decode_vec(text).ok()
 }

@@ -1,16 +1,18 @@
-//! Guessing is slow: whoever was wrong too often is refused for a time, without a look at what is given, and for longer each time.
+//! Guessing is slow: after too many wrong attempts a client is refused for a time, without a look at its proof, and for
+//! longer each time.
 //!
 //! Three things are counted, each from the moments it is told of:
 //!
-//! - **A user from one address.** After [`PAIR_FAILURES_MAX`] wrong attempts within [`WINDOW`] further ones are refused, and after
-//!   that each wrong one is enough.
-//! - **An address**, whatever users it names: [`ADDRESS_FAILURES_MAX`], and [`ADDRESS_FAILURES_AGAIN`] afterwards. Users who have signed
-//!   in from there within [`KNOWN_FOR`] are not refused for what others do at their address.
-//! - **A user from everywhere.** After [`USER_FAILURES_MAX`] the user is guarded: an address from which it has not signed in lately
-//!   has one attempt. Nobody is refused for that alone, so a stranger cannot keep a user out who comes from another address.
+//! - **A user from one address.** After [`PAIR_FAILURES_MAX`] wrong attempts within [`WINDOW`] further ones are
+//!   refused, and after that each wrong one is enough.
+//! - **An address**, whatever users it names: [`ADDRESS_FAILURES_MAX`], and [`ADDRESS_FAILURES_AGAIN`] afterwards.
+//!   Users who have signed in from there within [`KNOWN_FOR`] are not refused for what others do at their address.
+//! - **A user from everywhere.** After [`USER_FAILURES_MAX`] the user is guarded: an address from which it has not
+//!   signed in lately has one attempt. No user is refused for that alone, so an attacker cannot keep a user out who
+//!   comes from another address.
 //!
-//! A refused attempt is not counted: a lockout ends at its time, however often somebody knocks meanwhile. Everything is forgotten at
-//! a restart, and what is forgotten early is what is oldest.
+//! A refused attempt is not counted: a lockout ends at its time, however many attempts come meanwhile. Everything is
+//! forgotten at a restart, and what is forgotten early is what is oldest.
 
 use crate::catalog::lockouts::{InForce, Whose};
 use crate::users;
@@ -166,8 +168,8 @@ impl Lockouts {
         all
     }
 
-    /// Ends the lockouts that `ends` says yes to; how many that were. Who was locked out has as many attempts again as somebody of
-    /// whom nothing is known.
+    /// Ends the lockouts that `ends` says yes to; how many that were. A locked-out user has as many attempts again as
+    /// one of whom nothing is known.
     pub fn end(&mut self, now: Instant, ends: impl Fn(&InForce) -> bool) -> usize {
         let ended: Vec<Key> = self
             .keys_in_force(now)
@@ -278,8 +280,8 @@ impl Record {
     }
 }
 
-/// The address as it is counted: IPv4 whole, also where it comes as IPv6, and of IPv6 the first 64 bits, since whoever has one
-/// has the rest.
+/// The address as it is counted: IPv4 whole, also where it comes as IPv6, and of IPv6 the first 64 bits, since the
+/// owner of one has the rest.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -390,7 +392,7 @@ mod tests {
         for number in 0..ADDRESS_FAILURES_MAX {
             lockouts.failed(&format!("user{number}"), HOME, stale);
         }
-        assert!(lockouts.is_locked("orders", HOME, stale), "nobody is known for ever");
+        assert!(lockouts.is_locked("orders", HOME, stale), "no user is known for ever");
     }
 
     #[test]
@@ -406,9 +408,9 @@ mod tests {
         assert_eq!(begun[0], guarded);
         assert_eq!(begun[1].whose, Whose::Pair, "the hundredth address has had its one attempt");
 
-        let stranger = address(1_000);
-        assert!(!lockouts.is_locked("orders", stranger, now), "a new address has an attempt");
-        assert_eq!(guess(&mut lockouts, "orders", stranger, now, Whose::Pair).0, 1, "and no second one");
+        let unknown = address(1_000);
+        assert!(!lockouts.is_locked("orders", unknown, now), "a new address has an attempt");
+        assert_eq!(guess(&mut lockouts, "orders", unknown, now, Whose::Pair).0, 1, "and no second one");
         assert_eq!(lockouts.failed("orders", HOME, now), [], "where the user is known there are as many as ever");
         for number in 2_000..12_000 {
             lockouts.failed("orders", address(number), now);

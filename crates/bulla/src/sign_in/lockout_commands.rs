@@ -94,9 +94,9 @@ fn what_is_about_an_address_is_for_everybody() {
     let mut world = world(&users.iter().map(|user| (user.as_str(), DESK)).collect::<Vec<_>>());
     let shown = answer(&mut world, "DISPLAY LOCKOUT('*') WHERE(TYPE EQ ADDRESS)");
     assert!(shown.contains("LOCKOUT(*)"), "{shown}");
-    let refused = execute("RESET LOCKOUT('*') ADDRESS('desk')", &mut world);
+    let refused = execute("RESET LOCKOUT('*') ADDRESS('harness')", &mut world);
     let [Reply { outcome: Outcome::Failed(failure), .. }] = refused.as_slice() else { panic!("{refused:?}") };
-    assert_eq!(failure.message, "desk is not an address");
+    assert_eq!(failure.message, "harness is not an address");
     assert!(world.lockouts.is_locked("new", DESK, Instant::now()));
     answer(&mut world, "RESET LOCKOUT('*') ADDRESS('192.0.2.1')");
     assert!(!world.lockouts.is_locked("new", DESK, Instant::now()));

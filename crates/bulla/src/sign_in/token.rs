@@ -1,6 +1,8 @@
-//! Bearer tokens: a JWT (RFC 7519) in the compact form of a signature (RFC 7515), checked against the keys of its issuer.
+//! Bearer tokens: a JWT (RFC 7519) in the compact form of a signature (RFC 7515), checked against the keys of its
+//! issuer.
 //!
-//! The order of checks: form, header, signature; only then is a word of the content believed: issuer, audience, times, user.
+//! The order of checks: form, header, signature; only then is a word of the content believed: issuer, audience, times,
+//! user.
 
 use super::key_set::{Algorithm, KeySet, base64url};
 use crate::users;
@@ -50,7 +52,7 @@ pub enum TokenError {
     Signature,
     /// From another issuer.
     Issuer,
-    /// For somebody else.
+    /// For another audience.
     Audience,
     /// `exp` is over.
     Expired,
@@ -128,8 +130,8 @@ pub fn check(token: &str, keys: &KeySet, expected: &Expected, now: u64) -> Resul
     Ok(Grant { user: user.to_owned(), until })
 }
 
-/// The algorithm, and the key that is named. Keys that come along (`jwk`, `x5c`) or could be fetched (`jku`, `x5u`) are not looked
-/// at: whoever made up the token made up those.
+/// The algorithm, and the key that is named. Keys that come along (`jwk`, `x5c`) or could be fetched (`jku`, `x5u`) are
+/// not looked at: the forger of the token forged those.
 fn read_header(header: &Map<String, Value>) -> Result<(Algorithm, Option<String>), TokenError> {
     if header.contains_key("crit") {
         return Err(TokenError::Malformed("a header that must be understood, and is not"));
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(refused(&unsigned(Value::Null)), TokenError::Algorithm);
         assert_eq!(refused(&unsigned(json!(["RS256"]))), TokenError::Algorithm);
         assert_eq!(refused(&unsigned("RS256".into())), TokenError::Signature, "an empty signature");
-        // The public key, as everybody has it, as the key of an HMAC.
+        // The public key, which is known to all, as the key of an HMAC.
         let signed = unsigned("HS256".into());
         let signed = signed.trim_end_matches('.');
         let secret = openssl::pkey::PKey::hmac(&issuer.key.public_key_to_pem().unwrap()).unwrap();
@@ -268,8 +270,8 @@ mod tests {
         let token = one.token(&claims);
         assert_eq!(check(&token, &keys(&[one, other]), &expected(), NOW), Err(TokenError::Key), "which of the two?");
         assert_eq!(check(&token, &KeySet::default(), &expected(), NOW), Err(TokenError::NoKeys));
-        let stranger = Issuer::p256("p256");
-        assert_eq!(said(&stranger.token(&claims)), Err(TokenError::Signature));
+        let other = Issuer::p256("p256");
+        assert_eq!(said(&other.token(&claims)), Err(TokenError::Signature));
     }
 
     #[test]
@@ -294,11 +296,11 @@ mod tests {
             let error = said(name, value.clone()).unwrap_err();
             assert!(matches!(error, TokenError::Malformed(_)), "{name}: {value}: {error:?}");
         }
-        // A key that comes along is nobody's.
-        let stranger = Issuer::ed25519("key");
-        let mut header = stranger.header();
-        header["jwk"] = stranger.jwk();
-        let token = stranger.signed(&header, &stranger.claims(NOW));
+        // A key inside the token is not trusted.
+        let other = Issuer::ed25519("key");
+        let mut header = other.header();
+        header["jwk"] = other.jwk();
+        let token = other.signed(&header, &other.claims(NOW));
         assert_eq!(check(&token, &keys, &expected(), NOW), Err(TokenError::Signature));
     }
 

@@ -1,4 +1,5 @@
-//! Sign-in by token as it is set up: what ALTER QMGR says, and the keys in [`FILE`], which is read again when it changed.
+//! Sign-in by token as it is set up: what ALTER QMGR says, and the keys in [`FILE`], which is read again when it
+//! changed.
 
 use super::key_set::{self, KeySet, KeySetError};
 use super::token::{self, Expected, Grant, TokenError};
@@ -11,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// The file's name in the data directory: the keys of whoever issues tokens, a JWK Set.
+/// The file's name in the data directory: the keys of those who issue tokens, a JWK Set.
 pub const FILE: &str = "jwks.json";
 
 /// Checks tokens for one queue manager.
@@ -34,7 +35,7 @@ struct Snapshot {
 #[derive(Debug)]
 enum KeysError {
     File(io::Error),
-    /// Others than the owner may write it: they could sign in as anybody.
+    /// Others than the owner may write it: they could sign in as any user.
     Exposed {
         mode: u32,
     },
@@ -85,8 +86,8 @@ impl Tokens {
         token::check(token, &self.keys(), &expected, now)
     }
 
-    /// The keys as the file has them now. While it cannot be read or makes no sense, what it said last holds, and the log says so;
-    /// a file that is gone means that there are no keys.
+    /// The keys as the file has them now. While it cannot be read or makes no sense, what it said last holds, and the
+    /// log says so; a file that is gone means that there are no keys.
     fn keys(&self) -> Arc<KeySet> {
         let mut snapshot = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         // The stamp is older than the text: a change in between is read again, never missed.
@@ -147,7 +148,7 @@ mod tests {
         let tokens = Tokens::new(data);
         assert!(!tokens.are_taken());
         let (old, new) = (first.token(&first.claims(NOW)), second.token(&second.claims(NOW)));
-        assert_eq!(tokens.check(&old, NOW), Err(TokenError::NoKeys), "nobody has said whose tokens are taken");
+        assert_eq!(tokens.check(&old, NOW), Err(TokenError::NoKeys), "it is not configured whose tokens are accepted");
         let mut manager = Definitions::initial("QM1").queue_manager;
         manager.token_issuer = Some(first.name());
         manager.token_audience = Some("queues".into());

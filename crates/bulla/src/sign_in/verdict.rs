@@ -1,4 +1,4 @@
-//! What came of an attempt to sign in, and who somebody is then.
+//! What came of an attempt to sign in, and which user is in force then.
 
 use super::token::TokenError;
 
@@ -16,7 +16,7 @@ pub(crate) enum Verdict {
     Token(TokenError),
     /// There was no time to look at it.
     Busy,
-    /// Too much was wrong before: nobody has looked. The client is told what it is told of a wrong password.
+    /// Too much was wrong before: the proof was not checked. The client is told what it is told of a wrong password.
     LockedOut {
         /// Who it said it is.
         user: String,

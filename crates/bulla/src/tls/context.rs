@@ -119,7 +119,7 @@ impl Shared {
         let mut builder = begin(key)?;
         let label = key.label.as_deref().unwrap_or(OWN_LABEL);
         let own = match (key.side, &key.label) {
-            // Whoever calls may have no certificate to show, and learns from the partner whether it needs one.
+            // The caller may have no certificate to show, and learns from the partner whether it needs one.
             (Side::Client, None) if !self.dir.join(format!("{OWN_LABEL}.pem")).exists() => None,
             _ => Some(files::shown(&self.dir, label)?),
         };
@@ -220,7 +220,7 @@ fn show(builder: &mut SslContextBuilder, own: &Shown, decrypts: bool) -> Result<
 }
 
 /// The side that is called: it chooses by the hello, staples its OCSP answer, and looks at the caller's certificate
-/// where there is anybody who could vouch for one.
+/// where there is an authority that could vouch for one.
 fn serve(
     builder: &mut SslContextBuilder,
     shared: Weak<Shared>,

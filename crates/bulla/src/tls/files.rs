@@ -89,7 +89,7 @@ pub(super) fn shown(dir: &Path, label: &str) -> Result<Shown, TlsRefusal> {
     let certificate = chain.remove(0);
     let path = stem("key");
     let pem = Zeroizing::new(read(&path)?);
-    // Nobody is there to be asked for a passphrase.
+    // There is no terminal to ask for a passphrase.
     let key = PKey::private_key_from_pem_callback(&pem, |_| Ok(0)).map_err(|error| wrong(&path, &error))?;
     let fits = certificate.public_key().is_ok_and(|public| public.public_eq(&key));
     if !fits {
@@ -109,7 +109,7 @@ pub(super) fn authorities_file(dir: &Path, which: Authorities) -> Option<PathBuf
     names.iter().map(|name| dir.join(name)).find(|path| path.exists())
 }
 
-/// Who is believed. Without a file of authorities that is nobody.
+/// The trusted authorities. Without a file of authorities there are none.
 pub(super) fn believed(dir: &Path, which: Authorities) -> Result<Believed, TlsRefusal> {
     let certificates = match authorities_file(dir, which) {
         Some(path) => certificates(&path)?,

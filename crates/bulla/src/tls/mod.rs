@@ -1,9 +1,9 @@
 //! TLS of the listener and of channels: CipherSpecs, certificates, and who a partner is.
 //!
 //! The files under `tls/` of the data directory (`files.rs` lists them) are read when a handshake needs them, and again
-//! when they have changed; connections that are there go on. A channel that begins names itself in the server name, so that
-//! the end that is called can use that channel's CipherSpec, certificate and SSLCAUTH. Whether the partner is the right
-//! one is settled after the handshake, by [`check_channel`].
+//! when they have changed; connections that are there go on. A channel that begins names itself in the server name, so
+//! that the end that is called can use that channel's CipherSpec, certificate and SSLCAUTH. Whether the partner is the
+//! right one is settled after the handshake, by [`check_channel`].
 
 mod context;
 mod files;
@@ -86,8 +86,8 @@ impl Tls {
         Ok(ssl)
     }
 
-    /// Takes over what the definitions say of TLS: the channels' settings and the queue manager's CERTLABL. To be called
-    /// whenever they change. A channel whose SSLCIPH is unknown is left out: whoever calls it gets what the listener
+    /// Takes over what the definitions say of TLS: the channels' settings and the queue manager's CERTLABL. To be
+    /// called whenever they change. A channel whose SSLCIPH is unknown is left out: its caller gets what the listener
     /// offers, and is refused afterwards.
     pub fn follow(&self, definitions: &Definitions) {
         let channels = definitions.channels.iter();
@@ -148,7 +148,7 @@ pub fn check_channel(
     }
     let pattern = definition.peer_pattern.as_deref().map(PeerPattern::parse).transpose();
     let pattern = pattern.map_err(TlsRefusal::Pattern)?;
-    // Without SSLCIPH the other attributes say nothing, save a pattern, which nobody writes to be ignored.
+    // Without SSLCIPH the other attributes say nothing, save a pattern, which was not written to be ignored.
     let caller_must_show = spec.is_some() && definition.client_certificate_required;
     let certificate = ssl.and_then(|ssl| ssl.peer_certificate());
     let Some((ssl, certificate)) = ssl.zip(certificate) else {

@@ -21,7 +21,7 @@ pub enum TlsRefusal {
         /// Whose certificate it is.
         subject: String,
     },
-    /// The partner's turn, or that of whoever sets the clocks: a certificate of its chain is not valid yet.
+    /// The partner's turn, or that of the owner of a wrong clock: a certificate of its chain is not valid yet.
     NotYetValid {
         /// Whose certificate it is.
         subject: String,
@@ -33,16 +33,16 @@ pub enum TlsRefusal {
         /// Whether a revocation list or a stapled OCSP answer says so.
         by: &'static str,
     },
-    /// The operator's turn: whether a certificate is revoked can't be told, because the list is old or unreadable, or the
-    /// stapled answer is missing, old, or of somebody else.
+    /// The operator's turn: whether a certificate is revoked can't be told, because the list is old or unreadable, or
+    /// the stapled answer is missing, old, or of another certificate.
     RevocationUnknown {
         /// Whose certificate it is.
         subject: String,
         /// What is wrong.
         why: String,
     },
-    /// The operator's turn where the authority is to be believed: nobody in `clients.pem` or `partners.pem` vouches for
-    /// the certificate, or it is not meant for TLS.
+    /// The operator's turn where the authority is to be believed: no authority in `clients.pem` or `partners.pem`
+    /// vouches for the certificate, or it is not meant for TLS.
     Untrusted {
         /// Whose certificate it is.
         subject: String,
@@ -51,7 +51,7 @@ pub enum TlsRefusal {
     },
     /// The partner's turn: it showed no certificate, and SSLCAUTH(REQUIRED) or SSLPEER asks for one.
     NoCertificate,
-    /// The certificate is good, but of somebody else than SSLPEER, or without it CONNAME, says.
+    /// The certificate is good, but of another subject than SSLPEER, or without it CONNAME, says.
     WrongName {
         /// Whose certificate it is.
         subject: String,
@@ -189,7 +189,7 @@ impl From<ErrorStack> for TlsRefusal {
     }
 }
 
-/// What callbacks leave at a session for whoever drives it.
+/// What callbacks leave at a session for its driver.
 #[derive(Default)]
 pub(super) struct Note {
     refusal: Mutex<Option<TlsRefusal>>,

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// How long before now the certificates begin that are good at once. OpenSSL asks `time(2)`, which lags behind the clock of
-/// [`SystemTime`] by up to a tick: one that begins now is at times one of the future.
+/// How long before now the certificates begin that are good at once. OpenSSL asks `time(2)`, which lags behind the
+/// clock of [`SystemTime`] by up to a tick: one that begins now is at times one of the future.
 const GOOD_SINCE: Duration = Duration::from_secs(60);
 const CHANNEL: &str = "QM1.TO.QM2";
 
@@ -195,14 +195,14 @@ fn a_caller_that_names_no_channel_gets_what_the_listener_offers_and_is_refused_b
     let pair = Pair::new();
     let weak = "TLS_RSA_WITH_AES_128_CBC_SHA256";
     let tls = Tls::new(pair.dir("called"));
-    let stranger = Tls::new(pair.dir("caller"));
+    let other = Tls::new(pair.dir("caller"));
     // It asks for another channel, which the called end does not know.
     let [near, far] =
-        shake(channel_client(&stranger, &sender(weak), "OTHER", "localhost").unwrap(), tls.session().unwrap());
+        shake(channel_client(&other, &sender(weak), "OTHER", "localhost").unwrap(), tls.session().unwrap());
     assert_eq!(far.unwrap_err().cause(), "cipher-mismatch");
     assert_eq!(near.unwrap_err().reason(), reason::UNSUPPORTED_CIPHER_SUITE);
     let strong = sender("ECDHE_ECDSA_AES_128_GCM_SHA256");
-    let [_, far] = shake(channel_client(&stranger, &strong, "OTHER", "localhost").unwrap(), tls.session().unwrap());
+    let [_, far] = shake(channel_client(&other, &strong, "OTHER", "localhost").unwrap(), tls.session().unwrap());
     let refused = check_channel(Some(far.unwrap().ssl()), &receiver("TLS_AES_256_GCM_SHA384")).unwrap_err();
     assert_eq!(
         refused.refusal().to_string(),
@@ -224,8 +224,8 @@ fn an_rsa_cipher_spec_with_an_ec_certificate_is_said_at_both_ends() {
     assert!(far.contains("needs an RSA certificate at the end that is called"), "{far}");
 }
 
-/// Has `openssl` make the OCSP answer about the called end's certificate, `V` for good or `R` for revoked, signed by that
-/// authority, and staples it.
+/// Has `openssl` make the OCSP answer about the called end's certificate, `V` for good or `R` for revoked, signed by
+/// that authority, and staples it.
 fn staple(pair: &Pair, status: char, signer: &str) {
     let dir = pair.dir("called");
     let at = |name: &str| dir.join(name).display().to_string();
@@ -399,12 +399,12 @@ fn the_partner_is_whom_sslpeer_or_conname_says() {
 fn a_channel_shows_the_certificate_of_its_label() {
     let pair = Pair::new();
     pair.install("caller", "cards", "CN=Cards", SystemTime::now() - GOOD_SINCE, 10);
-    pair.install("called", "desk", "CN=Desk", SystemTime::now() - GOOD_SINCE, 10);
+    pair.install("called", "harness", "CN=Harness", SystemTime::now() - GOOD_SINCE, 10);
     let label = |label: &str| Some(label.to_owned());
     let near = ChannelDefinition { certificate_label: label("cards"), ..sender("ANY_TLS13") };
-    let far = ChannelDefinition { certificate_label: label("desk"), ..receiver("ANY_TLS13") };
+    let far = ChannelDefinition { certificate_label: label("harness"), ..receiver("ANY_TLS13") };
     let peers = pair.start(&near, &far).map(|end| end.unwrap().peer.unwrap().subject);
-    assert_eq!(peers, ["CN=Desk", "CN=Cards"]);
+    assert_eq!(peers, ["CN=Harness", "CN=Cards"]);
     for wrong in ["missing", "../caller/server", ".hidden"] {
         let near = ChannelDefinition { certificate_label: label(wrong), ..sender("ANY_TLS13") };
         let [refused, _] = pair.start(&near, &far);

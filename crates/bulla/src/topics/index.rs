@@ -1,4 +1,5 @@
-//! Which subscriptions a topic matches: a tree of levels, so that a look-up costs by what matches and not by what there is.
+//! Which subscriptions a topic matches: a tree of levels, so that a look-up costs by what matches and not by what there
+//! is.
 
 use crate::catalog::topic_names::{ANY_MANY, ANY_ONE, SEPARATOR};
 use hashbrown::HashMap;

@@ -1,11 +1,13 @@
 //! Topics: who has subscribed to what, and where each publication goes.
 //!
-//! A subscription is a queue, and a publication is a message put on the queue of every subscription that it matches, all in
-//! one step. So depth, limits, priorities, expiry, persistence and policies of a subscription are those of its queue.
+//! A subscription is a queue, and a publication is a message put on the queue of every subscription that it matches,
+//! all in one step. So depth, limits, priorities, expiry, persistence and policies of a subscription are those of its
+//! queue.
 //!
-//! Durable subscriptions are definitions (`DISPLAY SUB`) with a local queue; others live in memory, on a temporary queue, and
-//! go with their last link. Topics need no definition: topic objects say what holds for a topic and those below it.
-//! How links come to this is in `dispatcher/subscribe.rs` and `dispatcher/publish.rs`; the page is `docs/operating/topics.md`.
+//! Durable subscriptions are definitions (`DISPLAY SUB`) with a local queue; others live in memory, on a temporary
+//! queue, and go with their last link. Topics need no definition: topic objects say what holds for a topic and those
+//! below it. How links come to this is in `dispatcher/subscribe.rs` and `dispatcher/publish.rs`; the page is
+//! `docs/operating/topics.md`.
 
 mod index;
 mod status;
@@ -73,7 +75,7 @@ pub(crate) struct Live {
     /// A client whose publications are left out.
     not_from: Option<String>,
     durable: bool,
-    /// Whose it is; none where nobody has signed in, and of one that an administrator made.
+    /// Whose it is; none for a client that had not signed in, and for one that an administrator made.
     user: Option<String>,
     /// The model of its own queue, whose policy holds there.
     model: Option<String>,
@@ -155,7 +157,7 @@ impl Publisher {
         self.generation == state.generation && self.version == state.topics.version
     }
 
-    /// Whether a subscription must take a publication, or nobody gets it.
+    /// Whether a subscription must take a publication, or none gets it.
     pub(crate) fn needs(&self, target: &Target, persistent: bool) -> bool {
         let needed = if persistent { self.persistent_delivery } else { self.non_persistent_delivery };
         needed.needs(target.subscription.durable)
@@ -272,8 +274,8 @@ impl State {
         named.filter_map(|name| self.definitions.topics.get_key_value(name)).map(|(name, topic)| (name.as_str(), topic))
     }
 
-    /// Whether somebody has a right on a topic: on its topic object, or on one above it. With wildcards, what is before the first
-    /// one counts. Says nothing of who else is there.
+    /// Whether a user has a right on a topic: on its topic object, or on one above it. With wildcards, what is before
+    /// the first one counts. Says nothing of who else is there.
     ///
     /// # Errors
     /// 2035.

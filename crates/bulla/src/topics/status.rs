@@ -71,7 +71,7 @@ impl State {
         self.topics.live.iter().map(status).collect()
     }
 
-    /// The topics that a pattern fits and that somebody defined, publishes on or has subscribed to; a topic without wildcards in
+    /// The topics that a pattern fits and that are defined, published on or subscribed to; a topic without wildcards in
     /// any case. In the order of their names.
     pub(crate) fn topic_status(&self, pattern: &str) -> Vec<TopicStatus> {
         let mut asked = Index::default();

@@ -47,8 +47,8 @@ impl State {
     ///
     /// # Errors
     /// 2425 for what is no topic, 2035 without SUB there or where it is another user's, 2503 and 2436 where the topic
-    /// takes none, 2429 where it is in use and would have to become another one, 2017 where who asks has as many durable ones as it
-    /// may, 2102 where there are too many.
+    /// takes none, 2429 where it is in use and would have to become another one, 2017 where who asks has as many
+    /// durable ones as it may, 2102 where there are too many.
     pub(crate) fn subscribe(
         &mut self,
         who: Who<'_>,
@@ -116,7 +116,7 @@ impl State {
             && (!wanted.durable || wanted.name.as_ref().is_some_and(is_shared) == wanted.shared)
     }
 
-    /// Whether somebody gets from that queue.
+    /// Whether a consumer gets from that queue.
     fn is_open(&self, queue: &str) -> bool {
         let usage = self.store.queue(queue).and_then(|queue| self.uses.get(&queue));
         usage.is_some_and(|usage| usage.getters > 0)
@@ -206,8 +206,8 @@ impl State {
         is_theirs.then_some((live.topic.as_str(), live.destination.as_str()))
     }
 
-    /// A link that got from a subscription has gone: one that is not durable goes with its last link, a durable one where the
-    /// link was closed for good and no other gets from it. What can't be deleted stays, and the log says so.
+    /// A link that got from a subscription has gone: one that is not durable goes with its last link, a durable one
+    /// where the link was closed for good and no other gets from it. What can't be deleted stays, and the log says so.
     pub(crate) fn left_subscription(&mut self, queue: QueueId, name: Option<&str>, is_closed: bool) {
         if self.uses.get(&queue).is_some_and(|usage| usage.takers > 0) {
             return;
@@ -228,14 +228,14 @@ impl State {
     /// Ends an application's durable subscription with what is on its queue.
     ///
     /// # Errors
-    /// 2428 where there is none, 2429 while somebody gets from it; it stays then.
+    /// 2428 where there is none, 2429 while a consumer gets from it; it stays then.
     pub(crate) fn unsubscribe(&mut self, name: &str) -> Result<(), Refusal> {
         let found = self.definitions.subscriptions.get(name).filter(|found| found.managed);
         let destination = found.map(|found| found.destination.clone());
         let destination = destination
             .ok_or_else(|| Refusal::new(reason::NO_SUBSCRIPTION, format!("there is no subscription {name}")))?;
         if self.is_open(&destination) {
-            return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("somebody gets from {name}")));
+            return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("a consumer gets from {name}")));
         }
         self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }])
     }

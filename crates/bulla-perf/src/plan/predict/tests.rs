@@ -220,7 +220,7 @@ fn a_card_is_filled_by_what_it_does_and_by_what_others_send() {
     let paced = predict(&profile, &Configuration { target_rate: 900, ..one.clone() }).unwrap();
     near(paced.devices[0].utilisation, 900.0 * 553.0 / 1e6, 0.03);
     assert_eq!(paced.held, Some(true));
-    // Half of it is somebody else's.
+    // Half of it is another program's.
     profile.load = vec![super::super::profile::Load {
         device: "ACCELERATOR".into(),
         format: super::super::profile::Format::Crt,

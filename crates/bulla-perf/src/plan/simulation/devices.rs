@@ -178,7 +178,7 @@ impl Simulation<'_> {
                     self.backlog.push_back(job);
                 }
             }
-            // A plan is refused before it comes to this: somebody can do every operation.
+            // A plan is refused before it comes to this: some device can do every operation.
             (_, None) => inline.push_back(job),
         }
     }

@@ -8,7 +8,8 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// Of opening, beside the operation, what a dispatcher has done when it finds that it does not know the content key: about half.
+/// Of opening, beside the operation, what a dispatcher has done when it finds that it does not know the content key:
+/// about half.
 const LOOK_PART: f64 = 0.5;
 
 impl Simulation<'_> {

@@ -1,9 +1,9 @@
 //! A discrete-event simulation of messages on their way through threads that share cores, and devices.
 //!
-//! Threads take up work in turns: what has come until then, once the turn's cost, and everything that comes of it at its
-//! end. Adapters place jobs as the program's scheduler does: inline, into a device's short line, or into the backlog,
-//! wherever they are expected to be done first; a device takes what is of one shape, as many jobs as it has lanes.
-//! Time is in microseconds.
+//! Threads take up work in turns: what has come until then, once the turn's cost, and everything that comes of it at
+//! its end. Adapters place jobs as the program's scheduler does: inline, into a device's short line, or into the
+//! backlog, wherever they are expected to be done first; a device takes what is of one shape, as many jobs as it has
+//! lanes. Time is in microseconds.
 
 mod cores;
 mod devices;
@@ -28,8 +28,8 @@ const TURN_ITEMS_MAX: usize = 128;
 /// Tasks an adapter takes up in one turn, and that may be under way for a connection, as in the program.
 const ADAPTER_TASKS_MAX: usize = 16;
 const TASKS_OF_ASKER_MAX: u32 = 128;
-/// An adapter that computes itself tells after so much of it what is done, and shares what is left and takes longer than the second with one
-/// that has nothing to do, as in the program; microseconds.
+/// An adapter that computes itself tells after so much of it what is done, and shares what is left and takes longer
+/// than the second with one that has nothing to do, as in the program; microseconds.
 const SLICE_US: f64 = 1000.0;
 const SHARED_MIN_US: f64 = 150.0;
 /// Live content keys that a link keeps, as in the program.
@@ -397,7 +397,7 @@ struct Link {
     /// Content keys that may be used again, and how often.
     live: VecDeque<(usize, u64)>,
     keys: Vec<KeyState>,
-    /// Tasks that wait for a key that somebody has asked for.
+    /// Tasks that wait for a key that another task has asked for.
     waiting_for_key: BTreeMap<usize, Vec<Task>>,
     credit: u64,
     waiting: VecDeque<usize>,

@@ -91,7 +91,7 @@ fn random_arrivals_at_a_card_of_constant_speed_wait_as_long_as_in_m_d_1() {
 #[test]
 fn a_closed_system_of_threads_and_cards_is_as_mean_value_analysis_has_it() {
     // Of one pair with many messages under way, the application's threads are stations; of many pairs with one message
-    // each, every thread has its own work and nobody waits for it.
+    // each, every thread has its own work and none waits for it.
     for (pairs, window, engines) in [(1, 1, 1), (1, 3, 1), (1, 20, 1), (4, 1, 2), (30, 1, 2)] {
         let mut system = System { shape: Shape::RequestReply, pairs, window, ..card(engines, 100.0) };
         let class = &mut system.class;
@@ -163,7 +163,8 @@ fn each_connection_is_read_and_written_by_itself() {
     let mut system = System { shape: Shape::RequestReply, window: 1, pairs: 8, ..free() };
     (system.class.qm_put.turn, system.class.qm_get.turn) = (10.0, 5.0);
     let outcome = run(&system, Settings::for_window(1, 8));
-    // A request and a reply, from as many connections as there are messages: none shares a read or a write with another.
+    // A request and a reply, from as many connections as there are messages: none shares a read or a write with
+    // another.
     assert!((outcome.cpu_us["queue-manager"] - 30.0).abs() < 0.3, "{:?}", outcome.cpu_us);
 }
 
@@ -174,7 +175,8 @@ fn a_wake_up_is_paid_for_by_who_was_asleep_and_by_who_woke_it() {
     system.class.app_get.message = 10.0;
     (system.cores.sleep_us, system.cores.wake_us) = (3.0, 2.0);
     let outcome = run(&system, Settings::for_window(1, 1));
-    // Each transaction wakes the dispatcher twice and each end once; the dispatcher wakes both ends, they wake it once each.
+    // Each transaction wakes the dispatcher twice and each end once; the dispatcher wakes both ends, they wake it once
+    // each.
     assert!((outcome.cpu_us["queue-manager"] - 2.0 * (3.0 + 2.0)).abs() < 0.1, "{:?}", outcome.cpu_us);
     assert!((outcome.cpu_us["application"] - 40.0 - 2.0 * (3.0 + 2.0)).abs() < 0.1, "{:?}", outcome.cpu_us);
 }

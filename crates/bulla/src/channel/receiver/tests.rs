@@ -23,16 +23,16 @@ const CHANNEL: &str = "QM1.QM2";
 const STORE: [u8; 16] = [7; 16];
 
 /// A queue manager, QM2, with a receiving channel and a queue Q.
-struct Desk {
+struct Harness {
     dir: TempDir,
     running: Option<Running>,
 }
 
-impl Desk {
+impl Harness {
     fn new() -> Self {
-        let mut desk = Self { dir: tempfile::tempdir().unwrap(), running: None };
-        desk.start();
-        desk
+        let mut harness = Self { dir: tempfile::tempdir().unwrap(), running: None };
+        harness.start();
+        harness
     }
 
     /// Starts it, or again on what is there.
@@ -123,11 +123,11 @@ impl Desk {
 
     #[track_caller]
     fn until_state(&self, state: ChannelState) -> ChannelStatus {
-        self.until(&format!("{state}"), |desk| desk.status("QM1").filter(|status| status.state == state))
+        self.until(&format!("{state}"), |harness| harness.status("QM1").filter(|status| status.state == state))
     }
 }
 
-impl Drop for Desk {
+impl Drop for Harness {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop().unwrap();
@@ -161,13 +161,13 @@ pub(crate) struct Partner {
 }
 
 impl Partner {
-    fn connect(desk: &Desk) -> Self {
-        Self::connect_as(desk, SaslClient::None, Config::new("partner"))
+    fn connect(harness: &Harness) -> Self {
+        Self::connect_as(harness, SaslClient::None, Config::new("partner"))
     }
 
     /// Connects with a sign-in, and with what `open` says of it.
-    fn connect_as(desk: &Desk, sign_in: SaslClient, config: Config) -> Self {
-        Self::at(desk.running().amqp.unwrap(), sign_in, config)
+    fn connect_as(harness: &Harness, sign_in: SaslClient, config: Config) -> Self {
+        Self::at(harness.running().amqp.unwrap(), sign_in, config)
     }
 
     /// Connects to a port.
@@ -326,56 +326,57 @@ fn greeting(sequence: u64, in_doubt: u32) -> SenderGreeting {
 
 #[test]
 fn what_a_channel_brings_is_on_its_queue_once_it_is_confirmed() {
-    let desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     let answer = partner.greet(&greeting(0, 0)).unwrap();
     assert_eq!((answer.manager.as_str(), answer.sequence, answer.store), ("QM2", 0, [0; 16]));
     partner.send_all(["one", "two", "three"]);
     partner.accepted(3);
-    assert_eq!(desk.bodies("Q"), ["one", "two", "three"]);
-    let arrived = &desk.messages("Q")[0];
+    assert_eq!(harness.bodies("Q"), ["one", "two", "three"]);
+    let arrived = &harness.messages("Q")[0];
     assert_eq!(Sections::scan(arrived).unwrap().delivery_annotations, None);
-    let status = desk.until_state(ChannelState::Running);
+    let status = harness.until_state(ChannelState::Running);
     assert_eq!((status.messages, status.current_sequence, status.exactly_once), (3, 3, true));
     assert_eq!((status.remote_manager.as_str(), status.remote_application.as_str()), ("QM1", "partner"));
     assert_eq!(status.user, "QM2");
-    desk.until("the last number confirmed", |desk| desk.status("QM1").filter(|status| status.last_sequence == 3));
+    harness
+        .until("the last number confirmed", |harness| harness.status("QM1").filter(|status| status.last_sequence == 3));
 }
 
 #[test]
 fn numbers_go_on_over_connections_and_restarts() {
-    let mut desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let mut harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_all(["one", "two"]);
     partner.accepted(2);
     drop(partner);
     // The confirmations were lost: the sender says that both are in doubt.
-    let mut partner = Partner::connect(&desk);
+    let mut partner = Partner::connect(&harness);
     let answer = partner.greet(&greeting(0, 2)).unwrap();
     assert_eq!((answer.sequence, answer.store), (2, STORE));
     partner.send_all(["three"]);
     partner.accepted(1);
     drop(partner);
-    desk.start();
-    let mut partner = Partner::connect(&desk);
+    harness.start();
+    let mut partner = Partner::connect(&harness);
     assert_eq!(partner.greet(&greeting(3, 0)).unwrap().sequence, 3);
     partner.send_all(["four"]);
     partner.accepted(1);
-    assert_eq!(desk.bodies("Q"), ["one", "two", "three", "four"]);
+    assert_eq!(harness.bodies("Q"), ["one", "two", "three", "four"]);
 }
 
 #[test]
 fn a_sender_whose_numbers_do_not_meet_is_told_and_gets_no_credit() {
-    let desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_all(["one", "two"]);
     partner.accepted(2);
     for (greeting, what) in
         [(greeting(0, 1), "less in doubt than has come"), (greeting(3, 5), "more confirmed than has come")]
     {
-        let mut partner = Partner::connect(&desk);
+        let mut partner = Partner::connect(&harness);
         let answer = partner.greet(&greeting).unwrap();
         assert_eq!((answer.sequence, answer.store), (2, STORE), "{what}");
         // What would be credit comes with the answer or never: an echo shows that nothing is on its way.
@@ -388,15 +389,15 @@ fn a_sender_whose_numbers_do_not_meet_is_told_and_gets_no_credit() {
 }
 
 /// RESET CHANNEL at this end, once the channel has no connection.
-fn reset_here(desk: &Desk, next: u64) {
-    desk.until("the channel may be reset", |desk| {
-        crate::channel::supervisor::reset(&mut desk.running().manager().lock(), CHANNEL, next).ok()
+fn reset_here(harness: &Harness, next: u64) {
+    harness.until("the channel may be reset", |harness| {
+        crate::channel::supervisor::reset(&mut harness.running().manager().lock(), CHANNEL, next).ok()
     });
 }
 
-fn signs_in(desk: &Desk, user: &str) -> SaslClient {
+fn signs_in(harness: &Harness, user: &str) -> SaslClient {
     let password = "long enough for a test";
-    let users = &desk.running().manager().users;
+    let users = &harness.running().manager().users;
     if !users.exists(user) {
         users.add(user, password, crate::users::ITERATIONS_MIN).unwrap();
     }
@@ -405,75 +406,75 @@ fn signs_in(desk: &Desk, user: &str) -> SaslClient {
 
 #[test]
 fn a_client_that_claims_to_be_a_proved_partner_moves_no_number_and_replaces_nobody() {
-    let mut desk = Desk::new();
-    let connect = |desk: &Desk, sign_in| Partner::connect_as(desk, sign_in, Config::new("partner"));
-    let mut partner = connect(&desk, signs_in(&desk, "qm1"));
+    let mut harness = Harness::new();
+    let connect = |harness: &Harness, sign_in| Partner::connect_as(harness, sign_in, Config::new("partner"));
+    let mut partner = connect(&harness, signs_in(&harness, "qm1"));
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_all(["one", "two"]);
     partner.accepted(2);
-    let claims = |desk: &Desk| {
-        for sign_in in [SaslClient::None, SaslClient::Anonymous, signs_in(desk, "mallory")] {
+    let claims = |harness: &Harness| {
+        for sign_in in [SaslClient::None, SaslClient::Anonymous, signs_in(harness, "mallory")] {
             for (number, reset) in [(2, false), (0, true), (1 << 40, true)] {
                 let claim = SenderGreeting { reset, ..greeting(number, 0) };
-                let text = connect(desk, sign_in.clone()).greet(&claim).unwrap_err().description.unwrap();
+                let text = connect(harness, sign_in.clone()).greet(&claim).unwrap_err().description.unwrap();
                 assert!(text.starts_with("2539") && text.contains("cause=partner"), "{text}");
                 assert!(!text.contains("user qm1"), "who the partner is, is not told: {text}");
             }
         }
     };
-    claims(&desk);
+    claims(&harness);
     partner.send_all(["three"]);
     partner.accepted(1);
     drop(partner);
     // The proof is in the journal.
-    desk.start();
-    claims(&desk);
-    let mut partner = connect(&desk, signs_in(&desk, "qm1"));
+    harness.start();
+    claims(&harness);
+    let mut partner = connect(&harness, signs_in(&harness, "qm1"));
     assert_eq!(partner.greet(&greeting(3, 0)).unwrap().sequence, 3);
     drop(partner);
     // After a RESET here another proof is taken, and counts from then on.
-    reset_here(&desk, 1);
-    let mut other = connect(&desk, signs_in(&desk, "mallory"));
+    reset_here(&harness, 1);
+    let mut other = connect(&harness, signs_in(&harness, "mallory"));
     other.greet(&greeting(0, 0)).unwrap();
-    let text = connect(&desk, signs_in(&desk, "qm1")).greet(&greeting(0, 0)).unwrap_err().description.unwrap();
+    let text = connect(&harness, signs_in(&harness, "qm1")).greet(&greeting(0, 0)).unwrap_err().description.unwrap();
     assert!(text.contains("cause=partner"), "{text}");
 }
 
 #[test]
 fn a_client_with_another_store_learns_nothing_and_does_not_end_the_partner_that_runs() {
-    let desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_all(["one"]);
     partner.accepted(1);
     for number in [0, 1, 5] {
         let claim = SenderGreeting { store: [8; 16], ..greeting(number, 0) };
-        let text = Partner::connect(&desk).greet(&claim).unwrap_err().description.unwrap();
+        let text = Partner::connect(&harness).greet(&claim).unwrap_err().description.unwrap();
         assert!(text.starts_with("2539") && text.contains("cause=store"), "{text}");
     }
     partner.send_all(["two"]);
     partner.accepted(1);
     drop(partner);
     // Once the partner is gone it hears the number, and that the store is another one.
-    let answer = desk.until("an answer", |desk| {
+    let answer = harness.until("an answer", |harness| {
         let claim = SenderGreeting { store: [8; 16], ..greeting(2, 0) };
-        Partner::connect(desk).greet(&claim).ok()
+        Partner::connect(harness).greet(&claim).ok()
     });
     assert_eq!((answer.sequence, answer.store), (2, OTHER_STORE));
-    assert_eq!(desk.bodies("Q"), ["one", "two"]);
+    assert_eq!(harness.bodies("Q"), ["one", "two"]);
 }
 
 #[test]
 fn one_partner_does_not_fill_the_journal_with_notes_under_many_names() {
     const NAMES: usize = 16;
-    let desk = Desk::new();
-    let qm1 = signs_in(&desk, "qm1");
+    let harness = Harness::new();
+    let qm1 = signs_in(&harness, "qm1");
     let long = "x".repeat(60_000);
     let greet = |sign_in: &SaslClient, name: &str, reset| {
         let claim = SenderGreeting { manager: name.into(), reset, ..greeting(0, 0) };
-        Partner::connect_as(&desk, sign_in.clone(), Config::new(long.as_str())).greet(&claim)
+        Partner::connect_as(&harness, sign_in.clone(), Config::new(long.as_str())).greet(&claim)
     };
-    let notes = || desk.running().manager().lock().store.notes(&receiver_prefix(CHANNEL)).count();
+    let notes = || harness.running().manager().lock().store.notes(&receiver_prefix(CHANNEL)).count();
     for number in 0..NAMES + 4 {
         // A reset is kept before any message came.
         let answer = greet(&qm1, &format!("QM.{number}"), true);
@@ -486,86 +487,86 @@ fn one_partner_does_not_fill_the_journal_with_notes_under_many_names() {
         }
     }
     assert_eq!(notes(), NAMES);
-    let shown = desk.until("a status", |desk| desk.status("QM.0")).remote_application;
+    let shown = harness.until("a status", |harness| harness.status("QM.0")).remote_application;
     assert!(shown.len() <= PARTNER_BYTES_MAX, "{} bytes of a name are kept", shown.len());
     // Its own names and other partners are let in as before.
     greet(&qm1, "QM.3", false).unwrap();
-    greet(&signs_in(&desk, "qm2"), "OTHER", true).unwrap();
+    greet(&signs_in(&harness, "qm2"), "OTHER", true).unwrap();
     assert_eq!(notes(), NAMES + 1);
 }
 
 #[test]
 fn after_a_reset_the_senders_number_and_store_count() {
-    let desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_all(["one", "two"]);
     partner.accepted(2);
     drop(partner);
     let other = SenderGreeting { store: [8; 16], reset: true, ..greeting(40, 0) };
     // Not before this end has agreed.
-    let answer = desk.until("an answer", |desk| Partner::connect(desk).greet(&other).ok());
+    let answer = harness.until("an answer", |harness| Partner::connect(harness).greet(&other).ok());
     assert_eq!((answer.sequence, answer.store), (2, OTHER_STORE));
-    reset_here(&desk, 1);
-    let mut partner = Partner::connect(&desk);
+    reset_here(&harness, 1);
+    let mut partner = Partner::connect(&harness);
     let answer = partner.greet(&other).unwrap();
     assert_eq!((answer.sequence, answer.store), (40, [8; 16]));
     partner.send_all(["forty-one"]);
     partner.accepted(1);
     drop(partner);
-    let mut partner = Partner::connect(&desk);
+    let mut partner = Partner::connect(&harness);
     let other = SenderGreeting { reset: false, ..other };
     assert_eq!(partner.greet(&SenderGreeting { sequence: 41, ..other }).unwrap().sequence, 41);
 }
 
 #[test]
 fn a_second_connection_of_a_partner_ends_the_first() {
-    let desk = Desk::new();
-    let mut first = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut first = Partner::connect(&harness);
     first.greet(&greeting(0, 0)).unwrap();
     first.send_all(["one"]);
     first.accepted(1);
-    let mut second = Partner::connect(&desk);
+    let mut second = Partner::connect(&harness);
     assert_eq!(second.greet(&greeting(0, 1)).unwrap().sequence, 1);
     assert!(first.detached().description.unwrap().contains("connected again"));
     second.send_all(["two"]);
     second.accepted(1);
-    assert_eq!(desk.bodies("Q"), ["one", "two"]);
-    assert_eq!(desk.status("QM1").unwrap().state, ChannelState::Running);
+    assert_eq!(harness.bodies("Q"), ["one", "two"]);
+    assert_eq!(harness.status("QM1").unwrap().state, ChannelState::Running);
 }
 
 #[test]
 fn a_requester_that_was_called_before_takes_the_numbers_along() {
-    let desk = Desk::new();
-    let mut called = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut called = Partner::connect(&harness);
     called.greet(&greeting(0, 0)).unwrap();
     called.send_all(["one"]);
     called.accepted(1);
     // The second connection is one that this queue manager has begun: the channel's own instance is there.
     let second = Place { dispatcher: 1, peer: 0, generation: 1 };
     {
-        let state = &mut *desk.running().manager().lock();
+        let state = &mut *harness.running().manager().lock();
         state.channels.entry(InstanceId::of(CHANNEL)).place = Some(second);
     }
-    let mut asked = Partner::connect(&desk);
+    let mut asked = Partner::connect(&harness);
     assert_eq!(asked.greet(&greeting(0, 1)).unwrap().sequence, 1);
     called.detached();
     asked.send_all(["two"]);
     asked.accepted(1);
-    assert_eq!(desk.bodies("Q"), ["one", "two"]);
-    let state = desk.running().manager().lock();
+    assert_eq!(harness.bodies("Q"), ["one", "two"]);
+    let state = harness.running().manager().lock();
     let own = &state.channels.get(&InstanceId::of(CHANNEL)).unwrap().status;
     assert_eq!((own.state, own.messages), (ChannelState::Running, 1));
 }
 
 #[test]
 fn a_channel_that_can_t_be_had_says_why() {
-    let desk = Desk::new();
-    desk.define(|definitions| {
+    let harness = Harness::new();
+    harness.define(|definitions| {
         definitions.channels.insert("OTHER.WAY".into(), ChannelDefinition::new(ChannelKind::Sender));
     });
     let refused = |greeting: SenderGreeting| {
-        Partner::connect(&desk).greet(&greeting).unwrap_err().description.unwrap_or_default()
+        Partner::connect(&harness).greet(&greeting).unwrap_err().description.unwrap_or_default()
     };
     for (greeting, says) in [
         (SenderGreeting { channel: "NONE".into(), ..greeting(0, 0) }, "2540 MQRC_UNKNOWN_CHANNEL_NAME"),
@@ -577,35 +578,35 @@ fn a_channel_that_can_t_be_had_says_why() {
         let text = refused(greeting);
         assert!(text.contains(says), "{says}: {text}");
     }
-    desk.define(|definitions| definitions.queue_manager.active_channels_max = 0);
+    harness.define(|definitions| definitions.queue_manager.active_channels_max = 0);
     assert!(refused(greeting(0, 0)).contains("2025"));
-    let state = &mut *desk.running().manager().lock();
+    let state = &mut *harness.running().manager().lock();
     assert_eq!(state.channels.active(), 0);
     assert_eq!(state.store.note(&receiver_name(CHANNEL, "QM1")), None);
 }
 
 #[test]
 fn what_the_sender_has_settled_has_no_number() {
-    let desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send("Q@QM2", "fast", false);
-    desk.until("the message", |desk| (desk.bodies("Q") == ["fast"]).then_some(()));
-    let status = desk.until("it is counted", |desk| desk.status("QM1").filter(|status| status.messages == 1));
+    harness.until("the message", |harness| (harness.bodies("Q") == ["fast"]).then_some(()));
+    let status = harness.until("it is counted", |harness| harness.status("QM1").filter(|status| status.messages == 1));
     assert_eq!((status.current_sequence, status.batches), (0, 0));
     partner.send_all(["one"]);
     partner.accepted(1);
     drop(partner);
-    assert_eq!(Partner::connect(&desk).greet(&greeting(0, 1)).unwrap().sequence, 1);
+    assert_eq!(Partner::connect(&harness).greet(&greeting(0, 1)).unwrap().sequence, 1);
 }
 
 #[test]
 fn each_message_that_can_t_be_put_lies_on_the_dead_letter_queue_with_its_reason() {
-    let desk = Desk::new();
-    desk.queue("CLOSED", |queue| queue.put_enabled = false);
-    desk.queue("FULL", |queue| queue.max_depth = 0);
-    desk.queue("SHORT", |queue| queue.max_message_bytes = 10);
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    harness.queue("CLOSED", |queue| queue.put_enabled = false);
+    harness.queue("FULL", |queue| queue.max_depth = 0);
+    harness.queue("SHORT", |queue| queue.max_message_bytes = 10);
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     let cases = [("NOWHERE", 2085), ("CLOSED", 2051), ("FULL", 2053), ("SHORT", 2030)];
     for numbered in [true, false] {
@@ -615,7 +616,7 @@ fn each_message_that_can_t_be_put_lies_on_the_dead_letter_queue_with_its_reason(
     }
     partner.send("Q@QM2", "after them", true);
     partner.accepted(5);
-    let dead = desk.messages("SYSTEM.DEAD.LETTER.QUEUE");
+    let dead = harness.messages("SYSTEM.DEAD.LETTER.QUEUE");
     assert_eq!(dead.len(), 8);
     for (message, (queue, reason)) in dead.iter().zip(cases.into_iter().chain(cases)) {
         assert_eq!(text(message), queue);
@@ -624,15 +625,15 @@ fn each_message_that_can_t_be_put_lies_on_the_dead_letter_queue_with_its_reason(
         assert_eq!(label(message, "manager"), Some(Value::from("QM2")));
         assert!(matches!(label(message, "time"), Some(Value::Timestamp(at)) if at > 0));
     }
-    assert_eq!(desk.bodies("Q"), ["after them"]);
+    assert_eq!(harness.bodies("Q"), ["after them"]);
 }
 
 #[test]
 fn no_report_of_a_dead_letter_goes_where_the_channel_s_user_may_not_put() {
     use crate::authority::{Entity, ObjectType, Profile, RecordKey, Right};
-    let desk = Desk::new();
-    desk.queue("INIT", |_| {});
-    desk.queue("SECRET", |_| {});
+    let harness = Harness::new();
+    harness.queue("INIT", |_| {});
+    harness.queue("SECRET", |_| {});
     let mut authorities = Authorities::default();
     let mut allow = |object, profile, user: &str, right: Right| {
         authorities.records.set(RecordKey { object, profile, entity: Entity::principal(user) }, right.alone());
@@ -640,8 +641,8 @@ fn no_report_of_a_dead_letter_goes_where_the_channel_s_user_may_not_put() {
     let connect = Profile::of_queue_manager();
     allow(ObjectType::QueueManager, connect, crate::authority::ANONYMOUS, Right::Connect);
     allow(ObjectType::Queue, Profile::parse("Q").unwrap(), "QM2", Right::Put);
-    desk.define(|definitions| definitions.authorities = authorities);
-    let mut partner = Partner::connect(&desk);
+    harness.define(|definitions| definitions.authorities = authorities);
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     let asked = |key: Value| {
         let properties = bulla_amqp::types::Properties { reply_to: Some("INIT".into()), ..Default::default() };
@@ -657,19 +658,19 @@ fn no_report_of_a_dead_letter_goes_where_the_channel_s_user_may_not_put() {
     partner.send_message(asked(Value::from(name)), true);
     partner.send_message(asked(Value::from(bulla_amqp::Symbol::new(name).unwrap())), true);
     partner.accepted(2);
-    assert_eq!(desk.bodies("INIT"), [""; 0]);
-    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), ["the whole body"; 2]);
+    assert_eq!(harness.bodies("INIT"), [""; 0]);
+    assert_eq!(harness.bodies("SYSTEM.DEAD.LETTER.QUEUE"), ["the whole body"; 2]);
 }
 
 #[test]
 fn a_message_without_a_way_or_a_form_goes_to_the_dead_letter_queue_as_it_came() {
-    let desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_message(data("no header"), true);
     partner.send_message(Payload::from(Bytes::from_static(b"no message")), true);
     partner.accepted(2);
-    let dead = desk.messages("SYSTEM.DEAD.LETTER.QUEUE");
+    let dead = harness.messages("SYSTEM.DEAD.LETTER.QUEUE");
     assert_eq!(text(&dead[0]), "no header");
     assert_eq!(label(&dead[0], "reason"), Some(Value::Uint(2085)));
     assert_eq!(dead[1].to_contiguous(), "no message");
@@ -677,55 +678,55 @@ fn a_message_without_a_way_or_a_form_goes_to_the_dead_letter_queue_as_it_came() 
 
 #[test]
 fn a_channel_pauses_between_tries_and_what_came_later_waits() {
-    let desk = Desk::new();
-    desk.channel(|channel| {
+    let harness = Harness::new();
+    harness.channel(|channel| {
         channel.message_retries = u32::MAX;
         channel.message_retry_interval = Duration::from_millis(1);
     });
-    desk.queue("FULL", |queue| queue.max_depth = 0);
-    let mut partner = Partner::connect(&desk);
+    harness.queue("FULL", |queue| queue.max_depth = 0);
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send("FULL@QM2", "first", true);
     partner.send("NOT.YET@QM2", "second", true);
     partner.send("Q@QM2", "third", true);
-    desk.until_state(ChannelState::Paused);
-    assert_eq!(desk.bodies("Q"), [""; 0]);
-    desk.queue("FULL", |queue| queue.max_depth = 5);
+    harness.until_state(ChannelState::Paused);
+    assert_eq!(harness.bodies("Q"), [""; 0]);
+    harness.queue("FULL", |queue| queue.max_depth = 5);
     partner.accepted(1);
-    assert_eq!(desk.bodies("FULL"), ["first"]);
-    desk.until_state(ChannelState::Paused);
-    desk.queue("NOT.YET", |_| {});
+    assert_eq!(harness.bodies("FULL"), ["first"]);
+    harness.until_state(ChannelState::Paused);
+    harness.queue("NOT.YET", |_| {});
     partner.accepted(2);
-    assert_eq!((desk.bodies("NOT.YET"), desk.bodies("Q")), (vec!["second".to_owned()], vec!["third".to_owned()]));
-    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), [""; 0]);
+    assert_eq!((harness.bodies("NOT.YET"), harness.bodies("Q")), (vec!["second".to_owned()], vec!["third".to_owned()]));
+    assert_eq!(harness.bodies("SYSTEM.DEAD.LETTER.QUEUE"), [""; 0]);
 }
 
 #[test]
 fn tries_come_before_the_dead_letter_queue_and_that_before_the_end() {
-    let desk = Desk::new();
-    desk.channel(|channel| {
+    let harness = Harness::new();
+    harness.channel(|channel| {
         channel.message_retries = 2;
         channel.message_retry_interval = Duration::from_millis(1);
     });
-    let mut partner = Partner::connect(&desk);
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send("NOWHERE@QM2", "buried", true);
     partner.accepted(1);
-    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), ["buried"]);
-    desk.queue("SYSTEM.DEAD.LETTER.QUEUE", |queue| queue.put_enabled = false);
+    assert_eq!(harness.bodies("SYSTEM.DEAD.LETTER.QUEUE"), ["buried"]);
+    harness.queue("SYSTEM.DEAD.LETTER.QUEUE", |queue| queue.put_enabled = false);
     partner.send("NOWHERE@QM2", "unburied", true);
     let text = partner.detached().description.unwrap();
     assert!(text.starts_with("2085") && text.contains("dead-letter queue: 2051"), "{text}");
-    assert_eq!(desk.status("QM1").unwrap().reason, text);
+    assert_eq!(harness.status("QM1").unwrap().reason, text);
 }
 
 #[test]
 fn the_dead_letters_of_one_channel_s_user_leave_room_for_those_of_another() {
     const DEAD_LETTERS: &str = "SYSTEM.DEAD.LETTER.QUEUE";
-    let desk = Desk::new();
-    desk.queue(DEAD_LETTERS, |queue| queue.max_depth = 80);
-    desk.channel(|channel| channel.user = Some("ann".into()));
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    harness.queue(DEAD_LETTERS, |queue| queue.max_depth = 80);
+    harness.channel(|channel| channel.user = Some("ann".into()));
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     for number in 0..20 {
         partner.send("NOWHERE@QM2", &number.to_string(), true);
@@ -737,21 +738,21 @@ fn the_dead_letters_of_one_channel_s_user_leave_room_for_those_of_another() {
         text.starts_with("2085") && text.contains("dead-letter queue: 2053 MQRC_Q_FULL cause=user-share"),
         "{text}"
     );
-    assert_eq!(desk.messages(DEAD_LETTERS).len(), 20);
+    assert_eq!(harness.messages(DEAD_LETTERS).len(), 20);
     // It stays with its sender, which goes on once another user's messages are brought, or there is room.
-    desk.channel(|channel| channel.user = Some("bob".into()));
-    let mut partner = Partner::connect(&desk);
+    harness.channel(|channel| channel.user = Some("bob".into()));
+    let mut partner = Partner::connect(&harness);
     assert_eq!(partner.greet(&greeting(20, 1)).unwrap().sequence, 20);
     partner.send("NOWHERE@QM2", "beyond", true);
     partner.accepted(1);
-    assert_eq!(desk.messages(DEAD_LETTERS).len(), 21);
+    assert_eq!(harness.messages(DEAD_LETTERS).len(), 21);
 }
 
 #[test]
 fn without_a_dead_letter_queue_the_link_ends_and_the_message_stays_with_its_sender() {
-    let desk = Desk::new();
-    desk.channel(|channel| channel.use_dead_letter_queue = false);
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    harness.channel(|channel| channel.use_dead_letter_queue = false);
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send("NOWHERE@QM2", "gone", false);
     partner.send_all(["one", "two"]);
@@ -759,15 +760,15 @@ fn without_a_dead_letter_queue_the_link_ends_and_the_message_stays_with_its_send
     partner.send("NOWHERE@QM2", "three", true);
     partner.send_all(["four"]);
     assert!(partner.detached().description.unwrap().starts_with("2085"));
-    assert_eq!(desk.status("QM1").unwrap().state, ChannelState::Inactive);
-    let mut partner = Partner::connect(&desk);
+    assert_eq!(harness.status("QM1").unwrap().state, ChannelState::Inactive);
+    let mut partner = Partner::connect(&harness);
     assert_eq!(partner.greet(&greeting(2, 2)).unwrap().sequence, 2);
-    desk.queue("NOWHERE", |_| {});
+    harness.queue("NOWHERE", |_| {});
     partner.send("NOWHERE@QM2", "three", true);
     partner.send_all(["four"]);
     partner.accepted(2);
-    assert_eq!((desk.bodies("NOWHERE"), desk.bodies("Q")), (strings(["three"]), strings(["one", "two", "four"])));
-    assert_eq!(desk.bodies("SYSTEM.DEAD.LETTER.QUEUE"), [""; 0]);
+    assert_eq!((harness.bodies("NOWHERE"), harness.bodies("Q")), (strings(["three"]), strings(["one", "two", "four"])));
+    assert_eq!(harness.bodies("SYSTEM.DEAD.LETTER.QUEUE"), [""; 0]);
 }
 
 fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
@@ -776,20 +777,20 @@ fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
 
 #[test]
 fn what_has_expired_is_counted_and_put_nowhere() {
-    let desk = Desk::new();
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send_message(on_its_way("Q@QM2", data("late"), true, Some(0)), true);
     partner.send_all(["one"]);
     partner.accepted(2);
-    assert_eq!((desk.bodies("Q"), desk.bodies("SYSTEM.DEAD.LETTER.QUEUE")), (strings(["one"]), strings([])));
+    assert_eq!((harness.bodies("Q"), harness.bodies("SYSTEM.DEAD.LETTER.QUEUE")), (strings(["one"]), strings([])));
 }
 
 #[test]
 fn a_message_for_another_queue_manager_goes_on_with_a_header_again() {
-    let desk = Desk::new();
-    desk.queue("QM3", |queue| queue.usage = Usage::Transmission);
-    desk.define(|definitions| {
+    let harness = Harness::new();
+    harness.queue("QM3", |queue| queue.usage = Usage::Transmission);
+    harness.define(|definitions| {
         let remote = |name: Option<&str>, manager: &str| RemoteQueue {
             remote_name: name.map(str::to_owned),
             remote_manager: Some(manager.into()),
@@ -800,71 +801,71 @@ fn a_message_for_another_queue_manager_goes_on_with_a_header_again() {
         definitions.remotes.insert("ALIAS".into(), remote(None, "QM5"));
         definitions.remotes.insert("ME".into(), RemoteQueue { transmission_queue: None, ..remote(None, "QM2") });
     });
-    let mut partner = Partner::connect(&desk);
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     for to in ["R@QM3", "FAR@QM2", "R@ALIAS", "Q@ME"] {
         partner.send(to, to, true);
     }
     partner.accepted(4);
-    let onward = desk.messages("QM3");
+    let onward = harness.messages("QM3");
     let to = |payload: &Payload| {
         let sections = Sections::scan(payload).unwrap();
         super::super::transmission::destination(payload, &sections).unwrap().to_string()
     };
     assert_eq!(onward.iter().map(to).collect::<Vec<_>>(), ["R@QM3", "THERE@QM4", "R@QM5"]);
     assert_eq!(onward.iter().map(text).collect::<Vec<_>>(), ["R@QM3", "FAR@QM2", "R@ALIAS"]);
-    assert_eq!(desk.bodies("Q"), ["Q@ME"]);
+    assert_eq!(harness.bodies("Q"), ["Q@ME"]);
 }
 
 #[test]
 fn a_reply_finds_a_dynamic_queue() {
-    let desk = Desk::new();
+    let harness = Harness::new();
     let name = {
-        let state = &mut *desk.running().manager().lock();
+        let state = &mut *harness.running().manager().lock();
         let wish = crate::dynamic::Wish::default();
         let who = crate::asker::Who::channel("app");
         state.define_dynamic(who, &wish, &mut crate::random::Random::counting()).unwrap().name
     };
-    let mut partner = Partner::connect(&desk);
+    let mut partner = Partner::connect(&harness);
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send(&format!("{name}@QM2"), "reply", true);
     partner.accepted(1);
-    assert_eq!(desk.bodies(&name), ["reply"]);
+    assert_eq!(harness.bodies(&name), ["reply"]);
 }
 
 #[test]
 fn a_stopped_channel_ends_after_what_has_come_and_takes_nobody_until_it_is_started() {
     for force in [false, true] {
-        let desk = Desk::new();
-        let mut partner = Partner::connect(&desk);
+        let harness = Harness::new();
+        let mut partner = Partner::connect(&harness);
         partner.greet(&greeting(0, 0)).unwrap();
         partner.send_all(["one"]);
         partner.accepted(1);
         let place = {
-            let state = desk.running().manager().lock();
+            let state = harness.running().manager().lock();
             state.channels.get(&InstanceId::with(CHANNEL, "QM1")).unwrap().place.unwrap()
         };
-        let letter = ChannelLetter::Stop { peer: place.peer, generation: place.generation, force };
-        desk.running().manager().mailboxes.get(place.dispatcher).unwrap().post(Letter::Channel(letter));
+        let notice = ChannelNotice::Stop { peer: place.peer, generation: place.generation, force };
+        harness.running().manager().mailboxes.get(place.dispatcher).unwrap().post(Notice::Channel(notice));
         assert!(partner.detached().description.unwrap().contains("cause=stopped"));
-        assert_eq!(desk.status("QM1").unwrap().state, ChannelState::Stopped);
-        let refused = Partner::connect(&desk).greet(&greeting(1, 0)).unwrap_err();
+        assert_eq!(harness.status("QM1").unwrap().state, ChannelState::Stopped);
+        let refused = Partner::connect(&harness).greet(&greeting(1, 0)).unwrap_err();
         assert!(refused.description.unwrap().contains("2537"));
         {
             // START CHANNEL
-            let state = &mut *desk.running().manager().lock();
+            let state = &mut *harness.running().manager().lock();
             let instance = state.channels.get_mut(&InstanceId::with(CHANNEL, "QM1")).unwrap();
             (instance.status.stop_requested, instance.status.state) = (false, ChannelState::Inactive);
         }
-        assert_eq!(Partner::connect(&desk).greet(&greeting(1, 0)).unwrap().sequence, 1);
+        assert_eq!(Partner::connect(&harness).greet(&greeting(1, 0)).unwrap().sequence, 1);
     }
 }
 
 #[test]
 fn a_partner_that_is_not_ours_names_channel_and_queue_and_hears_of_each_message() {
-    let desk = Desk::new();
-    desk.channel(|channel| channel.use_dead_letter_queue = false);
-    let mut partner = Partner::connect(&desk);
+    let harness = Harness::new();
+    harness.channel(|channel| channel.use_dead_letter_queue = false);
+    let mut partner = Partner::connect(&harness);
     partner.attach(AttachRequest::sender("to Q", format!("{CHANNEL}::Q"))).unwrap();
     partner.send_message(data("plain"), true);
     partner.send("NOWHERE@QM2", "with a header", true);
@@ -876,20 +877,20 @@ fn a_partner_that_is_not_ours_names_channel_and_queue_and_hears_of_each_message(
         panic!("{refused:?}")
     };
     assert!(error.description.as_ref().unwrap().starts_with("2085"));
-    assert_eq!(desk.bodies("Q"), ["plain", "after"]);
-    let status = desk.status("partner").unwrap();
+    assert_eq!(harness.bodies("Q"), ["plain", "after"]);
+    let status = harness.status("partner").unwrap();
     assert_eq!((status.exactly_once, status.state), (false, ChannelState::Running));
     drop(partner);
-    desk.until("it is forgotten", |desk| desk.status("partner").is_none().then_some(()));
-    let mut partner = Partner::connect(&desk);
+    harness.until("it is forgotten", |harness| harness.status("partner").is_none().then_some(()));
+    let mut partner = Partner::connect(&harness);
     let refused = partner.attach(AttachRequest::sender("to none", format!("{CHANNEL}::NONE"))).unwrap_err();
     assert!(refused.description.unwrap().starts_with("2085"));
 }
 
 #[test]
 fn a_channel_with_a_cipher_spec_is_not_for_connections_without_tls() {
-    let desk = Desk::new();
-    desk.channel(|channel| channel.cipher_spec = Some("TLS_AES_256_GCM_SHA384".into()));
-    let refused = Partner::connect(&desk).greet(&greeting(0, 0)).unwrap_err();
+    let harness = Harness::new();
+    harness.channel(|channel| channel.cipher_spec = Some("TLS_AES_256_GCM_SHA384".into()));
+    let refused = Partner::connect(&harness).greet(&greeting(0, 0)).unwrap_err();
     assert!(refused.description.as_ref().unwrap().contains("2400"), "{refused:?}");
 }

@@ -1,5 +1,5 @@
-//! SPLPROT(REMOVE): messages of a protected transmission queue are opened before they are sent (inventory B6.2), many at
-//! the same time, and go out in their order.
+//! SPLPROT(REMOVE): messages of a protected transmission queue are opened before they are sent (inventory B6.2), many
+//! at the same time, and go out in their order.
 
 use super::{Sending, Way, still_to_live};
 use crate::accounting::Cost;
@@ -204,7 +204,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
 fn fault(error: &OpenError) -> Fault {
     let refusal = Refusal::security(error.cause(), error.to_string());
     match error.outcome() {
-        // Nobody else reads a transmission queue: it would lie there for ever.
+        // Nothing else reads a transmission queue: it would lie there for ever.
         Verdict::NotMine => Fault::Undeliverable(refusal),
         Verdict::Defective => Fault::Defective(refusal),
         Verdict::Retry => Fault::Later(refusal),

@@ -1,8 +1,8 @@
 //! Random records, users, messages with every kind of report and label, dead letters, replays, channels and restarts,
 //! against a model that answers one question: who caused this put on that queue, and might they?
 //!
-//! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps. Most of the
-//! time goes into syncs of the journal: many steps end sooner with `TMPDIR=/dev/shm`.
+//! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps. Most of
+//! the time goes into syncs of the journal: many steps end sooner with `TMPDIR=/dev/shm`.
 
 use super::rings::Rings;
 use super::{PASSWORD, allow_records, by_string, by_symbol, client, hidden, label_for};
@@ -10,7 +10,7 @@ use crate::authority::{ANONYMOUS, Rights, SIGNED_IN};
 use crate::catalog::system_queues::DEAD_LETTER_QUEUE;
 use crate::catalog::{AliasQueue, ChannelDefinition, ChannelKind, LocalQueue};
 use crate::channel::transmission::{Destination, TransmissionHeader};
-use crate::dispatcher::desk::{Desk, PATIENCE, seeds_and_steps};
+use crate::dispatcher::harness::{Harness, PATIENCE, seeds_and_steps};
 use crate::mqsc::reply::Outcome;
 use crate::{admin, envelope};
 use bulla_amqp::message::encode_map_section;
@@ -252,7 +252,7 @@ fn told_by(payload: &Payload) -> (u64, u64) {
 }
 
 struct Run {
-    desk: Desk,
+    harness: Harness,
     model: Model,
     random: Random,
     clients: Vec<(Client, LinkId)>,
@@ -264,9 +264,9 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let any = LocalQueue { max_depth: 100_000, ..LocalQueue::default() };
-        let desk = Desk::new(&QUEUES.map(|name| (name, any.clone())));
+        let harness = Harness::new(&QUEUES.map(|name| (name, any.clone())));
         for user in ["alice", "mallory", READER] {
-            desk.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
+            harness.running().manager().users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         }
         let mut random = Random(fastrand::Rng::with_seed(seed));
         let mut model = Model::default();
@@ -275,16 +275,16 @@ impl Run {
                 model.records.insert((entity, profile), entity != SIGNED_IN && random.below(3) > 0);
             }
         }
-        let rings = Rings::new(&desk);
-        let mut run = Self { desk, model, random, clients: Vec::new(), channel: None, reader: None, rings };
+        let rings = Rings::new(&harness);
+        let mut run = Self { harness, model, random, clients: Vec::new(), channel: None, reader: None, rings };
         run.begin();
         run
     }
 
-    /// Defines what there is, and connects everybody.
+    /// Defines what there is, and connects all users.
     fn begin(&mut self) {
         {
-            let state = &mut *self.desk.running().manager().lock();
+            let state = &mut *self.harness.running().manager().lock();
             let channel = ChannelDefinition {
                 user: Some(BORDER.into()),
                 message_retries: 0,
@@ -294,22 +294,22 @@ impl Run {
             let alias = AliasQueue { target: QUEUES[0].into(), ..AliasQueue::default() };
             state.definitions.aliases.insert(ALIAS.into(), alias);
         }
-        self.rings.define(&self.desk);
+        self.rings.define(&self.harness);
         self.set_records();
         let relay = || AttachRequest { target: Some(Target::default()), ..AttachRequest::sender("relay", "") };
-        let connect = |desk: &Desk, user: &str| client(desk, user);
+        let connect = |harness: &Harness, user: &str| client(harness, user);
         self.clients = CLIENTS
             .iter()
             .map(|user| {
-                let mut client = connect(&self.desk, user);
+                let mut client = connect(&self.harness, user);
                 let link = client.open(relay()).unwrap().link;
                 (client, link)
             })
             .collect();
-        let mut partner = client(&self.desk, ANONYMOUS);
+        let mut partner = client(&self.harness, ANONYMOUS);
         let link = partner.sender(&format!("{CHANNEL}::{}", QUEUES[0]), false).unwrap().link;
         self.channel = Some((partner, link));
-        let mut reader = client(&self.desk, READER);
+        let mut reader = client(&self.harness, READER);
         let links = QUEUES.iter().map(|queue| reader.receiver(queue, false, false).unwrap().link).collect();
         self.reader = Some((reader, links));
     }
@@ -321,8 +321,8 @@ impl Run {
             .map(|((entity, profile), may)| (*entity, *profile, if *may { put } else { Rights::NONE }))
             .chain([(READER, EVERY_NAME, crate::authority::Right::Get.alone())])
             .collect();
-        allow_records(&self.desk, &records);
-        self.rings.allow(&self.desk);
+        allow_records(&self.harness, &records);
+        self.rings.allow(&self.harness);
     }
 
     fn fresh(&mut self, user: &'static str) -> Entry {
@@ -375,7 +375,7 @@ impl Run {
             40..=57 => self.bring(),
             58..=77 | 100.. => self.get(),
             78..=86 => self.replay(),
-            87..=89 => self.rings.step(&self.desk, &mut self.random),
+            87..=89 => self.rings.step(&self.harness, &mut self.random),
             90..=98 => {
                 let entity = self.random.one_of(&ENTITIES);
                 let profile = if self.random.below(8) == 0 { EVERY_NAME } else { self.random.one_of(&NAMES) };
@@ -487,7 +487,7 @@ impl Run {
                 }
             }
         };
-        let replies = admin::request(self.desk.path(), &text).unwrap();
+        let replies = admin::request(self.harness.path(), &text).unwrap();
         assert!(matches!(replies[0].outcome, Outcome::Done { .. }), "{text}: {:?}", replies[0].outcome);
     }
 
@@ -511,14 +511,14 @@ impl Run {
     fn restart(&mut self) {
         (self.channel, self.reader) = (None, None);
         self.clients.clear();
-        self.desk.start();
+        self.harness.start();
         self.model.restarted();
         self.begin();
     }
 
     /// What lies on a queue, with its numbers there.
     fn found(&self, queue: usize) -> Vec<(u64, Shown)> {
-        let state = &mut *self.desk.running().manager().lock();
+        let state = &mut *self.harness.running().manager().lock();
         let id = state.store.queue(QUEUES[queue]).unwrap();
         let (mut shown, mut after) = (Vec::new(), None);
         while let Some(found) = state.store.browse_next(id, after, 0) {
@@ -541,7 +541,7 @@ impl Run {
                 let mut shown: Vec<Shown> = self.found(at).into_iter().map(|(_, shown)| shown).collect();
                 shown.sort();
                 let wanted = self.model.shown(at);
-                let depth = self.desk.depth(queue) as usize;
+                let depth = self.harness.depth(queue) as usize;
                 if shown == wanted && depth == wanted.len() {
                     break;
                 }

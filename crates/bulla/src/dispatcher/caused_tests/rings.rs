@@ -3,7 +3,7 @@
 //!
 //! The model answers one question: has this partner proved enough for that user's ring? If it has not, it gets no link.
 
-use super::super::desk::Desk;
+use super::super::harness::Harness;
 use super::PASSWORD;
 use super::model::Random;
 use crate::authority::{ANONYMOUS, Entity, ObjectType, Profile, RecordKey, Right, Rule, RuleKey, RuleKind, UserSource};
@@ -37,7 +37,7 @@ const OUTGOING: &str = "VAULT.OUT";
 #[derive(Clone, Copy, Debug)]
 enum Map {
     None,
-    /// Whoever comes from this machine runs the channel as its user.
+    /// A client of this machine runs the channel as its user.
     Address,
     /// That user does.
     User(&'static str),
@@ -50,25 +50,25 @@ pub(super) struct Rings {
 
 impl Rings {
     /// Gives the channels' user a ring and a password.
-    pub(super) fn new(desk: &Desk) -> Self {
+    pub(super) fn new(harness: &Harness) -> Self {
         let now = SystemTime::now();
         let dn = |name: &str| -> Dn { format!("CN={name},O=Bulla").parse().unwrap() };
         let key = KeySpec::Ec(Curve::P256);
-        let authority = Authority::create(&desk.path().join("ca"), &dn("CA"), key, 3650, now).unwrap();
+        let authority = Authority::create(&harness.path().join("ca"), &dn("CA"), key, 3650, now).unwrap();
         let (dn, uses, alternative_names) = (dn(BORDER), vec![KeyUse::DocSign], Vec::new());
         let request = Request { dn, key, uses, days: 365, alternative_names, passphrase: None };
         let own = authority.issue(&request, now).unwrap();
-        let folder = desk.path().join(RINGS).join(BORDER);
+        let folder = harness.path().join(RINGS).join(BORDER);
         ring::create(&folder).unwrap();
         ring::install_own(&folder, "own", &own.0, &authority.chain(), &own.1).unwrap();
         ring::install_trust(&folder, "ca", authority.root()).unwrap();
-        desk.running().manager().users.add(BORDER, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
+        harness.running().manager().users.add(BORDER, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         Self { map: Map::None, sealed: 0 }
     }
 
     /// Defines the channels, their queues with policies, and what their user may.
-    pub(super) fn define(&self, desk: &Desk) {
-        let state = &mut *desk.running().manager().lock();
+    pub(super) fn define(&self, harness: &Harness) {
+        let state = &mut *harness.running().manager().lock();
         let definitions = &mut state.definitions;
         let xmit = LocalQueue { usage: Usage::Transmission, ..LocalQueue::default() };
         for (name, queue) in [(QUEUE, LocalQueue { max_depth: 100_000, ..LocalQueue::default() }), (TRANSMISSION, xmit)]
@@ -94,8 +94,8 @@ impl Rings {
     }
 
     /// The channels' user may put on the queue, and be started; the rule that is set.
-    pub(super) fn allow(&self, desk: &Desk) {
-        let state = &mut *desk.running().manager().lock();
+    pub(super) fn allow(&self, harness: &Harness) {
+        let state = &mut *harness.running().manager().lock();
         let definitions = &mut state.definitions;
         for (object, name, right) in
             [(ObjectType::Queue, QUEUE, Right::Put), (ObjectType::Channel, OUTGOING, Right::Control)]
@@ -131,9 +131,9 @@ impl Rings {
     }
 
     /// A partner comes, with a rule set or none, and wants one of the two channels.
-    pub(super) fn step(&mut self, desk: &Desk, random: &mut Random) {
+    pub(super) fn step(&mut self, harness: &Harness, random: &mut Random) {
         self.map = random.one_of(&[Map::None, Map::Address, Map::User("alice"), Map::User("mallory")]);
-        self.allow(desk);
+        self.allow(harness);
         let user = random.one_of(&PARTNERS);
         let sign_in = match user {
             ANONYMOUS if random.one_of(&[true, false]) => SaslClient::Anonymous,
@@ -141,20 +141,20 @@ impl Rings {
             user => SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() },
         };
         let got_in = match random.below(3) {
-            0 => self.asks(desk, sign_in),
-            kind => self.brings(desk, sign_in, user, kind == 1),
+            0 => self.asks(harness, sign_in),
+            kind => self.brings(harness, sign_in, user, kind == 1),
         };
         match (&got_in, self.has_proved(user)) {
             (Ok(()), true) => {}
             (Err(text), false) if text.contains("cause=partner-unproved") => {}
             (_, proved) => panic!("{user} under {:?}, who has proved enough: {proved}, got {got_in:?}", self.map),
         }
-        assert_eq!(desk.depth(QUEUE), self.sealed, "what was put by way of the ring of {BORDER}");
+        assert_eq!(harness.depth(QUEUE), self.sealed, "what was put by way of the ring of {BORDER}");
     }
 
     /// A partner attaches to the channel that seals, and sends a message in clear where it gets in.
-    fn brings(&mut self, desk: &Desk, sign_in: SaslClient, user: &str, is_bulla: bool) -> Result<(), String> {
-        let mut partner = Partner::at(desk.running().amqp.unwrap(), sign_in, Config::new("partner"));
+    fn brings(&mut self, harness: &Harness, sign_in: SaslClient, user: &str, is_bulla: bool) -> Result<(), String> {
+        let mut partner = Partner::at(harness.running().amqp.unwrap(), sign_in, Config::new("partner"));
         let request = match is_bulla {
             true => {
                 let greeting = SenderGreeting {
@@ -180,7 +180,7 @@ impl Rings {
         partner.send_message(message, true);
         assert_eq!(partner.outcome(), Some(DeliveryState::Accepted));
         self.sealed += 1;
-        let state = &mut *desk.running().manager().lock();
+        let state = &mut *harness.running().manager().lock();
         let found = state.store.find(state.store.newest()).unwrap().1;
         let payload = payload_of(&state.store.body(found.id).unwrap());
         assert!(Arrival::read(&payload, 0).unwrap().claims_seal(), "it is put in clear");
@@ -188,9 +188,9 @@ impl Rings {
     }
 
     /// A requester asks for the channel that opens.
-    fn asks(&self, desk: &Desk, sign_in: SaslClient) -> Result<(), String> {
-        desk.until("the channel is free", |desk| {
-            let state = desk.running().manager().lock();
+    fn asks(&self, harness: &Harness, sign_in: SaslClient) -> Result<(), String> {
+        harness.until("the channel is free", |harness| {
+            let state = harness.running().manager().lock();
             state.channels.get(&InstanceId::of(OUTGOING)).is_none_or(|instance| !instance.is_active())
         });
         let config = Config {
@@ -198,7 +198,7 @@ impl Rings {
             properties: vec![protocol::property(protocol::REQUEST, Value::from(OUTGOING))],
             ..Config::new("partner")
         };
-        let mut partner = Partner::at(desk.running().amqp.unwrap(), sign_in, config);
+        let mut partner = Partner::at(harness.running().amqp.unwrap(), sign_in, config);
         partner.wait("the answer to a request", |event| match event {
             Event::Closed(Some(error)) => Some(Err(error.description.clone().unwrap_or_default())),
             Event::Attached(_) => Some(Ok(())),

@@ -15,9 +15,9 @@ use std::time::SystemTime;
 const SECRET: &str = "three jars of oil";
 const PASSWORD: &str = "long enough for a test";
 
-/// A desk whose queue manager can seal for a reader, and the reader.
+/// A harness whose queue manager can seal for a reader, and the reader.
 struct Island {
-    desk: Desk,
+    harness: Harness,
     reader: Arc<Ring>,
     opener: Opener,
 }
@@ -43,11 +43,11 @@ fn policy(name: &str, quality: Quality) -> Policy {
 
 impl Island {
     fn new(protection: Protection) -> Self {
-        let desk = Desk::new();
-        desk.channel(|channel| channel.protection = protection);
+        let harness = Harness::new();
+        harness.channel(|channel| channel.protection = protection);
         let now = SystemTime::now();
         let p256 = KeySpec::Ec(Curve::P256);
-        let authority = Authority::create(&desk.path().join("ca"), &dn("CA"), p256, 3650, now).unwrap();
+        let authority = Authority::create(&harness.path().join("ca"), &dn("CA"), p256, 3650, now).unwrap();
         let issue = |name: &str, key, uses| {
             let request =
                 Request { dn: dn(name), key, uses, days: 365, alternative_names: Vec::new(), passphrase: None };
@@ -56,40 +56,40 @@ impl Island {
         let manager = issue("QM2", p256, vec![KeyUse::DocSign]);
         let reader = issue("reader", KeySpec::Rsa(2048), vec![KeyUse::DataEncrypt]);
         for (user, own, other) in [("QM2", &manager, &reader), ("reader", &reader, &manager)] {
-            let folder = desk.path().join(crate::folders::RINGS).join(user);
+            let folder = harness.path().join(crate::folders::RINGS).join(user);
             ring::create(&folder).unwrap();
             ring::install_own(&folder, "own", &own.0, &authority.chain(), &own.1).unwrap();
             ring::install_person(&folder, "other", &other.0, &authority.chain()).unwrap();
             ring::install_trust(&folder, "ca", authority.root()).unwrap();
         }
-        let reader = Arc::new(Ring::load(&desk.path().join(crate::folders::RINGS).join("reader"), None).unwrap());
-        Self { desk, reader, opener: Opener::new() }
+        let reader = Arc::new(Ring::load(&harness.path().join(crate::folders::RINGS).join("reader"), None).unwrap());
+        Self { harness, reader, opener: Opener::new() }
     }
 
     fn policy(&self, policy: &Policy) {
-        self.desk.queue(&policy.name, |_| {});
-        self.desk.define(|definitions| {
+        self.harness.queue(&policy.name, |_| {});
+        self.harness.define(|definitions| {
             definitions.policies.insert(policy.name.clone(), Arc::new(policy.clone()));
         });
     }
 
     /// A partner that has signed in as the channel's user, and runs the channel.
     fn partner(&self) -> Partner {
-        let mut partner = Partner::connect_as(&self.desk, self.scram("QM2"), Config::new("partner"));
+        let mut partner = Partner::connect_as(&self.harness, self.scram("QM2"), Config::new("partner"));
         partner.greet(&greeting(0, 0)).unwrap();
         partner
     }
 
     /// SCRAM with that user's password; the user is made where there is none.
     fn scram(&self, user: &str) -> SaslClient {
-        let users = &self.desk.running().manager().users;
+        let users = &self.harness.running().manager().users;
         if !users.exists(user) {
             users.add(user, PASSWORD, crate::users::ITERATIONS_MIN).unwrap();
         }
         SaslClient::Scram { user: user.to_owned(), password: PASSWORD.to_owned() }
     }
 
-    /// Has a rule name the channel's user; empty selectors fit anybody.
+    /// Has a rule name the channel's user; empty selectors fit every user.
     fn map(&self, kind: RuleKind, address: &str, user: &str) {
         let text = |text: &str| text.to_owned();
         let key = RuleKey {
@@ -100,7 +100,7 @@ impl Island {
             peer: text(""),
             issuer: text(""),
         };
-        self.desk.define(|definitions| {
+        self.harness.define(|definitions| {
             definitions.queue_manager.channel_authentication = true;
             definitions.channel_rules.set(key, Rule { source: UserSource::Map("QM2".into()), ..Rule::default() });
         });
@@ -129,7 +129,7 @@ impl Island {
 
     /// A message that was sealed on its way, for that destination.
     fn sealed(&self, policy: &Policy, destination: &str) -> Payload {
-        let ring = Arc::new(Ring::load(&self.desk.path().join(crate::folders::RINGS).join("QM2"), None).unwrap());
+        let ring = Arc::new(Ring::load(&self.harness.path().join(crate::folders::RINGS).join("QM2"), None).unwrap());
         let mut sealer = Sealer::new(Arc::new(policy.clone()), ring, None, SystemTime::now()).unwrap();
         let arrival = Arrival::read(&data(SECRET), 0).unwrap();
         let random = &mut crate::random::Random::counting();
@@ -159,7 +159,7 @@ fn what_arrives_is_sealed_as_the_policy_of_its_queue_says() {
             partner.send(&format!("{queue}@QM2"), SECRET, numbered);
         }
         partner.accepted(1);
-        let lie = island.desk.until("both", |desk| Some(desk.messages(queue)).filter(|lie| lie.len() == 2));
+        let lie = island.harness.until("both", |harness| Some(harness.messages(queue)).filter(|lie| lie.len() == 2));
         for message in &lie {
             assert_eq!(is_clear(message), quality == Quality::Integrity, "{queue}");
             assert_eq!(island.opens(&policy, message, &format!("{queue}@QM2")), SECRET);
@@ -169,13 +169,13 @@ fn what_arrives_is_sealed_as_the_policy_of_its_queue_says() {
     }
     partner.send("Q@QM2", SECRET, true);
     partner.accepted(1);
-    assert!(is_clear(&island.desk.messages("Q")[0]), "a queue without a policy");
+    assert!(is_clear(&island.harness.messages("Q")[0]), "a queue without a policy");
 }
 
 /// Why a partner is refused; it would run the channel, or put on PRIVATE by way of it.
 #[track_caller]
 fn refused(island: &Island, sign_in: &SaslClient) -> String {
-    let connect = || Partner::connect_as(&island.desk, sign_in.clone(), Config::new("partner"));
+    let connect = || Partner::connect_as(&island.harness, sign_in.clone(), Config::new("partner"));
     let by_queue = connect().attach(AttachRequest::sender("by queue", "QM1.QM2::PRIVATE")).unwrap_err();
     let by_number = connect().greet(&greeting(0, 0)).unwrap_err();
     assert_eq!(by_queue.description, by_number.description);
@@ -193,30 +193,30 @@ fn a_channel_opens_no_ring_for_a_partner_that_proved_nothing() {
         let text = refused(&island, sign_in);
         assert!(text.starts_with("2063 MQRC_SECURITY_ERROR cause=partner-unproved"), "{sign_in:?}: {text}");
     }
-    // A map by address makes nobody known.
+    // A map by address authenticates no client.
     island.map(RuleKind::Address, "127.0.0.1", "");
-    island.desk.channel(|channel| channel.user = Some("nobody".into()));
+    island.harness.channel(|channel| channel.user = Some("nobody".into()));
     for sign_in in nobody.iter().chain([&right]) {
         let text = refused(&island, sign_in);
         assert!(text.starts_with("2063 MQRC_SECURITY_ERROR cause=partner-unproved"), "{sign_in:?}: {text}");
     }
-    assert_eq!(island.desk.messages("PRIVATE").len(), 0);
+    assert_eq!(island.harness.messages("PRIVATE").len(), 0);
     // Who has signed in as a user whom a rule maps to the channel's has proved enough.
     island.map(RuleKind::User, "", "mallory");
-    let mut partner = Partner::connect_as(&island.desk, wrong, Config::new("partner"));
+    let mut partner = Partner::connect_as(&island.harness, wrong, Config::new("partner"));
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send("PRIVATE@QM2", SECRET, true);
     partner.accepted(1);
-    assert_eq!(island.desk.messages("PRIVATE").len(), 1);
+    assert_eq!(island.harness.messages("PRIVATE").len(), 1);
 }
 
 #[test]
 fn a_server_channel_opens_nothing_for_a_requester_that_proved_nothing() {
     let island = Island::new(Protection::PassThrough);
     let policy = policy("TO.QM1", Quality::Integrity);
-    island.desk.queue("TO.QM1", |queue| queue.usage = Usage::Transmission);
+    island.harness.queue("TO.QM1", |queue| queue.usage = Usage::Transmission);
     island.policy(&policy);
-    island.desk.define(|definitions| {
+    island.harness.define(|definitions| {
         let server = ChannelDefinition {
             protection: Protection::Remove,
             transmission_queue: Some("TO.QM1".into()),
@@ -235,11 +235,11 @@ fn a_server_channel_opens_nothing_for_a_requester_that_proved_nothing() {
         _ => None,
     };
     for sign_in in [SaslClient::None, SaslClient::Anonymous, island.scram("mallory")] {
-        let mut requester = Partner::connect_as(&island.desk, sign_in, asking());
+        let mut requester = Partner::connect_as(&island.harness, sign_in, asking());
         let text = requester.wait("the answer to a request", answer).unwrap_err();
         assert!(text.starts_with("2063 MQRC_SECURITY_ERROR cause=partner-unproved"), "{text}");
     }
-    let mut requester = Partner::connect_as(&island.desk, island.scram("QM2"), asking());
+    let mut requester = Partner::connect_as(&island.harness, island.scram("QM2"), asking());
     assert_eq!(requester.wait("the answer to a request", answer), Ok(()));
 }
 
@@ -264,7 +264,9 @@ fn messages_that_are_sealed_at_the_same_time_are_put_in_their_order() {
     let number = |text: &str| text[..4].parse::<usize>().unwrap();
     for (at, policy, queue) in [(0, Some(&slow), "SLOW"), (1, Some(&quick), "QUICK"), (2, None, "Q")] {
         let wanted: Vec<usize> = (0..COUNT).filter(|number| number % 3 == at).collect();
-        let lie = island.desk.until(queue, |desk| Some(desk.messages(queue)).filter(|lie| lie.len() == wanted.len()));
+        let lie = island
+            .harness
+            .until(queue, |harness| Some(harness.messages(queue)).filter(|lie| lie.len() == wanted.len()));
         let found = lie.iter().map(|message| match policy {
             Some(policy) => number(&island.opens(policy, message, &format!("{queue}@QM2"))),
             None => number(&text(message)),
@@ -277,7 +279,7 @@ fn messages_that_are_sealed_at_the_same_time_are_put_in_their_order() {
 fn a_message_that_arrives_sealed_is_checked_and_not_sealed_again() {
     let island = Island::new(Protection::AsPolicy);
     // What is wrong with a seal is not tried again: that would never end.
-    island.desk.channel(|channel| channel.message_retries = u32::MAX);
+    island.harness.channel(|channel| channel.message_retries = u32::MAX);
     let confidential = policy("CONFIDENTIAL", Quality::Confidentiality);
     let private = policy("PRIVATE", Quality::Privacy);
     island.policy(&confidential);
@@ -291,14 +293,14 @@ fn a_message_that_arrives_sealed_is_checked_and_not_sealed_again() {
         }
     }
     partner.accepted(4);
-    let lie = island.desk.messages("CONFIDENTIAL");
+    let lie = island.harness.messages("CONFIDENTIAL");
     assert_eq!(lie.len(), 1);
     assert_eq!(island.opens(&confidential, &lie[0], "CONFIDENTIAL@QM2"), SECRET);
-    let dead = island.desk.messages("SYSTEM.DEAD.LETTER.QUEUE");
+    let dead = island.harness.messages("SYSTEM.DEAD.LETTER.QUEUE");
     assert_eq!((dead.len(), label(&dead[0], "reason")), (1, Some(Value::Uint(2063))));
     assert_eq!(island.opens(&confidential, &dead[0], "OTHER@QM2"), SECRET, "as it came");
     // With privacy the binding is inside: only a reader sees that a message was moved.
-    let lie = island.desk.messages("PRIVATE");
+    let lie = island.harness.messages("PRIVATE");
     assert_eq!(lie.len(), 2);
     assert_eq!(island.opens(&private, &lie[0], "PRIVATE@QM2"), SECRET);
     assert_eq!(island.opens(&private, &lie[1], "OTHER@QM2"), SECRET, "as it came");
@@ -314,7 +316,7 @@ fn a_passthru_channel_changes_no_byte() {
     partner.send("PRIVATE@QM2", SECRET, true);
     partner.send_message(message.clone(), true);
     partner.accepted(2);
-    let lie = island.desk.messages("PRIVATE");
+    let lie = island.harness.messages("PRIVATE");
     assert!(is_clear(&lie[0]));
     let sections = Sections::scan(&message).unwrap();
     let (off, _) = super::super::super::transmission::taken_off(&message, &sections);
@@ -325,17 +327,17 @@ fn a_passthru_channel_changes_no_byte() {
 fn without_a_ring_nothing_is_put_in_clear_on_a_protected_queue() {
     let island = Island::new(Protection::AsPolicy);
     island.policy(&policy("PRIVATE", Quality::Privacy));
-    island.desk.channel(|channel| {
+    island.harness.channel(|channel| {
         channel.user = Some("nobody".into());
         channel.use_dead_letter_queue = false;
     });
-    let mut partner = Partner::connect_as(&island.desk, island.scram("nobody"), Config::new("partner"));
+    let mut partner = Partner::connect_as(&island.harness, island.scram("nobody"), Config::new("partner"));
     partner.greet(&greeting(0, 0)).unwrap();
     partner.send("PRIVATE@QM2", SECRET, true);
     let text = partner.detached().description.unwrap();
     assert!(text.starts_with("2063") && text.contains("key-ring"), "{text}");
-    assert_eq!(island.desk.messages("PRIVATE").len(), 0);
-    assert_eq!(island.desk.status("QM1").unwrap().user, "nobody");
+    assert_eq!(island.harness.messages("PRIVATE").len(), 0);
+    assert_eq!(island.harness.status("QM1").unwrap().user, "nobody");
 }
 
 /// Only CONNECT, and PUT on Q for the channel's user.
@@ -352,8 +354,8 @@ fn put_on_q_alone() -> Authorities {
 
 /// Whether the data directory has the clear text in any file.
 fn is_on_the_disk(island: &Island) -> bool {
-    island.desk.running().manager().lock().store.sync(Instant::now()).unwrap();
-    let mut folders = vec![island.desk.path().to_owned()];
+    island.harness.running().manager().lock().store.sync(Instant::now()).unwrap();
+    let mut folders = vec![island.harness.path().to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
             match entry.file_type().unwrap() {
@@ -389,9 +391,9 @@ fn what_a_protected_queue_does_not_take_is_buried_sealed() {
         let private = private;
         island.policy(&private);
         match case {
-            "too long" => island.desk.queue("PRIVATE", |queue| queue.max_message_bytes = 100),
-            "no queue" => island.desk.define(|definitions| drop(definitions.queues.remove("PRIVATE"))),
-            "no right" => island.desk.define(|definitions| definitions.authorities = put_on_q_alone()),
+            "too long" => island.harness.queue("PRIVATE", |queue| queue.max_message_bytes = 100),
+            "no queue" => island.harness.define(|definitions| drop(definitions.queues.remove("PRIVATE"))),
+            "no right" => island.harness.define(|definitions| definitions.authorities = put_on_q_alone()),
             _ => {}
         }
         let mut body = data(SECRET);
@@ -407,7 +409,7 @@ fn what_a_protected_queue_does_not_take_is_buried_sealed() {
                 entity: crate::authority::Entity::principal("QM2"),
             };
             authorities.records.set(key, crate::authority::Right::Put.alone());
-            island.desk.define(|definitions| definitions.authorities = authorities);
+            island.harness.define(|definitions| definitions.authorities = authorities);
         }
         let mut partner = island.partner();
         for numbered in [true, false] {
@@ -415,7 +417,7 @@ fn what_a_protected_queue_does_not_take_is_buried_sealed() {
         }
         partner.send("Q@QM2", "after them", true);
         partner.accepted(2);
-        let dead = island.desk.messages(dead_letters);
+        let dead = island.harness.messages(dead_letters);
         assert_eq!(dead.len(), 2, "{case}");
         for message in &dead {
             assert_eq!(label(message, "reason"), Some(Value::Uint(reason)), "{case}");
@@ -440,9 +442,9 @@ fn what_no_dead_letter_can_be_sealed_from_stays_with_its_sender() {
             private.recipients = vec![dn("unknown")];
         }
         island.policy(&private);
-        island.desk.channel(|channel| channel.user = Some(user.into()));
+        island.harness.channel(|channel| channel.user = Some(user.into()));
         let connect = || {
-            let mut partner = Partner::connect_as(&island.desk, island.scram(user), Config::new("partner"));
+            let mut partner = Partner::connect_as(&island.harness, island.scram(user), Config::new("partner"));
             partner.greet(&greeting(0, 0)).unwrap();
             partner
         };
@@ -453,12 +455,12 @@ fn what_no_dead_letter_can_be_sealed_from_stays_with_its_sender() {
         let text = partner.detached().description.unwrap();
         assert!(text.starts_with("2063") && text.contains(cause), "{case}: {text}");
         let container = || Config::new("another broker");
-        let mut foreign = Partner::connect_as(&island.desk, island.scram(user), container());
+        let mut foreign = Partner::connect_as(&island.harness, island.scram(user), container());
         foreign.attach(AttachRequest::sender("by queue", format!("{CHANNEL}::PRIVATE"))).unwrap();
         foreign.send_message(data(SECRET), true);
         let outcome = foreign.outcome();
         assert!(matches!(outcome, Some(DeliveryState::Rejected(Some(_)))), "{case}: {outcome:?}");
-        assert_eq!(island.desk.messages("SYSTEM.DEAD.LETTER.QUEUE").len(), 0, "{case}");
+        assert_eq!(island.harness.messages("SYSTEM.DEAD.LETTER.QUEUE").len(), 0, "{case}");
         assert!(!is_on_the_disk(&island), "{case}");
     }
 }
@@ -475,7 +477,7 @@ fn what_is_no_message_is_buried_sealed_where_it_was_for_a_protected_queue() {
     let front = header.slice(0..header.len() - 5).to_contiguous();
     partner.send_message(Payload::from(vec![front, damaged.to_contiguous()]), true);
     partner.accepted(1);
-    let dead = &island.desk.messages("SYSTEM.DEAD.LETTER.QUEUE")[0];
+    let dead = &island.harness.messages("SYSTEM.DEAD.LETTER.QUEUE")[0];
     assert_eq!(label(dead, "queue"), Some(Value::from("PRIVATE")));
     assert!(!is_clear(dead) && !is_on_the_disk(&island));
     assert!(island.opens_bytes(&private, dead, "SYSTEM.DEAD.LETTER.QUEUE@QM2").ends_with(SECRET.as_bytes()));
@@ -511,18 +513,18 @@ fn the_dead_letter_queue_has_its_own_policy() {
         let island = Island::new(protection);
         let dead = Policy { toleration, ..policy(queue, Quality::Privacy) };
         island.policy(&dead);
-        island.desk.define(|definitions| definitions.queue_manager.dead_letter_queue = Some(queue.into()));
+        island.harness.define(|definitions| definitions.queue_manager.dead_letter_queue = Some(queue.into()));
         let mut partner = island.partner();
         let body = if arrives_sealed { island.sealed(&dead, "NOWHERE@QM2") } else { data(SECRET) };
         partner.send_message(on_its_way("NOWHERE@QM2", body, true, None), true);
         if wanted == Dead::Refused {
             let text = partner.detached().description.unwrap();
             assert!(text.starts_with("2085") && text.contains("cause=unsigned"), "{case}: {text}");
-            assert_eq!(island.desk.messages(queue).len(), 0, "{case}");
+            assert_eq!(island.harness.messages(queue).len(), 0, "{case}");
             continue;
         }
         partner.accepted(1);
-        let message = &island.desk.messages(queue)[0];
+        let message = &island.harness.messages(queue)[0];
         assert_eq!(label(message, "queue"), Some(Value::from("NOWHERE")), "{case}");
         assert_eq!(is_clear(message), wanted == Dead::Clear, "{case}");
         match wanted {
@@ -539,12 +541,12 @@ fn a_sealed_message_that_its_queue_does_not_take_is_not_sealed_again() {
     let full = policy("FULL", Quality::Privacy);
     island.policy(&full);
     island.policy(&policy("MY.DEAD", Quality::Privacy));
-    island.desk.queue("FULL", |queue| queue.max_depth = 0);
-    island.desk.define(|definitions| definitions.queue_manager.dead_letter_queue = Some("MY.DEAD".into()));
+    island.harness.queue("FULL", |queue| queue.max_depth = 0);
+    island.harness.define(|definitions| definitions.queue_manager.dead_letter_queue = Some("MY.DEAD".into()));
     let mut partner = island.partner();
     partner.send("FULL@QM2", SECRET, true);
     partner.accepted(1);
-    let message = &island.desk.messages("MY.DEAD")[0];
+    let message = &island.harness.messages("MY.DEAD")[0];
     assert_eq!(label(message, "reason"), Some(Value::Uint(2053)));
     assert_eq!(island.opens(&full, message, "FULL@QM2"), SECRET, "bound to the queue that its label names");
 }

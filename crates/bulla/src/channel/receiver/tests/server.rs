@@ -9,25 +9,25 @@ const QUEUE: &str = "TO.QM1";
 const OTHER: [u8; 16] = [8; 16];
 
 /// A queue manager with a server channel, which waits on its transmission queue with a message.
-fn desk() -> Desk {
-    let desk = Desk::new();
-    define(&desk);
-    put(&desk, "one");
-    desk
+fn harness() -> Harness {
+    let harness = Harness::new();
+    define(&harness);
+    put(&harness, "one");
+    harness
 }
 
-fn define(desk: &Desk) {
-    desk.queue(QUEUE, |queue| queue.usage = Usage::Transmission);
-    desk.define(|definitions| {
+fn define(harness: &Harness) {
+    harness.queue(QUEUE, |queue| queue.usage = Usage::Transmission);
+    harness.define(|definitions| {
         let server =
             ChannelDefinition { transmission_queue: Some(QUEUE.into()), ..ChannelDefinition::new(ChannelKind::Server) };
         definitions.channels.insert(SERVER.into(), server);
     });
 }
 
-fn put(desk: &Desk, body: &str) {
+fn put(harness: &Harness, body: &str) {
     let body = envelope::chunks_of(&message("Q@QM1", body, true));
-    let state = &mut *desk.running().manager().lock();
+    let state = &mut *harness.running().manager().lock();
     let queue = state.store.queue(QUEUE).unwrap();
     state.store.put(queue, Message::new(true, body)).unwrap();
     state.store.sync(Instant::now()).unwrap();
@@ -65,7 +65,7 @@ impl Claim {
 }
 
 /// A requester of ours, or a broker that asks in the same way.
-fn requester(desk: &Desk, sign_in: SaslClient, is_bulla: bool) -> Partner {
+fn requester(harness: &Harness, sign_in: SaslClient, is_bulla: bool) -> Partner {
     let capability = is_bulla.then(|| bulla_amqp::Symbol::from_static(protocol::CAPABILITY));
     let config = Config {
         offered_capabilities: capability.into_iter().collect(),
@@ -73,12 +73,12 @@ fn requester(desk: &Desk, sign_in: SaslClient, is_bulla: bool) -> Partner {
         ..Config::new("partner")
     };
     // One that came before may not be gone yet.
-    desk.until("the channel is free", |desk| {
-        let state = desk.running().manager().lock();
+    harness.until("the channel is free", |harness| {
+        let state = harness.running().manager().lock();
         let is_free = state.channels.get(&InstanceId::of(SERVER)).is_none_or(|instance| !instance.is_active());
         is_free.then_some(())
     });
-    Partner::connect_as(desk, sign_in, config)
+    Partner::connect_as(harness, sign_in, config)
 }
 
 /// Answers the server's attach. The first message that it sends, or why it closes.
@@ -116,21 +116,21 @@ fn accept(partner: &mut Partner, delivery: &bulla_amqp::Delivery) {
 }
 
 /// What the sending end has in its note.
-fn note(desk: &Desk) -> super::super::super::note::SenderNote {
-    super::super::super::sender::read_note(&desk.running().manager().lock(), SERVER).unwrap()
+fn note(harness: &Harness) -> super::super::super::note::SenderNote {
+    super::super::super::sender::read_note(&harness.running().manager().lock(), SERVER).unwrap()
 }
 
-fn reset_sender(desk: &Desk, next: u64) {
-    desk.until("the channel may be reset", |desk| {
-        let state = &mut *desk.running().manager().lock();
+fn reset_sender(harness: &Harness, next: u64) {
+    harness.until("the channel may be reset", |harness| {
+        let state = &mut *harness.running().manager().lock();
         crate::channel::supervisor::reset(state, SERVER, next).ok()
     });
 }
 
 /// START CHANNEL, once it is stopped.
-fn start_again(desk: &Desk) {
-    desk.until("it is stopped", |desk| {
-        let manager = desk.running().manager();
+fn start_again(harness: &Harness) {
+    harness.until("it is stopped", |harness| {
+        let manager = harness.running().manager();
         let state = &mut *manager.lock();
         let status = &state.channels.get(&InstanceId::of(SERVER))?.status;
         let is_stopped = status.state == ChannelState::Stopped;
@@ -140,12 +140,12 @@ fn start_again(desk: &Desk) {
 
 #[test]
 fn another_partner_settles_nothing_that_is_in_doubt_and_gets_nothing() {
-    let mut desk = desk();
-    let mut partner = requester(&desk, signs_in(&desk, "qm1"), true);
+    let mut harness = harness();
+    let mut partner = requester(&harness, signs_in(&harness, "qm1"), true);
     assert_eq!(text(&ask(&mut partner, Claim::at(0)).unwrap().payload), "one");
     drop(partner);
-    let forged = |desk: &Desk| {
-        for sign_in in [SaslClient::None, SaslClient::Anonymous, signs_in(desk, "mallory")] {
+    let forged = |harness: &Harness| {
+        for sign_in in [SaslClient::None, SaslClient::Anonymous, signs_in(harness, "mallory")] {
             for claim in [
                 Claim::at(0),
                 // All has arrived, it says.
@@ -153,47 +153,47 @@ fn another_partner_settles_nothing_that_is_in_doubt_and_gets_nothing() {
                 Claim { own_store: None, ..Claim::at(1) },
                 Claim { store: OTHER, own_store: Some(OTHER), ..Claim::at(1) },
             ] {
-                let text = ask(&mut requester(desk, sign_in.clone(), true), claim).unwrap_err();
+                let text = ask(&mut requester(harness, sign_in.clone(), true), claim).unwrap_err();
                 assert!(text.starts_with("2539") && text.contains("cause=partner"), "{text}");
                 assert!(!text.contains("user qm1"), "who the partner is, is not told: {text}");
             }
             // Without the channel's protocol there would be no numbers at all.
-            let text = ask(&mut requester(desk, sign_in, false), Claim::at(0)).unwrap_err();
+            let text = ask(&mut requester(harness, sign_in, false), Claim::at(0)).unwrap_err();
             assert!(text.starts_with("2539"), "{text}");
         }
         // The same user under another queue manager's name is not the partner, either.
         let other_name = Claim { manager: "QM9", ..Claim::at(1) };
-        let text = ask(&mut requester(desk, signs_in(desk, "qm1"), true), other_name).unwrap_err();
+        let text = ask(&mut requester(harness, signs_in(harness, "qm1"), true), other_name).unwrap_err();
         assert!(text.starts_with("2539") && text.contains("cause=partner"), "{text}");
-        let note = note(desk);
+        let note = note(harness);
         assert_eq!((note.base, note.in_doubt.len()), (0, 1));
-        assert!(desk.running().manager().lock().store.find(note.in_doubt[0]).is_some(), "it is still there");
+        assert!(harness.running().manager().lock().store.find(note.in_doubt[0]).is_some(), "it is still there");
     };
-    forged(&desk);
+    forged(&harness);
     // The proof is in the journal.
-    desk.start();
-    define(&desk);
-    forged(&desk);
-    let mut partner = requester(&desk, signs_in(&desk, "qm1"), true);
+    harness.start();
+    define(&harness);
+    forged(&harness);
+    let mut partner = requester(&harness, signs_in(&harness, "qm1"), true);
     let delivery = ask(&mut partner, Claim { own_store: Some(OTHER), ..Claim::at(0) }).unwrap();
     assert_eq!(text(&delivery.payload), "one");
     accept(&mut partner, &delivery);
-    desk.until("it is confirmed", |desk| (note(desk).base == 1).then_some(()));
+    harness.until("it is confirmed", |harness| (note(harness).base == 1).then_some(()));
     drop(partner);
     // A reset here is the operator's consent: the next proof counts from then on.
-    reset_sender(&desk, 2);
-    put(&desk, "two");
-    let mut other = requester(&desk, signs_in(&desk, "mallory"), true);
+    reset_sender(&harness, 2);
+    put(&harness, "two");
+    let mut other = requester(&harness, signs_in(&harness, "mallory"), true);
     assert_eq!(text(&ask(&mut other, Claim::at(1)).unwrap().payload), "two");
     drop(other);
-    let text = ask(&mut requester(&desk, signs_in(&desk, "qm1"), true), Claim::at(2)).unwrap_err();
+    let text = ask(&mut requester(&harness, signs_in(&harness, "qm1"), true), Claim::at(2)).unwrap_err();
     assert!(text.contains("cause=partner"), "{text}");
 }
 
 #[test]
 fn partners_that_prove_nothing_are_told_apart_by_their_store() {
-    let desk = desk();
-    let mut partner = requester(&desk, SaslClient::None, true);
+    let harness = harness();
+    let mut partner = requester(&harness, SaslClient::None, true);
     assert_eq!(text(&ask(&mut partner, Claim::at(0)).unwrap().payload), "one");
     drop(partner);
     for claim in [
@@ -201,26 +201,26 @@ fn partners_that_prove_nothing_are_told_apart_by_their_store() {
         Claim { own_store: None, ..Claim::at(1) },
         Claim { own_store: Some(OTHER), store: OTHER, ..Claim::at(0) },
     ] {
-        let text = ask(&mut requester(&desk, SaslClient::None, true), claim).unwrap_err();
+        let text = ask(&mut requester(&harness, SaslClient::None, true), claim).unwrap_err();
         assert!(text.starts_with("2539") && text.contains("RESET CHANNEL"), "{text}");
-        assert_eq!((note(&desk).base, note(&desk).in_doubt.len()), (0, 1));
-        start_again(&desk);
+        assert_eq!((note(&harness).base, note(&harness).in_doubt.len()), (0, 1));
+        start_again(&harness);
     }
     // The partner is what it was, and proves it from now on.
-    let mut partner = requester(&desk, signs_in(&desk, "qm1"), true);
+    let mut partner = requester(&harness, signs_in(&harness, "qm1"), true);
     let delivery = ask(&mut partner, Claim::at(0)).unwrap();
     accept(&mut partner, &delivery);
-    desk.until("it is confirmed", |desk| (note(desk).base == 1).then_some(()));
+    harness.until("it is confirmed", |harness| (note(harness).base == 1).then_some(()));
     drop(partner);
-    let text = ask(&mut requester(&desk, SaslClient::None, true), Claim::at(1)).unwrap_err();
+    let text = ask(&mut requester(&harness, SaslClient::None, true), Claim::at(1)).unwrap_err();
     assert!(text.contains("cause=partner"), "{text}");
 }
 
 #[test]
 fn a_partner_is_not_told_where_this_machine_keeps_a_ring() {
-    let desk = Desk::new();
-    desk.queue(QUEUE, |queue| queue.usage = Usage::Transmission);
-    desk.define(|definitions| {
+    let harness = Harness::new();
+    harness.queue(QUEUE, |queue| queue.usage = Usage::Transmission);
+    harness.define(|definitions| {
         let server = ChannelDefinition {
             transmission_queue: Some(QUEUE.into()),
             protection: Protection::Remove,
@@ -246,13 +246,13 @@ fn a_partner_is_not_told_where_this_machine_keeps_a_ring() {
     let message = Message::new(true, envelope::chunks_of(&parts.build()));
     {
         let header = TransmissionHeader::new(Destination::parse("Q@QM1").unwrap());
-        let state = &mut *desk.running().manager().lock();
+        let state = &mut *harness.running().manager().lock();
         let queue = state.store.queue(QUEUE).unwrap();
         state.store.put(queue, header.put_on(message)).unwrap();
         state.store.sync(Instant::now()).unwrap();
     }
-    let sign_in = signs_in(&desk, "ringless");
-    let text = ask(&mut requester(&desk, sign_in, true), Claim::at(0)).unwrap_err();
+    let sign_in = signs_in(&harness, "ringless");
+    let text = ask(&mut requester(&harness, sign_in, true), Claim::at(0)).unwrap_err();
     assert!(text.contains("cause=key-ring ringless: no key ring at ringless"), "{text}");
     assert!(!text.contains('/'), "{text}");
 }

@@ -1,9 +1,10 @@
-//! Random puts, gets, units of work, lost connections, restarts and kills, and after each step the queues are what a model says.
+//! Random puts, gets, units of work, lost connections, restarts and kills, and after each step the queues are what a
+//! model says.
 //!
 //! A failure names the seed and the step. `BULLA_SEED=n` runs that seed alone, `BULLA_STEPS=n` so many steps.
 
 use crate::catalog::{Backout, Full, LocalQueue};
-use crate::dispatcher::desk::{Desk, PATIENCE, Shown, message, number, seeds_and_steps};
+use crate::dispatcher::harness::{Harness, PATIENCE, Shown, message, number, seeds_and_steps};
 use bulla_amqp::{Delivery, DeliveryState, LinkId};
 use bulla_client::{Client, Unit};
 use std::collections::BTreeMap;
@@ -138,7 +139,7 @@ impl Model {
         }
     }
 
-    /// What is found again: persistent messages, none of them with anybody.
+    /// What is found again: persistent messages, none of them delivered.
     fn after_a_kill(&self) -> Model {
         let mut queues = self.queues.clone();
         for queue in &mut queues {
@@ -163,8 +164,8 @@ struct Seat {
 }
 
 impl Seat {
-    fn new(desk: &Desk) -> Self {
-        let mut client = desk.client();
+    fn new(harness: &Harness) -> Self {
+        let mut client = harness.client();
         let names = &QUEUES[..OPEN];
         let senders = names.iter().map(|queue| client.sender(queue, false).unwrap().link).collect();
         let receivers = names.iter().map(|queue| client.receiver(queue, false, false).unwrap().link).collect();
@@ -173,7 +174,7 @@ impl Seat {
 }
 
 struct Run {
-    desk: Desk,
+    harness: Harness,
     model: Model,
     random: Random,
     seats: Vec<Seat>,
@@ -191,9 +192,9 @@ impl Run {
         };
         let kinds = [any.clone(), short, moving, any.clone(), any];
         let queues: Vec<(&str, LocalQueue)> = QUEUES.into_iter().zip(kinds).collect();
-        let desk = Desk::new(&queues);
-        let seats = (0..CLIENTS).map(|_| Seat::new(&desk)).collect();
-        Self { desk, model: Model::default(), random: Random(fastrand::Rng::with_seed(seed)), seats }
+        let harness = Harness::new(&queues);
+        let seats = (0..CLIENTS).map(|_| Seat::new(&harness)).collect();
+        Self { harness, model: Model::default(), random: Random(fastrand::Rng::with_seed(seed)), seats }
     }
 
     /// Messages that open units have staged for a queue.
@@ -315,7 +316,7 @@ impl Run {
             self.model.back_out(unit);
         }
         self.agree("a connection was lost");
-        self.seats.insert(seat, Seat::new(&self.desk));
+        self.seats.insert(seat, Seat::new(&self.harness));
     }
 
     fn restart(&mut self) {
@@ -325,22 +326,22 @@ impl Run {
             self.agree("a connection was lost");
         }
         for queue in &QUEUES[..OPEN] {
-            self.desk.until("nothing is promised any more", |desk| desk.promised(queue) == (0, 0));
+            self.harness.until("nothing is promised any more", |harness| harness.promised(queue) == (0, 0));
         }
-        assert_eq!(self.desk.units().2, 0);
-        self.desk.start();
+        assert_eq!(self.harness.units().2, 0);
+        self.harness.start();
         for queue in &mut self.model.queues {
             queue.retain(|_, entry| entry.persistent);
         }
         self.agree("it was started again");
-        self.seats = (0..CLIENTS).map(|_| Seat::new(&self.desk)).collect();
+        self.seats = (0..CLIENTS).map(|_| Seat::new(&self.harness)).collect();
     }
 
-    /// The process is killed with units and deliveries open, a moment after some more was done. What was answered is there; what
-    /// was not may be, but nothing of it without what was done before.
+    /// The process is killed with units and deliveries open, a moment after some more was done. What was answered is
+    /// there; what was not may be, but nothing of it without what was done before.
     fn kill(&mut self) {
         {
-            let manager = self.desk.running().manager().clone();
+            let manager = self.harness.running().manager().clone();
             manager.lock().store.sync(std::time::Instant::now()).unwrap();
         }
         let mut possible = vec![self.model.after_a_kill()];
@@ -356,27 +357,27 @@ impl Run {
                 possible.push(self.model.after_a_kill());
             }
         }
-        // What the connections had open is nobody's.
+        // What the connections had open has no owner.
         let seats = &mut self.seats;
-        self.desk.kill(|| seats.clear());
-        let found: Vec<Vec<Shown>> = QUEUES.iter().map(|queue| self.desk.available(queue)).collect();
+        self.harness.kill(|| seats.clear());
+        let found: Vec<Vec<Shown>> = QUEUES.iter().map(|queue| self.harness.available(queue)).collect();
         let found =
             possible.into_iter().rev().find(|model| (0..QUEUES.len()).all(|at| model.available(at) == found[at]));
         self.model =
             found.expect("what is found after a kill is not what was there at any moment since the last answer");
         self.agree("it was killed");
-        self.seats = (0..CLIENTS).map(|_| Seat::new(&self.desk)).collect();
+        self.seats = (0..CLIENTS).map(|_| Seat::new(&self.harness)).collect();
     }
 
-    /// The queues are as the model says; a disposition that nobody confirms may take a moment.
+    /// The queues are as the model says; a disposition without a confirmation may take a moment.
     #[track_caller]
     fn agree(&self, what: &str) {
         for (at, queue) in QUEUES.iter().enumerate() {
             let wanted = (self.model.available(at), self.model.queues[at].len() as u32);
-            let shows = |desk: &Desk| (desk.available(queue), desk.depth(queue));
-            if shows(&self.desk) != wanted {
-                let text = format!("{what}: {queue} shows {:?}, not {wanted:?}", shows(&self.desk));
-                self.desk.until(&text, |desk| shows(desk) == wanted);
+            let shows = |harness: &Harness| (harness.available(queue), harness.depth(queue));
+            if shows(&self.harness) != wanted {
+                let text = format!("{what}: {queue} shows {:?}, not {wanted:?}", shows(&self.harness));
+                self.harness.until(&text, |harness| shows(harness) == wanted);
             }
         }
     }

@@ -10,13 +10,13 @@ use bulla_queue::MessageId;
 use hashbrown::HashMap;
 
 /// Puts messages on a queue and locks them, as if they were with clients.
-fn locked(desk: &Desk, queue: &str, count: u64) -> Vec<MessageId> {
-    let mut client = desk.client();
+fn locked(harness: &Harness, queue: &str, count: u64) -> Vec<MessageId> {
+    let mut client = harness.client();
     let to = client.sender(queue, false).unwrap().link;
     for number in 0..count {
         client.put(to, message(number, 4, false), PATIENCE).unwrap();
     }
-    let state = &mut *desk.running().manager().lock();
+    let state = &mut *harness.running().manager().lock();
     let queue = state.store.queue(queue).unwrap();
     (0..count).map(|_| state.store.lock_next(queue, None, 0).unwrap().id).collect()
 }
@@ -32,10 +32,10 @@ fn depth(state: &State, queue: &str) -> u32 {
 #[test]
 fn stuck_messages_are_tried_again_a_hundred_at_a_tick_and_a_full_queue_holds_up_no_other() {
     let full = LocalQueue { max_depth: 1, ..queue() };
-    let desk = Desk::new(&[("A", queue()), ("FULL", full), ("ROOM", queue())]);
-    locked(&desk, "FULL", 1);
-    let messages = locked(&desk, "A", 270);
-    let state = &mut *desk.running().manager().lock();
+    let harness = Harness::new(&[("A", queue()), ("FULL", full), ("ROOM", queue())]);
+    locked(&harness, "FULL", 1);
+    let messages = locked(&harness, "A", 270);
+    let state = &mut *harness.running().manager().lock();
     let (for_full, for_room) = messages.split_at(120);
     state.stuck.extend(for_full.iter().map(|id| moves(*id, "FULL")));
     state.stuck.extend(for_room.iter().map(|id| moves(*id, "ROOM")));
@@ -47,9 +47,9 @@ fn stuck_messages_are_tried_again_a_hundred_at_a_tick_and_a_full_queue_holds_up_
 
 #[test]
 fn a_message_that_is_longer_than_the_rest_of_a_commit_moves_after_it() {
-    let desk = Desk::new(&[("A", queue()), ("DEAD", queue())]);
-    let messages = locked(&desk, "A", 2);
-    let state = &mut *desk.running().manager().lock();
+    let harness = Harness::new(&[("A", queue()), ("DEAD", queue())]);
+    let messages = locked(&harness, "A", 2);
+    let state = &mut *harness.running().manager().lock();
     let from = state.route("A").unwrap();
     let bytes = state.store.find(messages[0]).unwrap().1.body_bytes as usize;
     let to = ("DEAD".to_owned(), Label::new(None, "rejected", "", "A", 0));
@@ -61,26 +61,26 @@ fn a_message_that_is_longer_than_the_rest_of_a_commit_moves_after_it() {
 
 #[test]
 fn after_a_restart_only_messages_that_ask_for_a_report_are_kept_for_one() {
-    let mut desk = Desk::new(&[("A", queue())]);
-    let mut client = desk.client();
+    let mut harness = Harness::new(&[("A", queue())]);
+    let mut client = harness.client();
     let to = client.sender("A", false).unwrap().link;
     client.put(to, message(0, 4, true), PATIENCE).unwrap();
     drop(client);
-    desk.start();
-    let state = &mut *desk.running().manager().lock();
+    harness.start();
+    let state = &mut *harness.running().manager().lock();
     let queue = state.store.queue("A").unwrap();
     let found = state.store.browse_next(queue, None, 0).unwrap();
-    assert!(state.store.is_marked(found.id), "nobody knows whether it asks");
+    assert!(state.store.is_marked(found.id), "it is not known whether it asks");
     assert!(reports::about_to_be_got(state, found.id, 0, usize::MAX).is_none());
 }
 
 #[test]
 fn links_that_outlive_their_queue_leave_nothing_of_it() {
-    let mut desk = Desk::new(&[("A", queue())]);
-    let mut client = desk.client();
+    let mut harness = Harness::new(&[("A", queue())]);
+    let mut client = harness.client();
     client.sender("A", false).unwrap();
     client.receiver("A", false, false).unwrap();
-    let manager = desk.running().manager().clone();
+    let manager = harness.running().manager().clone();
     let id = {
         let state = &mut *manager.lock();
         let id = state.store.queue("A").unwrap();
@@ -88,16 +88,16 @@ fn links_that_outlive_their_queue_leave_nothing_of_it() {
         id
     };
     drop(client);
-    desk.stop();
+    harness.stop();
     assert!(!manager.lock().uses.contains_key(&id));
 }
 
 #[test]
 fn a_link_that_is_turned_to_another_queue_of_the_name_leaves_nothing_of_the_one_that_is_gone() {
-    let mut desk = Desk::new(&[("A", queue())]);
-    let mut client = desk.client();
+    let mut harness = Harness::new(&[("A", queue())]);
+    let mut client = harness.client();
     let to = client.sender("A", false).unwrap().link;
-    let manager = desk.running().manager().clone();
+    let manager = harness.running().manager().clone();
     let (old, attributes) = {
         let state = &mut *manager.lock();
         let old = state.store.queue("A").unwrap();
@@ -113,14 +113,14 @@ fn a_link_that_is_turned_to_another_queue_of_the_name_leaves_nothing_of_the_one_
     }
     client.put(to, message(1, 4, false), PATIENCE).unwrap();
     drop(client);
-    desk.stop();
+    harness.stop();
     assert!(!manager.lock().uses.contains_key(&old));
 }
 
 #[test]
 fn a_link_that_passes_over_all_that_it_can_remember_still_gets_what_comes_before_it() {
-    let desk = Desk::new(&[("A", queue())]);
-    let mut client = desk.client();
+    let harness = Harness::new(&[("A", queue())]);
+    let mut client = harness.client();
     let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
     let not_here =
         DeliveryState::Modified { delivery_failed: false, undeliverable_here: true, message_annotations: Vec::new() };
@@ -136,9 +136,9 @@ fn a_link_that_passes_over_all_that_it_can_remember_still_gets_what_comes_before
 
 #[test]
 fn what_can_be_read_again_comes_back() {
-    let desk = Desk::new(&[("A", queue())]);
-    let messages = locked(&desk, "A", 1);
-    let state = &mut *desk.running().manager().lock();
+    let harness = Harness::new(&[("A", queue())]);
+    let messages = locked(&harness, "A", 1);
+    let state = &mut *harness.running().manager().lock();
     state.stuck.push_back(Stuck { id: messages[0], what: Stays::Return });
     get::retry_stuck(state);
     let queue = state.store.queue("A").unwrap();
@@ -148,12 +148,12 @@ fn what_can_be_read_again_comes_back() {
 
 #[test]
 fn what_a_client_had_when_the_queue_manager_stops_has_not_failed() {
-    let mut desk = Desk::new(&[("A", queue())]);
-    let mut client = desk.client();
+    let mut harness = Harness::new(&[("A", queue())]);
+    let mut client = harness.client();
     let (to, from) = (client.sender("A", false).unwrap().link, client.receiver("A", false, false).unwrap().link);
     client.put(to, message(0, 4, true), PATIENCE).unwrap();
     client.get(from, Some(PATIENCE)).unwrap().expect("it is there");
-    desk.start();
-    assert_eq!(desk.available("A"), [(0, 0)]);
+    harness.start();
+    assert_eq!(harness.available("A"), [(0, 0)]);
     drop(client);
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A queue manager and its data.
-pub(super) struct Desk {
+pub(super) struct Harness {
     dir: TempDir,
     running: Option<Running>,
     queues: Vec<(String, LocalQueue)>,
@@ -24,12 +24,12 @@ pub(super) struct Desk {
 /// What a queue shows of a message: its number, how often its delivery failed.
 pub(super) type Shown = (u64, u32);
 
-impl Desk {
+impl Harness {
     pub(super) fn new(queues: &[(&str, LocalQueue)]) -> Self {
         let queues = queues.iter().map(|(name, queue)| ((*name).to_owned(), queue.clone())).collect();
-        let mut desk = Self { dir: tempfile::tempdir().unwrap(), running: None, queues };
-        desk.start();
-        desk
+        let mut harness = Self { dir: tempfile::tempdir().unwrap(), running: None, queues };
+        harness.start();
+        harness
     }
 
     /// Starts it, or again on what is there.
@@ -61,13 +61,13 @@ impl Desk {
         }
     }
 
-    /// Ends it as `kill -9` would, and starts it again: what was written by now is there, and nothing that waited to be.
-    /// `gone` ends the clients, which find nobody any more.
+    /// Ends it as `kill -9` would, and starts it again: what was written by now is there, and nothing that waited to
+    /// be. `gone` ends the clients, whose server is gone.
     pub(super) fn kill(&mut self, gone: impl FnOnce()) {
         let found = tempfile::tempdir().unwrap();
         let manager = self.running().manager().clone();
         let state = manager.lock();
-        // Nobody hands anything more to the journal meanwhile; what it has still to write is written when two looks agree.
+        // Nothing more is handed to the journal meanwhile; what it has still to write is written when two looks agree.
         let deadline = Instant::now() + PATIENCE;
         let mut before = files(self.dir.path());
         loop {
@@ -180,7 +180,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-impl Drop for Desk {
+impl Drop for Harness {
     fn drop(&mut self) {
         self.stop();
     }
