@@ -94,7 +94,7 @@ for page in docs/measurements.md "$results"/*.md; do
 done
 bulla perf report "${files[@]}" -o "$results/report.html" "${pages[@]}"
 # One chart for each workload that has a section; where these results have no such chart, the last one stays.
-for chart in request-reply/rate key-reuse/rate-by-reuse key-size/rate-by-key-3 stream/targets channel/round-trip \
+for chart in request-reply/rate key-reuse/rate-by-reuse key-size/rate-by-key stream/targets channel/round-trip \
     islands/rate-by-pairs devices/rate; do
     workload=${chart%%/*}
     if bulla perf report "$results/$workload.jsonl" --chart "$chart" -o "$aside/$workload.svg"; then

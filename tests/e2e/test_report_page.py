@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import warnings
+from pathlib import Path
 
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 BULLA = os.environ.get("BULLA", "target/release/bulla")
+ROOT = Path(__file__).parents[2]
 
 if CHROMIUM is None:
     warnings.warn("skipped: the report's page in a browser: there is no chromium", stacklevel=1)
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 # Looks at every drawing that is shown: texts that meet, texts that leave their drawing, and whatever is wider than the page.
 LOOK = """
 const found = [];
+for (const folded of document.querySelectorAll('details')) folded.open = true;
 const shown = [...document.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().width > 0);
 for (const svg of shown) {
   const frame = svg.getBoundingClientRect();
@@ -50,6 +53,19 @@ for (const cell of document.querySelectorAll('td, th, p, li, summary, caption'))
 }
 const paper = getComputedStyle(document.body).backgroundColor;
 parent.document.getElementById('found').textContent = 'LOOKED ' + JSON.stringify({drawings: shown.length, paper, found});
+"""
+
+# Where the first section's answer and chart end, before anything is opened or moved, and what else is shown.
+FIRST_SCREEN = """
+const shown = kind => [...document.querySelectorAll(kind)].filter(each => each.checkVisibility() && each.getBoundingClientRect().width > 0);
+const end = each => each.getBoundingClientRect().bottom;
+const first = document.querySelector('main section');
+const seen = {
+  answer: first.querySelector('.answer').textContent, answerEnds: end(first.querySelector('.answer')), chartEnds: end(shown('main svg')[0]),
+  tables: shown('table').length, answers: shown('.answer').length,
+  drawings: [...document.querySelectorAll('main section')].map(section => shown('svg').filter(svg => section.contains(svg)).length),
+};
+parent.document.getElementById('found').textContent = 'LOOKED ' + JSON.stringify(seen);
 """
 
 
@@ -115,12 +131,24 @@ def page(tmp_path_factory):
     return out
 
 
-def looked(page, tmp_path, width, *options):
-    """What LOOK finds in the page when it is so wide."""
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The page of the results that the repository keeps, made by the command that docs/measurements.md has for it."""
+    out = tmp_path_factory.mktemp("kept") / "report.html"
+    page = "docs/measurements/report.html"
+    [command] = re.findall(rf"^bulla (perf report .* -o) {page}$", (ROOT / "docs/measurements.md").read_text(), re.M)
+    script = f'"$BULLA" {command} "$OUT"'
+    environment = os.environ | {"BULLA": os.path.abspath(BULLA), "OUT": str(out)}
+    subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment, check=True, timeout=60)
+    return out
+
+
+def looked(page, tmp_path, width, *options, script=LOOK):
+    """What the script finds in the page when it is so wide."""
     text = page.read_text()
     policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', text)
     assert policy, "the page says what it may load"
-    text = text.replace(policy[0], "").replace("</body>", f"<script>{LOOK}</script></body>")
+    text = text.replace(policy[0], "").replace("</body>", f"<script>{script}</script></body>")
     frame = f'<iframe style="border:0;width:{width}px;height:900px" srcdoc="{html.escape(text)}"></iframe>'
     harness = tmp_path / "harness.html"
     harness.write_text(f'<!doctype html><meta charset="utf-8"><body style="margin:0"><pre id="found"></pre>{frame}')
@@ -139,6 +167,22 @@ def test_no_text_meets_another_and_nothing_is_cut(page, tmp_path, width, dark):
     assert seen["drawings"] > 30, seen
     assert (seen["paper"] == "rgb(22, 24, 28)") == dark, seen["paper"]
     assert seen["found"] == []
+
+
+def test_the_first_screen_has_the_answer_and_its_chart(kept, tmp_path):
+    seen = looked(kept, tmp_path, 1280, script=FIRST_SCREEN)
+    assert "of the unprotected rate" in seen["answer"]
+    assert seen["answerEnds"] < seen["chartEnds"] < 900, seen
+    # Every workload has an answer and one chart; the rest is folded.
+    assert seen["tables"] == 0 and len(seen["drawings"]) == seen["answers"] + 1, seen
+    assert set(seen["drawings"][:-1]) == {1} and seen["drawings"][-1] == 0, seen
+
+
+def test_all_keys_are_in_one_chart(kept):
+    [section] = re.findall(r"<h2 id=\S+>Key sizes</h2>.*?</section>", kept.read_text(), re.S)
+    figures = re.findall(r"<figure .*?</figure>", section, re.S)
+    [by_key] = [figure for figure in figures if ">Rate by key size" in figure]
+    assert {"RSA 1024", "RSA 2048", "RSA 4096", "P-256"} <= set(re.findall(r'<th scope="row"[^>]*>([^<]*)</th>', by_key))
 
 
 def test_what_overlaps_is_found(page, tmp_path):

@@ -12,6 +12,7 @@ use crate::report::chart::{Chart, Value};
 use crate::report::document::{Document, Figure, Section};
 use crate::report::lines::{Curve, Lines, Mark, Place, Point};
 use crate::report::number::number;
+use crate::report::panels::Panels;
 use crate::report::scale::Spacing;
 use crate::report::table::{Cell, Table};
 
@@ -34,6 +35,12 @@ pub fn document(
     let prediction = &answer.prediction;
     let mut sections = vec![Section {
         title: "What it would do".to_owned(),
+        answer: format!(
+            "{} transactions a second, held back by: {}. 99 % respond within {} µs.",
+            number(prediction.rate),
+            prediction.bottleneck,
+            number(prediction.latency_us.p99)
+        ),
         words: vec![text::configuration(configuration)],
         tables: vec![summary(prediction)],
         figures: vec![stations(prediction), roles(prediction, answer)],
@@ -130,7 +137,7 @@ fn roles(prediction: &Prediction, answer: &Answer) -> Figure {
         name: "processor-time".to_owned(),
         title: "Processor time of a transaction by role".to_owned(),
         description: "Microseconds of all cores together.".to_owned(),
-        chart: Chart::Bars(Bars {
+        chart: Chart::Panels(Panels {
             categories: all.iter().map(|(name, _)| (*name).to_owned()).collect(),
             series: roles
                 .iter()
@@ -139,9 +146,7 @@ fn roles(prediction: &Prediction, answer: &Answer) -> Figure {
                     values: all.iter().map(|(_, one)| Some(Value::exactly(us(one, role)))).collect(),
                 })
                 .collect(),
-            stacked: true,
             measure: "µs a transaction".to_owned(),
-            ..Bars::default()
         }),
         remarks: Vec::new(),
         table: Table {

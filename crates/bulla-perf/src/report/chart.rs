@@ -4,6 +4,7 @@
 use super::bars::Bars;
 use super::lines::Lines;
 use super::number::is_plausible;
+use super::panels::Panels;
 use super::svg::{Anchor, Svg};
 use super::width::{fitted, lines, width};
 use super::{escape, palette};
@@ -88,6 +89,8 @@ impl Value {
 pub enum Chart {
     /// Bars beside a list of names.
     Bars(Bars),
+    /// Columns of bars, each with a scale of its own.
+    Panels(Panels),
     /// Curves over an axis.
     Lines(Lines),
 }
@@ -137,6 +140,7 @@ impl Chart {
     fn drawing(&self, id: &str, size: Width, top: f64) -> Drawing {
         match self {
             Chart::Bars(bars) => bars.draw(id, size, top),
+            Chart::Panels(panels) => panels.draw(id, size, top),
             Chart::Lines(lines) => lines.draw(id, size, top),
         }
     }
@@ -208,7 +212,7 @@ mod tests {
 
     const HOSTILE: &str = "</svg><script>alert('1')</script>\" onload=\"x";
 
-    fn charts(values: &[f64]) -> [Chart; 3] {
+    fn charts(values: &[f64]) -> [Chart; 4] {
         let drawn: Vec<Option<Value>> = values.iter().map(|value| Some(Value::exactly(*value))).collect();
         let points = |values: &[f64]| {
             values.iter().enumerate().map(|(x, y)| Point { x: x as f64, y: Value::exactly(*y) }).collect::<Vec<_>>()
@@ -229,8 +233,10 @@ mod tests {
             curves: vec![Curve { name: HOSTILE.into(), points: points(values) }],
             marks: vec![Mark { name: HOSTILE.into(), place: Place::At(f64::NAN) }],
         };
+        let panels =
+            Panels { categories: bars.categories.clone(), series: bars.series.clone(), measure: bars.measure.clone() };
         let grouped = Bars { stacked: false, ..bars.clone() };
-        [Chart::Bars(bars), Chart::Bars(grouped), Chart::Lines(lines)]
+        [Chart::Bars(bars), Chart::Bars(grouped), Chart::Panels(panels), Chart::Lines(lines)]
     }
 
     #[test]

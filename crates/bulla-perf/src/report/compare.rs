@@ -5,7 +5,7 @@ use super::document::Section;
 use super::field::differing;
 use super::group::{Group, Measured};
 use super::number::difference;
-use super::sheet::{Row, Sheet};
+use super::sheet::{Row, Shape, Sheet};
 use super::table::{Cell, Table};
 use super::workload::Workload;
 
@@ -73,11 +73,14 @@ pub(super) fn section(now: &Measured, earlier: &Measured) -> Section {
         versions.join(", ")
     };
     section.words.push(format!("Now: version {}. Earlier: version {}.", versions(now), versions(earlier)));
+    let mut changes: Vec<Change> = Vec::new();
     for (workload, groups) in now.workloads() {
         let workload = Workload(workload);
         let pairs: Vec<(&Group, Option<&Group>)> =
             groups.iter().map(|group| (*group, counterpart(group, earlier))).collect();
         for measure in &MEASURES {
+            changes
+                .extend(pairs.iter().filter_map(|(group, earlier)| Some(compared(group, *earlier, measure)?.change)));
             section.figures.extend(sheet(&workload, &groups, &pairs, measure).figures());
         }
         let fields = differing(&groups);
@@ -94,6 +97,9 @@ pub(super) fn section(now: &Measured, earlier: &Measured) -> Section {
         if !gone.is_empty() {
             section.words.push(format!("{}, measured earlier alone: {}.", Workload(workload).title(), gone.join("; ")));
         }
+    }
+    if !changes.is_empty() {
+        section.answer = answer(&changes);
     }
     if section.figures.is_empty() {
         section.tables.push(Table {
@@ -115,10 +121,7 @@ fn counterpart<'a>(group: &Group, measured: &'a Measured) -> Option<&'a Group> {
 fn sheet(workload: &Workload, groups: &[&Group], pairs: &[(&Group, Option<&Group>)], measure: &Measure) -> Sheet {
     let fields = differing(groups);
     let row = |(group, earlier): &(&Group, Option<&Group>)| {
-        let (now, before) = ((measure.of)(group)?, (measure.of)((*earlier)?)?);
-        let percent = Some((now.middle / before.middle - 1.0) * 100.0).filter(|percent| percent.is_finite())?;
-        let once = group.samples.len() < 2 || (*earlier)?.samples.len() < 2;
-        let change = judge(&now, &before, once, measure.more);
+        let Compared { now, before, percent, change } = compared(group, *earlier, measure)?;
         let steady = now.steady && before.steady;
         let value = Value { steady, modelled: now.modelled || before.modelled, ..Value::exactly(percent) };
         let mut remarks = group.remarks();
@@ -144,11 +147,41 @@ fn sheet(workload: &Workload, groups: &[&Group], pairs: &[(&Group, Option<&Group
         rows_are: "configuration".to_owned(),
         series: Change::ALL.map(|kind| kind.as_str().to_owned()).to_vec(),
         // In one line: a row has one of them.
-        stacked: true,
+        shape: Shape::Stacked,
         only_beside: true,
         beside: ["earlier", "now", "difference", "judged"].map(str::to_owned).to_vec(),
         rows: pairs.iter().filter_map(row).collect(),
     }
+}
+
+/// A value of a group beside the earlier one.
+struct Compared {
+    now: Value,
+    before: Value,
+    percent: f64,
+    change: Change,
+}
+
+fn compared(group: &Group, earlier: Option<&Group>, measure: &Measure) -> Option<Compared> {
+    let earlier = earlier?;
+    let (now, before) = ((measure.of)(group)?, (measure.of)(earlier)?);
+    let percent = Some((now.middle / before.middle - 1.0) * 100.0).filter(|percent| percent.is_finite())?;
+    let once = group.samples.len() < 2 || earlier.samples.len() < 2;
+    Some(Compared { now, before, percent, change: judge(&now, &before, once, measure.more) })
+}
+
+/// How many values changed, in a sentence.
+fn answer(changes: &[Change]) -> String {
+    let count = |kind: Change| changes.iter().filter(|change| **change == kind).count();
+    format!(
+        "Of {} values, {} are worse and {} are better than earlier, beyond both spreads; {} are within the spread, \
+         and {} were measured once.",
+        changes.len(),
+        count(Change::Worse),
+        count(Change::Better),
+        count(Change::WithinSpread),
+        count(Change::Unknown)
+    )
 }
 
 fn lower(title: &str) -> String {

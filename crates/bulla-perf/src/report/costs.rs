@@ -3,7 +3,7 @@
 use super::document::Figure;
 use super::field::differing;
 use super::group::Group;
-use super::sheet::{Row, Sheet};
+use super::sheet::{Row, Shape, Sheet};
 use super::table::{Cell, Table};
 use super::workload::Workload;
 use crate::result::{DeviceUse, ROLES, Sample, TaskUse};
@@ -36,7 +36,7 @@ pub(super) fn by_role(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         measure: "µs of processor time a transaction".to_owned(),
         rows_are: "configuration".to_owned(),
         series: roles.clone(),
-        stacked: true,
+        shape: Shape::Panels,
         only_beside: false,
         beside: vec!["the processes' own count".to_owned()],
         rows: groups.iter().map(row).collect(),
@@ -70,7 +70,7 @@ pub(super) fn by_adapter(workload: &Workload, groups: &[&Group]) -> Vec<Figure> 
         measure: "µs a request".to_owned(),
         rows_are: "configuration".to_owned(),
         series: vec!["on the processor".to_owned(), "waiting".to_owned()],
-        stacked: true,
+        shape: Shape::Stacked,
         only_beside: false,
         beside: ["elapsed", "busiest adapter %", "adapters used"].map(str::to_owned).to_vec(),
         rows: groups.iter().map(row).collect(),
@@ -122,7 +122,7 @@ pub(super) fn by_device(workload: &Workload, groups: &[&Group]) -> Vec<Figure> {
         measure: "µs of device time a transaction".to_owned(),
         rows_are: "configuration".to_owned(),
         series: series.clone(),
-        stacked: true,
+        shape: Shape::Stacked,
         only_beside: false,
         beside: vec!["busiest device %".to_owned()],
         rows: groups.iter().map(row).collect(),

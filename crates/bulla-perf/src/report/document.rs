@@ -21,11 +21,13 @@ pub struct Document {
 pub struct Section {
     /// Its heading.
     pub title: String,
+    /// What a reader wants to know of it, in a sentence or two; empty where there is none.
+    pub answer: String,
     /// Paragraphs.
     pub words: Vec<String>,
     /// Tables that belong to no chart.
     pub tables: Vec<Table>,
-    /// Charts with their data.
+    /// Charts with their data. The first one shows the answer.
     pub figures: Vec<Figure>,
 }
 

@@ -16,6 +16,9 @@ pub fn markdown(document: &Document) -> String {
     paragraphs(&mut out, &document.lead);
     for section in &document.sections {
         out += &format!("\n## {}\n", escape::markdown(&section.title));
+        if !section.answer.is_empty() {
+            paragraphs(&mut out, std::slice::from_ref(&section.answer));
+        }
         paragraphs(&mut out, &section.words);
         for table in &section.tables {
             out += &tabled(table);

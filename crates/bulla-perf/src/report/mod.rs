@@ -1,9 +1,10 @@
 //! Reports: what was measured, as a page with charts, as Markdown, as CSV and as drawings.
 //!
 //! [`group`] puts samples together and [`story`] says what there is to tell of them, as a [`document::Document`];
-//! [`page`] and [`markdown`] write it. Charts ([`chart`], [`bars`], [`lines`]) know nothing of results, so that
-//! whatever else has curves to show can draw them.
+//! [`page`] and [`markdown`] write it. Charts ([`chart`], [`bars`], [`panels`], [`lines`]) know nothing of results, so
+//! that whatever else has curves to show can draw them.
 
+mod answer;
 pub mod axis;
 pub mod bars;
 pub mod chart;
@@ -20,6 +21,7 @@ pub mod measured;
 pub mod number;
 pub mod page;
 pub mod palette;
+pub mod panels;
 mod pivot;
 mod predictions;
 mod rates;

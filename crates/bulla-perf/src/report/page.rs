@@ -41,15 +41,33 @@ pub fn html(document: &Document) -> String {
 fn sectioned(out: &mut String, at: usize, section: &Section, figures: &mut usize) {
     let _ =
         writeln!(out, "<section aria-labelledby=\"s{at}\">\n<h2 id=\"s{at}\">{}</h2>", escape::html(&section.title));
-    paragraphs(out, &section.words);
-    for table in &section.tables {
-        tabled(out, table);
+    if !section.answer.is_empty() {
+        let _ = writeln!(out, "<p class=\"answer\">{}</p>", escape::html(&section.answer));
     }
-    for figure in &section.figures {
+    for (nth, figure) in section.figures.iter().enumerate() {
         *figures += 1;
-        drawn(out, &format!("f{figures}"), figure);
+        let id = format!("f{figures}");
+        if nth == 0 {
+            drawn(out, &id, figure);
+            paragraphs(out, &section.words);
+        } else {
+            folded(out, &figure.title, |out| drawn(out, &id, figure));
+        }
+    }
+    if section.figures.is_empty() {
+        paragraphs(out, &section.words);
+    }
+    for table in &section.tables {
+        folded(out, &table.caption, |out| tabled(out, table));
     }
     out.push_str("</section>\n");
+}
+
+/// What is shown when its heading is clicked, and on paper.
+fn folded(out: &mut String, heading: &str, inside: impl FnOnce(&mut String)) {
+    let _ = writeln!(out, "<details><summary>{}</summary>", escape::html(heading));
+    inside(out);
+    out.push_str("</details>\n");
 }
 
 fn drawn(out: &mut String, id: &str, figure: &Figure) {
@@ -74,9 +92,8 @@ fn drawn(out: &mut String, id: &str, figure: &Figure) {
         }
         out.push_str("</ul>\n");
     }
-    out.push_str("<details open><summary>Data</summary>\n");
-    tabled(out, &figure.table);
-    out.push_str("</details>\n</figure>\n");
+    folded(out, "Data", |out| tabled(out, &figure.table));
+    out.push_str("</figure>\n");
 }
 
 fn tabled(out: &mut String, table: &Table) {

@@ -15,6 +15,8 @@ pub(super) struct Pivot<'a> {
     pub(super) names: Vec<String>,
     /// The rows with their names: a group for each name, or none.
     pub(super) rows: Vec<(String, Vec<Option<&'a Group>>)>,
+    /// The numbers of messages in flight, where they differ and follow from the rest of the configuration.
+    pub(super) windows: Vec<u32>,
 }
 
 impl<'a> Pivot<'a> {
@@ -27,8 +29,11 @@ impl<'a> Pivot<'a> {
 /// Lays groups out along `x`, a row for each combination of `series`; other differences make layouts of their own. A
 /// layout with one place along its axis is left out.
 pub(super) fn pivot<'a>(groups: &[&'a Group], x: Field, series: &[Field]) -> Vec<Pivot<'a>> {
-    let facets: Vec<Field> =
+    let mut facets: Vec<Field> =
         differing(groups).into_iter().filter(|field| *field != x && !series.contains(field)).collect();
+    if window_follows(groups, x, series, &facets) {
+        facets.retain(|field| *field != Field::InFlight);
+    }
     let mut found: Vec<(String, Vec<&'a Group>)> = Vec::new();
     for group in groups {
         let facet = words(&facets, group);
@@ -38,6 +43,16 @@ pub(super) fn pivot<'a>(groups: &[&'a Group], x: Field, series: &[Field]) -> Vec
         }
     }
     found.into_iter().flat_map(|(facet, groups)| laid_out(&facet, &groups, x, series)).collect()
+}
+
+/// Whether the rest of a configuration decides how many messages are in flight. Such a window is part of what a row
+/// or a name along the axis is, and makes no layout of its own.
+fn window_follows(groups: &[&Group], x: Field, series: &[Field], facets: &[Field]) -> bool {
+    let others: Vec<Field> = facets.iter().copied().filter(|field| *field != Field::InFlight).collect();
+    let mut places: Vec<(String, String, String)> =
+        groups.iter().map(|group| (x.short(group), words(series, group), words(&others, group))).collect();
+    places.sort();
+    places.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 fn laid_out<'a>(facet: &str, groups: &[&'a Group], x: Field, series: &[Field]) -> Vec<Pivot<'a>> {
@@ -75,9 +90,18 @@ fn laid_out<'a>(facet: &str, groups: &[&'a Group], x: Field, series: &[Field]) -
     }
     let parts = rows.len().div_ceil(ROWS_MAX).max(1);
     let each = rows.len().div_ceil(parts).max(1);
-    let parts =
-        rows.chunks(each).map(|rows| Pivot { facet: facet.to_owned(), names: names.clone(), rows: rows.to_vec() });
-    parts.collect()
+    let part = |rows: &[(String, Vec<Option<&'a Group>>)]| {
+        let (facet, names, rows) = (facet.to_owned(), names.clone(), rows.to_vec());
+        let mut pivot = Pivot { facet, names, rows, windows: Vec::new() };
+        let mut windows: Vec<u32> = pivot.groups().map(|group| group.configuration.in_flight).collect();
+        windows.sort_unstable();
+        windows.dedup();
+        if windows.len() > 1 && x != Field::InFlight && !series.contains(&Field::InFlight) {
+            pivot.windows = windows;
+        }
+        pivot
+    };
+    rows.chunks(each).map(part).collect()
 }
 
 #[cfg(test)]
@@ -106,5 +130,31 @@ mod tests {
         assert_eq!(small.rows.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["integrity", "privacy"]);
         assert_eq!(large.names, ["RSA 1024", "P-256"]);
         assert_eq!(small.groups().count() + large.groups().count(), groups.len());
+    }
+
+    fn keyed(key: &str, in_flight: u32) -> Group {
+        let configuration =
+            Configuration { quality: Quality::Integrity, key: key.into(), in_flight, ..Configuration::default() };
+        Group { configuration, ..Group::default() }
+    }
+
+    #[test]
+    fn keys_whose_windows_differ_are_compared_in_one_chart() {
+        let groups = [keyed("rsa2048", 128), keyed("rsa4096", 64), keyed("p256", 128)];
+        let groups: Vec<&Group> = groups.iter().collect();
+        let pivots = pivot(&groups, Field::Key, &[Field::Quality]);
+        let [one] = pivots.as_slice() else { panic!("{pivots:?}") };
+        assert_eq!(one.names, ["RSA 2048", "RSA 4096", "P-256"]);
+        assert_eq!((one.facet.as_str(), one.windows.as_slice()), ("", [64, 128].as_slice()));
+    }
+
+    #[test]
+    fn a_window_that_was_asked_for_makes_a_chart_of_its_own() {
+        let groups = [keyed("rsa2048", 1), keyed("rsa4096", 1), keyed("rsa2048", 4), keyed("rsa4096", 4)];
+        let pivots = pivot(&groups.iter().collect::<Vec<_>>(), Field::Key, &[Field::Quality]);
+        assert_eq!(
+            pivots.iter().map(|pivot| pivot.facet.as_str()).collect::<Vec<_>>(),
+            ["1\u{a0}in\u{a0}flight", "4\u{a0}in\u{a0}flight"]
+        );
     }
 }

@@ -202,6 +202,19 @@ fn titled(workload: &Workload, kind: &Kind<'_>, pivot: &Pivot<'_>, (several, at)
     (if several && at > 0 { format!("{name}-{}", at + 1) } else { name }, title)
 }
 
+/// The kind's description, and how many messages were in flight where that is not the same for all.
+fn described(kind: &Kind<'_>, pivot: &Pivot<'_>) -> String {
+    let windows: Vec<String> = pivot.windows.iter().map(u32::to_string).collect();
+    match windows.split_last() {
+        Some((last, others)) => format!(
+            "{} Messages in flight: {} or {last}, by quality and key, as the table of all results has them.",
+            kind.description,
+            others.join(", ")
+        ),
+        None => kind.description.to_owned(),
+    }
+}
+
 fn bars(
     workload: &Workload,
     kind: &Kind<'_>,
@@ -220,7 +233,7 @@ fn bars(
     let sheet = Sheet {
         name,
         title,
-        description: kind.description.to_owned(),
+        description: described(kind, pivot),
         measure: kind.measure.to_owned(),
         rows_are: "configuration".to_owned(),
         series: pivot.rows.iter().map(|(name, _)| unnamed(name)).collect(),
@@ -274,7 +287,7 @@ fn lines(workload: &Workload, kind: &Kind<'_>, pivot: &Pivot<'_>, nth: (bool, us
     Figure {
         name,
         title,
-        description: kind.description.to_owned(),
+        description: described(kind, pivot),
         remarks: remarks(labelled.iter().map(|(label, remarks)| (label.as_str(), remarks.as_slice()))),
         table,
         chart: Chart::Lines(Lines {

@@ -3,12 +3,25 @@
 use super::bars::{Bars, Series};
 use super::chart::{Chart, Value};
 use super::document::Figure;
+use super::panels::Panels;
 use super::table::{Cell, Table};
 
 /// Most bars that a chart has, so that it fits on one sheet of paper.
 const BARS_MAX: usize = 44;
 /// Room between two categories, in bars.
 const BETWEEN: f64 = 0.7;
+
+/// How the values of a row are drawn.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Shape {
+    /// A bar each, one below the other.
+    #[default]
+    Grouped,
+    /// One behind the other in one bar.
+    Stacked,
+    /// Side by side, each on its own scale.
+    Panels,
+}
 
 /// What a chart of bars is made of.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +36,7 @@ pub(super) struct Sheet {
     pub(super) rows_are: String,
     /// The names of a row's values.
     pub(super) series: Vec<String>,
-    pub(super) stacked: bool,
+    pub(super) shape: Shape,
     /// Whether the table has only what is beside the values.
     pub(super) only_beside: bool,
     /// The names of what the table has beside the values.
@@ -55,7 +68,11 @@ impl Sheet {
             row.values.retain(|_| keep.next().copied().unwrap_or(false));
         }
         self.rows.retain(|row| row.values.iter().any(Option::is_some));
-        let thickness = if self.stacked { 1.0 } else { self.series.len() as f64 };
+        let thickness = match self.shape {
+            Shape::Grouped => self.series.len() as f64,
+            Shape::Stacked => 1.0,
+            Shape::Panels => 1.3,
+        };
         let each = ((BARS_MAX as f64 / (thickness + BETWEEN)) as usize).max(1);
         // Parts of about the same size, not one full and one with a single bar.
         let parts = self.rows.len().div_ceil(each);
@@ -69,26 +86,32 @@ impl Sheet {
             name: name.clone(),
             values: rows.iter().map(|row| row.values.get(at).copied().flatten()).collect(),
         });
+        let series: Vec<Series> = series.collect();
+        let categories = rows.iter().map(|row| row.label.clone()).collect();
+        let measure = self.measure.clone();
         let has_targets = rows.iter().any(|row| row.target.is_some());
-        let bars = Bars {
-            categories: rows.iter().map(|row| row.label.clone()).collect(),
-            series: series.collect(),
-            stacked: self.stacked,
-            targets: if has_targets { rows.iter().map(|row| row.target).collect() } else { Vec::new() },
-            measure: self.measure.clone(),
+        let chart = match self.shape {
+            Shape::Panels => Chart::Panels(Panels { categories, series, measure }),
+            shape => Chart::Bars(Bars {
+                categories,
+                series,
+                stacked: shape == Shape::Stacked,
+                targets: if has_targets { rows.iter().map(|row| row.target).collect() } else { Vec::new() },
+                measure,
+            }),
         };
         Figure {
             name: if part == 0 { self.name.clone() } else { format!("{}-{nth}", self.name) },
             title: if parts == 1 { self.title.clone() } else { format!("{} ({nth} of {parts})", self.title) },
             description: self.description.clone(),
-            chart: Chart::Bars(bars),
+            chart,
             remarks: remarks(rows.iter().map(|row| (row.label.as_str(), row.remarks.as_slice()))),
             table: self.table(rows, has_targets),
         }
     }
 
     fn table(&self, rows: &[Row], has_targets: bool) -> Table {
-        let with_sum = self.stacked && self.series.len() > 1 && !self.only_beside;
+        let with_sum = self.shape != Shape::Grouped && self.series.len() > 1 && !self.only_beside;
         let mut columns = vec![self.rows_are.clone()];
         if !self.only_beside {
             columns.extend(self.series.iter().cloned());

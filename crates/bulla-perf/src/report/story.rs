@@ -1,5 +1,6 @@
 //! The report on results: which sections and figures there are, and in which order.
 
+use super::answer::answer;
 use super::compare;
 use super::costs;
 use super::course;
@@ -15,14 +16,16 @@ use super::workload::Workload;
 /// The report on what was measured, against an earlier run where there is one.
 #[must_use]
 pub fn document(measured: &Measured, earlier: Option<&Measured>) -> Document {
-    let mut document =
-        Document { title: "What protection costs".to_owned(), lead: lead(measured), ..Document::default() };
+    let mut document = Document { title: "What protection costs".to_owned(), ..Document::default() };
+    if measured.groups.is_empty() {
+        document.lead.push("There are no samples in these results.".to_owned());
+    }
     if let Some(earlier) = earlier {
         document.sections.push(compare::section(measured, earlier));
     }
-    for (workload, groups) in measured.workloads() {
-        document.sections.push(section(&Workload(workload), &groups));
-    }
+    let mut workloads = measured.workloads();
+    workloads.sort_by_key(|(workload, _)| Workload(workload).rank());
+    document.sections.extend(workloads.iter().map(|(workload, groups)| section(&Workload(workload), groups)));
     document.sections.push(circumstances(measured));
     document.foot = vec![
         "A bar or point is the median of the samples; the thin line is from the least to the most. A sample that was not taken in a steady state is shown and said to be so.".to_owned(),
@@ -32,10 +35,11 @@ pub fn document(measured: &Measured, earlier: Option<&Measured>) -> Document {
     document
 }
 
-fn lead(measured: &Measured) -> Vec<String> {
+/// How much was measured, and how much of it in a steady state.
+fn counted(measured: &Measured) -> Vec<String> {
     let samples: usize = measured.groups.iter().map(|group| group.samples.len()).sum();
     if samples == 0 {
-        return vec!["There are no samples in these results.".to_owned()];
+        return Vec::new();
     }
     let unsteady =
         measured.groups.iter().flat_map(|group| &group.samples).filter(|sample| !sample.unsteady.is_empty()).count();
@@ -52,27 +56,27 @@ fn lead(measured: &Measured) -> Vec<String> {
         (Some(first), Some(last)) => format!(" Measured from {first} to {last} UTC."),
         _ => String::new(),
     };
-    let mut lead = vec![format!(
+    let mut counted = vec![format!(
         "{} configurations, {} samples, {steadiness}.{when}",
         number(measured.groups.len() as f64),
         number(samples as f64)
     )];
     let modelled = measured.groups.iter().filter(|group| group.is_modelled()).count();
     if modelled > 0 {
-        lead.push(format!(
+        counted.push(format!(
             "{modelled} of the configurations have modelled devices, and say so wherever they are shown."
         ));
     }
     let missed = measured.groups.iter().flat_map(|group| &group.samples).filter_map(|sample| sample.goal.as_ref());
     let (held, all) = missed.fold((0, 0), |(held, all), goal| (held + usize::from(goal.held), all + 1));
     if all > 0 {
-        lead.push(format!("Goals: {held} of {all} samples that had one held it."));
+        counted.push(format!("Goals: {held} of {all} samples that had one held it."));
     }
-    lead
+    counted
 }
 
 fn section(workload: &Workload, groups: &[&Group]) -> Section {
-    let mut section = Section { title: workload.title(), ..Section::default() };
+    let mut section = Section { title: workload.title(), answer: answer(workload, groups), ..Section::default() };
     let common = common(groups);
     section.words.push(match (groups.len(), common.is_empty()) {
         (_, true) => String::new(),
@@ -95,7 +99,8 @@ fn section(workload: &Workload, groups: &[&Group]) -> Section {
 
 /// Where and how it was measured.
 fn circumstances(measured: &Measured) -> Section {
-    let mut section = Section { title: "How it was measured".to_owned(), ..Section::default() };
+    let words = counted(measured);
+    let mut section = Section { title: "How it was measured".to_owned(), words, ..Section::default() };
     let several = measured.settings.len() > 1;
     section
         .tables

@@ -26,6 +26,23 @@ impl Workload<'_> {
         title.to_owned()
     }
 
+    /// Where its section comes; the one that answers most comes first.
+    pub(super) fn rank(&self) -> usize {
+        const ORDER: [&str; 10] = [
+            "request-reply",
+            "key-size",
+            "key-reuse",
+            "stream",
+            "islands",
+            "devices",
+            "channel",
+            "handshake",
+            "tasks",
+            "plan-check",
+        ];
+        ORDER.iter().position(|known| *known == self.0).unwrap_or(ORDER.len())
+    }
+
     /// What it counts.
     pub(super) fn measure(&self) -> &'static str {
         match self.0 {
