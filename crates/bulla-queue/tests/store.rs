@@ -373,6 +373,54 @@ fn a_unit_that_scratch_space_refuses_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_the_journal_has_leaves_memory_before_a_body_goes_to_scratch_space() {
+    let mut store = store_on(&SimEngine::default(), Limits { memory_bytes_max: 10_000, ..Limits::default() });
+    let queue = queue(&mut store);
+    let long =
+        |number: u64, persistent| Message { body: vec![number as u8; 1_000].into(), persistent, ..message(number) };
+    let held = |store: &Store| (store.store_status().memory_bytes, store.store_status().spilled_bytes);
+    for number in 0..9 {
+        store.put(queue, long(number, true)).unwrap();
+    }
+    sync(&mut store);
+    for number in 9..19 {
+        store.put(queue, long(number, false)).unwrap();
+    }
+    assert_eq!(held(&store), (10_000, 0));
+    store.put(queue, long(19, false)).unwrap();
+    assert_eq!(held(&store), (10_000, 1_000), "nothing is left that could leave");
+    for number in 0..20 {
+        let (id, put_at_ms) = lock(&mut store, queue).unwrap();
+        assert_eq!((put_at_ms, store.body(id).unwrap()), (number, vec![number as u8; 1_000].into()));
+        store.acknowledge(id).unwrap();
+    }
+    assert_eq!(held(&store), (0, 0));
+}
+
+#[test]
+fn what_the_journal_has_stays_in_memory_where_that_would_not_make_room() {
+    let mut store = store_on(&SimEngine::default(), Limits { memory_bytes_max: 5_000, ..Limits::default() });
+    let queue = queue(&mut store);
+    let long = |bytes: usize, persistent| Message { body: vec![7; bytes].into(), persistent, ..message(0) };
+    let held = |store: &Store| (store.store_status().memory_bytes, store.store_status().spilled_bytes);
+    store.put(queue, long(1_000, true)).unwrap();
+    sync(&mut store);
+    store.put(queue, long(5_001, false)).unwrap();
+    assert_eq!(held(&store), (1_000, 5_001));
+    // Nor do those leave that the journal does not have yet.
+    store.put(queue, long(4_000, true)).unwrap();
+    store.put(queue, long(1_001, false)).unwrap();
+    assert_eq!(held(&store), (5_000, 6_002));
+    sync(&mut store);
+    store.put(queue, long(1_000, true)).unwrap();
+    store.put(queue, long(3_999, false)).unwrap();
+    assert_eq!(held(&store), (4_999, 6_002));
+    sync(&mut store);
+    store.clear(queue).unwrap();
+    assert_eq!(held(&store), (0, 0));
+}
+
+#[test]
 fn a_deleted_queue_goes_with_its_messages_and_its_name_can_be_used_again() {
     let engine = SimEngine::default();
     let mut store = store_on(&engine, Limits::default());

@@ -5,6 +5,7 @@
 //! submitted, and becomes available when the batch is synced. Nothing here waits, except where a doc comment says so.
 
 mod delays;
+mod evictable;
 mod index;
 mod journal;
 mod look;
@@ -27,6 +28,7 @@ use crate::record::{
 };
 use crate::spill::{Spill, SpillError};
 use delays::Delays;
+use evictable::Evictable;
 pub(crate) use index::QueueIndex;
 pub use index::{INDEX_ENTRIES_MAX, KeysOf};
 use journal::{Journal, Mark, MarkKind};
@@ -65,8 +67,8 @@ pub enum Backlog {
 /// What the store may use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Bytes of bodies held in memory, over all queues. Beyond it persistent bodies stay in the journal alone, and
-    /// others go to the spill.
+    /// Bytes of bodies held in memory, over all queues. Beyond it persistent bodies stay in the journal alone. Others
+    /// take the place of persistent bodies that the journal has; where there are none, they go to the spill.
     pub memory_bytes_max: usize,
     /// Bytes at which a batch is closed; a single larger message makes a batch of its own.
     pub batch_bytes_max: usize,
@@ -465,6 +467,7 @@ pub struct Store {
     next_id: u64,
     limits: Limits,
     memory_bytes: usize,
+    evictable: Evictable,
     journal: Journal,
     spill: Box<dyn Spill>,
     /// When messages expire, soonest first. May name messages that are gone.
@@ -1333,7 +1336,7 @@ impl Store {
 
     /// Decides where a body lives.
     fn keep(&mut self, body: &Chunks, bytes: u32, persistent: bool) -> Result<Placed, PutError> {
-        let fits = self.memory_bytes.saturating_add(bytes as usize) <= self.limits.memory_bytes_max;
+        let fits = self.fits(bytes) || (!persistent && self.make_room(bytes));
         let body_crc = if persistent || !fits { body.crc() } else { 0 };
         let mut placed = Placed { kept: Kept::Memory, at: 0, body_crc, in_memory: fits };
         if persistent {
@@ -1346,6 +1349,23 @@ impl Store {
             self.memory_bytes += bytes as usize;
         }
         Ok(placed)
+    }
+
+    fn fits(&self, bytes: u32) -> bool {
+        self.memory_bytes.saturating_add(bytes as usize) <= self.limits.memory_bytes_max
+    }
+
+    /// Takes bodies that the journal has out of memory, where that makes room for so many bytes.
+    fn make_room(&mut self, bytes: u32) -> bool {
+        let left_at_least = self.memory_bytes - self.evictable.bytes();
+        if left_at_least.saturating_add(bytes as usize) > self.limits.memory_bytes_max {
+            return false;
+        }
+        while !self.fits(bytes) {
+            let Some(evicted) = self.evictable.evict(&mut self.messages) else { return false };
+            self.memory_bytes -= evicted;
+        }
+        true
     }
 
     fn unkeep(&mut self, placed: &Placed, bytes: u32) {
@@ -1487,6 +1507,7 @@ impl Store {
             self.memory_bytes -= entry.body_bytes as usize;
         }
         self.delays.forget(entry.id, &self.messages);
+        self.evictable.forget(entry, &self.messages);
         match entry.kept {
             Kept::Spill => self.spill.free(entry.at, entry.body_bytes as usize),
             Kept::Journal => self.journal.live_bytes -= entry.journal_bytes(),
@@ -1536,11 +1557,11 @@ impl Store {
             }
             let Some(queue) = self.queues.get_mut(&entry.queue) else { continue };
             queue.status.unsynced -= 1;
-            if self.delays.holds(entry.id) {
-                entry.state = State::Delayed;
+            entry.state = if self.delays.holds(entry.id) { State::Delayed } else { State::Available };
+            self.evictable.synced(entry);
+            if entry.state == State::Delayed {
                 continue;
             }
-            entry.state = State::Available;
             if entry.expires_at_ms <= self.swept_ms {
                 self.expiries.push(Reverse((entry.expires_at_ms, entry.id)));
             }

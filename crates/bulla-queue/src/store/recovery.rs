@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
+use super::evictable::Evictable;
 use super::journal::Journal;
 use super::messages::{Entry, Kept, Messages, State};
 use super::notes::Notes;
@@ -111,6 +112,7 @@ pub(super) fn open(
         objects,
         limits,
         memory_bytes: 0,
+        evictable: Evictable::default(),
         journal,
         spill,
         expiring: expiries.len(),

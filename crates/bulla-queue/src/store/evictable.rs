@@ -1,0 +1,65 @@
+//! Bodies in memory that the journal has, too. They leave memory before another body is written to scratch space.
+
+use super::messages::{Entry, Kept, Messages, State};
+use crate::message::MessageId;
+
+/// Messages that are gone and may still be named, on top of as many as there are.
+const STALE_MAX: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub(super) struct Evictable {
+    /// The newest last: on its queue it is as a rule the last to be read. May name messages that are gone.
+    ids: Vec<u64>,
+    /// Messages whose bodies can leave.
+    live: usize,
+    /// Bytes of those bodies.
+    bytes: usize,
+}
+
+impl Evictable {
+    /// Bytes of all bodies that can leave.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The journal has this message now.
+    pub(super) fn synced(&mut self, entry: &Entry) {
+        if is_evictable(entry) {
+            self.ids.push(entry.id);
+            self.live += 1;
+            self.bytes += entry.body_bytes as usize;
+        }
+    }
+
+    /// This message is gone.
+    pub(super) fn forget(&mut self, entry: &Entry, messages: &Messages) {
+        if is_evictable(entry) {
+            self.left(entry.body_bytes);
+            if self.ids.len() > 2 * self.live + STALE_MAX {
+                self.ids.retain(|id| messages.slot(MessageId(*id)).is_some());
+            }
+        }
+    }
+
+    /// Takes the newest of the bodies out of memory, and returns its bytes.
+    pub(super) fn evict(&mut self, messages: &mut Messages) -> Option<usize> {
+        let slot = loop {
+            if let Some(slot) = messages.slot(MessageId(self.ids.pop()?)) {
+                break slot;
+            }
+        };
+        let entry = &mut messages[slot];
+        entry.body = None;
+        self.left(entry.body_bytes);
+        Some(entry.body_bytes as usize)
+    }
+
+    fn left(&mut self, bytes: u32) {
+        self.live -= 1;
+        self.bytes -= bytes as usize;
+    }
+}
+
+fn is_evictable(entry: &Entry) -> bool {
+    entry.body.is_some() && entry.kept == Kept::Journal && entry.state != State::Pending
+}
