@@ -120,14 +120,20 @@ pub(crate) fn agreement_info(name: &[u8], algorithm: &[u8], point: &[u8], encryp
 /// `ECC-CMS-SharedInfo` (RFC 5753, 7.2): what the derivation mixes in.
 pub(crate) fn shared_info(wrap: &[u8], ukm: Option<&[u8]>, wrap_len: usize) -> Vec<u8> {
     let bits = u32::try_from(wrap_len * 8).unwrap_or(u32::MAX).to_be_bytes();
-    let supplied = element(context(2), &[&element(OCTET_STRING, &[&bits])]);
-    match ukm {
-        Some(ukm) => {
-            let entity = element(context(0), &[&element(OCTET_STRING, &[ukm])]);
-            element(SEQUENCE, &[wrap, &entity, &supplied])
-        }
-        None => element(SEQUENCE, &[wrap, &supplied]),
+    let explicit_len = |contents: &[u8]| element_len(element_len(contents.len()));
+    let len = wrap.len() + ukm.map_or(0, explicit_len) + explicit_len(&bits);
+    let mut out = Writer::with_capacity(element_len(len));
+    let explicit = |out: &mut Writer, number, contents: &[u8]| {
+        out.header(context(number), element_len(contents.len()));
+        out.element(OCTET_STRING, contents);
+    };
+    out.header(SEQUENCE, len);
+    out.raw(wrap);
+    if let Some(ukm) = ukm {
+        explicit(&mut out, 0, ukm);
     }
+    explicit(&mut out, 2, &bits);
+    out.finish()
 }
 
 /// ANSI X9.63's derivation: hash the secret with a counter and the shared information until there
