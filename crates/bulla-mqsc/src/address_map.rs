@@ -4,22 +4,18 @@ use super::limit::is_asked_for;
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
 use super::run::{fits, invalid, too_many, unknown, wanted};
-use super::table::{Act, Key};
+use super::table::Key;
 use bulla_catalog::addresses::{ADDRESS_MAPS_MAX, AddressMaps, MappedTo, is_queue_for, is_topic_for};
 use bulla_catalog::{Change, Definitions};
 
 /// MQ's reason code for an object that is there already: another pattern has the same addresses.
 const ALREADY_EXISTS: u32 = 4001;
 
-/// What SET ADDRMAP comes to; none for commands of others.
+/// What SET ADDRMAP comes to.
 ///
 /// # Errors
 /// It contradicts what is defined, or itself.
-pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Option<Result<Change, Failure>> {
-    (statement.command.act == Act::SetAddressMap).then(|| set(statement, &definitions.address_maps))
-}
-
-fn set(statement: &Statement, maps: &AddressMaps) -> Result<Change, Failure> {
+pub(super) fn set(statement: &Statement, maps: &AddressMaps) -> Result<Change, Failure> {
     let address = statement.name.stem.clone();
     let is_known = maps.get(&address).is_some();
     if statement.says(Key::Action, "REMOVE") {

@@ -3,7 +3,7 @@
 use super::parse::{COMMAND_BYTES_MAX, Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
 use super::run::{fits, free_or_replaced, invalid, too_many, unknown, wanted};
-use super::table::{Act, Key};
+use super::table::Key;
 use bulla_catalog::authority::{
     ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, Entity, GROUPS_MAX, Group, MEMBERS_MAX, ObjectType,
     Profile, RECORDS_MAX, RecordKey, Rights, Role, SIGNED_IN,
@@ -19,36 +19,23 @@ const UNKNOWN_ENTITY: u32 = 2292;
 /// MQ's reason code for a record that is not there.
 const NONE_FOUND: u32 = 3200;
 
-/// What a command of this file comes to; none for commands of others.
-///
-/// # Errors
-/// It contradicts what is defined, or itself.
-pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Option<Result<Change, Failure>> {
-    Some(match statement.command.act {
-        Act::SetAuthority => set(statement, definitions),
-        Act::DeleteAuthority => delete(statement, definitions),
-        Act::DefineAdministrators => define_administrators(statement, definitions),
-        Act::AlterAdministrators => {
-            let name = statement.name.stem.clone();
-            administrators(&name, definitions)
-                .and_then(|one| with_administrators(one.clone(), statement))
-                .map(|administrators| Change::AlterAdministrators { name, administrators })
-        }
-        Act::DeleteAdministrators => {
-            let name = statement.name.stem.clone();
-            administrators(&name, definitions).map(|_| Change::DeleteAdministrators { name })
-        }
-        Act::DefineGroup => define_group(statement, definitions),
-        Act::AlterGroup => alter_group(statement, definitions),
-        Act::DeleteGroup => {
-            let name = &statement.name.stem;
-            group(name, definitions).map(|_| Change::DeleteGroup { name: name.clone() })
-        }
-        _ => return None,
-    })
+pub(super) fn alter_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let name = statement.name.stem.clone();
+    let administrators = with_administrators(administrators(&name, definitions)?.clone(), statement)?;
+    Ok(Change::AlterAdministrators { name, administrators })
 }
 
-fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn delete_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let name = statement.name.stem.clone();
+    administrators(&name, definitions).map(|_| Change::DeleteAdministrators { name })
+}
+
+pub(super) fn delete_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let name = statement.name.stem.clone();
+    group(&name, definitions).map(|_| Change::DeleteGroup { name })
+}
+
+pub(super) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let keys = keys(statement, definitions)?;
     let object = object(statement)?;
     let (add, remove) =
@@ -75,7 +62,7 @@ fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failu
     Ok(Change::SetAuthority(set))
 }
 
-fn delete(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn delete(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let keys = keys(statement, definitions)?;
     match keys.iter().find(|key| definitions.authorities.records.get(key).is_none()) {
         None => Ok(Change::DeleteAuthority(keys)),
@@ -152,7 +139,7 @@ fn rights(statement: &Statement, key: Key, object: ObjectType) -> Result<Option<
         .map(Some)
 }
 
-fn define_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn define_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let groups = &definitions.authorities.groups;
     let name = statement.name.stem.clone();
     let like = match statement.value(Key::Like) {
@@ -166,7 +153,7 @@ fn define_group(statement: &Statement, definitions: &Definitions) -> Result<Chan
     Ok(Change::DefineGroup { group: changed(like, statement)?, name })
 }
 
-fn alter_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn alter_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let name = statement.name.stem.clone();
     let group = changed(group(&name, definitions)?.clone(), statement)?;
     Ok(Change::AlterGroup { name, group })
@@ -188,7 +175,7 @@ fn changed(mut group: Group, statement: &Statement) -> Result<Group, Failure> {
     Ok(group)
 }
 
-fn define_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn define_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let all = &definitions.authorities.administrators;
     let name = statement.name.stem.clone();
     let like = match statement.value(Key::Like) {

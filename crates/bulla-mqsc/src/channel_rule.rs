@@ -3,7 +3,7 @@
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
 use super::run::{fits, invalid, too_many, wanted};
-use super::table::{Act, Key};
+use super::table::Key;
 use bulla_catalog::authority::{
     CHANNEL_RULES_MAX, Caller, ChannelRules, Rule, RuleKey, RuleKind, UserSource, channel_profile_fits,
 };
@@ -19,15 +19,11 @@ const NOT_FOUND: u32 = 3338;
 /// Most entries of a list, so that one command can write it.
 const LIST_MAX: usize = 10_000;
 
-/// What SET CHLAUTH comes to; none for commands of others.
+/// What SET CHLAUTH comes to.
 ///
 /// # Errors
 /// It contradicts what is defined, or itself.
-pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Option<Result<Change, Failure>> {
-    (statement.command.act == Act::SetChannelRule).then(|| set(statement, &definitions.channel_rules))
-}
-
-fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change, Failure> {
+pub(super) fn set(statement: &Statement, rules: &ChannelRules) -> Result<Change, Failure> {
     let key = key(statement)?;
     let known = rules.get(&key);
     let action = match statement.value(Key::Action) {

@@ -3,31 +3,34 @@
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Row};
 use super::run::{fits, too_many, unknown, wanted};
-use super::table::{Act, Key};
+use super::table::Key;
 use bulla_catalog::limits::{LIMITS_MAX, Limit, UserStatus};
 use bulla_catalog::{Change, Definitions};
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// What SET LIMIT and DELETE LIMIT come to; none for commands of others.
+/// What SET LIMIT comes to.
 ///
 /// # Errors
-/// It contradicts what is defined.
-pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Option<Result<Change, Failure>> {
-    let user = &statement.name.stem;
-    let known = definitions.user_limits.get(user);
-    match statement.command.act {
-        Act::SetLimit if known.is_none() && definitions.user_limits.len() >= LIMITS_MAX => {
-            Some(Err(too_many(LIMITS_MAX, "limits of users")))
-        }
-        Act::SetLimit => {
-            let limit = changed(known.copied().unwrap_or_default(), statement);
-            Some(Ok(Change::SetLimit { user: user.clone(), limit }))
-        }
-        Act::DeleteLimit if known.is_none() => Some(Err(unknown("limit", user))),
-        Act::DeleteLimit => Some(Ok(Change::DeleteLimit { user: user.clone() })),
-        _ => None,
+/// There are as many limits as there may be.
+pub(super) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let user = statement.name.stem.clone();
+    let known = definitions.user_limits.get(&user);
+    if known.is_none() && definitions.user_limits.len() >= LIMITS_MAX {
+        return Err(too_many(LIMITS_MAX, "limits of users"));
     }
+    let limit = changed(known.copied().unwrap_or_default(), statement);
+    Ok(Change::SetLimit { user, limit })
+}
+
+/// What DELETE LIMIT comes to.
+///
+/// # Errors
+/// There is no such limit.
+pub(super) fn delete(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let user = statement.name.stem.clone();
+    definitions.user_limits.get(&user).ok_or_else(|| unknown("limit", &user))?;
+    Ok(Change::DeleteLimit { user })
 }
 
 /// What is not given stays.

@@ -7,7 +7,7 @@
 use super::parse;
 use super::reply::Cell;
 use super::run;
-use super::table::{self, Act, Attribute, Key, Kind};
+use super::table::{self, Act, Attribute, Command, Defining, Key, Kind};
 use super::{kept, policy};
 use crate::attributes::Cells;
 use bulla_catalog::names::{NAME_RULE, is_name};
@@ -101,31 +101,7 @@ impl AsText for Definitions {
         if format <= FORMAT_WITHOUT_DEVICES {
             definitions.add_initial_devices();
         }
-        read(&mut definitions, text, path, |act| {
-            matches!(
-                act,
-                Act::AlterManager
-                    | Act::DefineLocal
-                    | Act::DefineAlias
-                    | Act::DefineRemote
-                    | Act::DefineModel
-                    | Act::AlterModel
-                    | Act::DefineProcess
-                    | Act::DefineTopic
-                    | Act::AlterTopic
-                    | Act::DefineSubscription
-                    | Act::DefineChannel
-                    | Act::SetPolicy
-                    | Act::DefineDevice
-                    | Act::AlterDevice
-                    | Act::DefineGroup
-                    | Act::DefineAdministrators
-                    | Act::SetAuthority
-                    | Act::SetChannelRule
-                    | Act::SetAddressMap
-                    | Act::SetLimit
-            )
-        })?;
+        read(&mut definitions, text, path, is_of_the_file)?;
         if format <= FORMAT_WITHOUT_EVENTS {
             definitions.add_event_queues();
         }
@@ -134,7 +110,7 @@ impl AsText for Definitions {
 
     fn from_commands(text: &str, path: &Path, base: Self) -> Result<Self, LoadError> {
         let mut definitions = base;
-        read(&mut definitions, text, path, Act::is_definition)?;
+        read(&mut definitions, text, path, |command| command.act.is_definition())?;
         Ok(definitions)
     }
 
@@ -164,13 +140,13 @@ impl AsText for Definitions {
             let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
             let name = &statement.name.stem;
             match statement.command.act {
-                Act::DefineLocal => drop(self.queues.remove(name)),
-                Act::DefineSubscription => drop(self.subscriptions.remove(name)),
-                Act::DeleteLocal => {
+                Act::Defines(Defining::DefineLocal) => drop(self.queues.remove(name)),
+                Act::Defines(Defining::DefineSubscription) => drop(self.subscriptions.remove(name)),
+                Act::Defines(Defining::DeleteLocal) => {
                     self.queues.remove(name);
                     continue;
                 }
-                Act::DeleteSubscription => {
+                Act::Defines(Defining::DeleteSubscription) => {
                     self.apply(&Change::DeleteSubscription { name: name.clone() });
                     continue;
                 }
@@ -183,16 +159,28 @@ impl AsText for Definitions {
     }
 }
 
+/// What is there before the file is read, so that the file alters it.
+const ALTERED: [&str; 4] = ["QMGR", "QMODEL", "TOPIC", "DEVICE"];
+
+/// Whether a command is one of those that the file is made of.
+fn is_of_the_file(command: &Command) -> bool {
+    match command.verb {
+        "DEFINE" | "SET" => true,
+        "ALTER" => ALTERED.contains(&command.noun),
+        _ => false,
+    }
+}
+
 fn read(
     definitions: &mut Definitions,
     text: &str,
     path: &Path,
-    belongs: impl Fn(Act) -> bool,
+    belongs: impl Fn(&Command) -> bool,
 ) -> Result<(), LoadError> {
     for statement in parse::each(text) {
         let at = |at: parse::Position, message: String| LoadError::Command { path: path.into(), at, message };
         let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
-        if !belongs(statement.command.act) {
+        if !belongs(statement.command) {
             return Err(at(statement.at, format!("{} does not belong here", statement.command)));
         }
         let change = run::plan(&statement, definitions).map_err(|failure| at(statement.at, failure.message))?;

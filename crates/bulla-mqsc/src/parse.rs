@@ -815,7 +815,7 @@ impl<'a> Parser<'a> {
             filter: None,
             topic: Vec::new(),
         };
-        if command.act == table::Act::Help {
+        if command.act == table::Act::Does(table::Doing::Help) {
             while self.next < self.tokens.len() {
                 let Some(TokenKind::Word(word)) = self.peek_kind() else { return Err(self.expected("a word")) };
                 statement.topic.push(word.clone());

@@ -4,7 +4,7 @@ use super::objects;
 use super::parse::{self, Statement, SyntaxError, Value};
 use super::reply::Cell;
 use super::run;
-use super::table::{Act, DN_CHARS_MAX, Key};
+use super::table::{Act, DN_CHARS_MAX, Defining, Key};
 use bulla_catalog::{Change, Definitions};
 use bulla_seal::policy::{KeyReuse, Quality, RECIPIENTS_MAX, SIGNERS_MAX, SignatureDigest};
 use bulla_seal::{Dn, Policy, PolicyError};
@@ -35,7 +35,7 @@ pub fn all_from_text(text: &str) -> Result<Vec<Policy>, String> {
     let none = Definitions::initial("NONE"); // whatever a policy would be added to is not here
     let read = |statement: Result<Statement, SyntaxError>| {
         let statement = statement.map_err(|error| (error.at, error.to_string()))?;
-        if statement.command.act != Act::SetPolicy {
+        if statement.command.act != Act::Defines(Defining::SetPolicy) {
             return Err((statement.at, format!("{statement} where SET POLICY was expected")));
         }
         match run::plan(&statement, &none) {

@@ -3,7 +3,7 @@
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, Row};
 use super::run::{invalid, unknown};
-use super::table::{Act, Key};
+use super::table::{Act, Doing, Key};
 use super::{objects, policy};
 use bulla_catalog::Definitions;
 use bulla_catalog::findings::{
@@ -27,7 +27,7 @@ pub struct PolicyQuestion {
 /// Whether the command is CHECK POLICY, and about a policy of its own.
 pub(super) fn proposes(statement: &Statement) -> bool {
     let is_option = |key: Key| matches!(key, Key::Looked);
-    statement.command.act == Act::CheckPolicy
+    statement.command.act == Act::Does(Doing::CheckPolicy)
         && statement.settings.iter().any(|setting| !is_option(setting.attribute.key))
 }
 

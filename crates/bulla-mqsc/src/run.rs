@@ -9,7 +9,7 @@ use super::device;
 use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Value};
 use super::policy_check::{self, PolicyQuestion};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
-use super::table::{self, Act, Attribute, Key, Kind};
+use super::table::{self, Act, Attribute, Defining, Doing, Key, Kind};
 use super::topic;
 use super::topic_status;
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
@@ -628,26 +628,38 @@ fn perform_or_explain(statement: &Statement, target: &mut dyn Administered) -> R
 }
 
 fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
-    match statement.command.act {
-        Act::Help => reference::help(&statement.topic).map(Outcome::Help),
-        Act::DisplayManager => Ok(Outcome::Rows(vec![manager_row(statement, &target.definitions().queue_manager)])),
-        Act::DisplayLocal
-        | Act::DisplayAlias
-        | Act::DisplayRemote
-        | Act::DisplayModel
-        | Act::DisplayProcess
-        | Act::DisplayTopic
-        | Act::DisplaySubscription
-        | Act::DisplayQueue
-        | Act::DisplayPolicy => display(statement, target).map(Outcome::Rows),
-        Act::DisplayQueueStatus | Act::DisplayPolicyStatus => {
+    let doing = match statement.command.act {
+        Act::Defines(_) => {
+            let Planned { change, message, mut warnings } = Planned::new(statement, target.definitions(), target)?;
+            if takes_error_queue(&change) {
+                return Err(no_error_queue());
+            }
+            let applied = target.apply(change).map_err(|error| failure(&error))?;
+            warnings.extend(applied.warnings);
+            return Ok(Outcome::Done { message, warnings });
+        }
+        Act::Does(doing) => doing,
+    };
+    match doing {
+        Doing::Help => reference::help(&statement.topic).map(Outcome::Help),
+        Doing::DisplayManager => Ok(Outcome::Rows(vec![manager_row(statement, &target.definitions().queue_manager)])),
+        Doing::DisplayLocal
+        | Doing::DisplayAlias
+        | Doing::DisplayRemote
+        | Doing::DisplayModel
+        | Doing::DisplayProcess
+        | Doing::DisplayTopic
+        | Doing::DisplaySubscription
+        | Doing::DisplayQueue
+        | Doing::DisplayPolicy => display(statement, doing, target).map(Outcome::Rows),
+        Doing::DisplayQueueStatus | Doing::DisplayPolicyStatus => {
             let shown = match at_ms(statement)? {
-                Some(at_ms) => display_kept(statement, at_ms, target),
-                None => display(statement, target),
+                Some(at_ms) => display_kept(statement, doing, at_ms, target),
+                None => display(statement, doing, target),
             };
             shown.map(Outcome::Rows)
         }
-        Act::ReplayLocal => {
+        Doing::ReplayLocal => {
             let from = labelled_queue(&statement.name.stem, target.definitions())?;
             let origin = match statement.value(Key::Origin) {
                 Some(Value::Text(name)) => Some(name.clone()),
@@ -663,58 +675,57 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             let done = if replay.discards { "discarded" } else { "replayed" };
             Ok(Outcome::Done { message: format!("{} {done}{left}", messages(moved)), warnings })
         }
-        Act::CheckPolicy => {
+        Doing::CheckPolicy => {
             let question = policy_check::question(statement, target.definitions())?;
             let findings = target.check_policy(&question).map_err(|error| failure(&error))?;
             Ok(Outcome::Rows(policy_check::rows(&findings)))
         }
-        Act::DisplayDeadLetters => display_dead_letters(statement, target).map(Outcome::Rows),
-        Act::StartDevice | Act::StopDevice => {
+        Doing::DisplayDeadLetters => display_dead_letters(statement, target).map(Outcome::Rows),
+        Doing::StartDevice | Doing::StopDevice => {
             let name = &statement.name.stem;
             existing_device(name, target.definitions())?;
-            let is_start = statement.command.act == Act::StartDevice;
+            let is_start = doing == Doing::StartDevice;
             start_or_stop(name, is_start, target).map_err(|error| failure(&error))
         }
-        Act::DisplayDevice => display_devices(statement, target).map(Outcome::Rows),
-        Act::DisplayDeviceStatus => display_device_status(statement, target).map(Outcome::Rows),
-        Act::StartChannel | Act::StopChannel | Act::PingChannel | Act::ResetChannel | Act::ResolveChannel => {
-            command_channel(statement, target)
+        Doing::DisplayDevice => display_devices(statement, target).map(Outcome::Rows),
+        Doing::DisplayDeviceStatus => display_device_status(statement, target).map(Outcome::Rows),
+        Doing::StartChannel | Doing::StopChannel | Doing::PingChannel | Doing::ResetChannel | Doing::ResolveChannel => {
+            command_channel(statement, doing, target)
         }
-        Act::DisplayChannel => display_channels(statement, target).map(Outcome::Rows),
-        Act::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
-        Act::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
-        Act::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
-        Act::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
-        Act::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
-        Act::DisplayAddressMap => address_map::display(statement, target.definitions()).map(Outcome::Rows),
-        Act::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
-        Act::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
-        Act::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
-        Act::ResetLockout => lockout::reset(statement, target),
-        Act::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
-        Act::StopConnection => connection::stop(statement, target),
-        Act::PingManager => {
+        Doing::DisplayChannel => display_channels(statement, target).map(Outcome::Rows),
+        Doing::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
+        Doing::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
+        Doing::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
+        Doing::DisplayAuthority => authority::display(statement, target.definitions()).map(Outcome::Rows),
+        Doing::DisplayChannelRule => channel_rule::display(statement, target.definitions()).map(Outcome::Rows),
+        Doing::DisplayAddressMap => address_map::display(statement, target.definitions()).map(Outcome::Rows),
+        Doing::DisplayLimit => limit::display(statement, target.definitions()).map(Outcome::Rows),
+        Doing::DisplayLimitStatus => limit::display_status(statement, &target.users()).map(Outcome::Rows),
+        Doing::DisplayLockout => lockout::display(statement, &target.lockouts()).map(Outcome::Rows),
+        Doing::ResetLockout => lockout::reset(statement, target),
+        Doing::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
+        Doing::StopConnection => connection::stop(statement, target),
+        Doing::PingManager => {
             target.write_definitions().map_err(|error| failure(&error))?;
             let message = format!("queue manager {} responds", target.definitions().queue_manager.name);
             Ok(Outcome::Done { message, warnings: Vec::new() })
         }
-        Act::DisplaySubscriptionStatus => {
+        Doing::DisplaySubscriptionStatus => {
             topic_status::display_subscriptions(statement, &target.subscription_status()).map(Outcome::Rows)
         }
-        Act::DisplayTopicStatus => {
+        Doing::DisplayTopicStatus => {
             topic_status::display_topics(statement, &target.topic_status(&statement.name.stem)).map(Outcome::Rows)
         }
-        Act::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
-        Act::DisplayAdministrators => display_administrators(statement, target).map(Outcome::Rows),
-        Act::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
-        Act::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
-        _ => {
-            let Planned { change, message, mut warnings } = Planned::new(statement, target.definitions(), target)?;
-            if takes_error_queue(&change) {
-                return Err(no_error_queue());
-            }
-            let applied = target.apply(change).map_err(|error| failure(&error))?;
-            warnings.extend(applied.warnings);
+        Doing::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
+        Doing::DisplayAdministrators => display_administrators(statement, target).map(Outcome::Rows),
+        Doing::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
+        Doing::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
+        Doing::ClearLocal => {
+            let name = statement.name.stem.clone();
+            local(&name, target.definitions())?;
+            let change = Change::ClearLocal { name };
+            let message = told(&change);
+            let Applied { warnings } = target.apply(change).map_err(|error| failure(&error))?;
             Ok(Outcome::Done { message, warnings })
         }
     }
@@ -748,22 +759,18 @@ fn messages(count: u64) -> String {
     if count == 1 { "1 message".into() } else { format!("{count} messages") }
 }
 
-/// What `statement`, one that changes something, comes to.
+/// What `statement`, one that changes what is defined, comes to.
 ///
 /// # Errors
 /// It contradicts what is defined, or itself.
 pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let planned = authority::plan(statement, definitions).or_else(|| channel_rule::plan(statement, definitions));
-    let planned = planned.or_else(|| limit::plan(statement, definitions));
-    let planned = planned.or_else(|| address_map::plan(statement, definitions));
-    let planned = planned.or_else(|| topic::plan(statement, definitions));
-    if let Some(planned) = planned {
-        return planned;
-    }
+    let Act::Defines(defining) = statement.command.act else {
+        return Err(invalid(format_args!("{} defines nothing", statement.command), None));
+    };
     let name = statement.name.stem.clone();
-    match statement.command.act {
-        Act::DefineLocal => {
-            of_no_other_type(&name, definitions, Act::DefineLocal)?;
+    match defining {
+        Defining::DefineLocal => {
+            of_no_other_type(&name, definitions, Defining::DefineLocal)?;
             let mut queue = like(statement, definitions, &definitions.queues, "a local queue")?;
             queue.maker = None;
             free_or_replaced(statement, definitions.queues.contains_key(&name))?;
@@ -772,13 +779,13 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             makes_sense(&name, &queue)?;
             Ok(Change::DefineLocal { name, queue })
         }
-        Act::AlterLocal => {
+        Defining::AlterLocal => {
             let mut queue = local(&name, definitions)?.clone();
             queue.set(statement);
             makes_sense(&name, &queue)?;
             Ok(Change::AlterLocal { name, queue })
         }
-        Act::DeleteLocal => {
+        Defining::DeleteLocal => {
             local(&name, definitions)?;
             if name == DEAD_LETTER_QUEUE {
                 let message = format!("{name} is used by the queue manager itself");
@@ -791,12 +798,8 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             }
             Ok(Change::DeleteLocal { name, purge: statement.says(Key::Purge, "PURGE") })
         }
-        Act::ClearLocal => {
-            local(&name, definitions)?;
-            Ok(Change::ClearLocal { name })
-        }
-        Act::DefineAlias => {
-            of_no_other_type(&name, definitions, Act::DefineAlias)?;
+        Defining::DefineAlias => {
+            of_no_other_type(&name, definitions, Defining::DefineAlias)?;
             let mut alias = like(statement, definitions, &definitions.aliases, "an alias")?;
             free_or_replaced(statement, definitions.aliases.contains_key(&name))?;
             room_for(&name, definitions)?;
@@ -806,34 +809,34 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             }
             Ok(Change::DefineAlias { name, alias })
         }
-        Act::AlterAlias => {
+        Defining::AlterAlias => {
             let mut alias = alias(&name, definitions)?.clone();
             alias.set(statement);
             Ok(Change::AlterAlias { name, alias })
         }
-        Act::DeleteAlias => {
+        Defining::DeleteAlias => {
             alias(&name, definitions)?;
             Ok(Change::DeleteAlias { name })
         }
-        Act::DefineRemote => {
-            of_no_other_type(&name, definitions, Act::DefineRemote)?;
+        Defining::DefineRemote => {
+            of_no_other_type(&name, definitions, Defining::DefineRemote)?;
             let mut remote = like(statement, definitions, &definitions.remotes, "a remote queue")?;
             free_or_replaced(statement, definitions.remotes.contains_key(&name))?;
             room_for(&name, definitions)?;
             remote.set(statement);
             Ok(Change::DefineRemote { name, remote })
         }
-        Act::AlterRemote => {
+        Defining::AlterRemote => {
             let mut remote = remote(&name, definitions)?.clone();
             remote.set(statement);
             Ok(Change::AlterRemote { name, remote })
         }
-        Act::DeleteRemote => {
+        Defining::DeleteRemote => {
             remote(&name, definitions)?;
             Ok(Change::DeleteRemote { name })
         }
-        Act::DefineModel => {
-            of_no_other_type(&name, definitions, Act::DefineModel)?;
+        Defining::DefineModel => {
+            of_no_other_type(&name, definitions, Defining::DefineModel)?;
             let mut model = like(statement, definitions, &definitions.models, "a model queue")?;
             free_or_replaced(statement, definitions.models.contains_key(&name))?;
             room_for(&name, definitions)?;
@@ -841,13 +844,13 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             makes_sense(&name, &model.queue)?;
             Ok(Change::DefineModel { name, model })
         }
-        Act::AlterModel => {
+        Defining::AlterModel => {
             let mut model = model(&name, definitions)?.clone();
             model.set(statement);
             makes_sense(&name, &model.queue)?;
             Ok(Change::AlterModel { name, model })
         }
-        Act::DeleteModel => {
+        Defining::DeleteModel => {
             model(&name, definitions)?;
             if name == DEFAULT_MODEL {
                 let message = format!("{name} is used by the queue manager itself");
@@ -855,7 +858,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             }
             Ok(Change::DeleteModel { name })
         }
-        Act::DefineProcess => {
+        Defining::DefineProcess => {
             let mut process = match statement.value(Key::Like) {
                 Some(Value::Text(like)) => existing_process(like, definitions)?.clone(),
                 _ => Process::default(),
@@ -868,16 +871,16 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             process.set(statement);
             Ok(Change::DefineProcess { name, process })
         }
-        Act::AlterProcess => {
+        Defining::AlterProcess => {
             let mut process = existing_process(&name, definitions)?.clone();
             process.set(statement);
             Ok(Change::AlterProcess { name, process })
         }
-        Act::DeleteProcess => {
+        Defining::DeleteProcess => {
             existing_process(&name, definitions)?;
             Ok(Change::DeleteProcess { name })
         }
-        Act::AlterManager => {
+        Defining::AlterManager => {
             let mut manager = definitions.queue_manager.clone();
             manager.set(statement);
             if let Some(Value::Text(text)) = statement.value(Key::CertificateLabel) {
@@ -890,7 +893,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             }
             Ok(Change::AlterManager(manager))
         }
-        Act::SetPolicy => {
+        Defining::SetPolicy => {
             if name.starts_with(SYSTEM_PREFIX) {
                 return Err(invalid(
                     "the queue manager's own queues carry no policy",
@@ -911,11 +914,11 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 Failure { kind, reason: None, message: refused.to_string(), hint: None }
             })
         }
-        Act::DeletePolicy => {
+        Defining::DeletePolicy => {
             existing_policy(&name, definitions)?;
             Ok(Change::DeletePolicy { name })
         }
-        Act::DefineDevice => {
+        Defining::DefineDevice => {
             let model = match statement.value(Key::Like) {
                 Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
                 _ => None,
@@ -930,12 +933,12 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             let device = device::defined(statement, model).map_err(|refused| refused_device(&refused))?;
             Ok(Change::DefineDevice { name, device })
         }
-        Act::AlterDevice => {
+        Defining::AlterDevice => {
             let device = existing_device(&name, definitions)?.clone();
             let device = device::altered(device, statement).map_err(|refused| refused_device(&refused))?;
             Ok(Change::AlterDevice { name, device })
         }
-        Act::DeleteDevice => {
+        Defining::DeleteDevice => {
             existing_device(&name, definitions)?;
             if name == objects::device::CPU {
                 let message = "the device CPU is always there".to_owned();
@@ -944,7 +947,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             }
             Ok(Change::DeleteDevice { name })
         }
-        Act::DefineChannel => {
+        Defining::DefineChannel => {
             let model = match statement.value(Key::Like) {
                 Some(Value::Text(model)) => Some(existing_channel(model, definitions)?),
                 _ => None,
@@ -956,78 +959,33 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             let channel = channel::defined(statement, model).map_err(|refused| refused_channel(&refused))?;
             Ok(Change::DefineChannel { name, channel })
         }
-        Act::AlterChannel => {
+        Defining::AlterChannel => {
             let channel = existing_channel(&name, definitions)?.clone();
             let channel = channel::altered(channel, statement).map_err(|refused| refused_channel(&refused))?;
             Ok(Change::AlterChannel { name, channel })
         }
-        Act::DeleteChannel => {
+        Defining::DeleteChannel => {
             existing_channel(&name, definitions)?;
             Ok(Change::DeleteChannel { name })
         }
-        Act::StartChannel
-        | Act::StopChannel
-        | Act::PingChannel
-        | Act::ResetChannel
-        | Act::ResolveChannel
-        | Act::DisplayChannel
-        | Act::DisplayChannelStatus
-        | Act::DisplayInitiator
-        | Act::DisplayTaskStatus
-        | Act::DisplayCostStatus
-        | Act::SetAuthority
-        | Act::DeleteAuthority
-        | Act::DisplayAuthority
-        | Act::DefineGroup
-        | Act::AlterGroup
-        | Act::DeleteGroup
-        | Act::DisplayGroup
-        | Act::DefineAdministrators
-        | Act::AlterAdministrators
-        | Act::DeleteAdministrators
-        | Act::DisplayAdministrators
-        | Act::SetChannelRule
-        | Act::DisplayChannelRule
-        | Act::SetAddressMap
-        | Act::DisplayAddressMap
-        | Act::SetLimit
-        | Act::DeleteLimit
-        | Act::DisplayLimit
-        | Act::DisplayLimitStatus
-        | Act::DisplayLockout
-        | Act::ResetLockout
-        | Act::DisplayConnection
-        | Act::StopConnection
-        | Act::PingManager
-        | Act::DisplayRemote
-        | Act::BeginUnit
-        | Act::DisplayModel
-        | Act::DisplayProcess
-        | Act::DefineTopic
-        | Act::AlterTopic
-        | Act::DeleteTopic
-        | Act::DisplayTopic
-        | Act::DefineSubscription
-        | Act::AlterSubscription
-        | Act::DeleteSubscription
-        | Act::DisplaySubscription
-        | Act::DisplaySubscriptionStatus
-        | Act::DisplayTopicStatus
-        | Act::Help
-        | Act::StartDevice
-        | Act::StopDevice
-        | Act::DisplayDevice
-        | Act::DisplayDeviceStatus
-        | Act::ReplayLocal
-        | Act::CheckPolicy
-        | Act::DisplayDeadLetters
-        | Act::DisplayLocal
-        | Act::DisplayAlias
-        | Act::DisplayQueue
-        | Act::DisplayQueueStatus
-        | Act::DisplayManager
-        | Act::DisplayPolicy
-        | Act::DisplayPolicyStatus => Err(invalid(format_args!("{} defines nothing", statement.command), None)),
+        Defining::DefineTopic => topic::define_topic(statement, definitions),
+        Defining::AlterTopic => topic::alter_topic(statement, definitions),
+        Defining::DeleteTopic => topic::delete_topic(statement, definitions),
+        Defining::DefineSubscription => topic::define_subscription(statement, definitions),
+        Defining::AlterSubscription => topic::alter_subscription(statement, definitions),
+        Defining::DeleteSubscription => topic::delete_subscription(statement, definitions),
+        Defining::SetAuthority => authority::set(statement, definitions),
+        Defining::DeleteAuthority => authority::delete(statement, definitions),
+        Defining::DefineGroup => authority::define_group(statement, definitions),
+        Defining::AlterGroup => authority::alter_group(statement, definitions),
+        Defining::DeleteGroup => authority::delete_group(statement, definitions),
+        Defining::DefineAdministrators => authority::define_administrators(statement, definitions),
+        Defining::AlterAdministrators => authority::alter_administrators(statement, definitions),
+        Defining::DeleteAdministrators => authority::delete_administrators(statement, definitions),
+        Defining::SetChannelRule => channel_rule::set(statement, &definitions.channel_rules),
+        Defining::SetAddressMap => address_map::set(statement, &definitions.address_maps),
+        Defining::SetLimit => limit::set(statement, definitions),
+        Defining::DeleteLimit => limit::delete(statement, definitions),
     }
 }
 
@@ -1120,23 +1078,23 @@ fn like<T: Clone + Default>(
 }
 
 /// What sort of queue has the name, by the command that defines such a one, and in words.
-fn type_of(name: &str, definitions: &Definitions) -> Option<(Act, &'static str)> {
+fn type_of(name: &str, definitions: &Definitions) -> Option<(Defining, &'static str)> {
     if definitions.queues.contains_key(name) {
-        Some((Act::DefineLocal, "a local queue"))
+        Some((Defining::DefineLocal, "a local queue"))
     } else if definitions.aliases.contains_key(name) {
-        Some((Act::DefineAlias, "an alias"))
+        Some((Defining::DefineAlias, "an alias"))
     } else if definitions.remotes.contains_key(name) {
-        Some((Act::DefineRemote, "a remote queue"))
+        Some((Defining::DefineRemote, "a remote queue"))
     } else if definitions.models.contains_key(name) {
-        Some((Act::DefineModel, "a model queue"))
+        Some((Defining::DefineModel, "a model queue"))
     } else {
         None
     }
 }
 
-fn of_no_other_type(name: &str, definitions: &Definitions, wanted: Act) -> Result<(), Failure> {
+fn of_no_other_type(name: &str, definitions: &Definitions, wanted: Defining) -> Result<(), Failure> {
     match type_of(name, definitions) {
-        Some((act, what)) if act != wanted => Err(wrong_type(name, what)),
+        Some((other, what)) if other != wanted => Err(wrong_type(name, what)),
         _ => Ok(()),
     }
 }
@@ -1184,9 +1142,9 @@ pub(super) fn free_or_replaced(statement: &Statement, exists: bool) -> Result<()
     }
     Err(Failure {
         kind: FailureKind::Refused,
-        reason: Some(if statement.command.act == Act::DefineChannel { 4042 } else { 4001 }),
+        reason: Some(if statement.command.act == Act::Defines(Defining::DefineChannel) { 4042 } else { 4001 }),
         message: format!("{} {} exists already", statement.command.object, statement.name),
-        hint: Some(if statement.command.act == Act::DefineLocal {
+        hint: Some(if statement.command.act == Act::Defines(Defining::DefineLocal) {
             "ALTER changes it, REPLACE defines it anew and keeps its messages".into()
         } else {
             "ALTER changes it, REPLACE defines it anew".into()
@@ -1215,11 +1173,10 @@ fn unknown_channel(name: &str) -> Failure {
 }
 
 /// START, STOP, PING, RESET and RESOLVE.
-fn command_channel(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+fn command_channel(statement: &Statement, doing: Doing, target: &mut dyn Administered) -> Result<Outcome, Failure> {
     let name = &statement.name.stem;
-    let act = statement.command.act;
     let kind = existing_channel(name, target.definitions())?.kind;
-    if matches!(act, Act::PingChannel | Act::ResolveChannel) && !kind.sends() {
+    if matches!(doing, Doing::PingChannel | Doing::ResolveChannel) && !kind.sends() {
         let message = format!("channel {name} is of CHLTYPE({kind}), {} is for SDR and SVR", statement.command.verb);
         return Err(Failure { kind: FailureKind::Refused, reason: Some(4041), message, hint: None });
     }
@@ -1227,11 +1184,11 @@ fn command_channel(statement: &Statement, target: &mut dyn Administered) -> Resu
     let active = states.iter().copied().find(|state| state.is_active());
     let done = |message: String| Ok(Outcome::Done { message, warnings: Vec::new() });
     let refused = |error: AdminError| failure(&error);
-    match (act, active) {
-        (Act::StartChannel, Some(state)) if !states.contains(&ChannelState::Stopped) => {
+    match (doing, active) {
+        (Doing::StartChannel, Some(state)) if !states.contains(&ChannelState::Stopped) => {
             done(format!("channel {name} is {state} already"))
         }
-        (Act::StartChannel, _) => {
+        (Doing::StartChannel, _) => {
             target.start_channel(name).map_err(refused)?;
             let failed = target.channel_status(name).into_iter().find(|status| status.state == ChannelState::Retrying);
             let warnings = failed.map(|status| format!("channel {name} is {}: {}", status.state, status.reason));
@@ -1240,7 +1197,7 @@ fn command_channel(statement: &Statement, target: &mut dyn Administered) -> Resu
                 warnings: warnings.into_iter().collect(),
             })
         }
-        (Act::StopChannel, _) => {
+        (Doing::StopChannel, _) => {
             let how = StopChannel {
                 force: statement.says(Key::StopMode, "FORCE"),
                 inactive: statement.says(Key::StopStatus, "INACTIVE"),
@@ -1253,8 +1210,8 @@ fn command_channel(statement: &Statement, target: &mut dyn Administered) -> Resu
             done(format!("stop of channel {name} accepted"))
         }
         (_, Some(state)) => Err(failure(&AdminError::ChannelInUse { name: name.clone(), state })),
-        (Act::PingChannel, None) => target.ping_channel(name).map_err(refused).and_then(done),
-        (Act::ResetChannel, None) => {
+        (Doing::PingChannel, None) => target.ping_channel(name).map_err(refused).and_then(done),
+        (Doing::ResetChannel, None) => {
             let sequence = match statement.value(Key::SequenceNumber) {
                 Some(Value::Number(number)) => *number,
                 _ => 1,
@@ -1510,7 +1467,7 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
         Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } => {
             let why = match type_of(&alias.target, definitions) {
                 None => "does not exist yet",
-                Some((Act::DefineAlias, _)) => "is an alias itself: opening fails with 2001",
+                Some((Defining::DefineAlias, _)) => "is an alias itself: opening fails with 2001",
                 Some(_) => return Vec::new(),
             };
             vec![format!("target {} {why}", alias.target)]
@@ -1632,19 +1589,18 @@ pub(super) fn wanted(statement: &Statement, brief: bool) -> Vec<&'static Attribu
 /// An object to show: its name, its type where the noun has several, and its attributes' values.
 pub(super) type Candidate<'a> = (&'a str, Option<&'static str>, Box<dyn Fn(Key) -> Option<Cell> + 'a>);
 
-fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
     let definitions = target.definitions();
-    let act = statement.command.act;
     let typed = |word: &str| !matches!(statement.value(Key::OfType), Some(Value::Word(only)) if *only != "ALL" && *only != word);
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    if matches!(act, Act::DisplayLocal | Act::DisplayQueue) && typed("QLOCAL") {
+    if matches!(doing, Doing::DisplayLocal | Doing::DisplayQueue) && typed("QLOCAL") {
         candidates.extend(definitions.queues.iter().map(|(name, queue)| -> Candidate<'_> {
             let depth = move || target.queue_status(name).map(|status| Cell::Number(status.depth));
             let value = move |key| if key == Key::CurrentDepth { depth() } else { queue.cell(key) };
             (name, Some("QLOCAL"), Box::new(value))
         }));
     }
-    if matches!(act, Act::DisplayAlias | Act::DisplayQueue) && typed("QALIAS") {
+    if matches!(doing, Doing::DisplayAlias | Doing::DisplayQueue) && typed("QALIAS") {
         candidates.extend(
             definitions
                 .aliases
@@ -1652,37 +1608,37 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
                 .map(|(name, alias)| -> Candidate<'_> { (name, Some("QALIAS"), Box::new(|key| alias.cell(key))) }),
         );
     }
-    if matches!(act, Act::DisplayRemote | Act::DisplayQueue) && typed("QREMOTE") {
+    if matches!(doing, Doing::DisplayRemote | Doing::DisplayQueue) && typed("QREMOTE") {
         let remotes = definitions.remotes.iter();
         candidates.extend(
             remotes
                 .map(|(name, remote)| -> Candidate<'_> { (name, Some("QREMOTE"), Box::new(|key| remote.cell(key))) }),
         );
     }
-    if matches!(act, Act::DisplayModel | Act::DisplayQueue) && typed("QMODEL") {
+    if matches!(doing, Doing::DisplayModel | Doing::DisplayQueue) && typed("QMODEL") {
         let models = definitions.models.iter();
         candidates.extend(
             models.map(|(name, model)| -> Candidate<'_> { (name, Some("QMODEL"), Box::new(|key| model.cell(key))) }),
         );
     }
-    if act == Act::DisplayProcess {
+    if doing == Doing::DisplayProcess {
         let processes = definitions.processes.iter();
         candidates.extend(
             processes.map(|(name, process)| -> Candidate<'_> { (name, None, Box::new(|key| process.cell(key))) }),
         );
     }
-    if act == Act::DisplayTopic {
+    if doing == Doing::DisplayTopic {
         let topics = definitions.topics.iter();
         candidates
             .extend(topics.map(|(name, topic)| -> Candidate<'_> { (name, None, Box::new(|key| topic.cell(key))) }));
     }
-    if act == Act::DisplaySubscription {
+    if doing == Doing::DisplaySubscription {
         let subscriptions = definitions.subscriptions.iter();
         candidates.extend(
             subscriptions.map(|(name, found)| -> Candidate<'_> { (name, None, Box::new(|key| found.cell(key))) }),
         );
     }
-    if act == Act::DisplayQueueStatus {
+    if doing == Doing::DisplayQueueStatus {
         candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
             // Asked once for the row; counters that belong together come from one moment.
             let status = std::cell::OnceCell::new();
@@ -1698,7 +1654,7 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
             )
         }));
     }
-    if act == Act::DisplayPolicy {
+    if doing == Doing::DisplayPolicy {
         candidates.extend(
             definitions
                 .policies
@@ -1706,7 +1662,7 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
                 .map(|(name, policy)| -> Candidate<'_> { (name, None, Box::new(|key| policy::cell(policy, key))) }),
         );
     }
-    if act == Act::DisplayPolicyStatus {
+    if doing == Doing::DisplayPolicyStatus {
         candidates.extend(definitions.policies.keys().map(|name| -> Candidate<'_> {
             let status = std::cell::OnceCell::new();
             (name, None, Box::new(move |key| status.get_or_init(|| target.policy_status(name)).cell(key)))
@@ -1715,42 +1671,47 @@ fn display(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>,
     candidates.retain(|(name, ..)| statement.name.fits(name));
     if candidates.is_empty() && !statement.name.generic {
         let name = &statement.name.stem;
-        return Err(match act {
-            Act::DisplayPolicy | Act::DisplayPolicyStatus => unknown("policy", name),
-            Act::DisplayQueue => unknown("queue", name),
-            Act::DisplayProcess => unknown("process", name),
-            Act::DisplayTopic => unknown("topic", name),
-            Act::DisplaySubscription => unknown("subscription", name),
+        return Err(match doing {
+            Doing::DisplayPolicy | Doing::DisplayPolicyStatus => unknown("policy", name),
+            Doing::DisplayQueue => unknown("queue", name),
+            Doing::DisplayProcess => unknown("process", name),
+            Doing::DisplayTopic => unknown("topic", name),
+            Doing::DisplaySubscription => unknown("subscription", name),
             _ => none_such(name, definitions),
         });
     }
     candidates.sort_by_key(|(name, ..)| *name);
 
     let brief = matches!(
-        act,
-        Act::DisplayLocal
-            | Act::DisplayAlias
-            | Act::DisplayRemote
-            | Act::DisplayModel
-            | Act::DisplayProcess
-            | Act::DisplayTopic
-            | Act::DisplaySubscription
-            | Act::DisplayQueue
+        doing,
+        Doing::DisplayLocal
+            | Doing::DisplayAlias
+            | Doing::DisplayRemote
+            | Doing::DisplayModel
+            | Doing::DisplayProcess
+            | Doing::DisplayTopic
+            | Doing::DisplaySubscription
+            | Doing::DisplayQueue
     );
-    let head = match act {
-        Act::DisplayPolicy | Act::DisplayPolicyStatus => "POLICY",
-        Act::DisplayProcess => "PROCESS",
-        Act::DisplayTopic => "TOPIC",
-        Act::DisplaySubscription => "SUB",
+    let head = match doing {
+        Doing::DisplayPolicy | Doing::DisplayPolicyStatus => "POLICY",
+        Doing::DisplayProcess => "PROCESS",
+        Doing::DisplayTopic => "TOPIC",
+        Doing::DisplaySubscription => "SUB",
         _ => "QUEUE",
     };
     rows(statement, head, candidates, &wanted(statement, brief))
 }
 
 /// Queues or policies as they were.
-fn display_kept(statement: &Statement, at_ms: u64, target: &mut dyn Administered) -> Result<Vec<Row>, Failure> {
+fn display_kept(
+    statement: &Statement,
+    doing: Doing,
+    at_ms: u64,
+    target: &mut dyn Administered,
+) -> Result<Vec<Row>, Failure> {
     let (name, wanted) = (&statement.name, wanted(statement, false));
-    let of_queues = statement.command.act == Act::DisplayQueueStatus;
+    let of_queues = doing == Doing::DisplayQueueStatus;
     let (queues, policies);
     let candidates: Vec<Candidate<'_>> = if of_queues {
         queues = target.queues_at(at_ms).map_err(|error| failure(&error))?;

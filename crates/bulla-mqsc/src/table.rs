@@ -131,62 +131,89 @@ impl Display for Command {
     }
 }
 
-/// One for each command.
+/// What a command does, for the code that carries it out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Act {
+    /// It changes what is defined, and nothing else.
+    Defines(Defining),
+    /// It changes nothing that is defined.
+    Does(Doing),
+}
+
+/// One for each command that changes what is defined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs)]
-pub enum Act {
+pub enum Defining {
     DefineLocal,
     AlterLocal,
     DeleteLocal,
+    DefineAlias,
+    AlterAlias,
+    DeleteAlias,
+    DefineRemote,
+    AlterRemote,
+    DeleteRemote,
+    DefineModel,
+    AlterModel,
+    DeleteModel,
+    DefineProcess,
+    AlterProcess,
+    DeleteProcess,
+    DefineTopic,
+    AlterTopic,
+    DeleteTopic,
+    DefineSubscription,
+    AlterSubscription,
+    DeleteSubscription,
+    AlterManager,
+    SetPolicy,
+    DeletePolicy,
+    DefineDevice,
+    AlterDevice,
+    DeleteDevice,
+    DefineChannel,
+    AlterChannel,
+    DeleteChannel,
+    SetAuthority,
+    DeleteAuthority,
+    DefineGroup,
+    AlterGroup,
+    DeleteGroup,
+    DefineAdministrators,
+    AlterAdministrators,
+    DeleteAdministrators,
+    SetChannelRule,
+    SetAddressMap,
+    SetLimit,
+    DeleteLimit,
+}
+
+/// One for each command that shows something, or works on what runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs)]
+pub enum Doing {
     ClearLocal,
     ReplayLocal,
     CheckPolicy,
     DisplayDeadLetters,
     DisplayLocal,
-    DefineAlias,
-    AlterAlias,
-    DeleteAlias,
     DisplayAlias,
-    DefineRemote,
-    AlterRemote,
-    DeleteRemote,
     DisplayRemote,
-    DefineModel,
-    AlterModel,
-    DeleteModel,
     DisplayModel,
-    DefineProcess,
-    AlterProcess,
-    DeleteProcess,
     DisplayProcess,
-    DefineTopic,
-    AlterTopic,
-    DeleteTopic,
     DisplayTopic,
-    DefineSubscription,
-    AlterSubscription,
-    DeleteSubscription,
     DisplaySubscription,
     DisplaySubscriptionStatus,
     DisplayTopicStatus,
     DisplayQueue,
     DisplayQueueStatus,
-    AlterManager,
     DisplayManager,
-    SetPolicy,
-    DeletePolicy,
     DisplayPolicy,
     DisplayPolicyStatus,
-    DefineDevice,
-    AlterDevice,
-    DeleteDevice,
     StartDevice,
     StopDevice,
     DisplayDevice,
     DisplayDeviceStatus,
-    DefineChannel,
-    AlterChannel,
-    DeleteChannel,
     StartChannel,
     StopChannel,
     PingChannel,
@@ -197,24 +224,12 @@ pub enum Act {
     DisplayInitiator,
     DisplayTaskStatus,
     DisplayCostStatus,
-    SetAuthority,
-    DeleteAuthority,
     DisplayAuthority,
-    DefineGroup,
-    AlterGroup,
-    DeleteGroup,
     DisplayGroup,
-    DefineAdministrators,
-    AlterAdministrators,
-    DeleteAdministrators,
     DisplayAdministrators,
     BeginUnit,
-    SetChannelRule,
     DisplayChannelRule,
-    SetAddressMap,
     DisplayAddressMap,
-    SetLimit,
-    DeleteLimit,
     DisplayLimit,
     DisplayLimitStatus,
     DisplayLockout,
@@ -239,8 +254,7 @@ impl Command {
 impl Act {
     /// True for commands that change what is defined, and nothing else.
     pub(super) fn is_definition(self) -> bool {
-        let defines = |command: &Command| matches!(command.verb, "DEFINE" | "ALTER" | "DELETE" | "SET");
-        COMMANDS.iter().any(|command| command.act == self && defines(command))
+        matches!(self, Act::Defines(_))
     }
 }
 
@@ -1742,7 +1756,7 @@ const DEVICE: &[&Attribute] =
 /// The language.
 pub static COMMANDS: &[Command] = &[
     Command {
-        act: Act::DefineLocal,
+        act: Act::Defines(Defining::DefineLocal),
         verb: "DEFINE",
         noun: "QLOCAL",
         name: NameUse::One,
@@ -1758,7 +1772,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterLocal,
+        act: Act::Defines(Defining::AlterLocal),
         verb: "ALTER",
         noun: "QLOCAL",
         name: NameUse::One,
@@ -1770,7 +1784,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteLocal,
+        act: Act::Defines(Defining::DeleteLocal),
         verb: "DELETE",
         noun: "QLOCAL",
         name: NameUse::One,
@@ -1782,7 +1796,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::ClearLocal,
+        act: Act::Does(Doing::ClearLocal),
         verb: "CLEAR",
         noun: "QLOCAL",
         name: NameUse::One,
@@ -1794,7 +1808,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::ReplayLocal,
+        act: Act::Does(Doing::ReplayLocal),
         verb: "REPLAY",
         noun: "QLOCAL",
         name: NameUse::One,
@@ -1810,7 +1824,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayDeadLetters,
+        act: Act::Does(Doing::DisplayDeadLetters),
         verb: "DISPLAY",
         noun: "DEADMSG",
         name: NameUse::One,
@@ -1838,7 +1852,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayLocal,
+        act: Act::Does(Doing::DisplayLocal),
         verb: "DISPLAY",
         noun: "QLOCAL",
         name: NameUse::Generic,
@@ -1888,7 +1902,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineAlias,
+        act: Act::Defines(Defining::DefineAlias),
         verb: "DEFINE",
         noun: "QALIAS",
         name: NameUse::One,
@@ -1900,7 +1914,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterAlias,
+        act: Act::Defines(Defining::AlterAlias),
         verb: "ALTER",
         noun: "QALIAS",
         name: NameUse::One,
@@ -1912,7 +1926,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteAlias,
+        act: Act::Defines(Defining::DeleteAlias),
         verb: "DELETE",
         noun: "QALIAS",
         name: NameUse::One,
@@ -1924,7 +1938,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayAlias,
+        act: Act::Does(Doing::DisplayAlias),
         verb: "DISPLAY",
         noun: "QALIAS",
         name: NameUse::Generic,
@@ -1936,7 +1950,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineRemote,
+        act: Act::Defines(Defining::DefineRemote),
         verb: "DEFINE",
         noun: "QREMOTE",
         name: NameUse::One,
@@ -1951,7 +1965,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterRemote,
+        act: Act::Defines(Defining::AlterRemote),
         verb: "ALTER",
         noun: "QREMOTE",
         name: NameUse::One,
@@ -1963,7 +1977,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteRemote,
+        act: Act::Defines(Defining::DeleteRemote),
         verb: "DELETE",
         noun: "QREMOTE",
         name: NameUse::One,
@@ -1975,7 +1989,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayRemote,
+        act: Act::Does(Doing::DisplayRemote),
         verb: "DISPLAY",
         noun: "QREMOTE",
         name: NameUse::Generic,
@@ -1987,7 +2001,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineModel,
+        act: Act::Defines(Defining::DefineModel),
         verb: "DEFINE",
         noun: "QMODEL",
         name: NameUse::One,
@@ -1999,7 +2013,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterModel,
+        act: Act::Defines(Defining::AlterModel),
         verb: "ALTER",
         noun: "QMODEL",
         name: NameUse::One,
@@ -2011,7 +2025,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteModel,
+        act: Act::Defines(Defining::DeleteModel),
         verb: "DELETE",
         noun: "QMODEL",
         name: NameUse::One,
@@ -2023,7 +2037,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayModel,
+        act: Act::Does(Doing::DisplayModel),
         verb: "DISPLAY",
         noun: "QMODEL",
         name: NameUse::Generic,
@@ -2059,7 +2073,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineProcess,
+        act: Act::Defines(Defining::DefineProcess),
         verb: "DEFINE",
         noun: "PROCESS",
         name: NameUse::One,
@@ -2071,7 +2085,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterProcess,
+        act: Act::Defines(Defining::AlterProcess),
         verb: "ALTER",
         noun: "PROCESS",
         name: NameUse::One,
@@ -2083,7 +2097,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteProcess,
+        act: Act::Defines(Defining::DeleteProcess),
         verb: "DELETE",
         noun: "PROCESS",
         name: NameUse::One,
@@ -2095,7 +2109,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayProcess,
+        act: Act::Does(Doing::DisplayProcess),
         verb: "DISPLAY",
         noun: "PROCESS",
         name: NameUse::Generic,
@@ -2107,7 +2121,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineTopic,
+        act: Act::Defines(Defining::DefineTopic),
         verb: "DEFINE",
         noun: "TOPIC",
         name: NameUse::One,
@@ -2119,7 +2133,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterTopic,
+        act: Act::Defines(Defining::AlterTopic),
         verb: "ALTER",
         noun: "TOPIC",
         name: NameUse::One,
@@ -2131,7 +2145,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteTopic,
+        act: Act::Defines(Defining::DeleteTopic),
         verb: "DELETE",
         noun: "TOPIC",
         name: NameUse::One,
@@ -2143,7 +2157,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayTopic,
+        act: Act::Does(Doing::DisplayTopic),
         verb: "DISPLAY",
         noun: "TOPIC",
         name: NameUse::Generic,
@@ -2155,7 +2169,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineSubscription,
+        act: Act::Defines(Defining::DefineSubscription),
         verb: "DEFINE",
         noun: "SUB",
         name: NameUse::One,
@@ -2167,7 +2181,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterSubscription,
+        act: Act::Defines(Defining::AlterSubscription),
         verb: "ALTER",
         noun: "SUB",
         name: NameUse::One,
@@ -2179,7 +2193,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteSubscription,
+        act: Act::Defines(Defining::DeleteSubscription),
         verb: "DELETE",
         noun: "SUB",
         name: NameUse::One,
@@ -2191,7 +2205,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplaySubscription,
+        act: Act::Does(Doing::DisplaySubscription),
         verb: "DISPLAY",
         noun: "SUB",
         name: NameUse::Generic,
@@ -2203,7 +2217,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplaySubscriptionStatus,
+        act: Act::Does(Doing::DisplaySubscriptionStatus),
         verb: "DISPLAY",
         noun: "SBSTATUS",
         name: NameUse::Generic,
@@ -2215,7 +2229,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayTopicStatus,
+        act: Act::Does(Doing::DisplayTopicStatus),
         verb: "DISPLAY",
         noun: "TPSTATUS",
         name: NameUse::Topics,
@@ -2227,7 +2241,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayQueue,
+        act: Act::Does(Doing::DisplayQueue),
         verb: "DISPLAY",
         noun: "QUEUE",
         name: NameUse::Generic,
@@ -2276,7 +2290,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayQueueStatus,
+        act: Act::Does(Doing::DisplayQueueStatus),
         verb: "DISPLAY",
         noun: "QSTATUS",
         name: NameUse::Generic,
@@ -2327,7 +2341,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayPolicyStatus,
+        act: Act::Does(Doing::DisplayPolicyStatus),
         verb: "DISPLAY",
         noun: "POLSTATUS",
         name: NameUse::Generic,
@@ -2343,7 +2357,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterManager,
+        act: Act::Defines(Defining::AlterManager),
         verb: "ALTER",
         noun: "QMGR",
         name: NameUse::None,
@@ -2358,7 +2372,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayManager,
+        act: Act::Does(Doing::DisplayManager),
         verb: "DISPLAY",
         noun: "QMGR",
         name: NameUse::None,
@@ -2393,7 +2407,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::SetPolicy,
+        act: Act::Defines(Defining::SetPolicy),
         verb: "SET",
         noun: "POLICY",
         name: NameUse::One,
@@ -2409,7 +2423,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::CheckPolicy,
+        act: Act::Does(Doing::CheckPolicy),
         verb: "CHECK",
         noun: "POLICY",
         name: NameUse::One,
@@ -2424,7 +2438,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeletePolicy,
+        act: Act::Defines(Defining::DeletePolicy),
         verb: "DELETE",
         noun: "POLICY",
         name: NameUse::One,
@@ -2436,7 +2450,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayPolicy,
+        act: Act::Does(Doing::DisplayPolicy),
         verb: "DISPLAY",
         noun: "POLICY",
         name: NameUse::Generic,
@@ -2464,7 +2478,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineDevice,
+        act: Act::Defines(Defining::DefineDevice),
         verb: "DEFINE",
         noun: "DEVICE",
         name: NameUse::One,
@@ -2480,7 +2494,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterDevice,
+        act: Act::Defines(Defining::AlterDevice),
         verb: "ALTER",
         noun: "DEVICE",
         name: NameUse::One,
@@ -2492,7 +2506,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteDevice,
+        act: Act::Defines(Defining::DeleteDevice),
         verb: "DELETE",
         noun: "DEVICE",
         name: NameUse::One,
@@ -2504,7 +2518,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::StartDevice,
+        act: Act::Does(Doing::StartDevice),
         verb: "START",
         noun: "DEVICE",
         name: NameUse::One,
@@ -2516,7 +2530,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::StopDevice,
+        act: Act::Does(Doing::StopDevice),
         verb: "STOP",
         noun: "DEVICE",
         name: NameUse::One,
@@ -2528,7 +2542,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayDevice,
+        act: Act::Does(Doing::DisplayDevice),
         verb: "DISPLAY",
         noun: "DEVICE",
         name: NameUse::Generic,
@@ -2559,7 +2573,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayDeviceStatus,
+        act: Act::Does(Doing::DisplayDeviceStatus),
         verb: "DISPLAY",
         noun: "DEVSTATUS",
         name: NameUse::Generic,
@@ -2598,7 +2612,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineChannel,
+        act: Act::Defines(Defining::DefineChannel),
         verb: "DEFINE",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2615,7 +2629,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterChannel,
+        act: Act::Defines(Defining::AlterChannel),
         verb: "ALTER",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2627,7 +2641,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteChannel,
+        act: Act::Defines(Defining::DeleteChannel),
         verb: "DELETE",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2639,7 +2653,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::StartChannel,
+        act: Act::Does(Doing::StartChannel),
         verb: "START",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2651,7 +2665,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::StopChannel,
+        act: Act::Does(Doing::StopChannel),
         verb: "STOP",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2663,7 +2677,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::PingChannel,
+        act: Act::Does(Doing::PingChannel),
         verb: "PING",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2675,7 +2689,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::ResetChannel,
+        act: Act::Does(Doing::ResetChannel),
         verb: "RESET",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2687,7 +2701,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::ResolveChannel,
+        act: Act::Does(Doing::ResolveChannel),
         verb: "RESOLVE",
         noun: "CHANNEL",
         name: NameUse::One,
@@ -2699,7 +2713,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayChannel,
+        act: Act::Does(Doing::DisplayChannel),
         verb: "DISPLAY",
         noun: "CHANNEL",
         name: NameUse::Generic,
@@ -2711,7 +2725,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayChannelStatus,
+        act: Act::Does(Doing::DisplayChannelStatus),
         verb: "DISPLAY",
         noun: "CHSTATUS",
         name: NameUse::Generic,
@@ -2727,7 +2741,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayInitiator,
+        act: Act::Does(Doing::DisplayInitiator),
         verb: "DISPLAY",
         noun: "CHINIT",
         name: NameUse::None,
@@ -2739,7 +2753,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayTaskStatus,
+        act: Act::Does(Doing::DisplayTaskStatus),
         verb: "DISPLAY",
         noun: "TASKSTATUS",
         name: NameUse::None,
@@ -2767,7 +2781,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayCostStatus,
+        act: Act::Does(Doing::DisplayCostStatus),
         verb: "DISPLAY",
         noun: "COSTSTATUS",
         name: NameUse::Generic,
@@ -2783,7 +2797,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::SetAuthority,
+        act: Act::Defines(Defining::SetAuthority),
         verb: "SET",
         noun: "AUTHREC",
         name: NameUse::None,
@@ -2799,7 +2813,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteAuthority,
+        act: Act::Defines(Defining::DeleteAuthority),
         verb: "DELETE",
         noun: "AUTHREC",
         name: NameUse::None,
@@ -2811,7 +2825,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayAuthority,
+        act: Act::Does(Doing::DisplayAuthority),
         verb: "DISPLAY",
         noun: "AUTHREC",
         name: NameUse::None,
@@ -2827,7 +2841,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineGroup,
+        act: Act::Defines(Defining::DefineGroup),
         verb: "DEFINE",
         noun: "GROUP",
         name: NameUse::One,
@@ -2839,7 +2853,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterGroup,
+        act: Act::Defines(Defining::AlterGroup),
         verb: "ALTER",
         noun: "GROUP",
         name: NameUse::One,
@@ -2851,7 +2865,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteGroup,
+        act: Act::Defines(Defining::DeleteGroup),
         verb: "DELETE",
         noun: "GROUP",
         name: NameUse::One,
@@ -2863,7 +2877,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayGroup,
+        act: Act::Does(Doing::DisplayGroup),
         verb: "DISPLAY",
         noun: "GROUP",
         name: NameUse::Generic,
@@ -2875,7 +2889,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DefineAdministrators,
+        act: Act::Defines(Defining::DefineAdministrators),
         verb: "DEFINE",
         noun: "ADMIN",
         name: NameUse::One,
@@ -2890,7 +2904,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::AlterAdministrators,
+        act: Act::Defines(Defining::AlterAdministrators),
         verb: "ALTER",
         noun: "ADMIN",
         name: NameUse::One,
@@ -2902,7 +2916,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteAdministrators,
+        act: Act::Defines(Defining::DeleteAdministrators),
         verb: "DELETE",
         noun: "ADMIN",
         name: NameUse::One,
@@ -2914,7 +2928,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayAdministrators,
+        act: Act::Does(Doing::DisplayAdministrators),
         verb: "DISPLAY",
         noun: "ADMIN",
         name: NameUse::Generic,
@@ -2926,7 +2940,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::BeginUnit,
+        act: Act::Does(Doing::BeginUnit),
         verb: "BEGIN",
         noun: "UNIT",
         name: NameUse::None,
@@ -2938,7 +2952,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::SetChannelRule,
+        act: Act::Defines(Defining::SetChannelRule),
         verb: "SET",
         noun: "CHLAUTH",
         name: NameUse::Channels,
@@ -2956,7 +2970,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayChannelRule,
+        act: Act::Does(Doing::DisplayChannelRule),
         verb: "DISPLAY",
         noun: "CHLAUTH",
         name: NameUse::Channels,
@@ -2971,7 +2985,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::SetAddressMap,
+        act: Act::Defines(Defining::SetAddressMap),
         verb: "SET",
         noun: "ADDRMAP",
         name: NameUse::Addresses,
@@ -2988,7 +3002,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayAddressMap,
+        act: Act::Does(Doing::DisplayAddressMap),
         verb: "DISPLAY",
         noun: "ADDRMAP",
         name: NameUse::Addresses,
@@ -3000,7 +3014,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::SetLimit,
+        act: Act::Defines(Defining::SetLimit),
         verb: "SET",
         noun: "LIMIT",
         name: NameUse::Users,
@@ -3015,7 +3029,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DeleteLimit,
+        act: Act::Defines(Defining::DeleteLimit),
         verb: "DELETE",
         noun: "LIMIT",
         name: NameUse::Users,
@@ -3027,7 +3041,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayLimit,
+        act: Act::Does(Doing::DisplayLimit),
         verb: "DISPLAY",
         noun: "LIMIT",
         name: NameUse::Users,
@@ -3039,7 +3053,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayLimitStatus,
+        act: Act::Does(Doing::DisplayLimitStatus),
         verb: "DISPLAY",
         noun: "LIMITSTATUS",
         name: NameUse::Users,
@@ -3051,7 +3065,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayLockout,
+        act: Act::Does(Doing::DisplayLockout),
         verb: "DISPLAY",
         noun: "LOCKOUT",
         name: NameUse::Users,
@@ -3063,7 +3077,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::ResetLockout,
+        act: Act::Does(Doing::ResetLockout),
         verb: "RESET",
         noun: "LOCKOUT",
         name: NameUse::Users,
@@ -3075,7 +3089,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::DisplayConnection,
+        act: Act::Does(Doing::DisplayConnection),
         verb: "DISPLAY",
         noun: "CONN",
         name: NameUse::Generic,
@@ -3087,7 +3101,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::StopConnection,
+        act: Act::Does(Doing::StopConnection),
         verb: "STOP",
         noun: "CONN",
         name: NameUse::One,
@@ -3099,7 +3113,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::PingManager,
+        act: Act::Does(Doing::PingManager),
         verb: "PING",
         noun: "QMGR",
         name: NameUse::None,
@@ -3111,7 +3125,7 @@ pub static COMMANDS: &[Command] = &[
         since: V1,
     },
     Command {
-        act: Act::Help,
+        act: Act::Does(Doing::Help),
         verb: "HELP",
         noun: "",
         name: NameUse::None,

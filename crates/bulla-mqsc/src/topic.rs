@@ -5,7 +5,7 @@
 use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind};
 use super::run::{free_or_replaced, invalid, too_many, unknown};
-use super::table::{Act, Key};
+use super::table::Key;
 use crate::attributes::{Cells, Set};
 use bulla_catalog::selector::Selector;
 use bulla_catalog::{BASE_TOPIC, Change, Definitions, Needed, OBJECTS_MAX, Subscription, Topic, topic_names};
@@ -108,26 +108,7 @@ impl Cells for Subscription {
     }
 }
 
-/// What a command of this file comes to; none for commands of others.
-///
-/// # Errors
-/// It contradicts what is defined, or itself.
-pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Option<Result<Change, Failure>> {
-    Some(match statement.command.act {
-        Act::DefineTopic => define_topic(statement, definitions),
-        Act::AlterTopic => alter_topic(statement, definitions),
-        Act::DeleteTopic => delete_topic(statement, definitions),
-        Act::DefineSubscription => define_subscription(statement, definitions),
-        Act::AlterSubscription => alter_subscription(statement, definitions),
-        Act::DeleteSubscription => {
-            let name = &statement.name.stem;
-            subscription(name, definitions).map(|_| Change::DeleteSubscription { name: name.clone() })
-        }
-        _ => return None,
-    })
-}
-
-fn define_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn define_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let name = statement.name.stem.clone();
     let mut topic = match statement.value(Key::Like) {
         // The string is not taken over: no two have the same one.
@@ -144,7 +125,7 @@ fn define_topic(statement: &Statement, definitions: &Definitions) -> Result<Chan
     Ok(Change::DefineTopic { name, topic })
 }
 
-fn alter_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn alter_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let name = statement.name.stem.clone();
     let mut topic = topic(&name, definitions)?.clone();
     topic.set(statement);
@@ -188,7 +169,7 @@ fn still_sensible(name: &str, topic: &Topic, definitions: &Definitions) -> Resul
     Ok(())
 }
 
-fn delete_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn delete_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let name = statement.name.stem.clone();
     topic(&name, definitions)?;
     let used = |message| Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None };
@@ -202,7 +183,7 @@ fn delete_topic(statement: &Statement, definitions: &Definitions) -> Result<Chan
     Ok(Change::DeleteTopic { name })
 }
 
-fn define_subscription(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn define_subscription(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let name = statement.name.stem.clone();
     let mut subscription = match statement.value(Key::Like) {
         Some(Value::Text(like)) => self::subscription(like, definitions)?.clone(),
@@ -219,7 +200,7 @@ fn define_subscription(statement: &Statement, definitions: &Definitions) -> Resu
     Ok(Change::DefineSubscription { name, subscription })
 }
 
-fn alter_subscription(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+pub(super) fn alter_subscription(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let name = statement.name.stem.clone();
     let before = subscription(&name, definitions)?;
     let mut subscription = before.clone();
@@ -227,6 +208,11 @@ fn alter_subscription(statement: &Statement, definitions: &Definitions) -> Resul
     queue_stays(Some(before), &subscription)?;
     sensible_subscription(&name, &subscription, definitions)?;
     Ok(Change::AlterSubscription { name, subscription })
+}
+
+pub(super) fn delete_subscription(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let name = statement.name.stem.clone();
+    subscription(&name, definitions).map(|_| Change::DeleteSubscription { name })
 }
 
 /// What is sealed for one policy can't be read by another, and a queue without its subscription would stay for ever.

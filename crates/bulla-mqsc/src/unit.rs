@@ -5,7 +5,7 @@ use super::reply::{Failure, FailureKind, Outcome, Reply};
 use super::run::{
     AdminError, Administered, Planned, invalid, no_error_queue, refused, syntax_failure, takes_error_queue,
 };
-use super::table::Act;
+use super::table::{Act, Doing};
 use bulla_catalog::Change;
 use bulla_catalog::system_queues::ERROR_QUEUE;
 
@@ -14,7 +14,7 @@ const BACKED_OUT: u32 = 2003;
 
 /// True when a text says that its commands belong together.
 pub(super) fn is_unit(statements: &[Result<Statement, SyntaxError>]) -> bool {
-    matches!(statements.first(), Some(Ok(first)) if first.command.act == Act::BeginUnit)
+    matches!(statements.first(), Some(Ok(first)) if first.command.act == Act::Does(Doing::BeginUnit))
 }
 
 /// Understands every command against what the ones before it would make, then makes all of it true. The first command
