@@ -4,7 +4,7 @@ use super::addresses::MappedTo;
 use super::authority::{Administrators, Group, RecordKey, Rights, Rule, RuleKey};
 use super::limits::Limit;
 use super::{
-    AliasQueue, ChannelDefinition, DeviceDefinition, LocalQueue, ModelQueue, Process, QueueManager, RemoteQueue,
+    AliasQueue, ChannelDefinition, DeviceDefinition, LocalQueue, ModelQueue, Object, QueueManager, RemoteQueue, Sort,
     Subscription, Topic,
 };
 use bulla_seal::Policy;
@@ -13,6 +13,27 @@ use std::sync::Arc;
 /// What is to become true. Objects are whole: as they shall be, not what is different.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
+    /// A new object, or a replacement.
+    Define {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        object: Object,
+    },
+    /// An existing object.
+    Alter {
+        /// Its name.
+        name: String,
+        /// As it shall be.
+        object: Object,
+    },
+    /// No such object any more.
+    Delete {
+        /// Its name.
+        name: String,
+        /// Which sort it is.
+        sort: Sort,
+    },
     /// A new queue, or, where one has the name, its replacement that keeps the messages.
     DefineLocal {
         /// Its name.
@@ -93,25 +114,6 @@ pub enum Change {
     },
     /// A model. The queues that were made of it stay.
     DeleteModel {
-        /// Its name.
-        name: String,
-    },
-    /// A new process definition, or a replacement.
-    DefineProcess {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        process: Process,
-    },
-    /// An existing process definition.
-    AlterProcess {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        process: Process,
-    },
-    /// A process definition.
-    DeleteProcess {
         /// Its name.
         name: String,
     },

@@ -7,7 +7,7 @@ use super::objects::device;
 use super::system_queues::{DEAD_LETTER_QUEUE, DEFAULT_MODEL, ERROR_QUEUE, QUEUES};
 use super::{
     AliasQueue, BASE_TOPIC, Change, ChannelDefinition, DEPTH_MAX, DeviceDefinition, Full, LocalQueue,
-    MESSAGE_BYTES_MAX, ModelQueue, Process, QueueManager, RemoteQueue, Subscription, Topic,
+    MESSAGE_BYTES_MAX, ModelQueue, Objects, QueueManager, RemoteQueue, Subscription, Topic,
 };
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ pub struct Definitions {
     pub remotes: BTreeMap<String, RemoteQueue>,
     /// Models by name.
     pub models: BTreeMap<String, ModelQueue>,
-    /// Process definitions by name.
-    pub processes: BTreeMap<String, Process>,
+    /// Objects of the sorts that are in one list.
+    pub objects: Objects,
     /// Topic objects by name; [`BASE_TOPIC`] is always there.
     pub topics: BTreeMap<String, Topic>,
     /// Subscriptions that outlive their links, by name.
@@ -114,7 +114,7 @@ impl Definitions {
             aliases: BTreeMap::new(),
             remotes: BTreeMap::new(),
             models: BTreeMap::from([(DEFAULT_MODEL.into(), ModelQueue::initial())]),
-            processes: BTreeMap::new(),
+            objects: Objects::default(),
             topics: BTreeMap::from([(BASE_TOPIC.into(), Topic::default())]),
             subscriptions: BTreeMap::new(),
             policies: BTreeMap::new(),
@@ -156,6 +156,8 @@ impl Definitions {
     /// Takes a change over. It was made against these definitions, so it cannot fail.
     pub fn apply(&mut self, change: &Change) {
         match change {
+            Change::Define { name, object } | Change::Alter { name, object } => self.objects.set(name, object.clone()),
+            Change::Delete { name, sort } => self.objects.remove(*sort, name),
             Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
                 self.queues.insert(name.clone(), queue.clone());
             }
@@ -173,10 +175,6 @@ impl Definitions {
                 self.models.insert(name.clone(), model.clone());
             }
             Change::DeleteModel { name } => drop(self.models.remove(name)),
-            Change::DefineProcess { name, process } | Change::AlterProcess { name, process } => {
-                self.processes.insert(name.clone(), process.clone());
-            }
-            Change::DeleteProcess { name } => drop(self.processes.remove(name)),
             Change::DefineTopic { name, topic } | Change::AlterTopic { name, topic } => {
                 self.topics.insert(name.clone(), topic.clone());
             }

@@ -31,7 +31,7 @@ pub use definitions::{Definitions, OBJECTS_MAX};
 pub use objects::{
     ADAPTERS_MAX, AliasQueue, BASE_TOPIC, Backout, BaseProfile, CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX,
     ChannelDefinition, ChannelKind, DEPTH_MAX, DEVICES_MAX, DISPATCHERS_MAX, Delivery, DeviceDefinition, Full,
-    LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Needed, Process, Protection, QueueManager, RemoteQueue,
-    Setup, Subscription, TokenSetup, Topic, TriggerType, Usage,
+    LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Named, Needed, Object, Objects, Protection, QueueManager,
+    RemoteQueue, Setup, Sort, Subscription, TokenSetup, Topic, TriggerType, Usage,
 };
 pub use resolve::{Destination, ResolveError, Resolved, Transmission};

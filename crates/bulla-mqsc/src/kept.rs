@@ -3,10 +3,11 @@
 use super::objects::{self, AsText, LoadError, WRAPPED, command};
 use super::{address_map, authority, channel_rule, device, limit, policy};
 use crate::attributes::Cells;
+use crate::nouns;
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
 use bulla_catalog::objects::device::CPU;
 use bulla_catalog::system_queues::DEFAULT_MODEL;
-use bulla_catalog::{BASE_TOPIC, Change, Definitions, Topic};
+use bulla_catalog::{BASE_TOPIC, Change, Definitions, Sort, Topic};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Write};
 use std::path::Path;
@@ -14,15 +15,15 @@ use std::path::Path;
 /// The name of the record with the first line of the file: the format, and the queue manager's name.
 const HEADER_RECORD: &str = "FORMAT";
 
-/// One defined object. The order is that of the file: what is named by others comes first.
+/// One defined object.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum ObjectName {
+    Object(Sort, String),
     Manager,
     Local(String),
     Alias(String),
     Remote(String),
     Model(String),
-    Process(String),
     Topic(String),
     Subscription(String),
     Policy(String),
@@ -36,11 +37,31 @@ pub(super) enum ObjectName {
     Limit(String),
 }
 
-/// The nouns in the order of the file.
-const NOUNS: [&str; 17] = [
-    "QMGR", "QLOCAL", "QALIAS", "QREMOTE", "QMODEL", "PROCESS", "TOPIC", "SUB", "POLICY", "DEVICE", "CHANNEL", "GROUP",
-    "ADMIN", "AUTHREC", "CHLAUTH", "ADDRMAP", "LIMIT",
+/// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
+const PLACES: [(usize, &str); 16] = [
+    (0, "QMGR"),
+    (1, "QLOCAL"),
+    (2, "QALIAS"),
+    (3, "QREMOTE"),
+    (4, "QMODEL"),
+    (6, "TOPIC"),
+    (7, "SUB"),
+    (8, "POLICY"),
+    (9, "DEVICE"),
+    (10, "CHANNEL"),
+    (11, "GROUP"),
+    (12, "ADMIN"),
+    (13, "AUTHREC"),
+    (14, "CHLAUTH"),
+    (15, "ADDRMAP"),
+    (16, "LIMIT"),
 ];
+
+/// The place of a noun in the file; none for what this program does not know.
+fn place(noun: &str) -> Option<usize> {
+    let of_others = PLACES.iter().find(|(_, known)| *known == noun).map(|(place, _)| *place);
+    of_others.or_else(|| nouns::all().find(|known| known.word() == noun).map(|known| known.place()))
+}
 
 /// The name in the journal: `QLOCAL ORDERS`. No two objects have the same.
 impl Display for ObjectName {
@@ -48,11 +69,11 @@ impl Display for ObjectName {
         f.write_str(self.noun())?;
         match self {
             ObjectName::Manager => Ok(()),
-            ObjectName::Local(name)
+            ObjectName::Object(_, name)
+            | ObjectName::Local(name)
             | ObjectName::Alias(name)
             | ObjectName::Remote(name)
             | ObjectName::Model(name)
-            | ObjectName::Process(name)
             | ObjectName::Topic(name)
             | ObjectName::Subscription(name)
             | ObjectName::Policy(name)
@@ -74,52 +95,59 @@ impl Display for ObjectName {
 
 impl ObjectName {
     fn noun(&self) -> &'static str {
-        let place = match self {
-            ObjectName::Manager => 0,
-            ObjectName::Local(_) => 1,
-            ObjectName::Alias(_) => 2,
-            ObjectName::Remote(_) => 3,
-            ObjectName::Model(_) => 4,
-            ObjectName::Process(_) => 5,
-            ObjectName::Topic(_) => 6,
-            ObjectName::Subscription(_) => 7,
-            ObjectName::Policy(_) => 8,
-            ObjectName::Device(_) => 9,
-            ObjectName::Channel(_) => 10,
-            ObjectName::Group(_) => 11,
-            ObjectName::Administrators(_) => 12,
-            ObjectName::Authority(_) => 13,
-            ObjectName::Rule(_) => 14,
-            ObjectName::AddressMap(_) => 15,
-            ObjectName::Limit(_) => 16,
-        };
-        NOUNS[place]
+        match self {
+            ObjectName::Object(sort, _) => nouns::noun(*sort).word(),
+            ObjectName::Manager => "QMGR",
+            ObjectName::Local(_) => "QLOCAL",
+            ObjectName::Alias(_) => "QALIAS",
+            ObjectName::Remote(_) => "QREMOTE",
+            ObjectName::Model(_) => "QMODEL",
+            ObjectName::Topic(_) => "TOPIC",
+            ObjectName::Subscription(_) => "SUB",
+            ObjectName::Policy(_) => "POLICY",
+            ObjectName::Device(_) => "DEVICE",
+            ObjectName::Channel(_) => "CHANNEL",
+            ObjectName::Group(_) => "GROUP",
+            ObjectName::Administrators(_) => "ADMIN",
+            ObjectName::Authority(_) => "AUTHREC",
+            ObjectName::Rule(_) => "CHLAUTH",
+            ObjectName::AddressMap(_) => "ADDRMAP",
+            ObjectName::Limit(_) => "LIMIT",
+        }
     }
 }
 
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
-    let Definitions { queues, aliases, remotes, models, processes, topics, subscriptions, .. } = definitions;
+    type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
+    let Definitions { queues, aliases, remotes, models, topics, subscriptions, .. } = definitions;
     let Definitions { policies, devices, channels, authorities, channel_rules, user_limits, address_maps, .. } =
         definitions;
     let topics = topics.iter().filter(|(name, topic)| *name != BASE_TOPIC || **topic != Topic::default());
-    std::iter::once(ObjectName::Manager)
-        .chain(queues.keys().cloned().map(ObjectName::Local))
-        .chain(aliases.keys().cloned().map(ObjectName::Alias))
-        .chain(remotes.keys().cloned().map(ObjectName::Remote))
-        .chain(models.keys().cloned().map(ObjectName::Model))
-        .chain(processes.keys().cloned().map(ObjectName::Process))
-        .chain(topics.map(|(name, _)| ObjectName::Topic(name.clone())))
-        .chain(subscriptions.keys().cloned().map(ObjectName::Subscription))
-        .chain(policies.keys().cloned().map(ObjectName::Policy))
-        .chain(devices.keys().cloned().map(ObjectName::Device))
-        .chain(channels.keys().cloned().map(ObjectName::Channel))
-        .chain(authorities.groups.iter().map(|(name, _)| ObjectName::Group(name.clone())))
-        .chain(authorities.administrators.keys().cloned().map(ObjectName::Administrators))
-        .chain(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))
-        .chain(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))
-        .chain(address_maps.iter().map(|(address, _)| ObjectName::AddressMap(address.to_owned())))
-        .chain(user_limits.iter().map(|(user, _)| ObjectName::Limit(user.to_owned())))
+    let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
+        (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
+        (place("QLOCAL"), Box::new(queues.keys().cloned().map(ObjectName::Local))),
+        (place("QALIAS"), Box::new(aliases.keys().cloned().map(ObjectName::Alias))),
+        (place("QREMOTE"), Box::new(remotes.keys().cloned().map(ObjectName::Remote))),
+        (place("QMODEL"), Box::new(models.keys().cloned().map(ObjectName::Model))),
+        (place("TOPIC"), Box::new(topics.map(|(name, _)| ObjectName::Topic(name.clone())))),
+        (place("SUB"), Box::new(subscriptions.keys().cloned().map(ObjectName::Subscription))),
+        (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
+        (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
+        (place("CHANNEL"), Box::new(channels.keys().cloned().map(ObjectName::Channel))),
+        (place("GROUP"), Box::new(authorities.groups.iter().map(|(name, _)| ObjectName::Group(name.clone())))),
+        (place("ADMIN"), Box::new(authorities.administrators.keys().cloned().map(ObjectName::Administrators))),
+        (place("AUTHREC"), Box::new(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))),
+        (place("CHLAUTH"), Box::new(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))),
+        (place("ADDRMAP"), Box::new(address_maps.iter().map(|(name, _)| ObjectName::AddressMap(name.to_owned())))),
+        (place("LIMIT"), Box::new(user_limits.iter().map(|(user, _)| ObjectName::Limit(user.to_owned())))),
+    ];
+    nouns.extend(nouns::all().map(|noun| -> (Option<usize>, Names<'_>) {
+        let objects = noun.names(definitions).map(|name| ObjectName::Object(noun.sort(), name.clone()));
+        (Some(noun.place()), Box::new(objects))
+    }));
+    nouns.sort_by_key(|(place, _)| *place);
+    nouns.into_iter().flat_map(|(_, objects)| objects)
 }
 
 /// The command that defines an object, with its line end; none where it is not defined.
@@ -135,6 +163,7 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
     let noun = object.noun();
     let define = |exists_before: bool| if exists_before { "ALTER" } else { "DEFINE" };
     Some(match object {
+        ObjectName::Object(sort, name) => return nouns::noun(*sort).write(f, definitions, name),
         ObjectName::Manager => command(f, WRAPPED, "ALTER", noun, None, |key| definitions.queue_manager.cell(key)),
         ObjectName::Local(name) => {
             let queue = definitions.queues.get(name)?;
@@ -152,10 +181,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
             let model = definitions.models.get(name)?;
             // Dynamic queues need one, so it is there before the file is read.
             command(f, WRAPPED, define(name == DEFAULT_MODEL), noun, Some(name), |key| model.cell(key))
-        }
-        ObjectName::Process(name) => {
-            let process = definitions.processes.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| process.cell(key))
         }
         ObjectName::Topic(name) => {
             let topic = definitions.topics.get(name)?;
@@ -230,6 +255,8 @@ pub fn changed(definitions: &Definitions, changes: &[Change]) -> Vec<(String, Op
             after.queues.remove(&gone.destination);
         }
     }
+    let mut objects: Vec<ObjectName> = objects.into_iter().collect();
+    objects.sort_by_key(|object| place(object.noun()));
     objects.iter().map(|object| (object.to_string(), text(&after, object))).collect()
 }
 
@@ -249,9 +276,10 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
         Change::DefineModel { name, .. } | Change::AlterModel { name, .. } | Change::DeleteModel { name } => {
             ObjectName::Model(name.clone())
         }
-        Change::DefineProcess { name, .. } | Change::AlterProcess { name, .. } | Change::DeleteProcess { name } => {
-            ObjectName::Process(name.clone())
+        Change::Define { name, object } | Change::Alter { name, object } => {
+            ObjectName::Object(object.sort(), name.clone())
         }
+        Change::Delete { name, sort } => ObjectName::Object(*sort, name.clone()),
         Change::DefineTopic { name, .. } | Change::AlterTopic { name, .. } | Change::DeleteTopic { name } => {
             ObjectName::Topic(name.clone())
         }
@@ -303,8 +331,8 @@ pub fn from_records(mut records: Vec<(String, String)>, path: &Path) -> Result<D
     records.sort_by_cached_key(|(name, _)| {
         let noun = name.split(' ').next().unwrap_or_default();
         // The header has no place among the nouns, and comes first; what this program does not know comes last.
-        let place = NOUNS.iter().position(|known| *known == noun).map_or(NOUNS.len(), |place| place + 1);
-        (if noun == HEADER_RECORD { 0 } else { place + 1 }, name.clone())
+        let place = if noun == HEADER_RECORD { 0 } else { place(noun).map_or(usize::MAX, |place| place + 1) };
+        (place, name.clone())
     });
     let text: String = records.into_iter().map(|(_, text)| text).collect();
     Definitions::from_text(&text, path)

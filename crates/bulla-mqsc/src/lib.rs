@@ -25,6 +25,7 @@ pub mod kept;
 mod limit;
 mod lockout;
 pub mod meters;
+mod nouns;
 pub mod objects;
 pub mod parse;
 pub mod policy;

@@ -379,12 +379,13 @@ mod tests {
     use super::*;
     use crate::device;
     use crate::execute;
+    use crate::nouns;
     use crate::reply::{EXIT_DONE, show};
     use crate::run::Administered;
     use crate::transcripts::Paper;
     use bulla_catalog::{
-        AliasQueue, DEVICES_MAX, Destination, Full, LocalQueue, ModelQueue, OBJECTS_MAX, Process, QueueManager,
-        RemoteQueue, ResolveError, Subscription, Topic, Usage, objects,
+        AliasQueue, DEVICES_MAX, Destination, Full, LocalQueue, ModelQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
+        ResolveError, Subscription, Topic, Usage, objects,
     };
     use std::sync::Arc;
 
@@ -416,7 +417,9 @@ mod tests {
         check("DEFINE", "QLOCAL", |key| LocalQueue::default().cell(key));
         check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
         check("DEFINE", "QREMOTE", |key| RemoteQueue::default().cell(key));
-        check("DEFINE", "PROCESS", |key| Process::default().cell(key));
+        for noun in nouns::all() {
+            check("DEFINE", noun.word(), |key| noun.default_cell(key));
+        }
         check("DEFINE", "TOPIC", |key| Topic::default().cell(key));
         check("DEFINE", "SUB", |key| Subscription::default().cell(key));
         check("DEFINE", "QMODEL", |key| ModelQueue::default().cell(key));
@@ -800,7 +803,7 @@ mod tests {
     fn whatever_is_carried_out_is_read_back_however_it_was_typed() {
         // Examples with characters changed, left out, doubled and swapped: more of them are commands than of random
         // text.
-        let examples: Vec<&str> = table::COMMANDS.iter().flat_map(|command| command.examples).copied().collect();
+        let examples: Vec<&str> = table::commands().flat_map(|command| command.examples).copied().collect();
         let other = ['\'', '(', ')', ',', ' ', '*', '0', '9', 'A', 'é', '.', '@', '/', ':', '\u{2003}', ';'];
         let mut random = fastrand::Rng::with_seed(7);
         let mut next = |below: usize| random.usize(..below);

@@ -225,6 +225,16 @@ pub enum Operator {
     Ex,
 }
 
+impl Value {
+    /// A name or text; blank for anything else.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Value::Text(text) => text.clone(),
+            _ => String::new(),
+        }
+    }
+}
+
 impl Operator {
     const ALL: [(&'static str, Operator); 10] = [
         ("LT", Operator::Lt),
@@ -838,7 +848,7 @@ impl<'a> Parser<'a> {
         let at = self.here();
         let Some(TokenKind::Word(first)) = self.peek_kind() else { return Err(self.expected("a command")) };
         self.next += 1;
-        let verb = table::long_form(table::VERBS, first);
+        let verb = table::verb(first);
         if let Some(command) = verb.and_then(|verb| table::command(verb, "")) {
             return Ok(command);
         }
@@ -846,7 +856,7 @@ impl<'a> Parser<'a> {
             Some(TokenKind::Word(word)) => word.clone(),
             _ => String::new(),
         };
-        let noun = table::long_form(table::NOUNS, &second);
+        let noun = table::noun(&second);
         if let (Some(verb), Some(noun)) = (verb, noun)
             && let Some(command) = table::command(verb, noun)
         {
@@ -1241,7 +1251,7 @@ impl<'a> Parser<'a> {
 }
 
 fn nouns_of(verb: &'static str) -> Vec<&'static str> {
-    table::COMMANDS.iter().filter(|command| command.verb == verb).map(|command| command.noun).collect()
+    table::commands().filter(|command| command.verb == verb).map(|command| command.noun).collect()
 }
 
 fn nearest_verb(word: &str) -> Option<&'static str> {
@@ -1259,7 +1269,7 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::COMMANDS;
+    use crate::table::commands;
 
     #[test]
     fn another_word_is_named_where_it_is_likely_to_be_meant() {
@@ -1300,7 +1310,7 @@ mod tests {
 
     #[test]
     fn every_example_parses() {
-        for command in COMMANDS {
+        for command in commands() {
             for example in command.examples {
                 let statement = one(example).unwrap_or_else(|error| panic!("{example}: {error}"));
                 assert_eq!(statement.command.act, command.act);

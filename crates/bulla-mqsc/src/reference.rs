@@ -2,7 +2,7 @@
 
 use super::parse::nearest;
 use super::reply::{self, Failure, FailureKind};
-use super::table::{self, Attribute, COMMANDS, Command, Kind, NOUNS, NameUse, VERBS};
+use super::table::{self, Attribute, Command, Kind, NameUse, VERBS};
 use bulla_catalog::names::NAME_CHARS_MAX;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,12 +13,12 @@ use std::fmt::Write;
 /// There is no such thing.
 pub(super) fn help(topic: &[String]) -> Result<String, Failure> {
     let words: Vec<&str> = topic.iter().map(String::as_str).collect();
-    let verb = words.first().and_then(|word| table::long_form(VERBS, word));
-    let last_noun = words.last().and_then(|word| table::long_form(NOUNS, word));
+    let verb = words.first().and_then(|word| table::verb(word));
+    let last_noun = words.last().and_then(|word| table::noun(word));
     match (words.as_slice(), verb, last_noun) {
-        ([], ..) => Ok(commands(COMMANDS.iter())),
-        ([_], Some(verb), _) => Ok(commands(COMMANDS.iter().filter(|command| command.verb == verb))),
-        ([_], None, Some(noun)) => Ok(commands(COMMANDS.iter().filter(|command| command.noun == noun))),
+        ([], ..) => Ok(commands(table::commands())),
+        ([_], Some(verb), _) => Ok(commands(table::commands().filter(|command| command.verb == verb))),
+        ([_], None, Some(noun)) => Ok(commands(table::commands().filter(|command| command.noun == noun))),
         ([_, _], Some(verb), Some(noun)) if let Some(command) = table::command(verb, noun) => Ok(explained(command)),
         ([word], None, None) => attributes(word),
         _ => Err(nothing(&words.join(" "), None)),
@@ -28,7 +28,7 @@ pub(super) fn help(topic: &[String]) -> Result<String, Failure> {
 /// The reference page.
 pub fn page() -> String {
     let mut page = String::from(PREFACE);
-    for command in COMMANDS {
+    for command in table::commands() {
         write_command(&mut page, command);
     }
     page.push_str("## Attributes\n\n| attribute | takes | default | meaning |\n| --- | --- | --- | --- |\n");
@@ -139,7 +139,7 @@ fn attributes(word: &str) -> Result<String, Failure> {
     let known = by_keyword();
     let found: Vec<_> = known.values().flatten().filter(|(attribute, _)| attribute.answers_to(word)).collect();
     if found.is_empty() {
-        let words = VERBS.iter().chain(NOUNS).map(|(word, _)| *word).chain(known.keys().copied());
+        let words = VERBS.iter().copied().chain(table::nouns()).map(|(word, _)| word).chain(known.keys().copied());
         return Err(nothing(word, nearest(word, words)));
     }
     let mut text = String::new();
@@ -167,7 +167,7 @@ fn nothing(about: &str, nearest: Option<&str>) -> Failure {
 /// Attributes by keyword, each with the commands that take it; one keyword may mean two things.
 fn by_keyword() -> BTreeMap<&'static str, Vec<(&'static Attribute, Vec<&'static Command>)>> {
     let mut known: BTreeMap<&str, Vec<(&'static Attribute, Vec<&'static Command>)>> = BTreeMap::new();
-    for command in COMMANDS {
+    for command in table::commands() {
         for attribute in command.options.iter().chain(command.attributes) {
             let uses = known.entry(attribute.keyword).or_default();
             match uses.iter_mut().find(|(used, _)| std::ptr::eq(*used, *attribute)) {
@@ -190,11 +190,8 @@ fn nouns(commands: &[&Command]) -> String {
 }
 
 fn short_forms(command: &Command) -> String {
-    let short = |table: &[(&str, &[&'static str])], word: &str| {
-        table.iter().find(|(long, _)| *long == word).and_then(|(_, short)| short.first().copied())
-    };
-    let verb = short(VERBS, command.verb);
-    let noun = short(NOUNS, command.noun);
+    let verb = VERBS.iter().find(|(long, _)| *long == command.verb).and_then(|(_, short)| short.first().copied());
+    let noun = table::nouns().find(|(long, _)| *long == command.noun).and_then(|(_, short)| short.first().copied());
     match (verb, noun) {
         (None, None) => String::new(),
         _ => format!("`{} {}`", verb.unwrap_or(command.verb), noun.unwrap_or(command.noun)),
@@ -281,7 +278,7 @@ mod tests {
     #[test]
     fn help_knows_each_command_and_each_attribute() {
         let topic = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
-        for command in COMMANDS {
+        for command in table::commands() {
             help(&topic(&command.to_string())).unwrap();
             for word in command.words() {
                 help(&topic(word)).unwrap();

@@ -15,6 +15,7 @@ use super::topic_status;
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
 use super::{meters, tasks};
 use crate::attributes::{Cells, Set};
+use crate::nouns::noun;
 use bulla_catalog::authority::Role;
 use bulla_catalog::calendar::{date, moment, moment_ms, time};
 use bulla_catalog::connections::{Connected, ConnectionId, Connections};
@@ -28,8 +29,7 @@ use bulla_catalog::status::{
 use bulla_catalog::system_queues::{DEAD_LETTER_QUEUE, DEFAULT_MODEL, ERROR_QUEUE, SYSTEM_PREFIX};
 use bulla_catalog::{
     AliasQueue, CHANNELS_MAX, Change, ChannelDefinition, ChannelKind, DEVICES_MAX, DeadLetter, Definitions,
-    DeviceDefinition, LocalQueue, ModelQueue, OBJECTS_MAX, Process, Protection, QueueManager, RemoteQueue, Usage,
-    objects,
+    DeviceDefinition, LocalQueue, ModelQueue, OBJECTS_MAX, Protection, QueueManager, RemoteQueue, Usage, objects,
 };
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
@@ -641,13 +641,13 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::Does(doing) => doing,
     };
     match doing {
+        Doing::Display(sort) => noun(sort).display(statement, target.definitions()).map(Outcome::Rows),
         Doing::Help => reference::help(&statement.topic).map(Outcome::Help),
         Doing::DisplayManager => Ok(Outcome::Rows(vec![manager_row(statement, &target.definitions().queue_manager)])),
         Doing::DisplayLocal
         | Doing::DisplayAlias
         | Doing::DisplayRemote
         | Doing::DisplayModel
-        | Doing::DisplayProcess
         | Doing::DisplayTopic
         | Doing::DisplaySubscription
         | Doing::DisplayQueue
@@ -769,6 +769,9 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
     };
     let name = statement.name.stem.clone();
     match defining {
+        Defining::Define(sort) => noun(sort).define(statement, definitions),
+        Defining::Alter(sort) => noun(sort).alter(statement, definitions),
+        Defining::Delete(sort) => noun(sort).delete(statement, definitions),
         Defining::DefineLocal => {
             of_no_other_type(&name, definitions, Defining::DefineLocal)?;
             let mut queue = like(statement, definitions, &definitions.queues, "a local queue")?;
@@ -857,28 +860,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
             }
             Ok(Change::DeleteModel { name })
-        }
-        Defining::DefineProcess => {
-            let mut process = match statement.value(Key::Like) {
-                Some(Value::Text(like)) => existing_process(like, definitions)?.clone(),
-                _ => Process::default(),
-            };
-            let exists = definitions.processes.contains_key(&name);
-            free_or_replaced(statement, exists)?;
-            if !exists && definitions.processes.len() >= OBJECTS_MAX {
-                return Err(too_many(OBJECTS_MAX, "process definitions"));
-            }
-            process.set(statement);
-            Ok(Change::DefineProcess { name, process })
-        }
-        Defining::AlterProcess => {
-            let mut process = existing_process(&name, definitions)?.clone();
-            process.set(statement);
-            Ok(Change::AlterProcess { name, process })
-        }
-        Defining::DeleteProcess => {
-            existing_process(&name, definitions)?;
-            Ok(Change::DeleteProcess { name })
         }
         Defining::AlterManager => {
             let mut manager = definitions.queue_manager.clone();
@@ -1337,10 +1318,6 @@ fn existing_policy<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a P
     definitions.policies.get(name).map(AsRef::as_ref).ok_or_else(|| unknown("policy", name))
 }
 
-fn existing_process<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Process, Failure> {
-    definitions.processes.get(name).ok_or_else(|| unknown("process", name))
-}
-
 pub(super) fn unknown(object: &str, name: &str) -> Failure {
     // The classical trap: an unquoted name was folded to upper case, or a quoted one was not.
     let folded = name.bytes().any(|byte| byte.is_ascii_lowercase());
@@ -1373,7 +1350,7 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
         Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
         Change::DefineModel { name, .. } => definitions.models.contains_key(name),
-        Change::DefineProcess { name, .. } => definitions.processes.contains_key(name),
+        Change::Define { name, object } => definitions.objects.contains(object.sort(), name),
         Change::DefineTopic { name, .. } => definitions.topics.contains_key(name),
         Change::DefineSubscription { name, .. } => definitions.subscriptions.contains_key(name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
@@ -1400,10 +1377,10 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } | Change::DeleteRemote { name } => {
             format!("queue {name} deleted")
         }
-        Change::DefineProcess { name, .. } if existed => format!("process {name} replaced"),
-        Change::DefineProcess { name, .. } => format!("process {name} defined"),
-        Change::AlterProcess { name, .. } => format!("process {name} altered"),
-        Change::DeleteProcess { name } => format!("process {name} deleted"),
+        Change::Define { name, object } if existed => format!("{} {name} replaced", object.sort()),
+        Change::Define { name, object } => format!("{} {name} defined", object.sort()),
+        Change::Alter { name, object } => format!("{} {name} altered", object.sort()),
+        Change::Delete { name, sort } => format!("{sort} {name} deleted"),
         Change::DefineModel { name, .. } if existed => format!("queue {name} replaced"),
         Change::DefineModel { name, .. } => format!("queue {name} defined"),
         Change::AlterModel { name, .. } => format!("queue {name} altered"),
@@ -1453,7 +1430,9 @@ fn not_triggered(queue: &LocalQueue, definitions: &Definitions) -> Vec<String> {
     };
     let process = match &queue.process {
         None => Some("TRIGGER starts nothing without PROCESS".to_owned()),
-        Some(name) if !definitions.processes.contains_key(name) => Some(format!("PROCESS({name}) does not exist yet")),
+        Some(name) if !definitions.objects.processes.contains_key(name) => {
+            Some(format!("PROCESS({name}) does not exist yet"))
+        }
         Some(_) => None,
     };
     initiation.into_iter().chain(process).collect()
@@ -1621,12 +1600,6 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
             models.map(|(name, model)| -> Candidate<'_> { (name, Some("QMODEL"), Box::new(|key| model.cell(key))) }),
         );
     }
-    if doing == Doing::DisplayProcess {
-        let processes = definitions.processes.iter();
-        candidates.extend(
-            processes.map(|(name, process)| -> Candidate<'_> { (name, None, Box::new(|key| process.cell(key))) }),
-        );
-    }
     if doing == Doing::DisplayTopic {
         let topics = definitions.topics.iter();
         candidates
@@ -1674,7 +1647,6 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
         return Err(match doing {
             Doing::DisplayPolicy | Doing::DisplayPolicyStatus => unknown("policy", name),
             Doing::DisplayQueue => unknown("queue", name),
-            Doing::DisplayProcess => unknown("process", name),
             Doing::DisplayTopic => unknown("topic", name),
             Doing::DisplaySubscription => unknown("subscription", name),
             _ => none_such(name, definitions),
@@ -1688,14 +1660,12 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
             | Doing::DisplayAlias
             | Doing::DisplayRemote
             | Doing::DisplayModel
-            | Doing::DisplayProcess
             | Doing::DisplayTopic
             | Doing::DisplaySubscription
             | Doing::DisplayQueue
     );
     let head = match doing {
         Doing::DisplayPolicy | Doing::DisplayPolicyStatus => "POLICY",
-        Doing::DisplayProcess => "PROCESS",
         Doing::DisplayTopic => "TOPIC",
         Doing::DisplaySubscription => "SUB",
         _ => "QUEUE",

@@ -12,9 +12,10 @@ mod lockout;
 mod protection;
 pub(crate) mod topic;
 
+use crate::nouns;
 use bulla_catalog::authority::Role;
 use bulla_catalog::names::is_name;
-use bulla_catalog::{DEPTH_MAX, MESSAGE_BYTES_MAX, topic_names};
+use bulla_catalog::{DEPTH_MAX, MESSAGE_BYTES_MAX, Sort, topic_names};
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
 pub(super) use protection::*;
 use std::fmt::{self, Display};
@@ -37,10 +38,6 @@ pub const TIMEOUT_MS_MIN: u64 = 10;
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 /// Longest path, URI or list of service times in characters.
 pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
-/// Longest APPLICID in characters, as MQ has it.
-pub const APPLICID_CHARS_MAX: usize = 256;
-/// Longest USERDATA and ENVRDATA in characters, as MQ has it.
-pub const PROCESS_DATA_CHARS_MAX: usize = 128;
 /// Highest CAPEXPRY in tenths of a second, as MQ has it.
 pub const EXPIRY_TENTHS_MAX: u64 = 999_999_999;
 /// Highest TRIGINT in milliseconds, as MQ has it.
@@ -144,6 +141,9 @@ pub enum Act {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs)]
 pub enum Defining {
+    Define(Sort),
+    Alter(Sort),
+    Delete(Sort),
     DefineLocal,
     AlterLocal,
     DeleteLocal,
@@ -156,9 +156,6 @@ pub enum Defining {
     DefineModel,
     AlterModel,
     DeleteModel,
-    DefineProcess,
-    AlterProcess,
-    DeleteProcess,
     DefineTopic,
     AlterTopic,
     DeleteTopic,
@@ -192,6 +189,7 @@ pub enum Defining {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(missing_docs)]
 pub enum Doing {
+    Display(Sort),
     ClearLocal,
     ReplayLocal,
     CheckPolicy,
@@ -200,7 +198,6 @@ pub enum Doing {
     DisplayAlias,
     DisplayRemote,
     DisplayModel,
-    DisplayProcess,
     DisplayTopic,
     DisplaySubscription,
     DisplaySubscriptionStatus,
@@ -316,6 +313,8 @@ impl Attribute {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(missing_docs)]
 pub enum Key {
+    /// Of one noun of [`nouns`](crate::nouns) alone: its word.
+    Own(&'static str),
     // What queues have.
     Description,
     MaxDepth,
@@ -356,10 +355,6 @@ pub enum Key {
     QueueUnacknowledgedNow,
     QueueHeldBack,
     QueueRefused,
-    // Processes.
-    ApplicationId,
-    UserData,
-    EnvironmentData,
     // Topics and subscriptions.
     TopicString,
     TopicObject,
@@ -786,14 +781,13 @@ pub const VERBS: &[(&str, &[&str])] = &[
     ("STOP", &[]),
 ];
 
-/// Nouns with the short forms that are taken.
-pub const NOUNS: &[(&str, &[&str])] = &[
+/// Nouns that [`nouns`](crate::nouns) has not, with the short forms that are taken.
+const NOUNS: &[(&str, &[&str])] = &[
     ("QUEUE", &["Q"]),
     ("QLOCAL", &["QL"]),
     ("QALIAS", &["QA"]),
     ("QREMOTE", &["QR"]),
     ("QMODEL", &["QM"]),
-    ("PROCESS", &["PRO"]),
     ("TOPIC", &[]),
     ("SUB", &[]),
     ("SBSTATUS", &[]),
@@ -822,19 +816,47 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("CONN", &[]),
 ];
 
-/// The longest form of a verb or noun as typed, in upper case.
-pub fn long_form(table: &'static [(&'static str, &'static [&'static str])], word: &str) -> Option<&'static str> {
-    table.iter().find(|(long, short)| *long == word || short.contains(&word)).map(|(long, _)| *long)
+/// The long form of a verb as typed, in upper case.
+pub fn verb(word: &str) -> Option<&'static str> {
+    long_form(VERBS.iter().copied(), word)
+}
+
+/// The long form of a noun as typed, in upper case.
+pub fn noun(word: &str) -> Option<&'static str> {
+    long_form(nouns(), word)
+}
+
+fn long_form(
+    mut known: impl Iterator<Item = (&'static str, &'static [&'static str])>,
+    word: &str,
+) -> Option<&'static str> {
+    known.find(|(long, short)| *long == word || short.contains(&word)).map(|(long, _)| long)
 }
 
 /// Finds a command by the long forms of its words.
 pub fn command(verb: &str, noun: &str) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| command.verb == verb && command.noun == noun)
+    commands().find(|command| command.verb == verb && command.noun == noun)
 }
 
-const V1: &str = "0.1";
+/// Every command, in the order of the reference page.
+pub fn commands() -> impl Iterator<Item = &'static Command> {
+    nouns::commands()
+}
 
-const fn attribute(key: Key, keyword: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Attribute {
+/// Every noun with its short forms.
+pub fn nouns() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    NOUNS.iter().copied().chain(nouns::all().map(|noun| (noun.word(), noun.short())))
+}
+
+pub(crate) const V1: &str = "0.1";
+
+pub(crate) const fn attribute(
+    key: Key,
+    keyword: &'static str,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+) -> Attribute {
     Attribute { key, keyword, synonyms: &[], kind, default, doc, since: V1 }
 }
 
@@ -846,9 +868,14 @@ const fn words(choices: &'static [&'static str]) -> Kind {
     Kind::Word { choices, refused: &[] }
 }
 
+/// What steers DEFINE.
+pub(crate) const DEFINE_OPTIONS: &[&Attribute] = &[&REPLACE, &LIKE];
+/// What steers DISPLAY.
+pub(crate) const DISPLAY_OPTIONS: &[&Attribute] = &[&WHERE, &ALL];
+
 const ENABLED: Kind = words(&["ENABLED", "DISABLED"]);
 
-static DESCR: Attribute = attribute(
+pub(crate) static DESCR: Attribute = attribute(
     Key::Description,
     "DESCR",
     Kind::Text { chars_max: DESCR_CHARS_MAX },
@@ -1040,27 +1067,6 @@ static GROUPS: Attribute = attribute(
     words(&["NO", "YES"]),
     "NO",
     "Whether messages with the same group-id (JMSXGroupID) go to one link at a time, in their order, for as long as it is there. A change is for links that come later.",
-);
-static APPLICID: Attribute = attribute(
-    Key::ApplicationId,
-    "APPLICID",
-    Kind::Text { chars_max: APPLICID_CHARS_MAX },
-    "' '",
-    "What is started: for bulla trigger the absolute path of a program, and nothing else.",
-);
-static USERDATA: Attribute = attribute(
-    Key::UserData,
-    "USERDATA",
-    Kind::Text { chars_max: PROCESS_DATA_CHARS_MAX },
-    "' '",
-    "Passed to the program, as one argument.",
-);
-static ENVRDATA: Attribute = attribute(
-    Key::EnvironmentData,
-    "ENVRDATA",
-    Kind::Text { chars_max: PROCESS_DATA_CHARS_MAX },
-    "' '",
-    "Passed to the program, as one argument.",
 );
 static BOTHRESH: Attribute = attribute(
     Key::BackoutThreshold,
@@ -1708,7 +1714,6 @@ const MODEL: &[&Attribute] = &[
     &limit::QUEUE_UNACKED,
     &limit::QUEUE_MSGRATE,
 ];
-const PROCESSES: &[&Attribute] = &[&DESCR, &APPLICID, &USERDATA, &ENVRDATA];
 const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
 const REMOTE: &[&Attribute] = &[&DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST];
 const MANAGER: &[&Attribute] = &[
@@ -1753,8 +1758,8 @@ const POLICY: &[&Attribute] = &[
 const DEVICE: &[&Attribute] =
     &[&DEVICE_TYPE, &DESCR, &ENGINES, &PENDING, &MODULE, &TOKEN, &PINFILE, &TIMEOUT, &PROFILE, &SERVICE, &AUTOSTART];
 
-/// The language.
-pub static COMMANDS: &[Command] = &[
+/// The commands of queues, with which the reference page begins.
+pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
     Command {
         act: Act::Defines(Defining::DefineLocal),
         verb: "DEFINE",
@@ -2072,54 +2077,10 @@ pub static COMMANDS: &[Command] = &[
         examples: &["DISPLAY QMODEL(*) DEFTYPE", "DIS QM(SYSTEM.DEFAULT.MODEL.QUEUE)"],
         since: V1,
     },
-    Command {
-        act: Act::Defines(Defining::DefineProcess),
-        verb: "DEFINE",
-        noun: "PROCESS",
-        name: NameUse::One,
-        object: "process",
-        summary: "Create a process definition: what a queue with TRIGGER starts.",
-        options: &[&REPLACE, &LIKE],
-        attributes: PROCESSES,
-        examples: &["DEFINE PROCESS(BILLING) APPLICID('/usr/local/bin/billing') USERDATA('--once')"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::AlterProcess),
-        verb: "ALTER",
-        noun: "PROCESS",
-        name: NameUse::One,
-        object: "process",
-        summary: "Change attributes of a process definition; the others stay.",
-        options: &[],
-        attributes: PROCESSES,
-        examples: &["ALTER PROCESS(BILLING) USERDATA(' ')"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteProcess),
-        verb: "DELETE",
-        noun: "PROCESS",
-        name: NameUse::One,
-        object: "process",
-        summary: "Delete a process definition. Queues that name it trigger nothing any more.",
-        options: &[],
-        attributes: &[],
-        examples: &["DELETE PROCESS(BILLING)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayProcess),
-        verb: "DISPLAY",
-        noun: "PROCESS",
-        name: NameUse::Generic,
-        object: "process",
-        summary: "Show process definitions. A generic name shows names only, unless attributes or ALL are asked for.",
-        options: &[&WHERE, &ALL],
-        attributes: PROCESSES,
-        examples: &["DISPLAY PROCESS(*) APPLICID", "DIS PRO(BILLING)"],
-        since: V1,
-    },
+];
+
+/// The commands after those of [`nouns`](crate::nouns).
+pub(crate) static OTHER_COMMANDS: &[Command] = &[
     Command {
         act: Act::Defines(Defining::DefineTopic),
         verb: "DEFINE",
@@ -3153,17 +3114,17 @@ mod tests {
     #[test]
     fn no_command_stands_twice() {
         let mut seen = HashSet::new();
-        for command in COMMANDS {
+        for command in commands() {
             assert!(seen.insert((command.verb, command.noun)), "{command}");
             assert!(VERBS.iter().any(|(verb, _)| *verb == command.verb));
             assert!(ROLES.iter().any(|(verb, _)| *verb == command.verb), "{command} asks for no role");
-            assert!(command.noun.is_empty() || NOUNS.iter().any(|(noun, _)| *noun == command.noun));
+            assert!(command.noun.is_empty() || nouns().any(|(noun, _)| noun == command.noun));
         }
     }
 
     #[test]
     fn no_word_means_two_things_in_one_command() {
-        for command in COMMANDS {
+        for command in commands() {
             let mut seen = HashSet::new();
             for attribute in command.options.iter().chain(command.attributes) {
                 let own: HashSet<_> = attribute.words().collect(); // a switch may be named like one of its states
@@ -3172,7 +3133,7 @@ mod tests {
                 }
             }
         }
-        for table in [VERBS, NOUNS] {
+        for table in [VERBS.to_vec(), nouns().collect()] {
             let mut seen = HashSet::new();
             for word in table.iter().flat_map(|(long, short)| std::iter::once(long).chain(*short)) {
                 assert!(seen.insert(word), "{word}");
@@ -3182,7 +3143,7 @@ mod tests {
 
     #[test]
     fn every_entry_explains_itself() {
-        for command in COMMANDS {
+        for command in commands() {
             assert!(command.summary.ends_with('.') && !command.examples.is_empty(), "{command}");
             for attribute in command.options.iter().chain(command.attributes) {
                 assert!(attribute.doc.ends_with('.'), "{}", attribute.keyword);

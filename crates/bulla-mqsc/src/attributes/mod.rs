@@ -2,7 +2,6 @@
 
 mod alias;
 mod model;
-mod process;
 mod queue;
 mod queue_manager;
 mod remote;

@@ -1,0 +1,63 @@
+//! One attribute of a sort of object.
+
+use crate::parse::Value;
+use crate::reply::Cell;
+use crate::table::{Attribute, Key, Kind, attribute};
+
+/// One attribute of a sort of object: its words in the table, and how its value is read and written.
+///
+/// Everything that the language does with it follows.
+pub(crate) struct Field<T: 'static> {
+    words: Words,
+    /// The value as it is shown and written down.
+    pub(crate) get: fn(&T) -> Cell,
+    /// Takes over a value, which the parser has found to be of the attribute's kind.
+    pub(crate) set: fn(&mut T, &Value),
+}
+
+enum Words {
+    Own(Attribute),
+    /// The same words for several nouns.
+    Shared(&'static Attribute),
+}
+
+impl<T> Field<T> {
+    /// An attribute of this sort of object alone: its word, what it takes, its default as one would write it, one or
+    /// two sentences, and how its value is read and written.
+    pub(crate) const fn new(
+        word: &'static str,
+        kind: Kind,
+        default: &'static str,
+        doc: &'static str,
+        get: fn(&T) -> Cell,
+        set: fn(&mut T, &Value),
+    ) -> Self {
+        Self { words: Words::Own(attribute(Key::Own(word), word, kind, default, doc)), get, set }
+    }
+
+    /// An attribute that means the same for other nouns.
+    pub(crate) const fn shared(attribute: &'static Attribute, get: fn(&T) -> Cell, set: fn(&mut T, &Value)) -> Self {
+        Self { words: Words::Shared(attribute), get, set }
+    }
+
+    /// Its words in the table.
+    pub(crate) const fn attribute(&'static self) -> &'static Attribute {
+        match &self.words {
+            Words::Own(attribute) => attribute,
+            Words::Shared(attribute) => attribute,
+        }
+    }
+}
+
+/// The words of all fields, for the table.
+pub(super) const fn attributes<T, const COUNT: usize>(
+    fields: &'static [Field<T>; COUNT],
+) -> [&'static Attribute; COUNT] {
+    let mut all = [fields[0].attribute(); COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        all[at] = fields[at].attribute();
+        at += 1;
+    }
+    all
+}
