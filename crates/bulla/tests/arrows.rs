@@ -29,6 +29,7 @@ const BELOW: &[&str] = &[
     "log",
     "message_groups",
     "metrics",
+    "ordered_line",
     "random",
     "report_options",
     "sign_in",

@@ -2,7 +2,7 @@
 
 use super::Local;
 use super::authority;
-use super::get::Consumer;
+use super::get::{self, Consumer};
 use super::passed_over::PassedOver;
 use super::peer::{Link, Peer};
 use super::publish::Publishing;
@@ -341,8 +341,7 @@ fn consumer(
         cursor: None,
         outstanding: HashSet::new(),
         backed_out: HashMap::new(),
-        opening: VecDeque::new(),
-        first_slot: 0,
+        opening: get::opening_line(),
         passed_over: PassedOver::default(),
         arrivals: 0,
         rescan_at: local.now,
@@ -521,8 +520,7 @@ fn get_subscribed(
         outstanding: HashSet::new(),
         unsettled: HashMap::new(),
         backed_out: HashMap::new(),
-        opening: VecDeque::new(),
-        first_slot: 0,
+        opening: get::opening_line(),
         passed_over: PassedOver::default(),
         arrivals: 0,
         rescan_at: local.now,

@@ -18,6 +18,7 @@ use crate::catalog::{Backout, LocalQueue};
 use crate::envelope::{self, Arrival, Label, Readable};
 use crate::limits::UserId;
 use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck};
+use crate::ordered_line::{self, OrderedLine};
 use crate::reason::{self, Refusal};
 use crate::reports;
 use crate::resumable::Resumable;
@@ -30,7 +31,6 @@ use bulla_queue::{Found, Look, Message, MessageId, Place, PutError, QueueId, Rea
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use hashbrown::{HashMap, HashSet};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,8 +78,7 @@ pub(crate) struct Consumer {
     /// Of these, the ones whose units of work were backed out, and how often: given back, they have failed so often.
     pub(crate) backed_out: HashMap<MessageId, u32>,
     /// Messages on their way through the opener, in delivery order.
-    pub(crate) opening: VecDeque<Opening>,
-    pub(crate) first_slot: u64,
+    pub(crate) opening: OpeningLine,
     /// Messages that are addressed to others, or that it will not have.
     pub(crate) passed_over: PassedOver,
     /// The count of the queue's arrivals up to which everything was looked at.
@@ -119,19 +118,25 @@ pub(crate) struct Unsettled {
 /// A locked message on its way through the opener.
 pub(crate) struct Opening {
     locked: Found,
-    stage: Stage,
     /// Its memory, given back when it is sent.
     _held: Held,
 }
 
-enum Stage {
-    /// With an adapter, under this policy.
-    Away(Box<Arrival>, Arc<Policy>),
-    Ready(Result<Readable, Fault>),
+/// What is with an adapter: the message as it lay on its queue, and the policy that it is opened under.
+pub(crate) struct Away(Box<Arrival>, Arc<Policy>);
+
+type Stage = ordered_line::Stage<Away, Result<Readable, Fault>>;
+
+/// The messages of a link that are being opened.
+pub(crate) type OpeningLine = OrderedLine<Opening, Away, Result<Readable, Fault>>;
+
+/// The line of a link that takes no more messages while so many are being opened.
+pub(crate) fn opening_line() -> OpeningLine {
+    OrderedLine::bounded(OPENING_MAX, usize::MAX)
 }
 
 /// Why a message does not go to this reader.
-enum Fault {
+pub(crate) enum Fault {
     /// It is addressed to others.
     NotMine,
     /// Its seal is defective: it goes to the error queue.
@@ -178,7 +183,7 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             }
         }
     }
-    if consumer.opening.len() >= OPENING_MAX.min(engine.credit(link) as usize) {
+    if consumer.opening.is_full() || consumer.opening.len() >= engine.credit(link) as usize {
         return Looked::Blocked;
     }
     if user.is_some_and(|user| state.users.is_full(user)) {
@@ -238,7 +243,7 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             peer: *key,
             generation: *generation,
             link,
-            slot: consumer.first_slot + consumer.opening.len() as u64,
+            slot: consumer.opening.next_slot(),
         };
         let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
             // No memory to open it in: it stays, and is tried again at the next tick.
@@ -249,7 +254,7 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             return Looked::Blocked;
         };
         let stage = open(consumer, asker, local, state, identity, &locked, &payload);
-        consumer.opening.push_back(Opening { locked, stage, _held: held });
+        consumer.opening.join(Opening { locked, _held: held }, payload.len(), stage);
         deliver_opened(peer, local, state, link);
         return Looked::Sent;
     }
@@ -530,7 +535,7 @@ fn open_sealed(
             Ok(Step::Done(opened)) => {
                 let cost = tally.effort().into();
                 count_use(&mut consumer.keys, local, identity, Some(&opened), &cost);
-                return Ok(opened_stage(local, &under, &arrival, opened, &cost));
+                return Ok(Stage::Ready(readable(local, &under, &arrival, opened, &cost)));
             }
             Err(error) => {
                 let cost = tally.effort().into();
@@ -543,7 +548,7 @@ fn open_sealed(
         Work::Open(Arc::new(open))
     };
     local.manager.adapters.submit(asker, &consumer.who, work, tally);
-    Ok(Stage::Away(Box::new(arrival), under))
+    Ok(Stage::Away(Away(Box::new(arrival), under)))
 }
 
 /// Counts the use of the reader's key.
@@ -558,9 +563,16 @@ fn count_use(
     keys.note(local, user, opened.map(Verified::get), cost, || local.ring(identity).ok());
 }
 
-fn opened_stage(local: &Local, policy: &Policy, arrival: &Arrival, opened: Verified<Opened>, cost: &Cost) -> Stage {
+/// The message as its reader gets it.
+fn readable(
+    local: &Local,
+    policy: &Policy,
+    arrival: &Arrival,
+    opened: Verified<Opened>,
+    cost: &Cost,
+) -> Result<Readable, Fault> {
     local.manager.accounts.note(&policy.name, Deed::Opened, cost);
-    Stage::Ready(arrival.opened(opened).map_err(|refusal| Fault::defective("malformed", refusal.detail)))
+    arrival.opened(opened).map_err(|refusal| Fault::defective("malformed", refusal.detail))
 }
 
 /// Counts what it took to find out; what is wrong is counted when the message has its turn.
@@ -586,22 +598,21 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
     let Finished { asker, outcome, cost } = done;
     let Peer { links, identity, .. } = &mut *peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&asker.link) else { return };
-    let place = usize::try_from(asker.slot.wrapping_sub(consumer.first_slot)).unwrap_or(usize::MAX);
-    let Some(opening) = consumer.opening.get_mut(place) else { return };
-    let Stage::Away(arrival, policy) = &opening.stage else { return };
-    let protection = role::enter(Role::Protection);
-    if let Done::Opened(opened) = &outcome {
-        count_use(&mut consumer.keys, local, identity, opened.as_ref().ok(), &cost);
-    }
-    opening.stage = match outcome {
-        Done::Opened(Ok(opened)) => opened_stage(local, policy, arrival, opened, &cost),
-        Done::Opened(Err(error)) => Stage::Ready(Err(fault(local, policy, &error, &cost))),
-        _ => {
-            Stage::Ready(Err(Fault::Later { cause: "internal", detail: "an adapter answered another question".into() }))
+    let Consumer { opening, keys, .. } = &mut **consumer;
+    let is_waited_for = opening.fill(asker.slot, |_, Away(arrival, policy)| {
+        let _protection = role::enter(Role::Protection);
+        if let Done::Opened(opened) = &outcome {
+            count_use(keys, local, identity, opened.as_ref().ok(), &cost);
         }
-    };
-    drop(protection);
-    deliver_opened(peer, local, state, asker.link);
+        match outcome {
+            Done::Opened(Ok(opened)) => readable(local, &policy, &arrival, opened, &cost),
+            Done::Opened(Err(error)) => Err(fault(local, &policy, &error, &cost)),
+            _ => Err(Fault::Later { cause: "internal", detail: "an adapter answered another question".into() }),
+        }
+    });
+    if is_waited_for {
+        deliver_opened(peer, local, state, asker.link);
+    }
 }
 
 /// Sends what is opened at the head of the link's openings, and deals with what did not open.
@@ -609,11 +620,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
     loop {
         let Peer { engine, links, user, staged_gets, .. } = peer;
         let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
-        if !matches!(consumer.opening.front(), Some(Opening { stage: Stage::Ready(_), .. })) {
-            return;
-        }
-        let Some(Opening { locked, stage: Stage::Ready(ready), _held }) = consumer.opening.pop_front() else { return };
-        consumer.first_slot += 1;
+        let Some((Opening { locked, _held }, ready)) = consumer.opening.take_front() else { return };
         let queue = consumer.route.queue;
         local.serve(queue);
         if let Err(Fault::Later { cause, .. } | Fault::Defective { cause, .. }) = &ready {
@@ -1060,7 +1067,7 @@ pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64
             let backed_out = consumer.backed_out.get(&id).copied().unwrap_or(0);
             give_back(&consumer.route, wall_ms, state, id, backed_out.max(u32::from(failed)));
         }
-        for opening in consumer.opening.drain(..) {
+        for opening in consumer.opening.cancel_all() {
             state.store.release(opening.locked.id, false);
         }
     }
