@@ -29,7 +29,7 @@ use bulla_amqp::{AttachRequest, Connection, DeliveryState, Header, LinkId, LinkO
 use bulla_queue::{Found, MessageId, QueueId, Ticket};
 use bulla_seal::policy::Toleration;
 pub(crate) use opening::finished;
-use opening::{Opening, is_sealed};
+use opening::{OpeningLine, is_sealed};
 use plain::PlainLink;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -75,8 +75,7 @@ pub(crate) struct Sending {
     /// Where the batches end: last number, messages.
     units: VecDeque<(u64, usize)>,
     /// Messages on their way through the opener, in order.
-    opening: VecDeque<Opening>,
-    first_slot: u64,
+    opening: OpeningLine,
     who: bulla_device::Asker,
     /// Why this side ended it.
     failure: Option<Refusal>,
@@ -241,8 +240,7 @@ pub(crate) fn begin(
         batch_since: None,
         noted: VecDeque::new(),
         units: VecDeque::new(),
-        opening: VecDeque::new(),
-        first_slot: 0,
+        opening: OpeningLine::bounded(OPENING_MAX, usize::MAX),
         who,
         failure: None,
         message_bytes_max: own_max,
@@ -529,10 +527,7 @@ impl Sending {
             Way::Plain { waiting, .. } if waiting.is_some() => return false,
             Way::Plain { .. } => usize::MAX,
         };
-        self.reserved() < credit
-            && self.opening.len() < OPENING_MAX
-            && self.failure.is_none()
-            && self.retry_at.is_none()
+        self.reserved() < credit && !self.opening.is_full() && self.failure.is_none() && self.retry_at.is_none()
     }
 
     /// Whether one more message may be in doubt.
@@ -997,7 +992,7 @@ pub(crate) fn failed(peer: &mut Peer, refusal: Refusal) {
 pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: Option<String>) {
     let Some(mut sending) = peer.sending.take() else { return };
     sending.who.leave();
-    for opening in sending.opening.drain(..) {
+    for opening in sending.opening.cancel_all() {
         state.store.release(opening.found.id, false);
     }
     for message in sending.batch.drain(..) {

@@ -11,6 +11,7 @@ use crate::dispatcher::peer::Peer;
 use crate::dispatcher::{Local, no_ring};
 use crate::envelope::{self, Arrival};
 use crate::manager::State;
+use crate::ordered_line::{OrderedLine, Stage};
 use crate::reason::{self, Refusal};
 use crate::wall_clock::from_wall_ms;
 use bulla_amqp::{Connection, LinkId, Payload};
@@ -26,16 +27,13 @@ const MEMORY_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 pub(super) struct Opening {
     pub(super) found: Found,
-    pub(super) link: LinkId,
-    pub(super) header: Arc<TransmissionHeader>,
-    pub(super) stage: OpeningStage,
+    link: LinkId,
+    header: Arc<TransmissionHeader>,
     _held: Held,
 }
 
-pub(super) enum OpeningStage {
-    Away(Box<Arrival>),
-    Ready(Result<Payload, Fault>),
-}
+/// The messages of a channel that are being opened. With an adapter: the message as it lay on the transmission queue.
+pub(super) type OpeningLine = OrderedLine<Opening, Box<Arrival>, Result<Payload, Fault>>;
 
 /// Why a message can't be opened.
 pub(super) enum Fault {
@@ -79,10 +77,10 @@ impl Sending {
         };
         let destinations = state.destinations_of(&header, policy);
         let stage = match self.start_opening(&found, link, destinations, &payload, policy, key, generation, local) {
-            Ok(arrival) => OpeningStage::Away(Box::new(arrival)),
-            Err(fault) => OpeningStage::Ready(Err(fault)),
+            Ok(arrival) => Stage::Away(Box::new(arrival)),
+            Err(fault) => Stage::Ready(Err(fault)),
         };
-        self.opening.push_back(Opening { found, link, header, stage, _held: held });
+        self.opening.join(Opening { found, link, header, _held: held }, payload.len(), stage);
     }
 
     #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
@@ -115,7 +113,7 @@ impl Sending {
         let open = move || {
             manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), put_at, now, counted.clone())
         };
-        let slot = self.first_slot + self.opening.len() as u64;
+        let slot = self.opening.next_slot();
         let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
         local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)), tally);
         Ok(arrival)
@@ -136,17 +134,15 @@ impl Sending {
 
     /// Goes on with opened messages at the head of the line, in their order.
     pub(super) fn opened_ones(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State) {
-        while let Some(Opening { stage: OpeningStage::Ready(ready), found, link, .. }) = self.opening.front() {
-            if ready.is_ok() && self.is_fast(found) && !engine.can_send(*link) {
+        loop {
+            if let Some((Opening { found, link, .. }, Ok(_))) = self.opening.front()
+                && self.is_fast(found)
+                && !engine.can_send(*link)
+            {
                 // Those behind it wait, too.
                 return;
             }
-            let Some(Opening { found, link, header, stage: OpeningStage::Ready(ready), _held }) =
-                self.opening.pop_front()
-            else {
-                return;
-            };
-            self.first_slot += 1;
+            let Some((Opening { found, link, header, _held }, ready)) = self.opening.take_front() else { return };
             if let Err(Fault::Defective(refusal) | Fault::Undeliverable(refusal) | Fault::Later(refusal)) = &ready {
                 self.fail(refusal, local);
             }
@@ -177,25 +173,27 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
     let Finished { asker, outcome, cost } = done;
     let Peer { engine, sending, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
-    let place = usize::try_from(asker.slot.wrapping_sub(sending.first_slot)).unwrap_or(usize::MAX);
-    let Some(opening) = sending.opening.get_mut(place) else { return };
-    let OpeningStage::Away(arrival) = &opening.stage else { return };
     let is_open = matches!(outcome, Outcome::Opened(Ok(_)));
-    let protection = role::enter(Role::Protection);
-    if let Outcome::Opened(opened) = &outcome {
-        let user = local.manager.channel_user(&sending.definition);
-        let ring = || local.manager.ring(user, local.now).ok();
-        sending.keys.note(local, user, opened.as_ref().ok().map(Verified::get), &cost, ring);
-    }
-    opening.stage = OpeningStage::Ready(match outcome {
-        Outcome::Opened(Ok(opened)) => {
-            let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
-            arrival.opened(opened).map(envelope::Readable::into_payload).map_err(malformed)
+    let Sending { opening, keys, definition, .. } = &mut *sending;
+    let is_waited_for = opening.fill(asker.slot, |_, arrival| {
+        let _protection = role::enter(Role::Protection);
+        if let Outcome::Opened(opened) = &outcome {
+            let user = local.manager.channel_user(definition);
+            let ring = || local.manager.ring(user, local.now).ok();
+            keys.note(local, user, opened.as_ref().ok().map(Verified::get), &cost, ring);
         }
-        Outcome::Opened(Err(error)) => Err(fault(&error)),
-        _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
+        match outcome {
+            Outcome::Opened(Ok(opened)) => {
+                let malformed = |refusal: Refusal| Fault::Defective(Refusal::security("malformed", refusal.detail));
+                arrival.opened(opened).map(envelope::Readable::into_payload).map_err(malformed)
+            }
+            Outcome::Opened(Err(error)) => Err(fault(&error)),
+            _ => Err(Fault::Later(Refusal::new(reason::UNEXPECTED_ERROR, "an adapter answered another question"))),
+        }
     });
-    drop(protection);
+    if !is_waited_for {
+        return;
+    }
     sending.note(if is_open { Deed::Opened } else { Deed::FailedToOpen }, &cost, local);
     sending.opened_ones(engine, local, state);
     local.serve(sending.queue);
