@@ -28,7 +28,6 @@ pub mod manager;
 mod message_groups;
 pub mod metrics;
 mod noted;
-#[expect(dead_code, reason = "the links that put, and the receiving end of channels, follow")]
 mod ordered_line;
 pub mod policy_check;
 pub mod random;

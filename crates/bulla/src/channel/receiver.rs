@@ -17,7 +17,7 @@ use crate::catalog::names::is_name;
 use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::peer::{Link, Peer, Traffic};
-use crate::dispatcher::sealing::Stage;
+use crate::dispatcher::sealing::{SealingLine, Stage};
 use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
@@ -78,9 +78,7 @@ pub(crate) struct Receiving {
     /// What is received exactly once; none where the partner is not ours.
     numbers: Option<Numbers>,
     /// What came and is not on its queue, in the order in which it came.
-    line: VecDeque<Waiting>,
-    line_bytes: usize,
-    first_slot: u64,
+    line: SealingLine<Waiting>,
     /// Committed, and not confirmed yet.
     unconfirmed: VecDeque<DeliveryId>,
     /// Committed and confirmed so far.
@@ -130,7 +128,6 @@ struct Waiting {
     /// As it came, for another try.
     payload: Payload,
     way: Option<Arc<Way>>,
-    stage: Stage,
     /// It is on its way to the dead-letter queue, and why.
     dead: Option<Refusal>,
     /// It came sealed, and its seal is defective.
@@ -174,9 +171,10 @@ impl Receiving {
             && self.numbers.as_ref().is_none_or(|numbers| channels.has_numbers(&numbers.note_name, self.place))
     }
 
-    fn asker(&self, link: LinkId, ahead: usize) -> Asker {
+    /// Who asks the adapters for the message at that place of the line.
+    fn asker(&self, link: LinkId, place: usize) -> Asker {
         let Place { dispatcher, peer, generation } = self.place;
-        Asker { dispatcher, peer, generation, link, slot: self.first_slot + ahead as u64 }
+        Asker { dispatcher, peer, generation, link, slot: self.line.slot_at(place) }
     }
 }
 
@@ -474,9 +472,7 @@ fn receiving(
         phase,
         delivery: Delivery::new(definition.protection, user, target, local.device_asker(peer.generation)),
         numbers: None,
-        line: VecDeque::new(),
-        line_bytes: 0,
-        first_slot: 0,
+        line: SealingLine::bounded(CREDIT_MAX as usize, CREDIT_BYTES),
         unconfirmed: VecDeque::new(),
         committed: 0,
         confirmed: 0,
@@ -677,7 +673,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     let link = delivery.link;
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
     if !matches!(receiving.phase, Phase::Flowing)
-        || delivery.beyond_credit && (receiving.stop.is_none() || receiving.line_bytes > CREDIT_BYTES)
+        || delivery.beyond_credit && (receiving.stop.is_none() || receiving.line.bytes() > CREDIT_BYTES)
     {
         let detail = format!("{}: a message came beyond the credit granted", receiving.instance.channel);
         return end(peer, local, state, link, Refusal::new(reason::Q_FULL, detail));
@@ -693,20 +689,11 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
         numbers.received += 1;
     }
     let id = (!delivery.settled).then_some(delivery.id);
-    let stage = Stage::Answered;
-    receiving.line_bytes += len;
     let payload = delivery.payload;
-    receiving.line.push_back(Waiting {
-        id,
-        payload,
-        way: None,
-        stage,
-        dead: None,
-        defective: false,
-        asks: false,
-        _held: None,
-    });
-    receiving.prepare(local, state, link, receiving.line.len() - 1);
+    let mut waiting = Waiting { id, payload, way: None, dead: None, defective: false, asks: false, _held: None };
+    let asker = receiving.asker(link, receiving.line.len());
+    let stage = waiting.prepare(&mut receiving.delivery, &mut receiving.starved, local, state, asker);
+    receiving.line.join(waiting, len, stage);
     look_at(receiving, local, link);
 }
 
@@ -721,11 +708,14 @@ fn look_at(receiving: &mut Receiving, local: &mut Local, link: LinkId) {
 pub(crate) fn finished(peer: &mut Peer, local: &mut Local, done: Finished) {
     let Finished { asker, outcome, cost } = done;
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&asker.link) else { return };
-    let place = usize::try_from(asker.slot.wrapping_sub(receiving.first_slot)).unwrap_or(usize::MAX);
-    let Some(waiting) = receiving.line.get_mut(place) else { return };
-    waiting.defective = matches!(&outcome, Outcome::Checked(Err(error)) if error.outcome() == Verdict::Defective);
-    waiting.stage.answer(local, outcome, &cost, Some(&mut receiving.delivery.meters));
-    look_at(receiving, local, asker.link);
+    let Receiving { line, delivery, .. } = &mut **receiving;
+    let is_waited_for = line.fill(asker.slot, |waiting, away| {
+        waiting.defective = matches!(&outcome, Outcome::Checked(Err(error)) if error.outcome() == Verdict::Defective);
+        away.answered(local, outcome, &cost, Some(&mut delivery.meters))
+    });
+    if is_waited_for {
+        look_at(receiving, local, asker.link);
+    }
 }
 
 /// A pause is over: the link is looked at again.
@@ -774,13 +764,12 @@ impl Receiving {
             self.prepare_again(local, state, link);
         }
         loop {
-            if self.line.front().is_some_and(|head| head.is_stale(state)) {
+            if self.line.front().is_some_and(|(head, _)| head.is_stale(state)) {
                 self.prepare(local, state, link, 0);
             }
             let step = match self.line.front() {
                 None => Step::Wait,
-                Some(Waiting { stage: Stage::Away(_) | Stage::Answered, .. }) => Step::Wait,
-                Some(Waiting { id: None, .. }) => self.put_one(engine, local, state, link),
+                Some((Waiting { id: None, .. }, _)) => self.put_one(engine, local, state, link),
                 Some(_) => self.commit_some(engine, generation, local, state, link),
             };
             match step {
@@ -794,40 +783,34 @@ impl Receiving {
     /// The head of the line is tried again: with what is defined now, if it found no way or that has changed. So are
     /// those that found no memory.
     fn prepare_again(&mut self, local: &mut Local, state: &State, link: LinkId) {
-        let Some(head) = self.line.front().filter(|head| head.dead.is_none()) else { return };
+        let Some((head, answer)) = self.line.front().filter(|(head, _)| head.dead.is_none()) else { return };
         let changed = head.way.as_ref().is_none_or(|way| way.route.generation != state.generation);
         let starved = std::mem::take(&mut self.starved);
-        if changed || matches!(head.stage, Stage::Ready(Err(_))) {
+        if changed || answer.is_err() {
             self.prepare(local, state, link, 0);
         }
         for place in 1..self.line.len() {
             if !starved || self.starved {
                 return;
             }
-            if self.line[place].is_starved() {
+            if self.line.at(place).is_some_and(|(_, stage)| is_starved(stage)) {
                 self.prepare(local, state, link, place);
             }
         }
     }
 
-    /// Begins what is to be done with a message in the line before it is put.
+    /// Begins anew what is to be done with a message in the line before it is put.
     fn prepare(&mut self, local: &mut Local, state: &State, link: LinkId, place: usize) {
         let asker = self.asker(link, place);
-        let Some(waiting) = self.line.get_mut(place) else { return };
-        waiting._held = None;
-        if self.starved {
-            waiting.stage = Stage::Ready(Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, "messages before it wait")));
-            return;
-        }
-        let Prepared { way, stage, held, asks } = self.delivery.prepare(local, state, asker, &waiting.payload);
-        (waiting.way, waiting.stage, waiting._held, waiting.asks) = (way, stage, held, asks);
-        self.starved = waiting.is_starved();
+        let Self { line, delivery, starved, .. } = self;
+        line.begin_again(place, |waiting, _| waiting.prepare(delivery, starved, local, state, asker));
     }
 
     /// Puts the head of the line, which its sender has settled.
     fn put_one(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State, link: LinkId) -> Step {
         let mut is_put = false;
-        let put = match self.line.front().and_then(|head| head.ready(state, &[], local.wall_ms)) {
+        let Some((head, answer)) = self.line.front() else { return Step::Wait };
+        let put = match head.ready(answer, state, &[], local.wall_ms) {
             None => return Step::Wait,
             Some(Ok(None)) => Ok(()),
             Some(Ok(Some((queue, message)))) => state
@@ -845,7 +828,7 @@ impl Receiving {
         };
         match put {
             Ok(()) => {
-                if let Some(head) = self.line.front().filter(|head| head.asks && is_put) {
+                if head.asks && is_put {
                     let id = state.store.newest();
                     head.tell(state, local, id);
                 }
@@ -870,7 +853,7 @@ impl Receiving {
         let mut refused = None;
         // Those that ask for reports: their place in the line, and in the unit.
         let mut asking: Vec<(usize, u64)> = Vec::new();
-        for waiting in self.line.iter().take_while(|waiting| waiting.id.is_some()) {
+        for (waiting, answer) in self.line.ready().take_while(|(waiting, _)| waiting.id.is_some()) {
             // Another definition holds by now: it is prepared again when it is the first.
             if count > 0 && waiting.is_stale(state) {
                 break;
@@ -878,7 +861,7 @@ impl Receiving {
             if unit.len() >= UNIT_MESSAGES_MAX || bytes >= UNIT_BYTES_MAX {
                 break;
             }
-            match waiting.ready(state, &before, local.wall_ms) {
+            match waiting.ready(answer, state, &before, local.wall_ms) {
                 None => break,
                 Some(Ok(None)) => {}
                 Some(Ok(Some((queue, message)))) => {
@@ -926,7 +909,7 @@ impl Receiving {
                     numbers.committed += count;
                 }
                 for (place, id) in asking {
-                    if let Some(waiting) = self.line.get(place) {
+                    if let Some((waiting, _)) = self.line.at(place) {
                         waiting.tell(state, local, MessageId(first + id));
                     }
                 }
@@ -952,9 +935,7 @@ impl Receiving {
 
     /// The head of the line is dealt with.
     fn pop(&mut self) -> Option<DeliveryId> {
-        let head = self.line.pop_front()?;
-        self.line_bytes -= head.payload.len();
-        self.first_slot += 1;
+        let (head, _) = self.line.take_front()?;
         self.tries = 0;
         self.counts.messages += 1;
         self.counts.last_message = true;
@@ -987,8 +968,8 @@ impl Receiving {
         link: LinkId,
         refusal: Refusal,
     ) -> Step {
-        let Some(head) = self.line.front() else { return Step::Wait };
-        if head.is_starved() {
+        let Some((head, stage)) = self.line.at(0) else { return Step::Wait };
+        if is_starved(stage) {
             // Nothing is wrong with it: it waits, however long that takes.
             return self.pause_for(MEMORY_WAIT, local);
         }
@@ -1007,15 +988,15 @@ impl Receiving {
             }
             Some(first) => not_buried(first, &refusal),
         };
-        let Some(head) = self.line.front_mut() else { return Step::Wait };
-        match head.id {
-            Some(_) if self.numbers.is_some() => return Step::End(refusal),
-            Some(id) => engine.dispose(link, id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp())))),
-            None => self.counts.discarded += 1,
+        match self.line.at(0).map(|(head, _)| head.id) {
+            None => return Step::Wait,
+            Some(Some(_)) if self.numbers.is_some() => return Step::End(refusal),
+            Some(Some(id)) => engine.dispose(link, id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp())))),
+            Some(None) => self.counts.discarded += 1,
         }
-        head.dead = None;
-        self.pop();
-        self.counts.messages -= 1;
+        self.line.take_front();
+        self.tries = 0;
+        self.counts.last_message = true;
         self.counts.why = Some(refusal);
         Step::On
     }
@@ -1045,8 +1026,8 @@ impl Receiving {
         let own = manager.name.clone();
         let way = Way::find(state, &Destination { queue, manager: own.clone() }).map_err(Some)?;
         let asker = self.asker(link, 0);
-        let head = self.line.front_mut().ok_or(None)?;
-        let mut message = match &head.stage {
+        let (head, stage) = self.line.at(0).ok_or(None)?;
+        let mut message = match stage {
             Stage::Ready(Ok(message)) => message.clone(),
             _ => self.delivery.as_it_came(&head.payload, head.id.is_some(), local.wall_ms),
         };
@@ -1069,8 +1050,11 @@ impl Receiving {
         let label = Label::undelivered(refusal, &was_for.queue, &was_for.manager, local.wall_ms);
         let labelled = envelope::labelled(&envelope::payload_of(&message.body), &label, Was::from(&message));
         let prepared = self.delivery.bury(local, state, asker, Arc::new(way), labelled, secret).map_err(Some)?;
-        (head.way, head.stage, head._held) = (prepared.way, prepared.stage, prepared.held);
-        head.dead = Some(refusal.clone());
+        self.line.begin_again(0, |head, _| {
+            (head.way, head._held) = (prepared.way, prepared.held);
+            head.dead = Some(refusal.clone());
+            prepared.stage
+        });
         Ok(())
     }
 
@@ -1091,9 +1075,9 @@ impl Receiving {
             (None, Some(_)) => ChannelState::Paused,
             (None, None) => ChannelState::Running,
         };
-        status.substate = match self.line.front() {
+        status.substate = match self.line.at(0) {
             Some(_) if self.retry_at.is_some() => "MQPUT",
-            Some(Waiting { stage: Stage::Away(_), .. }) => "ADAPTER",
+            Some((_, Stage::Away(_))) => "ADAPTER",
             _ if !self.unconfirmed.is_empty() => "JOURNAL",
             _ => "RECEIVE",
         };
@@ -1145,15 +1129,30 @@ impl Receiving {
 }
 
 impl Waiting {
-    /// It found no memory to be sealed in.
+    /// Begins what is to be done with the message before it is put. While it is `starved`, it waits for memory behind
+    /// those before it.
+    fn prepare(
+        &mut self,
+        delivery: &mut Delivery,
+        starved: &mut bool,
+        local: &mut Local,
+        state: &State,
+        asker: Asker,
+    ) -> Stage {
+        self._held = None;
+        if *starved {
+            return Stage::Ready(Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, "messages before it wait")));
+        }
+        let Prepared { way, stage, held, asks } = delivery.prepare(local, state, asker, &self.payload);
+        (self.way, self._held, self.asks) = (way, held, asks);
+        *starved = is_starved(&stage);
+        stage
+    }
+
     /// Whether definitions have changed since it was prepared: policy, queue or alias may be others.
     fn is_stale(&self, state: &State) -> bool {
         let other = |way: &Arc<Way>| way.route.generation != state.generation;
-        self.dead.is_none() && matches!(self.stage, Stage::Ready(_)) && self.way.as_ref().is_some_and(other)
-    }
-
-    fn is_starved(&self) -> bool {
-        matches!(&self.stage, Stage::Ready(Err(refusal)) if refusal.reason == reason::STORAGE_NOT_AVAILABLE)
+        self.dead.is_none() && self.way.as_ref().is_some_and(other)
     }
 
     /// Whether a refusal may be another one a little later: queues empty, keys come back. What is no message stays
@@ -1173,19 +1172,18 @@ impl Waiting {
         }
     }
 
-    /// The message for its queue, where it is ready and the queue takes it behind `before`; nothing where it has
-    /// expired.
+    /// The message for its queue, where the queue takes it behind `before`; nothing where it has expired.
     #[allow(clippy::type_complexity, reason = "ready or not, refused or not, expired or not")]
     fn ready(
         &self,
+        answer: &Result<Message, Refusal>,
         state: &State,
         before: &[(QueueId, usize)],
         wall_ms: u64,
     ) -> Option<Result<Option<(QueueId, Message)>, Refusal>> {
-        let message = match &self.stage {
-            Stage::Ready(Ok(message)) => message,
-            Stage::Ready(Err(refusal)) => return Some(Err(refusal.clone())),
-            Stage::Away(_) | Stage::Answered => return None,
+        let message = match answer {
+            Ok(message) => message,
+            Err(refusal) => return Some(Err(refusal.clone())),
         };
         let way = self.way.as_ref()?;
         if self.dead.is_none() && message.expires_at_ms.is_some_and(|at| at <= wall_ms) {
@@ -1207,6 +1205,11 @@ impl Waiting {
             Err(error) => Err(named(store_refusal(&error), &way.route.queue_name)),
         })
     }
+}
+
+/// Whether a message found no memory to be sealed in.
+fn is_starved(stage: &Stage) -> bool {
+    matches!(stage, Stage::Ready(Err(refusal)) if refusal.reason == reason::STORAGE_NOT_AVAILABLE)
 }
 
 fn named(refusal: Refusal, queue: &str) -> Refusal {
@@ -1267,7 +1270,7 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
 /// Brings a link's credit back to full, when half of it is used up.
 fn replenish(peer: &mut Peer, link: LinkId) {
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
-    if !matches!(receiving.phase, Phase::Flowing) || receiving.stop.is_some() || receiving.line_bytes >= CREDIT_BYTES {
+    if !matches!(receiving.phase, Phase::Flowing) || receiving.stop.is_some() || receiving.line.is_full() {
         return;
     }
     let by_bytes = u32::try_from(CREDIT_BYTES / receiving.message_bytes.max(1)).unwrap_or(u32::MAX);

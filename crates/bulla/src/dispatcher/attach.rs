@@ -20,6 +20,7 @@ use crate::dynamic::{Made, Wish};
 use crate::events::Event;
 use crate::manager::{Route, State};
 use crate::message_groups::Owner;
+use crate::ordered_line::OrderedLine;
 use crate::reason::{self, Refusal};
 use crate::topics;
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
@@ -162,8 +163,7 @@ fn producer(
         sealed_by_client: wants_sealed(attach, &target.capabilities),
         granted: 0,
         unused_ticks: 0,
-        pending: VecDeque::new(),
-        first_slot: 0,
+        pending: OrderedLine::by_credit(),
         sealing: None,
         who: local.client_asker(peer),
         user: peer.user,
@@ -436,8 +436,7 @@ fn publisher(
         sealed_by_client: false,
         granted: 0,
         unused_ticks: 0,
-        pending: VecDeque::new(),
-        first_slot: 0,
+        pending: OrderedLine::by_credit(),
         sealing: None,
         who: local.client_asker(peer),
         user: peer.user,

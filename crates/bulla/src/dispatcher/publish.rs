@@ -208,16 +208,16 @@ fn to_each(
             local.units.begun(unit);
         }
         let copy = CopyOf { is_last: at == last, whose: Subscriber::of(target, publisher, persistent) };
-        producer.pending.push_back(Pending {
+        let pending = Pending {
             receipt,
             queue: route.queue,
             policy: route.policy.clone(),
             transmission: route.transmission.clone(),
-            stage,
             copy: Some(copy),
             _counted: receipt.user.filter(|_| held.is_some()).and_then(|user| state.users.begins_to_seal(user)),
             _held: held,
-        });
+        };
+        producer.pending.join(pending, arrival.len(), stage);
     }
     put::put_ready(producer, Some(engine), local, state);
     Ok(())
@@ -268,23 +268,17 @@ pub(super) fn put_ready(
     state: &mut State,
 ) -> bool {
     let is_last = |pending: &Pending| pending.copy.as_ref().is_none_or(|copy| copy.is_last);
-    let Some(last) = producer.pending.iter().position(is_last) else { return false };
-    let is_ready = |pending: &Pending| matches!(pending.stage, Stage::Ready(_));
-    if !producer.pending.iter().take(last + 1).all(is_ready) {
-        return false;
-    }
-    let group: Vec<Pending> = producer.pending.drain(..=last).collect();
-    producer.first_slot += group.len() as u64;
-    let Some(receipt) = group.first().map(|pending| pending.receipt) else { return false };
+    let Some(group) = producer.pending.take_through(is_last) else { return false };
+    let Some(receipt) = group.first().map(|(pending, _)| pending.receipt) else { return false };
     let mut copies = Vec::with_capacity(group.len());
-    for Pending { queue, policy, transmission, stage, copy, receipt, .. } in group {
+    for (Pending { queue, policy, transmission, copy, receipt, .. }, message) in group {
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
         }
         if let Some(usage) = state.uses.get_mut(&queue).filter(|_| engine.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
         }
-        if let (Stage::Ready(message), Some(CopyOf { whose, .. })) = (stage, copy) {
+        if let Some(CopyOf { whose, .. }) = copy {
             copies.push(Copy { queue, policy, transmission, message, whose });
         }
     }

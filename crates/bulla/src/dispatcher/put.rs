@@ -5,7 +5,7 @@ use super::attach::Deletes;
 use super::authority::{self, Relayed};
 use super::peer::{Link, Peer};
 use super::publish::{self, Publishing, Subscriber};
-use super::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
+use super::sealing::{LinkSealer, Sealing, SealingLine, Stage, Task, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
@@ -24,7 +24,6 @@ use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bytes::Bytes;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,8 +57,7 @@ pub(crate) struct Producer {
     /// [`PROMISE_LAPSES_AFTER_TICKS`] is put if there is room then.
     pub(crate) unused_ticks: u8,
     /// Messages with the adapters, in the order of their arrival.
-    pub(crate) pending: VecDeque<Pending>,
-    pub(crate) first_slot: u64,
+    pub(crate) pending: SealingLine<Pending>,
     pub(crate) sealing: Option<Sealing>,
     /// As whom it asks for devices.
     pub(crate) who: bulla_device::Asker,
@@ -90,7 +88,6 @@ pub(crate) struct Pending {
     pub(super) policy: Option<Arc<Policy>>,
     /// Where it goes from there, from a transmission queue.
     pub(super) transmission: Option<Arc<TransmissionHeader>>,
-    pub(super) stage: Stage,
     /// It is one of the copies of a publication.
     pub(super) copy: Option<CopyOf>,
     /// Its memory, given back when it is put.
@@ -162,7 +159,7 @@ impl Producer {
 
     /// Whether messages are pending that their sender has settled.
     pub(crate) fn has_presettled(&self) -> bool {
-        self.pending.iter().any(|pending| pending.receipt.settled)
+        self.pending.items().any(|pending| pending.receipt.settled)
     }
 
     /// Who asks the adapters for the next message of this link.
@@ -172,7 +169,7 @@ impl Producer {
             peer: receipt.key,
             generation: receipt.generation,
             link: receipt.link,
-            slot: self.first_slot + self.pending.len() as u64,
+            slot: self.pending.next_slot(),
         }
     }
 }
@@ -317,7 +314,8 @@ fn put(
         return local.put(Some(engine), receipt, route.queue, route.transmission.as_deref(), message, state);
     }
     // The message and its sealed form, until it is on the queue.
-    let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
+    let bytes = arrival.len();
+    let held = local.manager.adapters.hold(bytes.saturating_mul(2)).map_err(sealing_memory)?;
     let stage = match treatment {
         Treatment::AsIs => Stage::Ready(Ok(arrival.into_message(route.defaults, identity.user.as_deref()))),
         Treatment::Check(policy) => check(producer, receipt, local, state, identity, route, &policy, arrival)?,
@@ -334,16 +332,16 @@ fn put(
             if let Some(unit) = receipt.unit {
                 local.units.begun(unit);
             }
-            producer.pending.push_back(Pending {
+            let pending = Pending {
                 receipt,
                 queue,
                 policy,
                 transmission,
-                stage,
                 copy: None,
                 _held: Some(held),
                 _counted: receipt.user.and_then(|user| state.users.begins_to_seal(user)),
-            });
+            };
+            producer.pending.join(pending, bytes, stage);
             Ok(())
         }
     }
@@ -592,9 +590,7 @@ pub(crate) fn finished_late(local: &mut Local, state: &mut State, done: Finished
 /// Writes down what an adapter made of a pending message.
 fn note(producer: &mut Producer, local: &Local, done: Finished) {
     let Finished { asker, outcome, cost } = done;
-    let place = usize::try_from(asker.slot.wrapping_sub(producer.first_slot)).unwrap_or(usize::MAX);
-    let Some(pending) = producer.pending.get_mut(place) else { return };
-    pending.stage.answer(local, outcome, &cost, None);
+    producer.pending.fill(asker.slot, |_, away| away.answered(local, outcome, &cost, None));
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
@@ -604,19 +600,16 @@ pub(super) fn put_ready(
     local: &mut Local,
     state: &mut State,
 ) {
-    while let Some(Pending { stage: Stage::Ready(_), copy, .. }) = producer.pending.front() {
+    while let Some((Pending { copy, .. }, _)) = producer.pending.front() {
         if copy.is_some() {
             match publish::put_ready(producer, engine.as_deref_mut(), local, state) {
                 true => continue,
                 false => return,
             }
         }
-        let Some(Pending { receipt, queue, policy, transmission, stage: Stage::Ready(ready), .. }) =
-            producer.pending.pop_front()
-        else {
+        let Some((Pending { receipt, queue, policy, transmission, .. }, ready)) = producer.pending.take_front() else {
             return;
         };
-        producer.first_slot += 1;
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
         }
@@ -792,7 +785,7 @@ pub(super) fn lose(receipt: Receipt, local: &mut Local) {
 /// Says whether there are such.
 pub(crate) fn lose_units(producer: &Producer, local: &mut Local) -> bool {
     let mut any = false;
-    for Pending { receipt, .. } in &producer.pending {
+    for Pending { receipt, .. } in producer.pending.items() {
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
             any = true;
@@ -858,7 +851,7 @@ pub(crate) fn forget(producer: &Producer, state: &mut State) {
         usage.granted = usage.granted.saturating_sub(producer.promised());
         usage.putters = usage.putters.saturating_sub(1);
     }
-    for pending in &producer.pending {
+    for pending in producer.pending.items() {
         if let Some(usage) = state.uses.get_mut(&pending.queue) {
             usage.granted = usage.granted.saturating_sub(1);
         }

@@ -8,6 +8,7 @@ use crate::audit::{KeyUse, Purpose};
 use crate::catalog::status::{Deed, ProtectionMeters};
 use crate::envelope::{Arrival, Envelope};
 use crate::manager::Route;
+use crate::ordered_line::{self, OrderedLine};
 use crate::reason::{self, Refusal};
 use bulla_device::SystemRandom;
 use bulla_device::role::{self, Role};
@@ -37,16 +38,12 @@ pub(crate) struct LinkSealer {
 }
 
 /// How far a message has come on its way through the adapters.
-pub(crate) enum Stage {
-    /// With an adapter: how to build the message once it is sealed, or the message as it arrived.
-    Away(Away),
-    /// Done; waits for its turn.
-    Ready(Result<Message, Refusal>),
-    /// Between the two.
-    Answered,
-}
+pub(crate) type Stage = ordered_line::Stage<Away, Result<Message, Refusal>>;
 
-/// What an adapter does to a message.
+/// The messages of a link that are being sealed or checked.
+pub(crate) type SealingLine<T> = OrderedLine<T, Away, Result<Message, Refusal>>;
+
+/// What an adapter does to a message: how to build the message once it is sealed, or the message as it arrived.
 pub(crate) enum Away {
     Sealing(Box<Envelope>, Arc<Policy>, Option<Arc<KeyUse>>),
     Checking(Box<Message>, Arc<Policy>),
@@ -175,34 +172,35 @@ impl Task<'_> {
     }
 }
 
-impl Stage {
-    /// Writes down what an adapter made of a message that was away, and counts what it took: with the policy, and in
-    /// `also`.
-    pub(crate) fn answer(&mut self, local: &Local, outcome: Outcome, cost: &Cost, also: Option<&mut ProtectionMeters>) {
+impl Away {
+    /// What an adapter made of the message; what it took is counted with the policy, and in `also`.
+    pub(crate) fn answered(
+        self,
+        local: &Local,
+        outcome: Outcome,
+        cost: &Cost,
+        also: Option<&mut ProtectionMeters>,
+    ) -> Result<Message, Refusal> {
         let _protection = role::enter(Role::Protection);
-        let away = match std::mem::replace(self, Self::Answered) {
-            Self::Away(away) => away,
-            other => return *self = other,
-        };
-        let (deed, policy) = match (&away, &outcome) {
-            (Away::Sealing(_, policy, _), Outcome::Sealed(Ok(_))) => (Deed::Sealed, policy),
-            (Away::Sealing(_, policy, _), _) => (Deed::FailedToSeal, policy),
-            (Away::Checking(_, policy), Outcome::Checked(Ok(()))) => (Deed::Checked, policy),
-            (Away::Checking(_, policy), _) => (Deed::FailedToOpen, policy),
+        let (deed, policy) = match (&self, &outcome) {
+            (Self::Sealing(_, policy, _), Outcome::Sealed(Ok(_))) => (Deed::Sealed, policy),
+            (Self::Sealing(_, policy, _), _) => (Deed::FailedToSeal, policy),
+            (Self::Checking(_, policy), Outcome::Checked(Ok(()))) => (Deed::Checked, policy),
+            (Self::Checking(_, policy), _) => (Deed::FailedToOpen, policy),
         };
         note(local, policy, also, deed, cost);
-        if let Away::Sealing(_, _, key) = &away {
+        if let Self::Sealing(_, _, key) = &self {
             count_use(key.as_deref(), cost);
         }
-        *self = Self::Ready(match (away, outcome) {
-            (Away::Sealing(envelope, ..), Outcome::Sealed(Ok(sealed))) => Ok(envelope.sealed(sealed)),
-            (Away::Sealing(..), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
-            (Away::Checking(message, _), Outcome::Checked(Ok(()))) => Ok(*message),
-            (Away::Checking(..), Outcome::Checked(Err(error))) => {
+        match (self, outcome) {
+            (Self::Sealing(envelope, ..), Outcome::Sealed(Ok(sealed))) => Ok(envelope.sealed(sealed)),
+            (Self::Sealing(..), Outcome::Sealed(Err(error))) => Err(seal_refusal(&error)),
+            (Self::Checking(message, _), Outcome::Checked(Ok(()))) => Ok(*message),
+            (Self::Checking(..), Outcome::Checked(Err(error))) => {
                 Err(Refusal::security(error.cause(), error.to_string()))
             }
             _ => Err(Refusal::new(reason::RESOURCE_PROBLEM, "an adapter answered another question")),
-        });
+        }
     }
 }
 
