@@ -5,7 +5,7 @@ use super::authority::{Administrators, Group, RecordKey, Rights, Rule, RuleKey};
 use super::limits::Limit;
 use super::{
     AliasQueue, ChannelDefinition, DeviceDefinition, LocalQueue, ModelQueue, Object, QueueManager, RemoteQueue, Sort,
-    Subscription, Topic,
+    Subscription,
 };
 use bulla_seal::Policy;
 use std::sync::Arc;
@@ -114,25 +114,6 @@ pub enum Change {
     },
     /// A model. The queues that were made of it stay.
     DeleteModel {
-        /// Its name.
-        name: String,
-    },
-    /// A new topic object, or a replacement.
-    DefineTopic {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        topic: Topic,
-    },
-    /// An existing topic object.
-    AlterTopic {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        topic: Topic,
-    },
-    /// A topic object. Subscriptions to its topics stay.
-    DeleteTopic {
         /// Its name.
         name: String,
     },

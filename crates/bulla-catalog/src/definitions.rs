@@ -31,8 +31,6 @@ pub struct Definitions {
     pub models: BTreeMap<String, ModelQueue>,
     /// Objects of the sorts that are in one list.
     pub objects: Objects,
-    /// Topic objects by name; [`BASE_TOPIC`] is always there.
-    pub topics: BTreeMap<String, Topic>,
     /// Subscriptions that outlive their links, by name.
     pub subscriptions: BTreeMap<String, Subscription>,
     /// Policies by the name that is opened.
@@ -114,8 +112,7 @@ impl Definitions {
             aliases: BTreeMap::new(),
             remotes: BTreeMap::new(),
             models: BTreeMap::from([(DEFAULT_MODEL.into(), ModelQueue::initial())]),
-            objects: Objects::default(),
-            topics: BTreeMap::from([(BASE_TOPIC.into(), Topic::default())]),
+            objects: Objects { topics: BTreeMap::from([(BASE_TOPIC.into(), Topic::default())]), ..Objects::default() },
             subscriptions: BTreeMap::new(),
             policies: BTreeMap::new(),
             devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
@@ -137,8 +134,8 @@ impl Definitions {
         if let Some(model) = now.models.get(DEFAULT_MODEL) {
             bare.models.insert(DEFAULT_MODEL.into(), model.clone());
         }
-        if let Some(root) = now.topics.get(BASE_TOPIC) {
-            bare.topics.insert(BASE_TOPIC.into(), root.clone());
+        if let Some(root) = now.objects.topics.get(BASE_TOPIC) {
+            bare.objects.topics.insert(BASE_TOPIC.into(), root.clone());
         }
         bare
     }
@@ -175,10 +172,6 @@ impl Definitions {
                 self.models.insert(name.clone(), model.clone());
             }
             Change::DeleteModel { name } => drop(self.models.remove(name)),
-            Change::DefineTopic { name, topic } | Change::AlterTopic { name, topic } => {
-                self.topics.insert(name.clone(), topic.clone());
-            }
-            Change::DeleteTopic { name } => drop(self.topics.remove(name)),
             Change::DefineSubscription { name, subscription } | Change::AlterSubscription { name, subscription } => {
                 self.subscriptions.insert(name.clone(), subscription.clone());
             }

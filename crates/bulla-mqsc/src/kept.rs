@@ -7,7 +7,7 @@ use crate::nouns;
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
 use bulla_catalog::objects::device::CPU;
 use bulla_catalog::system_queues::DEFAULT_MODEL;
-use bulla_catalog::{BASE_TOPIC, Change, Definitions, Sort, Topic};
+use bulla_catalog::{Change, Definitions, Sort};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Write};
 use std::path::Path;
@@ -24,7 +24,6 @@ pub(super) enum ObjectName {
     Alias(String),
     Remote(String),
     Model(String),
-    Topic(String),
     Subscription(String),
     Policy(String),
     Device(String),
@@ -38,13 +37,12 @@ pub(super) enum ObjectName {
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 16] = [
+const PLACES: [(usize, &str); 15] = [
     (0, "QMGR"),
     (1, "QLOCAL"),
     (2, "QALIAS"),
     (3, "QREMOTE"),
     (4, "QMODEL"),
-    (6, "TOPIC"),
     (7, "SUB"),
     (8, "POLICY"),
     (9, "DEVICE"),
@@ -74,7 +72,6 @@ impl Display for ObjectName {
             | ObjectName::Alias(name)
             | ObjectName::Remote(name)
             | ObjectName::Model(name)
-            | ObjectName::Topic(name)
             | ObjectName::Subscription(name)
             | ObjectName::Policy(name)
             | ObjectName::Device(name)
@@ -102,7 +99,6 @@ impl ObjectName {
             ObjectName::Alias(_) => "QALIAS",
             ObjectName::Remote(_) => "QREMOTE",
             ObjectName::Model(_) => "QMODEL",
-            ObjectName::Topic(_) => "TOPIC",
             ObjectName::Subscription(_) => "SUB",
             ObjectName::Policy(_) => "POLICY",
             ObjectName::Device(_) => "DEVICE",
@@ -120,17 +116,15 @@ impl ObjectName {
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
     type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { queues, aliases, remotes, models, topics, subscriptions, .. } = definitions;
+    let Definitions { queues, aliases, remotes, models, subscriptions, .. } = definitions;
     let Definitions { policies, devices, channels, authorities, channel_rules, user_limits, address_maps, .. } =
         definitions;
-    let topics = topics.iter().filter(|(name, topic)| *name != BASE_TOPIC || **topic != Topic::default());
     let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
         (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
         (place("QLOCAL"), Box::new(queues.keys().cloned().map(ObjectName::Local))),
         (place("QALIAS"), Box::new(aliases.keys().cloned().map(ObjectName::Alias))),
         (place("QREMOTE"), Box::new(remotes.keys().cloned().map(ObjectName::Remote))),
         (place("QMODEL"), Box::new(models.keys().cloned().map(ObjectName::Model))),
-        (place("TOPIC"), Box::new(topics.map(|(name, _)| ObjectName::Topic(name.clone())))),
         (place("SUB"), Box::new(subscriptions.keys().cloned().map(ObjectName::Subscription))),
         (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
         (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
@@ -181,11 +175,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
             let model = definitions.models.get(name)?;
             // Dynamic queues need one, so it is there before the file is read.
             command(f, WRAPPED, define(name == DEFAULT_MODEL), noun, Some(name), |key| model.cell(key))
-        }
-        ObjectName::Topic(name) => {
-            let topic = definitions.topics.get(name)?;
-            // The root's is there before the file is read.
-            command(f, WRAPPED, define(name == BASE_TOPIC), noun, Some(name), |key| topic.cell(key))
         }
         ObjectName::Subscription(name) => {
             let subscription = definitions.subscriptions.get(name)?;
@@ -280,9 +269,6 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
             ObjectName::Object(object.sort(), name.clone())
         }
         Change::Delete { name, sort } => ObjectName::Object(*sort, name.clone()),
-        Change::DefineTopic { name, .. } | Change::AlterTopic { name, .. } | Change::DeleteTopic { name } => {
-            ObjectName::Topic(name.clone())
-        }
         Change::DefineSubscription { name, .. } | Change::AlterSubscription { name, .. } => {
             ObjectName::Subscription(name.clone())
         }

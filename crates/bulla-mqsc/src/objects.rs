@@ -10,6 +10,7 @@ use super::run;
 use super::table::{self, Act, Attribute, Command, Defining, Key, Kind};
 use super::{kept, policy};
 use crate::attributes::Cells;
+use crate::nouns;
 use bulla_catalog::names::{NAME_RULE, is_name};
 use bulla_catalog::{Change, Definitions};
 use bulla_seal::Policy;
@@ -160,13 +161,16 @@ impl AsText for Definitions {
 }
 
 /// What is there before the file is read, so that the file alters it.
-const ALTERED: [&str; 4] = ["QMGR", "QMODEL", "TOPIC", "DEVICE"];
+const ALTERED: [&str; 3] = ["QMGR", "QMODEL", "DEVICE"];
 
 /// Whether a command is one of those that the file is made of.
 fn is_of_the_file(command: &Command) -> bool {
     match command.verb {
         "DEFINE" | "SET" => true,
-        "ALTER" => ALTERED.contains(&command.noun),
+        "ALTER" => match command.act {
+            Act::Defines(Defining::Alter(sort)) => nouns::noun(sort).is_altered_by_the_file(),
+            _ => ALTERED.contains(&command.noun),
+        },
         _ => false,
     }
 }
@@ -379,13 +383,12 @@ mod tests {
     use super::*;
     use crate::device;
     use crate::execute;
-    use crate::nouns;
     use crate::reply::{EXIT_DONE, show};
     use crate::run::Administered;
     use crate::transcripts::Paper;
     use bulla_catalog::{
         AliasQueue, DEVICES_MAX, Destination, Full, LocalQueue, ModelQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
-        ResolveError, Subscription, Topic, Usage, objects,
+        ResolveError, Subscription, Usage, objects,
     };
     use std::sync::Arc;
 
@@ -420,7 +423,6 @@ mod tests {
         for noun in nouns::all() {
             check("DEFINE", noun.word(), |key| noun.default_cell(key));
         }
-        check("DEFINE", "TOPIC", |key| Topic::default().cell(key));
         check("DEFINE", "SUB", |key| Subscription::default().cell(key));
         check("DEFINE", "QMODEL", |key| ModelQueue::default().cell(key));
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));

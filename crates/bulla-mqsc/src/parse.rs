@@ -226,6 +226,14 @@ pub enum Operator {
 }
 
 impl Value {
+    /// One of the table's words; blank for anything else.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Value::Word(word) => word,
+            _ => "",
+        }
+    }
+
     /// A name or text; blank for anything else.
     pub(crate) fn text(&self) -> String {
         match self {

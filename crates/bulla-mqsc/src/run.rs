@@ -648,7 +648,6 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         | Doing::DisplayAlias
         | Doing::DisplayRemote
         | Doing::DisplayModel
-        | Doing::DisplayTopic
         | Doing::DisplaySubscription
         | Doing::DisplayQueue
         | Doing::DisplayPolicy => display(statement, doing, target).map(Outcome::Rows),
@@ -949,9 +948,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             existing_channel(&name, definitions)?;
             Ok(Change::DeleteChannel { name })
         }
-        Defining::DefineTopic => topic::define_topic(statement, definitions),
-        Defining::AlterTopic => topic::alter_topic(statement, definitions),
-        Defining::DeleteTopic => topic::delete_topic(statement, definitions),
         Defining::DefineSubscription => topic::define_subscription(statement, definitions),
         Defining::AlterSubscription => topic::alter_subscription(statement, definitions),
         Defining::DeleteSubscription => topic::delete_subscription(statement, definitions),
@@ -1351,7 +1347,6 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
         Change::DefineModel { name, .. } => definitions.models.contains_key(name),
         Change::Define { name, object } => definitions.objects.contains(object.sort(), name),
-        Change::DefineTopic { name, .. } => definitions.topics.contains_key(name),
         Change::DefineSubscription { name, .. } => definitions.subscriptions.contains_key(name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
@@ -1398,12 +1393,9 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DefineChannel { name, .. } => format!("channel {name} defined"),
         Change::AlterChannel { name, .. } => format!("channel {name} altered"),
         Change::DeleteChannel { name } => format!("channel {name} deleted"),
-        Change::DefineTopic { .. }
-        | Change::AlterTopic { .. }
-        | Change::DeleteTopic { .. }
-        | Change::DefineSubscription { .. }
-        | Change::AlterSubscription { .. }
-        | Change::DeleteSubscription { .. } => topic::done(change, existed).unwrap_or_default(),
+        Change::DefineSubscription { .. } | Change::AlterSubscription { .. } | Change::DeleteSubscription { .. } => {
+            topic::done(change, existed).unwrap_or_default()
+        }
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
         Change::SetAddressMap { .. } | Change::DeleteAddressMap { .. } => address_map::done(change).unwrap_or_default(),
         Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
@@ -1442,6 +1434,9 @@ fn not_triggered(queue: &LocalQueue, definitions: &Definitions) -> Vec<String> {
 fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
     let missing = |name: &str| !definitions.queues.contains_key(name);
     match change {
+        Change::Define { object, .. } | Change::Alter { object, .. } => {
+            noun(object.sort()).forewarnings(object, definitions)
+        }
         Change::DefineLocal { queue, .. } | Change::AlterLocal { queue, .. } => not_triggered(queue, definitions),
         Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } => {
             let why = match type_of(&alias.target, definitions) {
@@ -1600,11 +1595,6 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
             models.map(|(name, model)| -> Candidate<'_> { (name, Some("QMODEL"), Box::new(|key| model.cell(key))) }),
         );
     }
-    if doing == Doing::DisplayTopic {
-        let topics = definitions.topics.iter();
-        candidates
-            .extend(topics.map(|(name, topic)| -> Candidate<'_> { (name, None, Box::new(|key| topic.cell(key))) }));
-    }
     if doing == Doing::DisplaySubscription {
         let subscriptions = definitions.subscriptions.iter();
         candidates.extend(
@@ -1647,7 +1637,6 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
         return Err(match doing {
             Doing::DisplayPolicy | Doing::DisplayPolicyStatus => unknown("policy", name),
             Doing::DisplayQueue => unknown("queue", name),
-            Doing::DisplayTopic => unknown("topic", name),
             Doing::DisplaySubscription => unknown("subscription", name),
             _ => none_such(name, definitions),
         });
@@ -1660,13 +1649,11 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
             | Doing::DisplayAlias
             | Doing::DisplayRemote
             | Doing::DisplayModel
-            | Doing::DisplayTopic
             | Doing::DisplaySubscription
             | Doing::DisplayQueue
     );
     let head = match doing {
         Doing::DisplayPolicy | Doing::DisplayPolicyStatus => "POLICY",
-        Doing::DisplayTopic => "TOPIC",
         Doing::DisplaySubscription => "SUB",
         _ => "QUEUE",
     };

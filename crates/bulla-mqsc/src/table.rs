@@ -156,9 +156,6 @@ pub enum Defining {
     DefineModel,
     AlterModel,
     DeleteModel,
-    DefineTopic,
-    AlterTopic,
-    DeleteTopic,
     DefineSubscription,
     AlterSubscription,
     DeleteSubscription,
@@ -198,7 +195,6 @@ pub enum Doing {
     DisplayAlias,
     DisplayRemote,
     DisplayModel,
-    DisplayTopic,
     DisplaySubscription,
     DisplaySubscriptionStatus,
     DisplayTopicStatus,
@@ -788,7 +784,6 @@ const NOUNS: &[(&str, &[&str])] = &[
     ("QALIAS", &["QA"]),
     ("QREMOTE", &["QR"]),
     ("QMODEL", &["QM"]),
-    ("TOPIC", &[]),
     ("SUB", &[]),
     ("SBSTATUS", &[]),
     ("TPSTATUS", &["TPS"]),
@@ -864,7 +859,7 @@ const fn shown(key: Key, keyword: &'static str, doc: &'static str) -> Attribute 
     attribute(key, keyword, Kind::Shown, "", doc)
 }
 
-const fn words(choices: &'static [&'static str]) -> Kind {
+pub(crate) const fn words(choices: &'static [&'static str]) -> Kind {
     Kind::Word { choices, refused: &[] }
 }
 
@@ -2081,54 +2076,6 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
 
 /// The commands after those of [`nouns`](crate::nouns).
 pub(crate) static OTHER_COMMANDS: &[Command] = &[
-    Command {
-        act: Act::Defines(Defining::DefineTopic),
-        verb: "DEFINE",
-        noun: "TOPIC",
-        name: NameUse::One,
-        object: "topic",
-        summary: "Create a topic object: what holds for a topic and those below it, and a name for rights on them. Topics themselves need none.",
-        options: &[&REPLACE, &LIKE],
-        attributes: topic::TOPIC,
-        examples: &["DEFINE TOPIC(PRICES) TOPICSTR('prices') MNDURMDL(PRICES.MODEL) PMSGDLV(ALL)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::AlterTopic),
-        verb: "ALTER",
-        noun: "TOPIC",
-        name: NameUse::One,
-        object: "topic",
-        summary: "Change attributes of a topic object; the others stay. SYSTEM.BASE.TOPIC is the root's, and always there.",
-        options: &[],
-        attributes: topic::TOPIC,
-        examples: &["ALTER TOPIC(SYSTEM.BASE.TOPIC) DURSUB(NO)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteTopic),
-        verb: "DELETE",
-        noun: "TOPIC",
-        name: NameUse::One,
-        object: "topic",
-        summary: "Delete a topic object: from then on its parent's attributes and rights hold for its topics.",
-        options: &[],
-        attributes: &[],
-        examples: &["DELETE TOPIC(PRICES)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayTopic),
-        verb: "DISPLAY",
-        noun: "TOPIC",
-        name: NameUse::Generic,
-        object: "topic",
-        summary: "Show topic objects. A generic name shows names only, unless attributes or ALL are asked for.",
-        options: &[&WHERE, &ALL],
-        attributes: topic::TOPIC,
-        examples: &["DISPLAY TOPIC(*) TOPICSTR", "DIS TOPIC(SYSTEM.BASE.TOPIC)"],
-        since: V1,
-    },
     Command {
         act: Act::Defines(Defining::DefineSubscription),
         verb: "DEFINE",

@@ -1,69 +1,14 @@
-//! Topic objects and subscriptions as they are defined: what their attributes mean together, and the commands for them.
+//! Subscriptions as they are defined: what their attributes mean together, and the commands for them.
 //!
 //! What goes on with them is in `topics/`; the page is `docs/operating/topics.md`.
 
 use super::parse::{Statement, Value};
-use super::reply::{Cell, Failure, FailureKind};
+use super::reply::{Cell, Failure};
 use super::run::{free_or_replaced, invalid, too_many, unknown};
 use super::table::Key;
 use crate::attributes::{Cells, Set};
 use bulla_catalog::selector::Selector;
-use bulla_catalog::{BASE_TOPIC, Change, Definitions, Needed, OBJECTS_MAX, Subscription, Topic, topic_names};
-
-const AS_PARENT: &str = "ASPARENT";
-
-fn switched(state: Option<bool>, words: [&'static str; 2]) -> Cell {
-    Cell::word(state.map_or(AS_PARENT, |on| words[usize::from(!on)]))
-}
-
-impl Set for Topic {
-    fn set(&mut self, statement: &Statement) {
-        for setting in &statement.settings {
-            match (setting.attribute.key, &setting.value) {
-                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
-                (Key::TopicString, Value::Text(text)) => self.string.clone_from(text),
-                (Key::Publish, Value::Word(word)) => self.publish = state(word, "ENABLED"),
-                (Key::Subscribe, Value::Word(word)) => self.subscribe = state(word, "ENABLED"),
-                (Key::DurableSubscriptions, Value::Word(word)) => self.durable = state(word, "YES"),
-                (Key::DefaultPriority, Value::Number(number)) => self.default_priority = u8::try_from(*number).ok(),
-                (Key::DefaultPriority, Value::Word(_)) => self.default_priority = None,
-                (Key::DefaultPersistence, Value::Word(word)) => self.default_persistent = state(word, "YES"),
-                (Key::PersistentDelivery, Value::Word(word)) => self.persistent_delivery = Needed::of(word),
-                (Key::NonPersistentDelivery, Value::Word(word)) => self.non_persistent_delivery = Needed::of(word),
-                (Key::DurableModel, Value::Text(name)) => self.durable_model = unless_blank(name),
-                (Key::NonDurableModel, Value::Text(name)) => self.non_durable_model = unless_blank(name),
-                _ => {}
-            }
-        }
-    }
-}
-
-impl Cells for Topic {
-    fn cell(&self, key: Key) -> Option<Cell> {
-        let delivery = |needed: Option<Needed>| Cell::word(needed.map_or(AS_PARENT, Needed::word));
-        Some(match key {
-            Key::Description => Cell::Text(self.description.clone()),
-            Key::TopicString => Cell::Text(self.string.clone()),
-            Key::Publish => switched(self.publish, ["ENABLED", "DISABLED"]),
-            Key::Subscribe => switched(self.subscribe, ["ENABLED", "DISABLED"]),
-            Key::DurableSubscriptions => switched(self.durable, ["YES", "NO"]),
-            Key::DefaultPriority => {
-                self.default_priority.map_or_else(|| Cell::word(AS_PARENT), |number| Cell::Number(number.into()))
-            }
-            Key::DefaultPersistence => switched(self.default_persistent, ["YES", "NO"]),
-            Key::PersistentDelivery => delivery(self.persistent_delivery),
-            Key::NonPersistentDelivery => delivery(self.non_persistent_delivery),
-            Key::DurableModel => Cell::Text(self.durable_model.clone().unwrap_or_default()),
-            Key::NonDurableModel => Cell::Text(self.non_durable_model.clone().unwrap_or_default()),
-            _ => return None,
-        })
-    }
-}
-
-/// What a word says, of which ASPARENT says nothing.
-fn state(word: &str, on: &str) -> Option<bool> {
-    (word != AS_PARENT).then_some(word == on)
-}
+use bulla_catalog::{Change, Definitions, OBJECTS_MAX, Subscription, Topic, topic_names};
 
 fn unless_blank(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
@@ -106,81 +51,6 @@ impl Cells for Subscription {
             _ => return None,
         })
     }
-}
-
-pub(super) fn define_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    let mut topic = match statement.value(Key::Like) {
-        // The string is not taken over: no two have the same one.
-        Some(Value::Text(like)) => Topic { string: String::new(), ..self::topic(like, definitions)?.clone() },
-        _ => Topic::default(),
-    };
-    let exists = definitions.topics.contains_key(&name);
-    free_or_replaced(statement, exists)?;
-    if !exists && definitions.topics.len() >= OBJECTS_MAX {
-        return Err(too_many(OBJECTS_MAX, "topic objects"));
-    }
-    topic.set(statement);
-    sensible_topic(&name, &topic, definitions)?;
-    Ok(Change::DefineTopic { name, topic })
-}
-
-pub(super) fn alter_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    let mut topic = topic(&name, definitions)?.clone();
-    topic.set(statement);
-    sensible_topic(&name, &topic, definitions)?;
-    Ok(Change::AlterTopic { name, topic })
-}
-
-fn sensible_topic(name: &str, topic: &Topic, definitions: &Definitions) -> Result<(), Failure> {
-    if name == BASE_TOPIC {
-        return match topic.string.is_empty() {
-            true => Ok(()),
-            false => Err(invalid(format_args!("{BASE_TOPIC} is the root's: its TOPICSTR is blank"), None)),
-        };
-    }
-    if topic.string.is_empty() {
-        return Err(invalid("a topic object needs TOPICSTR", Some("the root's is SYSTEM.BASE.TOPIC")));
-    }
-    topic_names::check_topic(&topic.string).map_err(|why| invalid(format_args!("TOPICSTR {why}"), None))?;
-    let same = |(other, of): &(&String, &Topic)| *other != name && of.string == topic.string;
-    if let Some((other, _)) = definitions.topics.iter().find(same) {
-        let message = format!("topic {other} has that TOPICSTR");
-        return Err(Failure { kind: FailureKind::Refused, reason: None, message, hint: None });
-    }
-    still_sensible(name, topic, definitions)
-}
-
-/// Refuses a string that the subscriptions with that TOPICOBJ can't go on below: they would not be read back at the
-/// next start.
-fn still_sensible(name: &str, topic: &Topic, definitions: &Definitions) -> Result<(), Failure> {
-    if definitions.topics.get(name).is_none_or(|before| before.string == topic.string) {
-        return Ok(());
-    }
-    for (subscription, of) in &definitions.subscriptions {
-        if of.object.as_deref() == Some(name)
-            && let Err(why) = topic_names::check_pattern(&of.below(&topic.string))
-        {
-            let message = format!("subscription {subscription} has TOPICOBJ({name}): its whole topic {why}");
-            return Err(Failure { kind: FailureKind::Refused, reason: None, message, hint: None });
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn delete_topic(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    topic(&name, definitions)?;
-    let used = |message| Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None };
-    if name == BASE_TOPIC {
-        return Err(used(format!("{name} is used by the queue manager itself")));
-    }
-    let uses = |(_, of): &(&String, &Subscription)| of.object.as_ref() == Some(&name);
-    if let Some((subscription, _)) = definitions.subscriptions.iter().find(uses) {
-        return Err(used(format!("subscription {subscription} has TOPICOBJ({name})")));
-    }
-    Ok(Change::DeleteTopic { name })
 }
 
 pub(super) fn define_subscription(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
@@ -256,7 +126,7 @@ fn sensible_subscription(name: &str, subscription: &Subscription, definitions: &
 }
 
 fn topic<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Topic, Failure> {
-    definitions.topics.get(name).ok_or_else(|| unknown("topic", name))
+    definitions.objects.topics.get(name).ok_or_else(|| unknown("topic", name))
 }
 
 fn subscription<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Subscription, Failure> {
@@ -279,10 +149,6 @@ pub(super) fn managing<'a>(queue: &str, definitions: &'a Definitions) -> Option<
 /// What came of a change, for messages; none for changes of others.
 pub(super) fn done(change: &Change, existed: bool) -> Option<String> {
     Some(match change {
-        Change::DefineTopic { name, .. } if existed => format!("topic {name} replaced"),
-        Change::DefineTopic { name, .. } => format!("topic {name} defined"),
-        Change::AlterTopic { name, .. } => format!("topic {name} altered"),
-        Change::DeleteTopic { name } => format!("topic {name} deleted"),
         Change::DefineSubscription { name, .. } if existed => format!("subscription {name} replaced"),
         Change::DefineSubscription { name, .. } => format!("subscription {name} defined"),
         Change::AlterSubscription { name, .. } => format!("subscription {name} altered"),
@@ -298,11 +164,6 @@ pub(super) fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<St
             let destination = &subscription.destination;
             let missing = definitions.resolve_put(destination).is_err();
             missing.then(|| format!("queue {destination} does not exist yet")).into_iter().collect()
-        }
-        Change::DefineTopic { topic, .. } | Change::AlterTopic { topic, .. } => {
-            let models = topic.durable_model.iter().chain(&topic.non_durable_model);
-            let missing = models.filter(|name| !definitions.models.contains_key(*name));
-            missing.map(|name| format!("model {name} does not exist yet")).collect()
         }
         _ => Vec::new(),
     }

@@ -10,7 +10,7 @@
 pub(crate) mod copy;
 pub(crate) mod start;
 
-use crate::catalog::{Change, Definitions, LocalQueue};
+use crate::catalog::{Change, Definitions, LocalQueue, Object, Sort};
 use crate::manager::{Manager, State, attributes};
 use crate::mqsc::kept;
 use bulla_queue::{DefineError, DefinitionUnit, JournalError, QueueChange, QueueId, Reserve, Store, Ticket};
@@ -177,9 +177,9 @@ impl State {
             };
             self.definitions.apply(change);
             match change {
-                Change::DefineTopic { .. } | Change::AlterTopic { .. } | Change::DeleteTopic { .. } => {
-                    has_topics = true
-                }
+                Change::Define { object: Object::Topic(_), .. }
+                | Change::Alter { object: Object::Topic(_), .. }
+                | Change::Delete { sort: Sort::Topic, .. } => has_topics = true,
                 Change::AlterManager(_)
                 | Change::DefineAlias { .. }
                 | Change::AlterAlias { .. }

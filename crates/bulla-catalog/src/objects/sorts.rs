@@ -1,16 +1,19 @@
 //! The list of the sorts of objects that are defined by name, and what all of them have in common.
 
-use super::Process;
+use super::{Process, Topic};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 /// A sort of object, each of which has a name: what [`Objects`] keeps.
-pub trait Named: Clone + Default + Into<Object> {
+pub trait Named: Clone + Default + Into<Object> + PartialEq {
     /// Which sort it is.
     const SORT: Sort;
 
     /// All objects of the sort by name.
     fn all(objects: &Objects) -> &BTreeMap<String, Self>;
+
+    /// An object, if it is of this sort.
+    fn of(object: &Object) -> Option<&Self>;
 }
 
 /// Makes [`Objects`], [`Object`] and [`Sort`] of one line for each sort: its type, the word for it in messages, and the
@@ -93,6 +96,13 @@ macro_rules! sorts {
                 fn all(objects: &Objects) -> &BTreeMap<String, Self> {
                     &objects.$objects
                 }
+
+                fn of(object: &Object) -> Option<&Self> {
+                    match object {
+                        Object::$sort(object) => Some(object),
+                        _ => None,
+                    }
+                }
             }
         )*
     };
@@ -101,4 +111,6 @@ macro_rules! sorts {
 sorts! {
     /// What queues with TRIGGER start.
     Process, "process", processes;
+    /// What holds for a topic and those below it; [`BASE_TOPIC`](super::BASE_TOPIC) is always there.
+    Topic, "topic", topics;
 }

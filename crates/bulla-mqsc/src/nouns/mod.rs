@@ -4,11 +4,12 @@
 mod field;
 mod noun;
 mod process;
+mod topic;
 
 use crate::table::{self, Command};
 use bulla_catalog::Sort;
 pub(crate) use field::Field;
-pub(crate) use noun::{Noun, ObjectNoun, Said};
+pub(crate) use noun::{Noun, ObjectNoun, Rules, Said};
 
 /// Makes [`noun`] and the order of the reference page of one line for each noun. Between them stand the commands of the
 /// other nouns, in arrays of the table.
@@ -29,6 +30,7 @@ macro_rules! nouns {
 nouns! {
     COMMANDS_OF_QUEUES then {
         Process = process::PROCESS;
+        Topic = topic::TOPIC;
     }
     OTHER_COMMANDS then {}
 }
@@ -88,7 +90,7 @@ mod tests {
             for attribute in noun.commands()[0].attributes {
                 let command = format!("DISPLAY {word}({name}) {}", attribute.keyword);
                 assert!(done(&command, &mut paper).contains(&format!("{}(", attribute.keyword)), "{command}");
-                assert!(done(&format!("HELP {}", attribute.keyword), &mut paper).contains(attribute.doc));
+                assert!(done(&format!("HELP DEFINE {word}"), &mut paper).contains(attribute.doc));
             }
 
             let text = after.text();

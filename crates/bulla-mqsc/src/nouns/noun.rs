@@ -6,7 +6,7 @@ use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, Row};
 use crate::run::{Candidate, free_or_replaced, rows, too_many, unknown, wanted};
 use crate::table::{self, Act, Attribute, Command, Defining, Doing, Key, NameUse};
-use bulla_catalog::{Change, Definitions, Named, OBJECTS_MAX, Sort};
+use bulla_catalog::{Change, Definitions, Named, OBJECTS_MAX, Object, Sort};
 use std::fmt::{self, Write};
 
 /// A noun of the list, whatever the sort of its objects.
@@ -50,15 +50,53 @@ pub(crate) trait Noun: Sync {
     /// There is no such object, or WHERE compares what can't be compared.
     fn display(&self, statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure>;
 
-    /// The names of the objects that are defined.
+    /// The names of the objects that are kept.
     fn names<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = &'a String> + 'a>;
+
+    /// Whether one of its objects is there before the file is read.
+    fn is_altered_by_the_file(&self) -> bool;
 
     /// Writes the command that defines an object; none where it is not defined.
     fn write(&self, f: &mut dyn Write, definitions: &Definitions, name: &str) -> Option<fmt::Result>;
 
+    /// What is allowed and will not work yet; none for an object of another sort.
+    fn forewarnings(&self, object: &Object, definitions: &Definitions) -> Vec<String>;
+
     /// The value of an attribute that is not given.
     #[cfg(test)]
     fn default_cell(&self, key: Key) -> Option<Cell>;
+}
+
+/// What is peculiar to a sort of object beyond its attributes.
+pub(crate) trait Rules: Named {
+    /// The one that is always there: the file alters it, and does not name it while it is as it was.
+    const ALWAYS_THERE: Option<&str> = None;
+
+    /// What LIKE takes over.
+    fn like(&self) -> Self {
+        self.clone()
+    }
+
+    /// Attributes that contradict each other, or what else is defined.
+    ///
+    /// # Errors
+    /// They do.
+    fn check(&self, _name: &str, _definitions: &Definitions) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Whether it may go.
+    ///
+    /// # Errors
+    /// It may not.
+    fn check_delete(_name: &str, _definitions: &Definitions) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// What is allowed and will not work yet.
+    fn forewarnings(&self, _definitions: &Definitions) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A noun whose objects are `T`.
@@ -127,7 +165,7 @@ pub(super) const fn commands(
     ]
 }
 
-impl<T: Named> ObjectNoun<T> {
+impl<T: Rules> ObjectNoun<T> {
     fn existing<'a>(&self, name: &str, definitions: &'a Definitions) -> Result<&'a T, Failure> {
         T::all(&definitions.objects).get(name).ok_or_else(|| unknown(&T::SORT.to_string(), name))
     }
@@ -150,7 +188,7 @@ impl<T: Named> ObjectNoun<T> {
     }
 }
 
-impl<T: Named> Noun for ObjectNoun<T> {
+impl<T: Rules> Noun for ObjectNoun<T> {
     fn sort(&self) -> Sort {
         T::SORT
     }
@@ -174,7 +212,7 @@ impl<T: Named> Noun for ObjectNoun<T> {
     fn define(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
         let name = statement.name.stem.clone();
         let mut object = match statement.value(Key::Like) {
-            Some(Value::Text(model)) => self.existing(model, definitions)?.clone(),
+            Some(Value::Text(model)) => self.existing(model, definitions)?.like(),
             _ => T::default(),
         };
         let all = T::all(&definitions.objects);
@@ -184,6 +222,7 @@ impl<T: Named> Noun for ObjectNoun<T> {
             return Err(too_many(OBJECTS_MAX, self.many));
         }
         self.set(&mut object, statement);
+        object.check(&name, definitions)?;
         Ok(Change::Define { name, object: object.into() })
     }
 
@@ -191,12 +230,14 @@ impl<T: Named> Noun for ObjectNoun<T> {
         let name = statement.name.stem.clone();
         let mut object = self.existing(&name, definitions)?.clone();
         self.set(&mut object, statement);
+        object.check(&name, definitions)?;
         Ok(Change::Alter { name, object: object.into() })
     }
 
     fn delete(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
         let name = statement.name.stem.clone();
         self.existing(&name, definitions)?;
+        T::check_delete(&name, definitions)?;
         Ok(Change::Delete { name, sort: T::SORT })
     }
 
@@ -212,12 +253,23 @@ impl<T: Named> Noun for ObjectNoun<T> {
     }
 
     fn names<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = &'a String> + 'a> {
-        Box::new(T::all(&definitions.objects).keys())
+        let is_as_ever = |name: &str, object: &T| T::ALWAYS_THERE == Some(name) && *object == T::default();
+        let all = T::all(&definitions.objects).iter();
+        Box::new(all.filter(move |(name, object)| !is_as_ever(name, object)).map(|(name, _)| name))
+    }
+
+    fn is_altered_by_the_file(&self) -> bool {
+        T::ALWAYS_THERE.is_some()
     }
 
     fn write(&self, f: &mut dyn Write, definitions: &Definitions, name: &str) -> Option<fmt::Result> {
         let object = T::all(&definitions.objects).get(name)?;
-        Some(command(f, WRAPPED, "DEFINE", self.word, Some(name), |key| self.cell(object, key)))
+        let verb = if T::ALWAYS_THERE == Some(name) { "ALTER" } else { "DEFINE" };
+        Some(command(f, WRAPPED, verb, self.word, Some(name), |key| self.cell(object, key)))
+    }
+
+    fn forewarnings(&self, object: &Object, definitions: &Definitions) -> Vec<String> {
+        T::of(object).map(|object| object.forewarnings(definitions)).unwrap_or_default()
     }
 
     #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::field::attributes;
 use super::noun::commands;
-use super::{Field, ObjectNoun, Said};
+use super::{Field, ObjectNoun, Rules, Said};
 use crate::reply::Cell;
 use crate::table::{Attribute, Command, DESCR, Kind};
 use bulla_catalog::Sort;
@@ -23,6 +23,8 @@ pub(super) static PROCESS: ObjectNoun<Process> = ObjectNoun {
     fields: &FIELDS,
     commands: &COMMANDS,
 };
+
+impl Rules for Process {}
 
 static FIELDS: [Field<Process>; 4] = [
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),

@@ -1,86 +1,12 @@
-//! The table's attributes of topics and subscriptions.
+//! The table's attributes of subscriptions, and of how topics and subscriptions stand.
 
-use super::{Attribute, CURDEPTH, DESCR, IPPROCS, Key, Kind, PRIORITY_MAX, attribute, shown, words};
+use super::{Attribute, CURDEPTH, DESCR, IPPROCS, Key, Kind, attribute, shown, words};
 use bulla_catalog::topic_names::{CONTAINER_CHARS_MAX, TOPIC_BYTES_MAX};
 
 /// Longest SELECTOR in characters: a selector's bytes.
 const SELECTOR_CHARS_MAX: usize = bulla_catalog::selector::SELECTOR_BYTES_MAX;
 /// Longest SUBUSER in characters.
 const USER_CHARS_MAX: usize = bulla_catalog::names::USER_NAME_BYTES_MAX;
-
-const SWITCHED: Kind = words(&["ASPARENT", "ENABLED", "DISABLED"]);
-const DELIVERY: Kind = words(&["ASPARENT", "ALL", "ALLDUR", "ALLAVAIL"]);
-
-static TOPICSTR: Attribute = attribute(
-    Key::TopicString,
-    "TOPICSTR",
-    Kind::Text { chars_max: TOPIC_BYTES_MAX },
-    "' '",
-    "The topic: levels with / between them, without wildcards. The attributes hold for it and for the topics below, until another topic object says otherwise. Needed; no two topic objects have the same one.",
-);
-static PUB: Attribute = attribute(
-    Key::Publish,
-    "PUB",
-    SWITCHED,
-    "ASPARENT",
-    "Whether applications may publish. DISABLED answers 2051. At the root ASPARENT is ENABLED.",
-);
-static SUB: Attribute = attribute(
-    Key::Subscribe,
-    "SUB",
-    SWITCHED,
-    "ASPARENT",
-    "Whether applications may subscribe. DISABLED answers 2503; subscriptions that there are go on. At the root ASPARENT is ENABLED.",
-);
-static DURSUB: Attribute = attribute(
-    Key::DurableSubscriptions,
-    "DURSUB",
-    words(&["ASPARENT", "YES", "NO"]),
-    "ASPARENT",
-    "Whether durable subscriptions may be made. NO answers 2436. At the root ASPARENT is YES.",
-);
-static DEFPRTY: Attribute = attribute(
-    Key::DefaultPriority,
-    "DEFPRTY",
-    Kind::NumberOr { min: 0, max: PRIORITY_MAX, word: "ASPARENT" },
-    "ASPARENT",
-    "Priority of a publication that comes without an AMQP header. At the root ASPARENT is 4.",
-);
-static DEFPSIST: Attribute = attribute(
-    Key::DefaultPersistence,
-    "DEFPSIST",
-    words(&["ASPARENT", "YES", "NO"]),
-    "ASPARENT",
-    "Whether a publication that comes without an AMQP header is persistent. At the root ASPARENT is NO.",
-);
-static PMSGDLV: Attribute = attribute(
-    Key::PersistentDelivery,
-    "PMSGDLV",
-    DELIVERY,
-    "ASPARENT",
-    "Which subscriptions must take a persistent publication, or it is refused with 2502 and goes to none: ALL of them, ALLDUR: those that are durable, ALLAVAIL: none, it goes to those that can take it. At the root ASPARENT is ALLDUR.",
-);
-static NPMSGDLV: Attribute = attribute(
-    Key::NonPersistentDelivery,
-    "NPMSGDLV",
-    DELIVERY,
-    "ASPARENT",
-    "The same of a publication that is not persistent. At the root ASPARENT is ALLAVAIL.",
-);
-static MDURMDL: Attribute = attribute(
-    Key::DurableModel,
-    "MDURMDL",
-    Kind::Name { optional: true },
-    "' '",
-    "The model of the queues of durable subscriptions, and the name whose policy holds for them; blank for the parent's, and at the root for SYSTEM.DEFAULT.MODEL.QUEUE.",
-);
-static MNDURMDL: Attribute = attribute(
-    Key::NonDurableModel,
-    "MNDURMDL",
-    Kind::Name { optional: true },
-    "' '",
-    "The same of subscriptions that are not durable.",
-);
 
 static SUB_TOPICSTR: Attribute = attribute(
     Key::TopicString,
@@ -194,9 +120,6 @@ static STATUS_MDURMDL: Attribute =
     shown(Key::DurableModel, "MDURMDL", "The model of the queues of durable subscriptions.");
 static STATUS_MNDURMDL: Attribute = shown(Key::NonDurableModel, "MNDURMDL", "The model of the queues of others.");
 
-/// Topics.
-pub(super) const TOPIC: &[&Attribute] =
-    &[&TOPICSTR, &DESCR, &PUB, &SUB, &DURSUB, &DEFPRTY, &DEFPSIST, &PMSGDLV, &NPMSGDLV, &MDURMDL, &MNDURMDL];
 /// Subscriptions.
 pub(super) const SUBSCRIPTION: &[&Attribute] =
     &[&SUB_TOPICSTR, &TOPICOBJ, &DEST, &DESTCLAS, &SELECTOR, &DESCR, &SUBUSER, &SUBSHARE, &NOTFROM, &SUBMODEL];

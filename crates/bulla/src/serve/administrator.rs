@@ -10,7 +10,7 @@ use crate::catalog::status::{
     ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus, Snapshot,
     StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
 };
-use crate::catalog::{Change, DeadLetter, Definitions};
+use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::connections::{ANSWER_WITHIN, Survey};
@@ -209,9 +209,9 @@ impl<'a> Administrator<'a> {
                     | Change::DeleteAdministrators { .. }
                     | Change::SetChannelRule(..)
                     | Change::DeleteChannelRule(_)
-                    | Change::DefineTopic { .. }
-                    | Change::AlterTopic { .. }
-                    | Change::DeleteTopic { .. }
+                    | Change::Define { object: Object::Topic(_), .. }
+                    | Change::Alter { object: Object::Topic(_), .. }
+                    | Change::Delete { sort: Sort::Topic, .. }
                     | Change::DefineRemote { .. }
                     | Change::AlterRemote { .. }
                     | Change::DeleteRemote { .. }
