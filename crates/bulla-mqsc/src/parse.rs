@@ -226,6 +226,14 @@ pub enum Operator {
 }
 
 impl Value {
+    /// A number; 0 for anything else.
+    pub(crate) fn number(&self) -> u64 {
+        match self {
+            Value::Number(number) => *number,
+            _ => 0,
+        }
+    }
+
     /// One of the table's words; blank for anything else.
     pub(crate) fn word(&self) -> &'static str {
         match self {
@@ -1342,7 +1350,7 @@ mod tests {
         assert_eq!(text(&statement, Key::Description), "onetwo   three");
         let statement = one("DEFINE QL(ORD+\n* a comment between\n\n  ERS) +\n  MAXDEPTH(7)").unwrap();
         assert_eq!(statement.name.stem, "ORDERS");
-        assert_eq!(statement.value(Key::MaxDepth), Some(&Value::Number(7)));
+        assert_eq!(statement.value(Key::Own("MAXDEPTH")), Some(&Value::Number(7)));
     }
 
     #[test]

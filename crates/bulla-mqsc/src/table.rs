@@ -7,11 +7,12 @@ mod address_map;
 mod authority;
 mod channel;
 mod connection;
-mod limit;
+pub(crate) mod limit;
 mod lockout;
 mod protection;
 pub(crate) mod topic;
 
+use crate::attributes::queue;
 use crate::nouns;
 use bulla_catalog::authority::Role;
 use bulla_catalog::names::is_name;
@@ -38,14 +39,10 @@ pub const TIMEOUT_MS_MIN: u64 = 10;
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 /// Longest path, URI or list of service times in characters.
 pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
-/// Highest CAPEXPRY in tenths of a second, as MQ has it.
-pub const EXPIRY_TENTHS_MAX: u64 = 999_999_999;
 /// Highest TRIGINT in milliseconds, as MQ has it.
 pub const TRIGGER_INTERVAL_MS_MAX: u64 = 999_999_999;
 /// Highest number of re-uses that KEYREUSE takes, as MQ has it.
 pub const KEY_REUSE_MAX: u64 = 9_999_999;
-/// Highest BOTHRESH, as MQ has it.
-pub const BACKOUT_THRESHOLD_MAX: u64 = 999_999_999;
 /// Highest MAXUMSGS, as MQ has it.
 pub const UNCOMMITTED_MAX: u64 = 999_999_999;
 /// Longest MAXUAGE in seconds: a week.
@@ -313,41 +310,13 @@ pub enum Key {
     Own(&'static str),
     // What queues have.
     Description,
-    MaxDepth,
     MaxMessageBytes,
     Get,
     Put,
     DefaultPriority,
     DefaultPersistence,
-    DeliverySequence,
-    Full,
     Target,
-    Usage,
-    Trigger,
-    TriggerData,
-    BackoutThreshold,
-    BackoutQueue,
-    HardenBackout,
-    Backout,
-    HighPercent,
-    LowPercent,
-    HighEvent,
-    LowEvent,
-    FullEvent,
-    Share,
-    DefaultShare,
     DefinitionType,
-    QueueMaker,
-    TriggerType,
-    TriggerDepth,
-    TriggerPriority,
-    InitiationQueue,
-    ProcessName,
-    ExpiryCap,
-    Groups,
-    QueueLinks,
-    QueueUnacknowledged,
-    QueueRate,
     QueueUnacknowledgedNow,
     QueueHeldBack,
     QueueRefused,
@@ -868,7 +837,7 @@ pub(crate) const DEFINE_OPTIONS: &[&Attribute] = &[&REPLACE, &LIKE];
 /// What steers DISPLAY.
 pub(crate) const DISPLAY_OPTIONS: &[&Attribute] = &[&WHERE, &ALL];
 
-const ENABLED: Kind = words(&["ENABLED", "DISABLED"]);
+pub(crate) const ENABLED: Kind = words(&["ENABLED", "DISABLED"]);
 
 pub(crate) static DESCR: Attribute = attribute(
     Key::Description,
@@ -877,242 +846,60 @@ pub(crate) static DESCR: Attribute = attribute(
     "' '",
     "What it is for, in plain words.",
 );
-static MAXDEPTH: Attribute = attribute(
-    Key::MaxDepth,
-    "MAXDEPTH",
-    Kind::Number { min: 0, max: DEPTH_MAX },
-    "5000",
-    "Most messages on the queue. What happens to the next one is FULL's business.",
-);
-static MAXMSGL: Attribute = attribute(
-    Key::MaxMessageBytes,
-    "MAXMSGL",
-    Kind::Number { min: 0, max: MESSAGE_BYTES_MAX },
-    "4194304",
-    "Longest message in bytes, measured as it is stored: on a protected queue, sealed. A longer one is refused with 2030.",
-);
-static GET: Attribute =
+pub(crate) static GET: Attribute =
     attribute(Key::Get, "GET", ENABLED, "ENABLED", "Whether applications may get. DISABLED answers 2016.");
-static PUT: Attribute =
+pub(crate) static PUT: Attribute =
     attribute(Key::Put, "PUT", ENABLED, "ENABLED", "Whether applications may put. DISABLED answers 2051.");
-static DEFPRTY: Attribute = attribute(
+pub(crate) static DEFPRTY: Attribute = attribute(
     Key::DefaultPriority,
     "DEFPRTY",
     Kind::Number { min: 0, max: PRIORITY_MAX },
     "4",
     "Priority of a message that comes without an AMQP header. The default is AMQP's own, 4.",
 );
-static DEFPSIST: Attribute = attribute(
+pub(crate) static DEFPSIST: Attribute = attribute(
     Key::DefaultPersistence,
     "DEFPSIST",
     words(&["YES", "NO"]),
     "NO",
     "Whether a message that comes without an AMQP header is persistent.",
 );
-static MSGDLVSQ: Attribute = attribute(
-    Key::DeliverySequence,
-    "MSGDLVSQ",
-    words(&["PRIORITY", "FIFO"]),
-    "PRIORITY",
-    "Order of delivery: by priority and then by arrival, or by arrival alone.",
-);
-static FULL: Attribute = attribute(
-    Key::Full,
-    "FULL",
-    words(&["WAIT", "REJECT"]),
-    "WAIT",
-    "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. A sender beyond its credit is refused either way.",
-);
-static USAGE: Attribute = attribute(
-    Key::Usage,
-    "USAGE",
-    words(&["NORMAL", "XMITQ"]),
-    "NORMAL",
-    "What the queue is for. NORMAL: applications. XMITQ: messages wait on it for a channel. It changes only while the queue is empty and no link has it open.",
-);
-static TRIGGER: Attribute = attribute(
-    Key::Trigger,
-    "TRIGGER",
-    Kind::Switch(&["NOTRIGGER", "TRIGGER"]),
-    "NOTRIGGER",
-    "Whether a message starts something: on a transmission queue its channel, on another queue the application of PROCESS, by a message on INITQ. Written as the bare word.",
-);
-static TRIGDATA: Attribute = attribute(
-    Key::TriggerData,
-    "TRIGDATA",
-    Kind::Name { optional: true },
-    "' '",
-    "Of a transmission queue, the channel that TRIGGER starts; blank for the one whose XMITQ this queue is. Of another one, what the application is told: a word like a name.",
-);
-static QDEPTHHI: Attribute = attribute(
-    Key::HighPercent,
-    "QDEPTHHI",
-    Kind::Number { min: 0, max: 100 },
-    "80",
-    "From this share of MAXDEPTH on, in percent, the queue is deep. At least one message; not below QDEPTHLO.",
-);
-static QDEPTHLO: Attribute = attribute(
-    Key::LowPercent,
-    "QDEPTHLO",
-    Kind::Number { min: 0, max: 100 },
-    "20",
-    "Down to this share of MAXDEPTH, in percent, a queue that was deep stays deep.",
-);
-static QDPHIEV: Attribute = attribute(
-    Key::HighEvent,
-    "QDPHIEV",
-    ENABLED,
-    "DISABLED",
-    "Whether a queue that becomes deep (QDEPTHHI) is an event, where PERFMEV is on. Once, until it is shallow again.",
-);
-static QDPLOEV: Attribute = attribute(
-    Key::LowEvent,
-    "QDPLOEV",
-    ENABLED,
-    "DISABLED",
-    "Whether a deep queue that becomes shallow (QDEPTHLO) is an event, where PERFMEV is on.",
-);
-static QDPMAXEV: Attribute = attribute(
-    Key::FullEvent,
-    "QDPMAXEV",
-    ENABLED,
-    "ENABLED",
-    "Whether a queue that reaches MAXDEPTH is an event, where PERFMEV is on. Once, until it is shallow again.",
-);
-static SHARE: Attribute = attribute(
-    Key::Share,
-    "SHARE",
-    Kind::Switch(&["SHARE", "NOSHARE"]),
-    "SHARE",
-    "Whether more than one link may get from the queue at a time. With NOSHARE the second one is refused with 2042; those that browse don't count. Written as the bare word.",
-);
-static DEFSOPT: Attribute = attribute(
-    Key::DefaultShare,
-    "DEFSOPT",
-    words(&["SHARED", "EXCL"]),
-    "SHARED",
-    "How a link gets from the queue that does not say: with others, or alone. A link asks by the capability bulla:exclusive or bulla:shared.",
-);
-static LOCAL_DEFTYPE: Attribute = attribute(
+pub(crate) static LOCAL_DEFTYPE: Attribute = attribute(
     Key::DefinitionType,
     "DEFTYPE",
     words(&["PREDEFINED", "PERMDYN"]),
     "PREDEFINED",
     "How the queue came to be: by a command, or from a model, for an application that asked. A link that opens a PERMDYN queue may delete it by closing it.",
 );
-static DYNUSER: Attribute = attribute(
-    Key::QueueMaker,
-    "DYNUSER",
-    Kind::Text { chars_max: bulla_catalog::names::USER_NAME_BYTES_MAX },
-    "' '",
-    "The user for whom a PERMDYN queue was made, whose limit MAXDYNQ counts it; *ANONYMOUS for those who have not signed in.",
-);
-static MODEL_DEFTYPE: Attribute = attribute(
+pub(crate) static MODEL_DEFTYPE: Attribute = attribute(
     Key::DefinitionType,
     "DEFTYPE",
     words(&["TEMPDYN", "PERMDYN"]),
     "TEMPDYN",
     "What is made of the model. TEMPDYN: a queue that goes with the link that it was made for. PERMDYN: one that stays, over restarts too, until it is deleted.",
 );
-static TRIGTYPE: Attribute = attribute(
-    Key::TriggerType,
-    "TRIGTYPE",
-    words(&["FIRST", "EVERY", "DEPTH", "NONE"]),
-    "FIRST",
-    "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while no link gets from it.",
-);
-static TRIGDPTH: Attribute = attribute(
-    Key::TriggerDepth,
-    "TRIGDPTH",
-    Kind::Number { min: 1, max: DEPTH_MAX },
-    "1",
-    "How many messages TRIGTYPE(DEPTH) waits for.",
-);
-static TRIGMPRI: Attribute = attribute(
-    Key::TriggerPriority,
-    "TRIGMPRI",
-    Kind::Number { min: 0, max: PRIORITY_MAX },
-    "0",
-    "Messages of a lower priority do not count for triggering.",
-);
-static INITQ: Attribute = attribute(
-    Key::InitiationQueue,
-    "INITQ",
-    Kind::Name { optional: true },
-    "' '",
-    "The local queue for trigger messages, while a link gets from it; bulla trigger does.",
-);
-static PROCESS: Attribute = attribute(
-    Key::ProcessName,
-    "PROCESS",
-    Kind::Name { optional: true },
-    "' '",
-    "The process definition that says what is started.",
-);
-static CAPEXPRY: Attribute = attribute(
-    Key::ExpiryCap,
-    "CAPEXPRY",
-    Kind::NumberOr { min: 1, max: EXPIRY_TENTHS_MAX, word: "NOLIMIT" },
-    "NOLIMIT",
-    "Longest that a message lies on the queue before it expires, in tenths of a second from its put; one that says less expires sooner.",
-);
-static GROUPS: Attribute = attribute(
-    Key::Groups,
-    "GROUPS",
-    words(&["NO", "YES"]),
-    "NO",
-    "Whether messages with the same group-id (JMSXGroupID) go to one link at a time, in their order, for as long as it is there. A change is for links that come later.",
-);
-static BOTHRESH: Attribute = attribute(
-    Key::BackoutThreshold,
-    "BOTHRESH",
-    Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX },
-    "0",
-    "How often a message may be backed out before it counts as one that can't be processed; 0 for any number of times.",
-);
-static BOQNAME: Attribute = attribute(
-    Key::BackoutQueue,
-    "BOQNAME",
-    Kind::Name { optional: true },
-    "' '",
-    "Where messages go that were backed out BOTHRESH times; blank for DEADQ.",
-);
-static HARDENBO: Attribute = attribute(
-    Key::HardenBackout,
-    "HARDENBO",
-    Kind::Switch(&["NOHARDENBO", "HARDENBO"]),
-    "NOHARDENBO",
-    "Accepted and shown. The journal keeps delivery counts of persistent messages either way. Written as the bare word.",
-);
-static BACKOUT: Attribute = attribute(
-    Key::Backout,
-    "BACKOUT",
-    words(&["NONE", "MOVE"]),
-    "NONE",
-    "Who heeds BOTHRESH. NONE: applications. MOVE: the queue manager, which moves the message as it is backed out for the BOTHRESHth time; where it can't, the message stays and the log says why.",
-);
-static RNAME: Attribute = attribute(
+pub(crate) static RNAME: Attribute = attribute(
     Key::RemoteName,
     "RNAME",
     Kind::Name { optional: true },
     "' '",
     "The queue's name at the other queue manager. Blank: this is an alias of a queue manager, for names written QUEUE@QMGR.",
 );
-static RQMNAME: Attribute = attribute(
+pub(crate) static RQMNAME: Attribute = attribute(
     Key::RemoteManager,
     "RQMNAME",
     Kind::Name { optional: true },
     "' '",
     "The queue manager that messages are for. Of an alias it may be this one.",
 );
-static REMOTE_XMITQ: Attribute = attribute(
+pub(crate) static REMOTE_XMITQ: Attribute = attribute(
     Key::TransmissionQueue,
     "XMITQ",
     Kind::Name { optional: true },
     "' '",
     "The transmission queue that leads there; blank for the one named like RQMNAME, or else DEFXMITQ.",
 );
-static TARGET: Attribute = Attribute {
+pub(crate) static TARGET: Attribute = Attribute {
     key: Key::Target,
     keyword: "TARGET",
     synonyms: &["TARGQ"],
@@ -1122,8 +909,8 @@ static TARGET: Attribute = Attribute {
     since: V1,
 };
 
-static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL, QALIAS, QREMOTE or QMODEL.");
-pub(super) static CURDEPTH: Attribute =
+pub(crate) static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL, QALIAS, QREMOTE or QMODEL.");
+pub(crate) static CURDEPTH: Attribute =
     shown(Key::CurrentDepth, "CURDEPTH", "Messages on the queue, those under delivery included.");
 pub(super) static IPPROCS: Attribute = shown(Key::OpenInput, "IPPROCS", "Links that get from the queue.");
 pub(super) static OPPROCS: Attribute = shown(Key::OpenOutput, "OPPROCS", "Links that put on the queue.");
@@ -1648,67 +1435,6 @@ static WHERE: Attribute = attribute(
 );
 static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "Show every attribute.");
 
-const LOCAL: &[&Attribute] = &[
-    &DESCR,
-    &MAXDEPTH,
-    &MAXMSGL,
-    &GET,
-    &PUT,
-    &DEFPRTY,
-    &DEFPSIST,
-    &MSGDLVSQ,
-    &FULL,
-    &USAGE,
-    &TRIGGER,
-    &TRIGDATA,
-    &BOTHRESH,
-    &BOQNAME,
-    &HARDENBO,
-    &BACKOUT,
-    &QDEPTHHI,
-    &QDEPTHLO,
-    &QDPHIEV,
-    &QDPLOEV,
-    &QDPMAXEV,
-    &SHARE,
-    &DEFSOPT,
-    &CAPEXPRY,
-    &GROUPS,
-    &limit::QUEUE_MAXHANDS,
-    &limit::QUEUE_UNACKED,
-    &limit::QUEUE_MSGRATE,
-    &LOCAL_DEFTYPE,
-    &DYNUSER,
-    &TRIGTYPE,
-    &TRIGDPTH,
-    &TRIGMPRI,
-    &INITQ,
-    &PROCESS,
-];
-const MODEL: &[&Attribute] = &[
-    &MODEL_DEFTYPE,
-    &DESCR,
-    &MAXDEPTH,
-    &MAXMSGL,
-    &GET,
-    &PUT,
-    &DEFPRTY,
-    &DEFPSIST,
-    &MSGDLVSQ,
-    &FULL,
-    &QDEPTHHI,
-    &QDEPTHLO,
-    &QDPHIEV,
-    &QDPLOEV,
-    &QDPMAXEV,
-    &SHARE,
-    &DEFSOPT,
-    &CAPEXPRY,
-    &GROUPS,
-    &limit::QUEUE_MAXHANDS,
-    &limit::QUEUE_UNACKED,
-    &limit::QUEUE_MSGRATE,
-];
 const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
 const REMOTE: &[&Attribute] = &[&DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST];
 const MANAGER: &[&Attribute] = &[
@@ -1763,7 +1489,7 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         object: "queue",
         summary: "Create a local queue.",
         options: &[&REPLACE, &LIKE],
-        attributes: LOCAL,
+        attributes: &queue::LOCAL,
         examples: &[
             "DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)",
             "DEF QL('orders.eu') DESCR('Bo''s orders') LIKE(ORDERS) MSGDLVSQ(FIFO) FULL(REJECT) REPLACE",
@@ -1779,7 +1505,7 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         object: "queue",
         summary: "Change attributes of a local queue; the others stay.",
         options: &[],
-        attributes: LOCAL,
+        attributes: &queue::LOCAL,
         examples: &["ALTER QLOCAL(ORDERS) PUT(DISABLED)"],
         since: V1,
     },
@@ -1859,45 +1585,7 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         object: "queue",
         summary: "Show local queues. A generic name shows names only, unless attributes or ALL are asked for.",
         options: &[&WHERE, &ALL],
-        attributes: &[
-            &TYPE,
-            &DESCR,
-            &CURDEPTH,
-            &MAXDEPTH,
-            &MAXMSGL,
-            &GET,
-            &PUT,
-            &DEFPRTY,
-            &DEFPSIST,
-            &MSGDLVSQ,
-            &FULL,
-            &USAGE,
-            &TRIGGER,
-            &TRIGDATA,
-            &BOTHRESH,
-            &BOQNAME,
-            &HARDENBO,
-            &BACKOUT,
-            &QDEPTHHI,
-            &QDEPTHLO,
-            &QDPHIEV,
-            &QDPLOEV,
-            &QDPMAXEV,
-            &SHARE,
-            &DEFSOPT,
-            &CAPEXPRY,
-            &GROUPS,
-            &limit::QUEUE_MAXHANDS,
-            &limit::QUEUE_UNACKED,
-            &limit::QUEUE_MSGRATE,
-            &LOCAL_DEFTYPE,
-            &DYNUSER,
-            &TRIGTYPE,
-            &TRIGDPTH,
-            &TRIGMPRI,
-            &INITQ,
-            &PROCESS,
-        ],
+        attributes: &queue::DISPLAY_LOCAL,
         examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
         since: V1,
     },
@@ -2008,7 +1696,7 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         object: "queue",
         summary: "Create a model: what the queues are like that are made for links which ask for a queue of their own.",
         options: &[&REPLACE, &LIKE],
-        attributes: MODEL,
+        attributes: &queue::MODEL,
         examples: &["DEFINE QMODEL(REPLIES) MAXDEPTH(100)", "DEF QM(INBOX) DEFTYPE(PERMDYN) DEFPSIST(YES) NOSHARE"],
         since: V1,
     },
@@ -2020,7 +1708,7 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         object: "queue",
         summary: "Change attributes of a model; the others stay, and so do the queues that were made of it.",
         options: &[],
-        attributes: MODEL,
+        attributes: &queue::MODEL,
         examples: &["ALTER QMODEL(SYSTEM.DEFAULT.MODEL.QUEUE) MAXDEPTH(50)"],
         since: V1,
     },
@@ -2044,31 +1732,7 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         object: "queue",
         summary: "Show models. A generic name shows names only, unless attributes or ALL are asked for.",
         options: &[&WHERE, &ALL],
-        attributes: &[
-            &TYPE,
-            &MODEL_DEFTYPE,
-            &DESCR,
-            &MAXDEPTH,
-            &MAXMSGL,
-            &GET,
-            &PUT,
-            &DEFPRTY,
-            &DEFPSIST,
-            &MSGDLVSQ,
-            &FULL,
-            &QDEPTHHI,
-            &QDEPTHLO,
-            &QDPHIEV,
-            &QDPLOEV,
-            &QDPMAXEV,
-            &SHARE,
-            &DEFSOPT,
-            &CAPEXPRY,
-            &GROUPS,
-            &limit::QUEUE_MAXHANDS,
-            &limit::QUEUE_UNACKED,
-            &limit::QUEUE_MSGRATE,
-        ],
+        attributes: &queue::DISPLAY_MODEL,
         examples: &["DISPLAY QMODEL(*) DEFTYPE", "DIS QM(SYSTEM.DEFAULT.MODEL.QUEUE)"],
         since: V1,
     },
@@ -2156,44 +1820,7 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         object: "queue",
         summary: "Show queues of every type. A generic name shows names and types only, unless attributes or ALL are asked for.",
         options: &[&OF_TYPE, &WHERE, &ALL],
-        attributes: &[
-            &DESCR,
-            &TARGET,
-            &RNAME,
-            &RQMNAME,
-            &REMOTE_XMITQ,
-            &CURDEPTH,
-            &MAXDEPTH,
-            &MAXMSGL,
-            &GET,
-            &PUT,
-            &DEFPRTY,
-            &DEFPSIST,
-            &MSGDLVSQ,
-            &FULL,
-            &USAGE,
-            &TRIGGER,
-            &TRIGDATA,
-            &QDEPTHHI,
-            &QDEPTHLO,
-            &QDPHIEV,
-            &QDPLOEV,
-            &QDPMAXEV,
-            &SHARE,
-            &DEFSOPT,
-            &CAPEXPRY,
-            &GROUPS,
-            &limit::QUEUE_MAXHANDS,
-            &limit::QUEUE_UNACKED,
-            &limit::QUEUE_MSGRATE,
-            &LOCAL_DEFTYPE,
-            &DYNUSER,
-            &TRIGTYPE,
-            &TRIGDPTH,
-            &TRIGMPRI,
-            &INITQ,
-            &PROCESS,
-        ],
+        attributes: &queue::DISPLAY_QUEUE,
         examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
         since: V1,
     },

@@ -2,7 +2,7 @@
 
 mod alias;
 mod model;
-mod queue;
+pub(crate) mod queue;
 mod queue_manager;
 mod remote;
 

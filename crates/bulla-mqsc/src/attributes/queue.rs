@@ -1,70 +1,343 @@
-//! Local queues in the admin language: attributes to what is defined, and back.
+//! Local queues in the admin language: a row for each attribute, and the lists that are made of the rows.
 
 use super::{Cells, Set, blank, clamped, enabled, number_of, number_or, percent, unless_blank};
-use crate::parse::{Statement, Value};
+use crate::nouns::{Field, attributes};
+use crate::parse::Statement;
 use crate::reply::Cell;
-use crate::table::Key;
-use bulla_catalog::{Backout, Delivery, Full, LocalQueue, TriggerType, Usage};
+use crate::table::limit::{BYTES_MAX, COUNT_MAX};
+use crate::table::{
+    Attribute, CURDEPTH, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, LOCAL_DEFTYPE, MODEL_DEFTYPE, PRIORITY_MAX,
+    PUT, REMOTE_XMITQ, RNAME, RQMNAME, TARGET, TYPE, words,
+};
+use bulla_catalog::limits::RATE_MAX;
+use bulla_catalog::{Backout, DEPTH_MAX, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, TriggerType, Usage};
+
+/// Highest CAPEXPRY in tenths of a second, as MQ has it.
+const EXPIRY_TENTHS_MAX: u64 = 999_999_999;
+/// Highest BOTHRESH, as MQ has it.
+const BACKOUT_THRESHOLD_MAX: u64 = 999_999_999;
+/// Of a number that there is no limit to.
+const NO_LIMIT: &str = "NOLIMIT";
+
+/// What messages the queue takes, and how it gives them.
+static MESSAGES: [Field<LocalQueue>; 9] = [
+    Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
+    Field::new(
+        "MAXDEPTH",
+        Kind::Number { min: 0, max: DEPTH_MAX },
+        "5000",
+        "Most messages on the queue. What happens to the next one is FULL's business.",
+        |of| Cell::Number(of.max_depth.into()),
+        |of, value| of.max_depth = clamped(value.number()),
+    ),
+    Field::new(
+        "MAXMSGL",
+        Kind::Number { min: 0, max: MESSAGE_BYTES_MAX },
+        "4194304",
+        "Longest message in bytes, measured as it is stored: on a protected queue, sealed. A longer one is refused with 2030.",
+        |of| Cell::Number(of.max_message_bytes.into()),
+        |of, value| of.max_message_bytes = clamped(value.number()),
+    ),
+    Field::shared(&GET, |of| enabled(of.get_enabled), |of, value| of.get_enabled = value.word() == "ENABLED"),
+    Field::shared(&PUT, |of| enabled(of.put_enabled), |of, value| of.put_enabled = value.word() == "ENABLED"),
+    Field::shared(
+        &DEFPRTY,
+        |of| Cell::Number(of.default_priority.into()),
+        |of, value| of.default_priority = u8::try_from(value.number()).unwrap_or(u8::MAX),
+    ),
+    Field::shared(
+        &DEFPSIST,
+        |of| Cell::word(if of.default_persistent { "YES" } else { "NO" }),
+        |of, value| of.default_persistent = value.word() == "YES",
+    ),
+    Field::new(
+        "MSGDLVSQ",
+        words(&["PRIORITY", "FIFO"]),
+        "PRIORITY",
+        "Order of delivery: by priority and then by arrival, or by arrival alone.",
+        |of| {
+            Cell::word(match of.delivery {
+                Delivery::Priority => "PRIORITY",
+                Delivery::Fifo => "FIFO",
+            })
+        },
+        |of, value| of.delivery = if value.word() == "FIFO" { Delivery::Fifo } else { Delivery::Priority },
+    ),
+    Field::new(
+        "FULL",
+        words(&["WAIT", "REJECT"]),
+        "WAIT",
+        "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. A sender beyond its credit is refused either way.",
+        |of| {
+            Cell::word(match of.full {
+                Full::Wait => "WAIT",
+                Full::Reject => "REJECT",
+            })
+        },
+        |of, value| of.full = if value.word() == "REJECT" { Full::Reject } else { Full::Wait },
+    ),
+];
+
+/// What the queue is for.
+static USE: [Field<LocalQueue>; 3] = [
+    Field::new(
+        "USAGE",
+        words(&["NORMAL", "XMITQ"]),
+        "NORMAL",
+        "What the queue is for. NORMAL: applications. XMITQ: messages wait on it for a channel. It changes only while the queue is empty and no link has it open.",
+        |of| {
+            Cell::word(match of.usage {
+                Usage::Normal => "NORMAL",
+                Usage::Transmission => "XMITQ",
+            })
+        },
+        |of, value| of.usage = if value.word() == "XMITQ" { Usage::Transmission } else { Usage::Normal },
+    ),
+    Field::new(
+        "TRIGGER",
+        Kind::Switch(&["NOTRIGGER", "TRIGGER"]),
+        "NOTRIGGER",
+        "Whether a message starts something: on a transmission queue its channel, on another queue the application of PROCESS, by a message on INITQ. Written as the bare word.",
+        |of| Cell::word(if of.trigger { "TRIGGER" } else { "NOTRIGGER" }),
+        |of, value| of.trigger = value.word() == "TRIGGER",
+    ),
+    Field::new(
+        "TRIGDATA",
+        Kind::Name { optional: true },
+        "' '",
+        "Of a transmission queue, the channel that TRIGGER starts; blank for the one whose XMITQ this queue is. Of another one, what the application is told: a word like a name.",
+        |of| blank(of.trigger_data.as_deref()),
+        |of, value| of.trigger_data = unless_blank(&value.text()),
+    ),
+];
+
+/// What becomes of messages that are backed out. DISPLAY QUEUE does not show it.
+static BACKING_OUT: [Field<LocalQueue>; 4] = [
+    Field::new(
+        "BOTHRESH",
+        Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX },
+        "0",
+        "How often a message may be backed out before it counts as one that can't be processed; 0 for any number of times.",
+        |of| Cell::Number(of.backout_threshold.into()),
+        |of, value| of.backout_threshold = clamped(value.number()),
+    ),
+    Field::new(
+        "BOQNAME",
+        Kind::Name { optional: true },
+        "' '",
+        "Where messages go that were backed out BOTHRESH times; blank for DEADQ.",
+        |of| blank(of.backout_queue.as_deref()),
+        |of, value| of.backout_queue = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "HARDENBO",
+        Kind::Switch(&["NOHARDENBO", "HARDENBO"]),
+        "NOHARDENBO",
+        "Accepted and shown. The journal keeps delivery counts of persistent messages either way. Written as the bare word.",
+        |of| Cell::word(if of.harden_backout { "HARDENBO" } else { "NOHARDENBO" }),
+        |of, value| of.harden_backout = value.word() == "HARDENBO",
+    ),
+    Field::new(
+        "BACKOUT",
+        words(&["NONE", "MOVE"]),
+        "NONE",
+        "Who heeds BOTHRESH. NONE: applications. MOVE: the queue manager, which moves the message as it is backed out for the BOTHRESHth time; where it can't, the message stays and the log says why.",
+        |of| {
+            Cell::word(match of.backout {
+                Backout::None => "NONE",
+                Backout::Move => "MOVE",
+            })
+        },
+        |of, value| of.backout = if value.word() == "MOVE" { Backout::Move } else { Backout::None },
+    ),
+];
+
+/// When it is deep, who gets from it with whom, and how much there may be at once.
+static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
+    Field::new(
+        "QDEPTHHI",
+        Kind::Number { min: 0, max: 100 },
+        "80",
+        "From this share of MAXDEPTH on, in percent, the queue is deep. At least one message; not below QDEPTHLO.",
+        |of| Cell::Number(of.high_percent.into()),
+        |of, value| of.high_percent = percent(value.number()),
+    ),
+    Field::new(
+        "QDEPTHLO",
+        Kind::Number { min: 0, max: 100 },
+        "20",
+        "Down to this share of MAXDEPTH, in percent, a queue that was deep stays deep.",
+        |of| Cell::Number(of.low_percent.into()),
+        |of, value| of.low_percent = percent(value.number()),
+    ),
+    Field::new(
+        "QDPHIEV",
+        ENABLED,
+        "DISABLED",
+        "Whether a queue that becomes deep (QDEPTHHI) is an event, where PERFMEV is on. Once, until it is shallow again.",
+        |of| enabled(of.high_event),
+        |of, value| of.high_event = value.word() == "ENABLED",
+    ),
+    Field::new(
+        "QDPLOEV",
+        ENABLED,
+        "DISABLED",
+        "Whether a deep queue that becomes shallow (QDEPTHLO) is an event, where PERFMEV is on.",
+        |of| enabled(of.low_event),
+        |of, value| of.low_event = value.word() == "ENABLED",
+    ),
+    Field::new(
+        "QDPMAXEV",
+        ENABLED,
+        "ENABLED",
+        "Whether a queue that reaches MAXDEPTH is an event, where PERFMEV is on. Once, until it is shallow again.",
+        |of| enabled(of.full_event),
+        |of, value| of.full_event = value.word() == "ENABLED",
+    ),
+    Field::new(
+        "SHARE",
+        Kind::Switch(&["SHARE", "NOSHARE"]),
+        "SHARE",
+        "Whether more than one link may get from the queue at a time. With NOSHARE the second one is refused with 2042; those that browse don't count. Written as the bare word.",
+        |of| Cell::word(if of.share { "SHARE" } else { "NOSHARE" }),
+        |of, value| of.share = value.word() == "SHARE",
+    ),
+    Field::new(
+        "DEFSOPT",
+        words(&["SHARED", "EXCL"]),
+        "SHARED",
+        "How a link gets from the queue that does not say: with others, or alone. A link asks by the capability bulla:exclusive or bulla:shared.",
+        |of| Cell::word(if of.default_exclusive { "EXCL" } else { "SHARED" }),
+        |of, value| of.default_exclusive = value.word() == "EXCL",
+    ),
+    Field::new(
+        "CAPEXPRY",
+        Kind::NumberOr { min: 1, max: EXPIRY_TENTHS_MAX, word: NO_LIMIT },
+        NO_LIMIT,
+        "Longest that a message lies on the queue before it expires, in tenths of a second from its put; one that says less expires sooner.",
+        |of| number_or(of.expiry_cap_tenths, NO_LIMIT),
+        |of, value| of.expiry_cap_tenths = number_of(value),
+    ),
+    Field::new(
+        "GROUPS",
+        words(&["NO", "YES"]),
+        "NO",
+        "Whether messages with the same group-id (JMSXGroupID) go to one link at a time, in their order, for as long as it is there. A change is for links that come later.",
+        |of| Cell::word(if of.groups { "YES" } else { "NO" }),
+        |of, value| of.groups = value.word() == "YES",
+    ),
+    Field::new(
+        "MAXHANDS",
+        Kind::Number { min: 0, max: COUNT_MAX },
+        "0",
+        "Most links on the queue, IPPROCS and OPPROCS together; 0 for no limit. One more is refused with 2017 queue-links.",
+        |of| Cell::Number(of.limit.links.into()),
+        |of, value| of.limit.links = clamped(value.number()),
+    ),
+    Field::new(
+        "UNACKED",
+        Kind::Number { min: 0, max: BYTES_MAX },
+        "0",
+        "Bytes of its messages delivered and not settled, from which on no more are delivered until some are settled; 0 for no limit.",
+        |of| Cell::Number(of.limit.unacknowledged_bytes),
+        |of, value| of.limit.unacknowledged_bytes = value.number(),
+    ),
+    Field::new(
+        "MSGRATE",
+        Kind::Number { min: 0, max: RATE_MAX as u64 },
+        "0",
+        "Messages that all links together may put a second; 0 for no limit. Beyond it credit is held back; a link to no queue in particular, which needs none, is refused with 2053 queue-rate.",
+        |of| Cell::Number(of.limit.messages_a_second.into()),
+        |of, value| of.limit.messages_a_second = clamped(value.number()),
+    ),
+];
+
+/// How it came to be, and what a message on it starts.
+static ORIGIN_AND_TRIGGER: [Field<LocalQueue>; 7] = [
+    Field::shared(
+        &LOCAL_DEFTYPE,
+        |of| Cell::word(if of.dynamic { "PERMDYN" } else { "PREDEFINED" }),
+        |of, value| of.dynamic = value.word() == "PERMDYN",
+    ),
+    Field::new(
+        "DYNUSER",
+        Kind::Text { chars_max: bulla_catalog::names::USER_NAME_BYTES_MAX },
+        "' '",
+        "The user for whom a PERMDYN queue was made, whose limit MAXDYNQ counts it; *ANONYMOUS for those who have not signed in.",
+        |of| blank(of.maker.as_deref()),
+        |of, value| of.maker = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "TRIGTYPE",
+        words(&["FIRST", "EVERY", "DEPTH", "NONE"]),
+        "FIRST",
+        "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while no link gets from it.",
+        |of| {
+            Cell::word(match of.trigger_type {
+                TriggerType::First => "FIRST",
+                TriggerType::Every => "EVERY",
+                TriggerType::Depth => "DEPTH",
+                TriggerType::None => "NONE",
+            })
+        },
+        |of, value| {
+            of.trigger_type = match value.word() {
+                "EVERY" => TriggerType::Every,
+                "DEPTH" => TriggerType::Depth,
+                "NONE" => TriggerType::None,
+                _ => TriggerType::First,
+            }
+        },
+    ),
+    Field::new(
+        "TRIGDPTH",
+        Kind::Number { min: 1, max: DEPTH_MAX },
+        "1",
+        "How many messages TRIGTYPE(DEPTH) waits for.",
+        |of| Cell::Number(of.trigger_depth.into()),
+        |of, value| of.trigger_depth = clamped(value.number()),
+    ),
+    Field::new(
+        "TRIGMPRI",
+        Kind::Number { min: 0, max: PRIORITY_MAX },
+        "0",
+        "Messages of a lower priority do not count for triggering.",
+        |of| Cell::Number(of.trigger_priority.into()),
+        |of, value| of.trigger_priority = u8::try_from(value.number()).unwrap_or(u8::MAX),
+    ),
+    Field::new(
+        "INITQ",
+        Kind::Name { optional: true },
+        "' '",
+        "The local queue for trigger messages, while a link gets from it; bulla trigger does.",
+        |of| blank(of.initiation_queue.as_deref()),
+        |of, value| of.initiation_queue = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "PROCESS",
+        Kind::Name { optional: true },
+        "' '",
+        "The process definition that says what is started.",
+        |of| blank(of.process.as_deref()),
+        |of, value| of.process = unless_blank(&value.text()),
+    ),
+];
+
+/// Every attribute.
+fn fields() -> impl Iterator<Item = &'static Field<LocalQueue>> {
+    let groups: [&[Field<LocalQueue>]; 5] = [&MESSAGES, &USE, &BACKING_OUT, &DEPTHS_AND_LIMITS, &ORIGIN_AND_TRIGGER];
+    groups.into_iter().flatten()
+}
+
+fn field(key: Key) -> Option<&'static Field<LocalQueue>> {
+    fields().find(|field| field.attribute().key == key)
+}
 
 impl Set for LocalQueue {
     fn set(&mut self, statement: &Statement) {
         for setting in &statement.settings {
-            match (setting.attribute.key, &setting.value) {
-                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
-                (Key::MaxDepth, Value::Number(number)) => self.max_depth = clamped(*number),
-                (Key::MaxMessageBytes, Value::Number(number)) => self.max_message_bytes = clamped(*number),
-                (Key::Get, Value::Word(word)) => self.get_enabled = *word == "ENABLED",
-                (Key::Put, Value::Word(word)) => self.put_enabled = *word == "ENABLED",
-                (Key::DefaultPriority, Value::Number(number)) => {
-                    self.default_priority = u8::try_from(*number).unwrap_or(u8::MAX);
-                }
-                (Key::DefaultPersistence, Value::Word(word)) => self.default_persistent = *word == "YES",
-                (Key::DeliverySequence, Value::Word(word)) => {
-                    self.delivery = if *word == "FIFO" { Delivery::Fifo } else { Delivery::Priority };
-                }
-                (Key::Full, Value::Word(word)) => {
-                    self.full = if *word == "REJECT" { Full::Reject } else { Full::Wait };
-                }
-                (Key::Usage, Value::Word(word)) => {
-                    self.usage = if *word == "XMITQ" { Usage::Transmission } else { Usage::Normal };
-                }
-                (Key::Trigger, Value::Word(word)) => self.trigger = *word == "TRIGGER",
-                (Key::TriggerData, Value::Text(name)) => self.trigger_data = unless_blank(name),
-                (Key::BackoutThreshold, Value::Number(number)) => self.backout_threshold = clamped(*number),
-                (Key::BackoutQueue, Value::Text(name)) => self.backout_queue = unless_blank(name),
-                (Key::HardenBackout, Value::Word(word)) => self.harden_backout = *word == "HARDENBO",
-                (Key::Backout, Value::Word(word)) => {
-                    self.backout = if *word == "MOVE" { Backout::Move } else { Backout::None };
-                }
-                (Key::HighPercent, Value::Number(number)) => self.high_percent = percent(*number),
-                (Key::LowPercent, Value::Number(number)) => self.low_percent = percent(*number),
-                (Key::HighEvent, Value::Word(word)) => self.high_event = *word == "ENABLED",
-                (Key::LowEvent, Value::Word(word)) => self.low_event = *word == "ENABLED",
-                (Key::FullEvent, Value::Word(word)) => self.full_event = *word == "ENABLED",
-                (Key::Share, Value::Word(word)) => self.share = *word == "SHARE",
-                (Key::Groups, Value::Word(word)) => self.groups = *word == "YES",
-                (Key::QueueLinks, Value::Number(number)) => self.limit.links = clamped(*number),
-                (Key::QueueUnacknowledged, Value::Number(number)) => self.limit.unacknowledged_bytes = *number,
-                (Key::QueueRate, Value::Number(number)) => self.limit.messages_a_second = clamped(*number),
-                (Key::DefaultShare, Value::Word(word)) => self.default_exclusive = *word == "EXCL",
-                (Key::DefinitionType, Value::Word(word)) => self.dynamic = *word == "PERMDYN",
-                (Key::QueueMaker, Value::Text(user)) => self.maker = unless_blank(user),
-                (Key::TriggerType, Value::Word(word)) => {
-                    self.trigger_type = match *word {
-                        "EVERY" => TriggerType::Every,
-                        "DEPTH" => TriggerType::Depth,
-                        "NONE" => TriggerType::None,
-                        _ => TriggerType::First,
-                    };
-                }
-                (Key::TriggerDepth, Value::Number(number)) => self.trigger_depth = clamped(*number),
-                (Key::TriggerPriority, Value::Number(number)) => {
-                    self.trigger_priority = u8::try_from(*number).unwrap_or(u8::MAX);
-                }
-                (Key::ExpiryCap, value) => self.expiry_cap_tenths = number_of(value),
-                (Key::InitiationQueue, Value::Text(name)) => self.initiation_queue = unless_blank(name),
-                (Key::ProcessName, Value::Text(name)) => self.process = unless_blank(name),
-                _ => {}
+            if let Some(field) = field(setting.attribute.key) {
+                (field.set)(self, &setting.value);
             }
         }
     }
@@ -72,61 +345,52 @@ impl Set for LocalQueue {
 
 impl Cells for LocalQueue {
     fn cell(&self, key: Key) -> Option<Cell> {
-        Some(match key {
-            Key::Description => Cell::Text(self.description.clone()),
-            Key::MaxDepth => Cell::Number(self.max_depth.into()),
-            Key::MaxMessageBytes => Cell::Number(self.max_message_bytes.into()),
-            Key::Get => enabled(self.get_enabled),
-            Key::Put => enabled(self.put_enabled),
-            Key::DefaultPriority => Cell::Number(self.default_priority.into()),
-            Key::DefaultPersistence => Cell::word(if self.default_persistent { "YES" } else { "NO" }),
-            Key::DeliverySequence => Cell::word(match self.delivery {
-                Delivery::Priority => "PRIORITY",
-                Delivery::Fifo => "FIFO",
-            }),
-            Key::Full => Cell::word(match self.full {
-                Full::Wait => "WAIT",
-                Full::Reject => "REJECT",
-            }),
-            Key::Usage => Cell::word(match self.usage {
-                Usage::Normal => "NORMAL",
-                Usage::Transmission => "XMITQ",
-            }),
-            Key::Trigger => Cell::word(if self.trigger { "TRIGGER" } else { "NOTRIGGER" }),
-            Key::TriggerData => blank(self.trigger_data.as_deref()),
-            Key::BackoutThreshold => Cell::Number(self.backout_threshold.into()),
-            Key::BackoutQueue => blank(self.backout_queue.as_deref()),
-            Key::HardenBackout => Cell::word(if self.harden_backout { "HARDENBO" } else { "NOHARDENBO" }),
-            Key::Backout => Cell::word(match self.backout {
-                Backout::None => "NONE",
-                Backout::Move => "MOVE",
-            }),
-            Key::HighPercent => Cell::Number(self.high_percent.into()),
-            Key::LowPercent => Cell::Number(self.low_percent.into()),
-            Key::HighEvent => enabled(self.high_event),
-            Key::LowEvent => enabled(self.low_event),
-            Key::FullEvent => enabled(self.full_event),
-            Key::Share => Cell::word(if self.share { "SHARE" } else { "NOSHARE" }),
-            Key::Groups => Cell::word(if self.groups { "YES" } else { "NO" }),
-            Key::QueueLinks => Cell::Number(self.limit.links.into()),
-            Key::QueueUnacknowledged => Cell::Number(self.limit.unacknowledged_bytes),
-            Key::QueueRate => Cell::Number(self.limit.messages_a_second.into()),
-            Key::DefaultShare => Cell::word(if self.default_exclusive { "EXCL" } else { "SHARED" }),
-            Key::DefinitionType => Cell::word(if self.dynamic { "PERMDYN" } else { "PREDEFINED" }),
-            Key::QueueMaker => blank(self.maker.as_deref()),
-            Key::TriggerType => Cell::word(match self.trigger_type {
-                TriggerType::First => "FIRST",
-                TriggerType::Every => "EVERY",
-                TriggerType::Depth => "DEPTH",
-                TriggerType::None => "NONE",
-            }),
-            Key::TriggerDepth => Cell::Number(self.trigger_depth.into()),
-            Key::TriggerPriority => Cell::Number(self.trigger_priority.into()),
-            Key::ExpiryCap => number_or(self.expiry_cap_tenths, "NOLIMIT"),
-            Key::InitiationQueue => blank(self.initiation_queue.as_deref()),
-            Key::ProcessName => blank(self.process.as_deref()),
-            Key::Type => Cell::word("QLOCAL"),
-            _ => return None,
-        })
+        match key {
+            Key::Type => Some(Cell::word("QLOCAL")),
+            key => field(key).map(|field| (field.get)(self)),
+        }
     }
+}
+
+type Attributes<const COUNT: usize> = [&'static Attribute; COUNT];
+
+const OF_MESSAGES: Attributes<9> = attributes(&MESSAGES);
+const OF_USE: Attributes<3> = attributes(&USE);
+const OF_BACKING_OUT: Attributes<4> = attributes(&BACKING_OUT);
+const OF_DEPTHS_AND_LIMITS: Attributes<12> = attributes(&DEPTHS_AND_LIMITS);
+const OF_ORIGIN_AND_TRIGGER: Attributes<7> = attributes(&ORIGIN_AND_TRIGGER);
+
+/// DEFINE and ALTER QLOCAL.
+pub(crate) static LOCAL: Attributes<35> =
+    joined(&[&OF_MESSAGES, &OF_USE, &OF_BACKING_OUT, &OF_DEPTHS_AND_LIMITS, &OF_ORIGIN_AND_TRIGGER]);
+/// DISPLAY QLOCAL.
+pub(crate) static DISPLAY_LOCAL: Attributes<37> = joined(&[&[&TYPE, &DESCR, &CURDEPTH], LOCAL.split_at(1).1]);
+/// DEFINE and ALTER QMODEL.
+pub(crate) static MODEL: Attributes<22> = joined(&[&[&MODEL_DEFTYPE], &OF_MESSAGES, &OF_DEPTHS_AND_LIMITS]);
+/// DISPLAY QMODEL.
+pub(crate) static DISPLAY_MODEL: Attributes<23> = joined(&[&[&TYPE], &MODEL]);
+/// DISPLAY QUEUE.
+pub(crate) static DISPLAY_QUEUE: Attributes<36> = joined(&[
+    &[&DESCR, &TARGET, &RNAME, &RQMNAME, &REMOTE_XMITQ, &CURDEPTH],
+    OF_MESSAGES.split_at(1).1,
+    &OF_USE,
+    &OF_DEPTHS_AND_LIMITS,
+    &OF_ORIGIN_AND_TRIGGER,
+]);
+
+/// Lists of attributes as one, which has room for them exactly.
+const fn joined<const COUNT: usize>(lists: &[&[&'static Attribute]]) -> Attributes<COUNT> {
+    let mut all = [lists[0][0]; COUNT];
+    let (mut filled, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[filled] = lists[list][at];
+            filled += 1;
+            at += 1;
+        }
+        list += 1;
+    }
+    assert!(filled == COUNT, "the list has another length");
+    all
 }

@@ -50,7 +50,7 @@ impl<T> Field<T> {
 }
 
 /// The words of all fields, for the table.
-pub(super) const fn attributes<T, const COUNT: usize>(
+pub(crate) const fn attributes<T, const COUNT: usize>(
     fields: &'static [Field<T>; COUNT],
 ) -> [&'static Attribute; COUNT] {
     let mut all = [fields[0].attribute(); COUNT];

@@ -8,7 +8,7 @@ mod topic;
 
 use crate::table::{self, Command};
 use bulla_catalog::Sort;
-pub(crate) use field::Field;
+pub(crate) use field::{Field, attributes};
 pub(crate) use noun::{Noun, ObjectNoun, Rules, Said};
 
 /// Makes [`noun`] and the order of the reference page of one line for each noun. Between them stand the commands of the
@@ -141,6 +141,24 @@ mod tests {
             let mut words = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
             words.any(|word| word == "Process" || word == "processes")
         })
+    }
+
+    #[test]
+    fn an_attribute_of_queues_stands_in_one_row_and_in_the_catalog() {
+        let mut files = Vec::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+        let mut found = Vec::new();
+        for file in files {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+            let named = lines.filter(|(_, line)| line.contains("CAPEXPRY") || line.contains("expiry_cap_tenths"));
+            found.extend(named.map(|(number, _)| (file.clone(), number)));
+        }
+        let lines: Vec<usize> = found.iter().map(|(_, number)| *number).collect();
+        // The word; after what it takes, its default and its meaning, how it is read and written.
+        assert_eq!(lines.iter().map(|line| line - lines[0]).collect::<Vec<_>>(), [0, 4, 5], "{found:?}");
+        assert!(found.iter().all(|(file, _)| file.ends_with("attributes/queue.rs")), "{found:?}");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! PROCESS: what a queue with TRIGGER starts.
 
-use super::field::attributes;
 use super::noun::commands;
-use super::{Field, ObjectNoun, Rules, Said};
+use super::{Field, ObjectNoun, Rules, Said, attributes};
 use crate::reply::Cell;
 use crate::table::{Attribute, Command, DESCR, Kind};
 use bulla_catalog::Sort;

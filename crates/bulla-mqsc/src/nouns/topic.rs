@@ -1,8 +1,7 @@
 //! TOPIC: what holds for a topic and those below it.
 
-use super::field::attributes;
 use super::noun::commands;
-use super::{Field, ObjectNoun, Rules, Said};
+use super::{Field, ObjectNoun, Rules, Said, attributes};
 use crate::attributes::{blank, number_of, number_or, unless_blank};
 use crate::parse::Value;
 use crate::reply::{Cell, Failure, FailureKind};

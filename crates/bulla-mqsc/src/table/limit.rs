@@ -6,9 +6,9 @@ use bulla_catalog::limits::{
 };
 
 /// Highest counts, as MQ has them.
-const COUNT_MAX: u64 = 999_999_999;
+pub(crate) const COUNT_MAX: u64 = 999_999_999;
 /// Highest UNACKED: a tebibyte.
-const BYTES_MAX: u64 = 1 << 40;
+pub(crate) const BYTES_MAX: u64 = 1 << 40;
 
 static MAXCONNS: Attribute = attribute(
     Key::UserConnections,
@@ -98,27 +98,6 @@ static HELDBACK: Attribute =
 static REFUSED: Attribute =
     shown(Key::UserRefused, "REFUSED", "Connections, links, subscriptions and queues refused because of the limit.");
 
-pub(super) static QUEUE_MAXHANDS: Attribute = attribute(
-    Key::QueueLinks,
-    "MAXHANDS",
-    Kind::Number { min: 0, max: COUNT_MAX },
-    "0",
-    "Most links on the queue, IPPROCS and OPPROCS together; 0 for no limit. One more is refused with 2017 queue-links.",
-);
-pub(super) static QUEUE_UNACKED: Attribute = attribute(
-    Key::QueueUnacknowledged,
-    "UNACKED",
-    Kind::Number { min: 0, max: BYTES_MAX },
-    "0",
-    "Bytes of its messages delivered and not settled, from which on no more are delivered until some are settled; 0 for no limit.",
-);
-pub(super) static QUEUE_MSGRATE: Attribute = attribute(
-    Key::QueueRate,
-    "MSGRATE",
-    Kind::Number { min: 0, max: RATE_MAX as u64 },
-    "0",
-    "Messages that all links together may put a second; 0 for no limit. Beyond it credit is held back; a link to no queue in particular, which needs none, is refused with 2053 queue-rate.",
-);
 pub(super) static QUEUE_CURUNACK: Attribute = shown(
     Key::QueueUnacknowledgedNow,
     "CURUNACK",
