@@ -863,9 +863,8 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Defining::AlterManager => {
             let mut manager = definitions.queue_manager.clone();
             manager.set(statement);
-            if let Some(Value::Text(text)) = statement.value(Key::CertificateLabel) {
-                channel::label(text).map_err(|refused| refused_channel(&refused))?;
-            }
+            let label = manager.certificate_label.as_deref().unwrap_or_default();
+            channel::label(label).map_err(|refused| refused_channel(&refused))?;
             if manager.active_channels_max > manager.channels_max {
                 let QueueManager { active_channels_max, channels_max, .. } = manager;
                 let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");

@@ -5,18 +5,18 @@
 
 mod address_map;
 mod authority;
-mod channel;
+pub(crate) mod channel;
 mod connection;
 pub(crate) mod limit;
 mod lockout;
 mod protection;
 pub(crate) mod topic;
 
-use crate::attributes::queue;
+use crate::attributes::{queue, queue_manager};
 use crate::nouns;
 use bulla_catalog::authority::Role;
 use bulla_catalog::names::is_name;
-use bulla_catalog::{DEPTH_MAX, MESSAGE_BYTES_MAX, Sort, topic_names};
+use bulla_catalog::{DEPTH_MAX, Sort, topic_names};
 pub(super) use channel::STATUS_BRIEF as CHANNEL_STATUS_BRIEF;
 pub(super) use protection::*;
 use std::fmt::{self, Display};
@@ -25,8 +25,6 @@ use std::fmt::{self, Display};
 pub const DESCR_CHARS_MAX: usize = 64;
 /// Longest distinguished name in characters.
 pub const DN_CHARS_MAX: usize = 1024;
-/// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
-pub const MANAGER_MESSAGE_BYTES_MIN: u64 = 32_768;
 /// Highest priority.
 pub const PRIORITY_MAX: u64 = 9;
 /// Most engines of a device.
@@ -39,14 +37,8 @@ pub const TIMEOUT_MS_MIN: u64 = 10;
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 /// Longest path, URI or list of service times in characters.
 pub const DEVICE_TEXT_CHARS_MAX: usize = 1024;
-/// Highest TRIGINT in milliseconds, as MQ has it.
-pub const TRIGGER_INTERVAL_MS_MAX: u64 = 999_999_999;
 /// Highest number of re-uses that KEYREUSE takes, as MQ has it.
 pub const KEY_REUSE_MAX: u64 = 9_999_999;
-/// Highest MAXUMSGS, as MQ has it.
-pub const UNCOMMITTED_MAX: u64 = 999_999_999;
-/// Longest MAXUAGE in seconds: a week.
-pub const UNIT_AGE_SECONDS_MAX: u64 = 604_800;
 
 /// What a command does and takes.
 #[derive(Debug)]
@@ -373,21 +365,13 @@ pub enum Key {
     RejectsByReason,
     // The queue manager's.
     ManagerName,
-    DeadLetterQueue,
     Version,
-    DefaultTransmissionQueue,
     KeyResetBytes,
     CertificateLabel,
     Adapters,
     Dispatchers,
     ChannelsMax,
     ActiveChannelsMax,
-    MaxUncommitted,
-    MaxUnitAge,
-    AuthorityEvents,
-    PerformanceEvents,
-    ChannelEvents,
-    TriggerInterval,
     // Policies.
     SignatureDigest,
     ContentCipher,
@@ -567,10 +551,6 @@ pub enum Key {
     UserSource,
     Warn,
     CheckClient,
-    ChannelAuthentication,
-    TokenIssuer,
-    TokenAudience,
-    TokenUserClaim,
     // Limits of users.
     UserConnections,
     UserLinks,
@@ -977,64 +957,7 @@ pub(super) static REJBY: Attribute = shown(
 );
 
 static QMNAME: Attribute = shown(Key::ManagerName, "QMNAME", "Name of the queue manager.");
-static VERSION: Attribute = shown(Key::Version, "VERSION", "Version of the program that answers.");
-static DEADQ: Attribute = attribute(
-    Key::DeadLetterQueue,
-    "DEADQ",
-    Kind::Name { optional: true },
-    "SYSTEM.DEAD.LETTER.QUEUE",
-    "Where undeliverable messages go; blank for nowhere.",
-);
-static TRIGINT: Attribute = attribute(
-    Key::TriggerInterval,
-    "TRIGINT",
-    Kind::Number { min: 0, max: TRIGGER_INTERVAL_MS_MAX },
-    "999999999",
-    "Milliseconds after which a queue with TRIGTYPE(FIRST) triggers once more for a message that is not the first on it.",
-);
-static AUTHOREV: Attribute = attribute(
-    Key::AuthorityEvents,
-    "AUTHOREV",
-    ENABLED,
-    "DISABLED",
-    "Whether each refusal for want of authority (2035) puts a message on SYSTEM.ADMIN.QMGR.EVENT.",
-);
-static PERFMEV: Attribute = attribute(
-    Key::PerformanceEvents,
-    "PERFMEV",
-    ENABLED,
-    "DISABLED",
-    "Whether depths that queues watch (QDPHIEV, QDPLOEV, QDPMAXEV) are told, in the log and on SYSTEM.ADMIN.PERFM.EVENT.",
-);
-static CHLEV: Attribute = attribute(
-    Key::ChannelEvents,
-    "CHLEV",
-    ENABLED,
-    "DISABLED",
-    "Whether channels that start, stop or fail in TLS put a message on SYSTEM.ADMIN.CHANNEL.EVENT.",
-);
-static MANAGER_MAXMSGL: Attribute = attribute(
-    Key::MaxMessageBytes,
-    "MAXMSGL",
-    Kind::Number { min: MANAGER_MESSAGE_BYTES_MIN, max: MESSAGE_BYTES_MAX },
-    "104857600",
-    "Longest message in bytes that any queue takes, whatever its own MAXMSGL. A longer one is refused with 2031.",
-);
-
-static MAXUMSGS: Attribute = attribute(
-    Key::MaxUncommitted,
-    "MAXUMSGS",
-    Kind::Number { min: 1, max: UNCOMMITTED_MAX },
-    "10000",
-    "Most messages put and got in one unit of work. One more put is refused with 2024; one more get, and the unit can only be backed out.",
-);
-static MAXUAGE: Attribute = attribute(
-    Key::MaxUnitAge,
-    "MAXUAGE",
-    Kind::Number { min: 0, max: UNIT_AGE_SECONDS_MAX },
-    "600",
-    "Seconds after which a unit of work that was not discharged is backed out (2003); 0 for never.",
-);
+pub(crate) static VERSION: Attribute = shown(Key::Version, "VERSION", "Version of the program that answers.");
 
 const BROKEN_DIGEST: &str = "its collisions are practical: a signature over it proves nothing";
 const SHORT_BLOCK: &str = "its 64-bit blocks leak payload after a few gigabytes and its key is too short";
@@ -1437,29 +1360,6 @@ static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "
 
 const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
 const REMOTE: &[&Attribute] = &[&DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST];
-const MANAGER: &[&Attribute] = &[
-    &DESCR,
-    &DEADQ,
-    &MANAGER_MAXMSGL,
-    &channel::DEFXMITQ,
-    &channel::MANAGER_SSLRKEYC,
-    &channel::MANAGER_CERTLABL,
-    &channel::CHIADAPS,
-    &channel::CHIDISPS,
-    &channel::MAXCHL,
-    &channel::ACTCHL,
-    &MAXUMSGS,
-    &MAXUAGE,
-    &AUTHOREV,
-    &PERFMEV,
-    &CHLEV,
-    &TRIGINT,
-    &authority::MANAGER_CHLAUTH,
-    &authority::MANAGER_CHCKCLNT,
-    &authority::OAUTHISS,
-    &authority::OAUTHAUD,
-    &authority::OAUTHUSR,
-];
 const POLICY: &[&Attribute] = &[
     &SIGNALG,
     &ENCALG,
@@ -1899,7 +1799,7 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         object: "queue manager",
         summary: "Change attributes of the queue manager.",
         options: &[],
-        attributes: MANAGER,
+        attributes: &queue_manager::ALTERED,
         examples: &[
             "ALTER QMGR DEADQ(SYSTEM.DEAD.LETTER.QUEUE) DESCR('Orders, Frankfurt')",
             "ALTER QMGR DEFXMITQ(HUB) SSLRKEYC(1048576) CHIADAPS(8) MAXCHL(500) ACTCHL(300)",
@@ -1914,30 +1814,7 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         object: "queue manager",
         summary: "Show the queue manager.",
         options: &[&ALL],
-        attributes: &[
-            &DESCR,
-            &DEADQ,
-            &MANAGER_MAXMSGL,
-            &channel::DEFXMITQ,
-            &channel::MANAGER_SSLRKEYC,
-            &channel::MANAGER_CERTLABL,
-            &channel::CHIADAPS,
-            &channel::CHIDISPS,
-            &channel::MAXCHL,
-            &channel::ACTCHL,
-            &MAXUMSGS,
-            &MAXUAGE,
-            &AUTHOREV,
-            &PERFMEV,
-            &CHLEV,
-            &TRIGINT,
-            &authority::MANAGER_CHLAUTH,
-            &authority::MANAGER_CHCKCLNT,
-            &authority::OAUTHISS,
-            &authority::OAUTHAUD,
-            &authority::OAUTHUSR,
-            &VERSION,
-        ],
+        attributes: &queue_manager::SHOWN,
         examples: &["DISPLAY QMGR", "DIS QMGR DEADQ"],
         since: V1,
     },

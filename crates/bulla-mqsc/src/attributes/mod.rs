@@ -3,7 +3,7 @@
 mod alias;
 mod model;
 pub(crate) mod queue;
-mod queue_manager;
+pub(crate) mod queue_manager;
 mod remote;
 
 use crate::parse::{Statement, Value};

@@ -1,7 +1,7 @@
 //! Local queues in the admin language: a row for each attribute, and the lists that are made of the rows.
 
 use super::{Cells, Set, blank, clamped, enabled, number_of, number_or, percent, unless_blank};
-use crate::nouns::{Field, attributes};
+use crate::nouns::{Field, attributes, joined};
 use crate::parse::Statement;
 use crate::reply::Cell;
 use crate::table::limit::{BYTES_MAX, COUNT_MAX};
@@ -377,20 +377,3 @@ pub(crate) static DISPLAY_QUEUE: Attributes<36> = joined(&[
     &OF_DEPTHS_AND_LIMITS,
     &OF_ORIGIN_AND_TRIGGER,
 ]);
-
-/// Lists of attributes as one, which has room for them exactly.
-const fn joined<const COUNT: usize>(lists: &[&[&'static Attribute]]) -> Attributes<COUNT> {
-    let mut all = [lists[0][0]; COUNT];
-    let (mut filled, mut list) = (0, 0);
-    while list < lists.len() {
-        let mut at = 0;
-        while at < lists[list].len() {
-            all[filled] = lists[list][at];
-            filled += 1;
-            at += 1;
-        }
-        list += 1;
-    }
-    assert!(filled == COUNT, "the list has another length");
-    all
-}

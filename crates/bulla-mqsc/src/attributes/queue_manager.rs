@@ -1,39 +1,215 @@
-//! The queue manager in the admin language: attributes to what is defined, and back.
+//! The queue manager in the admin language: a row for each attribute.
 
 use super::{Cells, Set, blank, clamped, enabled, number_of, number_or, unless_blank};
-use crate::parse::{Statement, Value};
+use crate::nouns::{Field, attributes, joined};
+use crate::parse::Statement;
 use crate::reply::Cell;
-use crate::table::Key;
-use bulla_catalog::QueueManager;
+use crate::table::channel::LABEL_CHARS_MAX;
+use crate::table::limit::COUNT_MAX;
+use crate::table::{Attribute, DESCR, ENABLED, Key, Kind, VERSION};
+use bulla_catalog::{MESSAGE_BYTES_MAX, QueueManager};
+
+/// Lowest MAXMSGL of a queue manager in bytes, as MQ has it.
+const MANAGER_MESSAGE_BYTES_MIN: u64 = 32_768;
+/// Highest TRIGINT in milliseconds, as MQ has it.
+const TRIGGER_INTERVAL_MS_MAX: u64 = 999_999_999;
+/// Highest MAXUMSGS, as MQ has it.
+const UNCOMMITTED_MAX: u64 = 999_999_999;
+/// Longest MAXUAGE in seconds: a week.
+const UNIT_AGE_SECONDS_MAX: u64 = 604_800;
+/// Longest OAUTHISS, OAUTHAUD and OAUTHUSR, in characters.
+const TOKEN_WORD_CHARS_MAX: usize = 256;
+/// Highest MAXCHL and ACTCHL, as MQ has it.
+const CURRENT_CHANNELS_MAX: u64 = 9_999;
+/// Most adapters.
+const ADAPTERS_MAX: u64 = bulla_catalog::ADAPTERS_MAX as u64;
+/// Most dispatchers.
+const DISPATCHERS_MAX: u64 = bulla_catalog::DISPATCHERS_MAX as u64;
+
+static FIELDS: [Field<QueueManager>; 21] = [
+    Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),
+    Field::new(
+        "DEADQ",
+        Kind::Name { optional: true },
+        "SYSTEM.DEAD.LETTER.QUEUE",
+        "Where undeliverable messages go; blank for nowhere.",
+        |of| blank(of.dead_letter_queue.as_deref()),
+        |of, value| of.dead_letter_queue = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "MAXMSGL",
+        Kind::Number { min: MANAGER_MESSAGE_BYTES_MIN, max: MESSAGE_BYTES_MAX },
+        "104857600",
+        "Longest message in bytes that any queue takes, whatever its own MAXMSGL. A longer one is refused with 2031.",
+        |of| Cell::Number(of.max_message_bytes.into()),
+        |of, value| of.max_message_bytes = clamped(value.number()),
+    ),
+    Field::new(
+        "DEFXMITQ",
+        Kind::Name { optional: true },
+        "' '",
+        "The transmission queue for queue managers to which no other way leads; blank for none: messages for them are refused with 2087.",
+        |of| blank(of.default_transmission_queue.as_deref()),
+        |of, value| of.default_transmission_queue = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "SSLRKEYC",
+        Kind::Number { min: 0, max: COUNT_MAX },
+        "0",
+        "Bytes sent and received on a TLS channel after which its keys are renewed, 0 for never; 1 to 32768 act as 32768. A channel may say otherwise.",
+        |of| Cell::Number(of.key_reset_bytes.into()),
+        |of, value| of.key_reset_bytes = clamped(value.number()),
+    ),
+    Field::new(
+        "CERTLABL",
+        Kind::Text { chars_max: LABEL_CHARS_MAX },
+        "' '",
+        "Label of the certificate that channels show unless they name one; blank for the server's own.",
+        |of| blank(of.certificate_label.as_deref()),
+        |of, value| of.certificate_label = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "CHIADAPS",
+        Kind::NumberOr { min: 1, max: ADAPTERS_MAX, word: "AUTO" },
+        "AUTO",
+        "Adapters. AUTO: as many as the queue manager was started with.",
+        |of| number_or(of.adapters, "AUTO"),
+        |of, value| of.adapters = number_of(value),
+    ),
+    Field::new(
+        "CHIDISPS",
+        Kind::NumberOr { min: 1, max: DISPATCHERS_MAX, word: "AUTO" },
+        "AUTO",
+        "Dispatchers. AUTO: as many as the queue manager was started with.",
+        |of| number_or(of.dispatchers, "AUTO"),
+        |of, value| of.dispatchers = number_of(value),
+    ),
+    Field::new(
+        "MAXCHL",
+        Kind::Number { min: 1, max: CURRENT_CHANNELS_MAX },
+        "200",
+        "Most instances of channels that are current: active, RETRYING or STOPPED.",
+        |of| Cell::Number(of.channels_max.into()),
+        |of, value| of.channels_max = clamped(value.number()),
+    ),
+    Field::new(
+        "ACTCHL",
+        Kind::Number { min: 1, max: CURRENT_CHANNELS_MAX },
+        "200",
+        "Most instances of channels that are active, at most MAXCHL.",
+        |of| Cell::Number(of.active_channels_max.into()),
+        |of, value| of.active_channels_max = clamped(value.number()),
+    ),
+    Field::new(
+        "MAXUMSGS",
+        Kind::Number { min: 1, max: UNCOMMITTED_MAX },
+        "10000",
+        "Most messages put and got in one unit of work. One more put is refused with 2024; one more get, and the unit can only be backed out.",
+        |of| Cell::Number(of.max_uncommitted.into()),
+        |of, value| of.max_uncommitted = clamped(value.number()),
+    ),
+    Field::new(
+        "MAXUAGE",
+        Kind::Number { min: 0, max: UNIT_AGE_SECONDS_MAX },
+        "600",
+        "Seconds after which a unit of work that was not discharged is backed out (2003); 0 for never.",
+        |of| Cell::Number(of.max_unit_age.into()),
+        |of, value| of.max_unit_age = clamped(value.number()),
+    ),
+    Field::new(
+        "AUTHOREV",
+        ENABLED,
+        "DISABLED",
+        "Whether each refusal for want of authority (2035) puts a message on SYSTEM.ADMIN.QMGR.EVENT.",
+        |of| enabled(of.authority_events),
+        |of, value| of.authority_events = value.word() == "ENABLED",
+    ),
+    Field::new(
+        "PERFMEV",
+        ENABLED,
+        "DISABLED",
+        "Whether depths that queues watch (QDPHIEV, QDPLOEV, QDPMAXEV) are told, in the log and on SYSTEM.ADMIN.PERFM.EVENT.",
+        |of| enabled(of.performance_events),
+        |of, value| of.performance_events = value.word() == "ENABLED",
+    ),
+    Field::new(
+        "CHLEV",
+        ENABLED,
+        "DISABLED",
+        "Whether channels that start, stop or fail in TLS put a message on SYSTEM.ADMIN.CHANNEL.EVENT.",
+        |of| enabled(of.channel_events),
+        |of, value| of.channel_events = value.word() == "ENABLED",
+    ),
+    Field::new(
+        "TRIGINT",
+        Kind::Number { min: 0, max: TRIGGER_INTERVAL_MS_MAX },
+        "999999999",
+        "Milliseconds after which a queue with TRIGTYPE(FIRST) triggers once more for a message that is not the first on it.",
+        |of| Cell::Number(of.trigger_interval_ms.into()),
+        |of, value| of.trigger_interval_ms = clamped(value.number()),
+    ),
+    Field::new(
+        "CHLAUTH",
+        ENABLED,
+        "ENABLED",
+        "Whether the rules of SET CHLAUTH are asked.",
+        |of| enabled(of.channel_authentication),
+        |of, value| of.channel_authentication = value.word() == "ENABLED",
+    ),
+    Field::new(
+        "CHCKCLNT",
+        Kind::Word {
+            choices: &["OPTIONAL", "REQUIRED"],
+            refused: &[
+                ("NONE", "a name or password that is given is always checked"),
+                ("REQDADM", "there is no administration over AMQP"),
+            ],
+        },
+        "OPTIONAL",
+        "Whether clients must sign in, by password or certificate. OPTIONAL: a client that does not is '*ANONYMOUS'. REQUIRED: a client that does not is refused.",
+        |of| Cell::word(if of.sign_in_required { "REQUIRED" } else { "OPTIONAL" }),
+        |of, value| of.sign_in_required = value.word() == "REQUIRED",
+    ),
+    Field::new(
+        "OAUTHISS",
+        Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
+        "' '",
+        "Whose tokens clients sign in with: the claim iss, as 'https://issuer.example'. Its keys are in jwks.json in the data directory. Blank: no tokens are taken.",
+        |of| blank(of.token_issuer.as_deref()),
+        |of, value| of.token_issuer = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "OAUTHAUD",
+        Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
+        "' '",
+        "What the claim aud of a token must be, or have among others. Blank: the queue manager's name.",
+        |of| blank(of.token_audience.as_deref()),
+        |of, value| of.token_audience = unless_blank(&value.text()),
+    ),
+    Field::new(
+        "OAUTHUSR",
+        Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
+        "sub",
+        "The claim of a token that is the user's name.",
+        |of| Cell::word(&of.token_user_claim),
+        |of, value| of.token_user_claim = value.text(),
+    ),
+];
+
+/// ALTER QMGR.
+pub(crate) static ALTERED: [&Attribute; 21] = attributes(&FIELDS);
+/// DISPLAY QMGR.
+pub(crate) static SHOWN: [&Attribute; 22] = joined(&[&ALTERED, &[&VERSION]]);
+
+fn field(key: Key) -> Option<&'static Field<QueueManager>> {
+    FIELDS.iter().find(|field| field.attribute().key == key)
+}
 
 impl Set for QueueManager {
     fn set(&mut self, statement: &Statement) {
         for setting in &statement.settings {
-            match (setting.attribute.key, &setting.value) {
-                (Key::Description, Value::Text(text)) => self.description.clone_from(text),
-                (Key::DeadLetterQueue, Value::Text(name)) => self.dead_letter_queue = unless_blank(name),
-                (Key::MaxMessageBytes, Value::Number(number)) => self.max_message_bytes = clamped(*number),
-                (Key::DefaultTransmissionQueue, Value::Text(name)) => {
-                    self.default_transmission_queue = unless_blank(name);
-                }
-                (Key::KeyResetBytes, Value::Number(number)) => self.key_reset_bytes = clamped(*number),
-                (Key::CertificateLabel, Value::Text(label)) => self.certificate_label = unless_blank(label),
-                (Key::Adapters, value) => self.adapters = number_of(value),
-                (Key::Dispatchers, value) => self.dispatchers = number_of(value),
-                (Key::ChannelsMax, Value::Number(number)) => self.channels_max = clamped(*number),
-                (Key::ActiveChannelsMax, Value::Number(number)) => self.active_channels_max = clamped(*number),
-                (Key::MaxUncommitted, Value::Number(number)) => self.max_uncommitted = clamped(*number),
-                (Key::MaxUnitAge, Value::Number(number)) => self.max_unit_age = clamped(*number),
-                (Key::AuthorityEvents, Value::Word(word)) => self.authority_events = *word == "ENABLED",
-                (Key::PerformanceEvents, Value::Word(word)) => self.performance_events = *word == "ENABLED",
-                (Key::ChannelEvents, Value::Word(word)) => self.channel_events = *word == "ENABLED",
-                (Key::TriggerInterval, Value::Number(number)) => self.trigger_interval_ms = clamped(*number),
-                (Key::ChannelAuthentication, Value::Word(word)) => self.channel_authentication = *word == "ENABLED",
-                (Key::CheckClient, Value::Word(word)) => self.sign_in_required = *word == "REQUIRED",
-                (Key::TokenIssuer, Value::Text(issuer)) => self.token_issuer = unless_blank(issuer),
-                (Key::TokenAudience, Value::Text(audience)) => self.token_audience = unless_blank(audience),
-                (Key::TokenUserClaim, Value::Text(claim)) => self.token_user_claim.clone_from(claim),
-                _ => {}
+            if let Some(field) = field(setting.attribute.key) {
+                (field.set)(self, &setting.value);
             }
         }
     }
@@ -41,31 +217,10 @@ impl Set for QueueManager {
 
 impl Cells for QueueManager {
     fn cell(&self, key: Key) -> Option<Cell> {
-        Some(match key {
-            Key::ManagerName => Cell::Text(self.name.clone()),
-            Key::Description => Cell::Text(self.description.clone()),
-            Key::DeadLetterQueue => blank(self.dead_letter_queue.as_deref()),
-            Key::MaxMessageBytes => Cell::Number(self.max_message_bytes.into()),
-            Key::DefaultTransmissionQueue => blank(self.default_transmission_queue.as_deref()),
-            Key::KeyResetBytes => Cell::Number(self.key_reset_bytes.into()),
-            Key::CertificateLabel => blank(self.certificate_label.as_deref()),
-            Key::Adapters => number_or(self.adapters, "AUTO"),
-            Key::Dispatchers => number_or(self.dispatchers, "AUTO"),
-            Key::ChannelsMax => Cell::Number(self.channels_max.into()),
-            Key::ActiveChannelsMax => Cell::Number(self.active_channels_max.into()),
-            Key::MaxUncommitted => Cell::Number(self.max_uncommitted.into()),
-            Key::MaxUnitAge => Cell::Number(self.max_unit_age.into()),
-            Key::AuthorityEvents => enabled(self.authority_events),
-            Key::PerformanceEvents => enabled(self.performance_events),
-            Key::ChannelEvents => enabled(self.channel_events),
-            Key::TriggerInterval => Cell::Number(self.trigger_interval_ms.into()),
-            Key::ChannelAuthentication => enabled(self.channel_authentication),
-            Key::CheckClient => Cell::word(if self.sign_in_required { "REQUIRED" } else { "OPTIONAL" }),
-            Key::TokenIssuer => blank(self.token_issuer.as_deref()),
-            Key::TokenAudience => blank(self.token_audience.as_deref()),
-            Key::TokenUserClaim => Cell::Text(self.token_user_claim.clone()),
-            Key::Version => Cell::word(env!("CARGO_PKG_VERSION")),
-            _ => return None,
-        })
+        match key {
+            Key::ManagerName => Some(Cell::Text(self.name.clone())),
+            Key::Version => Some(Cell::word(env!("CARGO_PKG_VERSION"))),
+            key => field(key).map(|field| (field.get)(self)),
+        }
     }
 }

@@ -61,3 +61,20 @@ pub(crate) const fn attributes<T, const COUNT: usize>(
     }
     all
 }
+
+/// Lists of attributes as one, which has room for them exactly.
+pub(crate) const fn joined<const COUNT: usize>(lists: &[&[&'static Attribute]]) -> [&'static Attribute; COUNT] {
+    let mut all = [lists[0][0]; COUNT];
+    let (mut filled, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[filled] = lists[list][at];
+            filled += 1;
+            at += 1;
+        }
+        list += 1;
+    }
+    assert!(filled == COUNT, "the list has another length");
+    all
+}

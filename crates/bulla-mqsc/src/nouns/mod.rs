@@ -8,7 +8,7 @@ mod topic;
 
 use crate::table::{self, Command};
 use bulla_catalog::Sort;
-pub(crate) use field::{Field, attributes};
+pub(crate) use field::{Field, attributes, joined};
 pub(crate) use noun::{Noun, ObjectNoun, Rules, Said};
 
 /// Makes [`noun`] and the order of the reference page of one line for each noun. Between them stand the commands of the

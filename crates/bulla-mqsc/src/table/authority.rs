@@ -184,55 +184,6 @@ static RULE_MATCH: Attribute = attribute(
     "GENERIC",
     "Which rules. GENERIC: those whose channel name fits the one given. EXACT: of that very name. ALL: those too that the name given fits. RUNCHECK: those that would apply to a partner at ADDRESS, with CLNTUSER, SSLPEER and SSLCERTI where it has them.",
 );
-/// CHLAUTH of the queue manager.
-pub(super) static MANAGER_CHLAUTH: Attribute = attribute(
-    Key::ChannelAuthentication,
-    "CHLAUTH",
-    super::ENABLED,
-    "ENABLED",
-    "Whether the rules of SET CHLAUTH are asked.",
-);
-/// CHCKCLNT of the queue manager (CONNAUTH).
-pub(super) static MANAGER_CHCKCLNT: Attribute = attribute(
-    Key::CheckClient,
-    "CHCKCLNT",
-    Kind::Word {
-        choices: &["OPTIONAL", "REQUIRED"],
-        refused: &[
-            ("NONE", "a name or password that is given is always checked"),
-            ("REQDADM", "there is no administration over AMQP"),
-        ],
-    },
-    "OPTIONAL",
-    "Whether clients must sign in, by password or certificate. OPTIONAL: a client that does not is '*ANONYMOUS'. REQUIRED: a client that does not is refused.",
-);
-
-/// OAUTHISS of the queue manager.
-pub(super) static OAUTHISS: Attribute = attribute(
-    Key::TokenIssuer,
-    "OAUTHISS",
-    Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
-    "' '",
-    "Whose tokens clients sign in with: the claim iss, as 'https://issuer.example'. Its keys are in jwks.json in the data directory. Blank: no tokens are taken.",
-);
-/// OAUTHAUD of the queue manager.
-pub(super) static OAUTHAUD: Attribute = attribute(
-    Key::TokenAudience,
-    "OAUTHAUD",
-    Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
-    "' '",
-    "What the claim aud of a token must be, or have among others. Blank: the queue manager's name.",
-);
-/// OAUTHUSR of the queue manager.
-pub(super) static OAUTHUSR: Attribute = attribute(
-    Key::TokenUserClaim,
-    "OAUTHUSR",
-    Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
-    "sub",
-    "The claim of a token that is the user's name.",
-);
-/// Longest OAUTHISS, OAUTHAUD and OAUTHUSR, in characters.
-const TOKEN_WORD_CHARS_MAX: usize = 256;
 
 /// SET CHLAUTH.
 pub(super) const RULE: &[&Attribute] = &[

@@ -19,15 +19,9 @@ const CONNECTION_CHARS_MAX: usize = 264;
 /// Longest SSLPEER in characters, as MQ has it.
 const PEER_CHARS_MAX: usize = 1024;
 /// Longest CERTLABL, MCAUSER, USERID in characters.
-const LABEL_CHARS_MAX: usize = 64;
+pub(crate) const LABEL_CHARS_MAX: usize = 64;
 /// Longest SOURCE of a requester in characters.
 const SOURCE_CHARS_MAX: usize = 256;
-/// Highest MAXCHL and ACTCHL, as MQ has it.
-const CURRENT_CHANNELS_MAX: u64 = 9_999;
-/// Most adapters.
-const ADAPTERS_MAX: u64 = bulla_catalog::ADAPTERS_MAX as u64;
-/// Most dispatchers.
-const DISPATCHERS_MAX: u64 = bulla_catalog::DISPATCHERS_MAX as u64;
 
 const fn number(key: Key, keyword: &'static str, max: u64, default: &'static str, doc: &'static str) -> Attribute {
     attribute(key, keyword, Kind::Number { min: 0, max }, default, doc)
@@ -418,50 +412,3 @@ initiator! {
     STOPPED StoppedChannels "STOPPED" "Instances that are STOPPED.";
     LISTENER Listeners "LISTENER" "Where partners and applications are listened for, one for each.";
 }
-
-pub(super) static DEFXMITQ: Attribute = name(
-    Key::DefaultTransmissionQueue,
-    "DEFXMITQ",
-    "The transmission queue for queue managers to which no other way leads; blank for none: messages for them are refused with 2087.",
-);
-pub(super) static MANAGER_SSLRKEYC: Attribute = number(
-    Key::KeyResetBytes,
-    "SSLRKEYC",
-    COUNT_MAX,
-    "0",
-    "Bytes sent and received on a TLS channel after which its keys are renewed, 0 for never; 1 to 32768 act as 32768. A channel may say otherwise.",
-);
-pub(super) static MANAGER_CERTLABL: Attribute = text(
-    Key::CertificateLabel,
-    "CERTLABL",
-    LABEL_CHARS_MAX,
-    "Label of the certificate that channels show unless they name one; blank for the server's own.",
-);
-pub(super) static CHIADAPS: Attribute = attribute(
-    Key::Adapters,
-    "CHIADAPS",
-    Kind::NumberOr { min: 1, max: ADAPTERS_MAX, word: "AUTO" },
-    "AUTO",
-    "Adapters. AUTO: as many as the queue manager was started with.",
-);
-pub(super) static CHIDISPS: Attribute = attribute(
-    Key::Dispatchers,
-    "CHIDISPS",
-    Kind::NumberOr { min: 1, max: DISPATCHERS_MAX, word: "AUTO" },
-    "AUTO",
-    "Dispatchers. AUTO: as many as the queue manager was started with.",
-);
-pub(super) static MAXCHL: Attribute = attribute(
-    Key::ChannelsMax,
-    "MAXCHL",
-    Kind::Number { min: 1, max: CURRENT_CHANNELS_MAX },
-    "200",
-    "Most instances of channels that are current: active, RETRYING or STOPPED.",
-);
-pub(super) static ACTCHL: Attribute = attribute(
-    Key::ActiveChannelsMax,
-    "ACTCHL",
-    Kind::Number { min: 1, max: CURRENT_CHANNELS_MAX },
-    "200",
-    "Most instances of channels that are active, at most MAXCHL.",
-);
