@@ -172,6 +172,9 @@ struct Space<S: Storage> {
     spares: Vec<Spare<S::File>>,
     /// Segments of one large batch each, reserved.
     dedicated: Vec<Spare<S::File>>,
+    /// How many of them may still leave the rest of a spare unused: a batch that goes before one may begin a spare,
+    /// and nothing is written there behind the segment of the large batch.
+    cutting: usize,
     retired: VecDeque<Arc<Segment<S::File>>>,
     /// Bytes left in the segment that is written.
     current_left: u64,
@@ -195,6 +198,7 @@ impl<S: Storage> FileLog<S> {
         let space = Space {
             spares: Vec::new(),
             dedicated: Vec::new(),
+            cutting: 0,
             retired: VecDeque::new(),
             current_left: 0,
             next_number: 0,
@@ -446,11 +450,18 @@ impl<S: Storage> Log for FileLog<S> {
         }
         // Behind a segment of its own nothing goes into the segment before, however much is left there.
         let needed = besides.saturating_add(hold(&self.shared.inbox).unwritten_bytes);
-        while hold(&self.shared.space).spare_bytes(batch_bytes_max) < needed {
+        loop {
+            let space = hold(&self.shared.space);
+            if space.spare_bytes(batch_bytes_max, space.cutting + 1) >= needed {
+                break;
+            }
+            drop(space);
             self.shared.make_spare(true)?;
         }
         let made = self.shared.make(batch_bytes)?;
-        hold(&self.shared.space).dedicated.push(made);
+        let mut space = hold(&self.shared.space);
+        space.dedicated.push(made);
+        space.cutting += 1;
         Ok(())
     }
 
@@ -480,11 +491,12 @@ impl<S: Storage> Space<S> {
     /// Bytes that batches may take without a new segment: whatever does not fit into the rest of one goes to the next.
     fn bytes(&self, batch_bytes_max: u64) -> u64 {
         let rest = if self.dedicated.is_empty() { self.current_left.saturating_sub(batch_bytes_max) } else { 0 };
-        self.spare_bytes(batch_bytes_max) + rest
+        self.spare_bytes(batch_bytes_max, self.cutting) + rest
     }
 
-    fn spare_bytes(&self, batch_bytes_max: u64) -> u64 {
-        self.spares.iter().map(|spare| spare.capacity.saturating_sub(batch_bytes_max)).sum()
+    /// Bytes that batches may take in spares, of which so many may be left before they are full.
+    fn spare_bytes(&self, batch_bytes_max: u64, cutting: usize) -> u64 {
+        self.spares.iter().rev().skip(cutting).map(|spare| spare.capacity.saturating_sub(batch_bytes_max)).sum()
     }
 }
 
@@ -591,14 +603,18 @@ impl<S: Storage> Shared<S> {
         let spare = loop {
             let mut space = hold(&self.space);
             if bytes > self.segment_bytes / LARGE_BATCH_DIVISOR {
-                let fitting = space.dedicated.iter().position(|spare| spare.capacity >= bytes);
-                if let Some(index) = fitting {
-                    break space.dedicated.swap_remove(index);
+                let fitting = space.dedicated.iter().enumerate().filter(|(_, spare)| spare.capacity >= bytes);
+                // The smallest, so that a larger batch still finds its own.
+                if let Some((index, _)) = fitting.min_by_key(|(_, spare)| spare.capacity) {
+                    let segment = space.dedicated.swap_remove(index);
+                    space.cutting = space.cutting.min(space.dedicated.len());
+                    break segment;
                 }
                 drop(space);
                 break self.make(bytes)?;
             }
             if let Some(spare) = space.spares.pop() {
+                space.cutting = space.cutting.saturating_sub(1);
                 break spare;
             }
             drop(space);
