@@ -14,6 +14,7 @@ use bulla_device::{
     Asker, CpuDevice, Curve, Device, DeviceError, Digest, Driver, Finished, Hash, Inline, Job, Key, Kind, Operation,
     Output, PrivateKey, RsaScheme, SILENCE_FACTOR, SILENCE_MIN, Scheduler, Shape, Work,
 };
+use fastrand::Rng;
 use openssl::ec::{EcGroup, EcKey};
 use openssl::pkey::PKey;
 use openssl::rsa::Rsa;
@@ -1205,39 +1206,27 @@ fn the_utilisation_of_a_device_on_the_cores_is_its_threads_processor_time() {
 
 // ---- a storm -----------------------------------------------------------------------------------
 
-/// Numbers that a seed replays.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-}
-
 const STORM_JOBS: u64 = 2000;
 const STORM_PUTTERS: u64 = 3;
 
 /// A device of some sort that misbehaves in its own way now and then, while the weather is bad.
-fn stormy(name: &str, dice: &mut Dice, bad_weather: &Arc<AtomicBool>) -> Fake {
-    let (rarely, seed, weather) = (dice.roll(40) + 10, dice.roll(u64::MAX), bad_weather.clone());
-    let state = Mutex::new(Dice(seed | 1));
+fn stormy(name: &str, dice: &mut Rng, bad_weather: &Arc<AtomicBool>) -> Fake {
+    let (rarely, seed, weather) = (dice.u64(..40) + 10, dice.u64(..), bad_weather.clone());
+    let state = Mutex::new(Rng::with_seed(seed));
     let fake = if name == "HSM" { Fake::token(name) } else { Fake::new(name) };
     let fake = Fake {
-        engines: 1 + dice.roll(3) as usize,
-        lanes: [1, 2, 8][dice.roll(3) as usize],
-        waiting_max: 1 + dice.roll(20) as usize,
-        expected: Duration::from_micros(1 + dice.roll(200)),
-        on_the_cores: dice.roll(2) == 0,
-        bad_starts: AtomicUsize::new(dice.roll(3) as usize),
+        engines: 1 + dice.u64(..3) as usize,
+        lanes: [1, 2, 8][dice.u64(..3) as usize],
+        waiting_max: 1 + dice.u64(..20) as usize,
+        expected: Duration::from_micros(1 + dice.u64(..200)),
+        on_the_cores: dice.u64(..2) == 0,
+        bad_starts: AtomicUsize::new(dice.u64(..3) as usize),
         closed: Mutex::new(true),
         ..fake
     };
     fake.does(move |_| {
         let mut dice = state.lock().unwrap();
-        if !weather.load(Ordering::SeqCst) || dice.roll(rarely) > 0 {
+        if !weather.load(Ordering::SeqCst) || dice.u64(..rarely) > 0 {
             return Deed::Compute;
         }
         let deeds = [
@@ -1251,7 +1240,7 @@ fn stormy(name: &str, dice: &mut Dice, bad_weather: &Arc<AtomicBool>) -> Fake {
             Deed::Hang,
             Deed::Hang,
         ];
-        deeds[dice.roll(deeds.len() as u64) as usize]
+        deeds[dice.u64(..deeds.len() as u64) as usize]
     })
 }
 
@@ -1275,14 +1264,14 @@ fn storm(seed: u64) {
         for putter in 0..STORM_PUTTERS {
             let (bench, calm) = (&bench, &calm);
             threads.spawn(move || {
-                let mut dice = Dice(seed * 31 + putter + 1);
+                let mut dice = Rng::with_seed(seed * 31 + putter + 1);
                 let mut id = putter * STORM_JOBS;
                 while id < (putter + 1) * STORM_JOBS {
-                    let count = (1 + dice.roll(30)).min((putter + 1) * STORM_JOBS - id);
-                    let asker = Asker::new(dice.roll(10));
+                    let count = (1 + dice.u64(..30)).min((putter + 1) * STORM_JOBS - id);
+                    let asker = Asker::new(dice.u64(..10));
                     let jobs: Vec<Job> = (id..id + count)
                         .map(|id| {
-                            let job = match dice.roll(6) {
+                            let job = match dice.u64(..6) {
                                 0 => sign_rsa(id),
                                 1 => verify(id),
                                 2 => verify_wrong(id),
@@ -1290,13 +1279,13 @@ fn storm(seed: u64) {
                                 4 => sign_on_token(id, Some(PATIENCE * 10)),
                                 _ => sign(id),
                             };
-                            let short = Some(Instant::now() + Duration::from_millis(dice.roll(50)));
-                            let deadline = if dice.roll(20) == 0 { short } else { job.deadline };
+                            let short = Some(Instant::now() + Duration::from_millis(dice.u64(..50)));
+                            let deadline = if dice.u64(..20) == 0 { short } else { job.deadline };
                             Job { asker: asker.clone(), deadline, ..job }
                         })
                         .collect();
                     bench.put(jobs);
-                    if dice.roll(10) == 0 {
+                    if dice.u64(..10) == 0 {
                         asker.leave();
                     }
                     id += count;
@@ -1307,11 +1296,11 @@ fn storm(seed: u64) {
         for thread in 0..2 {
             let (scheduler, calm, weather, made) = (&bench.scheduler, &calm, &bad_weather, &made);
             threads.spawn(move || {
-                let mut dice = Dice(seed * 77 + thread + 1);
+                let mut dice = Rng::with_seed(seed * 77 + thread + 1);
                 while calm.load(Ordering::SeqCst) < STORM_PUTTERS as usize {
-                    let name = NAMES[dice.roll(4) as usize];
+                    let name = NAMES[dice.u64(..4) as usize];
                     // Some of these meet a device that is not there, or there already.
-                    match dice.roll(13) {
+                    match dice.u64(..13) {
                         0 => drop(scheduler.remove(name)),
                         1 => drop(scheduler.stop(name)),
                         2 => drop(scheduler.stop(CPU_NAME)),
@@ -1324,12 +1313,12 @@ fn storm(seed: u64) {
                         }
                         9 => {
                             let made = made.lock().unwrap();
-                            let place = dice.roll(made.len().max(1) as u64) as usize;
+                            let place = dice.u64(..made.len().max(1) as u64) as usize;
                             made.iter().skip(place).step_by(2).for_each(|fake| fake.release());
                         }
                         _ => drop(scheduler.start(name)),
                     }
-                    (0..dice.roll(200)).for_each(|_| std::thread::yield_now());
+                    (0..dice.u64(..200)).for_each(|_| std::thread::yield_now());
                 }
             });
         }

@@ -18,6 +18,7 @@ use bulla_queue::{
     DefineError, DefinitionUnit, Driver, FileLog, FileLogOptions, FileSpill, Found, JournalError, Limits, Log, Message,
     MessageId, OpenError, PutError, QueueAttributes, QueueId, ReadError, RemoveError, Reserve, Store, Ticket,
 };
+use fastrand::Rng;
 
 const QUEUES: [&str; 3] = ["ORDERS", "BILLS", "ERRORS"];
 /// Notes that the workload changes.
@@ -28,17 +29,6 @@ const OPERATIONS: usize = 130;
 const SEGMENT_BYTES: u64 = 8 << 10;
 /// Not a power of two, so that puts, checkpoints and segments don't march in step.
 const CHECKPOINT_BYTES: u64 = 3_000;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
-    }
-}
 
 /// What a unit of work changes, by queue and message number; notes by their own number.
 #[derive(Clone, Debug, Default)]
@@ -235,7 +225,7 @@ struct Workload<'a> {
     store: &'a mut Store,
     queues: Vec<QueueId>,
     model: &'a mut Model,
-    random: Random,
+    random: Rng,
     locked: Vec<(MessageId, u64)>,
 }
 
@@ -251,7 +241,7 @@ fn work(store: &mut Store, model: &mut Model, seed: u64, operations: usize) -> R
             Err(error) => panic!("{error}"),
         }
     }
-    let mut workload = Workload { store, queues, model, random: Random(seed << 1 | 1), locked: Vec::new() };
+    let mut workload = Workload { store, queues, model, random: Rng::with_seed(seed), locked: Vec::new() };
     for _ in 0..operations {
         workload.operation()?;
         let synced = workload.store.synced();
@@ -264,11 +254,11 @@ impl Workload<'_> {
     fn message(&mut self) -> (Message, u8, u64) {
         let number = self.model.next;
         self.model.next += 1;
-        let priority = self.random.below(3) as u8 * 4;
-        let bytes = match self.random.below(25) {
+        let priority = self.random.u64(..3) as u8 * 4;
+        let bytes = match self.random.u64(..25) {
             0 => 9_500, // longer than a segment
             1 => 1_500, // longer than a batch
-            _ => 8 + self.random.below(300) as usize,
+            _ => 8 + self.random.u64(..300) as usize,
         };
         let body = body(number, bytes).into();
         let message = Message {
@@ -287,7 +277,7 @@ impl Workload<'_> {
     fn note(&mut self) -> (u64, Option<u64>) {
         let number = self.model.next;
         self.model.next += 1;
-        (self.random.below(NOTES), Some(number).filter(|_| self.random.below(4) > 0))
+        (self.random.u64(..NOTES), Some(number).filter(|_| self.random.u64(..4) > 0))
     }
 
     /// A unit of work with a note. What is locked for it is unlocked again when it is refused.
@@ -332,7 +322,7 @@ impl Workload<'_> {
     }
 
     fn lock(&mut self) -> Result<Option<(MessageId, u64)>, Stopped> {
-        let queue = self.queues[self.random.below(3) as usize];
+        let queue = self.queues[self.random.u64(..3) as usize];
         let Some(found) = self.store.lock_next(queue, None, 0) else { return Ok(None) };
         let body = self.store.body(found.id)?.to_bytes();
         assert_eq!(body, self::body(found.put_at_ms, body.len()));
@@ -347,8 +337,8 @@ impl Workload<'_> {
     }
 
     fn operation(&mut self) -> Result<(), Stopped> {
-        let to = self.random.below(3) as usize;
-        match self.random.below(23) {
+        let to = self.random.u64(..3) as usize;
+        match self.random.u64(..23) {
             0..=5 => {
                 let (message, priority, number) = self.message();
                 if let Some(ticket) = put_result(self.store.put(self.queues[to], message))? {
@@ -373,7 +363,7 @@ impl Workload<'_> {
             }
             11 => {
                 if let Some((id, _)) = self.locked()? {
-                    self.store.release(id, self.random.below(2) == 0);
+                    self.store.release(id, self.random.u64(..2) == 0);
                 }
             }
             12 => {
@@ -388,11 +378,11 @@ impl Workload<'_> {
             13 => {
                 let (first, second) = (self.message(), self.message());
                 let removed = self.lock()?;
-                let other = self.random.below(3) as usize;
-                let note = Some(self.note()).filter(|_| self.random.below(2) == 0);
+                let other = self.random.u64(..3) as usize;
+                let note = Some(self.note()).filter(|_| self.random.u64(..2) == 0);
                 self.commit(vec![(to, first), (other, second)], removed, note)?;
             }
-            14 if self.random.below(8) == 0 => {
+            14 if self.random.u64(..8) == 0 => {
                 // A queue with everything on it goes and comes back empty.
                 let numbers: Vec<_> = self.model.units.iter().flat_map(|unit| &unit.puts).cloned().collect();
                 let numbers = numbers.into_iter().filter(|(queue, ..)| *queue == to).map(|(.., number)| number);
@@ -543,7 +533,9 @@ fn an_error_at_any_step_stops_the_journal_or_is_survived_and_what_is_found_then_
 
 #[test]
 fn on_a_disk_that_is_full_from_any_step_on_gets_still_work_and_puts_work_again_later() {
-    for seed in seeds() {
+    // With 4 a batch before a large one took the space of those behind it; with 48 a large batch took the segment that
+    // was reserved for a larger one.
+    for seed in seeds().into_iter().chain([48]) {
         let steps = {
             let disk = SimDisk::default();
             run(&disk, seed, boxed);

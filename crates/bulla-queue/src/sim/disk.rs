@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::next_random;
+use fastrand::Rng;
+
 use crate::storage::{Storage, StorageFile};
 
 /// A real disk writes no less than this at once.
@@ -95,6 +96,11 @@ fn overlay(bytes: &mut Vec<u8>, offset: usize, written: &[u8]) {
     bytes[offset..offset + written.len()].copy_from_slice(written);
 }
 
+/// What a seed decides about the write or the change of a name with that number.
+fn drawn_for(seed: u64, index: usize) -> Rng {
+    Rng::with_seed(seed << 20 ^ index as u64)
+}
+
 impl Inode {
     fn after_crash(&self, fate: Fate) -> Vec<u8> {
         let mut bytes = self.durable.clone();
@@ -106,12 +112,12 @@ impl Inode {
                 Fate::Torn if index + 1 < writes.len() => overlay(&mut bytes, *offset, written),
                 Fate::Torn => overlay(&mut bytes, *offset, &written[..written.len() / 2]),
                 Fate::Mixed(seed) => {
-                    let mut random = (seed ^ (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)) | 1;
+                    let mut random = drawn_for(seed, index);
                     let mut at = 0;
                     while at < written.len() {
                         let end = ((offset + at) / SECTOR_BYTES + 1) * SECTOR_BYTES - offset;
                         let end = end.min(written.len());
-                        if next_random(&mut random) >> 63 == 0 {
+                        if random.bool() {
                             overlay(&mut bytes, offset + at, &written[at..end]);
                         }
                         at = end;
@@ -211,7 +217,7 @@ impl SimDisk {
             let kept = match fate {
                 Fate::Lost => false,
                 Fate::Torn => index + 1 < state.changes.len(),
-                Fate::Mixed(seed) => next_random(&mut ((seed ^ (index as u64 + 77)) | 1)) >> 62 & 1 == 0,
+                Fate::Mixed(seed) => drawn_for(!seed, index).bool(),
                 Fate::Kept => true,
             };
             if kept {
@@ -308,8 +314,8 @@ impl Storage for SimDisk {
 
     fn random(&self) -> io::Result<u64> {
         let mut state = self.state();
-        state.random |= 0x5EED << 32;
-        Ok(next_random(&mut state.random))
+        state.random = Rng::with_seed(state.random).u64(..);
+        Ok(state.random)
     }
 }
 
