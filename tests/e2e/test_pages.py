@@ -101,3 +101,16 @@ def test_what_the_charts_of_measurements_show_stands_in_the_tables_of_their_sect
             assert len(values) == len(re.findall(r'"[^"]*"', names)), block
             assert set(values) <= numbers, f"{set(values) - numbers}: {block}"
     assert charts > 5
+
+
+MAP_LINES_MAX = 149
+
+
+def test_the_map_of_the_code_is_short_and_names_files_that_there_are():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    lines = text.splitlines()
+    assert len(lines) <= MAP_LINES_MAX
+    assert [line for line in lines if len(line) > LINE_CHARS_MAX] == []
+    named = re.findall(r"`((?:bulla[\w-]*|docs)/[\w./-]*)`", text)
+    assert len(named) > 10
+    assert [name for name in named if not ((ROOT / "crates" / name).exists() or (ROOT / name).exists())] == []
