@@ -206,6 +206,32 @@ fn an_expired_message_is_never_delivered_and_goes_when_it_is_met_or_swept() {
 }
 
 #[test]
+fn what_has_expired_is_not_carried_forward() {
+    let limits = Limits { checkpoint_bytes: 2_000, log_bytes_min: 4_000, ..Limits::default() };
+    let mut store = store_on(&SimEngine::default(), limits);
+    let (expires, busy) = (queue(&mut store), store.define("BUSY", QueueAttributes::default()).unwrap());
+    for number in 0..20 {
+        store.put(expires, Message { expires_at_ms: Some(100), ..persistent(number) }).unwrap();
+    }
+    store.put(expires, Message { expires_at_ms: Some(101), ..persistent(20) }).unwrap();
+    sync(&mut store);
+    // The time is told, by a clock that was wrong before, and none is removed.
+    assert!(!store.expire_due(1_000, 0) && !store.expire_due(100, 0));
+    assert_eq!(store.status(expires).unwrap().depth, 21);
+    for number in 0..1_000 {
+        store.put(busy, persistent(number)).unwrap();
+        sync(&mut store);
+        let (id, _) = lock(&mut store, busy).unwrap();
+        store.acknowledge(id).unwrap();
+    }
+    let status = store.status(expires).unwrap();
+    assert_eq!((status.expired, status.depth), (20, 1));
+    assert!(store.expire_due(101, 100));
+    assert!(!store.expire_due(101, 100));
+    assert_eq!(store.status(expires).unwrap().depth, 0);
+}
+
+#[test]
 fn what_is_locked_when_it_expires_is_delivered_in_time_or_goes_when_it_is_released() {
     let mut store = store();
     let queue = queue(&mut store);

@@ -475,6 +475,8 @@ pub struct Store {
     expiring: usize,
     /// The latest moment that was swept: what had expired by then and was locked is not in `expiries` any more.
     swept_ms: u64,
+    /// The time when expired messages were looked for last. A clock that was set back is believed.
+    looked_ms: u64,
     delays: Delays,
     /// Queues that are indexed, and the entries of all their indexes.
     indexed: Vec<QueueId>,
@@ -1148,8 +1150,15 @@ impl Store {
     pub fn sweep(&mut self, now_ms: u64, max: usize) {
         self.release_due(now_ms, max);
         self.let_go_of_indexes(now_ms);
+        self.expire_due(now_ms, max);
+    }
+
+    /// Removes messages that have expired, looking at `max` at most, and says whether it did anything. Costs two
+    /// compares where there is none.
+    pub fn expire_due(&mut self, now_ms: u64, max: usize) -> bool {
         self.swept_ms = self.swept_ms.max(now_ms);
-        for _ in 0..max {
+        self.looked_ms = now_ms;
+        for looked in 0..max {
             match self.expiries.peek() {
                 Some(&Reverse((at, id))) if at <= now_ms => {
                     self.expiries.pop();
@@ -1159,12 +1168,13 @@ impl Store {
                     let state = self.messages[slot].state;
                     if matches!(state, State::Available | State::Delayed) && self.expire(slot).is_err() {
                         self.expiries.push(Reverse((at, id)));
-                        return;
+                        return looked > 0;
                     }
                 }
-                _ => return,
+                _ => return looked > 0,
             }
         }
+        max > 0
     }
 
     // ---- the journal's turn
@@ -1589,7 +1599,8 @@ impl Store {
     }
 
     /// Names all queues and notes again and carries the oldest definitions and live messages forward, so that the log
-    /// before can be let go once this is synced. Bodies that are carried are read back, which waits for the disk.
+    /// before can be let go once this is synced. Bodies that are carried are read back, which waits for the disk; what
+    /// has expired is not carried.
     fn checkpoint(&mut self, clean: bool) -> Result<(), JournalError> {
         let at = self.journal.open_at();
         for queue in self.queues.values().filter(|queue| !queue.attributes.temporary) {
@@ -1660,6 +1671,13 @@ impl Store {
                 break;
             };
             let entry = &self.messages[slot];
+            if entry.expires_at_ms <= self.looked_ms && matches!(entry.state, State::Available | State::Delayed) {
+                match self.expire(slot) {
+                    Ok(()) => continue,
+                    Err(JournalError::Full | JournalError::Unavailable { .. }) => break,
+                    Err(error) => return Err(error),
+                }
+            }
             bytes.clear();
             let body = match &entry.body {
                 Some(body) => body.chunks().to_vec(),

@@ -117,6 +117,7 @@ pub(super) fn open(
         spill,
         expiring: expiries.len(),
         swept_ms: 0,
+        looked_ms: 0,
         expiries,
         delays,
         indexed: Vec::new(),

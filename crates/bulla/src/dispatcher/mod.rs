@@ -90,6 +90,8 @@ const TICK: Duration = Duration::from_millis(250);
 const REMOVAL_FLUSH_WITHIN: Duration = Duration::from_millis(1);
 /// Expired messages removed at one tick.
 const SWEEP_MAX: usize = 10_000;
+/// Expired messages removed in each turn: those that live shorter than a tick do not pile up until it comes.
+const EXPIRED_PER_TURN: usize = 64;
 /// Bytes that one read may bring: room that all connections of a dispatcher read into, one after the other. It stays in
 /// the processor's cache.
 const READ_BYTES: usize = 256 << 10;
@@ -522,6 +524,9 @@ impl Dispatcher {
         self.local.journal(state);
         self.confirm(state);
         self.serve(state);
+        if state.store.expire_due(self.local.wall_ms, EXPIRED_PER_TURN) {
+            self.local.flush_soon();
+        }
         // Removals made while serving (pre-settled deliveries) go to the journal in this turn, too.
         self.local.journal(state);
         self.reap(state);
