@@ -8,7 +8,7 @@ use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
 use bulla_catalog::objects::device::CPU;
 use bulla_catalog::system_queues::DEFAULT_MODEL;
 use bulla_catalog::{Change, Definitions, Sort};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write};
 use std::path::Path;
 
@@ -221,12 +221,12 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
     })
 }
 
-/// What the journal keeps for all definitions: names and commands, in the order of the file.
-#[must_use]
-pub fn records(definitions: &Definitions) -> Vec<(String, String)> {
+/// What the journal keeps for all definitions: names and commands, in the order of the file, each made when it is
+/// asked for.
+pub fn records(definitions: &Definitions) -> impl Iterator<Item = (String, String)> + '_ {
     let objects = all(definitions).filter_map(|object| Some((object.to_string(), text(definitions, &object)?)));
     let header = (HEADER_RECORD.to_owned(), objects::header(definitions));
-    std::iter::once(header).chain(objects).collect()
+    std::iter::once(header).chain(objects)
 }
 
 /// What changes make of the objects that they touch: names and commands, none for an object that goes.
@@ -313,13 +313,18 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
 ///
 /// # Errors
 /// What is wrong, with the line of the text that the records make.
-pub fn from_records(mut records: Vec<(String, String)>, path: &Path) -> Result<Definitions, LoadError> {
-    records.sort_by_cached_key(|(name, _)| {
-        let noun = name.split(' ').next().unwrap_or_default();
-        // The header has no place among the nouns, and comes first; what this program does not know comes last.
-        let place = if noun == HEADER_RECORD { 0 } else { place(noun).map_or(usize::MAX, |place| place + 1) };
-        (place, name.clone())
-    });
+pub fn from_records(records: &BTreeMap<String, String>, path: &Path) -> Result<Definitions, LoadError> {
+    let mut records: Vec<(usize, &str)> = records
+        .iter()
+        .map(|(name, text)| {
+            let noun = name.split(' ').next().unwrap_or_default();
+            // The header has no place among the nouns, and comes first; what this program does not know comes last.
+            let place = if noun == HEADER_RECORD { 0 } else { place(noun).map_or(usize::MAX, |place| place + 1) };
+            (place, text.as_str())
+        })
+        .collect();
+    // The sort is stable: within a noun the order is that of the names.
+    records.sort_by_key(|(place, _)| *place);
     let text: String = records.into_iter().map(|(_, text)| text).collect();
     Definitions::from_text(&text, path)
 }
@@ -343,7 +348,7 @@ mod tests {
     #[test]
     fn records_follow_every_change_and_read_back_as_what_is_defined() {
         let mut definitions = Definitions::initial("QM1");
-        let mut kept: std::collections::BTreeMap<String, String> = records(&definitions).into_iter().collect();
+        let mut kept: BTreeMap<String, String> = records(&definitions).collect();
         let mut done = 0;
         for statement in parse::each(SCRIPT) {
             let statement = statement.unwrap_or_else(|error| panic!("{error}"));
@@ -355,8 +360,8 @@ mod tests {
                 };
             }
             definitions.apply(&change);
-            assert_eq!(kept, records(&definitions).into_iter().collect(), "{statement}");
-            let read = from_records(kept.clone().into_iter().collect(), Path::new("journal")).unwrap();
+            assert_eq!(kept, records(&definitions).collect(), "{statement}");
+            let read = from_records(&kept, Path::new("journal")).unwrap();
             assert_eq!(read, definitions, "{statement}");
             done += 1;
         }

@@ -97,7 +97,7 @@ mod tests {
             assert!(text.contains(&format!("DEFINE {word}('{name}') +\n")), "{text}");
             let read = Definitions::from_text(&text, Path::new("objects.mqsc")).unwrap();
             assert_eq!(read, after, "{text}");
-            let read = kept::from_records(kept::records(&after), Path::new("journal")).unwrap();
+            let read = kept::from_records(&kept::records(&after).collect(), Path::new("journal")).unwrap();
             assert_eq!(read, after);
             let steps = difference::steps(&before, &after);
             assert_eq!(steps.len(), 1, "{steps:?}");

@@ -56,7 +56,9 @@ pub(crate) fn journal_name(identity: Option<[u8; bulla_queue::IDENTITY_BYTES]>) 
 /// It can't be read.
 pub(crate) fn look(data: &Path) -> io::Result<Found> {
     let text = match fs::read(data.join(FILE)) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Ok(bytes) => {
+            String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
         Err(error) => return Err(error),
     };

@@ -292,7 +292,7 @@ fn an_older_directory_comes_into_the_journal_in_one_commit_at_whatever_step_it_s
                 let state = open(&disk, folder.path()).expect(&at);
                 assert_eq!(state.definitions, wanted, "{at}");
                 assert_eq!(state.store.notes("definitions.").count(), 0, "{at}: old notes are left");
-                assert_eq!(state.store.objects(), kept::records(&wanted).len(), "{at}");
+                assert_eq!(state.store.objects(), kept::records(&wanted).count(), "{at}");
                 assert!(wanted.queues.keys().all(|name| state.store.queue(name).is_some()), "{at}");
                 assert!(!is_set_aside(folder.path()), "{at}");
             }
