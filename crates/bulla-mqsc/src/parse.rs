@@ -282,7 +282,7 @@ pub fn each(text: &str) -> impl Iterator<Item = Result<Statement, SyntaxError>> 
         Ok(tokens) => {
             let commands = tokens.split(|token| token.kind == TokenKind::Semicolon);
             let commands = commands.filter(|tokens| !tokens.is_empty());
-            commands.map(|tokens| Parser { tokens, next: 0 }.statement()).collect()
+            commands.map(|tokens| Parser { tokens, next: 0, likely: 0 }.statement()).collect()
         }
         Err(error) => vec![Err(error)],
     });
@@ -821,10 +821,15 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// Attributes behind the last one that are looked at before all.
+const LOOK_AHEAD: usize = 4;
+
 /// Reads the tokens of one command; there is at least one.
 struct Parser<'a> {
     tokens: &'a [Token],
     next: usize,
+    /// Which of the command's attributes is likely to come: the one behind the last.
+    likely: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -944,7 +949,7 @@ impl<'a> Parser<'a> {
         let at = self.here();
         let Some(TokenKind::Word(word)) = self.peek_kind() else { return Err(self.expected("an attribute")) };
         self.next += 1;
-        let Some(attribute) = command.attribute(word) else {
+        let Some(attribute) = self.known(command, word) else {
             let nearest = nearest(word, command.words());
             let what = Fault::Attribute { command: command.to_string(), found: shortened(word), nearest };
             return Err(SyntaxError { at, what });
@@ -974,6 +979,19 @@ impl<'a> Parser<'a> {
             Some(_) => return Err(SyntaxError { at, what: Fault::Twice { keyword: attribute.keyword } }),
         }
         Ok(())
+    }
+
+    /// The option or attribute of that word. Texts of the program have attributes in the table's order, and a start
+    /// reads a hundred thousand definitions: those that come next are looked at first.
+    fn known(&mut self, command: &Command, word: &str) -> Option<&'static Attribute> {
+        let mut next = command.attributes.iter().copied().enumerate().skip(self.likely).take(LOOK_AHEAD);
+        match next.find(|(_, attribute)| attribute.keyword == word) {
+            Some((at, attribute)) => {
+                self.likely = at + 1;
+                Some(attribute)
+            }
+            None => command.attribute(word),
+        }
     }
 
     /// What follows the attribute's word, which is `word` and stands at `at`.
