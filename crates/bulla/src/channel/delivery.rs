@@ -8,7 +8,7 @@ use crate::catalog;
 use crate::catalog::status::ProtectionMeters;
 use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::catalog::{Protection, Transmission};
-use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, sealing_memory};
+use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, Treatment, sealing_memory};
 use crate::dispatcher::{Local, authority, no_ring};
 use crate::envelope::{Arrival, Defaults, chunks_of, payload_of};
 use crate::manager::{Route, State, not_resolved};
@@ -103,13 +103,6 @@ pub(crate) struct Prepared {
     pub(crate) held: Option<Held>,
     /// It asks to be told what becomes of it.
     pub(crate) asks: bool,
-}
-
-/// What is to be done with a message before it is put.
-enum Treatment {
-    AsIs,
-    Check(Arc<Policy>),
-    Seal(Arc<Policy>),
 }
 
 impl Delivery {
@@ -224,7 +217,8 @@ impl Delivery {
         way: &Way,
         arrival: Arrival,
     ) -> Result<(Stage, Option<Held>), Refusal> {
-        match self.treatment(way, &arrival)? {
+        let policy = way.route.policy.as_ref().filter(|_| self.protection == Protection::AsPolicy);
+        match Treatment::of(policy, false, &way.destination, &arrival)? {
             Treatment::AsIs => {
                 let message =
                     Message { user: Some(self.user.clone()), ..arrival.into_message(way.route.defaults, None) };
@@ -240,25 +234,6 @@ impl Delivery {
             }
             Treatment::Seal(policy) => {
                 self.seal(local, state, asker, (way, way.destination.to_string()), &policy, arrival)
-            }
-        }
-    }
-
-    fn treatment(&self, way: &Way, arrival: &Arrival) -> Result<Treatment, Refusal> {
-        let Some(policy) = way.route.policy.as_ref().filter(|_| self.protection == Protection::AsPolicy) else {
-            return Ok(Treatment::AsIs);
-        };
-        if arrival.claims_seal() {
-            return Ok(Treatment::Check(policy.clone()));
-        }
-        if policy.quality() == Quality::None {
-            return Ok(Treatment::AsIs);
-        }
-        match policy.sealed_at {
-            SealedAt::Any => Ok(Treatment::Seal(policy.clone())),
-            SealedAt::Client => {
-                let detail = format!("{}: the policy asks the application to seal", way.destination);
-                Err(Refusal::security("sealed-at-client", detail))
             }
         }
     }

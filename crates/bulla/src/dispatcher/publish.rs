@@ -4,8 +4,8 @@
 use super::Local;
 use super::authority;
 use super::peer::Peer;
-use super::put::{self, CopyOf, Pending, Producer, Receipt, Treatment, Unheard};
-use super::sealing::{Sealing, Stage, Task, sealing_memory};
+use super::put::{self, CopyOf, Pending, Producer, Receipt, Unheard};
+use super::sealing::{Sealing, Stage, Treatment, sealing_memory};
 use super::unit_of_work;
 use crate::asker::Who;
 use crate::authority::Right;
@@ -193,8 +193,13 @@ fn to_each(
         let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory);
         let stage = held.and_then(|held| {
             let sealing = route.policy.as_ref().map(|policy| sealings.entry(policy.name.clone()).or_default());
-            let stage = treatment.and_then(|treatment| {
-                treat(treatment, producer, receipt, local, state, identity, route, sealing, arrival)
+            let mut unkept = None;
+            let sealing = sealing.unwrap_or(&mut unkept);
+            let stage = treatment.and_then(|treatment| match treatment {
+                Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.copy(route.defaults, identity.user.as_deref())))),
+                treatment => arrival.again().and_then(|arrival| {
+                    put::treat(treatment, producer, sealing, receipt, local, state, identity, route, arrival)
+                }),
             });
             stage.map(|stage| (stage, held))
         });
@@ -221,42 +226,6 @@ fn to_each(
     }
     put::put_ready(producer, Some(engine), local, state);
     Ok(())
-}
-
-/// What becomes of one copy: as it is, or by its queue's policy.
-#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
-fn treat(
-    treatment: Treatment,
-    producer: &Producer,
-    receipt: Receipt,
-    local: &mut Local,
-    state: &State,
-    identity: &Identity,
-    route: &Route,
-    sealing: Option<&mut Option<Sealing>>,
-    arrival: &Arrival,
-) -> Result<Stage, Refusal> {
-    let user = identity.user.as_deref();
-    let asker = producer.asker(receipt, local);
-    match treatment {
-        Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.copy(route.defaults, user)))),
-        Treatment::Check(policy) => {
-            let ring = match producer.sealed_by_client {
-                true => local.ring_without_keys(identity)?,
-                false => Some(local.ring(identity)?),
-            };
-            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
-            task.check(local, ring, state.destinations(route, &policy, None), arrival.again()?)
-        }
-        Treatment::Seal(policy) => {
-            let ring = local.ring(identity)?;
-            let mut unkept = None;
-            let slot = sealing.unwrap_or(&mut unkept);
-            let sealer = Sealing::renewed(slot, &policy, ring, &state.definitions.queue_manager.name, local)?;
-            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
-            task.seal(local, sealer, state.bound_to(route), arrival.again()?)
-        }
-    }
 }
 
 /// Puts the publication at the head of a link's pending messages, once all its copies are ready. False where they are

@@ -5,7 +5,7 @@ use super::attach::Deletes;
 use super::authority::{self, Relayed};
 use super::peer::{Link, Peer};
 use super::publish::{self, Publishing, Subscriber};
-use super::sealing::{LinkSealer, Sealing, SealingLine, Stage, Task, sealing_memory};
+use super::sealing::{Sealing, SealingLine, Stage, Task, Treatment, sealing_memory};
 use super::unit_of_work::{self, UnitId};
 use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
@@ -22,7 +22,7 @@ use crate::sign_in::verdict::Identity;
 use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId, Symbol, Value, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
-use bulla_seal::policy::{Quality, SealedAt, Toleration};
+use bulla_seal::policy::Quality;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -128,16 +128,6 @@ impl Receipt {
             Some(unit) => unit.state(outcome),
         }
     }
-}
-
-/// What is to be done with an arrived message.
-pub(super) enum Treatment {
-    /// It goes on the queue as it is.
-    AsIs,
-    /// It claims to be sealed: the claim is checked.
-    Check(Arc<Policy>),
-    /// The queue manager seals it.
-    Seal(Arc<Policy>),
 }
 
 impl Producer {
@@ -316,12 +306,10 @@ fn put(
     // The message and its sealed form, until it is on the queue.
     let bytes = arrival.len();
     let held = local.manager.adapters.hold(bytes.saturating_mul(2)).map_err(sealing_memory)?;
-    let stage = match treatment {
-        Treatment::AsIs => Stage::Ready(Ok(arrival.into_message(route.defaults, identity.user.as_deref()))),
-        Treatment::Check(policy) => check(producer, receipt, local, state, identity, route, &policy, arrival)?,
-        Treatment::Seal(policy) => seal(producer, receipt, local, state, identity, route, &policy, arrival)?,
-    };
-    match stage {
+    let mut sealing = producer.sealing.take();
+    let stage = treat(treatment, producer, &mut sealing, receipt, local, state, identity, route, arrival);
+    producer.sealing = sealing;
+    match stage? {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
             local.put(Some(engine), receipt, route.queue, route.transmission.as_deref(), message, state)
         }
@@ -475,78 +463,43 @@ fn relay_route(producer: &mut Producer, arrival: &Arrival, state: &State, who: W
     state.put_route(&to)
 }
 
+/// What a message of this link needs before it is put there.
 pub(super) fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -> Result<Treatment, Refusal> {
-    let Some(policy) = &route.policy else { return Ok(Treatment::AsIs) };
-    if arrival.claims_seal() {
-        return Ok(Treatment::Check(policy.clone()));
-    }
-    if policy.quality() == Quality::None {
-        return Ok(Treatment::AsIs);
-    }
-    if !producer.sealed_by_client {
-        return match policy.sealed_at {
-            SealedAt::Any => Ok(Treatment::Seal(policy.clone())),
-            SealedAt::Client => Err(Refusal::security(
-                "sealed-at-client",
-                format!("{}: the policy asks the application to seal", route.queue_name),
-            )),
-        };
-    }
-    match policy.toleration {
-        Toleration::Tolerate => Ok(Treatment::AsIs),
-        Toleration::Enforce => {
-            Err(Refusal::security(policy.cause_of_clear(), "a clear message on a link that seals for itself"))
+    Treatment::of(route.policy.as_ref(), producer.sealed_by_client, &route.queue_name, arrival)
+}
+
+/// Begins what a message of this link needs before it is put. `sealing` is what seals for its queue.
+#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
+pub(super) fn treat(
+    treatment: Treatment,
+    producer: &Producer,
+    sealing: &mut Option<Sealing>,
+    receipt: Receipt,
+    local: &mut Local,
+    state: &State,
+    identity: &Identity,
+    route: &Route,
+    arrival: Arrival,
+) -> Result<Stage, Refusal> {
+    let user = identity.user.as_deref();
+    let asker = producer.asker(receipt, local);
+    match treatment {
+        Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.into_message(route.defaults, user)))),
+        Treatment::Check(policy) => {
+            let ring = match producer.sealed_by_client {
+                true => local.ring_without_keys(identity)?,
+                false => Some(local.ring(identity)?),
+            };
+            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
+            task.check(local, ring, state.destinations(route, &policy, None), arrival)
+        }
+        Treatment::Seal(policy) => {
+            let ring = local.ring(identity)?;
+            let sealer = Sealing::renewed(sealing, &policy, ring, &state.definitions.queue_manager.name, local)?;
+            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
+            task.seal(local, sealer, state.bound_to(route), arrival)
         }
     }
-}
-
-#[allow(clippy::too_many_arguments, reason = "what a check needs, from link, message and definitions")]
-fn check(
-    producer: &Producer,
-    receipt: Receipt,
-    local: &mut Local,
-    state: &State,
-    identity: &Identity,
-    route: &Route,
-    policy: &Arc<Policy>,
-    arrival: Arrival,
-) -> Result<Stage, Refusal> {
-    let asker = producer.asker(receipt, local);
-    let ring = match producer.sealed_by_client {
-        true => local.ring_without_keys(identity)?,
-        false => Some(local.ring(identity)?),
-    };
-    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref(), also: None };
-    task.check(local, ring, state.destinations(route, policy, None), arrival)
-}
-
-#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
-fn seal(
-    producer: &mut Producer,
-    receipt: Receipt,
-    local: &mut Local,
-    state: &State,
-    identity: &Identity,
-    route: &Route,
-    policy: &Arc<Policy>,
-    arrival: Arrival,
-) -> Result<Stage, Refusal> {
-    let asker = producer.asker(receipt, local);
-    let sealer = sealer(producer, local, state, identity, policy)?;
-    let task = Task { asker, who: &producer.who, route, policy, user: identity.user.as_deref(), also: None };
-    task.seal(local, sealer, state.bound_to(route), arrival)
-}
-
-/// The link's sealer: made anew when the policy or the ring has changed.
-fn sealer(
-    producer: &mut Producer,
-    local: &Local,
-    state: &State,
-    identity: &Identity,
-    policy: &Arc<Policy>,
-) -> Result<LinkSealer, Refusal> {
-    let ring = local.ring(identity)?;
-    Sealing::renewed(&mut producer.sealing, policy, ring, &state.definitions.queue_manager.name, local)
 }
 
 /// Makes the sealer of a link at attach, so that a policy that can't be satisfied is known before the first put.
@@ -560,7 +513,8 @@ pub(crate) fn prepare(
     if producer.sealed_by_client || policy.quality() == Quality::None {
         return Ok(());
     }
-    sealer(producer, local, state, identity, &policy).map(drop)
+    let ring = local.ring(identity)?;
+    Sealing::renewed(&mut producer.sealing, &policy, ring, &state.definitions.queue_manager.name, local).map(drop)
 }
 
 /// An adapter is done with a message of this link.

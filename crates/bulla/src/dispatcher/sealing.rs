@@ -13,10 +13,11 @@ use crate::reason::{self, Refusal};
 use bulla_device::SystemRandom;
 use bulla_device::role::{self, Role};
 use bulla_queue::Message;
-use bulla_seal::policy::Quality;
+use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bulla_seal::ring::Ring;
 use bulla_seal::{Bound, Content, Opened, Policy, SealError, Sealer, Step, Tally};
 use bytes::Bytes;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
@@ -47,6 +48,16 @@ pub(crate) type SealingLine<T> = OrderedLine<T, Away, Result<Message, Refusal>>;
 pub(crate) enum Away {
     Sealing(Box<Envelope>, Arc<Policy>, Option<Arc<KeyUse>>),
     Checking(Box<Message>, Arc<Policy>),
+}
+
+/// What is to be done with a message before it is put.
+pub(crate) enum Treatment {
+    /// It goes on the queue as it is.
+    AsIs,
+    /// It claims to be sealed: the claim is checked.
+    Check(Arc<Policy>),
+    /// The queue manager seals it.
+    Seal(Arc<Policy>),
 }
 
 /// One message for the adapters: whose it is, as whom devices are asked, and where it goes.
@@ -81,6 +92,40 @@ impl Sealing {
         let sealer = LinkSealer { sealer: Arc::new(Mutex::new(sealer)), key };
         *slot = Some(Self { policy: policy.clone(), ring, sealer: sealer.clone() });
         Ok(sealer)
+    }
+}
+
+impl Treatment {
+    /// What a queue's policy asks for. `seals_itself` says that the client seals its messages, `queue` is the name that
+    /// a refusal has.
+    pub(crate) fn of(
+        policy: Option<&Arc<Policy>>,
+        seals_itself: bool,
+        queue: &dyn Display,
+        arrival: &Arrival,
+    ) -> Result<Self, Refusal> {
+        let Some(policy) = policy else { return Ok(Self::AsIs) };
+        if arrival.claims_seal() {
+            return Ok(Self::Check(policy.clone()));
+        }
+        if policy.quality() == Quality::None {
+            return Ok(Self::AsIs);
+        }
+        if !seals_itself {
+            return match policy.sealed_at {
+                SealedAt::Any => Ok(Self::Seal(policy.clone())),
+                SealedAt::Client => Err(Refusal::security(
+                    "sealed-at-client",
+                    format!("{queue}: the policy asks the application to seal"),
+                )),
+            };
+        }
+        match policy.toleration {
+            Toleration::Tolerate => Ok(Self::AsIs),
+            Toleration::Enforce => {
+                Err(Refusal::security(policy.cause_of_clear(), "a clear message on a link that seals for itself"))
+            }
+        }
     }
 }
 
