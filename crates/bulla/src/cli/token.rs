@@ -1,6 +1,7 @@
 //! Keys that are made on a token and stay there: what `bulla cert create` needs of a device.
 
 use super::CliError;
+use crate::admin;
 use crate::catalog::{Definitions, Setup, TokenSetup};
 use crate::definitions_file::DefinitionsFile;
 use bulla_device::coprocessor::{
@@ -99,6 +100,8 @@ fn sign(engine: &mut dyn Device, key: PrivateKey, work: Work) -> Result<Vec<u8>,
 }
 
 fn defined(data: &Path, name: &str) -> Result<CoprocessorSettings, CliError> {
+    // A queue manager that runs writes its definitions to the file first.
+    let _ = admin::request(data, "PING QMGR");
     let definitions = Definitions::load(data).map_err(|error| CliError::failed(error.to_string()))?;
     let name = name.to_uppercase();
     let device = definitions.as_ref().and_then(|definitions| definitions.devices.get(&name));
