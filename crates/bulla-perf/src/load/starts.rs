@@ -116,9 +116,13 @@ impl Caller {
     fn new(call: &Call) -> Result<Caller> {
         let failed = |why: &dyn fmt::Display| Error::Broker(format!("{}: {why}", call.address));
         let addresses: Vec<SocketAddr> = call.address.to_socket_addrs().map_err(|error| failed(&error))?.collect();
-        // A name may stand for an address at which nothing listens, such as localhost for that of IPv6.
-        let mut answering = addresses.iter().filter(|address| TcpStream::connect_timeout(address, WITHIN).is_ok());
-        let address = *answering.next().or(addresses.first()).ok_or_else(|| failed(&"no such address"))?;
+        // A name may stand for several, at one of which nothing listens, such as localhost for that of IPv6.
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, WITHIN).is_ok();
+        let address = match &addresses[..] {
+            [only] => Some(only),
+            several => several.iter().find(answers).or(several.first()),
+        };
+        let address = *address.ok_or_else(|| failed(&"no such address"))?;
         let host = call.address.rsplit_once(':').map_or(call.address.as_str(), |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let pem = std::fs::read(&call.authorities).map_err(|error| Error::file(&call.authorities, error))?;
