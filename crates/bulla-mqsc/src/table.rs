@@ -849,21 +849,24 @@ pub(crate) static LOCAL_DEFTYPE: Attribute = attribute(
     "DEFTYPE",
     words(&["PREDEFINED", "PERMDYN"]),
     "PREDEFINED",
-    "How the queue came to be: by a command, or from a model, for an application that asked. A link that opens a PERMDYN queue may delete it by closing it.",
+    "How the queue came to be: by a command, or from a model, for an application that asked. A link that opens a \
+     PERMDYN queue may delete it by closing it.",
 );
 pub(crate) static MODEL_DEFTYPE: Attribute = attribute(
     Key::DefinitionType,
     "DEFTYPE",
     words(&["TEMPDYN", "PERMDYN"]),
     "TEMPDYN",
-    "What is made of the model. TEMPDYN: a queue that goes with the link that it was made for. PERMDYN: one that stays, over restarts too, until it is deleted.",
+    "What is made of the model. TEMPDYN: a queue that goes with the link that it was made for. PERMDYN: one that \
+     stays, over restarts too, until it is deleted.",
 );
 pub(crate) static RNAME: Attribute = attribute(
     Key::RemoteName,
     "RNAME",
     Kind::Name { optional: true },
     "' '",
-    "The queue's name at the other queue manager. Blank: this is an alias of a queue manager, for names written QUEUE@QMGR.",
+    "The queue's name at the other queue manager. Blank: this is an alias of a queue manager, for names written \
+     QUEUE@QMGR.",
 );
 pub(crate) static RQMNAME: Attribute = attribute(
     Key::RemoteManager,
@@ -922,7 +925,8 @@ pub(super) static OPOPENS: Attribute = shown(
 pub(super) static IPOPENS: Attribute = shown(
     Key::InputOpens,
     "IPOPENS",
-    "Times that it was opened to get or browse since the start, by channels too; less IPPROCS, times that it was closed.",
+    "Times that it was opened to get or browse since the start, by channels too; less IPPROCS, times that it was \
+     closed.",
 );
 pub(super) static PUT1S: Attribute = shown(
     Key::SinglePuts,
@@ -941,12 +945,14 @@ pub(super) static MAXMSG: Attribute =
 pub(super) static QTIME: Attribute = shown(
     Key::TimeOnQueue,
     "QTIME",
-    "Microseconds between put and removal by a get: a short and a long average over messages that are watched, one at a time. WHERE compares the short one.",
+    "Microseconds between put and removal by a get: a short and a long average over messages that are watched, one at \
+     a time. WHERE compares the short one.",
 );
 pub(super) static QTIMEMAX: Attribute = shown(
     Key::LongestTimeOnQueue,
     "QTIMEMAX",
-    "The longest time between put and removal by a get since the start, over all messages, in microseconds, exact to a millisecond.",
+    "The longest time between put and removal by a get since the start, over all messages, in microseconds, exact to a \
+     millisecond.",
 );
 pub(super) static REJECTS: Attribute =
     shown(Key::Rejects, "REJECTS", "Puts that were refused since the start, those that channels brought included.");
@@ -984,7 +990,9 @@ static ENCALG: Attribute = attribute(
         ],
     },
     "NONE",
-    "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know nothing newer, and want a signature with SIGNER too, or WEAK(YES). Signers under CBC have keys of one type and size, and each reader's ring holds their certificates.",
+    "Cipher of the payload; NONE for none. AES128 and AES256 are GCM. The CBC forms are for partners that know nothing \
+     newer, and want a signature with SIGNER too, or WEAK(YES). Signers under CBC have keys of one type and size, and \
+     each reader's ring holds their certificates.",
 );
 static SIGNER: Attribute = Attribute {
     key: Key::Signer,
@@ -1007,42 +1015,48 @@ static KEYREUSE: Attribute = attribute(
     "KEYREUSE",
     Kind::Reuse { max: KEY_REUSE_MAX },
     "DISABLED",
-    "How many more messages of one open handle use the same content key: 0 or DISABLED for none, a number, or * or UNLIMITED until the handle closes. Only with ENCALG and without SIGNALG.",
+    "How many more messages of one open handle use the same content key: 0 or DISABLED for none, a number, or * or \
+     UNLIMITED until the handle closes. Only with ENCALG and without SIGNALG.",
 );
 static TOLERATION: Attribute = attribute(
     Key::Toleration,
     "TOLERATION",
     Kind::Switch(&["ENFORCE", "TOLERATE"]),
     "ENFORCE",
-    "A clear message on the protected queue goes to the error queue, or, while protection is being rolled out, is delivered and counted. A defective seal is never tolerated. Written as the bare word.",
+    "A clear message on the protected queue goes to the error queue, or, while protection is being rolled out, is \
+     delivered and counted. A defective seal is never tolerated. Written as the bare word.",
 );
 static BINDNAME: Attribute = attribute(
     Key::BindName,
     "BINDNAME",
     Kind::Destinations,
     "none",
-    "Further destinations that a message may be bound to, each written QUEUE@QMGR, beside the queue that the opened name resolves to.",
+    "Further destinations that a message may be bound to, each written QUEUE@QMGR, beside the queue that the opened \
+     name resolves to.",
 );
 static BIND: Attribute = attribute(
     Key::Bind,
     "BIND",
     words(&["REQUIRED", "NONE"]),
     "REQUIRED",
-    "Whether a message must be bound to this queue. NONE opens other people's CMS, which can then be moved from queue to queue unseen.",
+    "Whether a message must be bound to this queue. NONE opens other people's CMS, which can then be moved from queue \
+     to queue unseen.",
 );
 static WEAK: Attribute = attribute(
     Key::Weak,
     "WEAK",
     words(&["YES", "NO"]),
     "NO",
-    "YES allows a CBC cipher without a signature: a user who can write to the queue can then change messages. Its recipients are in RECIP of no other policy.",
+    "YES allows a CBC cipher without a signature: a user who can write to the queue can then change messages. Its \
+     recipients are in RECIP of no other policy.",
 );
 static ONDEFECT: Attribute = attribute(
     Key::OnDefect,
     "ONDEFECT",
     words(&["AUTO", "CONTINUE", "DETACH"]),
     "AUTO",
-    "After a defective message was moved away: go on with the next one, or end the getter's link with 2063. AUTO goes on for links with credit above one.",
+    "After a defective message was moved away: go on with the next one, or end the getter's link with 2063. AUTO goes \
+     on for links with credit above one.",
 );
 static SEALEDAT: Attribute = attribute(
     Key::SealedAt,
@@ -1063,19 +1077,24 @@ static KEYWRAP: Attribute = attribute(
     "KEYWRAP",
     words(&["AUTO", "OAEP", "PKCS1"]),
     "AUTO",
-    "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so a recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
+    "How the content key reaches a recipient. AUTO: by the recipient's key, RSA-OAEP or ECDH. OAEP: only that, so a \
+     recipient with an EC key cannot be served. PKCS1 is for partners that know nothing newer.",
 );
 static REVOCATION: Attribute = attribute(
     Key::Revocation,
     "REVOCATION",
     words(&["NONE", "IFPRESENT", "REQUIRED"]),
     "IFPRESENT",
-    "What is asked of revocation lists before a certificate is believed. IFPRESENT: what the lists in the key ring say; an authority without a list is not asked. REQUIRED: a current list about each certificate of the path but the root; without one a put is refused and a message stays, with cause crl-missing. NONE: nothing. A key ring has the same setting (`bulla cert set`), and the stricter one counts.",
+    "What is asked of revocation lists before a certificate is believed. IFPRESENT: what the lists in the key ring \
+     say; an authority without a list is not asked. REQUIRED: a current list about each certificate of the path but \
+     the root; without one a put is refused and a message stays, with cause crl-missing. NONE: nothing. A key ring has \
+     the same setting (`bulla cert set`), and the stricter one counts.",
 );
 static QUALITY: Attribute = shown(
     Key::Quality,
     "QUALITY",
-    "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves nothing.",
+    "What it comes to: NONE, INTEGRITY, PRIVACY or CONFIDENTIALITY; UNBOUND is added where a cipher alone proves \
+     nothing.",
 );
 
 pub(super) static DEVICE_TYPE: Attribute = attribute(
@@ -1083,7 +1102,11 @@ pub(super) static DEVICE_TYPE: Attribute = attribute(
     "TYPE",
     words(&["CPU", "SOFTWARE", "ACCELERATOR", "COPROCESSOR", "MODELLED"]),
     "",
-    "What does the work. CPU: this machine's processor. SOFTWARE: the same without its instructions for cryptography, from the next start of the queue manager on. ACCELERATOR: eight private-key operations at once on the processor's wide registers, clear keys. COPROCESSOR: a PKCS#11 token, keys never leave it. MODELLED: a device that this machine has not, with the service times of a profile. Only the device CPU is CPU or SOFTWARE, and ALTER changes a TYPE between those two alone.",
+    "What does the work. CPU: this machine's processor. SOFTWARE: the same without its instructions for cryptography, \
+     from the next start of the queue manager on. ACCELERATOR: eight private-key operations at once on the processor's \
+     wide registers, clear keys. COPROCESSOR: a PKCS#11 token, keys never leave it. MODELLED: a device that this \
+     machine has not, with the service times of a profile. Only the device CPU is CPU or SOFTWARE, and ALTER changes a \
+     TYPE between those two alone.",
 );
 pub(super) static ENGINES: Attribute = attribute(
     Key::Engines,
@@ -1097,14 +1120,17 @@ pub(super) static PENDING: Attribute = attribute(
     "PENDING",
     Kind::Number { min: 0, max: PENDING_MAX },
     "0",
-    "Most jobs that wait for the device, those in service not counted; further ones go to other devices, or wait in front. 0 stands for 8 for each engine, and for 16, two batches, at an ACCELERATOR.",
+    "Most jobs that wait for the device, those in service not counted; further ones go to other devices, or wait in \
+     front. 0 stands for 8 for each engine, and for 16, two batches, at an ACCELERATOR.",
 );
 static MODULE: Attribute = attribute(
     Key::Module,
     "MODULE",
     Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
     "",
-    "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed. It runs with the rights of the queue manager's account, so it must be in a library directory of the system or be named by `bulla start --modules`, and only its owner may write it.",
+    "The PKCS#11 library of a COPROCESSOR, by its absolute path. Needed. It runs with the rights of the queue \
+     manager's account, so it must be in a library directory of the system or be named by `bulla start --modules`, and \
+     only its owner may write it.",
 );
 static TOKEN: Attribute = attribute(
     Key::Token,
@@ -1125,14 +1151,16 @@ static PROFILE: Attribute = attribute(
     "PROFILE",
     words(&["COPROCESSOR", "ACCELERATOR"]),
     "COPROCESSOR",
-    "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME and 0.507 ms for RSA CRT.",
+    "Service times of a MODELLED device. COPROCESSOR: 0.596 ms. ACCELERATOR: with 2048 bits 0.046 ms for RSA ME and \
+     0.507 ms for RSA CRT.",
 );
 static SERVICE: Attribute = attribute(
     Key::Service,
     "SERVICE",
     Kind::Text { chars_max: DEVICE_TEXT_CHARS_MAX },
     "' '",
-    "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. Forms: RSA-CRT, RSA-ME, RSA-MEPRIV, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
+    "Service times of a MODELLED device in microseconds, instead of the profile's: FORM-BITS=TIME, comma separated. \
+     Forms: RSA-CRT, RSA-ME, RSA-MEPRIV, ECDSA-SIGN, ECDSA-VERIFY, ECDH, ECDH-EPHEMERAL.",
 );
 static TIMEOUT: Attribute = attribute(
     Key::Timeout,
@@ -1151,7 +1179,8 @@ static AUTOSTART: Attribute = attribute(
 pub(super) static DEVICE_STATE: Attribute = shown(
     Key::DeviceState,
     "STATUS",
-    "RUNNING; STARTING; STOPPED by command; OFFLINE, it was started and can't work here or not now, and is tried again; FAILED, it gave a wrong result or failed too often, and stays away until it is started again.",
+    "RUNNING; STARTING; STOPPED by command; OFFLINE, it was started and can't work here or not now, and is tried \
+     again; FAILED, it gave a wrong result or failed too often, and stays away until it is started again.",
 );
 pub(super) static REASON: Attribute =
     shown(Key::Reason, "REASON", "Why a device is OFFLINE or FAILED, or what failed last; blank when nothing did.");
@@ -1171,7 +1200,8 @@ pub(super) static SINCE: Attribute =
 pub(super) static WAITHIST: Attribute = shown(
     Key::WaitingSeen,
     "WAITHIST",
-    "How many jobs were waiting each time that one came: a count for 0, for 1, and so on. Shown with ALL or when asked for.",
+    "How many jobs were waiting each time that one came: a count for 0, for 1, and so on. Shown with ALL or when asked \
+     for.",
 );
 pub(super) static CPUTIME: Attribute =
     shown(Key::CpuTime, "CPUTIME", "Processor time of the device's threads in nanoseconds, MODELCPU included.");
@@ -1183,12 +1213,14 @@ pub(super) static MODELCPU: Attribute = shown(
 pub(super) static ROLE_CPUTIME: Attribute = shown(
     Key::RoleCpuTime,
     "CPUTIME",
-    "Processor time of the role in nanoseconds, by the clocks of the threads that play it; of the process, by its own clock.",
+    "Processor time of the role in nanoseconds, by the clocks of the threads that play it; of the process, by its own \
+     clock.",
 );
 pub(super) static TASK_TYPE: Attribute = shown(
     Key::TaskType,
     "TASKTYPE",
-    "DISPATCHER, owns connections; ADAPTER, seals and opens; TLS, of a dispatcher's connections and on its thread; JOURNAL; DEVICE, for cryptography.",
+    "DISPATCHER, owns connections; ADAPTER, seals and opens; TLS, of a dispatcher's connections and on its thread; \
+     JOURNAL; DEVICE, for cryptography.",
 );
 pub(super) static TASK_STATE: Attribute =
     shown(Key::TaskState, "STATUS", "RUNNING; ENDED, because fewer are wanted, or because the device does not run.");
@@ -1196,7 +1228,8 @@ pub(super) static CONNS: Attribute = shown(Key::Connections, "CONNS", "Connectio
 pub(super) static REQUESTS: Attribute = shown(
     Key::Requests,
     "REQUESTS",
-    "Requests that ended. Of a dispatcher, turns with something to do; of an adapter, messages and names looked up; of TLS, calls of OpenSSL; of the journal, batches; of a device, jobs.",
+    "Requests that ended. Of a dispatcher, turns with something to do; of an adapter, messages and names looked up; of \
+     TLS, calls of OpenSSL; of the journal, batches; of a device, jobs.",
 );
 pub(super) static ELAPSED: Attribute =
     shown(Key::ElapsedTime, "ELAPSED", "Time that the task spent in requests, in nanoseconds.");
@@ -1205,22 +1238,26 @@ pub(super) static REQCPU: Attribute =
 pub(super) static BETWCPU: Attribute = shown(
     Key::BetweenCpuTime,
     "BETWCPU",
-    "Processor time of the task's thread between requests, in nanoseconds: to look for work, to wake up and to go to sleep.",
+    "Processor time of the task's thread between requests, in nanoseconds: to look for work, to wake up and to go to \
+     sleep.",
 );
 pub(super) static LONGEST: Attribute = shown(
     Key::LongestRequests,
     "LONGEST",
-    "The longest requests as MILLISECONDS:NANOSECONDS, when each ended, UTC since 1970, and how long it took, for `bulla report chinit`. Shown with ALL or when asked for.",
+    "The longest requests as MILLISECONDS:NANOSECONDS, when each ended, UTC since 1970, and how long it took, for \
+     `bulla report chinit`. Shown with ALL or when asked for.",
 );
 pub(super) static ADAPBUSY: Attribute = shown(
     Key::BusyAdapters,
     "ADAPBUSY",
-    "How many adapters were busy at one moment as MILLISECONDS:NUMBER, for `bulla report chinit`. Shown with ALL or when asked for.",
+    "How many adapters were busy at one moment as MILLISECONDS:NUMBER, for `bulla report chinit`. Shown with ALL or \
+     when asked for.",
 );
 pub(super) static FORM: Attribute = shown(
     Key::Form,
     "FORM",
-    "The arithmetic. RSA CRT: with the primes; RSA ME: with the public exponent; RSA ME PRIVATE: with the private one, of a key without its primes; ECDSA SIGN and VERIFY; ECDH; ECDH EPHEMERAL: with a new key pair.",
+    "The arithmetic. RSA CRT: with the primes; RSA ME: with the public exponent; RSA ME PRIVATE: with the private one, \
+     of a key without its primes; ECDSA SIGN and VERIFY; ECDH; ECDH EPHEMERAL: with a new key pair.",
 );
 pub(super) static BITS: Attribute = shown(Key::KeyBits, "BITS", "Bits of the RSA modulus or of the curve's field.");
 pub(super) static OPERATION: Attribute = shown(
@@ -1258,7 +1295,8 @@ static AT: Attribute = attribute(
     "AT",
     Kind::Text { chars_max: "YYYY-MM-DD HH:MM:SS".len() },
     "now",
-    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every minute of the last day in which something was done, and shows the last ones that were kept by then.",
+    "As it was at this time, UTC, written 'YYYY-MM-DD HH:MM:SS'. The queue manager keeps the numbers of every minute \
+     of the last day in which something was done, and shows the last ones that were kept by then.",
 );
 
 static REPLACE: Attribute = attribute(
@@ -1266,7 +1304,8 @@ static REPLACE: Attribute = attribute(
     "REPLACE",
     Kind::Switch(&["NOREPLACE", "REPLACE"]),
     "NOREPLACE",
-    "Whether an object of that name is replaced; attributes that are not given fall back to their defaults. A queue's messages stay.",
+    "Whether an object of that name is replaced; attributes that are not given fall back to their defaults. A queue's \
+     messages stay.",
 );
 static LIKE: Attribute = attribute(
     Key::Like,
@@ -1287,7 +1326,8 @@ static ACTION: Attribute = attribute(
     "ACTION",
     words(&["REPLACE", "ADD", "REMOVE"]),
     "REPLACE",
-    "REPLACE writes the policy anew. ADD and REMOVE change the lists of signers and recipients of an existing one, and nothing else.",
+    "REPLACE writes the policy anew. ADD and REMOVE change the lists of signers and recipients of an existing one, and \
+     nothing else.",
 );
 static ORIGIN: Attribute =
     attribute(Key::Origin, "QUEUE", Kind::Name { optional: false }, "", "Only messages that came from this queue.");
@@ -1354,7 +1394,8 @@ static WHERE: Attribute = attribute(
     "WHERE",
     Kind::Filter,
     "",
-    "Show only what fits: WHERE(attribute operator value). Operators: LT GT EQ NE LE GE; LK and NL, like and not like a value that ends in *; CT and EX, a list contains or excludes the value.",
+    "Show only what fits: WHERE(attribute operator value). Operators: LT GT EQ NE LE GE; LK and NL, like and not like \
+     a value that ends in *; CT and EX, a list contains or excludes the value.",
 );
 static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "Show every attribute.");
 
@@ -1439,7 +1480,8 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         noun: "QLOCAL",
         name: NameUse::One,
         object: "queue",
-        summary: "Put messages back on the queues that they were moved from because they were defective or undeliverable, each exactly once.",
+        summary: "Put messages back on the queues that they were moved from because they were defective or \
+         undeliverable, each exactly once.",
         options: &[&ORIGIN, &COUNT, &MSGNUM, &TO, &HEADER, &DISCARD],
         attributes: &[],
         examples: &[
@@ -1455,7 +1497,8 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         noun: "DEADMSG",
         name: NameUse::One,
         object: "queue",
-        summary: "Show what lies on an error or dead-letter queue and can be got, oldest first: what its labels say. `bulla dlq` deals with it by rules.",
+        summary: "Show what lies on an error or dead-letter queue and can be got, oldest first: what its labels say. \
+         `bulla dlq` deals with it by rules.",
         options: &[&COUNT, &AFTER, &WHERE, &ALL],
         attributes: &[
             &MSGNUM_SHOWN,
@@ -1495,7 +1538,8 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         noun: "QALIAS",
         name: NameUse::One,
         object: "queue",
-        summary: "Create another name for a local or remote queue. A policy goes by the name that is opened: an alias without one shows a protected queue's messages as they are stored, sealed.",
+        summary: "Create another name for a local or remote queue. A policy goes by the name that is opened: an alias \
+         without one shows a protected queue's messages as they are stored, sealed.",
         options: &[&REPLACE, &LIKE],
         attributes: ALIAS,
         examples: &["DEFINE QALIAS(ORDERS.RAW) TARGET(ORDERS) PUT(DISABLED)"],
@@ -1543,7 +1587,8 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         noun: "QREMOTE",
         name: NameUse::One,
         object: "queue",
-        summary: "Create a local name for a queue of another queue manager, or, without RNAME, an alias of a queue manager.",
+        summary: "Create a local name for a queue of another queue manager, or, without RNAME, an alias of a queue \
+         manager.",
         options: &[&REPLACE, &LIKE],
         attributes: REMOTE,
         examples: &[
@@ -1582,7 +1627,8 @@ pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
         noun: "QREMOTE",
         name: NameUse::Generic,
         object: "queue",
-        summary: "Show remote queues and queue-manager aliases. A generic name shows names only, unless attributes or ALL are asked for.",
+        summary: "Show remote queues and queue-manager aliases. A generic name shows names only, unless attributes or \
+         ALL are asked for.",
         options: &[&WHERE, &ALL],
         attributes: &[&TYPE, &DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST],
         examples: &["DISPLAY QREMOTE(*) RNAME RQMNAME", "DIS QR(*) WHERE(RQMNAME EQ QM2)"],
@@ -1682,7 +1728,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "SUB",
         name: NameUse::Generic,
         object: "subscription",
-        summary: "Show subscriptions that outlive their links: those defined here, and the durable ones of applications, as CLIENT|NAME. A generic name shows names only, unless attributes or ALL are asked for.",
+        summary: "Show subscriptions that outlive their links: those defined here, and the durable ones of \
+         applications, as CLIENT|NAME. A generic name shows names only, unless attributes or ALL are asked for.",
         options: &[&WHERE, &ALL],
         attributes: topic::SUBSCRIPTION,
         examples: &["DISPLAY SUB(*) TOPICSTR DEST", "DIS SUB(*) WHERE(DESTCLAS EQ MANAGED)"],
@@ -1694,7 +1741,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "SBSTATUS",
         name: NameUse::Generic,
         object: "subscription",
-        summary: "Show how subscriptions stand, those that are not durable included. One that has no name is shown by that of its queue.",
+        summary: "Show how subscriptions stand, those that are not durable included. One that has no name is shown by \
+         that of its queue.",
         options: &[&WHERE, &ALL],
         attributes: topic::SUBSCRIPTION_STATUS,
         examples: &["DISPLAY SBSTATUS(*)", "DIS SBSTATUS(*) NUMMSGS LMSGTIME WHERE(DURABLE EQ NO)"],
@@ -1706,7 +1754,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "TPSTATUS",
         name: NameUse::Topics,
         object: "topic",
-        summary: "Show topics that are defined, published on or subscribed to, and what holds for each by the topic objects at it and above. A topic without wildcards is shown in any case.",
+        summary: "Show topics that are defined, published on or subscribed to, and what holds for each by the topic \
+         objects at it and above. A topic without wildcards is shown in any case.",
         options: &[&WHERE, &ALL],
         attributes: topic::TOPIC_STATUS,
         examples: &["DISPLAY TPSTATUS('#') PUBCOUNT SUBCOUNT", "DIS TPS('prices/ibm')"],
@@ -1718,7 +1767,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "QUEUE",
         name: NameUse::Generic,
         object: "queue",
-        summary: "Show queues of every type. A generic name shows names and types only, unless attributes or ALL are asked for.",
+        summary: "Show queues of every type. A generic name shows names and types only, unless attributes or ALL are \
+         asked for.",
         options: &[&OF_TYPE, &WHERE, &ALL],
         attributes: &queue::DISPLAY_QUEUE,
         examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
@@ -1730,7 +1780,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "QSTATUS",
         name: NameUse::Generic,
         object: "queue",
-        summary: "Show what goes on at local queues now, or as it was within the last day. `bulla report queues` makes rates of it.",
+        summary: "Show what goes on at local queues now, or as it was within the last day. `bulla report queues` makes \
+         rates of it.",
         options: &[&AT, &WHERE, &ALL],
         attributes: &[
             &CURDEPTH,
@@ -1781,7 +1832,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "POLSTATUS",
         name: NameUse::Generic,
         object: "policy",
-        summary: "Show what the queue manager did under policies since it started: messages, keys, operations, bytes, time with devices, failures. `bulla report policies` makes rates of it.",
+        summary: "Show what the queue manager did under policies since it started: messages, keys, operations, bytes, \
+         time with devices, failures. `bulla report policies` makes rates of it.",
         options: &[&AT, &WHERE, &ALL],
         attributes: protection::POLICY_STATUS,
         examples: &[
@@ -1824,7 +1876,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "POLICY",
         name: NameUse::One,
         object: "policy",
-        summary: "Set the policy of the queue or alias of that name: how messages put by that name are sealed, and what is taken for sealed when they are got.",
+        summary: "Set the policy of the queue or alias of that name: how messages put by that name are sealed, and \
+         what is taken for sealed when they are got.",
         options: &[&ACTION],
         attributes: POLICY,
         examples: &[
@@ -1840,7 +1893,9 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "POLICY",
         name: NameUse::One,
         object: "policy",
-        summary: "Try a policy and change nothing: whose keys and certificates fit, lengths of sealed messages, and what becomes of the messages now on the queue. Without attributes the policy that is set, with them such a one, which takes the role ALL. `bulla policy check` prints it for people, with its cost.",
+        summary: "Try a policy and change nothing: whose keys and certificates fit, lengths of sealed messages, and \
+         what becomes of the messages now on the queue. Without attributes the policy that is set, with them such a \
+         one, which takes the role ALL. `bulla policy check` prints it for people, with its cost.",
         options: &[&LOOKED],
         attributes: POLICY,
         examples: &[
@@ -1900,7 +1955,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         attributes: DEVICE,
         examples: &[
             "DEFINE DEVICE(ACCEL2) TYPE(ACCELERATOR)",
-            "DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('/usr/lib/softhsm/libsofthsm2.so') TOKEN('pkcs11:token=bulla') PINFILE('/etc/bulla/hsm.pin') ENGINES(4)",
+            "DEFINE DEVICE(HSM) TYPE(COPROCESSOR) MODULE('/usr/lib/softhsm/libsofthsm2.so') \
+             TOKEN('pkcs11:token=bulla') PINFILE('/etc/bulla/hsm.pin') ENGINES(4)",
             "DEF DEV(CARD) TYPE(MODELLED) PROFILE(ACCELERATOR) SERVICE('RSA-CRT-4096=3100') ENGINES(2) AUTOSTART(NO)",
         ],
         since: V1,
@@ -1911,7 +1967,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "DEVICE",
         name: NameUse::One,
         object: "device",
-        summary: "Change attributes of a crypto device; the others stay. A running device takes most of them at its next start.",
+        summary: "Change attributes of a crypto device; the others stay. A running device takes most of them at its \
+         next start.",
         options: &[],
         attributes: DEVICE,
         examples: &["ALTER DEVICE(HSM) ENGINES(8)", "ALTER DEVICE(CPU) TYPE(SOFTWARE)"],
@@ -1935,7 +1992,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "DEVICE",
         name: NameUse::One,
         object: "device",
-        summary: "Start a crypto device, as it is defined now. One that can't work is OFFLINE and is tried again until it is stopped.",
+        summary: "Start a crypto device, as it is defined now. One that can't work is OFFLINE and is tried again until \
+         it is stopped.",
         options: &[],
         attributes: &[],
         examples: &["START DEVICE(ACCEL2)"],
@@ -1947,7 +2005,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "DEVICE",
         name: NameUse::One,
         object: "device",
-        summary: "Stop a crypto device: jobs in service end, waiting ones go to other devices where their keys allow it. It stays stopped until it is started, or until the next start of the queue manager with AUTOSTART(YES).",
+        summary: "Stop a crypto device: jobs in service end, waiting ones go to other devices where their keys allow \
+         it. It stays stopped until it is started, or until the next start of the queue manager with AUTOSTART(YES).",
         options: &[],
         attributes: &[],
         examples: &["STOP DEVICE(ACCEL2)"],
@@ -1959,7 +2018,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "DEVICE",
         name: NameUse::Generic,
         object: "device",
-        summary: "Show crypto devices and what goes on at them now. A generic name shows names, types and states only, unless attributes or ALL are asked for.",
+        summary: "Show crypto devices and what goes on at them now. A generic name shows names, types and states only, \
+         unless attributes or ALL are asked for.",
         options: &[&WHERE, &ALL],
         attributes: &[
             &DEVICE_TYPE,
@@ -1990,7 +2050,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "DEVSTATUS",
         name: NameUse::Generic,
         object: "device",
-        summary: "Show what crypto devices have done since they count: first each device, then each form, key size and operation of it. `bulla report crypto` makes rates and percentages of it.",
+        summary: "Show what crypto devices have done since they count: first each device, then each form, key size and \
+         operation of it. `bulla report crypto` makes rates and percentages of it.",
         options: &[&AT, &WHERE, &ALL],
         attributes: &[
             &DEVICE_TYPE,
@@ -2035,8 +2096,10 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         examples: &[
             "DEFINE CHANNEL(QM1.QM2) CHLTYPE(SDR) CONNAME('qm2.example(5672)') XMITQ(QM2)",
             "DEFINE CHANNEL(QM2.QM1) CHLTYPE(RCVR) MRRTY(3) MRTMR(500) SPLPROT(ASPOLICY) MCAUSER('border')",
-            "DEF CHL(QM1.QM2.TLS) CHLTYPE(SDR) CONNAME('a.example(5671),b.example(5671)') XMITQ(QM2) SSLCIPH(TLS_AES_256_GCM_SHA384) SSLPEER('CN=QM2,O=Demo*') SSLRKEYC(1048576) SPLPROT(REMOVE)",
-            "DEF CHL(ARTEMIS) CHLTYPE(RQSTR) CONNAME('broker.example') SOURCE('orders') TARGET(ORDERS) USERID('qm1') PASSFILE('/etc/bulla/broker.password')",
+            "DEF CHL(QM1.QM2.TLS) CHLTYPE(SDR) CONNAME('a.example(5671),b.example(5671)') XMITQ(QM2) \
+             SSLCIPH(TLS_AES_256_GCM_SHA384) SSLPEER('CN=QM2,O=Demo*') SSLRKEYC(1048576) SPLPROT(REMOVE)",
+            "DEF CHL(ARTEMIS) CHLTYPE(RQSTR) CONNAME('broker.example') SOURCE('orders') TARGET(ORDERS) USERID('qm1') \
+             PASSFILE('/etc/bulla/broker.password')",
         ],
         since: V1,
     },
@@ -2094,7 +2157,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "CHANNEL",
         name: NameUse::One,
         object: "channel",
-        summary: "Connect to the partner of a SDR or SVR that does not run, as the channel would, TLS included, and say who answers. No message is sent, and no number changes.",
+        summary: "Connect to the partner of a SDR or SVR that does not run, as the channel would, TLS included, and \
+         say who answers. No message is sent, and no number changes.",
         options: &[],
         attributes: &[],
         examples: &["PING CHANNEL(QM1.QM2)"],
@@ -2106,7 +2170,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "CHANNEL",
         name: NameUse::One,
         object: "channel",
-        summary: "Set the sequence number of a channel that does not run, after both ends have lost count of each other.",
+        summary: "Set the sequence number of a channel that does not run, after both ends have lost count of each \
+         other.",
         options: &[&channel::SEQNUM],
         attributes: &[],
         examples: &["RESET CHANNEL(QM1.QM2) SEQNUM(1)"],
@@ -2118,7 +2183,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "CHANNEL",
         name: NameUse::One,
         object: "channel",
-        summary: "Say what became of the messages that a SDR or SVR has in doubt, when its partner can't be asked any more. A channel that starts settles them by itself.",
+        summary: "Say what became of the messages that a SDR or SVR has in doubt, when its partner can't be asked any \
+         more. A channel that starts settles them by itself.",
         options: &[&channel::RESOLVE_ACTION],
         attributes: &[],
         examples: &["RESOLVE CHANNEL(QM1.QM2) ACTION(COMMIT)"],
@@ -2130,7 +2196,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "CHANNEL",
         name: NameUse::Generic,
         object: "channel",
-        summary: "Show channels as they are defined. A generic name shows names and types only, unless attributes or ALL are asked for.",
+        summary: "Show channels as they are defined. A generic name shows names and types only, unless attributes or \
+         ALL are asked for.",
         options: &[&WHERE, &ALL],
         attributes: channel::CHANNEL,
         examples: &["DISPLAY CHANNEL(QM1.QM2)", "DIS CHL(*) CONNAME XMITQ WHERE(CHLTYPE EQ SDR)"],
@@ -2142,7 +2209,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "CHSTATUS",
         name: NameUse::Generic,
         object: "channel",
-        summary: "Show what goes on at channels now, one row for each instance: a receiving channel has one for each partner. A generic name leaves out channels of which there is nothing to say.",
+        summary: "Show what goes on at channels now, one row for each instance: a receiving channel has one for each \
+         partner. A generic name leaves out channels of which there is nothing to say.",
         options: &[&WHERE, &ALL],
         attributes: channel::CHANNEL_STATUS,
         examples: &[
@@ -2170,7 +2238,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "TASKSTATUS",
         name: NameUse::None,
         object: "task",
-        summary: "Show what each task of the queue manager has done since it counts. `bulla report chinit` makes percentages and averages of it.",
+        summary: "Show what each task of the queue manager has done since it counts. `bulla report chinit` makes \
+         percentages and averages of it.",
         options: &[&AT, &WHERE, &ALL],
         attributes: &[
             &TASK_TYPE,
@@ -2198,7 +2267,9 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "COSTSTATUS",
         name: NameUse::Generic,
         object: "role",
-        summary: "Show the processor time that each role of the queue manager has cost, what no role owns (`unattributed`), and the process's own with the messages put and got. `bulla report costs` makes microseconds a message of it.",
+        summary: "Show the processor time that each role of the queue manager has cost, what no role owns \
+         (`unattributed`), and the process's own with the messages put and got. `bulla report costs` makes \
+         microseconds a message of it.",
         options: &[&AT, &WHERE, &ALL],
         attributes: &[&ROLE_CPUTIME, &PUTS, &GETS, &TAKEN, &SINCE],
         examples: &[
@@ -2214,7 +2285,9 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "AUTHREC",
         name: NameUse::None,
         object: "authority record",
-        summary: "Give users and groups rights on objects, or take rights away from them. Without a record that matches, nothing is allowed. Of the profiles of one user or group that match a name, the most specific one counts.",
+        summary: "Give users and groups rights on objects, or take rights away from them. Without a record that \
+         matches, nothing is allowed. Of the profiles of one user or group that match a name, the most specific one \
+         counts.",
         options: &[],
         attributes: authority::RECORD,
         examples: &[
@@ -2306,7 +2379,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "ADMIN",
         name: NameUse::One,
         object: "administrators",
-        summary: "Let users and groups of the operating system administer over the second admin socket (bulla start --admin-directory). The owner of the queue manager's process may do everything, always.",
+        summary: "Let users and groups of the operating system administer over the second admin socket (bulla start \
+         --admin-directory). The owner of the queue manager's process may do everything, always.",
         options: &[&REPLACE, &LIKE],
         attributes: authority::ADMINISTRATORS,
         examples: &[
@@ -2357,7 +2431,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "UNIT",
         name: NameUse::None,
         object: "",
-        summary: "First in a text: its other commands, which define, alter, set or delete, are carried out together or not at all.",
+        summary: "First in a text: its other commands, which define, alter, set or delete, are carried out together or \
+         not at all.",
         options: &[],
         attributes: &[],
         examples: &["BEGIN UNIT"],
@@ -2369,12 +2444,16 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "CHLAUTH",
         name: NameUse::Channels,
         object: "rule",
-        summary: "Say which addresses, users and certificates may use a channel, and as which user. Of the rules that match, the most specific one decides: by the channel's name, then certificate before user before address. Clients are on the channel SYSTEM.DEF.SVRCONN.",
+        summary: "Say which addresses, users and certificates may use a channel, and as which user. Of the rules that \
+         match, the most specific one decides: by the channel's name, then certificate before user before address. \
+         Clients are on the channel SYSTEM.DEF.SVRCONN.",
         options: &[&authority::RULE_ACTION],
         attributes: authority::RULE,
         examples: &[
-            "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Addresses without a rule are refused')",
-            "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') MCAUSER('border')",
+            "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS) DESCR('Addresses without a rule are \
+             refused')",
+            "SET CHLAUTH(QM2.QM1) TYPE(SSLPEERMAP) SSLPEER('CN=QM2,O=Demo') SSLCERTI('CN=Authority,O=Demo') \
+             MCAUSER('border')",
             "SET CHLAUTH(SYSTEM.DEF.SVRCONN) TYPE(USERMAP) CLNTUSER('orders') ADDRESS('192.0.2.*') USERSRC(CHANNEL)",
             "SET CHLAUTH('*') TYPE(BLOCKUSER) USERLIST('*ANONYMOUS')",
             "SET CHLAUTH('*') TYPE(BLOCKADDR) ADDRLIST('198.51.100.7', '2001:db8:*')",
@@ -2402,7 +2481,9 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "ADDRMAP",
         name: NameUse::Addresses,
         object: "address map",
-        summary: "Say what an address stands for that clients name: a queue or a topic. A * in it is for any characters, and a * in the name for the same ones. The address itself comes before patterns, the longest pattern first. What it stands for is not looked up again.",
+        summary: "Say what an address stands for that clients name: a queue or a topic. A * in it is for any \
+         characters, and a * in the name for the same ones. The address itself comes before patterns, the longest \
+         pattern first. What it stands for is not looked up again.",
         options: &[&address_map::ACTION],
         attributes: address_map::ADDRESS_MAP,
         examples: &[
@@ -2431,7 +2512,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "LIMIT",
         name: NameUse::Users,
         object: "limit",
-        summary: "Limit what one user may have at once. The name may end in *: then the limit is each one's whose name begins so. The name itself comes before the longest beginning. What is not given stays.",
+        summary: "Limit what one user may have at once. The name may end in *: then the limit is each one's whose name \
+         begins so. The name itself comes before the longest beginning. What is not given stays.",
         options: &[],
         attributes: limit::LIMITS,
         examples: &[
@@ -2482,7 +2564,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "LOCKOUT",
         name: NameUse::Users,
         object: "lockout",
-        summary: "Show which users and addresses are not let in at the moment because too many attempts to sign in were wrong. A lockout of an address is for all users there, and is shown for '*' only.",
+        summary: "Show which users and addresses are not let in at the moment because too many attempts to sign in \
+         were wrong. A lockout of an address is for all users there, and is shown for '*' only.",
         options: limit::OPTIONS,
         attributes: lockout::STATUS,
         examples: &["DISPLAY LOCKOUT('*')", "DIS LOCKOUT('*') WHERE(ADDRESS EQ '192.0.2.1')"],
@@ -2494,7 +2577,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "LOCKOUT",
         name: NameUse::Users,
         object: "lockout",
-        summary: "End lockouts before their time: those that DISPLAY LOCKOUT shows for the same name, of one address where it is given. Attempts count from nothing again.",
+        summary: "End lockouts before their time: those that DISPLAY LOCKOUT shows for the same name, of one address \
+         where it is given. Attempts count from nothing again.",
         options: lockout::OPTIONS,
         attributes: &[],
         examples: &["RESET LOCKOUT('orders')", "RESET LOCKOUT('*') ADDRESS('192.0.2.1')"],
@@ -2518,7 +2602,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "CONN",
         name: NameUse::One,
         object: "connection",
-        summary: "End a connection, by its number in DISPLAY CONN. Messages that it holds go back to their queues, and its units of work are backed out. The client may connect again: SET CHLAUTH or DELETE AUTHREC keeps it out.",
+        summary: "End a connection, by its number in DISPLAY CONN. Messages that it holds go back to their queues, and \
+         its units of work are backed out. The client may connect again: SET CHLAUTH or DELETE AUTHREC keeps it out.",
         options: &[],
         attributes: &[],
         examples: &["STOP CONN(000000000000002A)"],
@@ -2530,7 +2615,8 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         noun: "QMGR",
         name: NameUse::None,
         object: "queue manager",
-        summary: "Ask the queue manager for an answer: it gives one while it carries out commands, and when objects.mqsc has what was defined before.",
+        summary: "Ask the queue manager for an answer: it gives one while it carries out commands, and when \
+         objects.mqsc has what was defined before.",
         options: &[],
         attributes: &[],
         examples: &["PING QMGR"],

@@ -34,7 +34,8 @@ static MESSAGES: [Field<LocalQueue>; 9] = [
         "MAXMSGL",
         Kind::Number { min: 0, max: MESSAGE_BYTES_MAX },
         "4194304",
-        "Longest message in bytes, measured as it is stored: on a protected queue, sealed. A longer one is refused with 2030.",
+        "Longest message in bytes, measured as it is stored: on a protected queue, sealed. A longer one is refused \
+         with 2030.",
         |of| Cell::Number(of.max_message_bytes.into()),
         |of, value| of.max_message_bytes = clamped(value.number()),
     ),
@@ -67,7 +68,8 @@ static MESSAGES: [Field<LocalQueue>; 9] = [
         "FULL",
         words(&["WAIT", "REJECT"]),
         "WAIT",
-        "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. A sender beyond its credit is refused either way.",
+        "At MAXDEPTH: grant senders no more credit, so that they wait, or refuse their messages with 2053. A sender \
+         beyond its credit is refused either way.",
         |of| {
             Cell::word(match of.full {
                 Full::Wait => "WAIT",
@@ -84,7 +86,8 @@ static USE: [Field<LocalQueue>; 3] = [
         "USAGE",
         words(&["NORMAL", "XMITQ"]),
         "NORMAL",
-        "What the queue is for. NORMAL: applications. XMITQ: messages wait on it for a channel. It changes only while the queue is empty and no link has it open.",
+        "What the queue is for. NORMAL: applications. XMITQ: messages wait on it for a channel. It changes only while \
+         the queue is empty and no link has it open.",
         |of| {
             Cell::word(match of.usage {
                 Usage::Normal => "NORMAL",
@@ -97,7 +100,8 @@ static USE: [Field<LocalQueue>; 3] = [
         "TRIGGER",
         Kind::Switch(&["NOTRIGGER", "TRIGGER"]),
         "NOTRIGGER",
-        "Whether a message starts something: on a transmission queue its channel, on another queue the application of PROCESS, by a message on INITQ. Written as the bare word.",
+        "Whether a message starts something: on a transmission queue its channel, on another queue the application of \
+         PROCESS, by a message on INITQ. Written as the bare word.",
         |of| Cell::word(if of.trigger { "TRIGGER" } else { "NOTRIGGER" }),
         |of, value| of.trigger = value.word() == "TRIGGER",
     ),
@@ -105,7 +109,8 @@ static USE: [Field<LocalQueue>; 3] = [
         "TRIGDATA",
         Kind::Name { optional: true },
         "' '",
-        "Of a transmission queue, the channel that TRIGGER starts; blank for the one whose XMITQ this queue is. Of another one, what the application is told: a word like a name.",
+        "Of a transmission queue, the channel that TRIGGER starts; blank for the one whose XMITQ this queue is. Of \
+         another one, what the application is told: a word like a name.",
         |of| blank(of.trigger_data.as_deref()),
         |of, value| of.trigger_data = unless_blank(&value.text()),
     ),
@@ -117,7 +122,8 @@ static BACKING_OUT: [Field<LocalQueue>; 4] = [
         "BOTHRESH",
         Kind::Number { min: 0, max: BACKOUT_THRESHOLD_MAX },
         "0",
-        "How often a message may be backed out before it counts as one that can't be processed; 0 for any number of times.",
+        "How often a message may be backed out before it counts as one that can't be processed; 0 for any number of \
+         times.",
         |of| Cell::Number(of.backout_threshold.into()),
         |of, value| of.backout_threshold = clamped(value.number()),
     ),
@@ -133,7 +139,8 @@ static BACKING_OUT: [Field<LocalQueue>; 4] = [
         "HARDENBO",
         Kind::Switch(&["NOHARDENBO", "HARDENBO"]),
         "NOHARDENBO",
-        "Accepted and shown. The journal keeps delivery counts of persistent messages either way. Written as the bare word.",
+        "Accepted and shown. The journal keeps delivery counts of persistent messages either way. Written as the bare \
+         word.",
         |of| Cell::word(if of.harden_backout { "HARDENBO" } else { "NOHARDENBO" }),
         |of, value| of.harden_backout = value.word() == "HARDENBO",
     ),
@@ -141,7 +148,8 @@ static BACKING_OUT: [Field<LocalQueue>; 4] = [
         "BACKOUT",
         words(&["NONE", "MOVE"]),
         "NONE",
-        "Who heeds BOTHRESH. NONE: applications. MOVE: the queue manager, which moves the message as it is backed out for the BOTHRESHth time; where it can't, the message stays and the log says why.",
+        "Who heeds BOTHRESH. NONE: applications. MOVE: the queue manager, which moves the message as it is backed out \
+         for the BOTHRESHth time; where it can't, the message stays and the log says why.",
         |of| {
             Cell::word(match of.backout {
                 Backout::None => "NONE",
@@ -174,7 +182,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "QDPHIEV",
         ENABLED,
         "DISABLED",
-        "Whether a queue that becomes deep (QDEPTHHI) is an event, where PERFMEV is on. Once, until it is shallow again.",
+        "Whether a queue that becomes deep (QDEPTHHI) is an event, where PERFMEV is on. Once, until it is shallow \
+         again.",
         |of| enabled(of.high_event),
         |of, value| of.high_event = value.word() == "ENABLED",
     ),
@@ -198,7 +207,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "SHARE",
         Kind::Switch(&["SHARE", "NOSHARE"]),
         "SHARE",
-        "Whether more than one link may get from the queue at a time. With NOSHARE the second one is refused with 2042; those that browse don't count. Written as the bare word.",
+        "Whether more than one link may get from the queue at a time. With NOSHARE the second one is refused with \
+         2042; those that browse don't count. Written as the bare word.",
         |of| Cell::word(if of.share { "SHARE" } else { "NOSHARE" }),
         |of, value| of.share = value.word() == "SHARE",
     ),
@@ -206,7 +216,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "DEFSOPT",
         words(&["SHARED", "EXCL"]),
         "SHARED",
-        "How a link gets from the queue that does not say: with others, or alone. A link asks by the capability bulla:exclusive or bulla:shared.",
+        "How a link gets from the queue that does not say: with others, or alone. A link asks by the capability \
+         bulla:exclusive or bulla:shared.",
         |of| Cell::word(if of.default_exclusive { "EXCL" } else { "SHARED" }),
         |of, value| of.default_exclusive = value.word() == "EXCL",
     ),
@@ -214,7 +225,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "CAPEXPRY",
         Kind::NumberOr { min: 1, max: EXPIRY_TENTHS_MAX, word: NO_LIMIT },
         NO_LIMIT,
-        "Longest that a message lies on the queue before it expires, in tenths of a second from its put; one that says less expires sooner.",
+        "Longest that a message lies on the queue before it expires, in tenths of a second from its put; one that says \
+         less expires sooner.",
         |of| number_or(of.expiry_cap_tenths, NO_LIMIT),
         |of, value| of.expiry_cap_tenths = number_of(value),
     ),
@@ -222,7 +234,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "GROUPS",
         words(&["NO", "YES"]),
         "NO",
-        "Whether messages with the same group-id (JMSXGroupID) go to one link at a time, in their order, for as long as it is there. A change is for links that come later.",
+        "Whether messages with the same group-id (JMSXGroupID) go to one link at a time, in their order, for as long \
+         as it is there. A change is for links that come later.",
         |of| Cell::word(if of.groups { "YES" } else { "NO" }),
         |of, value| of.groups = value.word() == "YES",
     ),
@@ -230,7 +243,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "MAXHANDS",
         Kind::Number { min: 0, max: COUNT_MAX },
         "0",
-        "Most links on the queue, IPPROCS and OPPROCS together; 0 for no limit. One more is refused with 2017 queue-links.",
+        "Most links on the queue, IPPROCS and OPPROCS together; 0 for no limit. One more is refused with 2017 \
+         queue-links.",
         |of| Cell::Number(of.limit.links.into()),
         |of, value| of.limit.links = clamped(value.number()),
     ),
@@ -238,7 +252,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "UNACKED",
         Kind::Number { min: 0, max: BYTES_MAX },
         "0",
-        "Bytes of its messages delivered and not settled, from which on no more are delivered until some are settled; 0 for no limit.",
+        "Bytes of its messages delivered and not settled, from which on no more are delivered until some are settled; \
+         0 for no limit.",
         |of| Cell::Number(of.limit.unacknowledged_bytes),
         |of, value| of.limit.unacknowledged_bytes = value.number(),
     ),
@@ -246,7 +261,8 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
         "MSGRATE",
         Kind::Number { min: 0, max: RATE_MAX as u64 },
         "0",
-        "Messages that all links together may put a second; 0 for no limit. Beyond it credit is held back; a link to no queue in particular, which needs none, is refused with 2053 queue-rate.",
+        "Messages that all links together may put a second; 0 for no limit. Beyond it credit is held back; a link to \
+         no queue in particular, which needs none, is refused with 2053 queue-rate.",
         |of| Cell::Number(of.limit.messages_a_second.into()),
         |of, value| of.limit.messages_a_second = clamped(value.number()),
     ),
@@ -263,7 +279,8 @@ static ORIGIN_AND_TRIGGER: [Field<LocalQueue>; 7] = [
         "DYNUSER",
         Kind::Text { chars_max: bulla_catalog::names::USER_NAME_BYTES_MAX },
         "' '",
-        "The user for whom a PERMDYN queue was made, whose limit MAXDYNQ counts it; *ANONYMOUS for those who have not signed in.",
+        "The user for whom a PERMDYN queue was made, whose limit MAXDYNQ counts it; *ANONYMOUS for those who have not \
+         signed in.",
         |of| blank(of.maker.as_deref()),
         |of, value| of.maker = unless_blank(&value.text()),
     ),
@@ -271,7 +288,8 @@ static ORIGIN_AND_TRIGGER: [Field<LocalQueue>; 7] = [
         "TRIGTYPE",
         words(&["FIRST", "EVERY", "DEPTH", "NONE"]),
         "FIRST",
-        "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while no link gets from it.",
+        "When a queue that is no transmission queue triggers: with the first message on it, with every one, or when it \
+         holds TRIGDPTH of them, which also sets NOTRIGGER. FIRST and DEPTH only while no link gets from it.",
         |of| {
             Cell::word(match of.trigger_type {
                 TriggerType::First => "FIRST",

@@ -48,7 +48,8 @@ static FIELDS: [Field<QueueManager>; 21] = [
         "DEFXMITQ",
         Kind::Name { optional: true },
         "' '",
-        "The transmission queue for queue managers to which no other way leads; blank for none: messages for them are refused with 2087.",
+        "The transmission queue for queue managers to which no other way leads; blank for none: messages for them are \
+         refused with 2087.",
         |of| blank(of.default_transmission_queue.as_deref()),
         |of, value| of.default_transmission_queue = unless_blank(&value.text()),
     ),
@@ -56,7 +57,8 @@ static FIELDS: [Field<QueueManager>; 21] = [
         "SSLRKEYC",
         Kind::Number { min: 0, max: COUNT_MAX },
         "0",
-        "Bytes sent and received on a TLS channel after which its keys are renewed, 0 for never; 1 to 32768 act as 32768. A channel may say otherwise.",
+        "Bytes sent and received on a TLS channel after which its keys are renewed, 0 for never; 1 to 32768 act as \
+         32768. A channel may say otherwise.",
         |of| Cell::Number(of.key_reset_bytes.into()),
         |of, value| of.key_reset_bytes = clamped(value.number()),
     ),
@@ -104,7 +106,8 @@ static FIELDS: [Field<QueueManager>; 21] = [
         "MAXUMSGS",
         Kind::Number { min: 1, max: UNCOMMITTED_MAX },
         "10000",
-        "Most messages put and got in one unit of work. One more put is refused with 2024; one more get, and the unit can only be backed out.",
+        "Most messages put and got in one unit of work. One more put is refused with 2024; one more get, and the unit \
+         can only be backed out.",
         |of| Cell::Number(of.max_uncommitted.into()),
         |of, value| of.max_uncommitted = clamped(value.number()),
     ),
@@ -128,7 +131,8 @@ static FIELDS: [Field<QueueManager>; 21] = [
         "PERFMEV",
         ENABLED,
         "DISABLED",
-        "Whether depths that queues watch (QDPHIEV, QDPLOEV, QDPMAXEV) are told, in the log and on SYSTEM.ADMIN.PERFM.EVENT.",
+        "Whether depths that queues watch (QDPHIEV, QDPLOEV, QDPMAXEV) are told, in the log and on \
+         SYSTEM.ADMIN.PERFM.EVENT.",
         |of| enabled(of.performance_events),
         |of, value| of.performance_events = value.word() == "ENABLED",
     ),
@@ -144,7 +148,8 @@ static FIELDS: [Field<QueueManager>; 21] = [
         "TRIGINT",
         Kind::Number { min: 0, max: TRIGGER_INTERVAL_MS_MAX },
         "999999999",
-        "Milliseconds after which a queue with TRIGTYPE(FIRST) triggers once more for a message that is not the first on it.",
+        "Milliseconds after which a queue with TRIGTYPE(FIRST) triggers once more for a message that is not the first \
+         on it.",
         |of| Cell::Number(of.trigger_interval_ms.into()),
         |of, value| of.trigger_interval_ms = clamped(value.number()),
     ),
@@ -166,7 +171,8 @@ static FIELDS: [Field<QueueManager>; 21] = [
             ],
         },
         "OPTIONAL",
-        "Whether clients must sign in, by password or certificate. OPTIONAL: a client that does not is '*ANONYMOUS'. REQUIRED: a client that does not is refused.",
+        "Whether clients must sign in, by password or certificate. OPTIONAL: a client that does not is '*ANONYMOUS'. \
+         REQUIRED: a client that does not is refused.",
         |of| Cell::word(if of.sign_in_required { "REQUIRED" } else { "OPTIONAL" }),
         |of, value| of.sign_in_required = value.word() == "REQUIRED",
     ),
@@ -174,7 +180,8 @@ static FIELDS: [Field<QueueManager>; 21] = [
         "OAUTHISS",
         Kind::Text { chars_max: TOKEN_WORD_CHARS_MAX },
         "' '",
-        "Whose tokens clients sign in with: the claim iss, as 'https://issuer.example'. Its keys are in jwks.json in the data directory. Blank: no tokens are taken.",
+        "Whose tokens clients sign in with: the claim iss, as 'https://issuer.example'. Its keys are in jwks.json in \
+         the data directory. Blank: no tokens are taken.",
         |of| blank(of.token_issuer.as_deref()),
         |of, value| of.token_issuer = unless_blank(&value.text()),
     ),

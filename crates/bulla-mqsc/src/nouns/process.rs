@@ -74,7 +74,8 @@ static COMMANDS: [Command; 4] = commands(
             examples: &["DELETE PROCESS(BILLING)"],
         },
         Said {
-            summary: "Show process definitions. A generic name shows names only, unless attributes or ALL are asked for.",
+            summary: "Show process definitions. A generic name shows names only, unless attributes or ALL are asked \
+             for.",
             examples: &["DISPLAY PROCESS(*) APPLICID", "DIS PRO(BILLING)"],
         },
     ],

@@ -25,7 +25,8 @@ static FIELDS: [Field<Topic>; 11] = [
         "TOPICSTR",
         Kind::Text { chars_max: TOPIC_BYTES_MAX },
         "' '",
-        "The topic: levels with / between them, without wildcards. The attributes hold for it and for the topics below, until another topic object says otherwise. Needed; no two topic objects have the same one.",
+        "The topic: levels with / between them, without wildcards. The attributes hold for it and for the topics \
+         below, until another topic object says otherwise. Needed; no two topic objects have the same one.",
         |of| Cell::word(&of.string),
         |of, value| of.string = value.text(),
     ),
@@ -42,7 +43,8 @@ static FIELDS: [Field<Topic>; 11] = [
         "SUB",
         SWITCHED,
         "ASPARENT",
-        "Whether applications may subscribe. DISABLED answers 2503; subscriptions that there are go on. At the root ASPARENT is ENABLED.",
+        "Whether applications may subscribe. DISABLED answers 2503; subscriptions that there are go on. At the root \
+         ASPARENT is ENABLED.",
         |of| switched(of.subscribe, ["ENABLED", "DISABLED"]),
         |of, value| of.subscribe = state(value, "ENABLED"),
     ),
@@ -74,7 +76,9 @@ static FIELDS: [Field<Topic>; 11] = [
         "PMSGDLV",
         DELIVERY,
         "ASPARENT",
-        "Which subscriptions must take a persistent publication, or it is refused with 2502 and goes to none: ALL of them, ALLDUR: those that are durable, ALLAVAIL: none, it goes to those that can take it. At the root ASPARENT is ALLDUR.",
+        "Which subscriptions must take a persistent publication, or it is refused with 2502 and goes to none: ALL of \
+         them, ALLDUR: those that are durable, ALLAVAIL: none, it goes to those that can take it. At the root ASPARENT \
+         is ALLDUR.",
         |of| delivery(of.persistent_delivery),
         |of, value| of.persistent_delivery = Needed::of(value.word()),
     ),
@@ -90,7 +94,8 @@ static FIELDS: [Field<Topic>; 11] = [
         "MDURMDL",
         Kind::Name { optional: true },
         "' '",
-        "The model of the queues of durable subscriptions, and the name whose policy holds for them; blank for the parent's, and at the root for SYSTEM.DEFAULT.MODEL.QUEUE.",
+        "The model of the queues of durable subscriptions, and the name whose policy holds for them; blank for the \
+         parent's, and at the root for SYSTEM.DEFAULT.MODEL.QUEUE.",
         |of| blank(of.durable_model.as_deref()),
         |of, value| of.durable_model = unless_blank(&value.text()),
     ),
@@ -113,11 +118,13 @@ static COMMANDS: [Command; 4] = commands(
     &ATTRIBUTES,
     [
         Said {
-            summary: "Create a topic object: what holds for a topic and those below it, and a name for rights on them. Topics themselves need none.",
+            summary: "Create a topic object: what holds for a topic and those below it, and a name for rights on them. \
+             Topics themselves need none.",
             examples: &["DEFINE TOPIC(PRICES) TOPICSTR('prices') MNDURMDL(PRICES.MODEL) PMSGDLV(ALL)"],
         },
         Said {
-            summary: "Change attributes of a topic object; the others stay. SYSTEM.BASE.TOPIC is the root's, and always there.",
+            summary: "Change attributes of a topic object; the others stay. SYSTEM.BASE.TOPIC is the root's, and \
+             always there.",
             examples: &["ALTER TOPIC(SYSTEM.BASE.TOPIC) DURSUB(NO)"],
         },
         Said {
