@@ -148,6 +148,8 @@ struct Uses {
     /// Bytes of its persistent messages that wait for the disk, by what they wait for, and together.
     waiting: VecDeque<(Ticket, u64)>,
     waiting_bytes: u64,
+    /// Bytes of all its persistent messages.
+    put_bytes: u64,
     /// Held by each of its messages that is being sealed or checked.
     sealing: Arc<()>,
 }
@@ -165,6 +167,8 @@ pub(crate) struct ConnectedUsers {
     kept: HashMap<String, [u32; 2]>,
     /// The same of what goes with its links, by [`Passing`].
     passing: HashMap<String, [u32; 2]>,
+    /// Bytes of persistent messages that users have put.
+    put_bytes: u64,
 }
 
 impl ConnectedUsers {
@@ -223,6 +227,7 @@ impl ConnectedUsers {
             may_make_at: now,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            put_bytes: 0,
             sealing: Arc::default(),
         }));
         self.by_name.insert(name.to_owned(), id);
@@ -462,11 +467,23 @@ impl ConnectedUsers {
         let Some(uses) = self.all.get_mut(id.0) else { return };
         uses.synced(synced);
         let bytes = bytes as u64;
+        uses.put_bytes += bytes;
+        self.put_bytes += bytes;
         match uses.waiting.back_mut().filter(|(last, _)| *last == ticket) {
             Some((_, waiting)) => *waiting += bytes,
             None => uses.waiting.push_back((ticket, bytes)),
         }
         uses.waiting_bytes += bytes;
+    }
+
+    /// Bytes of persistent messages that all users have put.
+    pub(crate) fn put_bytes(&self) -> u64 {
+        self.put_bytes
+    }
+
+    /// Bytes of persistent messages that a user has put since it came.
+    pub(crate) fn put_bytes_of(&self, id: UserId) -> u64 {
+        self.all.get(id.0).map_or(0, |uses| uses.put_bytes)
     }
 
     /// Whether more of that user's messages wait for the disk than may while all that wait are too many.

@@ -131,6 +131,9 @@ pub(crate) struct Dispatcher {
     precedence: Precedence,
     /// None of those who have signed in takes much more of the time than another.
     shares: Shares,
+    /// What the journal's thread does, and the processor time that it had taken when that was looked at last.
+    journal_meter: Arc<TaskMeter>,
+    journal_cpu_ns: u64,
     /// Connections that were not read in this turn, because their users have had their share.
     not_read: Vec<usize>,
     /// Accepting failed for want of something: it is tried again at the next tick.
@@ -250,6 +253,7 @@ impl Dispatcher {
         }
         let now = Instant::now();
         let signatures = Signatures::new(mailbox.clone());
+        let journal_meter = manager.tasks.meter(TaskKind::Journal, 0);
         Ok(Self {
             poll,
             ports,
@@ -297,6 +301,8 @@ impl Dispatcher {
             line: Line::default(),
             precedence: Precedence::default(),
             shares: Shares::default(),
+            journal_meter,
+            journal_cpu_ns: 0,
             not_read: Vec::new(),
             accept_again: false,
             next_tick: now,
@@ -521,15 +527,29 @@ impl Dispatcher {
             self.tick(state);
         }
         self.receive(state);
-        self.local.journal(state);
+        self.journal(state);
         self.confirm(state);
         self.serve(state);
         if state.store.expire_due(self.local.wall_ms, EXPIRED_PER_TURN) {
             self.local.flush_soon();
         }
         // Removals made while serving (pre-settled deliveries) go to the journal in this turn, too.
-        self.local.journal(state);
+        self.journal(state);
         self.reap(state);
+    }
+
+    /// Hands the journal what there is for it. The users whose messages those are pay for that, and for what the
+    /// journal's thread has done meanwhile.
+    fn journal(&mut self, state: &mut State) {
+        let Self { local, shares, journal_meter, journal_cpu_ns, .. } = self;
+        let began = shares.is_shared().then(Instant::now);
+        local.journal(state);
+        let cpu_ns = journal_meter.sampled_cpu_ns();
+        let elsewhere = Duration::from_nanos(cpu_ns.saturating_sub(std::mem::replace(journal_cpu_ns, cpu_ns)));
+        if let Some(began) = began {
+            let users = &state.users;
+            shares.journal_took(began.elapsed() + elsewhere, users.put_bytes(), |user| users.put_bytes_of(user));
+        }
     }
 
     /// What the partners of channels have confirmed leaves the transmission queues.

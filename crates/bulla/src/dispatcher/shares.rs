@@ -6,6 +6,9 @@
 //! up, or when no other user waits. A user who wants little saves up at most [`SAVED_MAX`]. Links that come and go
 //! count [`LINK_WEIGHT`] times. A turn reads from a user about what takes [`TURN`], estimated from the turns before, so
 //! that a user who arrives meanwhile does not wait long.
+//!
+//! What the journal takes for persistent messages, on this thread and on its own, is paid for by the users who put them:
+//! each pays the part that it has of the bytes that were put lately.
 
 use crate::limits::UserId;
 use hashbrown::HashMap;
@@ -31,6 +34,9 @@ const READ_BYTES_FIRST: f64 = 65_536.0;
 const FORGET_EVERY: Duration = Duration::from_millis(100);
 /// A new measurement counts so much of what a byte costs.
 const MEASURED_PART: f64 = 0.5;
+/// What is left of the bytes that were put, each time that the journal has done something: it writes them some turns
+/// later.
+const PUT_KEPT_PART: f64 = 0.9;
 
 /// What users have had of a dispatcher's time.
 #[derive(Debug, Default)]
@@ -40,6 +46,9 @@ pub(super) struct Shares {
     /// What the one who wants something, and has had the least, has had.
     least: i64,
     forget_at: Option<Instant>,
+    /// Bytes of persistent messages that all users together have put, and how many lately.
+    put_bytes: u64,
+    put_lately: f64,
 }
 
 #[derive(Debug)]
@@ -54,9 +63,25 @@ struct Account {
     /// Of this turn.
     read_bytes: usize,
     took: Duration,
+    /// Bytes of persistent messages that it has put, as was said last, and how many lately.
+    put_bytes: Option<u64>,
+    put_lately: f64,
 }
 
 impl Account {
+    fn new(had: i64, now: Instant) -> Self {
+        Self {
+            had,
+            wanted_at: now,
+            cost: TURN.as_nanos() as f64 / READ_BYTES_FIRST,
+            left: 0,
+            read_bytes: 0,
+            took: Duration::ZERO,
+            put_bytes: None,
+            put_lately: 0.0,
+        }
+    }
+
     /// Closes the turn before.
     fn begin(&mut self) {
         if self.read_bytes > 0 {
@@ -72,10 +97,9 @@ impl Account {
 impl Shares {
     /// A turn begins in which connections of these users want to be read.
     pub(super) fn begin(&mut self, now: Instant, wanting: impl Iterator<Item = UserId> + Clone) {
-        let cost = TURN.as_nanos() as f64 / READ_BYTES_FIRST;
-        let new = Account { had: self.least, wanted_at: now, cost, left: 0, read_bytes: 0, took: Duration::ZERO };
+        let had = self.least;
         for user in wanting.clone() {
-            self.accounts.entry(user).or_insert(Account { ..new }).wanted_at = now;
+            self.accounts.entry(user).or_insert_with(|| Account::new(had, now)).wanted_at = now;
         }
         if self.forget_at.is_none_or(|at| at <= now) {
             self.accounts.retain(|_, account| now.saturating_duration_since(account.wanted_at) < RECENT);
@@ -125,6 +149,22 @@ impl Shares {
         self.took_weighted(user, time, LINK_WEIGHT);
     }
 
+    /// The journal took so much time: hands over what was put, and writes it. `put_by` says how many bytes of persistent
+    /// messages a user has put since it came, `put_by_all` how many all users have.
+    pub(super) fn journal_took(&mut self, time: Duration, put_by_all: u64, put_by: impl Fn(UserId) -> u64) {
+        let lately = |before: f64, more: u64| before * PUT_KEPT_PART + more as f64;
+        self.put_lately = lately(self.put_lately, put_by_all.saturating_sub(self.put_bytes));
+        self.put_bytes = put_by_all;
+        for (user, account) in &mut self.accounts {
+            let bytes = put_by(*user);
+            let more = bytes.saturating_sub(account.put_bytes.replace(bytes).unwrap_or(bytes));
+            account.put_lately = lately(account.put_lately, more);
+            // At least one byte: where none were put lately each part is 0.
+            let part = account.put_lately / self.put_lately.max(1.0);
+            account.had = account.had.saturating_add(nanoseconds(time.mul_f64(part.min(1.0))));
+        }
+    }
+
     fn took_weighted(&mut self, user: UserId, time: Duration, weight: u32) {
         if let Some(account) = self.accounts.get_mut(&user) {
             account.took += time;
@@ -143,6 +183,7 @@ mod tests {
 
     const COSTLY: usize = 1;
     const CHEAP: usize = 2;
+    const PUTTING: usize = 3;
     const STEP: Duration = Duration::from_micros(100);
 
     /// Users, and what a kilobyte of theirs takes and how many they want read in each turn.
@@ -204,6 +245,36 @@ mod tests {
         assert!(links * (LINK_WEIGHT - 1) < cheap, "{links:?} and {cheap:?}");
         assert!(cheap >= Duration::from_micros(200) * 4_000, "{cheap:?}");
         assert!(turns.longest <= 3 * TURN, "{:?}", turns.longest);
+    }
+
+    #[test]
+    fn a_user_pays_for_what_the_journal_does_with_its_messages() {
+        const JOURNAL: Duration = Duration::from_micros(300);
+        const MESSAGE_BYTES: u64 = 64 << 10;
+        let mut turns = Turns::new();
+        let wanting = [(PUTTING, Duration::from_micros(1), 1_000), (CHEAP, Duration::from_micros(1), 1_000)];
+        let (mut put, mut journal) = (0, Duration::ZERO);
+        for number in 0..10_000 {
+            if number == 20 {
+                (journal, turns.had) = (Duration::ZERO, HashMap::new());
+            }
+            turns.turn(&wanting);
+            put += MESSAGE_BYTES;
+            let by = |user| if user == UserId::test(PUTTING) { put } else { 0 };
+            turns.shares.journal_took(JOURNAL, put, by);
+            journal += JOURNAL;
+        }
+        let (putting, cheap) = (turns.had[&PUTTING] + journal, turns.had[&CHEAP]);
+        assert!(putting <= cheap + 2 * DEBT_MAX && cheap <= putting + 2 * DEBT_MAX, "{putting:?} and {cheap:?}");
+        // Of what others have put, users who are not here, a user pays nothing.
+        let before = turns.had.clone();
+        for _ in 0..1_000 {
+            turns.turn(&wanting);
+            put += MESSAGE_BYTES;
+            turns.shares.journal_took(JOURNAL, put, |_| 0);
+        }
+        let [putting, cheap] = [PUTTING, CHEAP].map(|user| turns.had[&user] - before[&user]);
+        assert!(putting <= cheap + 2 * DEBT_MAX && cheap <= putting + 2 * DEBT_MAX, "{putting:?} and {cheap:?}");
     }
 
     #[test]
