@@ -133,3 +133,14 @@ def test_honest_clients_lose_nothing_while_users_with_one_right_each_do_their_wo
 
 def test_afterwards_nothing_of_the_insiders_is_left(inside):
     wait_until(lambda: "nothing found" in inside.mqsc("DISPLAY LIMITSTATUS('*')", code=None), "they are gone")
+
+
+def test_where_processors_are_short_dispatchers_go_before_adapters(inside):
+    names_and_niceness = []
+    for thread in Path(f"/proc/{inside.process.pid}/task").iterdir():
+        # Fields behind the name, which may have blanks (proc_pid_stat(5)): the state is the third, niceness the 19th.
+        name, rest = (thread / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+        names_and_niceness.append((name, int(rest.split()[19 - 3])))
+    dispatchers, adapters = ([nice for name, nice in names_and_niceness if name.startswith(kind)] for kind in ("dispatcher-", "adapter-"))
+    assert dispatchers and adapters
+    assert min(adapters) == min(max(dispatchers) + 5, 19), names_and_niceness

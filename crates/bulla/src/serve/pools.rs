@@ -17,6 +17,10 @@ use std::thread::JoinHandle;
 /// Most threads that check passwords and tokens: a quarter of the cores, but not more than that.
 const CHECKERS_MAX: usize = 4;
 
+/// By how much adapters are nicer than dispatchers (nice(2)): they compute for milliseconds at a time for one user, and
+/// where processors are short all users need the dispatchers first. Where none are short it makes no difference.
+const ADAPTER_NICENESS: i32 = 5;
+
 /// The listeners of the first dispatcher, which accepts for all.
 pub(super) type Listeners = (Option<TcpListener>, Option<(TcpListener, Arc<Tls>)>);
 
@@ -99,6 +103,8 @@ impl Manager {
             let thread = std::thread::Builder::new().name(format!("adapter-{index}")).spawn(move || {
                 let _ends = EndsTogether;
                 role::begin(Role::Protection);
+                // Of this thread alone. Where the system refuses, adapters compete with dispatchers as any thread does.
+                let _ = rustix::process::nice(ADAPTER_NICENESS);
                 let meter = manager.tasks.meter(TaskKind::Adapter, index);
                 let _counted = meter.on_this_thread();
                 manager.adapters.run(index, &manager.mailboxes, &meter);
