@@ -5,7 +5,6 @@ use super::authority::{Administrators, Group, RecordKey, Rights, Rule, RuleKey};
 use super::limits::Limit;
 use super::{
     AliasQueue, ChannelDefinition, DeviceDefinition, LocalQueue, ModelQueue, Object, QueueManager, RemoteQueue, Sort,
-    Subscription,
 };
 use bulla_seal::Policy;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ pub enum Change {
         /// As it shall be.
         object: Object,
     },
-    /// No such object any more.
+    /// No such object any more, nor the queue that goes with it ([`Definitions::queue_of`](super::Definitions::queue_of)).
     Delete {
         /// Its name.
         name: String,
@@ -114,26 +113,6 @@ pub enum Change {
     },
     /// A model. The queues that were made of it stay.
     DeleteModel {
-        /// Its name.
-        name: String,
-    },
-    /// A new subscription, or a replacement; what is on its queue stays.
-    DefineSubscription {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        subscription: Subscription,
-    },
-    /// An existing subscription; what is on its queue stays.
-    AlterSubscription {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        subscription: Subscription,
-    },
-    /// A subscription, with its queue where that is its own. Refused with `AdminError::InUse` while a consumer gets
-    /// from that.
-    DeleteSubscription {
         /// Its name.
         name: String,
     },
@@ -254,4 +233,30 @@ pub enum Change {
         /// Its name.
         name: String,
     },
+}
+
+impl Change {
+    /// A new object, or a replacement.
+    pub fn define(name: impl Into<String>, object: impl Into<Object>) -> Self {
+        Change::Define { name: name.into(), object: object.into() }
+    }
+
+    /// No such object any more.
+    pub fn delete(name: impl Into<String>, sort: Sort) -> Self {
+        Change::Delete { name: name.into(), sort }
+    }
+
+    /// The sort and the name of the object that it defines, alters or deletes, where that is in the list of sorts.
+    pub fn object(&self) -> Option<(Sort, &str)> {
+        match self {
+            Change::Define { name, object } | Change::Alter { name, object } => Some((object.sort(), name)),
+            Change::Delete { name, sort } => Some((*sort, name)),
+            _ => None,
+        }
+    }
+
+    /// Whether it defines, alters or deletes an object of one of these sorts.
+    pub fn is_of(&self, sorts: &[Sort]) -> bool {
+        self.object().is_some_and(|(sort, _)| sorts.contains(&sort))
+    }
 }

@@ -1,53 +1,16 @@
 //! Everything that is defined.
 
-use super::addresses::AddressMaps;
-use super::authority::{ANONYMOUS, Authorities, ChannelRules, Entity};
-use super::limits::{Kept, UserLimits};
-use super::objects::device;
+use super::authority::{ANONYMOUS, Entity};
+use super::limits::Kept;
+use super::objects::{Definitions, device};
 use super::system_queues::{DEAD_LETTER_QUEUE, DEFAULT_MODEL, ERROR_QUEUE, QUEUES};
 use super::{
-    AliasQueue, BASE_TOPIC, Change, ChannelDefinition, DEPTH_MAX, DeviceDefinition, Full, LocalQueue,
-    MESSAGE_BYTES_MAX, ModelQueue, Objects, QueueManager, RemoteQueue, Subscription, Topic,
+    BASE_TOPIC, Change, ChannelDefinition, DEPTH_MAX, DeviceDefinition, Full, LocalQueue, MESSAGE_BYTES_MAX,
+    ModelQueue, QueueManager, Sort, Topic,
 };
-use bulla_seal::Policy;
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Most queues, aliases and remote queues together, and most policies.
 pub const OBJECTS_MAX: usize = 100_000;
-
-/// Everything that is defined.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Definitions {
-    /// The queue manager itself.
-    pub queue_manager: QueueManager,
-    /// Local queues by name.
-    pub queues: BTreeMap<String, LocalQueue>,
-    /// Aliases by name; no name is that of two sorts of queue.
-    pub aliases: BTreeMap<String, AliasQueue>,
-    /// Remote queues and queue-manager aliases by name.
-    pub remotes: BTreeMap<String, RemoteQueue>,
-    /// Models by name.
-    pub models: BTreeMap<String, ModelQueue>,
-    /// Objects of the sorts that are in one list.
-    pub objects: Objects,
-    /// Subscriptions that outlive their links, by name.
-    pub subscriptions: BTreeMap<String, Subscription>,
-    /// Policies by the name that is opened.
-    pub policies: BTreeMap<String, Arc<Policy>>,
-    /// Crypto devices by name; [`device::CPU`] is always there.
-    pub devices: BTreeMap<String, DeviceDefinition>,
-    /// Channels by name.
-    pub channels: BTreeMap<String, ChannelDefinition>,
-    /// Who may do what.
-    pub authorities: Authorities,
-    /// Who may use which channel, and as whom.
-    pub channel_rules: ChannelRules,
-    /// What users may have at once.
-    pub user_limits: UserLimits,
-    /// What clients' addresses stand for.
-    pub address_maps: AddressMaps,
-}
 
 impl Definitions {
     /// What a new queue manager has: itself, a dead-letter queue and an error queue, the processor and an accelerator.
@@ -83,45 +46,11 @@ impl Definitions {
 
     /// A queue manager of that name with what is always there: the processor, the default model, the root topic.
     pub fn empty(name: &str) -> Self {
-        Self {
-            queue_manager: QueueManager {
-                name: name.into(),
-                description: String::new(),
-                dead_letter_queue: Some(DEAD_LETTER_QUEUE.into()),
-                max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
-                default_transmission_queue: None,
-                key_reset_bytes: 0,
-                certificate_label: None,
-                adapters: None,
-                dispatchers: None,
-                channels_max: 200,
-                active_channels_max: 200,
-                max_uncommitted: 10_000,
-                max_unit_age: 600,
-                authority_events: false,
-                performance_events: false,
-                channel_events: false,
-                trigger_interval_ms: 999_999_999,
-                channel_authentication: true,
-                sign_in_required: false,
-                token_issuer: None,
-                token_audience: None,
-                token_user_claim: "sub".into(),
-            },
-            queues: BTreeMap::new(),
-            aliases: BTreeMap::new(),
-            remotes: BTreeMap::new(),
-            models: BTreeMap::from([(DEFAULT_MODEL.into(), ModelQueue::initial())]),
-            objects: Objects { topics: BTreeMap::from([(BASE_TOPIC.into(), Topic::default())]), ..Objects::default() },
-            subscriptions: BTreeMap::new(),
-            policies: BTreeMap::new(),
-            devices: BTreeMap::from([(device::CPU.into(), DeviceDefinition::cpu())]),
-            channels: BTreeMap::new(),
-            authorities: Authorities::default(),
-            channel_rules: ChannelRules::default(),
-            address_maps: AddressMaps::default(),
-            user_limits: UserLimits::default(),
-        }
+        let mut definitions = Self::of(QueueManager::new(name));
+        definitions.models.insert(DEFAULT_MODEL.into(), ModelQueue::initial());
+        definitions.topics.insert(BASE_TOPIC.into(), Topic::default());
+        definitions.devices.insert(device::CPU.into(), DeviceDefinition::cpu());
+        definitions
     }
 
     /// What there is of `now` before anything is defined: the queue manager's own attributes, and the processor.
@@ -134,8 +63,8 @@ impl Definitions {
         if let Some(model) = now.models.get(DEFAULT_MODEL) {
             bare.models.insert(DEFAULT_MODEL.into(), model.clone());
         }
-        if let Some(root) = now.objects.topics.get(BASE_TOPIC) {
-            bare.objects.topics.insert(BASE_TOPIC.into(), root.clone());
+        if let Some(root) = now.topics.get(BASE_TOPIC) {
+            bare.topics.insert(BASE_TOPIC.into(), root.clone());
         }
         bare
     }
@@ -153,8 +82,14 @@ impl Definitions {
     /// Takes a change over. It was made against these definitions, so it cannot fail.
     pub fn apply(&mut self, change: &Change) {
         match change {
-            Change::Define { name, object } | Change::Alter { name, object } => self.objects.set(name, object.clone()),
-            Change::Delete { name, sort } => self.objects.remove(*sort, name),
+            Change::Define { name, object } | Change::Alter { name, object } => self.set(name, object.clone()),
+            Change::Delete { name, sort } => {
+                let queue = self.queue_of(*sort, name).map(str::to_owned);
+                self.remove(*sort, name);
+                if let Some(queue) = queue {
+                    self.queues.remove(&queue);
+                }
+            }
             Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
                 self.queues.insert(name.clone(), queue.clone());
             }
@@ -172,15 +107,6 @@ impl Definitions {
                 self.models.insert(name.clone(), model.clone());
             }
             Change::DeleteModel { name } => drop(self.models.remove(name)),
-            Change::DefineSubscription { name, subscription } | Change::AlterSubscription { name, subscription } => {
-                self.subscriptions.insert(name.clone(), subscription.clone());
-            }
-            Change::DeleteSubscription { name } => {
-                let gone = self.subscriptions.remove(name);
-                if let Some(queue) = gone.filter(|gone| gone.managed).map(|gone| gone.destination) {
-                    self.queues.remove(&queue);
-                }
-            }
             Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
             Change::DeletePolicy { name } => drop(self.policies.remove(name)),
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),
@@ -215,6 +141,12 @@ impl Definitions {
                 self.authorities.records.remove_all_of(&Entity::Group(name.clone()));
             }
         }
+    }
+
+    /// The queue that goes with an object: an application's subscription has one of its own.
+    pub fn queue_of(&self, sort: Sort, name: &str) -> Option<&str> {
+        let subscription = self.subscriptions.get(name).filter(|found| sort == Sort::Subscription && found.managed)?;
+        Some(&subscription.destination)
     }
 
     /// Whether there may be one more queue, alias, remote queue or model: they are counted together, here and when they

@@ -27,11 +27,11 @@ pub mod topic_names;
 
 pub use change::Change;
 pub use dead_letter::DeadLetter;
-pub use definitions::{Definitions, OBJECTS_MAX};
+pub use definitions::OBJECTS_MAX;
 pub use objects::{
     ADAPTERS_MAX, AliasQueue, BASE_TOPIC, Backout, BaseProfile, CHANNEL_NAME_CHARS_MAX, CHANNELS_MAX,
-    ChannelDefinition, ChannelKind, DEPTH_MAX, DEVICES_MAX, DISPATCHERS_MAX, Delivery, DeviceDefinition, Full,
-    LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Named, Needed, Object, Objects, Protection, QueueManager,
+    ChannelDefinition, ChannelKind, DEPTH_MAX, DEVICES_MAX, DISPATCHERS_MAX, Definitions, Delivery, DeviceDefinition,
+    Full, LocalQueue, MESSAGE_BYTES_MAX, ModelQueue, ModelSetup, Named, Needed, Object, Protection, QueueManager,
     RemoteQueue, Setup, Sort, Subscription, TokenSetup, Topic, TriggerType, Usage,
 };
 pub use resolve::{Destination, ResolveError, Resolved, Transmission};

@@ -24,7 +24,6 @@ pub(super) enum ObjectName {
     Alias(String),
     Remote(String),
     Model(String),
-    Subscription(String),
     Policy(String),
     Device(String),
     Channel(String),
@@ -37,13 +36,12 @@ pub(super) enum ObjectName {
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 15] = [
+const PLACES: [(usize, &str); 14] = [
     (0, "QMGR"),
     (1, "QLOCAL"),
     (2, "QALIAS"),
     (3, "QREMOTE"),
     (4, "QMODEL"),
-    (7, "SUB"),
     (8, "POLICY"),
     (9, "DEVICE"),
     (10, "CHANNEL"),
@@ -72,7 +70,6 @@ impl Display for ObjectName {
             | ObjectName::Alias(name)
             | ObjectName::Remote(name)
             | ObjectName::Model(name)
-            | ObjectName::Subscription(name)
             | ObjectName::Policy(name)
             | ObjectName::Device(name)
             | ObjectName::Channel(name)
@@ -99,7 +96,6 @@ impl ObjectName {
             ObjectName::Alias(_) => "QALIAS",
             ObjectName::Remote(_) => "QREMOTE",
             ObjectName::Model(_) => "QMODEL",
-            ObjectName::Subscription(_) => "SUB",
             ObjectName::Policy(_) => "POLICY",
             ObjectName::Device(_) => "DEVICE",
             ObjectName::Channel(_) => "CHANNEL",
@@ -116,7 +112,7 @@ impl ObjectName {
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
     type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { queues, aliases, remotes, models, subscriptions, .. } = definitions;
+    let Definitions { queues, aliases, remotes, models, .. } = definitions;
     let Definitions { policies, devices, channels, authorities, channel_rules, user_limits, address_maps, .. } =
         definitions;
     let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
@@ -125,7 +121,6 @@ pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName>
         (place("QALIAS"), Box::new(aliases.keys().cloned().map(ObjectName::Alias))),
         (place("QREMOTE"), Box::new(remotes.keys().cloned().map(ObjectName::Remote))),
         (place("QMODEL"), Box::new(models.keys().cloned().map(ObjectName::Model))),
-        (place("SUB"), Box::new(subscriptions.keys().cloned().map(ObjectName::Subscription))),
         (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
         (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
         (place("CHANNEL"), Box::new(channels.keys().cloned().map(ObjectName::Channel))),
@@ -175,10 +170,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
             let model = definitions.models.get(name)?;
             // Dynamic queues need one, so it is there before the file is read.
             command(f, WRAPPED, define(name == DEFAULT_MODEL), noun, Some(name), |key| model.cell(key))
-        }
-        ObjectName::Subscription(name) => {
-            let subscription = definitions.subscriptions.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| subscription.cell(key))
         }
         ObjectName::Policy(name) => {
             let policy = definitions.policies.get(name)?;
@@ -238,10 +229,10 @@ pub fn changed(definitions: &Definitions, changes: &[Change]) -> Vec<(String, Op
         touch(definitions, change, &mut objects);
         touch(&after, change, &mut objects);
         after.apply(change);
-        if let Change::DeleteSubscription { name } = change
-            && let Some(gone) = definitions.subscriptions.get(name).filter(|gone| gone.managed)
+        if let Change::Delete { name, sort } = change
+            && let Some(queue) = definitions.queue_of(*sort, name)
         {
-            after.queues.remove(&gone.destination);
+            after.queues.remove(queue);
         }
     }
     let mut objects: Vec<ObjectName> = objects.into_iter().collect();
@@ -268,14 +259,9 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
         Change::Define { name, object } | Change::Alter { name, object } => {
             ObjectName::Object(object.sort(), name.clone())
         }
-        Change::Delete { name, sort } => ObjectName::Object(*sort, name.clone()),
-        Change::DefineSubscription { name, .. } | Change::AlterSubscription { name, .. } => {
-            ObjectName::Subscription(name.clone())
-        }
-        Change::DeleteSubscription { name } => {
-            let gone = definitions.subscriptions.get(name).filter(|gone| gone.managed);
-            objects.extend(gone.map(|gone| ObjectName::Local(gone.destination.clone())));
-            ObjectName::Subscription(name.clone())
+        Change::Delete { name, sort } => {
+            objects.extend(definitions.queue_of(*sort, name).map(|queue| ObjectName::Local(queue.to_owned())));
+            ObjectName::Object(*sort, name.clone())
         }
         Change::SetPolicy(policy) => ObjectName::Policy(policy.name.clone()),
         Change::DeletePolicy { name } => ObjectName::Policy(name.clone()),

@@ -5,8 +5,7 @@
 //! together, and [`difference`] says which it takes to get from here to there. [`device`], [`channel`] and [`policy`]
 //! know what the attributes of one object mean together, and [`meters`] what devices count, [`protection`] what
 //! policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and policies' rows back,
-//! `authority` is about records and groups, [`topic`] about topics and subscriptions, [`topic_status`] about how they
-//! stand, `channel_rule` about rules for connections, `limit` about what users may have, `connection` about who is
+//! `authority` is about records and groups, [`topic_status`] about how topics and subscriptions stand, `channel_rule` about rules for connections, `limit` about what users may have, `connection` about who is
 //! connected, and `lockout` about who has to wait. [`objects`] keeps what the commands define as MQSC text that is read
 //! back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 //!
@@ -36,7 +35,6 @@ pub mod reply;
 pub mod run;
 pub mod table;
 pub mod tasks;
-pub mod topic;
 pub mod topic_status;
 pub mod traffic;
 mod unit;

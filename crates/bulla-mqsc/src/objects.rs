@@ -12,7 +12,7 @@ use super::{kept, policy};
 use crate::attributes::Cells;
 use crate::nouns;
 use bulla_catalog::names::{NAME_RULE, is_name};
-use bulla_catalog::{Change, Definitions};
+use bulla_catalog::{Change, Definitions, Sort};
 use bulla_seal::Policy;
 use std::fmt::{self, Display, Write};
 use std::io;
@@ -124,10 +124,12 @@ impl AsText for Definitions {
                     command(f, WRAPPED, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))
                 }
                 Change::DeleteLocal { name, .. } => writeln!(f, "DELETE QLOCAL({})", Quoted(name)),
-                Change::DefineSubscription { name, subscription } => {
-                    command(f, WRAPPED, "DEFINE", "SUB", Some(name), |key| subscription.cell(key))
+                Change::Define { name, object } if NOTED.contains(&object.sort()) => {
+                    nouns::noun(object.sort()).write_object(f, name, object)
                 }
-                Change::DeleteSubscription { name } => writeln!(f, "DELETE SUB({})", Quoted(name)),
+                Change::Delete { name, sort } if NOTED.contains(sort) => {
+                    writeln!(f, "DELETE {}({})", nouns::noun(*sort).word(), Quoted(name))
+                }
                 _ => return None,
             };
             written.ok()?;
@@ -142,13 +144,13 @@ impl AsText for Definitions {
             let name = &statement.name.stem;
             match statement.command.act {
                 Act::Defines(Defining::DefineLocal) => drop(self.queues.remove(name)),
-                Act::Defines(Defining::DefineSubscription) => drop(self.subscriptions.remove(name)),
+                Act::Defines(Defining::Define(Sort::Subscription)) => drop(self.subscriptions.remove(name)),
                 Act::Defines(Defining::DeleteLocal) => {
                     self.queues.remove(name);
                     continue;
                 }
-                Act::Defines(Defining::DeleteSubscription) => {
-                    self.apply(&Change::DeleteSubscription { name: name.clone() });
+                Act::Defines(Defining::Delete(sort)) if NOTED.contains(&sort) => {
+                    self.apply(&Change::delete(name, sort));
                     continue;
                 }
                 _ => return Err(at(statement.at, format!("{} does not belong here", statement.command))),
@@ -159,6 +161,9 @@ impl AsText for Definitions {
         Ok(())
     }
 }
+
+/// What clients cause changes of, which older versions noted in the journal.
+const NOTED: [Sort; 1] = [Sort::Subscription];
 
 /// What is there before the file is read, so that the file alters it.
 const ALTERED: [&str; 3] = ["QMGR", "QMODEL", "DEVICE"];
@@ -388,7 +393,7 @@ mod tests {
     use crate::transcripts::Paper;
     use bulla_catalog::{
         AliasQueue, DEVICES_MAX, Destination, Full, LocalQueue, ModelQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
-        ResolveError, Subscription, Usage, objects,
+        ResolveError, Usage, objects,
     };
     use std::sync::Arc;
 
@@ -423,7 +428,6 @@ mod tests {
         for noun in nouns::all() {
             check("DEFINE", noun.word(), |key| noun.default_cell(key));
         }
-        check("DEFINE", "SUB", |key| Subscription::default().cell(key));
         check("DEFINE", "QMODEL", |key| ModelQueue::default().cell(key));
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
         for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {

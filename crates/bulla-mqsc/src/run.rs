@@ -10,12 +10,11 @@ use super::parse::{self, Filter, Operator, Pattern, Statement, SyntaxError, Valu
 use super::policy_check::{self, PolicyQuestion};
 use super::reply::{Cell, Failure, FailureKind, Outcome, Reply, Row};
 use super::table::{self, Act, Attribute, Defining, Doing, Key, Kind};
-use super::topic;
 use super::topic_status;
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
 use super::{meters, tasks};
 use crate::attributes::{Cells, Set};
-use crate::nouns::noun;
+use crate::nouns::{self, noun};
 use bulla_catalog::authority::Role;
 use bulla_catalog::calendar::{date, moment, moment_ms, time};
 use bulla_catalog::connections::{Connected, ConnectionId, Connections};
@@ -648,7 +647,6 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         | Doing::DisplayAlias
         | Doing::DisplayRemote
         | Doing::DisplayModel
-        | Doing::DisplaySubscription
         | Doing::DisplayQueue
         | Doing::DisplayPolicy => display(statement, doing, target).map(Outcome::Rows),
         Doing::DisplayQueueStatus | Doing::DisplayPolicyStatus => {
@@ -793,7 +791,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 let message = format!("{name} is used by the queue manager itself");
                 return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
             }
-            if let Some(subscription) = topic::managing(&name, definitions) {
+            if let Some(subscription) = nouns::managing(&name, definitions) {
                 let message = format!("{name} belongs to subscription {subscription}");
                 let hint = Some(format!("DELETE SUB('{subscription}') deletes both"));
                 return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
@@ -947,9 +945,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             existing_channel(&name, definitions)?;
             Ok(Change::DeleteChannel { name })
         }
-        Defining::DefineSubscription => topic::define_subscription(statement, definitions),
-        Defining::AlterSubscription => topic::alter_subscription(statement, definitions),
-        Defining::DeleteSubscription => topic::delete_subscription(statement, definitions),
         Defining::SetAuthority => authority::set(statement, definitions),
         Defining::DeleteAuthority => authority::delete(statement, definitions),
         Defining::DefineGroup => authority::define_group(statement, definitions),
@@ -1345,8 +1340,7 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
         Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
         Change::DefineModel { name, .. } => definitions.models.contains_key(name),
-        Change::Define { name, object } => definitions.objects.contains(object.sort(), name),
-        Change::DefineSubscription { name, .. } => definitions.subscriptions.contains_key(name),
+        Change::Define { name, object } => definitions.has(object.sort(), name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
         Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
@@ -1392,9 +1386,6 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DefineChannel { name, .. } => format!("channel {name} defined"),
         Change::AlterChannel { name, .. } => format!("channel {name} altered"),
         Change::DeleteChannel { name } => format!("channel {name} deleted"),
-        Change::DefineSubscription { .. } | Change::AlterSubscription { .. } | Change::DeleteSubscription { .. } => {
-            topic::done(change, existed).unwrap_or_default()
-        }
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
         Change::SetAddressMap { .. } | Change::DeleteAddressMap { .. } => address_map::done(change).unwrap_or_default(),
         Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
@@ -1421,9 +1412,7 @@ fn not_triggered(queue: &LocalQueue, definitions: &Definitions) -> Vec<String> {
     };
     let process = match &queue.process {
         None => Some("TRIGGER starts nothing without PROCESS".to_owned()),
-        Some(name) if !definitions.objects.processes.contains_key(name) => {
-            Some(format!("PROCESS({name}) does not exist yet"))
-        }
+        Some(name) if !definitions.processes.contains_key(name) => Some(format!("PROCESS({name}) does not exist yet")),
         Some(_) => None,
     };
     initiation.into_iter().chain(process).collect()
@@ -1433,8 +1422,8 @@ fn not_triggered(queue: &LocalQueue, definitions: &Definitions) -> Vec<String> {
 fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
     let missing = |name: &str| !definitions.queues.contains_key(name);
     match change {
-        Change::Define { object, .. } | Change::Alter { object, .. } => {
-            noun(object.sort()).forewarnings(object, definitions)
+        Change::Define { name, object } | Change::Alter { name, object } => {
+            noun(object.sort()).forewarnings(name, object, definitions)
         }
         Change::DefineLocal { queue, .. } | Change::AlterLocal { queue, .. } => not_triggered(queue, definitions),
         Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } => {
@@ -1492,11 +1481,7 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
         Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
             vec![format!("there is no queue {} yet", policy.name)]
         }
-        change => {
-            let mut warnings = topic::forewarnings(change, definitions);
-            warnings.extend(authority::forewarnings(change, definitions));
-            warnings
-        }
+        change => authority::forewarnings(change, definitions),
     }
 }
 
@@ -1594,12 +1579,6 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
             models.map(|(name, model)| -> Candidate<'_> { (name, Some("QMODEL"), Box::new(|key| model.cell(key))) }),
         );
     }
-    if doing == Doing::DisplaySubscription {
-        let subscriptions = definitions.subscriptions.iter();
-        candidates.extend(
-            subscriptions.map(|(name, found)| -> Candidate<'_> { (name, None, Box::new(|key| found.cell(key))) }),
-        );
-    }
     if doing == Doing::DisplayQueueStatus {
         candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
             // Asked once for the row; counters that belong together come from one moment.
@@ -1636,7 +1615,6 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
         return Err(match doing {
             Doing::DisplayPolicy | Doing::DisplayPolicyStatus => unknown("policy", name),
             Doing::DisplayQueue => unknown("queue", name),
-            Doing::DisplaySubscription => unknown("subscription", name),
             _ => none_such(name, definitions),
         });
     }
@@ -1644,16 +1622,10 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
 
     let brief = matches!(
         doing,
-        Doing::DisplayLocal
-            | Doing::DisplayAlias
-            | Doing::DisplayRemote
-            | Doing::DisplayModel
-            | Doing::DisplaySubscription
-            | Doing::DisplayQueue
+        Doing::DisplayLocal | Doing::DisplayAlias | Doing::DisplayRemote | Doing::DisplayModel | Doing::DisplayQueue
     );
     let head = match doing {
         Doing::DisplayPolicy | Doing::DisplayPolicyStatus => "POLICY",
-        Doing::DisplaySubscription => "SUB",
         _ => "QUEUE",
     };
     rows(statement, head, candidates, &wanted(statement, brief))

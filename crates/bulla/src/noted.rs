@@ -83,13 +83,12 @@ impl<'a> QueueChanges<'a> {
                     all.defined.insert(name, queue);
                 }
                 Change::DeleteLocal { name, purge } => all.delete(name, *purge, store),
-                Change::DefineSubscription { name, subscription }
-                | Change::AlterSubscription { name, subscription } => {
+                Change::Define { name, object: Object::Subscription(subscription) }
+                | Change::Alter { name, object: Object::Subscription(subscription) } => {
                     managed.insert(name, Some(&*subscription.destination).filter(|_| subscription.managed));
                 }
-                Change::DeleteSubscription { name } => {
-                    let known = definitions.subscriptions.get(name).filter(|known| known.managed);
-                    let known = known.map(|known| known.destination.as_str());
+                Change::Delete { name, sort: Sort::Subscription } => {
+                    let known = definitions.queue_of(Sort::Subscription, name);
                     if let Some(queue) = managed.remove(name.as_str()).unwrap_or(known) {
                         all.delete(queue, true, store);
                     }
@@ -170,16 +169,11 @@ impl State {
                     queue.dynamic || is_dynamic(&self.definitions, name)
                 }
                 Change::DeleteLocal { name, .. } => is_dynamic(&self.definitions, name),
-                Change::DefineSubscription { .. }
-                | Change::AlterSubscription { .. }
-                | Change::DeleteSubscription { .. } => true,
-                _ => false,
+                change => change.is_of(&[Sort::Subscription]),
             };
             self.definitions.apply(change);
             match change {
-                Change::Define { object: Object::Topic(_), .. }
-                | Change::Alter { object: Object::Topic(_), .. }
-                | Change::Delete { sort: Sort::Topic, .. } => has_topics = true,
+                change if change.is_of(&[Sort::Topic]) => has_topics = true,
                 Change::AlterManager(_)
                 | Change::DefineAlias { .. }
                 | Change::AlterAlias { .. }
@@ -188,10 +182,7 @@ impl State {
             }
         }
         for change in changes {
-            if let Change::DefineSubscription { name, .. }
-            | Change::AlterSubscription { name, .. }
-            | Change::DeleteSubscription { name } = change
-            {
+            if let Some((Sort::Subscription, name)) = change.object() {
                 self.topics.follow_one(name, &self.definitions);
             }
         }

@@ -130,7 +130,7 @@ fn consider(
     if takers(initiation) == 0 || !to.get_enabled || to.usage != Usage::Normal {
         return None;
     }
-    let process = state.definitions.objects.processes.get(local.process.as_deref()?)?;
+    let process = state.definitions.processes.get(local.process.as_deref()?)?;
     let interval = Duration::from_millis(state.definitions.queue_manager.trigger_interval_ms.into());
     let last = state.triggering.last.get(&queue);
     let waited_long = last.is_some_and(|last| now.saturating_duration_since(*last) >= interval);

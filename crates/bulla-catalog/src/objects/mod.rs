@@ -20,6 +20,6 @@ pub use process::Process;
 pub use queue::{Backout, DEPTH_MAX, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, TriggerType, Usage};
 pub use queue_manager::{ADAPTERS_MAX, DISPATCHERS_MAX, QueueManager};
 pub use remote::RemoteQueue;
-pub use sorts::{Named, Object, Objects, Sort};
+pub use sorts::{Definitions, Named, Object, Sort};
 pub use subscription::Subscription;
 pub use topic::{BASE_TOPIC, Needed, Topic};

@@ -1,5 +1,8 @@
 //! The queue manager.
 
+use super::MESSAGE_BYTES_MAX;
+use crate::system_queues::DEAD_LETTER_QUEUE;
+
 /// The queue manager.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QueueManager {
@@ -47,6 +50,36 @@ pub struct QueueManager {
     pub token_audience: Option<String>,
     /// OAUTHUSR: the claim that is the user's name.
     pub token_user_claim: String,
+}
+
+impl QueueManager {
+    /// The defaults, for a queue manager of that name.
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            dead_letter_queue: Some(DEAD_LETTER_QUEUE.into()),
+            max_message_bytes: u32::try_from(MESSAGE_BYTES_MAX).unwrap_or(u32::MAX),
+            default_transmission_queue: None,
+            key_reset_bytes: 0,
+            certificate_label: None,
+            adapters: None,
+            dispatchers: None,
+            channels_max: 200,
+            active_channels_max: 200,
+            max_uncommitted: 10_000,
+            max_unit_age: 600,
+            authority_events: false,
+            performance_events: false,
+            channel_events: false,
+            trigger_interval_ms: 999_999_999,
+            channel_authentication: true,
+            sign_in_required: false,
+            token_issuer: None,
+            token_audience: None,
+            token_user_claim: "sub".into(),
+        }
+    }
 }
 
 /// Most dispatchers: a set of them is one word.

@@ -1,35 +1,66 @@
-//! The list of the sorts of objects that are defined by name, and what all of them have in common.
+//! The list of the sorts of objects that are defined by name, and what is made of it: [`Definitions`] with a map for
+//! each sort, and what all sorts have in common.
 
-use super::{Process, Topic};
+use super::{AliasQueue, LocalQueue, ModelQueue, RemoteQueue};
+use super::{ChannelDefinition, DeviceDefinition, Process, QueueManager, Subscription, Topic};
+use crate::addresses::AddressMaps;
+use crate::authority::{Authorities, ChannelRules};
+use crate::limits::UserLimits;
+use bulla_seal::Policy;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
-/// A sort of object, each of which has a name: what [`Objects`] keeps.
-pub trait Named: Clone + Default + Into<Object> + PartialEq {
+/// A sort of object, each of which has a name.
+pub trait Named: Clone + Into<Object> + PartialEq {
     /// Which sort it is.
     const SORT: Sort;
 
     /// All objects of the sort by name.
-    fn all(objects: &Objects) -> &BTreeMap<String, Self>;
+    fn all(definitions: &Definitions) -> &BTreeMap<String, Self>;
 
     /// An object, if it is of this sort.
     fn of(object: &Object) -> Option<&Self>;
 }
 
-/// Makes [`Objects`], [`Object`] and [`Sort`] of one line for each sort: its type, the word for it in messages, and the
-/// field that its objects are kept in.
+/// Makes [`Definitions`], [`Object`] and [`Sort`] of one line for each sort: its type, the word for it in messages, and
+/// the field that its objects are kept in.
 macro_rules! sorts {
-    ($($(#[$doc:meta])* $sort:ident, $word:literal, $objects:ident;)*) => {
-        /// Objects by name, those of each sort apart.
-        #[derive(Clone, Debug, Default, PartialEq)]
-        pub struct Objects {
-            $($(#[$doc])* pub $objects: BTreeMap<String, $sort>,)*
+    ($($(#[$doc:meta])* $sort:ident: $type:ident, $word:literal, $objects:ident;)*) => {
+        /// Everything that is defined.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Definitions {
+            /// The queue manager itself.
+            pub queue_manager: QueueManager,
+            $($(#[$doc])* pub $objects: BTreeMap<String, $type>,)*
+            /// Local queues by name.
+            pub queues: BTreeMap<String, LocalQueue>,
+            /// Aliases by name; no name is that of two sorts of queue.
+            pub aliases: BTreeMap<String, AliasQueue>,
+            /// Remote queues and queue-manager aliases by name.
+            pub remotes: BTreeMap<String, RemoteQueue>,
+            /// Models by name.
+            pub models: BTreeMap<String, ModelQueue>,
+            /// Policies by the name that is opened.
+            pub policies: BTreeMap<String, Arc<Policy>>,
+            /// Crypto devices by name; [`CPU`](super::device::CPU) is always there.
+            pub devices: BTreeMap<String, DeviceDefinition>,
+            /// Channels by name.
+            pub channels: BTreeMap<String, ChannelDefinition>,
+            /// Who may do what.
+            pub authorities: Authorities,
+            /// Who may use which channel, and as whom.
+            pub channel_rules: ChannelRules,
+            /// What users may have at once.
+            pub user_limits: UserLimits,
+            /// What clients' addresses stand for.
+            pub address_maps: AddressMaps,
         }
 
         /// An object as it is defined.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Object {
-            $($(#[$doc])* $sort($sort),)*
+            $($(#[$doc])* $sort($type),)*
         }
 
         /// A sort of object.
@@ -60,23 +91,42 @@ macro_rules! sorts {
             }
         }
 
-        impl Objects {
+        impl Definitions {
+            /// A queue manager, and nothing else.
+            pub(crate) fn of(queue_manager: QueueManager) -> Self {
+                Self {
+                    queue_manager,
+                    $($objects: BTreeMap::new(),)*
+                    queues: BTreeMap::new(),
+                    aliases: BTreeMap::new(),
+                    remotes: BTreeMap::new(),
+                    models: BTreeMap::new(),
+                    policies: BTreeMap::new(),
+                    devices: BTreeMap::new(),
+                    channels: BTreeMap::new(),
+                    authorities: Authorities::default(),
+                    channel_rules: ChannelRules::default(),
+                    user_limits: UserLimits::default(),
+                    address_maps: AddressMaps::default(),
+                }
+            }
+
             /// Whether an object of the sort has the name.
-            pub fn contains(&self, sort: Sort, name: &str) -> bool {
+            pub fn has(&self, sort: Sort, name: &str) -> bool {
                 match sort {
                     $(Sort::$sort => self.$objects.contains_key(name),)*
                 }
             }
 
             /// Defines an object, in the place of what has the name among those of its sort.
-            pub fn set(&mut self, name: &str, object: Object) {
+            pub(crate) fn set(&mut self, name: &str, object: Object) {
                 match object {
                     $(Object::$sort(object) => drop(self.$objects.insert(name.to_owned(), object)),)*
                 }
             }
 
             /// Takes an object away.
-            pub fn remove(&mut self, sort: Sort, name: &str) {
+            pub(crate) fn remove(&mut self, sort: Sort, name: &str) {
                 match sort {
                     $(Sort::$sort => drop(self.$objects.remove(name)),)*
                 }
@@ -84,17 +134,17 @@ macro_rules! sorts {
         }
 
         $(
-            impl From<$sort> for Object {
-                fn from(object: $sort) -> Self {
+            impl From<$type> for Object {
+                fn from(object: $type) -> Self {
                     Object::$sort(object)
                 }
             }
 
-            impl Named for $sort {
+            impl Named for $type {
                 const SORT: Sort = Sort::$sort;
 
-                fn all(objects: &Objects) -> &BTreeMap<String, Self> {
-                    &objects.$objects
+                fn all(definitions: &Definitions) -> &BTreeMap<String, Self> {
+                    &definitions.$objects
                 }
 
                 fn of(object: &Object) -> Option<&Self> {
@@ -110,7 +160,9 @@ macro_rules! sorts {
 
 sorts! {
     /// What queues with TRIGGER start.
-    Process, "process", processes;
+    Process: Process, "process", processes;
     /// What holds for a topic and those below it; [`BASE_TOPIC`](super::BASE_TOPIC) is always there.
-    Topic, "topic", topics;
+    Topic: Topic, "topic", topics;
+    /// Subscriptions that outlive their links.
+    Subscription: Subscription, "subscription", subscriptions;
 }

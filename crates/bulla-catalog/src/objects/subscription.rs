@@ -32,7 +32,7 @@ impl Subscription {
     #[must_use]
     pub fn topic(&self, definitions: &Definitions) -> Option<String> {
         let Some(object) = &self.object else { return Some(self.string.clone()) };
-        Some(self.below(&definitions.objects.topics.get(object)?.string))
+        Some(self.below(&definitions.topics.get(object)?.string))
     }
 
     /// Its string below that of a topic object.

@@ -4,12 +4,14 @@
 mod field;
 mod noun;
 mod process;
+mod subscription;
 mod topic;
 
 use crate::table::{self, Command};
 use bulla_catalog::Sort;
 pub(crate) use field::{Field, attributes, joined};
 pub(crate) use noun::{Noun, ObjectNoun, Rules, Said};
+pub(crate) use subscription::managing;
 
 /// Makes [`noun`] and the order of the reference page of one line for each noun. Between them stand the commands of the
 /// other nouns, in arrays of the table.
@@ -31,6 +33,7 @@ nouns! {
     COMMANDS_OF_QUEUES then {
         Process = process::PROCESS;
         Topic = topic::TOPIC;
+        Subscription = subscription::SUBSCRIPTION;
     }
     OTHER_COMMANDS then {}
 }
@@ -51,7 +54,7 @@ pub(crate) fn commands() -> impl Iterator<Item = &'static Command> {
 mod tests {
     use super::*;
     use crate::objects::AsText;
-    use crate::reply::{EXIT_DONE, show};
+    use crate::reply::{EXIT_DONE, Outcome, show};
     use crate::run::Administered;
     use crate::transcripts::Paper;
     use crate::{difference, execute, kept, parse};
@@ -110,10 +113,25 @@ mod tests {
             // LIKE takes over what the command does not give.
             done(define, &mut paper);
             done(&format!("ALTER {word}({name}) DESCR('quite another')"), &mut paper);
-            let own = given.replace("')", ".2')");
+            let own = given.replacen("('", "('2.", 1);
             done(&format!("DEFINE {word}(COPY) LIKE({name}){own}"), &mut paper);
             assert_eq!(done(&format!("DISPLAY {word}({name}) ALL"), &mut paper), was);
             assert!(done(&format!("DISPLAY {word}(COPY) DESCR"), &mut paper).contains("DESCR(quite another)"));
+        }
+    }
+
+    #[test]
+    fn each_verb_says_by_the_same_reason_that_there_is_no_such_object() {
+        for noun in all() {
+            let reason = |verb: &str| {
+                let replies = execute(&format!("{verb} {}(NONE)", noun.word()), &mut Paper::new());
+                match &replies[0].outcome {
+                    Outcome::Failed(failure) => failure.reason,
+                    outcome => panic!("{verb} {}: {outcome:?}", noun.word()),
+                }
+            };
+            assert_eq!(["DISPLAY", "ALTER", "DELETE"].map(reason), [reason("DELETE"); 3], "{}", noun.word());
+            assert!(reason("DELETE").is_some());
         }
     }
 

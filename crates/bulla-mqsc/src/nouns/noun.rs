@@ -59,8 +59,14 @@ pub(crate) trait Noun: Sync {
     /// Writes the command that defines an object; none where it is not defined.
     fn write(&self, f: &mut dyn Write, definitions: &Definitions, name: &str) -> Option<fmt::Result>;
 
+    /// Writes the command that defines such an object, which is one of its own.
+    ///
+    /// # Errors
+    /// As those of `f`.
+    fn write_object(&self, f: &mut dyn Write, name: &str, object: &Object) -> fmt::Result;
+
     /// What is allowed and will not work yet; none for an object of another sort.
-    fn forewarnings(&self, object: &Object, definitions: &Definitions) -> Vec<String>;
+    fn forewarnings(&self, name: &str, object: &Object, definitions: &Definitions) -> Vec<String>;
 
     /// The value of an attribute that is not given.
     #[cfg(test)]
@@ -68,9 +74,12 @@ pub(crate) trait Noun: Sync {
 }
 
 /// What is peculiar to a sort of object beyond its attributes.
-pub(crate) trait Rules: Named {
+pub(crate) trait Rules: Default + Named {
     /// The one that is always there: the file alters it, and does not name it while it is as it was.
     const ALWAYS_THERE: Option<&str> = None;
+
+    /// MQ's reason code where there is none of that name.
+    const UNKNOWN: u32 = 2085;
 
     /// What LIKE takes over.
     fn like(&self) -> Self {
@@ -94,7 +103,7 @@ pub(crate) trait Rules: Named {
     }
 
     /// What is allowed and will not work yet.
-    fn forewarnings(&self, _definitions: &Definitions) -> Vec<String> {
+    fn forewarnings(&self, _name: &str, _definitions: &Definitions) -> Vec<String> {
         Vec::new()
     }
 }
@@ -109,8 +118,8 @@ pub(crate) struct ObjectNoun<T: 'static> {
     pub(crate) many: &'static str,
     /// Its place among the nouns in `objects.mqsc`: what is named by others comes first.
     pub(crate) place: usize,
-    /// Its attributes.
-    pub(crate) fields: &'static [Field<T>],
+    /// Its attributes, in groups.
+    pub(crate) fields: &'static [&'static [Field<T>]],
     /// Its commands, of [`commands`].
     pub(crate) commands: &'static [Command],
 }
@@ -167,7 +176,11 @@ pub(super) const fn commands(
 
 impl<T: Rules> ObjectNoun<T> {
     fn existing<'a>(&self, name: &str, definitions: &'a Definitions) -> Result<&'a T, Failure> {
-        T::all(&definitions.objects).get(name).ok_or_else(|| unknown(&T::SORT.to_string(), name))
+        T::all(definitions).get(name).ok_or_else(|| Self::unknown(name))
+    }
+
+    fn unknown(name: &str) -> Failure {
+        Failure { reason: Some(T::UNKNOWN), ..unknown(&T::SORT.to_string(), name) }
     }
 
     /// Takes over the values that the command gives.
@@ -179,12 +192,18 @@ impl<T: Rules> ObjectNoun<T> {
         }
     }
 
+    /// Writes the command that defines an object.
+    fn written(&self, f: &mut dyn Write, name: &str, object: &T) -> fmt::Result {
+        let verb = if T::ALWAYS_THERE == Some(name) { "ALTER" } else { "DEFINE" };
+        command(f, WRAPPED, verb, self.word, Some(name), |key| self.cell(object, key))
+    }
+
     fn cell(&self, object: &T, key: Key) -> Option<Cell> {
         self.field(key).map(|field| (field.get)(object))
     }
 
     fn field(&self, key: Key) -> Option<&'static Field<T>> {
-        self.fields.iter().find(|field| field.attribute().key == key)
+        self.fields.iter().copied().flatten().find(|field| field.attribute().key == key)
     }
 }
 
@@ -215,7 +234,7 @@ impl<T: Rules> Noun for ObjectNoun<T> {
             Some(Value::Text(model)) => self.existing(model, definitions)?.like(),
             _ => T::default(),
         };
-        let all = T::all(&definitions.objects);
+        let all = T::all(definitions);
         let exists = all.contains_key(&name);
         free_or_replaced(statement, exists)?;
         if !exists && all.len() >= OBJECTS_MAX {
@@ -242,19 +261,19 @@ impl<T: Rules> Noun for ObjectNoun<T> {
     }
 
     fn display(&self, statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
-        let found = T::all(&definitions.objects).iter().filter(|(name, _)| statement.name.fits(name));
+        let found = T::all(definitions).iter().filter(|(name, _)| statement.name.fits(name));
         let candidates: Vec<Candidate<'_>> = found
             .map(|(name, object)| -> Candidate<'_> { (name, None, Box::new(|key| self.cell(object, key))) })
             .collect();
         if candidates.is_empty() && !statement.name.generic {
-            return Err(unknown(&T::SORT.to_string(), &statement.name.stem));
+            return Err(Self::unknown(&statement.name.stem));
         }
         rows(statement, self.word, candidates, &wanted(statement, true))
     }
 
     fn names<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = &'a String> + 'a> {
         let is_as_ever = |name: &str, object: &T| T::ALWAYS_THERE == Some(name) && *object == T::default();
-        let all = T::all(&definitions.objects).iter();
+        let all = T::all(definitions).iter();
         Box::new(all.filter(move |(name, object)| !is_as_ever(name, object)).map(|(name, _)| name))
     }
 
@@ -263,13 +282,15 @@ impl<T: Rules> Noun for ObjectNoun<T> {
     }
 
     fn write(&self, f: &mut dyn Write, definitions: &Definitions, name: &str) -> Option<fmt::Result> {
-        let object = T::all(&definitions.objects).get(name)?;
-        let verb = if T::ALWAYS_THERE == Some(name) { "ALTER" } else { "DEFINE" };
-        Some(command(f, WRAPPED, verb, self.word, Some(name), |key| self.cell(object, key)))
+        Some(self.written(f, name, T::all(definitions).get(name)?))
     }
 
-    fn forewarnings(&self, object: &Object, definitions: &Definitions) -> Vec<String> {
-        T::of(object).map(|object| object.forewarnings(definitions)).unwrap_or_default()
+    fn write_object(&self, f: &mut dyn Write, name: &str, object: &Object) -> fmt::Result {
+        T::of(object).map_or(Ok(()), |object| self.written(f, name, object))
+    }
+
+    fn forewarnings(&self, name: &str, object: &Object, definitions: &Definitions) -> Vec<String> {
+        T::of(object).map(|object| object.forewarnings(name, definitions)).unwrap_or_default()
     }
 
     #[cfg(test)]

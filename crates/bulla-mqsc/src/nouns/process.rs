@@ -19,7 +19,7 @@ pub(super) static PROCESS: ObjectNoun<Process> = ObjectNoun {
     short: &["PRO"],
     many: "process definitions",
     place: 5,
-    fields: &FIELDS,
+    fields: &[&FIELDS],
     commands: &COMMANDS,
 };
 

@@ -18,7 +18,7 @@ const SWITCHED: Kind = words(&[AS_PARENT, "ENABLED", "DISABLED"]);
 const DELIVERY: Kind = words(&[AS_PARENT, "ALL", "ALLDUR", "ALLAVAIL"]);
 
 pub(super) static TOPIC: ObjectNoun<Topic> =
-    ObjectNoun { word: WORD, short: &[], many: "topic objects", place: 6, fields: &FIELDS, commands: &COMMANDS };
+    ObjectNoun { word: WORD, short: &[], many: "topic objects", place: 6, fields: &[&FIELDS], commands: &COMMANDS };
 
 static FIELDS: [Field<Topic>; 11] = [
     Field::new(
@@ -171,7 +171,7 @@ impl Rules for Topic {
         }
         topic_names::check_topic(&self.string).map_err(|why| invalid(format_args!("TOPICSTR {why}"), None))?;
         let same = |(other, of): &(&String, &Topic)| *other != name && of.string == self.string;
-        if let Some((other, _)) = definitions.objects.topics.iter().find(same) {
+        if let Some((other, _)) = definitions.topics.iter().find(same) {
             let message = format!("topic {other} has that TOPICSTR");
             return Err(Failure { kind: FailureKind::Refused, reason: None, message, hint: None });
         }
@@ -190,7 +190,7 @@ impl Rules for Topic {
         }
     }
 
-    fn forewarnings(&self, definitions: &Definitions) -> Vec<String> {
+    fn forewarnings(&self, _name: &str, definitions: &Definitions) -> Vec<String> {
         let models = self.durable_model.iter().chain(&self.non_durable_model);
         let missing = models.filter(|name| !definitions.models.contains_key(*name));
         missing.map(|name| format!("model {name} does not exist yet")).collect()
@@ -200,7 +200,7 @@ impl Rules for Topic {
 /// Refuses a string that the subscriptions with that TOPICOBJ can't go on below: they would not be read back at the
 /// next start.
 fn still_sensible(name: &str, topic: &Topic, definitions: &Definitions) -> Result<(), Failure> {
-    if definitions.objects.topics.get(name).is_none_or(|before| before.string == topic.string) {
+    if definitions.topics.get(name).is_none_or(|before| before.string == topic.string) {
         return Ok(());
     }
     for (subscription, of) in &definitions.subscriptions {

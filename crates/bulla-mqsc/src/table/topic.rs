@@ -1,76 +1,6 @@
-//! The table's attributes of subscriptions, and of how topics and subscriptions stand.
+//! The table's attributes of how topics and subscriptions stand.
 
-use super::{Attribute, CURDEPTH, DESCR, IPPROCS, Key, Kind, attribute, shown, words};
-use bulla_catalog::topic_names::{CONTAINER_CHARS_MAX, TOPIC_BYTES_MAX};
-
-/// Longest SELECTOR in characters: a selector's bytes.
-const SELECTOR_CHARS_MAX: usize = bulla_catalog::selector::SELECTOR_BYTES_MAX;
-/// Longest SUBUSER in characters.
-const USER_CHARS_MAX: usize = bulla_catalog::names::USER_NAME_BYTES_MAX;
-
-static SUB_TOPICSTR: Attribute = attribute(
-    Key::TopicString,
-    "TOPICSTR",
-    Kind::Text { chars_max: TOPIC_BYTES_MAX },
-    "' '",
-    "The topic, or, with TOPICOBJ, what is below its topic. A level + stands for any one level, a level # for any number of them.",
-);
-static TOPICOBJ: Attribute = attribute(
-    Key::TopicObject,
-    "TOPICOBJ",
-    Kind::Name { optional: true },
-    "' '",
-    "A topic object, whose TOPICSTR is the beginning of the topic.",
-);
-static DEST: Attribute = attribute(
-    Key::Destination,
-    "DEST",
-    Kind::Name { optional: true },
-    "' '",
-    "The queue that publications are put on: a local queue, an alias or a remote queue. Its policy protects them. Needed.",
-);
-static DESTCLAS: Attribute = attribute(
-    Key::DestinationClass,
-    "DESTCLAS",
-    words(&["PROVIDED", "MANAGED"]),
-    "PROVIDED",
-    "MANAGED: the queue was made for this subscription, which is an application's, and goes with it.",
-);
-static SELECTOR: Attribute = attribute(
-    Key::Selector,
-    "SELECTOR",
-    Kind::Text { chars_max: SELECTOR_CHARS_MAX },
-    "' '",
-    "Which publications are wanted; blank for all.",
-);
-static SUBUSER: Attribute = attribute(
-    Key::SubscriptionUser,
-    "SUBUSER",
-    Kind::Text { chars_max: USER_CHARS_MAX },
-    "' '",
-    "The user who owns the subscription: no other user may get from it by its name. Blank for a client that has not signed in, and for a subscription that an administrator made.",
-);
-static SUBSHARE: Attribute = attribute(
-    Key::SubscriptionShare,
-    "SUBSHARE",
-    words(&["NO", "YES"]),
-    "NO",
-    "Whether several links may get from an application's subscription at the same time.",
-);
-static NOTFROM: Attribute = attribute(
-    Key::NotFrom,
-    "NOTFROM",
-    Kind::Text { chars_max: CONTAINER_CHARS_MAX },
-    "' '",
-    "The container id of a client whose own publications are left out (noLocal); blank for none.",
-);
-static SUBMODEL: Attribute = attribute(
-    Key::SubscriptionModel,
-    "SUBMODEL",
-    Kind::Name { optional: true },
-    "' '",
-    "Of a MANAGED queue the model that it was made of, whose policy protects the publications.",
-);
+use super::{Attribute, CURDEPTH, IPPROCS, Key, shown};
 
 static STATUS_TOPICSTR: Attribute = shown(Key::TopicString, "TOPICSTR", "The topic, wildcards included.");
 static DURABLE: Attribute = shown(Key::Durable, "DURABLE", "YES where it outlives its links.");
@@ -120,9 +50,6 @@ static STATUS_MDURMDL: Attribute =
     shown(Key::DurableModel, "MDURMDL", "The model of the queues of durable subscriptions.");
 static STATUS_MNDURMDL: Attribute = shown(Key::NonDurableModel, "MNDURMDL", "The model of the queues of others.");
 
-/// Subscriptions.
-pub(super) const SUBSCRIPTION: &[&Attribute] =
-    &[&SUB_TOPICSTR, &TOPICOBJ, &DEST, &DESTCLAS, &SELECTOR, &DESCR, &SUBUSER, &SUBSHARE, &NOTFROM, &SUBMODEL];
 /// DISPLAY SBSTATUS: what it shows.
 pub(super) const SUBSCRIPTION_STATUS: &[&Attribute] = &[
     &STATUS_TOPICSTR,

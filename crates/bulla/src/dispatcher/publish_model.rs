@@ -311,7 +311,7 @@ impl Run {
             };
             let changes = [
                 Change::AlterModel { name: DEFAULT_MODEL.to_owned(), model },
-                Change::DefineSubscription { name: ALL.to_owned(), subscription },
+                Change::define(ALL, subscription),
                 Change::SetAuthority(vec![(key, ObjectType::Topic.rights())]),
             ];
             state.commit_definitions(&changes, &[]).unwrap();

@@ -10,7 +10,7 @@ use crate::catalog::status::{
     ChannelState, ChannelStatus, CostSnapshot, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus, Snapshot,
     StopChannel, SubscriptionStatus, TaskSnapshot, Tasks, TopicStatus,
 };
-use crate::catalog::{Change, DeadLetter, Definitions, Object, Sort};
+use crate::catalog::{Change, DeadLetter, Definitions, Sort};
 use crate::channel::registry::{Instance, InstanceId};
 use crate::channel::{ping, supervisor};
 use crate::connections::{ANSWER_WITHIN, Survey};
@@ -95,12 +95,6 @@ impl<'a> Administrator<'a> {
         Ok(())
     }
 
-    /// The queue that goes with a subscription, by name and number.
-    fn managed_queue(&self, subscription: &str) -> Option<(String, QueueId)> {
-        let found = self.state.definitions.subscriptions.get(subscription).filter(|found| found.managed)?;
-        self.state.store.queue(&found.destination).map(|queue| (found.destination.clone(), queue))
-    }
-
     /// Refuses to remove what is in use, or a queue with messages, and a name that a temporary queue has, before
     /// anything is changed.
     fn removable(&self, change: &Change) -> Result<(), AdminError> {
@@ -126,10 +120,11 @@ impl<'a> Administrator<'a> {
                 }
                 Ok(())
             }
-            Change::DeleteSubscription { name } => match self.managed_queue(name) {
-                Some((destination, queue)) => self.unused(&destination, queue),
-                None => Ok(()),
-            },
+            Change::Delete { name, sort } => {
+                let goes = self.state.definitions.queue_of(*sort, name);
+                let goes = goes.and_then(|name| Some((name, self.state.store.queue(name)?)));
+                goes.map_or(Ok(()), |(name, queue)| self.unused(name, queue))
+            }
             Change::ClearLocal { name } => self.unused(name, self.queue(name)?),
             Change::DeleteAlias { name } => {
                 let found = self.state.definitions.resolve(name).ok();
@@ -209,14 +204,11 @@ impl<'a> Administrator<'a> {
                     | Change::DeleteAdministrators { .. }
                     | Change::SetChannelRule(..)
                     | Change::DeleteChannelRule(_)
-                    | Change::Define { object: Object::Topic(_), .. }
-                    | Change::Alter { object: Object::Topic(_), .. }
-                    | Change::Delete { sort: Sort::Topic, .. }
                     | Change::DefineRemote { .. }
                     | Change::AlterRemote { .. }
                     | Change::DeleteRemote { .. }
                     | Change::AlterManager(_)
-            )
+            ) || change.is_of(&[Sort::Topic])
         }) {
             self.manager.follow_blocked_addresses(definitions);
             self.manager.tokens.follow(&definitions.queue_manager);

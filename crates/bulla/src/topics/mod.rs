@@ -167,8 +167,7 @@ impl Publisher {
 impl Topics {
     /// Takes over what is defined.
     pub(crate) fn follow(&mut self, definitions: &Definitions) {
-        self.objects =
-            definitions.objects.topics.iter().map(|(name, topic)| (topic.string.clone(), name.clone())).collect();
+        self.objects = definitions.topics.iter().map(|(name, topic)| (topic.string.clone(), name.clone())).collect();
         let defined = std::mem::take(&mut self.defined).into_iter();
         let before: HashMap<String, Arc<Live>> =
             defined.filter_map(|(name, id)| self.take_out(id).map(|live| (name, live))).collect();
@@ -272,9 +271,7 @@ impl State {
     /// The topic objects at a topic and above it, nearest first.
     fn objects_of<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = (&'a str, &'a Topic)> + Clone {
         let named = upwards(literal_part(topic)).filter_map(|string| self.topics.objects.get(string));
-        named
-            .filter_map(|name| self.definitions.objects.topics.get_key_value(name))
-            .map(|(name, topic)| (name.as_str(), topic))
+        named.filter_map(|name| self.definitions.topics.get_key_value(name)).map(|(name, topic)| (name.as_str(), topic))
     }
 
     /// Whether a user has a right on a topic: on its topic object, or on one above it. With wildcards, what is before

@@ -5,7 +5,7 @@ use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::catalog::limits::Kept;
 use crate::catalog::topic_names::check_pattern;
-use crate::catalog::{Change, LocalQueue, OBJECTS_MAX, Subscription, Usage};
+use crate::catalog::{Change, LocalQueue, OBJECTS_MAX, Sort, Subscription, Usage};
 use crate::dynamic::problem;
 use crate::limits::Passing;
 use crate::manager::{State, attributes};
@@ -146,10 +146,7 @@ impl State {
             model: Some(model),
             ..Subscription::default()
         };
-        let changes = [
-            Change::DefineLocal { name: destination.clone(), queue },
-            Change::DefineSubscription { name, subscription },
-        ];
+        let changes = [Change::DefineLocal { name: destination.clone(), queue }, Change::define(name, subscription)];
         self.change_definitions(&changes)?;
         Ok(Subscribed { queue: destination, is_new: true })
     }
@@ -237,7 +234,7 @@ impl State {
         if self.is_open(&destination) {
             return Err(Refusal::new(reason::SUBSCRIPTION_IN_USE, format!("a consumer gets from {name}")));
         }
-        self.change_definitions(&[Change::DeleteSubscription { name: name.to_owned() }])
+        self.change_definitions(&[Change::delete(name, Sort::Subscription)])
     }
 
     fn end_non_durable(&mut self, queue: &str) {
