@@ -3,16 +3,14 @@
 use super::addresses::MappedTo;
 use super::authority::{Administrators, Group, RecordKey, Rights, Rule, RuleKey};
 use super::limits::Limit;
-use super::{
-    AliasQueue, ChannelDefinition, DeviceDefinition, LocalQueue, ModelQueue, Object, QueueManager, RemoteQueue, Sort,
-};
+use super::{ChannelDefinition, DeviceDefinition, Object, QueueManager, Sort};
 use bulla_seal::Policy;
 use std::sync::Arc;
 
 /// What is to become true. Objects are whole: as they shall be, not what is different.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A new object, or a replacement.
+    /// A new object, or a replacement. A queue keeps its messages.
     Define {
         /// Its name.
         name: String,
@@ -26,93 +24,19 @@ pub enum Change {
         /// As it shall be.
         object: Object,
     },
-    /// No such object any more, nor the queue that goes with it ([`Definitions::queue_of`](super::Definitions::queue_of)).
+    /// No such object any more, nor the queue that goes with it
+    /// ([`Definitions::queue_of`](super::Definitions::queue_of)). A queue or alias is refused with `AdminError::InUse`
+    /// while it is open, a queue that holds messages with `AdminError::NotEmpty` unless `purge`.
     Delete {
         /// Its name.
         name: String,
         /// Which sort it is.
         sort: Sort,
-    },
-    /// A new queue, or, where one has the name, its replacement that keeps the messages.
-    DefineLocal {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        queue: LocalQueue,
-    },
-    /// An existing queue.
-    AlterLocal {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        queue: LocalQueue,
-    },
-    /// Refused with `AdminError::InUse` while it is open, with [`AdminError::NotEmpty`] unless `purge`.
-    DeleteLocal {
-        /// Its name.
-        name: String,
-        /// Its messages go too.
+        /// The messages of a queue go too.
         purge: bool,
     },
     /// Its messages go. Refused with `AdminError::InUse` while it is open.
     ClearLocal {
-        /// Its name.
-        name: String,
-    },
-    /// A new alias, or a replacement.
-    DefineAlias {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        alias: AliasQueue,
-    },
-    /// An existing alias.
-    AlterAlias {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        alias: AliasQueue,
-    },
-    /// Refused with `AdminError::InUse` while it is open.
-    DeleteAlias {
-        /// Its name.
-        name: String,
-    },
-    /// A new remote queue or queue-manager alias, or a replacement.
-    DefineRemote {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        remote: RemoteQueue,
-    },
-    /// An existing remote queue or queue-manager alias.
-    AlterRemote {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        remote: RemoteQueue,
-    },
-    /// A remote queue or queue-manager alias. Its transmission queue and what is on it stay.
-    DeleteRemote {
-        /// Its name.
-        name: String,
-    },
-    /// A new model, or a replacement.
-    DefineModel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        model: ModelQueue,
-    },
-    /// An existing model.
-    AlterModel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        model: ModelQueue,
-    },
-    /// A model. The queues that were made of it stay.
-    DeleteModel {
         /// Its name.
         name: String,
     },
@@ -236,21 +160,26 @@ pub enum Change {
 }
 
 impl Change {
+    /// An existing object.
+    pub fn alter(name: impl Into<String>, object: impl Into<Object>) -> Self {
+        Change::Alter { name: name.into(), object: object.into() }
+    }
+
     /// A new object, or a replacement.
     pub fn define(name: impl Into<String>, object: impl Into<Object>) -> Self {
         Change::Define { name: name.into(), object: object.into() }
     }
 
-    /// No such object any more.
+    /// No such object any more; messages are not purged.
     pub fn delete(name: impl Into<String>, sort: Sort) -> Self {
-        Change::Delete { name: name.into(), sort }
+        Change::Delete { name: name.into(), sort, purge: false }
     }
 
     /// The sort and the name of the object that it defines, alters or deletes, where that is in the list of sorts.
     pub fn object(&self) -> Option<(Sort, &str)> {
         match self {
             Change::Define { name, object } | Change::Alter { name, object } => Some((object.sort(), name)),
-            Change::Delete { name, sort } => Some((*sort, name)),
+            Change::Delete { name, sort, .. } => Some((*sort, name)),
             _ => None,
         }
     }

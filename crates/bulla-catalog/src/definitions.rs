@@ -83,30 +83,14 @@ impl Definitions {
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Define { name, object } | Change::Alter { name, object } => self.set(name, object.clone()),
-            Change::Delete { name, sort } => {
+            Change::Delete { name, sort, .. } => {
                 let queue = self.queue_of(*sort, name).map(str::to_owned);
                 self.remove(*sort, name);
                 if let Some(queue) = queue {
                     self.queues.remove(&queue);
                 }
             }
-            Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
-                self.queues.insert(name.clone(), queue.clone());
-            }
-            Change::DeleteLocal { name, .. } => drop(self.queues.remove(name)),
             Change::ClearLocal { .. } => {}
-            Change::DefineAlias { name, alias } | Change::AlterAlias { name, alias } => {
-                self.aliases.insert(name.clone(), alias.clone());
-            }
-            Change::DeleteAlias { name } => drop(self.aliases.remove(name)),
-            Change::DefineRemote { name, remote } | Change::AlterRemote { name, remote } => {
-                self.remotes.insert(name.clone(), remote.clone());
-            }
-            Change::DeleteRemote { name } => drop(self.remotes.remove(name)),
-            Change::DefineModel { name, model } | Change::AlterModel { name, model } => {
-                self.models.insert(name.clone(), model.clone());
-            }
-            Change::DeleteModel { name } => drop(self.models.remove(name)),
             Change::SetPolicy(policy) => drop(self.policies.insert(policy.name.clone(), policy.clone())),
             Change::DeletePolicy { name } => drop(self.policies.remove(name)),
             Change::AlterManager(manager) => self.queue_manager = manager.clone(),

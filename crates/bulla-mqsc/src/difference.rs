@@ -94,7 +94,7 @@ impl Kept {
             || (self.name.starts_with(OWN_PREFIX) && !self.is_rule() && self.noun != ADDRESS_NOUN)
             // What applications make is theirs.
             || (self.noun == "SUB" && self.name.contains('|'))
-            || self.attributes.iter().any(|attribute| attribute == "DEFTYPE(PERMDYN)")
+            || (self.noun == "QLOCAL" && self.attributes.iter().any(|attribute| attribute == "DEFTYPE(PERMDYN)"))
             || (self.noun == "DEVICE" && OWN_DEVICES.contains(&self.name.trim_matches('\'')))
     }
 
@@ -336,5 +336,7 @@ mod tests {
     fn what_applications_have_made_is_never_removed() {
         assert_eq!(told("DEFINE QLOCAL(A) DEFTYPE(PERMDYN)", ""), []);
         assert_eq!(told("DEFINE QLOCAL(A)", "").len(), 1);
+        // A model is made by an administrator, whatever is made of it.
+        assert_eq!(told("DEFINE QMODEL(A) DEFTYPE(PERMDYN)", "").len(), 1);
     }
 }

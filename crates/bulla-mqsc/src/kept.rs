@@ -6,7 +6,6 @@ use crate::attributes::Cells;
 use crate::nouns;
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
 use bulla_catalog::objects::device::CPU;
-use bulla_catalog::system_queues::DEFAULT_MODEL;
 use bulla_catalog::{Change, Definitions, Sort};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write};
@@ -20,10 +19,6 @@ const HEADER_RECORD: &str = "FORMAT";
 pub(super) enum ObjectName {
     Object(Sort, String),
     Manager,
-    Local(String),
-    Alias(String),
-    Remote(String),
-    Model(String),
     Policy(String),
     Device(String),
     Channel(String),
@@ -36,12 +31,8 @@ pub(super) enum ObjectName {
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 14] = [
+const PLACES: [(usize, &str); 10] = [
     (0, "QMGR"),
-    (1, "QLOCAL"),
-    (2, "QALIAS"),
-    (3, "QREMOTE"),
-    (4, "QMODEL"),
     (8, "POLICY"),
     (9, "DEVICE"),
     (10, "CHANNEL"),
@@ -66,10 +57,6 @@ impl Display for ObjectName {
         match self {
             ObjectName::Manager => Ok(()),
             ObjectName::Object(_, name)
-            | ObjectName::Local(name)
-            | ObjectName::Alias(name)
-            | ObjectName::Remote(name)
-            | ObjectName::Model(name)
             | ObjectName::Policy(name)
             | ObjectName::Device(name)
             | ObjectName::Channel(name)
@@ -92,10 +79,6 @@ impl ObjectName {
         match self {
             ObjectName::Object(sort, _) => nouns::noun(*sort).word(),
             ObjectName::Manager => "QMGR",
-            ObjectName::Local(_) => "QLOCAL",
-            ObjectName::Alias(_) => "QALIAS",
-            ObjectName::Remote(_) => "QREMOTE",
-            ObjectName::Model(_) => "QMODEL",
             ObjectName::Policy(_) => "POLICY",
             ObjectName::Device(_) => "DEVICE",
             ObjectName::Channel(_) => "CHANNEL",
@@ -112,15 +95,10 @@ impl ObjectName {
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
     type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { queues, aliases, remotes, models, .. } = definitions;
     let Definitions { policies, devices, channels, authorities, channel_rules, user_limits, address_maps, .. } =
         definitions;
     let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
         (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
-        (place("QLOCAL"), Box::new(queues.keys().cloned().map(ObjectName::Local))),
-        (place("QALIAS"), Box::new(aliases.keys().cloned().map(ObjectName::Alias))),
-        (place("QREMOTE"), Box::new(remotes.keys().cloned().map(ObjectName::Remote))),
-        (place("QMODEL"), Box::new(models.keys().cloned().map(ObjectName::Model))),
         (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
         (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
         (place("CHANNEL"), Box::new(channels.keys().cloned().map(ObjectName::Channel))),
@@ -154,23 +132,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
     Some(match object {
         ObjectName::Object(sort, name) => return nouns::noun(*sort).write(f, definitions, name),
         ObjectName::Manager => command(f, WRAPPED, "ALTER", noun, None, |key| definitions.queue_manager.cell(key)),
-        ObjectName::Local(name) => {
-            let queue = definitions.queues.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| queue.cell(key))
-        }
-        ObjectName::Alias(name) => {
-            let alias = definitions.aliases.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| alias.cell(key))
-        }
-        ObjectName::Remote(name) => {
-            let remote = definitions.remotes.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| remote.cell(key))
-        }
-        ObjectName::Model(name) => {
-            let model = definitions.models.get(name)?;
-            // Dynamic queues need one, so it is there before the file is read.
-            command(f, WRAPPED, define(name == DEFAULT_MODEL), noun, Some(name), |key| model.cell(key))
-        }
         ObjectName::Policy(name) => {
             let policy = definitions.policies.get(name)?;
             command(f, WRAPPED, "SET", noun, Some(name), |key| policy::cell(policy, key))
@@ -229,7 +190,7 @@ pub fn changed(definitions: &Definitions, changes: &[Change]) -> Vec<(String, Op
         touch(definitions, change, &mut objects);
         touch(&after, change, &mut objects);
         after.apply(change);
-        if let Change::Delete { name, sort } = change
+        if let Change::Delete { name, sort, .. } = change
             && let Some(queue) = definitions.queue_of(*sort, name)
         {
             after.queues.remove(queue);
@@ -244,23 +205,12 @@ pub fn changed(definitions: &Definitions, changes: &[Change]) -> Vec<(String, Op
 fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<ObjectName>) {
     let object = match change {
         Change::ClearLocal { .. } => return,
-        Change::DefineLocal { name, .. } | Change::AlterLocal { name, .. } | Change::DeleteLocal { name, .. } => {
-            ObjectName::Local(name.clone())
-        }
-        Change::DefineAlias { name, .. } | Change::AlterAlias { name, .. } | Change::DeleteAlias { name } => {
-            ObjectName::Alias(name.clone())
-        }
-        Change::DefineRemote { name, .. } | Change::AlterRemote { name, .. } | Change::DeleteRemote { name } => {
-            ObjectName::Remote(name.clone())
-        }
-        Change::DefineModel { name, .. } | Change::AlterModel { name, .. } | Change::DeleteModel { name } => {
-            ObjectName::Model(name.clone())
-        }
         Change::Define { name, object } | Change::Alter { name, object } => {
             ObjectName::Object(object.sort(), name.clone())
         }
-        Change::Delete { name, sort } => {
-            objects.extend(definitions.queue_of(*sort, name).map(|queue| ObjectName::Local(queue.to_owned())));
+        Change::Delete { name, sort, .. } => {
+            let queue = definitions.queue_of(*sort, name);
+            objects.extend(queue.map(|queue| ObjectName::Object(Sort::Local, queue.to_owned())));
             ObjectName::Object(*sort, name.clone())
         }
         Change::SetPolicy(policy) => ObjectName::Policy(policy.name.clone()),

@@ -9,10 +9,9 @@ use super::reply::Cell;
 use super::run;
 use super::table::{self, Act, Attribute, Command, Defining, Key, Kind};
 use super::{kept, policy};
-use crate::attributes::Cells;
 use crate::nouns;
 use bulla_catalog::names::{NAME_RULE, is_name};
-use bulla_catalog::{Change, Definitions, Sort};
+use bulla_catalog::{Change, Definitions, Object, Sort};
 use bulla_seal::Policy;
 use std::fmt::{self, Display, Write};
 use std::io;
@@ -120,14 +119,13 @@ impl AsText for Definitions {
         let f = &mut text;
         for change in changes {
             let written = match change {
-                Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
-                    command(f, WRAPPED, "DEFINE", "QLOCAL", Some(name), |key| queue.cell(key))
+                Change::Alter { name, object: object @ Object::Local(_) } => {
+                    nouns::noun(Sort::Local).write_object(f, name, object)
                 }
-                Change::DeleteLocal { name, .. } => writeln!(f, "DELETE QLOCAL({})", Quoted(name)),
                 Change::Define { name, object } if NOTED.contains(&object.sort()) => {
                     nouns::noun(object.sort()).write_object(f, name, object)
                 }
-                Change::Delete { name, sort } if NOTED.contains(sort) => {
+                Change::Delete { name, sort, .. } if NOTED.contains(sort) => {
                     writeln!(f, "DELETE {}({})", nouns::noun(*sort).word(), Quoted(name))
                 }
                 _ => return None,
@@ -143,12 +141,8 @@ impl AsText for Definitions {
             let statement = statement.map_err(|error| at(error.at, error.to_string()))?;
             let name = &statement.name.stem;
             match statement.command.act {
-                Act::Defines(Defining::DefineLocal) => drop(self.queues.remove(name)),
+                Act::Defines(Defining::Define(Sort::Local)) => drop(self.queues.remove(name)),
                 Act::Defines(Defining::Define(Sort::Subscription)) => drop(self.subscriptions.remove(name)),
-                Act::Defines(Defining::DeleteLocal) => {
-                    self.queues.remove(name);
-                    continue;
-                }
                 Act::Defines(Defining::Delete(sort)) if NOTED.contains(&sort) => {
                     self.apply(&Change::delete(name, sort));
                     continue;
@@ -163,10 +157,10 @@ impl AsText for Definitions {
 }
 
 /// What clients cause changes of, which older versions noted in the journal.
-const NOTED: [Sort; 1] = [Sort::Subscription];
+const NOTED: [Sort; 2] = [Sort::Local, Sort::Subscription];
 
 /// What is there before the file is read, so that the file alters it.
-const ALTERED: [&str; 3] = ["QMGR", "QMODEL", "DEVICE"];
+const ALTERED: [&str; 2] = ["QMGR", "DEVICE"];
 
 /// Whether a command is one of those that the file is made of.
 fn is_of_the_file(command: &Command) -> bool {
@@ -386,14 +380,15 @@ impl Display for LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attributes::Cells;
     use crate::device;
     use crate::execute;
     use crate::reply::{EXIT_DONE, show};
     use crate::run::Administered;
     use crate::transcripts::Paper;
     use bulla_catalog::{
-        AliasQueue, DEVICES_MAX, Destination, Full, LocalQueue, ModelQueue, OBJECTS_MAX, QueueManager, RemoteQueue,
-        ResolveError, Usage, objects,
+        AliasQueue, DEVICES_MAX, Destination, Full, LocalQueue, OBJECTS_MAX, QueueManager, RemoteQueue, ResolveError,
+        Usage, objects,
     };
     use std::sync::Arc;
 
@@ -414,7 +409,7 @@ mod tests {
             for attribute in table::command(verb, noun).unwrap().attributes {
                 let cell = cell(attribute.key).unwrap_or_else(|| panic!("{noun} forgets {}", attribute.keyword));
                 let shown = match cell {
-                    Cell::Text(text) if text.is_empty() && attribute.key != Key::Target => "' '".into(),
+                    Cell::Text(text) if text.is_empty() && attribute.keyword != "TARGET" => "' '".into(),
                     Cell::Text(text) => text,
                     Cell::Number(number) => number.to_string(),
                     other => panic!("{noun} {}: {other:?}", attribute.keyword),
@@ -422,13 +417,9 @@ mod tests {
                 assert_eq!(shown, attribute.default, "{noun} {}", attribute.keyword);
             }
         }
-        check("DEFINE", "QLOCAL", |key| LocalQueue::default().cell(key));
-        check("DEFINE", "QALIAS", |key| AliasQueue::default().cell(key));
-        check("DEFINE", "QREMOTE", |key| RemoteQueue::default().cell(key));
         for noun in nouns::all() {
             check("DEFINE", noun.word(), |key| noun.default_cell(key));
         }
-        check("DEFINE", "QMODEL", |key| ModelQueue::default().cell(key));
         check("ALTER", "QMGR", |key| Definitions::initial("Q").queue_manager.cell(key));
         for setup in ["COPROCESSOR) MODULE('/m') TOKEN('pkcs11:token=t'", "MODELLED", "ACCELERATOR"] {
             let device = &built(&format!("DEF DEV(D) TYPE({setup})")).devices["D"];

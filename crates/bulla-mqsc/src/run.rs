@@ -14,7 +14,8 @@ use super::topic_status;
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
 use super::{meters, tasks};
 use crate::attributes::{Cells, Set};
-use crate::nouns::{self, noun};
+use crate::nouns::noun;
+use crate::nouns::queues::{self, local, no_transmission_queue, type_of};
 use bulla_catalog::authority::Role;
 use bulla_catalog::calendar::{date, moment, moment_ms, time};
 use bulla_catalog::connections::{Connected, ConnectionId, Connections};
@@ -25,10 +26,10 @@ use bulla_catalog::status::{
     ChannelState, ChannelStatus, CostSnapshot, DeviceState, DeviceStatus, InitiatorStatus, PolicyStatus, QueueStatus,
     Snapshot, StopChannel, SubscriptionStatus, TaskSnapshot, TopicStatus,
 };
-use bulla_catalog::system_queues::{DEAD_LETTER_QUEUE, DEFAULT_MODEL, ERROR_QUEUE, SYSTEM_PREFIX};
+use bulla_catalog::system_queues::{ERROR_QUEUE, SYSTEM_PREFIX};
 use bulla_catalog::{
-    AliasQueue, CHANNELS_MAX, Change, ChannelDefinition, ChannelKind, DEVICES_MAX, DeadLetter, Definitions,
-    DeviceDefinition, LocalQueue, ModelQueue, OBJECTS_MAX, Protection, QueueManager, RemoteQueue, Usage, objects,
+    CHANNELS_MAX, Change, ChannelDefinition, ChannelKind, DEVICES_MAX, DeadLetter, Definitions, DeviceDefinition,
+    OBJECTS_MAX, Protection, QueueManager, Sort, objects,
 };
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
@@ -584,8 +585,11 @@ impl Planned {
                 })?;
             }
         }
-        other_usage(&change, target)?;
-        let running = running_device(&change, target).map_err(|error| failure(&error))?;
+        let running = match change.object() {
+            Some((sort, _)) => noun(sort).running(&change, target)?,
+            None => None,
+        };
+        let running = running.or(running_device(&change, target).map_err(|error| failure(&error))?);
         let running = running.or(running_channel(&change, target).map_err(|error| failure(&error))?);
         let existed = existed(&change, definitions);
         let message = done(&change, existed);
@@ -597,7 +601,7 @@ impl Planned {
 
 /// Whether a change takes the error queue away, or the alias that stands for it.
 pub(super) fn takes_error_queue(change: &Change) -> bool {
-    matches!(change, Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } if name == ERROR_QUEUE)
+    matches!(change, Change::Delete { name, sort: Sort::Local | Sort::Alias, .. } if name == ERROR_QUEUE)
 }
 
 /// Defective messages need somewhere to go.
@@ -640,15 +644,11 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Act::Does(doing) => doing,
     };
     match doing {
-        Doing::Display(sort) => noun(sort).display(statement, target.definitions()).map(Outcome::Rows),
+        Doing::Display(sort) => noun(sort).display(statement, target).map(Outcome::Rows),
         Doing::Help => reference::help(&statement.topic).map(Outcome::Help),
         Doing::DisplayManager => Ok(Outcome::Rows(vec![manager_row(statement, &target.definitions().queue_manager)])),
-        Doing::DisplayLocal
-        | Doing::DisplayAlias
-        | Doing::DisplayRemote
-        | Doing::DisplayModel
-        | Doing::DisplayQueue
-        | Doing::DisplayPolicy => display(statement, doing, target).map(Outcome::Rows),
+        Doing::DisplayQueue => queues::display(statement, target).map(Outcome::Rows),
+        Doing::DisplayPolicy => display(statement, doing, target).map(Outcome::Rows),
         Doing::DisplayQueueStatus | Doing::DisplayPolicyStatus => {
             let shown = match at_ms(statement)? {
                 Some(at_ms) => display_kept(statement, doing, at_ms, target),
@@ -769,95 +769,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Defining::Define(sort) => noun(sort).define(statement, definitions),
         Defining::Alter(sort) => noun(sort).alter(statement, definitions),
         Defining::Delete(sort) => noun(sort).delete(statement, definitions),
-        Defining::DefineLocal => {
-            of_no_other_type(&name, definitions, Defining::DefineLocal)?;
-            let mut queue = like(statement, definitions, &definitions.queues, "a local queue")?;
-            queue.maker = None;
-            free_or_replaced(statement, definitions.queues.contains_key(&name))?;
-            room_for(&name, definitions)?;
-            queue.set(statement);
-            makes_sense(&name, &queue)?;
-            Ok(Change::DefineLocal { name, queue })
-        }
-        Defining::AlterLocal => {
-            let mut queue = local(&name, definitions)?.clone();
-            queue.set(statement);
-            makes_sense(&name, &queue)?;
-            Ok(Change::AlterLocal { name, queue })
-        }
-        Defining::DeleteLocal => {
-            local(&name, definitions)?;
-            if name == DEAD_LETTER_QUEUE {
-                let message = format!("{name} is used by the queue manager itself");
-                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
-            }
-            if let Some(subscription) = nouns::managing(&name, definitions) {
-                let message = format!("{name} belongs to subscription {subscription}");
-                let hint = Some(format!("DELETE SUB('{subscription}') deletes both"));
-                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
-            }
-            Ok(Change::DeleteLocal { name, purge: statement.says(Key::Purge, "PURGE") })
-        }
-        Defining::DefineAlias => {
-            of_no_other_type(&name, definitions, Defining::DefineAlias)?;
-            let mut alias = like(statement, definitions, &definitions.aliases, "an alias")?;
-            free_or_replaced(statement, definitions.aliases.contains_key(&name))?;
-            room_for(&name, definitions)?;
-            alias.set(statement);
-            if alias.target.is_empty() {
-                return Err(invalid("DEFINE QALIAS needs TARGET or LIKE", None));
-            }
-            Ok(Change::DefineAlias { name, alias })
-        }
-        Defining::AlterAlias => {
-            let mut alias = alias(&name, definitions)?.clone();
-            alias.set(statement);
-            Ok(Change::AlterAlias { name, alias })
-        }
-        Defining::DeleteAlias => {
-            alias(&name, definitions)?;
-            Ok(Change::DeleteAlias { name })
-        }
-        Defining::DefineRemote => {
-            of_no_other_type(&name, definitions, Defining::DefineRemote)?;
-            let mut remote = like(statement, definitions, &definitions.remotes, "a remote queue")?;
-            free_or_replaced(statement, definitions.remotes.contains_key(&name))?;
-            room_for(&name, definitions)?;
-            remote.set(statement);
-            Ok(Change::DefineRemote { name, remote })
-        }
-        Defining::AlterRemote => {
-            let mut remote = remote(&name, definitions)?.clone();
-            remote.set(statement);
-            Ok(Change::AlterRemote { name, remote })
-        }
-        Defining::DeleteRemote => {
-            remote(&name, definitions)?;
-            Ok(Change::DeleteRemote { name })
-        }
-        Defining::DefineModel => {
-            of_no_other_type(&name, definitions, Defining::DefineModel)?;
-            let mut model = like(statement, definitions, &definitions.models, "a model queue")?;
-            free_or_replaced(statement, definitions.models.contains_key(&name))?;
-            room_for(&name, definitions)?;
-            model.set(statement);
-            makes_sense(&name, &model.queue)?;
-            Ok(Change::DefineModel { name, model })
-        }
-        Defining::AlterModel => {
-            let mut model = model(&name, definitions)?.clone();
-            model.set(statement);
-            makes_sense(&name, &model.queue)?;
-            Ok(Change::AlterModel { name, model })
-        }
-        Defining::DeleteModel => {
-            model(&name, definitions)?;
-            if name == DEFAULT_MODEL {
-                let message = format!("{name} is used by the queue manager itself");
-                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
-            }
-            Ok(Change::DeleteModel { name })
-        }
         Defining::AlterManager => {
             let mut manager = definitions.queue_manager.clone();
             manager.set(statement);
@@ -900,7 +811,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
                 _ => None,
             };
-            free_or_replaced(statement, definitions.devices.contains_key(&name))?;
+            free_or_replaced(statement, definitions.devices.contains_key(&name), REPLACE_HINT)?;
             if name == objects::device::CPU {
                 return Err(refused_device(&device::Refused::SecondCpu));
             }
@@ -929,7 +840,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 Some(Value::Text(model)) => Some(existing_channel(model, definitions)?),
                 _ => None,
             };
-            free_or_replaced(statement, definitions.channels.contains_key(&name))?;
+            free_or_replaced(statement, definitions.channels.contains_key(&name), REPLACE_HINT)?;
             if !definitions.channels.contains_key(&name) && definitions.channels.len() >= CHANNELS_MAX {
                 return Err(too_many(CHANNELS_MAX, "channels"));
             }
@@ -1031,83 +942,10 @@ fn dead_letter_cell(letter: &DeadLetter, key: Key) -> Option<Cell> {
     })
 }
 
-/// The object to begin with: LIKE's, or the defaults.
-fn like<T: Clone + Default>(
-    statement: &Statement,
-    definitions: &Definitions,
-    kind: &std::collections::BTreeMap<String, T>,
-    wanted: &str,
-) -> Result<T, Failure> {
-    let Some(Value::Text(model)) = statement.value(Key::Like) else { return Ok(T::default()) };
-    if let Some(object) = kind.get(model) {
-        return Ok(object.clone());
-    }
-    match type_of(model, definitions) {
-        Some(_) => Err(wrong_type(model, &format!("not {wanted}"))),
-        None => Err(unknown("queue", model)),
-    }
-}
+/// What to do where DEFINE finds what it defines.
+pub(super) const REPLACE_HINT: &str = "ALTER changes it, REPLACE defines it anew";
 
-/// What sort of queue has the name, by the command that defines such a one, and in words.
-fn type_of(name: &str, definitions: &Definitions) -> Option<(Defining, &'static str)> {
-    if definitions.queues.contains_key(name) {
-        Some((Defining::DefineLocal, "a local queue"))
-    } else if definitions.aliases.contains_key(name) {
-        Some((Defining::DefineAlias, "an alias"))
-    } else if definitions.remotes.contains_key(name) {
-        Some((Defining::DefineRemote, "a remote queue"))
-    } else if definitions.models.contains_key(name) {
-        Some((Defining::DefineModel, "a model queue"))
-    } else {
-        None
-    }
-}
-
-fn of_no_other_type(name: &str, definitions: &Definitions, wanted: Defining) -> Result<(), Failure> {
-    match type_of(name, definitions) {
-        Some((other, what)) if other != wanted => Err(wrong_type(name, what)),
-        _ => Ok(()),
-    }
-}
-
-/// Attributes that contradict each other, or what the queue is for.
-fn makes_sense(name: &str, queue: &LocalQueue) -> Result<(), Failure> {
-    if queue.low_percent > queue.high_percent {
-        let message = format!("QDEPTHLO({}) is more than QDEPTHHI({})", queue.low_percent, queue.high_percent);
-        return Err(invalid(message, None));
-    }
-    own_queue_is_normal(name, queue)
-}
-
-/// Where undeliverable and defective messages go, no channel takes any from.
-fn own_queue_is_normal(name: &str, queue: &LocalQueue) -> Result<(), Failure> {
-    if queue.usage == Usage::Transmission && (name == ERROR_QUEUE || name == DEAD_LETTER_QUEUE) {
-        let message = format!("{name} is used by the queue manager itself");
-        return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint: None });
-    }
-    Ok(())
-}
-
-/// USAGE changes while no client could mean the queue by the other one.
-fn other_usage(change: &Change, target: &dyn Administered) -> Result<(), Failure> {
-    let (Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue }) = change else { return Ok(()) };
-    let before = target.definitions().queues.get(name);
-    if before.is_none_or(|before| before.usage == queue.usage) {
-        return Ok(());
-    }
-    let QueueStatus { depth, open_input, open_output, .. } = target.queue_status(name).unwrap_or_default();
-    let links = usize::try_from(open_input + open_output).unwrap_or(usize::MAX);
-    let name = name.clone();
-    let error = match (depth, links) {
-        (0, 0) => return Ok(()),
-        (0, links) => AdminError::InUse { name, links },
-        (depth, _) => AdminError::NotEmpty { name, depth },
-    };
-    let hint = Some("USAGE changes while the queue is empty and not open".to_owned());
-    Err(Failure { hint, ..failure(&error) })
-}
-
-pub(super) fn free_or_replaced(statement: &Statement, exists: bool) -> Result<(), Failure> {
+pub(super) fn free_or_replaced(statement: &Statement, exists: bool, hint: &str) -> Result<(), Failure> {
     if !exists || statement.says(Key::Replace, "REPLACE") {
         return Ok(());
     }
@@ -1115,11 +953,7 @@ pub(super) fn free_or_replaced(statement: &Statement, exists: bool) -> Result<()
         kind: FailureKind::Refused,
         reason: Some(if statement.command.act == Act::Defines(Defining::DefineChannel) { 4042 } else { 4001 }),
         message: format!("{} {} exists already", statement.command.object, statement.name),
-        hint: Some(if statement.command.act == Act::Defines(Defining::DefineLocal) {
-            "ALTER changes it, REPLACE defines it anew and keeps its messages".into()
-        } else {
-            "ALTER changes it, REPLACE defines it anew".into()
-        }),
+        hint: Some(hint.into()),
     })
 }
 
@@ -1276,34 +1110,6 @@ fn running_device(change: &Change, target: &dyn Administered) -> Result<Option<S
     })
 }
 
-fn room_for(name: &str, definitions: &Definitions) -> Result<(), Failure> {
-    if !definitions.has_room_for_a_queue() && type_of(name, definitions).is_none() {
-        return Err(too_many(OBJECTS_MAX, "queues, aliases, remote queues and models"));
-    }
-    Ok(())
-}
-
-fn local<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a LocalQueue, Failure> {
-    definitions.queues.get(name).ok_or_else(|| none_such(name, definitions))
-}
-
-fn alias<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a AliasQueue, Failure> {
-    definitions.aliases.get(name).ok_or_else(|| none_such(name, definitions))
-}
-
-fn remote<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a RemoteQueue, Failure> {
-    definitions.remotes.get(name).ok_or_else(|| none_such(name, definitions))
-}
-
-fn model<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ModelQueue, Failure> {
-    definitions.models.get(name).ok_or_else(|| none_such(name, definitions))
-}
-
-/// The queue of that name is of another type, or there is none.
-fn none_such(name: &str, definitions: &Definitions) -> Failure {
-    type_of(name, definitions).map_or_else(|| unknown("queue", name), |(_, what)| wrong_type(name, what))
-}
-
 fn existing_policy<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Policy, Failure> {
     definitions.policies.get(name).map(AsRef::as_ref).ok_or_else(|| unknown("policy", name))
 }
@@ -1319,10 +1125,6 @@ pub(super) fn unknown(object: &str, name: &str) -> Failure {
     }
 }
 
-fn wrong_type(name: &str, what: &str) -> Failure {
-    Failure { kind: FailureKind::Refused, reason: Some(2043), message: format!("{name} is {what}"), hint: None }
-}
-
 pub(super) fn too_many(limit: usize, what: &str) -> Failure {
     let message = format!("there are {limit} {what}, which is the limit");
     Failure { kind: FailureKind::Refused, reason: Some(2102), message, hint: None }
@@ -1335,11 +1137,7 @@ pub(super) fn invalid(message: impl Display, hint: Option<&str>) -> Failure {
 
 fn existed(change: &Change, definitions: &Definitions) -> bool {
     match change {
-        Change::DefineLocal { name, .. } => definitions.queues.contains_key(name),
-        Change::DefineAlias { name, .. } => definitions.aliases.contains_key(name),
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
-        Change::DefineRemote { name, .. } => definitions.remotes.contains_key(name),
-        Change::DefineModel { name, .. } => definitions.models.contains_key(name),
         Change::Define { name, object } => definitions.has(object.sort(), name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
         Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
@@ -1351,28 +1149,10 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
 
 fn done(change: &Change, existed: bool) -> String {
     match change {
-        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } | Change::DefineRemote { name, .. }
-            if existed =>
-        {
-            format!("queue {name} replaced")
-        }
-        Change::DefineLocal { name, .. } | Change::DefineAlias { name, .. } | Change::DefineRemote { name, .. } => {
-            format!("queue {name} defined")
-        }
-        Change::AlterLocal { name, .. } | Change::AlterAlias { name, .. } | Change::AlterRemote { name, .. } => {
-            format!("queue {name} altered")
-        }
-        Change::DeleteLocal { name, .. } | Change::DeleteAlias { name } | Change::DeleteRemote { name } => {
-            format!("queue {name} deleted")
-        }
         Change::Define { name, object } if existed => format!("{} {name} replaced", object.sort()),
         Change::Define { name, object } => format!("{} {name} defined", object.sort()),
         Change::Alter { name, object } => format!("{} {name} altered", object.sort()),
-        Change::Delete { name, sort } => format!("{sort} {name} deleted"),
-        Change::DefineModel { name, .. } if existed => format!("queue {name} replaced"),
-        Change::DefineModel { name, .. } => format!("queue {name} defined"),
-        Change::AlterModel { name, .. } => format!("queue {name} altered"),
-        Change::DeleteModel { name } => format!("queue {name} deleted"),
+        Change::Delete { name, sort, .. } => format!("{sort} {name} deleted"),
         Change::ClearLocal { name } => format!("queue {name} cleared"),
         Change::SetPolicy(policy) if existed => format!("policy {} replaced", policy.name),
         Change::SetPolicy(policy) => format!("policy {} set", policy.name),
@@ -1400,54 +1180,12 @@ fn done(change: &Change, existed: bool) -> String {
     }
 }
 
-/// Why a queue with TRIGGER will start nothing yet.
-fn not_triggered(queue: &LocalQueue, definitions: &Definitions) -> Vec<String> {
-    if !queue.trigger || queue.usage == Usage::Transmission {
-        return Vec::new();
-    }
-    let initiation = match &queue.initiation_queue {
-        None => Some("TRIGGER starts nothing without INITQ".to_owned()),
-        Some(name) if !definitions.queues.contains_key(name) => Some(format!("INITQ({name}) is no local queue yet")),
-        Some(_) => None,
-    };
-    let process = match &queue.process {
-        None => Some("TRIGGER starts nothing without PROCESS".to_owned()),
-        Some(name) if !definitions.processes.contains_key(name) => Some(format!("PROCESS({name}) does not exist yet")),
-        Some(_) => None,
-    };
-    initiation.into_iter().chain(process).collect()
-}
-
 /// What is allowed and will not work yet.
 fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
     let missing = |name: &str| !definitions.queues.contains_key(name);
     match change {
         Change::Define { name, object } | Change::Alter { name, object } => {
             noun(object.sort()).forewarnings(name, object, definitions)
-        }
-        Change::DefineLocal { queue, .. } | Change::AlterLocal { queue, .. } => not_triggered(queue, definitions),
-        Change::DefineAlias { alias, .. } | Change::AlterAlias { alias, .. } => {
-            let why = match type_of(&alias.target, definitions) {
-                None => "does not exist yet",
-                Some((Defining::DefineAlias, _)) => "is an alias itself: opening fails with 2001",
-                Some(_) => return Vec::new(),
-            };
-            vec![format!("target {} {why}", alias.target)]
-        }
-        Change::DefineRemote { name, remote } | Change::AlterRemote { name, remote } => {
-            let own = &definitions.queue_manager.name;
-            let why = match &remote.remote_manager {
-                None => Some("RQMNAME is blank: opening fails with 2087".to_owned()),
-                Some(manager) if manager == own && remote.remote_name.is_none() => None,
-                Some(manager) if manager == own => {
-                    Some("RQMNAME is this queue manager: opening fails with 2087".to_owned())
-                }
-                Some(manager) => {
-                    let way = definitions.transmission_queue(remote, manager);
-                    way.err().map(|error| format!("opening fails with {}: {error}", error.reason()))
-                }
-            };
-            why.map(|why| format!("{name}: {why}")).into_iter().collect()
         }
         Change::AlterManager(manager) => {
             let mut warnings = Vec::new();
@@ -1508,15 +1246,6 @@ fn unproved_partner(channel: &ChannelDefinition) -> Option<String> {
     channel.peer_pattern.is_none().then(|| format!("SPLPROT({word}) without SSLPEER: {what}"))
 }
 
-fn no_transmission_queue(name: &str, definitions: &Definitions) -> Option<String> {
-    match (definitions.queues.get(name), type_of(name, definitions)) {
-        (Some(queue), _) if queue.usage == Usage::Transmission => None,
-        (Some(_), _) => Some(format!("queue {name} is not of USAGE(XMITQ)")),
-        (None, Some((_, what))) => Some(format!("{name} is {what}, not a transmission queue")),
-        (None, None) => Some(format!("transmission queue {name} does not exist yet")),
-    }
-}
-
 fn manager_row(statement: &Statement, manager: &QueueManager) -> Row {
     let mut row = Row::default();
     row.push(table::NAME_OF_MANAGER.keyword, Cell::Text(manager.name.clone()));
@@ -1549,36 +1278,7 @@ pub(super) type Candidate<'a> = (&'a str, Option<&'static str>, Box<dyn Fn(Key) 
 
 fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
     let definitions = target.definitions();
-    let typed = |word: &str| !matches!(statement.value(Key::OfType), Some(Value::Word(only)) if *only != "ALL" && *only != word);
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    if matches!(doing, Doing::DisplayLocal | Doing::DisplayQueue) && typed("QLOCAL") {
-        candidates.extend(definitions.queues.iter().map(|(name, queue)| -> Candidate<'_> {
-            let depth = move || target.queue_status(name).map(|status| Cell::Number(status.depth));
-            let value = move |key| if key == Key::CurrentDepth { depth() } else { queue.cell(key) };
-            (name, Some("QLOCAL"), Box::new(value))
-        }));
-    }
-    if matches!(doing, Doing::DisplayAlias | Doing::DisplayQueue) && typed("QALIAS") {
-        candidates.extend(
-            definitions
-                .aliases
-                .iter()
-                .map(|(name, alias)| -> Candidate<'_> { (name, Some("QALIAS"), Box::new(|key| alias.cell(key))) }),
-        );
-    }
-    if matches!(doing, Doing::DisplayRemote | Doing::DisplayQueue) && typed("QREMOTE") {
-        let remotes = definitions.remotes.iter();
-        candidates.extend(
-            remotes
-                .map(|(name, remote)| -> Candidate<'_> { (name, Some("QREMOTE"), Box::new(|key| remote.cell(key))) }),
-        );
-    }
-    if matches!(doing, Doing::DisplayModel | Doing::DisplayQueue) && typed("QMODEL") {
-        let models = definitions.models.iter();
-        candidates.extend(
-            models.map(|(name, model)| -> Candidate<'_> { (name, Some("QMODEL"), Box::new(|key| model.cell(key))) }),
-        );
-    }
     if doing == Doing::DisplayQueueStatus {
         candidates.extend(definitions.queues.keys().map(|name| -> Candidate<'_> {
             // Asked once for the row; counters that belong together come from one moment.
@@ -1614,21 +1314,16 @@ fn display(statement: &Statement, doing: Doing, target: &dyn Administered) -> Re
         let name = &statement.name.stem;
         return Err(match doing {
             Doing::DisplayPolicy | Doing::DisplayPolicyStatus => unknown("policy", name),
-            Doing::DisplayQueue => unknown("queue", name),
-            _ => none_such(name, definitions),
+            _ => queues::none_such(name, definitions),
         });
     }
     candidates.sort_by_key(|(name, ..)| *name);
 
-    let brief = matches!(
-        doing,
-        Doing::DisplayLocal | Doing::DisplayAlias | Doing::DisplayRemote | Doing::DisplayModel | Doing::DisplayQueue
-    );
     let head = match doing {
         Doing::DisplayPolicy | Doing::DisplayPolicyStatus => "POLICY",
         _ => "QUEUE",
     };
-    rows(statement, head, candidates, &wanted(statement, brief))
+    rows(statement, head, candidates, &wanted(statement, false))
 }
 
 /// Queues or policies as they were.

@@ -8,12 +8,13 @@ mod authority;
 pub(crate) mod channel;
 mod connection;
 pub(crate) mod limit;
+pub(crate) mod local;
 mod lockout;
 mod protection;
 pub(crate) mod topic;
 
-use crate::attributes::{queue, queue_manager};
-use crate::nouns;
+use crate::attributes::queue_manager;
+use crate::nouns::{self, queues};
 use bulla_catalog::authority::Role;
 use bulla_catalog::names::is_name;
 use bulla_catalog::{DEPTH_MAX, Sort, topic_names};
@@ -133,18 +134,6 @@ pub enum Defining {
     Define(Sort),
     Alter(Sort),
     Delete(Sort),
-    DefineLocal,
-    AlterLocal,
-    DeleteLocal,
-    DefineAlias,
-    AlterAlias,
-    DeleteAlias,
-    DefineRemote,
-    AlterRemote,
-    DeleteRemote,
-    DefineModel,
-    AlterModel,
-    DeleteModel,
     AlterManager,
     SetPolicy,
     DeletePolicy,
@@ -177,10 +166,6 @@ pub enum Doing {
     ReplayLocal,
     CheckPolicy,
     DisplayDeadLetters,
-    DisplayLocal,
-    DisplayAlias,
-    DisplayRemote,
-    DisplayModel,
     DisplaySubscriptionStatus,
     DisplayTopicStatus,
     DisplayQueue,
@@ -319,8 +304,7 @@ pub enum Key {
     NonDurableModel,
     Destination,
     SubscriptionUser,
-    // Remote queues.
-    RemoteName,
+    // Remote queues and channels.
     RemoteManager,
     TransmissionQueue,
     // What is only shown.
@@ -719,10 +703,6 @@ pub const VERBS: &[(&str, &[&str])] = &[
 /// Nouns that [`nouns`](crate::nouns) has not, with the short forms that are taken.
 const NOUNS: &[(&str, &[&str])] = &[
     ("QUEUE", &["Q"]),
-    ("QLOCAL", &["QL"]),
-    ("QALIAS", &["QA"]),
-    ("QREMOTE", &["QR"]),
-    ("QMODEL", &["QM"]),
     ("SBSTATUS", &[]),
     ("TPSTATUS", &["TPS"]),
     ("QSTATUS", &["QS"]),
@@ -833,53 +813,6 @@ pub(crate) static DEFPSIST: Attribute = attribute(
     "NO",
     "Whether a message that comes without an AMQP header is persistent.",
 );
-pub(crate) static LOCAL_DEFTYPE: Attribute = attribute(
-    Key::DefinitionType,
-    "DEFTYPE",
-    words(&["PREDEFINED", "PERMDYN"]),
-    "PREDEFINED",
-    "How the queue came to be: by a command, or from a model, for an application that asked. A link that opens a \
-     PERMDYN queue may delete it by closing it.",
-);
-pub(crate) static MODEL_DEFTYPE: Attribute = attribute(
-    Key::DefinitionType,
-    "DEFTYPE",
-    words(&["TEMPDYN", "PERMDYN"]),
-    "TEMPDYN",
-    "What is made of the model. TEMPDYN: a queue that goes with the link that it was made for. PERMDYN: one that \
-     stays, over restarts too, until it is deleted.",
-);
-pub(crate) static RNAME: Attribute = attribute(
-    Key::RemoteName,
-    "RNAME",
-    Kind::Name { optional: true },
-    "' '",
-    "The queue's name at the other queue manager. Blank: this is an alias of a queue manager, for names written \
-     QUEUE@QMGR.",
-);
-pub(crate) static RQMNAME: Attribute = attribute(
-    Key::RemoteManager,
-    "RQMNAME",
-    Kind::Name { optional: true },
-    "' '",
-    "The queue manager that messages are for. Of an alias it may be this one.",
-);
-pub(crate) static REMOTE_XMITQ: Attribute = attribute(
-    Key::TransmissionQueue,
-    "XMITQ",
-    Kind::Name { optional: true },
-    "' '",
-    "The transmission queue that leads there; blank for the one named like RQMNAME, or else DEFXMITQ.",
-);
-pub(crate) static TARGET: Attribute = Attribute {
-    key: Key::Target,
-    keyword: "TARGET",
-    synonyms: &["TARGQ"],
-    kind: Kind::Name { optional: false },
-    default: "",
-    doc: "The local or remote queue that the alias stands for; needed unless LIKE gives one. It need not exist yet.",
-    since: V1,
-};
 
 pub(crate) static TYPE: Attribute = shown(Key::Type, "TYPE", "QLOCAL, QALIAS, QREMOTE or QMODEL.");
 pub(crate) static CURDEPTH: Attribute =
@@ -1303,13 +1236,6 @@ static LIKE: Attribute = attribute(
     "",
     "Take what is not given here from this object instead of the defaults.",
 );
-static PURGE: Attribute = attribute(
-    Key::Purge,
-    "PURGE",
-    Kind::Switch(&["NOPURGE", "PURGE"]),
-    "NOPURGE",
-    "Whether a queue that holds messages is deleted together with them; otherwise it is refused with 2055.",
-);
 static ACTION: Attribute = attribute(
     Key::Action,
     "ACTION",
@@ -1318,17 +1244,6 @@ static ACTION: Attribute = attribute(
     "REPLACE writes the policy anew. ADD and REMOVE change the lists of signers and recipients of an existing one, and \
      nothing else.",
 );
-static ORIGIN: Attribute =
-    attribute(Key::Origin, "QUEUE", Kind::Name { optional: false }, "", "Only messages that came from this queue.");
-static COUNT: Attribute =
-    attribute(Key::Count, "COUNT", Kind::Number { min: 1, max: DEPTH_MAX }, "", "At most so many messages.");
-static AFTER: Attribute = attribute(
-    Key::After,
-    "AFTER",
-    Kind::Number { min: 1, max: u64::MAX },
-    "",
-    "Only messages of higher numbers: the last one that was shown leads to the next ones.",
-);
 static LOOKED: Attribute = attribute(
     Key::Looked,
     "MESSAGES",
@@ -1336,41 +1251,6 @@ static LOOKED: Attribute = attribute(
     "1000",
     "Look at so many messages of the queue, which takes a private-key operation for each encrypted one and reader.",
 );
-static MSGNUM: Attribute = attribute(
-    Key::MessageNumber,
-    "MSGNUM",
-    Kind::Number { min: 1, max: u64::MAX },
-    "",
-    "Only the message of this number, as DISPLAY DEADMSG shows it.",
-);
-static TO: Attribute = attribute(
-    Key::To,
-    "TO",
-    Kind::Name { optional: false },
-    "",
-    "With MSGNUM, move the message to this local queue instead of the one it came from.",
-);
-static HEADER: Attribute =
-    attribute(Key::KeepLabel, "HEADER", words(&["NO", "YES"]), "NO", "With TO, whether the message keeps its label.");
-static DISCARD: Attribute = attribute(
-    Key::Discard,
-    "DISCARD",
-    Kind::Switch(&["NODISCARD", "DISCARD"]),
-    "NODISCARD",
-    "With MSGNUM, delete the message instead of putting it back.",
-);
-static MSGNUM_SHOWN: Attribute = shown(Key::MessageNumber, "MSGNUM", "Number of the message in this queue manager.");
-static DEAD_REASON: Attribute =
-    shown(Key::Reason, "REASON", "Reason code of the label; blank for a message that a client rejected.");
-static CAUSE: Attribute = shown(Key::Cause, "CAUSE", "Sub-reason of the label.");
-static DETAILS: Attribute = shown(Key::Details, "DETAILS", "Detail of the label.");
-static DEAD_QUEUE: Attribute = shown(Key::Origin, "DESTQ", "The queue that the message was on, or for.");
-static DEAD_MANAGER: Attribute =
-    shown(Key::OriginManager, "DESTQM", "The queue manager of that queue, where it may be another one.");
-static PUTUSER: Attribute = shown(Key::PutUser, "USERID", "Who put it.");
-static PERSIST: Attribute = shown(Key::Persistence, "PERSIST", "Whether it is persistent: YES or NO.");
-static PUTDATE: Attribute = shown(Key::PutDate, "PUTDATE", "Date of its first put, UTC.");
-static PUTTIME: Attribute = shown(Key::PutTime, "PUTTIME", "Time of its first put, UTC.");
 static OF_TYPE: Attribute = attribute(
     Key::OfType,
     "TYPE",
@@ -1388,8 +1268,6 @@ static WHERE: Attribute = attribute(
 );
 static ALL: Attribute = attribute(Key::All, "ALL", Kind::Switch(&["ALL"]), "", "Show every attribute.");
 
-const ALIAS: &[&Attribute] = &[&TARGET, &DESCR, &GET, &PUT];
-const REMOTE: &[&Attribute] = &[&DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST];
 const POLICY: &[&Attribute] = &[
     &SIGNALG,
     &ENCALG,
@@ -1409,271 +1287,7 @@ const POLICY: &[&Attribute] = &[
 const DEVICE: &[&Attribute] =
     &[&DEVICE_TYPE, &DESCR, &ENGINES, &PENDING, &MODULE, &TOKEN, &PINFILE, &TIMEOUT, &PROFILE, &SERVICE, &AUTOSTART];
 
-/// The commands of queues, with which the reference page begins.
-pub(crate) static COMMANDS_OF_QUEUES: &[Command] = &[
-    Command {
-        act: Act::Defines(Defining::DefineLocal),
-        verb: "DEFINE",
-        noun: "QLOCAL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Create a local queue.",
-        options: &[&REPLACE, &LIKE],
-        attributes: &queue::LOCAL,
-        examples: &[
-            "DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)",
-            "DEF QL('orders.eu') DESCR('Bo''s orders') LIKE(ORDERS) MSGDLVSQ(FIFO) FULL(REJECT) REPLACE",
-            "DEFINE QLOCAL(QM2) USAGE(XMITQ) TRIGGER DESCR('To queue manager QM2')",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::AlterLocal),
-        verb: "ALTER",
-        noun: "QLOCAL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Change attributes of a local queue; the others stay.",
-        options: &[],
-        attributes: &queue::LOCAL,
-        examples: &["ALTER QLOCAL(ORDERS) PUT(DISABLED)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteLocal),
-        verb: "DELETE",
-        noun: "QLOCAL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Delete a local queue that no link has open.",
-        options: &[&PURGE],
-        attributes: &[],
-        examples: &["DELETE QLOCAL(ORDERS)", "DELETE QL(ORDERS) PURGE"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::ClearLocal),
-        verb: "CLEAR",
-        noun: "QLOCAL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Remove every message from a local queue that no link has open.",
-        options: &[],
-        attributes: &[],
-        examples: &["CLEAR QLOCAL(ORDERS)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::ReplayLocal),
-        verb: "REPLAY",
-        noun: "QLOCAL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Put messages back on the queues that they were moved from because they were defective or \
-         undeliverable, each exactly once.",
-        options: &[&ORIGIN, &COUNT, &MSGNUM, &TO, &HEADER, &DISCARD],
-        attributes: &[],
-        examples: &[
-            "REPLAY QLOCAL(SYSTEM.PROTECTION.ERROR.QUEUE)",
-            "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) QUEUE(ORDERS) COUNT(10)",
-            "REPLAY QL(SYSTEM.DEAD.LETTER.QUEUE) MSGNUM(1099511627778) TO(REJECTED) HEADER(YES)",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayDeadLetters),
-        verb: "DISPLAY",
-        noun: "DEADMSG",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Show what lies on an error or dead-letter queue and can be got, oldest first: what its labels say. \
-         `bulla dlq` deals with it by rules.",
-        options: &[&COUNT, &AFTER, &WHERE, &ALL],
-        attributes: &[
-            &MSGNUM_SHOWN,
-            &DEAD_REASON,
-            &CAUSE,
-            &DETAILS,
-            &DEAD_QUEUE,
-            &DEAD_MANAGER,
-            &PUTUSER,
-            &PERSIST,
-            &BYTES,
-            &PUTDATE,
-            &PUTTIME,
-        ],
-        examples: &[
-            "DISPLAY DEADMSG(SYSTEM.DEAD.LETTER.QUEUE)",
-            "DIS DM(SYSTEM.DEAD.LETTER.QUEUE) WHERE(REASON EQ 2053) COUNT(10)",
-            "DIS DM(SYSTEM.DEAD.LETTER.QUEUE) AFTER(1099511627778)",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayLocal),
-        verb: "DISPLAY",
-        noun: "QLOCAL",
-        name: NameUse::Generic,
-        object: "queue",
-        summary: "Show local queues. A generic name shows names only, unless attributes or ALL are asked for.",
-        options: &[&WHERE, &ALL],
-        attributes: &queue::DISPLAY_LOCAL,
-        examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DefineAlias),
-        verb: "DEFINE",
-        noun: "QALIAS",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Create another name for a local or remote queue. A policy goes by the name that is opened: an alias \
-         without one shows a protected queue's messages as they are stored, sealed.",
-        options: &[&REPLACE, &LIKE],
-        attributes: ALIAS,
-        examples: &["DEFINE QALIAS(ORDERS.RAW) TARGET(ORDERS) PUT(DISABLED)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::AlterAlias),
-        verb: "ALTER",
-        noun: "QALIAS",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Change attributes of an alias; the others stay.",
-        options: &[],
-        attributes: ALIAS,
-        examples: &["ALTER QALIAS(ORDERS.RAW) GET(DISABLED)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteAlias),
-        verb: "DELETE",
-        noun: "QALIAS",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Delete an alias. The queue it stands for is not touched.",
-        options: &[],
-        attributes: &[],
-        examples: &["DELETE QALIAS(ORDERS.RAW)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayAlias),
-        verb: "DISPLAY",
-        noun: "QALIAS",
-        name: NameUse::Generic,
-        object: "queue",
-        summary: "Show aliases. A generic name shows names only, unless attributes or ALL are asked for.",
-        options: &[&WHERE, &ALL],
-        attributes: &[&TYPE, &TARGET, &DESCR, &GET, &PUT],
-        examples: &["DISPLAY QALIAS(*) TARGET", "DIS QA(*) WHERE(TARGET LK ORD*)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DefineRemote),
-        verb: "DEFINE",
-        noun: "QREMOTE",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Create a local name for a queue of another queue manager, or, without RNAME, an alias of a queue \
-         manager.",
-        options: &[&REPLACE, &LIKE],
-        attributes: REMOTE,
-        examples: &[
-            "DEFINE QREMOTE(BILLING) RNAME(INVOICES) RQMNAME(QM2)",
-            "DEF QR(BRANCHES) RQMNAME(QM3) XMITQ(QM2) DESCR('Messages for ANY@BRANCHES go to QM3 by way of QM2')",
-        ],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::AlterRemote),
-        verb: "ALTER",
-        noun: "QREMOTE",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Change attributes of a remote queue or queue-manager alias; the others stay.",
-        options: &[],
-        attributes: REMOTE,
-        examples: &["ALTER QREMOTE(BILLING) XMITQ(QM2.FAST)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteRemote),
-        verb: "DELETE",
-        noun: "QREMOTE",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Delete a remote queue or queue-manager alias. Messages that wait on a transmission queue still go.",
-        options: &[],
-        attributes: &[],
-        examples: &["DELETE QREMOTE(BILLING)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayRemote),
-        verb: "DISPLAY",
-        noun: "QREMOTE",
-        name: NameUse::Generic,
-        object: "queue",
-        summary: "Show remote queues and queue-manager aliases. A generic name shows names only, unless attributes or \
-         ALL are asked for.",
-        options: &[&WHERE, &ALL],
-        attributes: &[&TYPE, &DESCR, &RNAME, &RQMNAME, &REMOTE_XMITQ, &PUT, &DEFPRTY, &DEFPSIST],
-        examples: &["DISPLAY QREMOTE(*) RNAME RQMNAME", "DIS QR(*) WHERE(RQMNAME EQ QM2)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DefineModel),
-        verb: "DEFINE",
-        noun: "QMODEL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Create a model: what the queues are like that are made for links which ask for a queue of their own.",
-        options: &[&REPLACE, &LIKE],
-        attributes: &queue::MODEL,
-        examples: &["DEFINE QMODEL(REPLIES) MAXDEPTH(100)", "DEF QM(INBOX) DEFTYPE(PERMDYN) DEFPSIST(YES) NOSHARE"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::AlterModel),
-        verb: "ALTER",
-        noun: "QMODEL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Change attributes of a model; the others stay, and so do the queues that were made of it.",
-        options: &[],
-        attributes: &queue::MODEL,
-        examples: &["ALTER QMODEL(SYSTEM.DEFAULT.MODEL.QUEUE) MAXDEPTH(50)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Defines(Defining::DeleteModel),
-        verb: "DELETE",
-        noun: "QMODEL",
-        name: NameUse::One,
-        object: "queue",
-        summary: "Delete a model. The queues that were made of it stay.",
-        options: &[],
-        attributes: &[],
-        examples: &["DELETE QMODEL(REPLIES)"],
-        since: V1,
-    },
-    Command {
-        act: Act::Does(Doing::DisplayModel),
-        verb: "DISPLAY",
-        noun: "QMODEL",
-        name: NameUse::Generic,
-        object: "queue",
-        summary: "Show models. A generic name shows names only, unless attributes or ALL are asked for.",
-        options: &[&WHERE, &ALL],
-        attributes: &queue::DISPLAY_MODEL,
-        examples: &["DISPLAY QMODEL(*) DEFTYPE", "DIS QM(SYSTEM.DEFAULT.MODEL.QUEUE)"],
-        since: V1,
-    },
-];
-
-/// The commands after those of [`nouns`](crate::nouns).
+/// The commands after those of queues and topics.
 pub(crate) static OTHER_COMMANDS: &[Command] = &[
     Command {
         act: Act::Does(Doing::DisplaySubscriptionStatus),
@@ -1710,7 +1324,7 @@ pub(crate) static OTHER_COMMANDS: &[Command] = &[
         summary: "Show queues of every type. A generic name shows names and types only, unless attributes or ALL are \
          asked for.",
         options: &[&OF_TYPE, &WHERE, &ALL],
-        attributes: &queue::DISPLAY_QUEUE,
+        attributes: &queues::DISPLAYED,
         examples: &["DISPLAY QUEUE(*)", "DIS Q(*) TYPE(QLOCAL) CURDEPTH"],
         since: V1,
     },

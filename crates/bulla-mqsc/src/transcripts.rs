@@ -13,7 +13,7 @@ use bulla_catalog::status::{
     ChannelState, ChannelStatus, DeviceMeters, DeviceState, DeviceStatus, InitiatorStatus, QueueStatus, Snapshot,
     StopChannel, Tasks, TwoAverages,
 };
-use bulla_catalog::{Change, Definitions};
+use bulla_catalog::{Change, Definitions, Sort};
 use bulla_device::{Form, Meters, Operation, Shape};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ impl Administered for Paper {
 
     fn apply(&mut self, change: Change) -> Result<Applied, AdminError> {
         match &change {
-            Change::DeleteLocal { name, purge } => {
+            Change::Delete { name, sort: Sort::Local, purge } => {
                 self.check_links(name)?;
                 let depth = self.status.get(name).map_or(0, |status| status.depth);
                 if depth > 0 && !purge {
@@ -160,7 +160,7 @@ impl Administered for Paper {
                 self.check_links(name)?;
                 self.status.remove(name);
             }
-            Change::DeleteAlias { name } => self.check_links(name)?,
+            Change::Delete { name, sort: Sort::Alias, .. } => self.check_links(name)?,
             Change::DeleteChannel { name } => drop(self.channels.remove(name)),
             Change::DefineDevice { name, .. } => drop(self.states.insert(name.clone(), DeviceState::Stopped)),
             _ => {}

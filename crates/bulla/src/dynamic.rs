@@ -10,7 +10,7 @@ use crate::authority::{ANONYMOUS, Right};
 use crate::catalog::limits::Kept;
 use crate::catalog::names::is_name;
 use crate::catalog::system_queues::{DEFAULT_MODEL, SYSTEM_PREFIX};
-use crate::catalog::{Change, LocalQueue, Usage};
+use crate::catalog::{Change, LocalQueue, Sort, Usage};
 use crate::limits::Passing;
 use crate::manager::{State, attributes};
 use crate::mqsc::run::told;
@@ -166,7 +166,7 @@ impl State {
         if !self.definitions.has_room_for_a_queue() {
             return Err(Refusal::new(reason::RESOURCE_PROBLEM, "there are as many queues as there may be"));
         }
-        self.change_definitions(&[Change::DefineLocal { name: name.clone(), queue }])?;
+        self.change_definitions(&[Change::define(&name, queue)])?;
         Ok(Made { name, temporary: None, with_link: false })
     }
 
@@ -255,7 +255,7 @@ impl State {
         if depth > 0 && !purge {
             return Err(Refusal::new(reason::Q_NOT_EMPTY, format!("{name} holds {depth} messages")));
         }
-        self.change_definitions(&[Change::DeleteLocal { name: name.to_owned(), purge }])
+        self.change_definitions(&[Change::Delete { name: name.to_owned(), sort: Sort::Local, purge }])
     }
 
     /// Deletes a queue with what is on it that no definition names any more. Where that fails it stays, and the next

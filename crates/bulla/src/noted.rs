@@ -79,15 +79,16 @@ impl<'a> QueueChanges<'a> {
         let mut managed: BTreeMap<&str, Option<&str>> = BTreeMap::new();
         for change in changes {
             match change {
-                Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                Change::Define { name, object: Object::Local(queue) }
+                | Change::Alter { name, object: Object::Local(queue) } => {
                     all.defined.insert(name, queue);
                 }
-                Change::DeleteLocal { name, purge } => all.delete(name, *purge, store),
+                Change::Delete { name, sort: Sort::Local, purge } => all.delete(name, *purge, store),
                 Change::Define { name, object: Object::Subscription(subscription) }
                 | Change::Alter { name, object: Object::Subscription(subscription) } => {
                     managed.insert(name, Some(&*subscription.destination).filter(|_| subscription.managed));
                 }
-                Change::Delete { name, sort: Sort::Subscription } => {
+                Change::Delete { name, sort: Sort::Subscription, .. } => {
                     let known = definitions.queue_of(Sort::Subscription, name);
                     if let Some(queue) = managed.remove(name.as_str()).unwrap_or(known) {
                         all.delete(queue, true, store);
@@ -165,19 +166,18 @@ impl State {
         let (mut has_topics, mut moves_attributes) = (false, false);
         for change in changes {
             keeps |= match change {
-                Change::DefineLocal { name, queue } | Change::AlterLocal { name, queue } => {
+                Change::Define { name, object: Object::Local(queue) }
+                | Change::Alter { name, object: Object::Local(queue) } => {
                     queue.dynamic || is_dynamic(&self.definitions, name)
                 }
-                Change::DeleteLocal { name, .. } => is_dynamic(&self.definitions, name),
+                Change::Delete { name, sort: Sort::Local, .. } => is_dynamic(&self.definitions, name),
                 change => change.is_of(&[Sort::Subscription]),
             };
             self.definitions.apply(change);
             match change {
                 change if change.is_of(&[Sort::Topic]) => has_topics = true,
-                Change::AlterManager(_)
-                | Change::DefineAlias { .. }
-                | Change::AlterAlias { .. }
-                | Change::DeleteAlias { .. } => moves_attributes = true,
+                Change::AlterManager(_) => moves_attributes = true,
+                change if change.is_of(&[Sort::Alias]) => moves_attributes = true,
                 _ => {}
             }
         }

@@ -172,7 +172,7 @@ fn to_name(state: &State, queue: QueueId) -> String {
 
 fn switch_off(state: &mut State, name: String, local: LocalQueue) {
     let queue = LocalQueue { trigger: false, ..local };
-    let change = Change::AlterLocal { name: name.clone(), queue };
+    let change = Change::alter(&name, queue);
     if let Err(why) = state.change_definitions(std::slice::from_ref(&change)) {
         crate::alarm!("{name}: NOTRIGGER after TRIGTYPE(DEPTH) is not kept: {why}");
     }

@@ -33,14 +33,6 @@ macro_rules! sorts {
             /// The queue manager itself.
             pub queue_manager: QueueManager,
             $($(#[$doc])* pub $objects: BTreeMap<String, $type>,)*
-            /// Local queues by name.
-            pub queues: BTreeMap<String, LocalQueue>,
-            /// Aliases by name; no name is that of two sorts of queue.
-            pub aliases: BTreeMap<String, AliasQueue>,
-            /// Remote queues and queue-manager aliases by name.
-            pub remotes: BTreeMap<String, RemoteQueue>,
-            /// Models by name.
-            pub models: BTreeMap<String, ModelQueue>,
             /// Policies by the name that is opened.
             pub policies: BTreeMap<String, Arc<Policy>>,
             /// Crypto devices by name; [`CPU`](super::device::CPU) is always there.
@@ -97,10 +89,6 @@ macro_rules! sorts {
                 Self {
                     queue_manager,
                     $($objects: BTreeMap::new(),)*
-                    queues: BTreeMap::new(),
-                    aliases: BTreeMap::new(),
-                    remotes: BTreeMap::new(),
-                    models: BTreeMap::new(),
                     policies: BTreeMap::new(),
                     devices: BTreeMap::new(),
                     channels: BTreeMap::new(),
@@ -159,10 +147,25 @@ macro_rules! sorts {
 }
 
 sorts! {
+    /// Queues of this queue manager.
+    Local: LocalQueue, "queue", queues;
+    /// Other names for queues; no name is that of two sorts of queue.
+    Alias: AliasQueue, "queue", aliases;
+    /// Names for queues of other queue managers, and aliases of queue managers.
+    Remote: RemoteQueue, "queue", remotes;
+    /// What dynamic queues are made of.
+    Model: ModelQueue, "queue", models;
     /// What queues with TRIGGER start.
     Process: Process, "process", processes;
     /// What holds for a topic and those below it; [`BASE_TOPIC`](super::BASE_TOPIC) is always there.
     Topic: Topic, "topic", topics;
     /// Subscriptions that outlive their links.
     Subscription: Subscription, "subscription", subscriptions;
+}
+
+impl Sort {
+    /// Whether it is a sort of queue: no two queues have one name.
+    pub fn is_queue(self) -> bool {
+        matches!(self, Sort::Local | Sort::Alias | Sort::Remote | Sort::Model)
+    }
 }

@@ -1,10 +1,6 @@
-//! Attributes of objects, a file for each sort that has no file of its own, and what they have in common.
+//! Attributes of the queue manager, and what attributes have in common.
 
-mod alias;
-mod model;
-pub(crate) mod queue;
 pub(crate) mod queue_manager;
-mod remote;
 
 use crate::parse::{Statement, Value};
 use crate::reply::Cell;

@@ -2,9 +2,9 @@
 
 use super::Field;
 use crate::objects::{WRAPPED, command};
-use crate::parse::{Statement, Value};
-use crate::reply::{Cell, Failure, Row};
-use crate::run::{Candidate, free_or_replaced, rows, too_many, unknown, wanted};
+use crate::parse::{Pattern, Statement, Value};
+use crate::reply::{Cell, Failure, FailureKind, Row};
+use crate::run::{Administered, Candidate, REPLACE_HINT, free_or_replaced, rows, too_many, unknown, wanted};
 use crate::table::{self, Act, Attribute, Command, Defining, Doing, Key, NameUse};
 use bulla_catalog::{Change, Definitions, Named, OBJECTS_MAX, Object, Sort};
 use std::fmt::{self, Write};
@@ -48,7 +48,16 @@ pub(crate) trait Noun: Sync {
     ///
     /// # Errors
     /// There is no such object, or WHERE compares what can't be compared.
-    fn display(&self, statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure>;
+    fn display(&'static self, statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure>;
+
+    /// Its objects whose names fit, to be shown.
+    fn candidates<'a>(&'static self, name: &Pattern, target: &'a dyn Administered) -> Vec<Candidate<'a>>;
+
+    /// What a change means to what runs: it is refused, or comes later, as a warning says.
+    ///
+    /// # Errors
+    /// It is refused.
+    fn running(&self, change: &Change, target: &dyn Administered) -> Result<Option<String>, Failure>;
 
     /// The names of the objects that are kept.
     fn names<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = &'a String> + 'a>;
@@ -75,15 +84,34 @@ pub(crate) trait Noun: Sync {
 
 /// What is peculiar to a sort of object beyond its attributes.
 pub(crate) trait Rules: Default + Named {
-    /// The one that is always there: the file alters it, and does not name it while it is as it was.
+    /// The one that is always there: the file alters it.
     const ALWAYS_THERE: Option<&str> = None;
+
+    /// The sorts of which none has an object of the same name.
+    const FAMILY: Option<&Family> = None;
 
     /// MQ's reason code where there is none of that name.
     const UNKNOWN: u32 = 2085;
 
+    /// What to do where DEFINE finds one of that name.
+    const REPLACE_HINT: &str = REPLACE_HINT;
+
     /// What LIKE takes over.
     fn like(&self) -> Self {
         self.clone()
+    }
+
+    /// The value of an attribute that is in none of its fields.
+    fn cell(&self, _key: Key) -> Option<Cell> {
+        None
+    }
+
+    /// Takes over the value of an attribute that is in none of its fields.
+    fn set(&mut self, _key: Key, _value: &Value) {}
+
+    /// Whether the file does not name it while it is like this.
+    fn is_left_out(&self, _name: &str) -> bool {
+        false
     }
 
     /// Attributes that contradict each other, or what else is defined.
@@ -106,6 +134,55 @@ pub(crate) trait Rules: Default + Named {
     fn forewarnings(&self, _name: &str, _definitions: &Definitions) -> Vec<String> {
         Vec::new()
     }
+
+    /// What a change means to what runs: it is refused, or comes later, as a warning says.
+    ///
+    /// # Errors
+    /// It is refused.
+    fn running(_name: &str, _change: Running<'_, Self>, _target: &dyn Administered) -> Result<Option<String>, Failure> {
+        Ok(None)
+    }
+
+    /// What DISPLAY shows of what goes on at one.
+    fn status<'a>(_name: &'a str, _target: &'a dyn Administered) -> Box<dyn Fn(Key) -> Option<Cell> + 'a> {
+        Box::new(|_| None)
+    }
+}
+
+/// A change of an object of one sort.
+pub(crate) enum Running<'a, T> {
+    /// It is new, or takes the place of one.
+    Defined(&'a T),
+    /// It becomes this.
+    Altered(&'a T),
+    /// It goes.
+    Deleted,
+}
+
+/// Sorts of which no two have an object of one name.
+pub(crate) struct Family {
+    /// The noun at the head of what DISPLAY shows of them; their own is shown as TYPE.
+    pub(crate) head: &'static str,
+    /// Each sort, and what one of it is called.
+    pub(crate) members: &'static [(Sort, &'static str)],
+    /// Whether there may be one more of them.
+    pub(crate) has_room: fn(&Definitions) -> bool,
+}
+
+impl Family {
+    /// The sort that has an object of the name, and what one of it is called.
+    pub(super) fn member_of(&self, name: &str, definitions: &Definitions) -> Option<(Sort, &'static str)> {
+        self.members.iter().copied().find(|(sort, _)| definitions.has(*sort, name))
+    }
+
+    fn called(&self, sort: Sort) -> &'static str {
+        self.members.iter().find(|(member, _)| *member == sort).map_or("", |(_, called)| called)
+    }
+}
+
+/// An object of that name is of another sort of the family.
+pub(super) fn wrong_type(name: &str, what: &str) -> Failure {
+    Failure { kind: FailureKind::Refused, reason: Some(2043), message: format!("{name} is {what}"), hint: None }
 }
 
 /// A noun whose objects are `T`.
@@ -132,12 +209,14 @@ pub(crate) struct Said {
     pub(crate) examples: &'static [&'static str],
 }
 
-/// The commands of a noun, with what is said of DEFINE, ALTER, DELETE and DISPLAY.
+/// The commands of a noun: which attributes DEFINE and ALTER take, which DISPLAY shows, and what is said of DEFINE, ALTER,
+/// DELETE and DISPLAY.
 pub(super) const fn commands(
     sort: Sort,
     object: &'static str,
     noun: &'static str,
     attributes: &'static [&'static Attribute],
+    displayed: &'static [&'static Attribute],
     [define, alter, delete, display]: [Said; 4],
 ) -> [Command; 4] {
     const fn command(
@@ -168,7 +247,7 @@ pub(super) const fn commands(
             Act::Does(Doing::Display(sort)),
             many,
             table::DISPLAY_OPTIONS,
-            attributes,
+            displayed,
             display,
         ),
     ]
@@ -176,18 +255,46 @@ pub(super) const fn commands(
 
 impl<T: Rules> ObjectNoun<T> {
     fn existing<'a>(&self, name: &str, definitions: &'a Definitions) -> Result<&'a T, Failure> {
-        T::all(definitions).get(name).ok_or_else(|| Self::unknown(name))
+        T::all(definitions).get(name).ok_or_else(|| Self::missing(name, definitions))
     }
 
-    fn unknown(name: &str) -> Failure {
-        Failure { reason: Some(T::UNKNOWN), ..unknown(&T::SORT.to_string(), name) }
+    /// There is none of that name, or it is of another sort.
+    fn missing(name: &str, definitions: &Definitions) -> Failure {
+        match Self::other(name, definitions) {
+            Some(what) => wrong_type(name, what),
+            None => Failure { reason: Some(T::UNKNOWN), ..unknown(&T::SORT.to_string(), name) },
+        }
+    }
+
+    /// What that is called which has the name and is of another sort of the family.
+    fn other(name: &str, definitions: &Definitions) -> Option<&'static str> {
+        let (sort, what) = T::FAMILY?.member_of(name, definitions)?;
+        (sort != T::SORT).then_some(what)
+    }
+
+    /// The object to begin with: LIKE's, or the defaults.
+    fn like(&self, statement: &Statement, definitions: &Definitions) -> Result<T, Failure> {
+        let Some(Value::Text(model)) = statement.value(Key::Like) else { return Ok(T::default()) };
+        match (T::all(definitions).get(model), T::FAMILY) {
+            (Some(model), _) => Ok(model.like()),
+            (None, Some(family)) if Self::other(model, definitions).is_some() => {
+                Err(wrong_type(model, &format!("not {}", family.called(T::SORT))))
+            }
+            (None, _) => Err(Self::missing(model, definitions)),
+        }
+    }
+
+    fn has_room(definitions: &Definitions) -> bool {
+        T::FAMILY.map_or(T::all(definitions).len() < OBJECTS_MAX, |family| (family.has_room)(definitions))
     }
 
     /// Takes over the values that the command gives.
     fn set(&self, object: &mut T, statement: &Statement) {
         for setting in &statement.settings {
-            if let Some(field) = self.field(setting.attribute.key) {
-                (field.set)(object, &setting.value);
+            let key = setting.attribute.key;
+            match self.field(key) {
+                Some(field) => (field.set)(object, &setting.value),
+                None => object.set(key, &setting.value),
             }
         }
     }
@@ -199,10 +306,14 @@ impl<T: Rules> ObjectNoun<T> {
     }
 
     fn cell(&self, object: &T, key: Key) -> Option<Cell> {
-        self.field(key).map(|field| (field.get)(object))
+        match self.field(key) {
+            Some(field) => Some((field.get)(object)),
+            None if key == Key::Type && T::FAMILY.is_some() => Some(Cell::word(self.word)),
+            None => object.cell(key),
+        }
     }
 
-    fn field(&self, key: Key) -> Option<&'static Field<T>> {
+    pub(super) fn field(&self, key: Key) -> Option<&'static Field<T>> {
         self.fields.iter().copied().flatten().find(|field| field.attribute().key == key)
     }
 }
@@ -230,14 +341,13 @@ impl<T: Rules> Noun for ObjectNoun<T> {
 
     fn define(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
         let name = statement.name.stem.clone();
-        let mut object = match statement.value(Key::Like) {
-            Some(Value::Text(model)) => self.existing(model, definitions)?.like(),
-            _ => T::default(),
-        };
-        let all = T::all(definitions);
-        let exists = all.contains_key(&name);
-        free_or_replaced(statement, exists)?;
-        if !exists && all.len() >= OBJECTS_MAX {
+        if let Some(what) = Self::other(&name, definitions) {
+            return Err(wrong_type(&name, what));
+        }
+        let mut object = self.like(statement, definitions)?;
+        let exists = T::all(definitions).contains_key(&name);
+        free_or_replaced(statement, exists, T::REPLACE_HINT)?;
+        if !exists && !Self::has_room(definitions) {
             return Err(too_many(OBJECTS_MAX, self.many));
         }
         self.set(&mut object, statement);
@@ -257,24 +367,42 @@ impl<T: Rules> Noun for ObjectNoun<T> {
         let name = statement.name.stem.clone();
         self.existing(&name, definitions)?;
         T::check_delete(&name, definitions)?;
-        Ok(Change::Delete { name, sort: T::SORT })
+        Ok(Change::Delete { name, sort: T::SORT, purge: statement.says(Key::Purge, "PURGE") })
     }
 
-    fn display(&self, statement: &Statement, definitions: &Definitions) -> Result<Vec<Row>, Failure> {
-        let found = T::all(definitions).iter().filter(|(name, _)| statement.name.fits(name));
-        let candidates: Vec<Candidate<'_>> = found
-            .map(|(name, object)| -> Candidate<'_> { (name, None, Box::new(|key| self.cell(object, key))) })
-            .collect();
+    fn display(&'static self, statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
+        let candidates = self.candidates(&statement.name, target);
         if candidates.is_empty() && !statement.name.generic {
-            return Err(Self::unknown(&statement.name.stem));
+            return Err(Self::missing(&statement.name.stem, target.definitions()));
         }
-        rows(statement, self.word, candidates, &wanted(statement, true))
+        let head = T::FAMILY.map_or(self.word, |family| family.head);
+        rows(statement, head, candidates, &wanted(statement, true))
+    }
+
+    fn candidates<'a>(&'static self, name: &Pattern, target: &'a dyn Administered) -> Vec<Candidate<'a>> {
+        let found = T::all(target.definitions()).iter().filter(|(known, _)| name.fits(known));
+        found
+            .map(|(name, object)| -> Candidate<'a> {
+                let status = T::status(name, target);
+                let cell = move |key| self.cell(object, key).or_else(|| status(key));
+                (name, T::FAMILY.map(|_| self.word), Box::new(cell))
+            })
+            .collect()
+    }
+
+    fn running(&self, change: &Change, target: &dyn Administered) -> Result<Option<String>, Failure> {
+        let (name, running) = match change {
+            Change::Define { name, object } => (name, T::of(object).map(Running::Defined)),
+            Change::Alter { name, object } => (name, T::of(object).map(Running::Altered)),
+            Change::Delete { name, sort, .. } => (name, (*sort == T::SORT).then_some(Running::Deleted)),
+            _ => return Ok(None),
+        };
+        running.map_or(Ok(None), |running| T::running(name, running, target))
     }
 
     fn names<'a>(&self, definitions: &'a Definitions) -> Box<dyn Iterator<Item = &'a String> + 'a> {
-        let is_as_ever = |name: &str, object: &T| T::ALWAYS_THERE == Some(name) && *object == T::default();
         let all = T::all(definitions).iter();
-        Box::new(all.filter(move |(name, object)| !is_as_ever(name, object)).map(|(name, _)| name))
+        Box::new(all.filter(|(name, object)| !object.is_left_out(name)).map(|(name, _)| name))
     }
 
     fn is_altered_by_the_file(&self) -> bool {

@@ -60,6 +60,7 @@ static COMMANDS: [Command; 4] = commands(
     "process",
     WORD,
     &ATTRIBUTES,
+    &ATTRIBUTES,
     [
         Said {
             summary: "Create a process definition: what a queue with TRIGGER starts.",

@@ -103,6 +103,7 @@ static COMMANDS: [Command; 4] = commands(
     "subscription",
     WORD,
     &ATTRIBUTES,
+    &ATTRIBUTES,
     [
         Said {
             summary: "Create a subscription: from then on what is published on its topic is put on its queue.",

@@ -116,6 +116,7 @@ static COMMANDS: [Command; 4] = commands(
     "topic",
     WORD,
     &ATTRIBUTES,
+    &ATTRIBUTES,
     [
         Said {
             summary: "Create a topic object: what holds for a topic and those below it, and a name for rights on them. \
@@ -153,6 +154,10 @@ fn delivery(needed: Option<Needed>) -> Cell {
 
 impl Rules for Topic {
     const ALWAYS_THERE: Option<&str> = Some(BASE_TOPIC);
+
+    fn is_left_out(&self, name: &str) -> bool {
+        name == BASE_TOPIC && *self == Topic::default()
+    }
 
     /// The string is not taken over: no two have the same one.
     fn like(&self) -> Self {

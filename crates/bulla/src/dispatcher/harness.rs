@@ -102,7 +102,7 @@ impl Harness {
         let records = crate::authority::Authorities::open_to_all().records.iter().collect();
         let mut changes = vec![Change::AlterManager(manager), Change::SetAuthority(records)];
         let queues = self.queues.iter().map(|(name, queue)| (name.clone(), queue.clone()));
-        changes.extend(queues.map(|(name, queue)| Change::DefineLocal { name, queue }));
+        changes.extend(queues.map(|(name, queue)| Change::define(name, queue)));
         state.commit_definitions(&changes, &[]).unwrap();
     }
 

@@ -310,7 +310,7 @@ impl Run {
                 entity: Entity::principal(ANONYMOUS),
             };
             let changes = [
-                Change::AlterModel { name: DEFAULT_MODEL.to_owned(), model },
+                Change::alter(DEFAULT_MODEL, model),
                 Change::define(ALL, subscription),
                 Change::SetAuthority(vec![(key, ObjectType::Topic.rights())]),
             ];

@@ -108,15 +108,15 @@ fn unit(state: &mut State, number: usize) -> Vec<Change> {
     let name = format!("ALIAS{number}");
     if state.definitions.aliases.contains_key(&name) {
         let queues = ["FIRST", "SECOND"].map(|name| format!("{name}{number}"));
-        let gone = queues.map(|name| Change::DeleteLocal { name, purge: true });
-        return gone.into_iter().chain([Change::DeleteAlias { name }]).collect();
+        let gone = queues.map(|name| Change::Delete { name, sort: Sort::Local, purge: true });
+        return gone.into_iter().chain([Change::delete(name, Sort::Alias)]).collect();
     }
     let queue = Definitions::initial("QM1").queues.into_values().next().unwrap();
     let target = format!("FIRST{number}");
     let names = [target.clone(), format!("SECOND{number}")];
     let alias = AliasQueue { target, description: String::new(), get_enabled: true, put_enabled: true };
-    let made = names.map(|name| Change::DefineLocal { name, queue: queue.clone() });
-    made.into_iter().chain([Change::DefineAlias { name, alias }]).collect()
+    let made = names.map(|name| Change::define(name, queue.clone()));
+    made.into_iter().chain([Change::define(name, alias)]).collect()
 }
 
 /// Clients define and delete, until the disk stops. Each puts a message on its new queue.
@@ -159,7 +159,7 @@ fn work(disk: &SimDisk, folder: &Path, seed: u64) -> Done {
             5 | 6 => {
                 let changes = unit(&mut state, below(3) as usize);
                 let queue = match &changes[0] {
-                    Change::DefineLocal { name, .. } => Some(name.clone()),
+                    Change::Define { name, object: Object::Local(_) } => Some(name.clone()),
                     _ => None,
                 };
                 state.commit_definitions(&changes, &[]).map(|_| queue).map_err(crate::dynamic::problem)
@@ -253,7 +253,7 @@ fn older(disk: &SimDisk, folder: &Path, through: u64) -> Definitions {
     let mut file = definitions.text();
     for number in 1..=2 {
         let queue = Definitions::initial("QM1").queues.into_values().next().unwrap();
-        let changes = [Change::DefineLocal { name: format!("CLIENT{number}"), queue }];
+        let changes = [Change::define(format!("CLIENT{number}"), queue)];
         let text = Definitions::commands(&changes).unwrap();
         store.commit(Vec::new(), &[], &[(&format!("definitions.{number:016x}"), Some(text.as_bytes()))]).unwrap();
         definitions.apply(&changes[0]);
@@ -305,7 +305,7 @@ fn stopped() -> (SimDisk, tempfile::TempDir) {
     let (disk, folder) = (SimDisk::default(), tempfile::tempdir().unwrap());
     let mut state = open(&disk, folder.path()).unwrap();
     let queue = Definitions::initial("QM1").queues.into_values().next().unwrap();
-    state.commit_definitions(&[Change::DefineLocal { name: "QUEUE".into(), queue }], &[]).unwrap();
+    state.commit_definitions(&[Change::define("QUEUE", queue)], &[]).unwrap();
     state.store.shut_down(Instant::now()).unwrap();
     drop(state);
     drop(open(&disk, folder.path()).unwrap());

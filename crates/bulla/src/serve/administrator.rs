@@ -101,16 +101,11 @@ impl<'a> Administrator<'a> {
         match change {
             // Clients that put by that name would go on reaching the temporary queue, and its creator would get their
             // messages.
-            Change::DefineLocal { name, .. }
-            | Change::DefineAlias { name, .. }
-            | Change::DefineRemote { name, .. }
-            | Change::DefineModel { name, .. }
-                if self.state.dynamic.contains_key(name) =>
-            {
+            Change::Define { name, object } if object.sort().is_queue() && self.state.dynamic.contains_key(name) => {
                 let detail = format!("{name} is an application's temporary queue, until that closes it");
                 Err(AdminError::Failed { reason: reason::OBJECT_IN_USE.code.into(), detail })
             }
-            Change::DeleteLocal { name, purge } => {
+            Change::Delete { name, sort: Sort::Local, purge } => {
                 // One that is defined in the same unit is not there yet.
                 let Some(queue) = self.state.store.queue(name) else { return Ok(()) };
                 self.unused(name, queue)?;
@@ -120,18 +115,18 @@ impl<'a> Administrator<'a> {
                 }
                 Ok(())
             }
-            Change::Delete { name, sort } => {
-                let goes = self.state.definitions.queue_of(*sort, name);
-                let goes = goes.and_then(|name| Some((name, self.state.store.queue(name)?)));
-                goes.map_or(Ok(()), |(name, queue)| self.unused(name, queue))
-            }
             Change::ClearLocal { name } => self.unused(name, self.queue(name)?),
-            Change::DeleteAlias { name } => {
+            Change::Delete { name, sort: Sort::Alias, .. } => {
                 let found = self.state.definitions.resolve(name).ok();
                 match found.and_then(|found| self.state.store.queue(found.queue)) {
                     Some(queue) => self.unused(name, queue),
                     None => Ok(()),
                 }
+            }
+            Change::Delete { name, sort, .. } => {
+                let goes = self.state.definitions.queue_of(*sort, name);
+                let goes = goes.and_then(|name| Some((name, self.state.store.queue(name)?)));
+                goes.map_or(Ok(()), |(name, queue)| self.unused(name, queue))
             }
             _ => Ok(()),
         }
@@ -204,11 +199,8 @@ impl<'a> Administrator<'a> {
                     | Change::DeleteAdministrators { .. }
                     | Change::SetChannelRule(..)
                     | Change::DeleteChannelRule(_)
-                    | Change::DefineRemote { .. }
-                    | Change::AlterRemote { .. }
-                    | Change::DeleteRemote { .. }
                     | Change::AlterManager(_)
-            ) || change.is_of(&[Sort::Topic])
+            ) || change.is_of(&[Sort::Remote, Sort::Topic])
         }) {
             self.manager.follow_blocked_addresses(definitions);
             self.manager.tokens.follow(&definitions.queue_manager);

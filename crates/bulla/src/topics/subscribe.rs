@@ -146,7 +146,7 @@ impl State {
             model: Some(model),
             ..Subscription::default()
         };
-        let changes = [Change::DefineLocal { name: destination.clone(), queue }, Change::define(name, subscription)];
+        let changes = [Change::define(&destination, queue), Change::define(name, subscription)];
         self.change_definitions(&changes)?;
         Ok(Subscribed { queue: destination, is_new: true })
     }

@@ -1,16 +1,26 @@
-//! Local queues in the admin language: a row for each attribute, and the lists that are made of the rows.
+//! QLOCAL: a queue of this queue manager.
 
-use super::{Cells, Set, blank, clamped, enabled, number_of, number_or, percent, unless_blank};
-use crate::nouns::{Field, attributes, joined};
-use crate::parse::Statement;
-use crate::reply::Cell;
+use super::noun::{Family, Running, commands};
+use super::queues::{MANY, QUEUES, makes_sense, used_by_the_manager};
+use super::subscription::managing;
+use super::{Field, ObjectNoun, Rules, Said, attributes, joined};
+use crate::attributes::{blank, clamped, enabled, number_of, number_or, percent, unless_blank};
+use crate::reply::{Cell, Failure, FailureKind};
+use crate::run::{AdminError, Administered, failure};
 use crate::table::limit::{BYTES_MAX, COUNT_MAX};
+use crate::table::local::{CLEAR, DISPLAY_DEAD_LETTERS, REPLAY};
 use crate::table::{
-    Attribute, CURDEPTH, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, LOCAL_DEFTYPE, MODEL_DEFTYPE, PRIORITY_MAX,
-    PUT, REMOTE_XMITQ, RNAME, RQMNAME, TARGET, TYPE, words,
+    Attribute, CURDEPTH, Command, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, PRIORITY_MAX, PUT, TYPE,
+    attribute, words,
 };
 use bulla_catalog::limits::RATE_MAX;
-use bulla_catalog::{Backout, DEPTH_MAX, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, TriggerType, Usage};
+use bulla_catalog::status::QueueStatus;
+use bulla_catalog::system_queues::DEAD_LETTER_QUEUE;
+use bulla_catalog::{
+    Backout, DEPTH_MAX, Definitions, Delivery, Full, LocalQueue, MESSAGE_BYTES_MAX, Sort, TriggerType, Usage,
+};
+
+const WORD: &str = "QLOCAL";
 
 /// Highest CAPEXPRY in tenths of a second, as MQ has it.
 const EXPIRY_TENTHS_MAX: u64 = 999_999_999;
@@ -18,6 +28,31 @@ const EXPIRY_TENTHS_MAX: u64 = 999_999_999;
 const BACKOUT_THRESHOLD_MAX: u64 = 999_999_999;
 /// Of a number that there is no limit to.
 const NO_LIMIT: &str = "NOLIMIT";
+
+pub(super) static LOCAL: ObjectNoun<LocalQueue> = ObjectNoun {
+    word: WORD,
+    short: &["QL"],
+    many: MANY,
+    place: 1,
+    fields: &[&MESSAGES, &USE, &BACKING_OUT, &DEPTHS_AND_LIMITS, &ORIGIN_AND_TRIGGER],
+    commands: &COMMANDS,
+};
+
+static DEFTYPE: Attribute = attribute(
+    Key::DefinitionType,
+    "DEFTYPE",
+    words(&["PREDEFINED", "PERMDYN"]),
+    "PREDEFINED",
+    "How the queue came to be: by a command, or from a model, for an application that asked. A link that opens a \
+     PERMDYN queue may delete it by closing it.",
+);
+static PURGE: Attribute = attribute(
+    Key::Purge,
+    "PURGE",
+    Kind::Switch(&["NOPURGE", "PURGE"]),
+    "NOPURGE",
+    "Whether a queue that holds messages is deleted together with them; otherwise it is refused with 2055.",
+);
 
 /// What messages the queue takes, and how it gives them.
 static MESSAGES: [Field<LocalQueue>; 9] = [
@@ -271,7 +306,7 @@ static DEPTHS_AND_LIMITS: [Field<LocalQueue>; 12] = [
 /// How it came to be, and what a message on it starts.
 static ORIGIN_AND_TRIGGER: [Field<LocalQueue>; 7] = [
     Field::shared(
-        &LOCAL_DEFTYPE,
+        &DEFTYPE,
         |of| Cell::word(if of.dynamic { "PERMDYN" } else { "PREDEFINED" }),
         |of, value| of.dynamic = value.word() == "PERMDYN",
     ),
@@ -341,57 +376,120 @@ static ORIGIN_AND_TRIGGER: [Field<LocalQueue>; 7] = [
     ),
 ];
 
-/// Every attribute.
-fn fields() -> impl Iterator<Item = &'static Field<LocalQueue>> {
-    let groups: [&[Field<LocalQueue>]; 5] = [&MESSAGES, &USE, &BACKING_OUT, &DEPTHS_AND_LIMITS, &ORIGIN_AND_TRIGGER];
-    groups.into_iter().flatten()
-}
-
-fn field(key: Key) -> Option<&'static Field<LocalQueue>> {
-    fields().find(|field| field.attribute().key == key)
-}
-
-impl Set for LocalQueue {
-    fn set(&mut self, statement: &Statement) {
-        for setting in &statement.settings {
-            if let Some(field) = field(setting.attribute.key) {
-                (field.set)(self, &setting.value);
-            }
-        }
-    }
-}
-
-impl Cells for LocalQueue {
-    fn cell(&self, key: Key) -> Option<Cell> {
-        match key {
-            Key::Type => Some(Cell::word("QLOCAL")),
-            key => field(key).map(|field| (field.get)(self)),
-        }
-    }
-}
-
 type Attributes<const COUNT: usize> = [&'static Attribute; COUNT];
 
-const OF_MESSAGES: Attributes<9> = attributes(&MESSAGES);
-const OF_USE: Attributes<3> = attributes(&USE);
+pub(super) const OF_MESSAGES: Attributes<9> = attributes(&MESSAGES);
+pub(super) const OF_USE: Attributes<3> = attributes(&USE);
 const OF_BACKING_OUT: Attributes<4> = attributes(&BACKING_OUT);
-const OF_DEPTHS_AND_LIMITS: Attributes<12> = attributes(&DEPTHS_AND_LIMITS);
-const OF_ORIGIN_AND_TRIGGER: Attributes<7> = attributes(&ORIGIN_AND_TRIGGER);
+pub(super) const OF_DEPTHS_AND_LIMITS: Attributes<12> = attributes(&DEPTHS_AND_LIMITS);
+pub(super) const OF_ORIGIN_AND_TRIGGER: Attributes<7> = attributes(&ORIGIN_AND_TRIGGER);
 
-/// DEFINE and ALTER QLOCAL.
-pub(crate) static LOCAL: Attributes<35> =
+static DEFINED: Attributes<35> =
     joined(&[&OF_MESSAGES, &OF_USE, &OF_BACKING_OUT, &OF_DEPTHS_AND_LIMITS, &OF_ORIGIN_AND_TRIGGER]);
-/// DISPLAY QLOCAL.
-pub(crate) static DISPLAY_LOCAL: Attributes<37> = joined(&[&[&TYPE, &DESCR, &CURDEPTH], LOCAL.split_at(1).1]);
-/// DEFINE and ALTER QMODEL.
-pub(crate) static MODEL: Attributes<22> = joined(&[&[&MODEL_DEFTYPE], &OF_MESSAGES, &OF_DEPTHS_AND_LIMITS]);
-/// DISPLAY QMODEL.
-pub(crate) static DISPLAY_MODEL: Attributes<23> = joined(&[&[&TYPE], &MODEL]);
-/// DISPLAY QUEUE.
-pub(crate) static DISPLAY_QUEUE: Attributes<36> = joined(&[
-    &[&DESCR, &TARGET, &RNAME, &RQMNAME, &REMOTE_XMITQ, &CURDEPTH],
-    OF_MESSAGES.split_at(1).1,
-    &OF_USE,
-    &OF_DEPTHS_AND_LIMITS,
-    &OF_ORIGIN_AND_TRIGGER,
-]);
+static DISPLAYED: Attributes<37> = joined(&[&[&TYPE, &DESCR, &CURDEPTH], DEFINED.split_at(1).1]);
+
+static COMMANDS: [Command; 7] = {
+    let [define, alter, delete, display] = commands(
+        Sort::Local,
+        "queue",
+        WORD,
+        &DEFINED,
+        &DISPLAYED,
+        [
+            Said {
+                summary: "Create a local queue.",
+                examples: &[
+                    "DEFINE QLOCAL(ORDERS) MAXDEPTH(5000)",
+                    "DEF QL('orders.eu') DESCR('Bo''s orders') LIKE(ORDERS) MSGDLVSQ(FIFO) FULL(REJECT) REPLACE",
+                    "DEFINE QLOCAL(QM2) USAGE(XMITQ) TRIGGER DESCR('To queue manager QM2')",
+                ],
+            },
+            Said {
+                summary: "Change attributes of a local queue; the others stay.",
+                examples: &["ALTER QLOCAL(ORDERS) PUT(DISABLED)"],
+            },
+            Said {
+                summary: "Delete a local queue that no link has open.",
+                examples: &["DELETE QLOCAL(ORDERS)", "DELETE QL(ORDERS) PURGE"],
+            },
+            Said {
+                summary: "Show local queues. A generic name shows names only, unless attributes or ALL are asked for.",
+                examples: &["DISPLAY QLOCAL(ORDERS)", "DIS QL(OR*) CURDEPTH MAXDEPTH WHERE(CURDEPTH GT 0)"],
+            },
+        ],
+    );
+    let delete = Command { options: &[&PURGE], ..delete };
+    [define, alter, delete, CLEAR, REPLAY, DISPLAY_DEAD_LETTERS, display]
+};
+
+impl Rules for LocalQueue {
+    const FAMILY: Option<&Family> = Some(&QUEUES);
+    const REPLACE_HINT: &str = "ALTER changes it, REPLACE defines it anew and keeps its messages";
+
+    /// The copy is made by a command, and for no user.
+    fn like(&self) -> Self {
+        LocalQueue { maker: None, ..self.clone() }
+    }
+
+    fn check(&self, name: &str, _definitions: &Definitions) -> Result<(), Failure> {
+        makes_sense(name, self)
+    }
+
+    fn check_delete(name: &str, definitions: &Definitions) -> Result<(), Failure> {
+        if name == DEAD_LETTER_QUEUE {
+            return Err(used_by_the_manager(name));
+        }
+        let Some(subscription) = managing(name, definitions) else { return Ok(()) };
+        let message = format!("{name} belongs to subscription {subscription}");
+        let hint = Some(format!("DELETE SUB('{subscription}') deletes both"));
+        Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint })
+    }
+
+    /// USAGE changes while no client could mean the queue by the other one.
+    fn running(name: &str, change: Running<'_, Self>, target: &dyn Administered) -> Result<Option<String>, Failure> {
+        let (Running::Defined(queue) | Running::Altered(queue)) = change else { return Ok(None) };
+        let before = target.definitions().queues.get(name);
+        if before.is_none_or(|before| before.usage == queue.usage) {
+            return Ok(None);
+        }
+        let QueueStatus { depth, open_input, open_output, .. } = target.queue_status(name).unwrap_or_default();
+        let links = usize::try_from(open_input + open_output).unwrap_or(usize::MAX);
+        let name = name.to_owned();
+        let error = match (depth, links) {
+            (0, 0) => return Ok(None),
+            (0, links) => AdminError::InUse { name, links },
+            (depth, _) => AdminError::NotEmpty { name, depth },
+        };
+        let hint = Some("USAGE changes while the queue is empty and not open".to_owned());
+        Err(Failure { hint, ..failure(&error) })
+    }
+
+    /// Why a queue with TRIGGER will start nothing yet.
+    fn forewarnings(&self, _name: &str, definitions: &Definitions) -> Vec<String> {
+        if !self.trigger || self.usage == Usage::Transmission {
+            return Vec::new();
+        }
+        let initiation = match &self.initiation_queue {
+            None => Some("TRIGGER starts nothing without INITQ".to_owned()),
+            Some(name) if !definitions.queues.contains_key(name) => {
+                Some(format!("INITQ({name}) is no local queue yet"))
+            }
+            Some(_) => None,
+        };
+        let process = match &self.process {
+            None => Some("TRIGGER starts nothing without PROCESS".to_owned()),
+            Some(name) if !definitions.processes.contains_key(name) => {
+                Some(format!("PROCESS({name}) does not exist yet"))
+            }
+            Some(_) => None,
+        };
+        initiation.into_iter().chain(process).collect()
+    }
+
+    fn status<'a>(name: &'a str, target: &'a dyn Administered) -> Box<dyn Fn(Key) -> Option<Cell> + 'a> {
+        Box::new(move |key| match key {
+            Key::CurrentDepth => target.queue_status(name).map(|status| Cell::Number(status.depth)),
+            _ => None,
+        })
+    }
+}
