@@ -28,6 +28,55 @@ pub struct LinkId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId(pub(crate) u32);
 
+/// Both halves of an id in one number.
+fn to_bits(index: u32, generation: u32) -> u64 {
+    u64::from(generation) << u32::BITS | u64::from(index)
+}
+
+/// The halves of such a number: index and generation.
+fn from_bits(bits: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = bits.to_be_bytes();
+    (u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([a, b, c, d]))
+}
+
+impl SessionId {
+    /// The id as a number, for a host that has handles of its own.
+    pub fn to_bits(self) -> u64 {
+        to_bits(self.index, self.generation)
+    }
+
+    /// The id that [`SessionId::to_bits`] made a number of. Any other number is the id of no session.
+    pub fn from_bits(bits: u64) -> Self {
+        let (index, generation) = from_bits(bits);
+        Self { index, generation }
+    }
+}
+
+impl LinkId {
+    /// The id as a number, for a host that has handles of its own.
+    pub fn to_bits(self) -> u64 {
+        to_bits(self.index, self.generation)
+    }
+
+    /// The id that [`LinkId::to_bits`] made a number of. Any other number is the id of no link.
+    pub fn from_bits(bits: u64) -> Self {
+        let (index, generation) = from_bits(bits);
+        Self { index, generation }
+    }
+}
+
+impl DeliveryId {
+    /// The id as a number, for a host that has handles of its own.
+    pub fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// The id that [`DeliveryId::to_bits`] made a number of.
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -321,6 +370,14 @@ pub struct LinkInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_numbers_and_back() {
+        let (link, session) = (LinkId { index: 7, generation: u32::MAX }, SessionId { index: u32::MAX, generation: 1 });
+        assert_eq!(LinkId::from_bits(link.to_bits()), link);
+        assert_eq!(SessionId::from_bits(session.to_bits()), session);
+        assert_eq!(DeliveryId::from_bits(DeliveryId(9).to_bits()), DeliveryId(9));
+    }
 
     /// Events are moved several times each, and what is longer is moved by a call.
     #[test]

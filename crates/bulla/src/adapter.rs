@@ -7,10 +7,10 @@
 use crate::accounting::Cost;
 use crate::catalog::limits::UserLimits;
 use crate::catalog::status::DeviceWait;
+use crate::front::LinkId;
 use crate::limits::{KeyTime, KeyWork};
 use crate::mailbox::{Mailboxes, Notice};
 use crate::task::TaskMeter;
-use bulla_amqp::LinkId;
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::{Answer, DeviceId, Parcel, Sink};
 use bulla_device::{DeviceError, Inline, Job, Output, RsaPadding, Scheduler, scheduler::FairQueue, ticks};

@@ -3,7 +3,7 @@
 //! Groups are told apart by buckets, so that what a queue remembers is bounded, whatever clients call their groups: two
 //! groups of one bucket have the same link, and are in order all the same.
 
-use bulla_amqp::LinkId;
+use crate::front::LinkId;
 use hashbrown::HashMap;
 
 /// Groups of a queue that are told apart.

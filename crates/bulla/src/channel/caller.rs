@@ -7,9 +7,11 @@ use crate::catalog::status::ChannelState;
 use crate::catalog::{ChannelDefinition, ChannelKind};
 use crate::dispatcher::peer::{Link, Partner, Peer};
 use crate::dispatcher::{Local, authority, connections};
+use crate::front::amqp::Amqp;
+use crate::front::{Front, SessionId, WayOut};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
-use bulla_amqp::{Config, Connection, Open, SaslClient, SessionId, Symbol, Value};
+use bulla_amqp::{Config, Connection, Open, SaslClient, Symbol, Value};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -46,24 +48,24 @@ impl Target {
     }
 }
 
-/// The engine of a call.
-pub(crate) fn engine(
+/// The front end of a call.
+pub(crate) fn front(
     local: &Local,
     id: &InstanceId,
     definition: &ChannelDefinition,
     target: &Target,
-) -> Result<(Connection, Calling), Refusal> {
+) -> Result<(Box<Front>, Calling), Refusal> {
     let mut properties = identity();
     if definition.kind == ChannelKind::Requester {
         properties.push(protocol::property(REQUEST, Value::from(id.channel.as_str())));
     }
-    let mut engine = client(&local.manager.name, definition, target, properties, local.now)?;
-    let session = engine.begin();
+    let mut front = Amqp::new(client(&local.manager.name, definition, target, properties, local.now)?);
+    let session = front.begin();
     let calling = Calling { id: id.clone(), deadline: Some(local.now + CALL_WITHIN), session, failure: None };
-    Ok((engine, calling))
+    Ok((Box::new(front), calling))
 }
 
-/// The engine of a call that asks for nothing.
+/// The engine of a call that asks for nothing, which needs no front end.
 pub(crate) fn pinging_engine(
     manager: &str,
     definition: &ChannelDefinition,
@@ -125,7 +127,7 @@ pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open
     let request = protocol::text(&open.properties, REQUEST);
     peer.opened = Some(open);
     if let Err(refusal) = authority::opened(peer, local, state) {
-        peer.engine.close(Some(refusal.to_amqp()));
+        peer.front.close(Some(refusal.to_amqp()));
         return local.touch(peer.key);
     }
     connections::answer_open(peer, local, state);
@@ -187,7 +189,7 @@ pub(crate) fn detached(peer: &mut Peer, local: &mut Local, error: Option<&bulla_
     let Some(calling) = peer.calling.as_deref_mut().filter(|calling| calling.deadline.is_none()) else { return };
     let said = error.map_or_else(|| "the partner ended the link".to_owned(), sender::said);
     calling.failure.get_or_insert_with(|| Refusal::new(reason::CONNECTION_BROKEN, said));
-    peer.engine.close(None);
+    peer.front.close(None);
     local.touch(peer.key);
 }
 
@@ -217,12 +219,17 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     instance.place = Some(place);
     instance.wanted = Wanted::Nothing;
     instance.status.connection = crate::dispatcher::peer::address(&mut peer.socket);
-    let session = peer.engine.begin();
+    let session = peer.front.way_out().ok_or_else(no_way_out)?.begin();
     let begun = sender::begin(peer, local, state, id.clone(), definition, session);
     if begun.is_err() && peer.sending.is_none() {
         state.channels.entry(id).ended(begun.as_ref().err());
     }
     begun
+}
+
+/// The refusal of a channel on a connection whose protocol has no way out.
+pub(crate) fn no_way_out() -> Refusal {
+    Refusal::new(reason::CHANNEL_CONFIG_ERROR, "channels run over AMQP")
 }
 
 fn defined(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
@@ -232,7 +239,7 @@ fn defined(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {
 
 /// Ends a connection that does not come to a channel.
 fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
-    peer.engine.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.to_amqp()));
     match &mut peer.calling {
         Some(calling) => calling.failure = Some(refusal),
         None if local.manager.peer_lines.may_write(local.now) => {

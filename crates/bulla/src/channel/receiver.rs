@@ -21,14 +21,13 @@ use crate::dispatcher::sealing::{SealingLine, Stage};
 use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
+use crate::front::{self, Attach, DeliveryId, Front, LinkId, SessionId};
 use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::{reports, tls};
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
-use bulla_amqp::{
-    AttachReply, AttachRequest, Connection, DeliveryId, DeliveryState, IncomingAttach, LinkId, Payload, SessionId,
-};
+use bulla_amqp::{AttachReply, AttachRequest, DeliveryState, Payload};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Outcome as Verdict;
 use bulla_seal::policy::SealedAt;
@@ -184,7 +183,7 @@ pub(crate) fn greeted(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     greeting: &SenderGreeting,
 ) -> Result<(), Refusal> {
     let definition = definition(state, &greeting.channel)?;
@@ -294,7 +293,7 @@ pub(crate) fn request(
         max_message_size: most,
         ..AttachRequest::receiver(id.channel.clone(), source)
     };
-    let link = peer.engine.attach(session, request);
+    let link = peer.front.way_out().ok_or_else(super::caller::no_way_out)?.attach(session, request);
     let receiving = receiving(peer, local, state, session, id.clone(), definition, Some(target), Phase::Flowing);
     peer.is_channel = true;
     peer.links.insert(link, Link::Receiving(Box::new(receiving)));
@@ -407,7 +406,7 @@ pub(crate) fn foreign(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     (channel, queue): (&str, &str),
 ) -> Result<(), Refusal> {
     let definition = definition(state, channel)?;
@@ -444,7 +443,7 @@ pub(crate) fn foreign(
     begin(state, &instance, place, status);
     let most = message_bytes_max(state, &definition);
     let receiving = receiving(peer, local, state, attach.session, instance, definition, Some(target), Phase::Flowing);
-    peer.engine.accept_link(attach.link, reply(attach, Vec::new(), most));
+    peer.front.accept_link(attach.link, reply(attach, Vec::new(), most));
     peer.is_channel = true;
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, attach.link));
@@ -637,7 +636,7 @@ fn credit_max(definition: &ChannelDefinition, batch_size: u32) -> u32 {
     }
 }
 
-fn reply(attach: &IncomingAttach, properties: protocol::Properties, message_bytes_max: u64) -> AttachReply {
+fn reply(attach: &Attach, properties: protocol::Properties, message_bytes_max: u64) -> AttachReply {
     let target = match &attach.target {
         Some(AnyTarget::Target(target)) => target.clone(),
         _ => Target::default(),
@@ -669,7 +668,7 @@ fn running(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId) {
 }
 
 /// Hot path, once per message that a channel brings.
-pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: bulla_amqp::Delivery) {
+pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: front::Delivery) {
     let link = delivery.link;
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
     if !matches!(receiving.phase, Phase::Flowing)
@@ -733,7 +732,7 @@ pub(crate) fn turn(peer: &mut Peer, local: &mut Local, state: &mut State, link: 
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
     receiving.listed = false;
     let refusal = if receiving.owns(state) {
-        receiving.advance(&mut peer.engine, peer.generation, local, state, link)
+        receiving.advance(&mut *peer.front, peer.generation, local, state, link)
     } else {
         Some(replaced_by(&receiving.instance.channel))
     };
@@ -749,7 +748,7 @@ impl Receiving {
     /// Puts what can be put, in order. The refusal where the link has to end.
     fn advance(
         &mut self,
-        engine: &mut Connection,
+        front: &mut Front,
         generation: u64,
         local: &mut Local,
         state: &mut State,
@@ -769,8 +768,8 @@ impl Receiving {
             }
             let step = match self.line.front() {
                 None => Step::Wait,
-                Some((Waiting { id: None, .. }, _)) => self.put_one(engine, local, state, link),
-                Some(_) => self.commit_some(engine, generation, local, state, link),
+                Some((Waiting { id: None, .. }, _)) => self.put_one(front, local, state, link),
+                Some(_) => self.commit_some(front, generation, local, state, link),
             };
             match step {
                 Step::On => {}
@@ -807,7 +806,7 @@ impl Receiving {
     }
 
     /// Puts the head of the line, which its sender has settled.
-    fn put_one(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State, link: LinkId) -> Step {
+    fn put_one(&mut self, front: &mut Front, local: &mut Local, state: &mut State, link: LinkId) -> Step {
         let mut is_put = false;
         let Some((head, answer)) = self.line.front() else { return Step::Wait };
         let put = match head.ready(answer, state, &[], local.wall_ms) {
@@ -835,14 +834,14 @@ impl Receiving {
                 self.pop();
                 Step::On
             }
-            Err(refusal) => self.refused(engine, local, state, link, refusal),
+            Err(refusal) => self.refused(front, local, state, link, refusal),
         }
     }
 
     /// One unit of work: what is ready at the head of the line and not settled, and the number that it reaches.
     fn commit_some(
         &mut self,
-        engine: &mut Connection,
+        front: &mut Front,
         generation: u64,
         local: &mut Local,
         state: &mut State,
@@ -884,7 +883,7 @@ impl Receiving {
         }
         if count == 0 {
             return match refused {
-                Some(refusal) => self.refused(engine, local, state, link, refusal),
+                Some(refusal) => self.refused(front, local, state, link, refusal),
                 None => Step::Wait,
             };
         }
@@ -962,7 +961,7 @@ impl Receiving {
     /// (inventory C1.20). What the sender has settled can't come again: it is gone.
     fn refused(
         &mut self,
-        engine: &mut Connection,
+        front: &mut Front,
         local: &mut Local,
         state: &mut State,
         link: LinkId,
@@ -991,7 +990,7 @@ impl Receiving {
         match self.line.at(0).map(|(head, _)| head.id) {
             None => return Step::Wait,
             Some(Some(_)) if self.numbers.is_some() => return Step::End(refusal),
-            Some(Some(id)) => engine.dispose(link, id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp())))),
+            Some(Some(id)) => front.answer(link, id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp())))),
             Some(None) => self.counts.discarded += 1,
         }
         self.line.take_front();
@@ -1229,7 +1228,7 @@ pub(crate) fn confirmed(peer: &mut Peer, local: &mut Local, state: &mut State, l
     while receiving.confirmed < through {
         let Some(id) = receiving.unconfirmed.pop_front() else { break };
         receiving.confirmed += 1;
-        peer.engine.dispose(link, id, DeliveryState::Accepted);
+        peer.front.answer(link, id, DeliveryState::Accepted);
         if let Some(numbers) = &mut receiving.numbers {
             numbers.confirmed += 1;
         }
@@ -1249,7 +1248,7 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
         return end(peer, local, state, link, why);
     }
     let Phase::Greeting { reply, agreed } = std::mem::replace(&mut receiving.phase, Phase::Disagreeing) else { return };
-    peer.engine.accept_link(link, *reply);
+    peer.front.accept_link(link, *reply);
     if agreed {
         receiving.phase = Phase::Flowing;
         running(peer, local, state, link);
@@ -1276,8 +1275,8 @@ fn replenish(peer: &mut Peer, link: LinkId) {
     let by_bytes = u32::try_from(CREDIT_BYTES / receiving.message_bytes.max(1)).unwrap_or(u32::MAX);
     let full = receiving.credit_max.min(by_bytes).max(1);
     let held = u32::try_from(receiving.line.len() + receiving.unconfirmed.len()).unwrap_or(u32::MAX);
-    if held.saturating_add(peer.engine.credit(link)) <= full / 2 {
-        peer.engine.set_credit(link, full - held);
+    if held.saturating_add(peer.front.credit(link)) <= full / 2 {
+        peer.front.set_credit(link, full - held);
     }
 }
 
@@ -1296,7 +1295,7 @@ pub(crate) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State, force:
         if done {
             end(peer, local, state, link, refusal);
         } else {
-            peer.engine.set_credit(link, 0);
+            peer.front.set_credit(link, 0);
         }
     }
 }
@@ -1338,7 +1337,7 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     if !mine || peer.links.values().any(same) {
         return;
     }
-    let broken = peer.broken.as_ref().filter(|_| !peer.engine.is_closed());
+    let broken = peer.broken.as_ref().filter(|_| !peer.front.is_closed());
     let ended_here = receiving.ended.is_some();
     let reason =
         receiving.ended.take().or_else(|| broken.map(|why| Refusal::new(reason::CONNECTION_BROKEN, why.as_str())));

@@ -22,10 +22,11 @@ use crate::dispatcher::sealing::OpeningKeys;
 use crate::dispatcher::{Local, store_refusal};
 use crate::envelope;
 use crate::events::Event;
+use crate::front::{Front, LinkId, LinkOpened, SessionId};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::SenderSettleMode;
-use bulla_amqp::{AttachRequest, Connection, DeliveryState, Header, LinkId, LinkOpened, Payload, Sections, SessionId};
+use bulla_amqp::{AttachRequest, DeliveryState, Header, Payload, Sections};
 use bulla_queue::{Found, MessageId, QueueId, Ticket};
 use bulla_seal::policy::Toleration;
 pub(crate) use opening::finished;
@@ -205,7 +206,7 @@ pub(crate) fn begin(
             properties: greeting.to_properties(),
             ..AttachRequest::sender(channel.clone(), format!("{ADDRESS_PREFIX}{channel}"))
         };
-        let link = peer.engine.attach(session, request);
+        let link = peer.front.way_out().ok_or_else(super::caller::no_way_out)?.attach(session, request);
         peer.links.insert(link, Link::Sending(session));
         Way::Numbered { link }
     } else {
@@ -442,23 +443,23 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
 
 /// Hot path, once a turn in which the transmission queue, the journal or the partner had something to say.
 pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Peer { key, generation, engine, links, sending, traffic, output_full, socket, .. } = peer;
-    let Some(sending) = sending.as_deref_mut() else { return };
+    let Peer { key, generation, front, links, sending, traffic, output_full, socket, .. } = peer;
+    let (front, Some(sending)) = (&mut **front, sending.as_deref_mut()) else { return };
     sending.retry_at = sending.retry_at.filter(|at| *at > local.now);
-    sending.send_noted(engine, local, state);
-    sending.opened_ones(engine, local, state);
+    sending.send_noted(front, local, state);
+    sending.opened_ones(front, local, state);
     let mut nothing_more = false;
     if sending.stage == Stage::Running {
         let mut taken = 0;
         while taken < TAKEN_PER_TURN {
-            match sending.take_next(*key, *generation, engine, links, local, state) {
+            match sending.take_next(*key, *generation, front, links, local, state) {
                 Taken::One => taken += 1,
                 Taken::Nothing => {
                     nothing_more = true;
                     break;
                 }
                 Taken::Blocked => {
-                    *output_full |= sending.main_link().is_none_or(|link| engine.credit(link) > 0);
+                    *output_full |= sending.main_link().is_none_or(|link| front.credit(link) > 0);
                     break;
                 }
             }
@@ -479,10 +480,10 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
             local.freed(sending.queue, state);
         }
     }
-    sending.end_batch(*key, *generation, engine, local, state, nothing_more);
+    sending.end_batch(*key, *generation, front, local, state, nothing_more);
     if sending.stage == Stage::Quiescing && sending.is_idle() {
         sending.stage = Stage::Ending;
-        engine.close(None);
+        front.close(None);
     }
     sending.report(*traffic, state);
     if let Some(refusal) = sending.failure.clone().filter(|_| sending.stage != Stage::Ending) {
@@ -494,7 +495,7 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
 fn fail(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
     let Some(sending) = peer.sending.as_deref_mut() else { return };
     sending.stage = Stage::Ending;
-    peer.engine.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.to_amqp()));
     sending.failure.get_or_insert(refusal);
     local.channel_work(peer.key);
 }
@@ -516,13 +517,13 @@ impl Sending {
         self.opening.len() + self.batch.len() + self.noted.iter().map(|noted| noted.messages.len()).sum::<usize>()
     }
 
-    fn has_room(&self, engine: &Connection) -> bool {
+    fn has_room(&self, front: &Front) -> bool {
         let credit = match &self.way {
             Way::Numbered { link } => {
-                if !engine.can_send(*link) {
+                if !front.can_send(*link) {
                     return false;
                 }
-                engine.credit(*link) as usize
+                front.credit(*link) as usize
             }
             Way::Plain { waiting, .. } if waiting.is_some() => return false,
             Way::Plain { .. } => usize::MAX,
@@ -542,8 +543,8 @@ impl Sending {
     }
 
     /// The next message of the transmission queue, locked, with its bytes.
-    fn lock_next(&mut self, engine: &Connection, local: &Local, state: &mut State) -> Result<(Found, Payload), Taken> {
-        if !self.has_room(engine) {
+    fn lock_next(&mut self, front: &Front, local: &Local, state: &mut State) -> Result<(Found, Payload), Taken> {
+        if !self.has_room(front) {
             return Err(Taken::Blocked);
         }
         let found = state.store.lock_next(self.queue, None, local.wall_ms).ok_or(Taken::Nothing)?;
@@ -567,7 +568,7 @@ impl Sending {
         &mut self,
         key: usize,
         generation: u64,
-        engine: &mut Connection,
+        front: &mut Front,
         links: &mut hashbrown::HashMap<LinkId, Link>,
         local: &mut Local,
         state: &mut State,
@@ -579,7 +580,7 @@ impl Sending {
         };
         let (found, payload) = match waited {
             Some((found, payload, _)) => (found, payload),
-            None => match self.lock_next(engine, local, state) {
+            None => match self.lock_next(front, local, state) {
                 Ok(locked) => locked,
                 Err(taken) => return taken,
             },
@@ -589,7 +590,7 @@ impl Sending {
             // The usual case: no byte of the message is looked at.
             let link = *link;
             let payload = still_to_live(payload, &found, local.wall_ms);
-            return self.take(found, link, payload, engine, local, state);
+            return self.take(found, link, payload, front, local, state);
         }
         let Ok(sections) = Sections::scan(&payload) else {
             let refusal = Refusal::new(reason::XQH_ERROR, "no AMQP message");
@@ -604,7 +605,7 @@ impl Sending {
         let header = Arc::new(TransmissionHeader::new(destination));
         let link = match &self.way {
             Way::Numbered { link } => *link,
-            Way::Plain { .. } => match self.plain_link(&header.destination.queue, engine, links) {
+            Way::Plain { .. } => match self.plain_link(&header.destination.queue, front, links) {
                 Ok((link, true)) => link,
                 Ok((_, false)) => {
                     let address = header.destination.queue.clone();
@@ -630,11 +631,11 @@ impl Sending {
         match policy.filter(|_| !is_clear) {
             None => {
                 let payload = self.on_the_wire(still_to_live(payload, &found, local.wall_ms));
-                self.take(found, link, payload, engine, local, state)
+                self.take(found, link, payload, front, local, state)
             }
             Some(policy) => {
                 self.open(found, link, header, payload, &policy, key, generation, local, state);
-                self.opened_ones(engine, local, state);
+                self.opened_ones(front, local, state);
                 Taken::One
             }
         }
@@ -646,7 +647,7 @@ impl Sending {
         found: Found,
         link: LinkId,
         payload: Payload,
-        engine: &mut Connection,
+        front: &mut Front,
         local: &mut Local,
         state: &mut State,
     ) -> Taken {
@@ -662,7 +663,7 @@ impl Sending {
         }
         if self.is_fast(&found) {
             // Outside any batch: gone when sent.
-            if !engine.send(link, 0, payload, true) {
+            if !forward(front, link, 0, payload, true) {
                 state.store.release(found.id, false);
                 return Taken::Blocked;
             }
@@ -686,7 +687,7 @@ impl Sending {
         &mut self,
         key: usize,
         generation: u64,
-        engine: &mut Connection,
+        front: &mut Front,
         local: &mut Local,
         state: &mut State,
         nothing_more: bool,
@@ -741,7 +742,7 @@ impl Sending {
         let is_synced = ticket <= state.store.synced();
         self.noted.push_back(Noted { ticket, messages });
         if is_synced {
-            self.send_noted(engine, local, state);
+            self.send_noted(front, local, state);
         } else {
             local.urgent = true;
             local.confirm_channel(ticket, key, generation);
@@ -755,11 +756,11 @@ impl Sending {
     }
 
     /// Sends batches whose notes are synced, as far as there is credit.
-    fn send_noted(&mut self, engine: &mut Connection, local: &Local, state: &State) {
+    fn send_noted(&mut self, front: &mut Front, local: &Local, state: &State) {
         let synced = state.store.synced();
         while let Some(noted) = self.noted.front_mut().filter(|noted| noted.ticket <= synced) {
             while let Some(message) = noted.messages.front() {
-                if !engine.send(message.link, message.number, message.payload.clone(), false) {
+                if !forward(front, message.link, message.number, message.payload.clone(), false) {
                     return;
                 }
                 let place = usize::try_from(message.number - self.note.base - 1).unwrap_or(usize::MAX);
@@ -822,6 +823,11 @@ impl Sending {
     }
 }
 
+/// Sends a message to the partner. False where its link takes none now.
+fn forward(front: &mut Front, link: LinkId, number: u64, payload: Payload, settled: bool) -> bool {
+    front.way_out().is_some_and(|out| out.forward(link, number, payload, settled))
+}
+
 /// The partner has said what became of a message.
 pub(crate) fn outcome(
     peer: &mut Peer,
@@ -832,10 +838,10 @@ pub(crate) fn outcome(
     answer: Option<&DeliveryState>,
     settled: bool,
 ) {
-    let Peer { key, engine, sending, .. } = peer;
+    let Peer { key, front, sending, .. } = peer;
     let Some(sending) = sending.as_deref_mut() else { return };
     if !settled {
-        engine.settle(link, number, answer.cloned().unwrap_or(DeliveryState::Accepted));
+        front.settle(link, number, answer.cloned().unwrap_or(DeliveryState::Accepted));
     }
     let place = number.checked_sub(sending.note.base + 1).and_then(|place| usize::try_from(place).ok());
     // The first outcome is acted upon at once, and another one changes nothing.
@@ -964,7 +970,7 @@ pub(crate) fn stop(peer: &mut Peer, local: &mut Local, force: bool) {
         return local.serve(sending.queue);
     }
     sending.stage = Stage::Ending;
-    peer.engine.close(None);
+    peer.front.close(None);
     local.channel_work(peer.key);
 }
 
@@ -976,7 +982,7 @@ pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &State) {
     let waits = state.store.status(sending.queue).is_some_and(|status| status.available > 0);
     if over && sending.stage == Stage::Running && sending.is_idle() && !waits {
         sending.stage = Stage::Ending;
-        peer.engine.close(None);
+        peer.front.close(None);
         local.touch(peer.key);
     }
 }

@@ -18,21 +18,20 @@ use crate::channel::protocol::SenderGreeting;
 use crate::channel::receiver;
 use crate::dynamic::{Made, Wish};
 use crate::events::Event;
+use crate::front::Attach;
 use crate::manager::{Route, State};
 use crate::message_groups::Owner;
 use crate::ordered_line::OrderedLine;
+use crate::outgoing::{self, OpensItself, SEALED};
 use crate::reason::{self, Refusal};
 use crate::topics;
 use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
-use bulla_amqp::{AttachReply, DeliveryState, IncomingAttach, Symbol, Value};
+use bulla_amqp::{AttachReply, DeliveryState, Symbol, Value};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
-const SEALED: &str = "bulla:sealed";
 
 /// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
 pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
@@ -64,7 +63,7 @@ pub(crate) enum Deletes {
 }
 
 /// A client attaches a link.
-pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: IncomingAttach) {
+pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, attach: Attach) {
     let link = attach.link;
     let mut made = None;
     let result = match attach.role {
@@ -88,7 +87,7 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
             None => {}
         }
         authority::tell_of(peer, local, &refusal);
-        peer.engine.refuse_link(link, refusal.to_amqp());
+        peer.front.refuse_link(link, refusal.to_amqp());
     }
 }
 
@@ -97,7 +96,7 @@ fn producer(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
     let Some(AnyTarget::Target(target)) = &attach.target else {
@@ -206,7 +205,7 @@ fn accept_producer(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     target: Target,
     mut producer: Producer,
     properties: Vec<(Symbol, Value)>,
@@ -227,7 +226,7 @@ fn accept_producer(
         keeps_tags: producer.opened.is_none(),
         ..AttachReply::default()
     };
-    peer.engine.accept_link(attach.link, resumption.fill(reply));
+    peer.front.accept_link(attach.link, resumption.fill(reply));
     producer.resumable = resumption.resumable;
     peer.links.insert(attach.link, Link::Producer(Box::new(producer)));
     put::replenish(peer, local, state, attach.link);
@@ -254,7 +253,7 @@ fn make<'a>(
 }
 
 /// Whether a client that puts hears of *rejected*: its source has that outcome, or names none.
-fn takes_rejected(attach: &IncomingAttach) -> bool {
+fn takes_rejected(attach: &Attach) -> bool {
     let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
     outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == unit_of_work::REJECTED_OUTCOME)
 }
@@ -264,7 +263,7 @@ fn consumer(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     made: &mut Option<Made>,
 ) -> Result<(), Refusal> {
     authority::may_attach(peer, local, state)?;
@@ -309,9 +308,8 @@ fn consumer(
     }
     let deletes = deletes(attach, &source.capabilities)?;
     may_delete(state, &route, deletes, rights)?;
-    let sealed_to_client = wants_sealed(attach, &source.capabilities);
-    let opens = !sealed_to_client && route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None);
-    if opens {
+    let opens_itself = OpensItself::asked(attach, &source.capabilities);
+    if opens_itself.is_none() && outgoing::is_protected(&route) {
         // Without a ring nothing on this queue could ever be opened for this user.
         local.ring(&peer.identity)?;
     }
@@ -336,7 +334,7 @@ fn consumer(
         selection,
         exclusive,
         presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
-        sealed_to_client,
+        opens_itself,
         opened: name,
         cursor: None,
         outstanding: HashSet::new(),
@@ -353,7 +351,7 @@ fn consumer(
         keys: OpeningKeys::default(),
         subscription: None,
     };
-    let capabilities = consumer_capabilities(sealed_to_client, exclusive);
+    let capabilities = consumer_capabilities(opens_itself.is_some(), exclusive);
     source.address = named.or(source.address);
     accept_consumer(peer, local, state, attach, source, consumer, capabilities, properties);
     Ok(())
@@ -365,7 +363,7 @@ fn accept_consumer(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     source: Source,
     mut consumer: Consumer,
     offered_capabilities: Vec<Symbol>,
@@ -402,9 +400,9 @@ fn accept_consumer(
     };
     let queue = consumer.route.queue;
     let outcomes = resumption.take_outcomes();
-    peer.engine.accept_link(attach.link, resumption.fill(reply));
+    peer.front.accept_link(attach.link, resumption.fill(reply));
     consumer.resumable = resumption.resumable;
-    consumer.resumes_only = peer.engine.resumes_only(attach.link);
+    consumer.resumes_only = peer.front.resumes_only(attach.link);
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
     local.add_consumer(queue, peer.seat(attach.link), state);
     resume::apply(peer, local, state, attach.link, outcomes);
@@ -415,7 +413,7 @@ fn publisher(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     target: Target,
     topic: String,
 ) -> Result<(), Refusal> {
@@ -458,7 +456,7 @@ fn subscriber(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     source: Source,
     subscription: Subscription,
     exclusive: bool,
@@ -477,18 +475,17 @@ fn get_subscribed(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     source: Source,
     subscription: Subscription,
     exclusive: bool,
 ) -> Result<(), Refusal> {
-    let sealed_to_client = wants_sealed(attach, &source.capabilities);
+    let opens_itself = OpensItself::asked(attach, &source.capabilities);
     let route = state.route(&subscription.queue)?;
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, "the subscription's queue has GET(DISABLED)"));
     }
-    let opens = !sealed_to_client && route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None);
-    if opens {
+    if opens_itself.is_none() && outgoing::is_protected(&route) {
         local.ring(&peer.identity)?;
     }
     let queue = route.queue;
@@ -513,7 +510,7 @@ fn get_subscribed(
         selection,
         exclusive,
         presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
-        sealed_to_client,
+        opens_itself,
         opened: subscription.queue.clone(),
         cursor: None,
         outstanding: HashSet::new(),
@@ -530,7 +527,7 @@ fn get_subscribed(
         keys: OpeningKeys::default(),
         subscription: Some(Box::new(subscription)),
     };
-    let capabilities = subscriber_capabilities(sealed_to_client, !exclusive);
+    let capabilities = subscriber_capabilities(opens_itself.is_some(), !exclusive);
     accept_consumer(peer, local, state, attach, source, consumer, capabilities, properties);
     Ok(())
 }
@@ -541,7 +538,7 @@ fn subscriber_capabilities(sealed: bool, shared: bool) -> Vec<Symbol> {
 }
 
 /// Whether this link gets alone: it asks to, the queue says so of links that don't, or of all.
-fn takes_alone(attach: &IncomingAttach, source: &Source, route: &Route) -> Result<bool, Refusal> {
+fn takes_alone(attach: &Attach, source: &Source, route: &Route) -> Result<bool, Refusal> {
     let asks = |word| asks_for(attach, &source.capabilities, word);
     match (asks(EXCLUSIVE), asks(SHARED)) {
         (true, true) => Err(Refusal::new(reason::OPTIONS_ERROR, "to get alone and with others is asked for at once")),
@@ -552,7 +549,7 @@ fn takes_alone(attach: &IncomingAttach, source: &Source, route: &Route) -> Resul
 }
 
 /// What a link asks to be done with its permanent dynamic queue when it closes.
-fn deletes(attach: &IncomingAttach, terminus: &[Symbol]) -> Result<Option<Deletes>, Refusal> {
+fn deletes(attach: &Attach, terminus: &[Symbol]) -> Result<Option<Deletes>, Refusal> {
     match (asks_for(attach, terminus, DELETE_ON_CLOSE), asks_for(attach, terminus, PURGE_ON_CLOSE)) {
         (true, true) => Err(Refusal::new(reason::OPTIONS_ERROR, "to delete with and without messages is asked for")),
         (true, false) => Ok(Some(Deletes::Empty)),
@@ -590,11 +587,11 @@ fn seal_properties(state: &State, route: &Route, rights: Rights) -> Vec<(Symbol,
     ]
 }
 
-fn wants_sealed(attach: &IncomingAttach, terminus: &[Symbol]) -> bool {
+fn wants_sealed(attach: &Attach, terminus: &[Symbol]) -> bool {
     asks_for(attach, terminus, SEALED)
 }
 
-fn asks_for(attach: &IncomingAttach, terminus: &[Symbol], wanted: &str) -> bool {
+fn asks_for(attach: &Attach, terminus: &[Symbol], wanted: &str) -> bool {
     attach.desired_capabilities.iter().chain(terminus).any(|capability| capability.as_str() == wanted)
 }
 
@@ -605,7 +602,7 @@ fn consumer_capabilities(sealed: bool, exclusive: bool) -> Vec<Symbol> {
 
 /// Whether a message put for later waits until then, and the client wants to know. One for another queue manager's
 /// queue waits there, if at all.
-fn delays(producer: &Producer, attach: &IncomingAttach) -> bool {
+fn delays(producer: &Producer, attach: &Attach) -> bool {
     let is_remote = producer.route.as_ref().is_some_and(|route| route.transmission.is_some());
     !is_remote && attach.desired_capabilities.iter().any(|capability| capability.as_str() == DELAYED_DELIVERY)
 }

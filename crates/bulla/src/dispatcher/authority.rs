@@ -15,12 +15,12 @@ use crate::authority::{
 };
 use crate::catalog::{ChannelDefinition, Protection};
 use crate::events::Event;
+use crate::front::LinkId;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
 use crate::rights::no_right;
 use crate::sign_in::verdict::Identity;
 use crate::topics;
-use bulla_amqp::LinkId;
 use bulla_queue::QueueId;
 use bulla_seal::dn::Dn;
 use openssl::x509::X509VerifyResult;
@@ -100,14 +100,14 @@ pub(super) fn tell_of_sign_in(
 /// Closes a connection whose token has expired; asked at each tick, one compare for others.
 pub(super) fn end_with_token(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let is_over = peer.signed_in.until.is_some_and(|until| local.wall_ms / 1000 >= until);
-    if !is_over || peer.engine.is_closed() {
+    if !is_over || peer.front.is_closed() {
         return;
     }
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "the token has expired: sign in with a new one");
     tell_of(peer, local, &refusal);
     peer.admission = Admission::Closed(refusal.clone());
     local.forget_all(peer, state, false);
-    peer.engine.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.to_amqp()));
     local.touch(peer.key);
 }
 
@@ -118,7 +118,7 @@ const CHANNEL_WITHIN: Duration = Duration::from_secs(10);
 /// tick.
 pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mut State) {
     let is_let_in = matches!(peer.admission, Admission::Open) || peer.calling.is_some() || peer.opened.is_none();
-    if is_let_in || peer.is_channel || peer.sending.is_some() || peer.engine.is_closed() {
+    if is_let_in || peer.is_channel || peer.sending.is_some() || peer.front.is_closed() {
         return;
     }
     let of_channel = |link: &Link| matches!(link, Link::Receiving(_) | Link::Sending(_));
@@ -129,7 +129,7 @@ pub(super) fn end_without_channel(peer: &mut Peer, local: &mut Local, state: &mu
     let Err(refusal) = open_to_clients(peer, local, state) else { return };
     tell_of(peer, local, &refusal);
     local.forget_all(peer, state, false);
-    peer.engine.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.to_amqp()));
     local.touch(peer.key);
 }
 
@@ -481,7 +481,7 @@ fn needs(link: &Link) -> Option<(Right, &str)> {
 /// Rights have changed: connections and links that have lost theirs end with 2035.
 pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut State) {
     for (key, peer) in peers {
-        if peer.calling.is_some() || peer.opened.is_none() || peer.engine.is_closed() {
+        if peer.calling.is_some() || peer.opened.is_none() || peer.front.is_closed() {
             continue;
         }
         let was = match peer.admission {
@@ -504,7 +504,7 @@ pub(super) fn recheck(peers: &mut Slab<Peer>, local: &mut Local, state: &mut Sta
             Some(refusal) if was.is_some() && !Partner::of(peer).is_bulla => {
                 tell_of(peer, local, &refusal);
                 local.forget_all(peer, state, false);
-                peer.engine.close(Some(refusal.to_amqp()));
+                peer.front.close(Some(refusal.to_amqp()));
                 local.touch(key);
             }
             closed => recheck_links(peer, local, state, closed.as_ref()),

@@ -68,7 +68,7 @@ impl Dispatcher {
     fn dialled(&mut self, id: &InstanceId, definition: &ChannelDefinition, target: &Target) -> Result<Place, Refusal> {
         let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
         authority::may_call(&id.channel, definition)?;
-        let (engine, calling) = caller::engine(&self.local, id, definition, target)?;
+        let (front, calling) = caller::front(&self.local, id, definition, target)?;
         let stream = TcpStream::connect(target.address).map_err(failed)?;
         let _ = stream.set_nodelay(true);
         let socket = match &definition.cipher_spec {
@@ -78,7 +78,7 @@ impl Dispatcher {
                 Socket::tls(stream, ssl.map_err(|refusal| refusal.refusal())?).map_err(failed)?
             }
         };
-        let peer = self.add(socket, engine, false).map_err(failed)?;
+        let peer = self.add(socket, front, false).map_err(failed)?;
         peer.calling = Some(Box::new(calling));
         let (peer, generation) = (peer.key, peer.generation);
         Ok(Place { dispatcher: self.local.index, peer, generation })

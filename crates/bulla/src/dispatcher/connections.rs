@@ -62,7 +62,7 @@ pub(super) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State) {
     }
     let refusal = Refusal::new(reason::CONNECTION_BROKEN, "an administrator stopped this connection");
     local.forget_all(peer, state, false);
-    peer.engine.close(Some(refusal.to_amqp()));
+    peer.front.close(Some(refusal.to_amqp()));
     local.touch(peer.key);
 }
 
@@ -72,18 +72,18 @@ pub(crate) fn answer_open(peer: &mut Peer, local: &mut Local, state: &mut State)
     let wish = peer.opened.as_deref().map_or(Ok(None), |open| Wish::of(open, peer.signed_in.user.as_deref()));
     let wish = match wish {
         Ok(Some(wish)) => wish,
-        Ok(None) => return peer.engine.accept_open(Vec::new(), Vec::new()),
-        Err(error) => return peer.engine.refuse_open(sole_connection::refused_properties(), Some(error)),
+        Ok(None) => return peer.front.accept_open(Vec::new(), Vec::new()),
+        Err(error) => return peer.front.refuse_open(sole_connection::refused_properties(), Some(error)),
     };
     match state.sole_connections.claim(&wish, ConnectionId::new(local.index, peer.generation)) {
         Answer::Opens => {
             let (capabilities, properties) = wish.granted();
-            peer.engine.accept_open(capabilities, properties);
+            peer.front.accept_open(capabilities, properties);
             peer.sole = Some(wish);
         }
         Answer::Refused => {
             let error = sole_connection::refused(&wish.container);
-            peer.engine.refuse_open(sole_connection::refused_properties(), Some(error));
+            peer.front.refuse_open(sole_connection::refused_properties(), Some(error));
         }
         Answer::Waits { closes } => {
             peer.sole = Some(wish);
@@ -104,7 +104,7 @@ pub(super) fn displace(peer: &mut Peer, local: &mut Local, state: &mut State) {
     if peer.sole.is_some() {
         local.suspend_all(peer, state);
         local.forget_all(peer, state, false);
-        peer.engine.close(Some(sole_connection::displaced()));
+        peer.front.close(Some(sole_connection::displaced()));
         local.touch(peer.key);
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn displace(peer: &mut Peer, local: &mut Local, state: &mut State) {
 pub(super) fn open_sole(peer: &mut Peer, local: &mut Local) {
     if let Some(wish) = &peer.sole {
         let (capabilities, properties) = wish.granted();
-        peer.engine.accept_open(capabilities, properties);
+        peer.front.accept_open(capabilities, properties);
         local.touch(peer.key);
     }
 }

@@ -4,7 +4,7 @@
 //! only after something has changed for it: its own credit, or its queue. Links that take whatever comes next are not
 //! even asked in turn where one of them has found nothing: there is nothing for the others either.
 
-use bulla_amqp::LinkId;
+use crate::front::LinkId;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 
@@ -191,8 +191,6 @@ impl Consumers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulla_amqp::{AttachRequest, Config, Connection, SaslClient};
-    use std::time::Instant;
 
     const MANY: usize = 1_000;
     const MOST: usize = 512;
@@ -212,10 +210,7 @@ mod tests {
 
     impl Queue {
         fn new(links: usize, choosers: usize) -> Self {
-            let crypto = Box::new(crate::users::Crypto);
-            let mut connection = Connection::client(Config::new("tests"), SaslClient::None, crypto, Instant::now());
-            let session = connection.begin();
-            let link = connection.attach(session, AttachRequest::receiver("get", "ORDERS"));
+            let link = LinkId(1);
             let (credit, got, told) = (vec![0; links], vec![0; links], Vec::new());
             let consumers = Consumers::default();
             let mut queue = Self { consumers, link, messages: 0, credit, got, choosers, looks: 0, told };

@@ -16,15 +16,17 @@ use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
 use crate::catalog::status::Deed;
 use crate::catalog::{Backout, LocalQueue};
 use crate::envelope::{self, Arrival, Label, Readable};
+use crate::front::{Front, LinkId, SessionId};
 use crate::limits::UserId;
 use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck};
 use crate::ordered_line::{self, OrderedLine};
+use crate::outgoing::{self, OpensItself, Outgoing};
 use crate::reason::{self, Refusal};
 use crate::reports;
 use crate::resumable::Resumable;
 use crate::sign_in::verdict::Identity;
 use crate::wall_clock::from_wall_ms;
-use bulla_amqp::{Connection, DeliveryState, LinkId, Payload, SessionId};
+use bulla_amqp::{DeliveryState, Payload};
 use bulla_device::role::{self, Role};
 use bulla_queue::log::LogError;
 use bulla_queue::{Found, Look, Message, MessageId, Place, PutError, QueueId, ReadError, RemoveError, SpillError};
@@ -66,7 +68,7 @@ pub(crate) struct Consumer {
     /// Deliveries are settled as they are sent (at most once).
     pub(crate) presettled: bool,
     /// The client opens for itself (capability `bulla:sealed`).
-    pub(crate) sealed_to_client: bool,
+    pub(crate) opens_itself: Option<OpensItself>,
     /// How far a browser has come; for others, how far the messages reach that are not theirs.
     pub(crate) cursor: Option<Place>,
     /// Which messages it wants, where it does not take all.
@@ -147,8 +149,8 @@ pub(crate) enum Fault {
 
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
 pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Looked {
-    let Peer { key, engine, links, identity, generation, output_full, user, staged_gets, .. } = peer;
-    let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return Looked::Gone };
+    let Peer { key, front, links, identity, generation, output_full, user, staged_gets, .. } = peer;
+    let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return Looked::Gone };
     if consumer.route.generation != state.generation {
         match state.route(&consumer.opened) {
             Ok(route) if route.queue == consumer.route.queue && route.get_enabled => consumer.route = Arc::new(route),
@@ -166,8 +168,8 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             }
         }
     }
-    if !engine.can_send(link) {
-        if engine.credit(link) == 0 {
+    if !front.can_send(link) {
+        if front.credit(link) == 0 {
             return Looked::NoCredit;
         }
         *output_full = true;
@@ -183,7 +185,7 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             }
         }
     }
-    if consumer.opening.is_full() || consumer.opening.len() >= engine.credit(link) as usize {
+    if consumer.opening.is_full() || consumer.opening.len() >= front.credit(link) as usize {
         return Looked::Blocked;
     }
     if user.is_some_and(|user| state.users.is_full(user)) {
@@ -236,29 +238,26 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             return Looked::Sent;
         }
     };
-    let payload = envelope::payload_of(&body);
-    if consumer.opens() {
-        let asker = Asker {
-            dispatcher: local.index,
-            peer: *key,
-            generation: *generation,
-            link,
-            slot: consumer.opening.next_slot(),
-        };
-        let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
-            // No memory to open it in: it stays, and is tried again at the next tick.
-            if !consumer.browse {
-                state.store.release(locked.id, false);
-            }
-            local.rescan.insert(consumer.route.queue);
-            return Looked::Blocked;
-        };
-        let stage = open(consumer, asker, local, state, identity, &locked, &payload);
-        consumer.opening.join(Opening { locked, _held: held }, payload.len(), stage);
-        deliver_opened(peer, local, state, link);
-        return Looked::Sent;
-    }
-    send(consumer, *user, engine, staged_gets, link, local, state, &locked, payload);
+    let payload = match Outgoing::as_stored(envelope::payload_of(&body), &consumer.route, consumer.opens_itself) {
+        Ok(message) => {
+            send(consumer, *user, front, staged_gets, link, local, state, &locked, message);
+            return Looked::Sent;
+        }
+        Err(payload) => payload,
+    };
+    let slot = consumer.opening.next_slot();
+    let asker = Asker { dispatcher: local.index, peer: *key, generation: *generation, link, slot };
+    let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
+        // No memory to open it in: it stays, and is tried again at the next tick.
+        if !consumer.browse {
+            state.store.release(locked.id, false);
+        }
+        local.rescan.insert(consumer.route.queue);
+        return Looked::Blocked;
+    };
+    let stage = open(consumer, asker, local, state, identity, &locked, &payload);
+    consumer.opening.join(Opening { locked, _held: held }, payload.len(), stage);
+    deliver_opened(peer, local, state, link);
     Looked::Sent
 }
 
@@ -356,7 +355,7 @@ impl Consumer {
 
     /// Whether messages pass the opener on their way to this link.
     fn opens(&self) -> bool {
-        !self.sealed_to_client && self.route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None)
+        self.opens_itself.is_none() && outgoing::is_protected(&self.route)
     }
 }
 
@@ -408,16 +407,16 @@ fn next_of_mine(consumer: &mut Consumer, local: &Local, state: &mut State) -> Op
 fn send(
     consumer: &mut Consumer,
     user: Option<UserId>,
-    engine: &mut Connection,
+    front: &mut Front,
     staged_gets: &mut HashMap<(LinkId, MessageId), (UnitId, usize)>,
     link: LinkId,
     local: &mut Local,
     state: &mut State,
     locked: &Found,
-    payload: Payload,
+    message: Outgoing,
 ) {
-    let payload = envelope::with_delivery_count(payload, locked.delivery_count);
-    let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, payload.len());
+    let message = message.with_delivery_count(locked.delivery_count);
+    let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, message.len());
     let unit = match consumer.acquires {
         None => None,
         Some(unit) => match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
@@ -427,10 +426,7 @@ fn send(
             Some(Err(_)) => return state.store.release(locked.id, false),
         },
     };
-    let sent = match unit {
-        None => engine.send(link, locked.id.0, payload, settled),
-        Some(unit) => engine.send_in(link, locked.id.0, payload, settled, unit.to_bytes()),
-    };
+    let sent = front.send(link, locked.id.0, message, settled, unit.map(UnitId::to_bytes));
     if consumer.browse {
         state.use_of(queue).traffic.browses += u64::from(sent);
     } else if !sent {
@@ -618,8 +614,8 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
 /// Sends what is opened at the head of the link's openings, and deals with what did not open.
 fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
     loop {
-        let Peer { engine, links, user, staged_gets, .. } = peer;
-        let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
+        let Peer { front, links, user, staged_gets, .. } = peer;
+        let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return };
         let Some((Opening { locked, _held }, ready)) = consumer.opening.take_front() else { return };
         let queue = consumer.route.queue;
         local.serve(queue);
@@ -628,7 +624,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         }
         match ready {
             Ok(readable) => {
-                send(consumer, *user, engine, staged_gets, link, local, state, &locked, readable.into_payload());
+                send(consumer, *user, front, staged_gets, link, local, state, &locked, Outgoing::opened(readable));
             }
             Err(Fault::NotMine) => {
                 consumer.passed_over.remember(locked.id, Why::NotMine);
@@ -655,7 +651,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                 let detach = match consumer.route.policy.as_ref().map(|policy| policy.on_defect) {
                     Some(OnDefect::Continue) => false,
                     Some(OnDefect::Detach) => true,
-                    _ => engine.credit(link) <= 1,
+                    _ => front.credit(link) <= 1,
                 };
                 if consumer.browse {
                     // Looking does not move: a browser passes over what it could not show.
@@ -818,7 +814,7 @@ pub(crate) fn retry_stuck(state: &mut State) {
 }
 
 /// The client has said what became of a delivery.
-#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the engine")]
+#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the front end")]
 pub(crate) fn settled(
     peer: &mut Peer,
     local: &mut Local,
@@ -897,7 +893,7 @@ pub(crate) fn settled(
                 ticket,
                 what: Confirmed::Removal(Removal { key: peer.key, generation: peer.generation, link, token }),
             }),
-            _ => peer.engine.settle(link, token, state_out),
+            _ => peer.front.settle(link, token, state_out),
         }
     }
 }
@@ -1016,7 +1012,7 @@ fn move_backed_out(
 /// After a queue was served: a draining link is told that nothing more is there; one for which all that is
 /// there is addressed to others is told so.
 pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
-    let Peer { engine, links, .. } = peer;
+    let Peer { front, links, .. } = peer;
     let Some(Link::Consumer(consumer)) = links.get_mut(&link) else { return };
     if !consumer.opening.is_empty() {
         return;
@@ -1029,14 +1025,14 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
             .store
             .browse_next(consumer.route.queue, None, local.wall_ms)
             .is_some_and(|m| consumer.passed_over.is_others(m.id));
-    if others_only && !consumer.browse && (consumer.draining || engine.credit(link) == 1) {
+    if others_only && !consumer.browse && (consumer.draining || front.credit(link) == 1) {
         let detail = format!("{}: what is there is addressed to others", consumer.route.queue_name);
         local.detach(peer, state, link, &Refusal::security("not-a-recipient", detail));
         return;
     }
     if consumer.draining {
         consumer.draining = false;
-        engine.drained(link);
+        front.drained(link);
     }
 }
 
@@ -1044,7 +1040,7 @@ pub(crate) fn nothing_more(peer: &mut Peer, local: &mut Local, state: &mut State
 /// be told again, because its last messages are still being opened.
 pub(super) fn tell_drained(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> bool {
     let drains = |peer: &Peer| matches!(peer.links.get(&link), Some(Link::Consumer(consumer)) if consumer.draining);
-    if !drains(peer) || peer.engine.credit(link) == 0 {
+    if !drains(peer) || peer.front.credit(link) == 0 {
         return false;
     }
     nothing_more(peer, local, state, link);

@@ -1,8 +1,8 @@
 //! A dispatcher: one thread that owns sockets and connection state.
 //!
-//! A turn has three parts. *Read*: bytes of ready sockets go into the engines. *Work*, under the
-//! queues' lock: engine events become puts and removals, synced puts are confirmed, and queues are
-//! served to consumers that have credit. *Write*: what the engines have goes out.
+//! A turn has three parts. *Read*: bytes of ready sockets go into the front ends. *Work*, under the
+//! queues' lock: their events become puts and removals, synced puts are confirmed, and queues are
+//! served to consumers that have credit. *Write*: what the front ends have goes out.
 
 mod attach;
 pub(crate) mod authority;
@@ -44,6 +44,7 @@ use crate::channel::caller::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::connections::Question;
+use crate::front::{Event, Front, LinkId, SessionId};
 use crate::mailbox::{Left, Mailbox, Notice, WAKE_UP};
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
@@ -53,7 +54,7 @@ use crate::task::TaskMeter;
 use crate::tls::Tls;
 use crate::wall_clock::wall_ms;
 use crate::{adapter, reports, triggering};
-use bulla_amqp::{Connection, DeliveryState, Event, LinkId, SessionId};
+use bulla_amqp::DeliveryState;
 use bulla_device::role::{self, Role};
 use bulla_device::scheduler::Answer;
 use bulla_queue::{PutError, QueueId, Ticket};
@@ -118,7 +119,7 @@ pub(crate) struct Dispatcher {
     ports: Vec<ListenPort>,
     peers: Slab<Peer>,
     active: Vec<usize>,
-    /// What is read, until its connection's engine has taken it.
+    /// What is read, until its connection's front end has taken it.
     room: Box<[u8]>,
     local: Local,
     notices: Vec<Notice>,
@@ -568,7 +569,7 @@ impl Dispatcher {
 
     fn write(&mut self) {
         for question in std::mem::take(&mut self.questions) {
-            let open = self.peers.iter().filter(|(_, peer)| !peer.engine.is_ending());
+            let open = self.peers.iter().filter(|(_, peer)| !peer.front.is_ending());
             question.answer(open.map(|(_, peer)| connections::describe(peer, &self.local)));
         }
         // Those whose put was synced come first, then those that get: clients wait for either, while the
@@ -688,19 +689,19 @@ impl Dispatcher {
         let _ = stream.set_nodelay(true);
         // Of a TLS connection it is said anew after the handshake.
         let here = stream.peer_addr().is_ok_and(|address| sasl::is_private(address.ip()));
-        let engine = sasl::engine(&self.local, false, here && tls.is_none());
+        let front = sasl::front(&self.local, false, here && tls.is_none());
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),
             Some(tls) => tls.session().map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),
         };
-        match socket.and_then(|socket| self.add(socket, engine, true)) {
+        match socket.and_then(|socket| self.add(socket, front, true)) {
             Ok(_) => {}
             Err(error) => crate::warning!("accept: {error}"),
         }
     }
 
     /// Takes a connection in. One that is `ready` may be read and written; another one says so first.
-    fn add(&mut self, mut socket: Socket, engine: Connection, ready: bool) -> io::Result<&mut Peer> {
+    fn add(&mut self, mut socket: Socket, front: Box<Front>, ready: bool) -> io::Result<&mut Peer> {
         let entry = self.peers.vacant_entry();
         let key = entry.key();
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -710,7 +711,7 @@ impl Dispatcher {
             key,
             generation: self.local.generation,
             since_ms: self.local.wall_ms,
-            engine,
+            front,
             from: socket.tcp().peer_addr().ok(),
             socket,
             identity: Identity::default(),
@@ -786,7 +787,7 @@ impl Dispatcher {
             }
             Notice::Survey(question) => self.questions.push(question),
             Notice::Stop { generation, question } => {
-                let is_meant = |peer: &Peer| peer.generation == generation && !peer.engine.is_ending();
+                let is_meant = |peer: &Peer| peer.generation == generation && !peer.front.is_ending();
                 let found = self.peers.iter_mut().find(|(_, peer)| is_meant(peer));
                 question.answer(found.map(|(_, peer)| {
                     let was = connections::describe(peer, &self.local);
@@ -865,7 +866,7 @@ impl Dispatcher {
         }
     }
 
-    /// What the engine of one connection has to say.
+    /// What happened on one connection, as its front end says.
     fn events_of(&mut self, key: usize, state: &mut State) {
         let Self { peers, local, shares, .. } = self;
         let Some(peer) = peers.get_mut(key) else { return };
@@ -874,7 +875,7 @@ impl Dispatcher {
         let mut has_links = false;
         // One that becomes a channel in this turn is one from the next turn on.
         let _role = role::enter(peer.role());
-        while let Some(event) = peer.engine.poll_event() {
+        while let Some(event) = peer.front.poll_event() {
             has_links |= matches!(
                 event,
                 Event::Attached(_) | Event::Detached { .. } | Event::SessionEnded(..) | Event::Opened(_)
@@ -896,7 +897,7 @@ impl Dispatcher {
                     _ => get::settled(peer, local, state, link, token, outcome, settled),
                 },
                 Event::OutcomeLost { txn_id } => unit_of_work::outcome_lost(peer, local, &txn_id),
-                Event::Credit { link, drain, .. } => local.credit(peer, link, drain),
+                Event::Credit { link, drain } => local.credit(peer, link, drain),
                 Event::Acquires { link, txn_id } => {
                     unit_of_work::acquires(peer, local, state, link, txn_id.as_deref());
                 }
@@ -927,9 +928,8 @@ impl Dispatcher {
                     caller::detached(peer, local, error.as_ref());
                 }
                 Event::SessionEnded(session, error) => local.forget_session(peer, state, session, error.as_ref()),
-                Event::SaslInit { mechanism, response, .. } => sasl::init(peer, local, mechanism, &response),
-                Event::SaslResponse(response) => sasl::response(peer, local, &response),
-
+                Event::SignIn { mechanism, response } => sasl::init(peer, local, mechanism, &response),
+                Event::SignInGoesOn(response) => sasl::response(peer, local, &response),
                 Event::Closed(error) => {
                     peer.closed_by = error.as_ref().map(sender::said);
                     // Nothing may follow a close: what the links held goes back at once.
@@ -938,7 +938,6 @@ impl Dispatcher {
                         crate::note!("{}: connection closed: {error}", peer::address(&mut peer.socket));
                     }
                 }
-                _ => {}
             }
         }
         local.hold(peer, state);
@@ -964,8 +963,8 @@ impl Dispatcher {
             };
             let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { continue };
             match what {
-                Confirmed::Put(receipt) => peer.engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted),
-                Confirmed::Removal(removal) => peer.engine.settle(removal.link, removal.token, DeliveryState::Accepted),
+                Confirmed::Put(receipt) => peer.front.answer(receipt.link, receipt.id, DeliveryState::Accepted),
+                Confirmed::Removal(removal) => peer.front.settle(removal.link, removal.token, DeliveryState::Accepted),
                 Confirmed::Channel { link, through, .. } => {
                     let _role = role::enter(Role::ChannelInitiator);
                     receiver::confirmed(peer, &mut self.local, state, link, through);
@@ -975,7 +974,7 @@ impl Dispatcher {
                         self.local.serve(sending.queue);
                     }
                 }
-                Confirmed::Discharged(discharged) => unit_of_work::confirmed(&mut peer.engine, &discharged),
+                Confirmed::Discharged(discharged) => unit_of_work::confirmed(&mut *peer.front, &discharged),
                 Confirmed::Defined { .. } => peer.held = peer.held.saturating_sub(1),
             }
             // Before those that get: who waited for the disk waits no longer than that.
@@ -1100,9 +1099,9 @@ impl Dispatcher {
         for (key, peer) in &mut self.peers {
             peer.note_arriving(arriving);
             if peer.arriving.stopped {
-                peer.engine.not_read(now);
+                peer.front.not_read(now);
             }
-            if !peer.engine.is_closed()
+            if !peer.front.is_closed()
                 && let Some(refusal) = self.line.gives_up((key, peer.generation), &peer.arriving, arriving, now)
             {
                 crate::warning!(
@@ -1112,14 +1111,14 @@ impl Dispatcher {
                     peer::address(&mut peer.socket)
                 );
                 self.local.forget_all(peer, state, false);
-                peer.engine.close(Some(refusal.to_amqp()));
+                peer.front.close(Some(refusal.to_amqp()));
                 self.local.touched.push(key);
             }
-            if peer.engine.poll_timeout().is_some_and(|due| due <= now) {
-                peer.engine.handle_timeout(now);
+            if peer.front.poll_timeout().is_some_and(|due| due <= now) {
+                peer.front.handle_timeout(now);
                 self.local.touched.push(key);
             }
-            if peer.engine.is_closed() && now >= *peer.flush_by.get_or_insert(now + FLUSH_WITHIN) {
+            if peer.front.is_closed() && now >= *peer.flush_by.get_or_insert(now + FLUSH_WITHIN) {
                 peer.broken.get_or_insert_with(|| "did not take the last words".into());
                 self.local.touched.push(key);
             }
@@ -1175,7 +1174,7 @@ impl Dispatcher {
         let goodbye = Refusal::new(reason::Q_MGR_STOPPING, "the queue manager is stopping");
         for (key, peer) in &mut self.peers {
             self.local.forget_all(peer, state, false);
-            peer.engine.close(Some(goodbye.to_amqp()));
+            peer.front.close(Some(goodbye.to_amqp()));
             self.local.touched.push(key);
         }
     }
@@ -1389,10 +1388,10 @@ impl Local {
 
     fn credit(&mut self, peer: &mut Peer, link: LinkId, drain: bool) {
         if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&link) {
-            let has_credit = peer.engine.credit(link) > 0;
+            let has_credit = peer.front.credit(link) > 0;
             consumer.draining = drain && has_credit;
             if drain && !has_credit {
-                peer.engine.drained(link);
+                peer.front.drained(link);
             }
             let (queue, takes_next, drains) = (consumer.route.queue, consumer.takes_next(), consumer.draining);
             if let Some(consumers) = self.consumers.get_mut(&queue).filter(|_| has_credit) {
@@ -1439,7 +1438,7 @@ impl Local {
 
     pub(crate) fn detach_with(&mut self, peer: &mut Peer, state: &mut State, link: LinkId, error: bulla_amqp::Error) {
         self.forget(peer, state, link, false);
-        peer.engine.detach(link, true, Some(error));
+        peer.front.detach(link, error);
         self.touched.push(peer.key);
     }
 

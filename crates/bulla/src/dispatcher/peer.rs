@@ -1,4 +1,4 @@
-//! One connection: its socket, its protocol engine, who it is, and its links.
+//! One connection: its socket, its front end, who it is, and its links.
 
 use super::attach::Deletes;
 use super::consumers::Seat;
@@ -14,6 +14,7 @@ use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
 use crate::events::Event;
+use crate::front::{Front, LinkId, SessionId};
 use crate::limits::UserId;
 use crate::reason::Refusal;
 use crate::sign_in::verdict::Identity;
@@ -22,7 +23,6 @@ use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
 use crate::wall_clock::wall_ms;
 use bulla_amqp::types::Open;
-use bulla_amqp::{Connection, LinkId, SessionId};
 use bulla_device::Role;
 use bulla_queue::{MessageId, QueueId};
 use hashbrown::HashMap;
@@ -100,7 +100,7 @@ pub(crate) struct Peer {
     /// Where it comes from, as long as it may be asked for: the system forgets it when the partner hangs up. None for a
     /// call that is still under way.
     pub(crate) from: Option<SocketAddr>,
-    pub(crate) engine: Connection,
+    pub(crate) front: Box<Front>,
     /// As whom it acts, once it was let in.
     pub(crate) identity: Identity,
     /// That user, as one who is limited.
@@ -247,13 +247,13 @@ impl Peer {
         self.socket.is_tls() && self.socket.established().is_none()
     }
 
-    /// Whether there may be input, and the engine takes it: one whose output waits takes none.
+    /// Whether there may be input, and the front end takes it: one whose output waits takes none.
     pub(crate) fn wants_to_read(&self) -> bool {
         // A renegotiation that the output waits for is driven by reading.
-        let room = self.engine.output_len() < RENEWAL_OUTPUT_BYTES_MAX;
+        let room = self.front.output_len() < RENEWAL_OUTPUT_BYTES_MAX;
         self.readable
             && !self.arriving.stopped
-            && (self.engine.wants_input() || (room && self.socket.write_waits_for_read()))
+            && (self.front.wants_input() || (room && self.socket.write_waits_for_read()))
     }
 
     /// Ends a connection whose partner does not answer a renewal of the keys; asked at each tick.
@@ -267,22 +267,22 @@ impl Peer {
 
     /// Whether the socket may take bytes that there are.
     pub(crate) fn wants_to_write(&self) -> bool {
-        self.writable && ((self.engine.output_len() > 0 && self.held == 0) || self.socket.wants_to_send())
+        self.writable && ((self.front.output_len() > 0 && self.held == 0) || self.socket.wants_to_send())
     }
 
     /// Bytes that it holds of messages that are arriving, and of a frame that has begun.
     pub(crate) fn note_arriving(&mut self, all: &Arriving) {
-        self.arriving.holds(self.engine.in_progress(), self.engine.arrived(), all);
+        self.arriving.holds(self.front.in_progress(), self.front.arrived(), all);
     }
 
     /// Reads what is there into `room`, within this turn's share, no more than `bytes_max` at a time, and feeds it to
-    /// the engine, which copies what it keeps out of it.
+    /// the front end, which copies what it keeps out of it.
     pub(crate) fn read(&mut self, room: &mut [u8], local: &Local, bytes_max: Option<usize>) {
         let shaking_hands = self.is_shaking_hands();
         match local.tls_meter.time(shaking_hands, || self.socket.handshake()) {
             Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
                 // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
-                self.engine = sasl::engine(local, self.socket.verified_certificate(), true);
+                self.front = sasl::front(local, self.socket.verified_certificate(), true);
             }
             Ok(Moved::Bytes(_)) => {}
             Ok(Moved::Blocked) => {
@@ -308,7 +308,7 @@ impl Peer {
                     self.arriving.heard(local.now);
                     self.traffic.buffers_received += 1;
                     self.traffic.bytes_received += n as u64;
-                    self.engine.receive_copied(local.now, &room[..n]);
+                    self.front.receive(local.now, &room[..n]);
                     if n < room.len() && self.socket.is_drained() && !self.read_closed {
                         // A short read emptied the socket; epoll tells of what comes after it.
                         self.readable = false;
@@ -325,7 +325,7 @@ impl Peer {
         }
     }
 
-    /// Writes what the engine has, until it or the socket has enough. True when bytes went out.
+    /// Writes what the front end has, until it or the socket has enough. True when bytes went out.
     pub(crate) fn write(&mut self, tls: &TaskMeter) -> bool {
         let mut wrote = false;
         match tls.time(self.socket.wants_to_send(), || self.socket.send()) {
@@ -337,9 +337,9 @@ impl Peer {
             return false;
         }
         self.readable |= self.socket.read_goes_on();
-        while self.writable && self.held == 0 && self.engine.output_len() > 0 {
+        while self.writable && self.held == 0 && self.front.output_len() > 0 {
             let mut slices: Vec<IoSlice<'_>> = Vec::new();
-            self.engine.output_slices(&mut slices);
+            self.front.output_slices(&mut slices);
             let written = match tls.time(self.socket.is_tls(), || self.socket.write(&slices)) {
                 Ok(Moved::Bytes(n)) => n,
                 Ok(Moved::Blocked) => {
@@ -359,7 +359,7 @@ impl Peer {
             drop(slices);
             self.traffic.buffers_sent += 1;
             self.traffic.bytes_sent += written as u64;
-            self.engine.output_written(written);
+            self.front.output_written(written);
             wrote = true;
         }
         self.count_key_resets();
@@ -388,8 +388,8 @@ impl Peer {
 
     /// Whether nothing more can come of this connection.
     pub(crate) fn is_over(&self) -> bool {
-        let all_sent = self.engine.output_len() == 0 && !self.socket.wants_to_send();
-        self.broken.is_some() || (self.engine.is_closed() && all_sent)
+        let all_sent = self.front.output_len() == 0 && !self.socket.wants_to_send();
+        self.broken.is_some() || (self.front.is_closed() && all_sent)
     }
 
     /// The socket failed. What TLS says of it is a channel's failure, or told of when the connection goes, and nowhere
@@ -400,7 +400,7 @@ impl Peer {
             // Callers that are no TLS, or hang up, are not worth a line.
             (Some(TlsRefusal::Library { .. }), None) | (None, _) => {}
             // Behind the last words, how the partner hangs up says nothing of TLS.
-            (Some(_), None) if self.engine.is_closed() => {}
+            (Some(_), None) if self.front.is_closed() => {}
             (Some(refusal), None) => {
                 let address = self.from.map_or_else(|| address(&mut self.socket), |from| from.to_string());
                 let (channel, reason) = (String::new(), refusal.refusal());

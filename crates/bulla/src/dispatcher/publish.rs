@@ -11,12 +11,13 @@ use crate::asker::Who;
 use crate::authority::Right;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
+use crate::front::Front;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
 use crate::sign_in::verdict::Identity;
 use crate::topics::{self, Counts, Publisher, Target};
-use bulla_amqp::{Connection, DeliveryState};
+use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId};
 use bulla_seal::Policy;
 use hashbrown::HashMap;
@@ -92,10 +93,10 @@ pub(super) fn topic_of(producer: &Producer, arrival: &Arrival, state: &State) ->
 }
 
 /// A message has come for a topic: it is put on the queue of each subscription that it matches, or of none.
-#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the engine")]
+#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the front end")]
 pub(super) fn publish(
     producer: &mut Producer,
-    engine: &mut Connection,
+    front: &mut Front,
     identity: &Identity,
     receipt: Receipt,
     local: &mut Local,
@@ -117,7 +118,7 @@ pub(super) fn publish(
     }
     let Some(mut publishing) = producer.publishing.take() else { return Ok(()) };
     let result = current(&mut publishing, topic, state)
-        .and_then(|()| to_each(producer, engine, identity, receipt, local, state, &mut publishing, &arrival));
+        .and_then(|()| to_each(producer, front, identity, receipt, local, state, &mut publishing, &arrival));
     producer.publishing = Some(publishing);
     result
 }
@@ -135,7 +136,7 @@ fn current(publishing: &mut Publishing, topic: &str, state: &State) -> Result<()
 #[allow(clippy::too_many_arguments, reason = "the facts of one put")]
 fn to_each(
     producer: &mut Producer,
-    engine: &mut Connection,
+    front: &mut Front,
     identity: &Identity,
     receipt: Receipt,
     local: &mut Local,
@@ -185,7 +186,7 @@ fn to_each(
             message: treatment.map(|_| arrival.copy(route.defaults, identity.user.as_deref())),
             whose: Subscriber::of(target, publisher, persistent),
         });
-        return put_copies(Some(engine), receipt, local, state, ready.collect());
+        return put_copies(Some(front), receipt, local, state, ready.collect());
     }
     let last = copies.len() - 1;
     for (at, (target, route, treatment)) in copies.into_iter().enumerate() {
@@ -224,7 +225,7 @@ fn to_each(
         };
         producer.pending.join(pending, arrival.len(), stage);
     }
-    put::put_ready(producer, Some(engine), local, state);
+    put::put_ready(producer, Some(front), local, state);
     Ok(())
 }
 
@@ -232,7 +233,7 @@ fn to_each(
 /// not.
 pub(super) fn put_ready(
     producer: &mut Producer,
-    mut engine: Option<&mut Connection>,
+    mut front: Option<&mut Front>,
     local: &mut Local,
     state: &mut State,
 ) -> bool {
@@ -244,29 +245,29 @@ pub(super) fn put_ready(
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
         }
-        if let Some(usage) = state.uses.get_mut(&queue).filter(|_| engine.is_some()) {
+        if let Some(usage) = state.uses.get_mut(&queue).filter(|_| front.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
         }
         if let Some(CopyOf { whose, .. }) = copy {
             copies.push(Copy { queue, policy, transmission, message, whose });
         }
     }
-    if engine.is_none() && !receipt.settled {
+    if front.is_none() && !receipt.settled {
         // Its sender has no answer and will send it again: putting it now would make two of it.
         put::lose(receipt, local);
         return true;
     }
-    if let Err(refusal) = put_copies(engine.as_deref_mut(), receipt, local, state, copies) {
+    if let Err(refusal) = put_copies(front.as_deref_mut(), receipt, local, state, copies) {
         let topic = producer.publishing.as_ref().and_then(|publishing| publishing.published());
         let unheard = Unheard { queue: topic.unwrap_or_default(), user: producer.user_name.as_deref() };
-        put::refuse(engine, local, receipt, &refusal, unheard);
+        put::refuse(front, local, receipt, &refusal, unheard);
     }
     true
 }
 
 /// Puts a publication's copies, all in one step; it is confirmed once the journal has synced past them.
 fn put_copies(
-    engine: Option<&mut Connection>,
+    front: Option<&mut Front>,
     receipt: Receipt,
     local: &mut Local,
     state: &mut State,
@@ -312,8 +313,8 @@ fn put_copies(
         let staged = puts.into_iter().zip(traces);
         let staged = staged.map(|((queue, message), (_, is_remote, whose))| (queue, message, is_remote, whose));
         unit_of_work::stage_copies(local, state, unit, &receipt, staged.collect())?;
-        if let Some(engine) = engine.filter(|_| !receipt.settled) {
-            engine.dispose(receipt.link, receipt.id, unit.state(DeliveryState::Accepted));
+        if let Some(front) = front.filter(|_| !receipt.settled) {
+            front.answer(receipt.link, receipt.id, unit.state(DeliveryState::Accepted));
         }
         return Ok(());
     }
@@ -326,7 +327,7 @@ fn put_copies(
         local.note_put(state, receipt, queue, id, is_remote);
         state.use_of(queue).limited.put();
     }
-    local.answer_put(engine, receipt, ticket, state);
+    local.answer_put(front, receipt, ticket, state);
     Ok(())
 }
 

@@ -13,13 +13,14 @@ use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
+use crate::front::{Delivery, DeliveryId, Front, LinkId, SessionId};
 use crate::limits::{BeingSealed, QueueUses, UserId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use crate::resumable::Resumable;
 use crate::sign_in::verdict::Identity;
-use bulla_amqp::{Connection, Delivery, DeliveryId, DeliveryState, LinkId, SessionId, Symbol, Value, condition};
+use bulla_amqp::{DeliveryState, Symbol, Value, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
 use bulla_seal::policy::Quality;
@@ -166,8 +167,8 @@ impl Producer {
 
 /// Hot path, once per message that a client puts.
 pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut delivery: Delivery) {
-    let Peer { key, engine, links, identity, generation, .. } = peer;
-    let Some(Link::Producer(producer)) = links.get_mut(&delivery.link) else { return };
+    let Peer { key, front, links, identity, generation, .. } = peer;
+    let (front, Some(Link::Producer(producer))) = (&mut **front, links.get_mut(&delivery.link)) else { return };
     let txn_id = match &delivery.state {
         Some(DeliveryState::Transactional { txn_id, .. }) => Some(txn_id),
         _ => None,
@@ -189,8 +190,8 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
     }
     let (mut found, tag) = (None, delivery.tag.take());
     if let Some(None) = unit {
-        unknown_unit(producer, engine, local, state, receipt);
-    } else if let Err(refusal) = put(producer, engine, identity, receipt, local, state, delivery, &mut found) {
+        unknown_unit(producer, front, local, state, receipt);
+    } else if let Err(refusal) = put(producer, front, identity, receipt, local, state, delivery, &mut found) {
         let name = producer.opened.clone().or_else(|| found.as_ref().map(|route| route.queue_name.clone()));
         if let Some(route) = &found {
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
@@ -205,7 +206,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
             return local.detach_with(peer, state, receipt.link, error);
         }
         let unheard = Unheard { queue: name.as_deref().unwrap_or(RELAY), user: producer.user_name.as_deref() };
-        refuse(Some(engine), local, receipt, &refusal, unheard);
+        refuse(Some(front), local, receipt, &refusal, unheard);
         authority::tell_of(peer, local, &refusal);
     }
     replenish(peer, local, state, receipt.link);
@@ -231,7 +232,7 @@ fn beyond_credit(peer: &mut Peer, local: &mut Local, state: &mut State, receipt:
 }
 
 /// A message names a unit of work that this connection does not have.
-fn unknown_unit(producer: &mut Producer, engine: &mut Connection, local: &Local, state: &mut State, receipt: Receipt) {
+fn unknown_unit(producer: &mut Producer, front: &mut Front, local: &Local, state: &mut State, receipt: Receipt) {
     take_grant(producer, state);
     if receipt.settled {
         let queue = producer.opened.as_deref().unwrap_or(RELAY);
@@ -239,7 +240,7 @@ fn unknown_unit(producer: &mut Producer, engine: &mut Connection, local: &Local,
         Unheard { queue, user: producer.user_name.as_deref() }.tell(local, &unknown);
     } else {
         let state = DeliveryState::Rejected(Some(Box::new(unit_of_work::unknown())));
-        engine.dispose(receipt.link, receipt.id, state);
+        front.answer(receipt.link, receipt.id, state);
     }
 }
 
@@ -266,10 +267,10 @@ impl Unheard<'_> {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the engine")]
+#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the front end")]
 fn put(
     producer: &mut Producer,
-    engine: &mut Connection,
+    front: &mut Front,
     identity: &Identity,
     receipt: Receipt,
     local: &mut Local,
@@ -281,7 +282,7 @@ fn put(
     let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.without_label()?.with_sections()?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
     if let Some(topic) = publish::topic_of(producer, &arrival, state)? {
-        return publish::publish(producer, engine, identity, receipt, local, state, arrival, &topic);
+        return publish::publish(producer, front, identity, receipt, local, state, arrival, &topic);
     }
     let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
     let route = &*found.insert(route(producer, &arrival, state, who)?);
@@ -301,7 +302,7 @@ fn put(
     let treatment = treatment(producer, route, &arrival)?;
     if let (Treatment::AsIs, true) = (&treatment, producer.pending.is_empty()) {
         let message = arrival.into_message(route.defaults, identity.user.as_deref());
-        return local.put(Some(engine), receipt, route.queue, route.transmission.as_deref(), message, state);
+        return local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state);
     }
     // The message and its sealed form, until it is on the queue.
     let bytes = arrival.len();
@@ -311,7 +312,7 @@ fn put(
     producer.sealing = sealing;
     match stage? {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
-            local.put(Some(engine), receipt, route.queue, route.transmission.as_deref(), message, state)
+            local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state)
         }
         stage => {
             state.use_of(route.queue).granted += 1;
@@ -336,16 +337,16 @@ fn put(
 }
 
 pub(super) fn refuse(
-    engine: Option<&mut Connection>,
+    front: Option<&mut Front>,
     local: &mut Local,
     receipt: Receipt,
     refusal: &Refusal,
     unheard: Unheard<'_>,
 ) {
-    match engine {
-        Some(engine) if !receipt.settled => {
+    match front {
+        Some(front) if !receipt.settled => {
             let state = receipt.state(DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))));
-            engine.dispose(receipt.link, receipt.id, state);
+            front.answer(receipt.link, receipt.id, state);
         }
         // Its client hears of it at the discharge.
         _ if receipt.unit.is_some() => receipt.unit.into_iter().for_each(|unit| local.units.doom(unit, refusal)),
@@ -522,7 +523,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
     let asker = done.asker;
     let Some(Link::Producer(producer)) = peer.links.get_mut(&asker.link) else { return };
     note(producer, local, done);
-    put_ready(producer, Some(&mut peer.engine), local, state);
+    put_ready(producer, Some(&mut *peer.front), local, state);
     if !peer.units.is_empty() {
         unit_of_work::go_on(peer, local, state);
     }
@@ -548,15 +549,10 @@ fn note(producer: &mut Producer, local: &Local, done: Finished) {
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.
-pub(super) fn put_ready(
-    producer: &mut Producer,
-    mut engine: Option<&mut Connection>,
-    local: &mut Local,
-    state: &mut State,
-) {
+pub(super) fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, local: &mut Local, state: &mut State) {
     while let Some((Pending { copy, .. }, _)) = producer.pending.front() {
         if copy.is_some() {
-            match publish::put_ready(producer, engine.as_deref_mut(), local, state) {
+            match publish::put_ready(producer, front.as_deref_mut(), local, state) {
                 true => continue,
                 false => return,
             }
@@ -567,22 +563,22 @@ pub(super) fn put_ready(
         if let Some(unit) = receipt.unit {
             local.units.ended(unit);
         }
-        if let Some(usage) = state.uses.get_mut(&queue).filter(|_| engine.is_some()) {
+        if let Some(usage) = state.uses.get_mut(&queue).filter(|_| front.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
         }
-        if engine.is_none() && !receipt.settled {
+        if front.is_none() && !receipt.settled {
             // Its sender has no answer and will send it again: putting it now would make two of it.
             lose(receipt, local);
             continue;
         }
         let put = ready.and_then(|message| {
-            local.put(engine.as_deref_mut(), receipt, queue, transmission.as_deref(), message, state)
+            local.put(front.as_deref_mut(), receipt, queue, transmission.as_deref(), message, state)
         });
         if let Err(refusal) = put {
             count_refused(local, state, queue, policy.as_deref(), &refusal);
             let queue = state.store.name(queue).unwrap_or("a queue that is gone");
             let unheard = Unheard { queue, user: producer.user_name.as_deref() };
-            refuse(engine.as_deref_mut(), local, receipt, &refusal, unheard);
+            refuse(front.as_deref_mut(), local, receipt, &refusal, unheard);
         }
     }
 }
@@ -592,7 +588,7 @@ impl Local {
     #[allow(clippy::too_many_arguments, reason = "the facts of one put")]
     fn put(
         &mut self,
-        engine: Option<&mut Connection>,
+        front: Option<&mut Front>,
         receipt: Receipt,
         queue: QueueId,
         transmission: Option<&TransmissionHeader>,
@@ -606,8 +602,8 @@ impl Local {
         };
         if let Some(unit) = receipt.unit {
             unit_of_work::stage(self, state, unit, &receipt, queue, is_remote, message)?;
-            if let Some(engine) = engine.filter(|_| !receipt.settled) {
-                engine.dispose(receipt.link, receipt.id, receipt.state(DeliveryState::Accepted));
+            if let Some(front) = front.filter(|_| !receipt.settled) {
+                front.answer(receipt.link, receipt.id, receipt.state(DeliveryState::Accepted));
             }
             return Ok(());
         }
@@ -616,7 +612,7 @@ impl Local {
         state.wrote(receipt.user, bytes, ticket);
         let newest = state.store.newest();
         self.note_put(state, receipt, queue, newest, is_remote);
-        self.answer_put(engine, receipt, ticket, state);
+        self.answer_put(front, receipt, ticket, state);
         Ok(())
     }
 
@@ -635,18 +631,12 @@ impl Local {
     }
 
     /// Answers a put: now where the journal has synced past it, otherwise when it has.
-    pub(super) fn answer_put(
-        &mut self,
-        engine: Option<&mut Connection>,
-        receipt: Receipt,
-        ticket: Ticket,
-        state: &State,
-    ) {
+    pub(super) fn answer_put(&mut self, front: Option<&mut Front>, receipt: Receipt, ticket: Ticket, state: &State) {
         self.urgent |= ticket > state.store.synced();
-        match engine {
+        match front {
             Some(_) if receipt.settled => {}
-            Some(engine) if ticket <= state.store.synced() => {
-                engine.dispose(receipt.link, receipt.id, DeliveryState::Accepted);
+            Some(front) if ticket <= state.store.synced() => {
+                front.answer(receipt.link, receipt.id, DeliveryState::Accepted);
             }
             Some(_) => self.confirmations.push_back(Confirmation { ticket, what: Confirmed::Put(receipt) }),
             None => {}
@@ -699,7 +689,7 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
         }
         producer.granted += wanted;
         user.into_iter().for_each(|user| state.users.granted(user, wanted));
-        peer.engine.set_credit(link, peer.engine.credit(link).saturating_add(wanted));
+        peer.front.set_credit(link, peer.front.credit(link).saturating_add(wanted));
         return;
     };
     let (queue, waits_when_full) = (route.queue, route.waits_when_full);
@@ -723,8 +713,8 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     user.into_iter().for_each(|user| state.users.granted(user, granted));
     let usage = state.use_of(queue);
     usage.granted = usage.granted.saturating_add(granted);
-    // Deliveries that wait in the engine are counted here still and there no more.
-    peer.engine.set_credit(link, peer.engine.credit(link).saturating_add(granted));
+    // Deliveries that wait in the front end are counted here still and there no more.
+    peer.front.set_credit(link, peer.front.credit(link).saturating_add(granted));
 }
 
 /// A message that was being sealed is given up, because its link is gone.

@@ -6,13 +6,11 @@ use super::peer::{Link, Peer};
 use super::{Confirmation, Confirmed, Local};
 use crate::asker::Who;
 use crate::authority::Right;
+use crate::front::{Attach, DeliveryId, LinkId, SessionId};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::resumable::{Kept, KeptGets, LinkName, Over, PutOutcome, Resumable, Terms};
-use bulla_amqp::{
-    AnyTarget, AttachReply, DeliveryId, DeliveryState, DeliveryTag, IncomingAttach, LinkId, Role, SessionId, Symbol,
-    UnsettledMap,
-};
+use bulla_amqp::{AnyTarget, AttachReply, DeliveryState, DeliveryTag, Role, Symbol, UnsettledMap};
 use bulla_queue::{MessageId, Ticket};
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
@@ -41,7 +39,7 @@ impl Resumption {
         Terms::told(self.resumable.as_ref().map(|link| link.terms))
     }
 
-    /// Fills in what the engine has to know.
+    /// Fills in what the front end has to know.
     pub(super) fn fill(&mut self, reply: AttachReply) -> AttachReply {
         AttachReply {
             resumable: self.resumable.is_some(),
@@ -53,13 +51,13 @@ impl Resumption {
 }
 
 /// What a link is known by; none where its client has not signed in: then nothing tells it from another one.
-fn name_of(peer: &Peer, attach: &IncomingAttach) -> Option<LinkName> {
+fn name_of(peer: &Peer, attach: &Attach) -> Option<LinkName> {
     let (user, open) = (peer.identity.user.clone()?, peer.opened.as_ref()?);
     Some(LinkName { user, container: open.container_id.clone(), name: attach.name.clone(), role: attach.role })
 }
 
 /// What the terminus on this side asks for.
-fn asked(attach: &IncomingAttach) -> Option<Terms> {
+fn asked(attach: &Attach) -> Option<Terms> {
     match (attach.role, &attach.source, &attach.target) {
         (Role::Sender, Some(source), _) => Terms::asked(&source.expiry_policy, source.timeout),
         (Role::Receiver, _, Some(AnyTarget::Target(target))) => Terms::asked(&target.expiry_policy, target.timeout),
@@ -71,7 +69,7 @@ fn asked(attach: &IncomingAttach) -> Option<Terms> {
 ///
 /// # Errors
 /// 2042: one is. It is not taken from there.
-pub(super) fn may_attach(peer: &Peer, state: &State, attach: &IncomingAttach) -> Result<(), Refusal> {
+pub(super) fn may_attach(peer: &Peer, state: &State, attach: &Attach) -> Result<(), Refusal> {
     if state.resumable.is_empty() || !name_of(peer, attach).is_some_and(|name| state.resumable.is_attached(&name)) {
         return Ok(());
     }
@@ -84,7 +82,7 @@ pub(super) fn may_attach(peer: &Peer, state: &State, attach: &IncomingAttach) ->
 }
 
 /// An attach was refused: what was kept under its name is over.
-pub(super) fn refused(peer: &Peer, local: &Local, state: &mut State, attach: &IncomingAttach) {
+pub(super) fn refused(peer: &Peer, local: &Local, state: &mut State, attach: &Attach) {
     if !state.resumable.is_empty()
         && let Some(kept) = name_of(peer, attach).and_then(|name| state.resumable.take(&name))
     {
@@ -97,7 +95,7 @@ pub(super) fn puts(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     may_suspend: bool,
 ) -> Resumption {
     let terms = asked(attach).filter(|_| may_suspend);
@@ -141,7 +139,7 @@ pub(super) fn gets(
     peer: &mut Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     consumer: &mut Consumer,
     may_suspend: bool,
 ) -> Resumption {
@@ -233,12 +231,12 @@ impl Resumption {
 /// The attachment of a link is over and was not closed: what is unsettled on it is kept, where it may be resumed. To be
 /// called before the link is forgotten.
 pub(super) fn suspend(peer: &mut Peer, local: &Local, state: &mut State, link: LinkId, over: Over) {
-    let Peer { key, generation, engine, links, .. } = peer;
+    let Peer { key, generation, front, links, .. } = peer;
     let (resumable, session, kept) = match links.get_mut(&link) {
         Some(Link::Producer(producer)) => {
             let Some(resumable) = producer.resumable.take() else { return };
             let tickets: HashMap<DeliveryId, Ticket> = local.tickets_of(*key, *generation, link);
-            let kept = engine.take_outcomes(link).into_iter().filter_map(|outcome| {
+            let kept = front.take_outcomes(link).into_iter().filter_map(|outcome| {
                 let known = match (outcome.state, outcome.id) {
                     // Of a unit of work that ends with its connection.
                     (Some(DeliveryState::Transactional { .. }), _) => return None,

@@ -9,6 +9,8 @@ use crate::catalog::lockouts::Whose;
 use crate::channel::caller;
 use crate::channel::protocol::CAPABILITY;
 use crate::events::Event;
+use crate::front::Front;
+use crate::front::amqp::Amqp;
 use crate::mailbox::Notice;
 use crate::manager::Manager;
 use crate::sign_in::checks::{Applicant, Turn};
@@ -36,9 +38,9 @@ pub(crate) enum Exchange {
     Refused,
 }
 
-/// The engine of a new connection; `certificate` says that the client has shown a verified one, and `private` that no
+/// The front end of a new AMQP connection; `certificate` says that the client has shown a verified one, and `private` that no
 /// one can read along.
-pub(crate) fn engine(local: &Local, certificate: bool, private: bool) -> Connection {
+pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Front> {
     let prefix = (Symbol::from_static(TOPIC_PREFIX), Value::from(topics::PREFIX));
     let config = Config {
         max_frame_size: MAX_FRAME_BYTES,
@@ -52,7 +54,8 @@ pub(crate) fn engine(local: &Local, certificate: bool, private: bool) -> Connect
         ..Config::new(&*local.manager.name)
     };
     let bare = !local.manager.sign_in_required.load(Ordering::Relaxed);
-    Connection::server(config, offer(certificate, private && local.manager.tokens.are_taken(), bare), local.now)
+    let offer = offer(certificate, private && local.manager.tokens.are_taken(), bare);
+    Box::new(Amqp::new(Connection::server(config, offer, local.now)))
 }
 
 /// Largest frame accepted, in bytes: a message of 4 MB comes in four.
@@ -86,7 +89,7 @@ pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, respons
                 let users = &local.manager.users;
                 let challenge = exchange.challenge(users.verifier(exchange.user()), users.crypto());
                 peer.sasl = Some(Exchange::Challenged(Box::new(exchange)));
-                peer.engine.sasl_challenge(challenge);
+                peer.front.challenge(challenge);
             }
             Err(error) => refuse(peer, local, None, &error),
         },
@@ -103,7 +106,7 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
                     let user = Some(exchange.user().to_owned());
                     let identity = Identity { user, ring: true, ..Identity::default() };
                     peer.sasl = Some(Exchange::Proved(identity));
-                    peer.engine.sasl_challenge(proof);
+                    peer.front.challenge(proof);
                 }
                 Ok(Err(error)) => refuse(peer, local, Some(exchange.user()), &error),
                 Err(LockedOut) => refuse(peer, local, Some(exchange.user()), &LockedOut),
@@ -111,7 +114,7 @@ pub(crate) fn response(peer: &mut Peer, local: &Local, response: &[u8]) {
         }
         Some(Exchange::Proved(identity)) => done(peer, identity),
         // It was told why, and the log too.
-        Some(Exchange::Refused) => peer.engine.sasl_outcome(false),
+        Some(Exchange::Refused) => peer.front.signed_in(false),
         None => refuse(peer, local, None, &"a response without a challenge"),
     }
 }
@@ -203,7 +206,7 @@ pub(crate) fn signed_in(peer: &mut Peer, local: &Local, verdict: Verdict) {
             if local.manager.peer_lines.may_write(local.now) {
                 crate::warning!("{}: sign-in answered as busy: too many are to be checked", ip(peer));
             }
-            peer.engine.sasl_busy();
+            peer.front.sign_in_busy();
         }
     }
 }
@@ -284,12 +287,12 @@ fn other_user(authorization: &str, user: &str) -> Option<Option<String>> {
 
 fn done(peer: &mut Peer, identity: Identity) {
     peer.signed_in = identity;
-    peer.engine.sasl_outcome(true);
+    peer.front.signed_in(true);
 }
 
 fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
     tell(peer, local, user, why);
-    peer.engine.sasl_outcome(false);
+    peer.front.signed_in(false);
 }
 
 /// Says why as RFC 7628 (section 3.2.2) has it: `status` is a registered code (RFC 6749, section 4.1.2.1; RFC 6750,
@@ -297,7 +300,7 @@ fn refuse(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display)
 fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str) {
     tell(peer, local, None, why);
     peer.sasl = Some(Exchange::Refused);
-    peer.engine.sasl_challenge(Bytes::from(format!("{{\"status\":\"{status}\"}}")));
+    peer.front.challenge(Bytes::from(format!("{{\"status\":\"{status}\"}}")));
 }
 
 fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {

@@ -9,12 +9,13 @@ use super::selection;
 use crate::asker::Who;
 use crate::authority::Right;
 use crate::catalog::topic_names::{CONTAINER_CHARS_MAX, OF, PREFIX, is_subscription_name};
+use crate::front::Attach;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::selector::Selector;
 use crate::topics::{self, Wanted};
+use bulla_amqp::Symbol;
 use bulla_amqp::types::Source;
-use bulla_amqp::{IncomingAttach, Symbol};
 
 /// Capabilities of a terminus that is a topic, as JMS clients have them.
 const TOPIC: &str = "topic";
@@ -92,7 +93,7 @@ pub(super) fn open(
     peer: &Peer,
     local: &mut Local,
     state: &mut State,
-    attach: &IncomingAttach,
+    attach: &Attach,
     source: &mut Source,
     selector: Option<Selector>,
     is_local_left_out: bool,
@@ -138,7 +139,7 @@ pub(super) fn recover(
     peer: &Peer,
     local: &Local,
     state: &State,
-    attach: &IncomingAttach,
+    attach: &Attach,
 ) -> Result<(Source, Subscription), Refusal> {
     let who = Who::client(peer.identity.user.as_deref(), local.index, peer.generation);
     let is_global = has(&attach.desired_capabilities, GLOBAL);
@@ -158,7 +159,7 @@ pub(super) fn recover(
 
 /// The name of the subscription that a link means: `CONTAINER|NAME`, or `|NAME` of one that is no container's. The
 /// link's name is the subscription's up to a `|`: behind that a client tells its links to one subscription apart.
-fn name(peer: &Peer, attach: &IncomingAttach, is_global: bool) -> Result<String, Refusal> {
+fn name(peer: &Peer, attach: &Attach, is_global: bool) -> Result<String, Refusal> {
     let own = attach.name.split(OF).next().unwrap_or_default();
     let name = format!("{}{OF}{own}", if is_global { "" } else { container(peer) });
     match is_subscription_name(&name) && name.len() <= topics::SUBSCRIPTION_NAME_BYTES_MAX {

@@ -14,14 +14,12 @@ use super::peer::{Link, Peer};
 use super::publish::Subscriber;
 use super::put::Receipt;
 use super::{Confirmation, Confirmed, Local, get, store_refusal};
+use crate::front::{Attach, Delivery, DeliveryId, Front, LinkId, SessionId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::reports::{self, Report};
 use bulla_amqp::transaction::{self, Control, Declare, Discharge};
-use bulla_amqp::{
-    AttachReply, Connection, Coordinator as Capabilities, Delivery, DeliveryId, DeliveryState, Error, IncomingAttach,
-    LinkId, SessionId, condition,
-};
+use bulla_amqp::{AttachReply, Coordinator as Capabilities, DeliveryState, Error, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
@@ -222,7 +220,7 @@ impl Units {
 }
 
 /// A client attaches a link to the coordinator.
-pub(crate) fn attached(peer: &mut Peer, attach: &IncomingAttach) {
+pub(crate) fn attached(peer: &mut Peer, attach: &Attach) {
     let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
     let takes_rejected = outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == REJECTED_OUTCOME);
     let capabilities =
@@ -232,17 +230,17 @@ pub(crate) fn attached(peer: &mut Peer, attach: &IncomingAttach) {
         coordinator: Some(Capabilities { capabilities }),
         ..AttachReply::default()
     };
-    peer.engine.accept_link(attach.link, reply);
-    peer.engine.set_credit(attach.link, COORDINATOR_CREDIT);
+    peer.front.accept_link(attach.link, reply);
+    peer.front.set_credit(attach.link, COORDINATOR_CREDIT);
     peer.links.insert(attach.link, Link::Coordinator(Coordinator { session: attach.session, takes_rejected }));
 }
 
 /// A client declares or discharges.
 pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: &Delivery) {
     let answer = Answer { link: delivery.link, id: delivery.id, settled: delivery.settled };
-    let credit = peer.engine.credit(delivery.link);
+    let credit = peer.front.credit(delivery.link);
     if credit <= COORDINATOR_CREDIT / 2 && !delivery.beyond_credit {
-        peer.engine.set_credit(delivery.link, COORDINATOR_CREDIT);
+        peer.front.set_credit(delivery.link, COORDINATOR_CREDIT);
     }
     let result = match Control::read(&delivery.payload) {
         _ if delivery.beyond_credit => {
@@ -437,17 +435,17 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         local.confirmations.push_back(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
     } else {
         debug_assert!(ticket >= Ticket::NOW);
-        confirmed(&mut peer.engine, &discharged);
+        confirmed(&mut *peer.front, &discharged);
     }
 }
 
 /// The journal has synced a commit.
-pub(crate) fn confirmed(engine: &mut Connection, discharged: &Discharged) {
+pub(crate) fn confirmed(front: &mut Front, discharged: &Discharged) {
     for (link, token, outcome) in &discharged.deliveries {
-        engine.settle(*link, *token, outcome.clone());
+        front.settle(*link, *token, outcome.clone());
     }
     if !discharged.answer.settled {
-        engine.dispose(discharged.answer.link, discharged.answer.id, DeliveryState::Accepted);
+        front.answer(discharged.answer.link, discharged.answer.id, DeliveryState::Accepted);
     }
 }
 
@@ -482,7 +480,7 @@ fn undo(peer: &mut Peer, local: &mut Local, state: &mut State, contents: Content
     let Contents { puts, gets, bytes } = contents;
     unstage(local, state, puts.iter().map(|put| put.queue), bytes);
     let cut: HashSet<LinkId> =
-        gets.iter().filter(|get| get.is_acquired && peer.engine.is_sending(get.link)).map(|get| get.link).collect();
+        gets.iter().filter(|get| get.is_acquired && peer.front.is_sending(get.link)).map(|get| get.link).collect();
     for link in cut {
         // What is not sent as a whole yet is not to be sent any more (part 4, section 4.4.3).
         let text = "a unit of work was backed out while messages acquired in it were being sent";
@@ -504,7 +502,7 @@ fn return_acquired(peer: &mut Peer, local: &mut Local, state: &mut State, get: &
             consumer.note_settled(peer.user, local, state, get.id);
         }
         if !get.settled {
-            peer.engine.settle(get.link, get.id.0, DeliveryState::Released);
+            peer.front.settle(get.link, get.id.0, DeliveryState::Released);
         }
     }
     get::give_back(&get.from, local.wall_ms, state, get.id, get.failures.saturating_add(1));
@@ -633,7 +631,7 @@ pub(crate) fn outcome_lost(peer: &Peer, local: &mut Local, txn_id: &[u8]) {
 }
 
 /// The client has said what is to become of a delivery when its unit commits.
-#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the engine")]
+#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the front end")]
 pub(crate) fn retire(
     peer: &mut Peer,
     local: &mut Local,
@@ -812,9 +810,9 @@ fn say(peer: &mut Peer, local: &mut Local, state: &mut State, answer: Answer, re
     };
     match result {
         Ok(_) if answer.settled => {}
-        Ok(outcome) => peer.engine.dispose(answer.link, answer.id, outcome),
+        Ok(outcome) => peer.front.answer(answer.link, answer.id, outcome),
         Err(error) if takes_rejected && !answer.settled => {
-            peer.engine.dispose(answer.link, answer.id, DeliveryState::Rejected(Some(Box::new(error))));
+            peer.front.answer(answer.link, answer.id, DeliveryState::Rejected(Some(Box::new(error))));
         }
         Err(error) => local.detach_with(peer, state, answer.link, error),
     }

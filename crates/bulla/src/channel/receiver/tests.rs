@@ -9,7 +9,9 @@ use crate::authority::Authorities;
 use crate::catalog::{ChannelKind, Definitions, LocalQueue, RemoteQueue, Usage};
 use crate::serve::{Running, Settings, start};
 use bulla_amqp::types::Error;
-use bulla_amqp::{AttachRequest, Config, Event, SaslClient, Sections, SenderSettleMode, Value};
+use bulla_amqp::{
+    AttachRequest, Config, Connection, Event, LinkId, SaslClient, Sections, SenderSettleMode, SessionId, Value,
+};
 use bytes::{Bytes, BytesMut};
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};

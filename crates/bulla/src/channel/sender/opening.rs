@@ -10,11 +10,12 @@ use crate::channel::transmission::TransmissionHeader;
 use crate::dispatcher::peer::Peer;
 use crate::dispatcher::{Local, no_ring};
 use crate::envelope::{self, Arrival};
+use crate::front::{Front, LinkId};
 use crate::manager::State;
 use crate::ordered_line::{OrderedLine, Stage};
 use crate::reason::{self, Refusal};
 use crate::wall_clock::from_wall_ms;
-use bulla_amqp::{Connection, LinkId, Payload};
+use bulla_amqp::Payload;
 use bulla_device::role::{self, Role};
 use bulla_queue::Found;
 use bulla_seal::policy::Quality;
@@ -133,11 +134,11 @@ impl Sending {
     }
 
     /// Goes on with opened messages at the head of the line, in their order.
-    pub(super) fn opened_ones(&mut self, engine: &mut Connection, local: &mut Local, state: &mut State) {
+    pub(super) fn opened_ones(&mut self, front: &mut Front, local: &mut Local, state: &mut State) {
         loop {
             if let Some((Opening { found, link, .. }, Ok(_))) = self.opening.front()
                 && self.is_fast(found)
-                && !engine.can_send(*link)
+                && !front.can_send(*link)
             {
                 // Those behind it wait, too.
                 return;
@@ -153,7 +154,7 @@ impl Sending {
                         Way::Plain { .. } => payload,
                     };
                     let payload = still_to_live(payload, &found, local.wall_ms);
-                    self.take(found, link, payload, engine, local, state);
+                    self.take(found, link, payload, front, local, state);
                 }
                 Err(Fault::Defective(refusal)) => self.quarantine(&found, &refusal, local, state),
                 Err(Fault::Undeliverable(refusal)) => {
@@ -171,8 +172,8 @@ impl Sending {
 /// An adapter is done with a message of this channel.
 pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, done: Finished) {
     let Finished { asker, outcome, cost } = done;
-    let Peer { engine, sending, .. } = peer;
-    let Some(sending) = sending.as_deref_mut() else { return };
+    let Peer { front, sending, .. } = peer;
+    let (front, Some(sending)) = (&mut **front, sending.as_deref_mut()) else { return };
     let is_open = matches!(outcome, Outcome::Opened(Ok(_)));
     let Sending { opening, keys, definition, .. } = &mut *sending;
     let is_waited_for = opening.fill(asker.slot, |_, arrival| {
@@ -195,7 +196,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
         return;
     }
     sending.note(if is_open { Deed::Opened } else { Deed::FailedToOpen }, &cost, local);
-    sending.opened_ones(engine, local, state);
+    sending.opened_ones(front, local, state);
     local.serve(sending.queue);
 }
 

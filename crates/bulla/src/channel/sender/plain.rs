@@ -3,9 +3,10 @@
 use super::{Sending, Way};
 use crate::channel::transmission;
 use crate::dispatcher::peer::Link;
+use crate::front::{Front, LinkId};
 use crate::reason::{self, Refusal};
 use bulla_amqp::types::SenderSettleMode;
-use bulla_amqp::{AttachRequest, Connection, LinkId, Payload, Sections};
+use bulla_amqp::{AttachRequest, Payload, Sections};
 
 /// Links to one partner: one for each address.
 const PLAIN_LINKS_MAX: usize = 256;
@@ -20,14 +21,14 @@ impl Sending {
     pub(super) fn plain_link(
         &mut self,
         address: &str,
-        engine: &mut Connection,
+        front: &mut Front,
         known: &mut hashbrown::HashMap<LinkId, Link>,
     ) -> Result<(LinkId, bool), Refusal> {
         let Way::Plain { links, .. } = &mut self.way else {
             return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the partner takes all messages on one link"));
         };
         if let Some(found) = links.get(address) {
-            return Ok((found.link, found.open && engine.can_send(found.link)));
+            return Ok((found.link, found.open && front.can_send(found.link)));
         }
         if links.len() >= PLAIN_LINKS_MAX {
             let detail = format!("{PLAIN_LINKS_MAX} addresses at the partner are open");
@@ -37,7 +38,7 @@ impl Sending {
             snd_settle_mode: SenderSettleMode::Mixed,
             ..AttachRequest::sender(format!("{}/{address}", self.id.channel), address)
         };
-        let link = engine.attach(self.session, request);
+        let link = front.way_out().ok_or_else(crate::channel::caller::no_way_out)?.attach(self.session, request);
         known.insert(link, Link::Sending(self.session));
         links.insert(address.to_owned(), PlainLink { link, open: false });
         Ok((link, false))
