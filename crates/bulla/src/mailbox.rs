@@ -47,6 +47,9 @@ pub(crate) enum Notice {
     },
     /// A connection that the first dispatcher accepted for this one.
     Adopt(TcpStream, Option<Arc<Tls>>),
+    /// A connection without a socket.
+    #[cfg(test)]
+    Join(Box<crate::front::Front>),
     /// Something became available on a queue that it has consumers of.
     Ready(QueueId),
     /// A queue got room that it has waiting producers for.

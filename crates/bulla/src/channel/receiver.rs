@@ -608,7 +608,7 @@ fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDef
         remote_product: told(protocol::PRODUCT),
         remote_version: told(protocol::VERSION),
         connection: crate::dispatcher::peer::address(&mut peer.socket),
-        local_address: peer.socket.tcp().local_addr().map(|address| address.to_string()).unwrap_or_default(),
+        local_address: peer.socket.local_address().map(|address| address.to_string()).unwrap_or_default(),
         job: format!("{:08X}.dispatcher-{}", std::process::id(), local.index),
         user: definition.user.clone().unwrap_or_else(|| state.definitions.queue_manager.name.clone()),
         started_ms: Some(local.wall_ms),

@@ -403,7 +403,7 @@ pub(crate) fn check_tls(
     (status.security_protocol, status.cipher_spec) = tls::agreed(ssl);
     (status.peer_name, status.peer_issuer) =
         certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
-    let local = peer.socket.tcp().local_addr();
+    let local = peer.socket.local_address();
     status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
     status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());
     Ok(())

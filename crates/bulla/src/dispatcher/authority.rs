@@ -312,7 +312,7 @@ fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Op
         return Ok(Mapped::default());
     }
     let address =
-        peer.socket.tcp().peer_addr().map_err(|error| Refusal::new(reason::NOT_AUTHORIZED, error.to_string()))?;
+        peer.socket.peer_address().map_err(|error| Refusal::new(reason::NOT_AUTHORIZED, error.to_string()))?;
     let ssl = peer.socket.established().filter(|ssl| ssl.verify_result() == X509VerifyResult::OK);
     let certificate = ssl.and_then(|ssl| ssl.peer_certificate());
     let subject = certificate.as_ref().and_then(|shown| Dn::from_x509_name(shown.subject_name()).ok());

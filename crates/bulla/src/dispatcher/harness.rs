@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// No condition takes longer to come true.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A queue manager and its data.
-pub(super) struct Harness {
+pub(crate) struct Harness {
     dir: TempDir,
     running: Option<Running>,
     queues: Vec<(String, LocalQueue)>,
 }
 
 /// What a queue shows of a message: its number, how often its delivery failed.
-pub(super) type Shown = (u64, u32);
+pub(crate) type Shown = (u64, u32);
 
 impl Harness {
-    pub(super) fn new(queues: &[(&str, LocalQueue)]) -> Self {
+    pub(crate) fn new(queues: &[(&str, LocalQueue)]) -> Self {
         let queues = queues.iter().map(|(name, queue)| ((*name).to_owned(), queue.clone())).collect();
         let mut harness = Self { dir: tempfile::tempdir().unwrap(), running: None, queues };
         harness.start();
@@ -33,7 +33,7 @@ impl Harness {
     }
 
     /// Starts it, or again on what is there.
-    pub(super) fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.stop();
         let settings = Settings {
             name: Some("QM1".into()),
@@ -55,7 +55,7 @@ impl Harness {
     }
 
     /// Ends it in order.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop().unwrap();
         }
@@ -63,7 +63,7 @@ impl Harness {
 
     /// Ends it as `kill -9` would, and starts it again: what was written by now is there, and nothing that waited to
     /// be. `gone` ends the clients, whose server is gone.
-    pub(super) fn kill(&mut self, gone: impl FnOnce()) {
+    pub(crate) fn kill(&mut self, gone: impl FnOnce()) {
         let found = tempfile::tempdir().unwrap();
         let manager = self.running().manager().clone();
         let state = manager.lock();
@@ -95,7 +95,7 @@ impl Harness {
     }
 
     /// Changes the queue manager, and defines the queues.
-    pub(super) fn alter(&self, change: impl FnOnce(&mut QueueManager)) {
+    pub(crate) fn alter(&self, change: impl FnOnce(&mut QueueManager)) {
         let state = &mut *self.running().manager().lock();
         let mut manager = state.definitions.queue_manager.clone();
         change(&mut manager);
@@ -106,23 +106,23 @@ impl Harness {
         state.commit_definitions(&changes, &[]).unwrap();
     }
 
-    pub(super) fn running(&self) -> &Running {
+    pub(crate) fn running(&self) -> &Running {
         self.running.as_ref().unwrap()
     }
 
     /// Its data directory.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         let address = self.running().amqp.unwrap().to_string();
         let endpoint = Endpoint { address, authorities: None, certificate: None, sasl: SaslClient::None };
         Client::connect(&endpoint).unwrap()
     }
 
     /// What can be got from a queue, in order.
-    pub(super) fn available(&self, queue: &str) -> Vec<Shown> {
+    pub(crate) fn available(&self, queue: &str) -> Vec<Shown> {
         let state = &mut *self.running().manager().lock();
         let id = state.store.queue(queue).unwrap();
         let (mut shown, mut after) = (Vec::new(), None);
@@ -134,26 +134,26 @@ impl Harness {
         shown
     }
 
-    pub(super) fn depth(&self, queue: &str) -> u32 {
+    pub(crate) fn depth(&self, queue: &str) -> u32 {
         let state = self.running().manager().lock();
         state.store.status(state.store.queue(queue).unwrap()).unwrap().depth
     }
 
     /// Units committed and backed out, and the bytes that open ones have staged.
-    pub(super) fn units(&self) -> (u64, u64, usize) {
+    pub(crate) fn units(&self) -> (u64, u64, usize) {
         let state = self.running().manager().lock();
         (state.units.committed, state.units.backed_out, state.staged_bytes)
     }
 
     /// Promises of puts for a queue, and those of them that are staged.
-    pub(super) fn promised(&self, queue: &str) -> (u32, u32) {
+    pub(crate) fn promised(&self, queue: &str) -> (u32, u32) {
         let state = self.running().manager().lock();
         let usage = state.store.queue(queue).and_then(|id| state.uses.get(&id));
         usage.map_or((0, 0), |usage| (usage.granted, usage.staged))
     }
 
     #[track_caller]
-    pub(super) fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+    pub(crate) fn until(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds(self) {
             assert!(Instant::now() < deadline, "{what}");
@@ -187,12 +187,12 @@ impl Drop for Harness {
 }
 
 /// Where the walks of a model begin and how long each is, unless BULLA_SEED and BULLA_STEPS ask for one of their own.
-pub(super) fn seeds_and_steps(seeds: u64, steps: u64) -> (Range<u64>, u64) {
+pub(crate) fn seeds_and_steps(seeds: u64, steps: u64) -> (Range<u64>, u64) {
     let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     (asked("BULLA_SEED").map_or(0..seeds, |seed| seed..seed + 1), asked("BULLA_STEPS").unwrap_or(steps))
 }
 
-pub(super) fn message(number: u64, priority: u8, persistent: bool) -> Payload {
+pub(crate) fn message(number: u64, priority: u8, persistent: bool) -> Payload {
     let parts = MessageParts {
         header: Some(Header { durable: persistent, priority, ..Header::default() }),
         body: MessageBody::Data(Payload::from(Bytes::from(number.to_string()))),
@@ -201,7 +201,7 @@ pub(super) fn message(number: u64, priority: u8, persistent: bool) -> Payload {
     parts.build()
 }
 
-pub(super) fn number(payload: &Payload) -> u64 {
+pub(crate) fn number(payload: &Payload) -> u64 {
     let sections = Sections::scan(payload).unwrap();
     let BodyForm::Data(range) = sections.body else { panic!("{:?}", sections.body) };
     String::from_utf8(payload.bytes_at(range).into_owned()).unwrap().parse().unwrap()
@@ -209,7 +209,7 @@ pub(super) fn number(payload: &Payload) -> u64 {
 
 /// The refusal's condition, and the reason code that its text begins with.
 #[track_caller]
-pub(super) fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (String, u16) {
+pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (String, u16) {
     match result {
         Err(ClientError::Refused(error)) => {
             let text = error.description.clone().unwrap_or_default();

@@ -17,7 +17,7 @@ mod consumers;
 mod error_queue_tests;
 pub(crate) mod get;
 #[cfg(test)]
-mod harness;
+pub(crate) mod harness;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 mod precedence;
@@ -141,6 +141,9 @@ pub(crate) struct Dispatcher {
     accept_again: bool,
     next_tick: Instant,
     stop_by: Option<Instant>,
+    /// Connections without a socket.
+    #[cfg(test)]
+    joined: Vec<usize>,
 }
 
 /// A listener.
@@ -308,6 +311,8 @@ impl Dispatcher {
             accept_again: false,
             next_tick: now,
             stop_by: None,
+            #[cfg(test)]
+            joined: Vec::new(),
         })
     }
 
@@ -516,6 +521,8 @@ impl Dispatcher {
         for notice in std::mem::take(&mut self.notices) {
             self.open_letter(notice, state);
         }
+        #[cfg(test)]
+        self.look_at_joined();
         // Before anything more is done for them.
         if self.local.authority_seen != state.authority_generation {
             self.local.authority_seen = state.authority_generation;
@@ -705,14 +712,16 @@ impl Dispatcher {
         let entry = self.peers.vacant_entry();
         let key = entry.key();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(socket.tcp(), Token(key), interest)?;
+        if let Some(stream) = socket.tcp() {
+            self.poll.registry().register(stream, Token(key), interest)?;
+        }
         self.local.generation += 1;
         entry.insert(Peer {
             key,
             generation: self.local.generation,
             since_ms: self.local.wall_ms,
             front,
-            from: socket.tcp().peer_addr().ok(),
+            from: socket.peer_address().ok(),
             socket,
             identity: Identity::default(),
             user: None,
@@ -748,6 +757,15 @@ impl Dispatcher {
         });
         list(&mut self.peers, &mut self.active, key);
         self.peers.get_mut(key).ok_or_else(|| io::Error::other("a connection that was taken in is not there"))
+    }
+
+    /// Looks at connections without a socket in each turn: no system tells of them.
+    #[cfg(test)]
+    fn look_at_joined(&mut self) {
+        self.joined.retain(|key| self.peers.contains(*key));
+        for key in self.joined.clone() {
+            list(&mut self.peers, &mut self.active, key);
+        }
     }
 
     /// What the system has told; whether it may know of more.
@@ -810,6 +828,11 @@ impl Dispatcher {
                 self.adopt(stream, tls.as_deref());
                 self.precedence.took(began.elapsed());
             }
+            #[cfg(test)]
+            Notice::Join(front) => match self.add(Socket::Absent, front, false).map(|peer| peer.key) {
+                Ok(key) => self.joined.push(key),
+                Err(error) => crate::warning!("join: {error}"),
+            },
             Notice::Ready(queue) => self.local.serve(queue),
             Notice::Freed(queue) => self.local.freed.push(queue),
             Notice::Signed(answers) => answers.into_iter().for_each(|answer| self.signed(answer)),
@@ -1195,7 +1218,7 @@ impl Dispatcher {
             let mut peer = self.peers.remove(key);
             peer.arriving.holds(0, 0, &self.local.manager.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
-            let _ = self.poll.registry().deregister(peer.socket.tcp());
+            let _ = peer.socket.tcp().map(|stream| self.poll.registry().deregister(stream));
             if let Some(event) = peer.refused.take() {
                 authority::tell_of_tls(&self.local, state, &event);
             }

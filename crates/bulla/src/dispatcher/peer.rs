@@ -420,6 +420,5 @@ impl Peer {
 
 /// The address of a peer, for the log.
 pub(crate) fn address(socket: &mut Socket) -> String {
-    let address: io::Result<_> = socket.tcp().peer_addr();
-    address.map_or_else(|_| "unknown".into(), |address| address.to_string())
+    socket.peer_address().map_or_else(|_| "unknown".into(), |address| address.to_string())
 }

@@ -4,6 +4,7 @@ use super::tls_socket::TlsSocket;
 use mio::net::TcpStream;
 use openssl::ssl::{Ssl, SslRef};
 use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
 
 /// What one attempt to move bytes came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,6 +23,9 @@ pub(crate) enum Socket {
     Plain(TcpStream),
     /// TLS, perhaps with its handshake still under way.
     Tls(Box<TlsSocket>),
+    /// None: the front end moves its messages without bytes.
+    #[cfg(test)]
+    Absent,
 }
 
 impl Socket {
@@ -33,12 +37,24 @@ impl Socket {
         Ok(Self::Tls(Box::new(socket)))
     }
 
-    /// The TCP socket, for registration.
-    pub(crate) fn tcp(&mut self) -> &mut TcpStream {
+    /// The TCP socket, for registration, where there is one.
+    pub(crate) fn tcp(&mut self) -> Option<&mut TcpStream> {
         match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(tls) => tls.tcp(),
+            Self::Plain(stream) => Some(stream),
+            Self::Tls(tls) => Some(tls.tcp()),
+            #[cfg(test)]
+            Self::Absent => None,
         }
+    }
+
+    /// The partner's address.
+    pub(crate) fn peer_address(&mut self) -> io::Result<SocketAddr> {
+        self.tcp().map_or_else(|| Err(io::ErrorKind::NotConnected.into()), |stream| stream.peer_addr())
+    }
+
+    /// This side's address.
+    pub(crate) fn local_address(&mut self) -> io::Result<SocketAddr> {
+        self.tcp().map_or_else(|| Err(io::ErrorKind::NotConnected.into()), |stream| stream.local_addr())
     }
 
     /// Whether bytes are protected on the wire.
@@ -54,16 +70,16 @@ impl Socket {
     /// The TLS side of it, where it has one: key resets.
     pub(crate) fn tls_socket(&self) -> Option<&TlsSocket> {
         match self {
-            Self::Plain(_) => None,
             Self::Tls(tls) => Some(tls),
+            _ => None,
         }
     }
 
     /// As [`tls_socket`](Self::tls_socket), to set it up.
     pub(crate) fn tls_socket_mut(&mut self) -> Option<&mut TlsSocket> {
         match self {
-            Self::Plain(_) => None,
             Self::Tls(tls) => Some(tls),
+            _ => None,
         }
     }
 
@@ -92,6 +108,8 @@ impl Socket {
                 }
             },
             Self::Tls(tls) => tls.read(into),
+            #[cfg(test)]
+            Self::Absent => Ok(Moved::Blocked),
         }
     }
 
@@ -107,6 +125,8 @@ impl Socket {
                 }
             },
             Self::Tls(tls) => tls.write(slices),
+            #[cfg(test)]
+            Self::Absent => Ok(Moved::Blocked),
         }
     }
 

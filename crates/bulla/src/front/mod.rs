@@ -9,6 +9,10 @@
 //! the client may see those bytes. Messages for partners of channels go out through [`WayOut`].
 
 pub(crate) mod amqp;
+#[cfg(test)]
+mod direct;
+#[cfg(test)]
+mod direct_tests;
 
 use crate::outgoing::Outgoing;
 use bulla_amqp::types::{AnyTarget, DeliveryTag, SenderSettleMode, Source};

@@ -1,0 +1,470 @@
+//! A front end of function calls: no socket, no protocol. For tests, and to show how little a front end needs.
+//!
+//! [`Direct`] is the client's end: it opens links, puts and gets from any thread. [`DirectEnd`] is the core's end of the
+//! same connection. Between them stands what the other end has not taken yet.
+
+use super::{Attach, Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, WayOut, Wire};
+use crate::outgoing::{Outgoing, SEALED};
+use bulla_amqp::types::{AnyTarget, SenderSettleMode, Source, Target};
+use bulla_amqp::{
+    AttachReply, DeliveryState, Error, Mechanism, Open, Payload, Role, SaslSecret, Symbol, Value, condition,
+};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The session of all links.
+const SESSION: SessionId = SessionId(0);
+
+/// A message that was got, until it is settled.
+#[derive(Debug)]
+pub(crate) struct Got {
+    link: LinkId,
+    token: u64,
+    pub(crate) message: Payload,
+}
+
+/// The client's end of a connection.
+pub(crate) struct Direct {
+    shared: Arc<Shared>,
+    /// Wakes the core.
+    wake: Box<dyn Fn() + Send + Sync>,
+    /// No answer takes longer.
+    patience: Duration,
+}
+
+/// The core's end of it.
+pub(crate) struct DirectEnd(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    inside: Mutex<Inside>,
+    /// Rung when the core has said something.
+    said: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    /// What the core has not heard yet.
+    events: VecDeque<Event>,
+    links: HashMap<LinkId, LinkState>,
+    answers: HashMap<DeliveryId, DeliveryState>,
+    last_handle: u64,
+    open: Opening,
+    closed: Option<Option<Error>>,
+    /// Deadlines of gets that wait.
+    deadlines: Vec<(Instant, LinkId)>,
+}
+
+/// Whether the core takes the connection.
+#[derive(Default)]
+enum Opening {
+    #[default]
+    Asked,
+    Accepted,
+    Refused(Option<Error>),
+}
+
+/// What a link can be.
+enum LinkState {
+    Attaching,
+    Open { credit: u32, got: VecDeque<(u64, Payload)>, drained: bool },
+    Ended(Error),
+}
+
+impl Inside {
+    fn handle(&mut self) -> u64 {
+        self.last_handle += 1;
+        self.last_handle
+    }
+}
+
+/// A connection: the client's end and the core's. `wake` has the core look at it.
+pub(crate) fn connect(patience: Duration, wake: impl Fn() + Send + Sync + 'static) -> (Direct, Box<DirectEnd>) {
+    let shared = Arc::<Shared>::default();
+    let sign_in = Event::SignIn { mechanism: Mechanism::Anonymous, response: SaslSecret::from(Bytes::new()) };
+    lock(&shared).events.extend([sign_in, Event::Opened(Box::new(open()))]);
+    (Direct { shared: shared.clone(), wake: Box::new(wake), patience }, Box::new(DirectEnd(shared)))
+}
+
+/// What the client says of itself.
+fn open() -> Open {
+    Open {
+        container_id: "direct".into(),
+        hostname: None,
+        max_frame_size: u32::MAX,
+        channel_max: 0,
+        idle_time_out: None,
+        outgoing_locales: Vec::new(),
+        incoming_locales: Vec::new(),
+        offered_capabilities: Vec::new(),
+        desired_capabilities: Vec::new(),
+        properties: Vec::new(),
+    }
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Inside> {
+    shared.inside.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Direct {
+    /// Opens a queue to put on.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn open_to_put(&self, queue: &str) -> Result<LinkId, Error> {
+        self.attach(Role::Receiver, Source::default(), Target::at(queue), Vec::new())
+    }
+
+    /// Opens a queue to get from.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn open_to_get(&self, queue: &str) -> Result<LinkId, Error> {
+        self.attach(Role::Sender, Source::at(queue), Target::default(), Vec::new())
+    }
+
+    /// Opens a queue to look at its messages.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn open_to_browse(&self, queue: &str) -> Result<LinkId, Error> {
+        let source = Source { distribution_mode: Some(Symbol::from_static("copy")), ..Source::at(queue) };
+        self.attach(Role::Sender, source, Target::default(), Vec::new())
+    }
+
+    /// Opens a queue to get sealed messages from, which the client opens itself.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn open_to_get_sealed(&self, queue: &str) -> Result<LinkId, Error> {
+        self.attach(Role::Sender, Source::at(queue), Target::default(), vec![Symbol::from_static(SEALED)])
+    }
+
+    /// Puts a message, and says when it is on its queue and in the journal as it asks.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn put(&self, link: LinkId, payload: Payload) -> Result<(), Option<Error>> {
+        let id = self.wait("credit", |inside| match inside.links.get_mut(&link)? {
+            LinkState::Open { credit: 0, .. } | LinkState::Attaching => None,
+            LinkState::Open { credit, .. } => {
+                *credit -= 1;
+                Some(Ok(()))
+            }
+            LinkState::Ended(error) => Some(Err(Some(error.clone()))),
+        });
+        id?;
+        let id = {
+            let mut inside = lock(&self.shared);
+            let id = DeliveryId(inside.handle());
+            let (tag, state) = (None, None);
+            inside.events.push_back(Event::Delivery(Delivery {
+                link,
+                id,
+                tag,
+                settled: false,
+                beyond_credit: false,
+                state,
+                payload,
+            }));
+            id
+        };
+        (self.wake)();
+        match self.wait("an answer", |inside| inside.answers.remove(&id)) {
+            DeliveryState::Accepted => Ok(()),
+            DeliveryState::Rejected(error) => Err(error.map(|error| *error)),
+            other => panic!("a put is answered with {other:?}"),
+        }
+    }
+
+    /// The next message of a link, for which it waits until `deadline`. None where there is none by then.
+    ///
+    /// # Errors
+    /// Why the link ended.
+    pub(crate) fn get(&self, link: LinkId, deadline: Instant) -> Result<Option<Got>, Error> {
+        {
+            let mut inside = lock(&self.shared);
+            if let Some(LinkState::Open { credit, got, drained }) = inside.links.get_mut(&link) {
+                *drained = false;
+                if got.is_empty() {
+                    *credit = 1;
+                }
+            }
+            inside.deadlines.push((deadline, link));
+            inside.events.push_back(Event::Credit { link, drain: false });
+        }
+        (self.wake)();
+        let found = self.wait("a message, or that there is none", |inside| match inside.links.get_mut(&link)? {
+            LinkState::Open { got, drained, .. } => match got.pop_front() {
+                Some((token, message)) => Some(Ok(Some(Got { link, token, message }))),
+                None => drained.then_some(Ok(None)),
+            },
+            LinkState::Attaching => None,
+            LinkState::Ended(error) => Some(Err(error.clone())),
+        });
+        lock(&self.shared).deadlines.retain(|(_, other)| *other != link);
+        found
+    }
+
+    /// Gives up a get that waits: it answers as if its time were over.
+    pub(crate) fn cancel(&self, link: LinkId) {
+        let mut inside = lock(&self.shared);
+        inside.deadlines.retain(|(_, other)| *other != link);
+        inside.events.push_back(Event::Credit { link, drain: true });
+        drop(inside);
+        (self.wake)();
+    }
+
+    /// Says what became of a message.
+    pub(crate) fn settle(&self, got: &Got, state: DeliveryState) {
+        let outcome = Event::Outcome { link: got.link, token: got.token, state: Some(state), settled: true };
+        lock(&self.shared).events.push_back(outcome);
+        (self.wake)();
+    }
+
+    /// Ends a link.
+    pub(crate) fn close(&self, link: LinkId) {
+        let mut inside = lock(&self.shared);
+        inside.links.remove(&link);
+        inside.events.push_back(Event::Detached { link, closed: true, error: None });
+        drop(inside);
+        (self.wake)();
+    }
+
+    fn attach(
+        &self,
+        role: Role,
+        source: Source,
+        target: Target,
+        desired_capabilities: Vec<Symbol>,
+    ) -> Result<LinkId, Error> {
+        self.wait("the connection", |inside| match &inside.open {
+            Opening::Asked => None,
+            Opening::Accepted => Some(Ok(())),
+            Opening::Refused(error) => {
+                Some(Err(error.clone().unwrap_or_else(|| Error::new(condition::UNAUTHORIZED_ACCESS, "refused"))))
+            }
+        })?;
+        let link = {
+            let mut inside = lock(&self.shared);
+            let link = LinkId(inside.handle());
+            inside.links.insert(link, LinkState::Attaching);
+            inside.events.push_back(Event::Attached(Box::new(Attach {
+                link,
+                session: SESSION,
+                name: format!("link-{}", link.0),
+                role,
+                source: Some(source),
+                target: Some(AnyTarget::Target(target)),
+                snd_settle_mode: SenderSettleMode::Mixed,
+                properties: Vec::new(),
+                desired_capabilities,
+                unsettled: None,
+                incomplete_unsettled: false,
+            })));
+            link
+        };
+        (self.wake)();
+        self.wait("a link", |inside| match inside.links.get(&link)? {
+            LinkState::Attaching => None,
+            LinkState::Open { .. } => Some(Ok(link)),
+            LinkState::Ended(error) => Some(Err(error.clone())),
+        })
+    }
+
+    /// Waits until the core has said what is asked for.
+    #[track_caller]
+    fn wait<T>(&self, what: &str, mut asks: impl FnMut(&mut Inside) -> Option<T>) -> T {
+        let mut inside = lock(&self.shared);
+        loop {
+            if let Some(found) = asks(&mut inside) {
+                return found;
+            }
+            let (again, waited) =
+                self.shared.said.wait_timeout(inside, self.patience).unwrap_or_else(PoisonError::into_inner);
+            inside = again;
+            assert!(!waited.timed_out(), "the core does not answer: {what}; closed: {:?}", inside.closed);
+        }
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        lock(&self.shared).events.push_back(Event::Closed(None));
+        (self.wake)();
+    }
+}
+
+impl DirectEnd {
+    fn say(&self, what: impl FnOnce(&mut Inside)) {
+        what(&mut lock(&self.0));
+        self.0.said.notify_all();
+    }
+}
+
+impl FrontEnd for DirectEnd {
+    fn poll_event(&mut self) -> Option<Event> {
+        let event = lock(&self.0).events.pop_front()?;
+        if let Event::Closed(error) = &event {
+            self.say(|inside| inside.closed = Some(error.clone()));
+        }
+        Some(event)
+    }
+
+    fn challenge(&mut self, _: Bytes) {}
+
+    fn signed_in(&mut self, ok: bool) {
+        self.say(|inside| {
+            if !ok {
+                inside.open = Opening::Refused(None);
+            }
+        });
+    }
+
+    fn sign_in_busy(&mut self) {
+        self.signed_in(false);
+    }
+
+    fn accept_open(&mut self, _: Vec<Symbol>, _: Vec<(Symbol, Value)>) {
+        self.say(|inside| inside.open = Opening::Accepted);
+    }
+
+    fn refuse_open(&mut self, _: Vec<(Symbol, Value)>, error: Option<Error>) {
+        self.say(|inside| inside.open = Opening::Refused(error));
+    }
+
+    fn close(&mut self, error: Option<Error>) {
+        self.say(|inside| {
+            inside.open = Opening::Refused(error.clone());
+            inside.closed = Some(error);
+        });
+    }
+
+    fn is_closed(&self) -> bool {
+        lock(&self.0).closed.is_some()
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_closed()
+    }
+
+    fn accept_link(&mut self, link: LinkId, _: AttachReply) {
+        self.say(|inside| {
+            inside.links.insert(link, LinkState::Open { credit: 0, got: VecDeque::new(), drained: false });
+        });
+    }
+
+    fn refuse_link(&mut self, link: LinkId, error: Error) {
+        self.detach(link, error);
+    }
+
+    fn detach(&mut self, link: LinkId, error: Error) {
+        self.say(|inside| {
+            inside.links.insert(link, LinkState::Ended(error));
+        });
+    }
+
+    fn resumes_only(&self, _: LinkId) -> bool {
+        false
+    }
+
+    fn take_outcomes(&mut self, _: LinkId) -> Vec<KeptOutcome> {
+        Vec::new()
+    }
+
+    fn credit(&self, link: LinkId) -> u32 {
+        match lock(&self.0).links.get(&link) {
+            Some(LinkState::Open { credit, .. }) => *credit,
+            _ => 0,
+        }
+    }
+
+    fn set_credit(&mut self, link: LinkId, new: u32) {
+        self.say(|inside| {
+            if let Some(LinkState::Open { credit, .. }) = inside.links.get_mut(&link) {
+                *credit = new;
+            }
+        });
+    }
+
+    fn answer(&mut self, _: LinkId, id: DeliveryId, state: DeliveryState) {
+        self.say(|inside| {
+            inside.answers.insert(id, state);
+        });
+    }
+
+    fn can_send(&self, link: LinkId) -> bool {
+        self.credit(link) > 0
+    }
+
+    fn is_sending(&self, _: LinkId) -> bool {
+        false
+    }
+
+    fn send(&mut self, link: LinkId, token: u64, message: Outgoing, _: bool, _: Option<Bytes>) -> bool {
+        let mut is_sent = false;
+        self.say(|inside| {
+            if let Some(LinkState::Open { credit: credit @ 1.., got, .. }) = inside.links.get_mut(&link) {
+                *credit -= 1;
+                got.push_back((token, message.into_payload()));
+                is_sent = true;
+            }
+        });
+        is_sent
+    }
+
+    fn settle(&mut self, _: LinkId, _: u64, _: DeliveryState) {}
+
+    fn drained(&mut self, link: LinkId) {
+        self.say(|inside| {
+            if let Some(LinkState::Open { credit, drained, .. }) = inside.links.get_mut(&link) {
+                (*credit, *drained) = (0, true);
+            }
+        });
+    }
+
+    fn way_out(&mut self) -> Option<&mut dyn WayOut> {
+        None
+    }
+}
+
+impl Wire for DirectEnd {
+    fn receive(&mut self, _: Instant, _: &[u8]) {}
+
+    fn wants_input(&self) -> bool {
+        false
+    }
+
+    fn in_progress(&self) -> u64 {
+        0
+    }
+
+    fn arrived(&self) -> u64 {
+        0
+    }
+
+    fn not_read(&mut self, _: Instant) {}
+
+    fn output_len(&self) -> usize {
+        0
+    }
+
+    fn output_slices<'a>(&'a mut self, _: &mut Vec<IoSlice<'a>>) {}
+
+    fn output_written(&mut self, _: usize) {}
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        lock(&self.0).deadlines.iter().map(|(at, _)| *at).min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        let inside = &mut *lock(&self.0);
+        for (_, link) in inside.deadlines.extract_if(.., |(at, _)| *at <= now) {
+            inside.events.push_back(Event::Credit { link, drain: true });
+        }
+    }
+}
