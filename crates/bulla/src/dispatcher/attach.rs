@@ -308,8 +308,8 @@ fn consumer(
     }
     let deletes = deletes(attach, &source.capabilities)?;
     may_delete(state, &route, deletes, rights)?;
-    let opens_itself = OpensItself::asked(attach, &source.capabilities);
-    if opens_itself.is_none() && outgoing::is_protected(&route) {
+    let opens_itself = OpensItself::asked(&attach.desired_capabilities, &source.capabilities);
+    if opens_itself.is_none() && outgoing::is_protected(route.policy.as_deref()) {
         // Without a ring nothing on this queue could ever be opened for this user.
         local.ring(&peer.identity)?;
     }
@@ -480,12 +480,12 @@ fn get_subscribed(
     subscription: Subscription,
     exclusive: bool,
 ) -> Result<(), Refusal> {
-    let opens_itself = OpensItself::asked(attach, &source.capabilities);
+    let opens_itself = OpensItself::asked(&attach.desired_capabilities, &source.capabilities);
     let route = state.route(&subscription.queue)?;
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, "the subscription's queue has GET(DISABLED)"));
     }
-    if opens_itself.is_none() && outgoing::is_protected(&route) {
+    if opens_itself.is_none() && outgoing::is_protected(route.policy.as_deref()) {
         local.ring(&peer.identity)?;
     }
     let queue = route.queue;

@@ -238,7 +238,8 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
             return Looked::Sent;
         }
     };
-    let payload = match Outgoing::as_stored(envelope::payload_of(&body), &consumer.route, consumer.opens_itself) {
+    let policy = consumer.route.policy.as_deref();
+    let payload = match Outgoing::as_stored(envelope::payload_of(&body), policy, consumer.opens_itself) {
         Ok(message) => {
             send(consumer, *user, front, staged_gets, link, local, state, &locked, message);
             return Looked::Sent;
@@ -355,7 +356,7 @@ impl Consumer {
 
     /// Whether messages pass the opener on their way to this link.
     fn opens(&self) -> bool {
-        self.opens_itself.is_none() && outgoing::is_protected(&self.route)
+        self.opens_itself.is_none() && outgoing::is_protected(self.route.policy.as_deref())
     }
 }
 
