@@ -3,21 +3,21 @@
 use super::addresses::MappedTo;
 use super::authority::{Administrators, Group, RecordKey, Rights, Rule, RuleKey};
 use super::limits::Limit;
-use super::{ChannelDefinition, DeviceDefinition, Object, QueueManager, Sort};
+use super::{DeviceDefinition, Object, QueueManager, Sort};
 use bulla_seal::Policy;
 use std::sync::Arc;
 
 /// What is to become true. Objects are whole: as they shall be, not what is different.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A new object, or a replacement. A queue keeps its messages.
+    /// A new object, or a replacement. A queue keeps its messages; a channel is not started.
     Define {
         /// Its name.
         name: String,
         /// As it shall be.
         object: Object,
     },
-    /// An existing object.
+    /// An existing object; what runs goes on as it is until it is started anew.
     Alter {
         /// Its name.
         name: String,
@@ -65,25 +65,6 @@ pub enum Change {
     },
     /// A device that is stopped.
     DeleteDevice {
-        /// Its name.
-        name: String,
-    },
-    /// A new channel, or the replacement of one that does not run. It is not started.
-    DefineChannel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        channel: ChannelDefinition,
-    },
-    /// An existing channel; what is running goes on as it is until it is started anew.
-    AlterChannel {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        channel: ChannelDefinition,
-    },
-    /// A channel that does not run.
-    DeleteChannel {
         /// Its name.
         name: String,
     },

@@ -98,10 +98,6 @@ impl Definitions {
                 self.devices.insert(name.clone(), device.clone());
             }
             Change::DeleteDevice { name } => drop(self.devices.remove(name)),
-            Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
-                self.channels.insert(name.clone(), channel.clone());
-            }
-            Change::DeleteChannel { name } => drop(self.channels.remove(name)),
             Change::SetAuthority(records) => {
                 records.iter().for_each(|(key, rights)| self.authorities.records.set(key.clone(), *rights));
             }

@@ -2,7 +2,7 @@
 
 use super::parse::{COMMAND_BYTES_MAX, Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
-use super::run::{REPLACE_HINT, fits, free_or_replaced, invalid, too_many, unknown, wanted};
+use super::run::{EXISTS, fits, free_or_replaced, invalid, too_many, unknown, wanted};
 use super::table::Key;
 use bulla_catalog::authority::{
     ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, Entity, GROUPS_MAX, Group, MEMBERS_MAX, ObjectType,
@@ -146,7 +146,7 @@ pub(super) fn define_group(statement: &Statement, definitions: &Definitions) -> 
         Some(Value::Text(model)) => group(model, definitions)?.clone(),
         _ => Group::default(),
     };
-    free_or_replaced(statement, groups.get(&name).is_some(), REPLACE_HINT)?;
+    free_or_replaced(statement, groups.get(&name).is_some(), EXISTS)?;
     if groups.get(&name).is_none() && groups.len() >= GROUPS_MAX {
         return Err(too_many(GROUPS_MAX, "groups"));
     }
@@ -182,7 +182,7 @@ pub(super) fn define_administrators(statement: &Statement, definitions: &Definit
         Some(Value::Text(model)) => administrators(model, definitions)?.clone(),
         _ => Administrators::default(),
     };
-    free_or_replaced(statement, all.contains_key(&name), REPLACE_HINT)?;
+    free_or_replaced(statement, all.contains_key(&name), EXISTS)?;
     if !all.contains_key(&name) && all.len() >= ADMINISTRATORS_MAX {
         return Err(too_many(ADMINISTRATORS_MAX, "ADMIN objects"));
     }

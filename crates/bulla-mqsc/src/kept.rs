@@ -21,7 +21,6 @@ pub(super) enum ObjectName {
     Manager,
     Policy(String),
     Device(String),
-    Channel(String),
     Group(String),
     Administrators(String),
     Authority(RecordKey),
@@ -31,11 +30,10 @@ pub(super) enum ObjectName {
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 10] = [
+const PLACES: [(usize, &str); 9] = [
     (0, "QMGR"),
     (8, "POLICY"),
     (9, "DEVICE"),
-    (10, "CHANNEL"),
     (11, "GROUP"),
     (12, "ADMIN"),
     (13, "AUTHREC"),
@@ -59,7 +57,6 @@ impl Display for ObjectName {
             ObjectName::Object(_, name)
             | ObjectName::Policy(name)
             | ObjectName::Device(name)
-            | ObjectName::Channel(name)
             | ObjectName::Group(name)
             | ObjectName::Administrators(name)
             | ObjectName::AddressMap(name)
@@ -81,7 +78,6 @@ impl ObjectName {
             ObjectName::Manager => "QMGR",
             ObjectName::Policy(_) => "POLICY",
             ObjectName::Device(_) => "DEVICE",
-            ObjectName::Channel(_) => "CHANNEL",
             ObjectName::Group(_) => "GROUP",
             ObjectName::Administrators(_) => "ADMIN",
             ObjectName::Authority(_) => "AUTHREC",
@@ -95,13 +91,11 @@ impl ObjectName {
 /// Every object that is defined, in the order of the file.
 pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName> + '_ {
     type Names<'a> = Box<dyn Iterator<Item = ObjectName> + 'a>;
-    let Definitions { policies, devices, channels, authorities, channel_rules, user_limits, address_maps, .. } =
-        definitions;
+    let Definitions { policies, devices, authorities, channel_rules, user_limits, address_maps, .. } = definitions;
     let mut nouns: Vec<(Option<usize>, Names<'_>)> = vec![
         (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
         (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
         (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
-        (place("CHANNEL"), Box::new(channels.keys().cloned().map(ObjectName::Channel))),
         (place("GROUP"), Box::new(authorities.groups.iter().map(|(name, _)| ObjectName::Group(name.clone())))),
         (place("ADMIN"), Box::new(authorities.administrators.keys().cloned().map(ObjectName::Administrators))),
         (place("AUTHREC"), Box::new(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))),
@@ -140,10 +134,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
             let of_name = definitions.devices.get(name)?;
             // The processor is there before the file is read, like the queue manager itself.
             command(f, WRAPPED, define(name == CPU), noun, Some(name), |key| device::kept_cell(of_name, key))
-        }
-        ObjectName::Channel(name) => {
-            let channel = definitions.channels.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| channel.cell(key))
         }
         ObjectName::Group(name) => {
             let group = definitions.authorities.groups.get(name)?;
@@ -218,9 +208,6 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
         Change::AlterManager(_) => ObjectName::Manager,
         Change::DefineDevice { name, .. } | Change::AlterDevice { name, .. } | Change::DeleteDevice { name } => {
             ObjectName::Device(name.clone())
-        }
-        Change::DefineChannel { name, .. } | Change::AlterChannel { name, .. } | Change::DeleteChannel { name } => {
-            ObjectName::Channel(name.clone())
         }
         Change::SetAuthority(records) => {
             return objects.extend(records.iter().map(|(key, _)| ObjectName::Authority(key.clone())));

@@ -2,12 +2,13 @@
 //!
 //! A command's way: [`parse`] turns text into statements with the words of [`table`], [`run`] carries them out on
 //! whatever implements [`run::Administered`], [`reply`] shows the answers as text or JSON; `unit` carries several out
-//! together, and [`difference`] says which it takes to get from here to there. [`device`], [`channel`] and [`policy`]
-//! know what the attributes of one object mean together, and [`meters`] what devices count, [`protection`] what
-//! policies do, [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and policies' rows back,
-//! `authority` is about records and groups, [`topic_status`] about how topics and subscriptions stand, `channel_rule` about rules for connections, `limit` about what users may have, `connection` about who is
-//! connected, and `lockout` about who has to wait. [`objects`] keeps what the commands define as MQSC text that is read
-//! back by the same parser. [`reference`](mod@reference) turns the table into `HELP` and the reference page.
+//! together, and [`difference`] says which it takes to get from here to there. `nouns`, [`device`] and [`policy`] know
+//! what the attributes of one object mean together, and [`meters`] what devices count, [`protection`] what policies do,
+//! [`tasks`] what tasks do, [`costs`] what roles cost; [`traffic`] reads queues' and policies' rows back, `authority`
+//! is about records, [`topic_status`] about how topics and subscriptions stand, `channel_rule` about rules for
+//! connections, `limit` about what users may have, `connection` about who is connected, and `lockout` about who has to
+//! wait. [`objects`] keeps what the commands define as MQSC text that is read back by the same parser.
+//! [`reference`](mod@reference) turns the table into `HELP` and the reference page.
 //!
 //! No files, sockets or threads; what is defined, and what a status shows, is [`bulla_catalog`]'s.
 

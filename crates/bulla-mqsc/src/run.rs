@@ -14,8 +14,8 @@ use super::topic_status;
 use super::{address_map, authority, channel_rule, connection, limit, lockout, policy, reference, unit};
 use super::{meters, tasks};
 use crate::attributes::{Cells, Set};
-use crate::nouns::noun;
 use crate::nouns::queues::{self, local, no_transmission_queue, type_of};
+use crate::nouns::{self, noun};
 use bulla_catalog::authority::Role;
 use bulla_catalog::calendar::{date, moment, moment_ms, time};
 use bulla_catalog::connections::{Connected, ConnectionId, Connections};
@@ -28,8 +28,8 @@ use bulla_catalog::status::{
 };
 use bulla_catalog::system_queues::{ERROR_QUEUE, SYSTEM_PREFIX};
 use bulla_catalog::{
-    CHANNELS_MAX, Change, ChannelDefinition, ChannelKind, DEVICES_MAX, DeadLetter, Definitions, DeviceDefinition,
-    OBJECTS_MAX, Protection, QueueManager, Sort, objects,
+    Change, ChannelDefinition, DEVICES_MAX, DeadLetter, Definitions, DeviceDefinition, OBJECTS_MAX, QueueManager, Sort,
+    objects,
 };
 use bulla_seal::Policy;
 use std::fmt::{self, Display};
@@ -590,7 +590,6 @@ impl Planned {
             None => None,
         };
         let running = running.or(running_device(&change, target).map_err(|error| failure(&error))?);
-        let running = running.or(running_channel(&change, target).map_err(|error| failure(&error))?);
         let existed = existed(&change, definitions);
         let message = done(&change, existed);
         let mut warnings = forewarnings(&change, definitions);
@@ -689,7 +688,6 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::StartChannel | Doing::StopChannel | Doing::PingChannel | Doing::ResetChannel | Doing::ResolveChannel => {
             command_channel(statement, doing, target)
         }
-        Doing::DisplayChannel => display_channels(statement, target).map(Outcome::Rows),
         Doing::DisplayChannelStatus => display_channel_status(statement, target).map(Outcome::Rows),
         Doing::DisplayTaskStatus => display_task_status(statement, target).map(Outcome::Rows),
         Doing::DisplayCostStatus => display_cost_status(statement, target).map(Outcome::Rows),
@@ -773,7 +771,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
             let mut manager = definitions.queue_manager.clone();
             manager.set(statement);
             let label = manager.certificate_label.as_deref().unwrap_or_default();
-            channel::label(label).map_err(|refused| refused_channel(&refused))?;
+            nouns::channel::check_label(label)?;
             if manager.active_channels_max > manager.channels_max {
                 let QueueManager { active_channels_max, channels_max, .. } = manager;
                 let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");
@@ -811,7 +809,7 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
                 _ => None,
             };
-            free_or_replaced(statement, definitions.devices.contains_key(&name), REPLACE_HINT)?;
+            free_or_replaced(statement, definitions.devices.contains_key(&name), EXISTS)?;
             if name == objects::device::CPU {
                 return Err(refused_device(&device::Refused::SecondCpu));
             }
@@ -834,27 +832,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
                 return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
             }
             Ok(Change::DeleteDevice { name })
-        }
-        Defining::DefineChannel => {
-            let model = match statement.value(Key::Like) {
-                Some(Value::Text(model)) => Some(existing_channel(model, definitions)?),
-                _ => None,
-            };
-            free_or_replaced(statement, definitions.channels.contains_key(&name), REPLACE_HINT)?;
-            if !definitions.channels.contains_key(&name) && definitions.channels.len() >= CHANNELS_MAX {
-                return Err(too_many(CHANNELS_MAX, "channels"));
-            }
-            let channel = channel::defined(statement, model).map_err(|refused| refused_channel(&refused))?;
-            Ok(Change::DefineChannel { name, channel })
-        }
-        Defining::AlterChannel => {
-            let channel = existing_channel(&name, definitions)?.clone();
-            let channel = channel::altered(channel, statement).map_err(|refused| refused_channel(&refused))?;
-            Ok(Change::AlterChannel { name, channel })
-        }
-        Defining::DeleteChannel => {
-            existing_channel(&name, definitions)?;
-            Ok(Change::DeleteChannel { name })
         }
         Defining::SetAuthority => authority::set(statement, definitions),
         Defining::DeleteAuthority => authority::delete(statement, definitions),
@@ -942,16 +919,21 @@ fn dead_letter_cell(letter: &DeadLetter, key: Key) -> Option<Cell> {
     })
 }
 
-/// What to do where DEFINE finds what it defines.
-pub(super) const REPLACE_HINT: &str = "ALTER changes it, REPLACE defines it anew";
+/// MQ's reason code where DEFINE finds what it defines, and what to do.
+pub(super) const EXISTS: (u32, &str) = (4001, "ALTER changes it, REPLACE defines it anew");
 
-pub(super) fn free_or_replaced(statement: &Statement, exists: bool, hint: &str) -> Result<(), Failure> {
+/// Refuses DEFINE without REPLACE where the object exists.
+pub(super) fn free_or_replaced(
+    statement: &Statement,
+    exists: bool,
+    (reason, hint): (u32, &str),
+) -> Result<(), Failure> {
     if !exists || statement.says(Key::Replace, "REPLACE") {
         return Ok(());
     }
     Err(Failure {
         kind: FailureKind::Refused,
-        reason: Some(if statement.command.act == Act::Defines(Defining::DefineChannel) { 4042 } else { 4001 }),
+        reason: Some(reason),
         message: format!("{} {} exists already", statement.command.object, statement.name),
         hint: Some(hint.into()),
     })
@@ -963,10 +945,6 @@ fn refused_device(refused: &device::Refused) -> Failure {
 
 fn existing_device<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a DeviceDefinition, Failure> {
     definitions.devices.get(name).ok_or_else(|| unknown("device", name))
-}
-
-fn refused_channel(refused: &channel::Refused) -> Failure {
-    invalid(refused, refused.hint().as_deref())
 }
 
 fn existing_channel<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a ChannelDefinition, Failure> {
@@ -1037,28 +1015,6 @@ fn command_channel(statement: &Statement, doing: Doing, target: &mut dyn Adminis
             let how = if commit { "removed: the partner has them" } else { "sent again: the partner has them not" };
             done(format!("channel {name} resolved, what was in doubt is {how}"))
         }
-    }
-}
-
-/// What a change means to a channel that runs: it is refused, or comes later.
-fn running_channel(change: &Change, target: &dyn Administered) -> Result<Option<String>, AdminError> {
-    let (Change::DefineChannel { name, .. } | Change::AlterChannel { name, .. } | Change::DeleteChannel { name }) =
-        change
-    else {
-        return Ok(None);
-    };
-    let Some(before) = target.definitions().channels.get(name) else { return Ok(None) };
-    let statuses = target.channel_status(name);
-    let active = statuses.iter().map(|status| status.state).find(|state| state.is_active());
-    let name = name.clone();
-    match (change, active) {
-        (Change::AlterChannel { channel, .. }, Some(state)) if channel != before => {
-            Ok(Some(format!("channel {name} is {state}: STOP and START it for the change to take effect")))
-        }
-        (Change::AlterChannel { .. }, _) => Ok(None),
-        (_, Some(state)) => Err(AdminError::ChannelInUse { name, state }),
-        _ if statuses.iter().any(|status| status.in_doubt) => Err(AdminError::ChannelInDoubt { name }),
-        _ => Ok(None),
     }
 }
 
@@ -1140,7 +1096,6 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
         Change::Define { name, object } => definitions.has(object.sort(), name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
-        Change::DefineChannel { name, .. } => definitions.channels.contains_key(name),
         Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
         Change::DefineAdministrators { name, .. } => definitions.authorities.administrators.contains_key(name),
         _ => true,
@@ -1162,10 +1117,6 @@ fn done(change: &Change, existed: bool) -> String {
         Change::DefineDevice { name, .. } => format!("device {name} defined"),
         Change::AlterDevice { name, .. } => format!("device {name} altered"),
         Change::DeleteDevice { name } => format!("device {name} deleted"),
-        Change::DefineChannel { name, .. } if existed => format!("channel {name} replaced"),
-        Change::DefineChannel { name, .. } => format!("channel {name} defined"),
-        Change::AlterChannel { name, .. } => format!("channel {name} altered"),
-        Change::DeleteChannel { name } => format!("channel {name} deleted"),
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
         Change::SetAddressMap { .. } | Change::DeleteAddressMap { .. } => address_map::done(change).unwrap_or_default(),
         Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
@@ -1197,53 +1148,11 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
             }
             warnings
         }
-        Change::DefineChannel { name, channel } | Change::AlterChannel { name, channel } => {
-            let mut warnings = Vec::new();
-            if let Some(weak) =
-                channel.cipher_spec.as_deref().and_then(bulla_catalog::cipher_spec::find).filter(|spec| spec.weak)
-            {
-                let why = "an attacker who gets the partner's private key later can read what was recorded";
-                warnings.push(format!("{} is weak: {why}", weak.ibm));
-            }
-            warnings.extend(unproved_partner(channel));
-            let Some(queue) = &channel.transmission_queue else { return warnings };
-            warnings.extend(no_transmission_queue(queue, definitions));
-            let shares = |(other, of): &(&String, &ChannelDefinition)| {
-                *other != name && of.transmission_queue.as_ref() == Some(queue)
-            };
-            if let Some((other, _)) = definitions.channels.iter().find(shares) {
-                warnings.push(format!("channel {other} has XMITQ({queue}) too: one of them can run at a time"));
-            }
-            warnings
-        }
         Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
             vec![format!("there is no queue {} yet", policy.name)]
         }
         change => authority::forewarnings(change, definitions),
     }
-}
-
-/// A channel with SPLPROT uses a key ring, and asks for no proof of who its partner is.
-fn unproved_partner(channel: &ChannelDefinition) -> Option<String> {
-    let word = match channel.protection {
-        Protection::PassThrough => return None,
-        protection => protection.word(),
-    };
-    let (calls, has_cipher) = (!channel.connections.is_empty(), channel.cipher_spec.is_some());
-    if calls && !has_cipher {
-        return Some(format!(
-            "SPLPROT({word}) without SSLCIPH: START CHANNEL fails with 2063, the partner proves nothing"
-        ));
-    }
-    if calls && channel.kind != ChannelKind::Server {
-        return None;
-    }
-    if !has_cipher || !channel.client_certificate_required {
-        let what = "a partner without a certificate is refused with 2063, unless it signs in as the channel's user";
-        return Some(format!("SPLPROT({word}) without SSLCIPH and SSLCAUTH(REQUIRED): {what}"));
-    }
-    let what = "a partner with any certificate of an authority in tls/clients.pem may use the channel's key ring";
-    channel.peer_pattern.is_none().then(|| format!("SPLPROT({word}) without SSLPEER: {what}"))
 }
 
 fn manager_row(statement: &Statement, manager: &QueueManager) -> Row {
@@ -1427,21 +1336,6 @@ fn display_administrators(statement: &Statement, target: &dyn Administered) -> R
         return Err(unknown("administrators", &statement.name.stem));
     }
     rows(statement, "ADMIN", candidates, &wanted(statement, false))
-}
-
-fn display_channels(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
-    let channels = target.definitions().channels.iter().filter(|(name, _)| statement.name.fits(name));
-    let candidates: Vec<Candidate<'_>> = channels
-        .map(|(name, channel)| -> Candidate<'_> { (name, None, Box::new(move |key| channel.cell(key))) })
-        .collect();
-    if candidates.is_empty() && !statement.name.generic {
-        return Err(unknown_channel(&statement.name.stem));
-    }
-    let mut wanted = wanted(statement, true);
-    // The type says what to expect of the rest.
-    wanted.retain(|attribute| attribute.key != Key::ChannelType);
-    wanted.splice(0..0, table::CHANNEL_STATUS_BRIEF.iter().copied().take(1));
-    rows(statement, "CHANNEL", candidates, &wanted)
 }
 
 fn display_channel_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {

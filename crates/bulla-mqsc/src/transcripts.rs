@@ -161,7 +161,7 @@ impl Administered for Paper {
                 self.status.remove(name);
             }
             Change::Delete { name, sort: Sort::Alias, .. } => self.check_links(name)?,
-            Change::DeleteChannel { name } => drop(self.channels.remove(name)),
+            Change::Delete { name, sort: Sort::Channel, .. } => drop(self.channels.remove(name)),
             Change::DefineDevice { name, .. } => drop(self.states.insert(name.clone(), DeviceState::Stopped)),
             _ => {}
         }

@@ -37,8 +37,6 @@ macro_rules! sorts {
             pub policies: BTreeMap<String, Arc<Policy>>,
             /// Crypto devices by name; [`CPU`](super::device::CPU) is always there.
             pub devices: BTreeMap<String, DeviceDefinition>,
-            /// Channels by name.
-            pub channels: BTreeMap<String, ChannelDefinition>,
             /// Who may do what.
             pub authorities: Authorities,
             /// Who may use which channel, and as whom.
@@ -91,7 +89,6 @@ macro_rules! sorts {
                     $($objects: BTreeMap::new(),)*
                     policies: BTreeMap::new(),
                     devices: BTreeMap::new(),
-                    channels: BTreeMap::new(),
                     authorities: Authorities::default(),
                     channel_rules: ChannelRules::default(),
                     user_limits: UserLimits::default(),
@@ -161,6 +158,8 @@ sorts! {
     Topic: Topic, "topic", topics;
     /// Subscriptions that outlive their links.
     Subscription: Subscription, "subscription", subscriptions;
+    /// Ways to and from other queue managers.
+    Channel: ChannelDefinition, "channel", channels;
 }
 
 impl Sort {

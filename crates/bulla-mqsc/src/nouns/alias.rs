@@ -4,6 +4,7 @@ use super::noun::{Family, commands};
 use super::queues::{MANY, QUEUES, type_of};
 use super::{Field, ObjectNoun, Rules, Said, attributes, joined};
 use crate::attributes::enabled;
+use crate::parse::Statement;
 use crate::reply::{Cell, Failure};
 use crate::run::invalid;
 use crate::table::{Attribute, Command, DESCR, GET, Key, Kind, PUT, TYPE, V1};
@@ -64,6 +65,10 @@ static COMMANDS: [Command; 4] = commands(
 
 impl Rules for AliasQueue {
     const FAMILY: Option<&Family> = Some(&QUEUES);
+
+    fn begin(_statement: &Statement, like: Option<&Self>) -> Result<Self, Failure> {
+        Ok(like.cloned().unwrap_or_default())
+    }
 
     fn check(&self, _name: &str, _definitions: &Definitions) -> Result<(), Failure> {
         match self.target.is_empty() {

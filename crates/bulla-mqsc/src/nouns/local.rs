@@ -5,6 +5,7 @@ use super::queues::{MANY, QUEUES, makes_sense, used_by_the_manager};
 use super::subscription::managing;
 use super::{Field, ObjectNoun, Rules, Said, attributes, joined};
 use crate::attributes::{blank, clamped, enabled, number_of, number_or, percent, unless_blank};
+use crate::parse::Statement;
 use crate::reply::{Cell, Failure, FailureKind};
 use crate::run::{AdminError, Administered, failure};
 use crate::table::limit::{BYTES_MAX, COUNT_MAX};
@@ -424,11 +425,11 @@ static COMMANDS: [Command; 7] = {
 
 impl Rules for LocalQueue {
     const FAMILY: Option<&Family> = Some(&QUEUES);
-    const REPLACE_HINT: &str = "ALTER changes it, REPLACE defines it anew and keeps its messages";
+    const EXISTS: (u32, &str) = (4001, "ALTER changes it, REPLACE defines it anew and keeps its messages");
 
-    /// The copy is made by a command, and for no user.
-    fn like(&self) -> Self {
-        LocalQueue { maker: None, ..self.clone() }
+    /// A copy is made by a command, and for no user.
+    fn begin(_statement: &Statement, like: Option<&Self>) -> Result<Self, Failure> {
+        Ok(like.map(|like| LocalQueue { maker: None, ..like.clone() }).unwrap_or_default())
     }
 
     fn check(&self, name: &str, _definitions: &Definitions) -> Result<(), Failure> {

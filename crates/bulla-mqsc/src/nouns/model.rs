@@ -4,7 +4,7 @@ use super::local::{LOCAL, OF_DEPTHS_AND_LIMITS, OF_MESSAGES};
 use super::noun::{Family, commands};
 use super::queues::{MANY, QUEUES, makes_sense, used_by_the_manager};
 use super::{Field, ObjectNoun, Rules, Said, joined};
-use crate::parse::Value;
+use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure};
 use crate::table::{Attribute, Command, Key, TYPE, attribute, words};
 use bulla_catalog::system_queues::DEFAULT_MODEL;
@@ -65,6 +65,10 @@ impl Rules for ModelQueue {
     const FAMILY: Option<&Family> = Some(&QUEUES);
     /// Dynamic queues need one, so it is there before the file is read.
     const ALWAYS_THERE: Option<&str> = Some(DEFAULT_MODEL);
+
+    fn begin(_statement: &Statement, like: Option<&Self>) -> Result<Self, Failure> {
+        Ok(like.cloned().unwrap_or_default())
+    }
 
     fn cell(&self, key: Key) -> Option<Cell> {
         LOCAL.field(key).map(|field| (field.get)(&self.queue))

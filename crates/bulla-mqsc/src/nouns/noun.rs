@@ -2,9 +2,9 @@
 
 use super::Field;
 use crate::objects::{WRAPPED, command};
-use crate::parse::{Pattern, Statement, Value};
+use crate::parse::{Pattern, Setting, Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind, Row};
-use crate::run::{Administered, Candidate, REPLACE_HINT, free_or_replaced, rows, too_many, unknown, wanted};
+use crate::run::{Administered, Candidate, EXISTS, free_or_replaced, rows, too_many, unknown, wanted};
 use crate::table::{self, Act, Attribute, Command, Defining, Doing, Key, NameUse};
 use bulla_catalog::{Change, Definitions, Named, OBJECTS_MAX, Object, Sort};
 use std::fmt::{self, Write};
@@ -83,7 +83,7 @@ pub(crate) trait Noun: Sync {
 }
 
 /// What is peculiar to a sort of object beyond its attributes.
-pub(crate) trait Rules: Default + Named {
+pub(crate) trait Rules: Named {
     /// The one that is always there: the file alters it.
     const ALWAYS_THERE: Option<&str> = None;
 
@@ -93,12 +93,45 @@ pub(crate) trait Rules: Default + Named {
     /// MQ's reason code where there is none of that name.
     const UNKNOWN: u32 = 2085;
 
-    /// What to do where DEFINE finds one of that name.
-    const REPLACE_HINT: &str = REPLACE_HINT;
+    /// MQ's reason code where DEFINE finds one of that name, and what to do.
+    const EXISTS: (u32, &str) = EXISTS;
 
-    /// What LIKE takes over.
-    fn like(&self) -> Self {
-        self.clone()
+    /// Most that there may be, where they are not counted with others.
+    const MAX: usize = OBJECTS_MAX;
+
+    /// What DEFINE begins with: LIKE's object, or the defaults.
+    ///
+    /// # Errors
+    /// There are no defaults for what the command says.
+    fn begin(statement: &Statement, like: Option<&Self>) -> Result<Self, Failure>;
+
+    /// Whether it has the attribute.
+    fn has(&self, _key: Key) -> bool {
+        true
+    }
+
+    /// Refuses a command that it can't be changed by.
+    ///
+    /// # Errors
+    /// It can't.
+    fn check_statement(&self, _statement: &Statement) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Refuses a value of an attribute, before it is taken over.
+    ///
+    /// # Errors
+    /// It can't have that.
+    fn check_setting(&self, _setting: &Setting) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Takes over what depends on several attributes, after the others are.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    fn complete(&mut self, _statement: &Statement) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// The value of an attribute that is in none of its fields.
@@ -141,6 +174,11 @@ pub(crate) trait Rules: Default + Named {
     /// It is refused.
     fn running(_name: &str, _change: Running<'_, Self>, _target: &dyn Administered) -> Result<Option<String>, Failure> {
         Ok(None)
+    }
+
+    /// What DISPLAY shows of each.
+    fn wanted(statement: &Statement) -> Vec<&'static Attribute> {
+        wanted(statement, true)
     }
 
     /// What DISPLAY shows of what goes on at one.
@@ -209,8 +247,7 @@ pub(crate) struct Said {
     pub(crate) examples: &'static [&'static str],
 }
 
-/// The commands of a noun: which attributes DEFINE and ALTER take, which DISPLAY shows, and what is said of DEFINE, ALTER,
-/// DELETE and DISPLAY.
+/// The commands of a noun: which attributes DEFINE and ALTER take, which DISPLAY shows, and what is said of each verb.
 pub(super) const fn commands(
     sort: Sort,
     object: &'static str,
@@ -272,31 +309,34 @@ impl<T: Rules> ObjectNoun<T> {
         (sort != T::SORT).then_some(what)
     }
 
-    /// The object to begin with: LIKE's, or the defaults.
-    fn like(&self, statement: &Statement, definitions: &Definitions) -> Result<T, Failure> {
-        let Some(Value::Text(model)) = statement.value(Key::Like) else { return Ok(T::default()) };
+    /// LIKE's object, if there is LIKE.
+    fn like<'a>(&self, statement: &Statement, definitions: &'a Definitions) -> Result<Option<&'a T>, Failure> {
+        let Some(Value::Text(model)) = statement.value(Key::Like) else { return Ok(None) };
         match (T::all(definitions).get(model), T::FAMILY) {
-            (Some(model), _) => Ok(model.like()),
             (None, Some(family)) if Self::other(model, definitions).is_some() => {
                 Err(wrong_type(model, &format!("not {}", family.called(T::SORT))))
             }
             (None, _) => Err(Self::missing(model, definitions)),
+            (found, _) => Ok(found),
         }
     }
 
     fn has_room(definitions: &Definitions) -> bool {
-        T::FAMILY.map_or(T::all(definitions).len() < OBJECTS_MAX, |family| (family.has_room)(definitions))
+        T::FAMILY.map_or(T::all(definitions).len() < T::MAX, |family| (family.has_room)(definitions))
     }
 
     /// Takes over the values that the command gives.
-    fn set(&self, object: &mut T, statement: &Statement) {
+    fn set(&self, object: &mut T, statement: &Statement) -> Result<(), Failure> {
+        object.check_statement(statement)?;
         for setting in &statement.settings {
+            object.check_setting(setting)?;
             let key = setting.attribute.key;
             match self.field(key) {
                 Some(field) => (field.set)(object, &setting.value),
                 None => object.set(key, &setting.value),
             }
         }
+        object.complete(statement)
     }
 
     /// Writes the command that defines an object.
@@ -307,6 +347,7 @@ impl<T: Rules> ObjectNoun<T> {
 
     fn cell(&self, object: &T, key: Key) -> Option<Cell> {
         match self.field(key) {
+            Some(_) if !object.has(key) => None,
             Some(field) => Some((field.get)(object)),
             None if key == Key::Type && T::FAMILY.is_some() => Some(Cell::word(self.word)),
             None => object.cell(key),
@@ -344,13 +385,14 @@ impl<T: Rules> Noun for ObjectNoun<T> {
         if let Some(what) = Self::other(&name, definitions) {
             return Err(wrong_type(&name, what));
         }
-        let mut object = self.like(statement, definitions)?;
+        let like = self.like(statement, definitions)?;
         let exists = T::all(definitions).contains_key(&name);
-        free_or_replaced(statement, exists, T::REPLACE_HINT)?;
+        free_or_replaced(statement, exists, T::EXISTS)?;
         if !exists && !Self::has_room(definitions) {
-            return Err(too_many(OBJECTS_MAX, self.many));
+            return Err(too_many(T::MAX, self.many));
         }
-        self.set(&mut object, statement);
+        let mut object = T::begin(statement, like)?;
+        self.set(&mut object, statement)?;
         object.check(&name, definitions)?;
         Ok(Change::Define { name, object: object.into() })
     }
@@ -358,7 +400,7 @@ impl<T: Rules> Noun for ObjectNoun<T> {
     fn alter(&self, statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
         let name = statement.name.stem.clone();
         let mut object = self.existing(&name, definitions)?.clone();
-        self.set(&mut object, statement);
+        self.set(&mut object, statement)?;
         object.check(&name, definitions)?;
         Ok(Change::Alter { name, object: object.into() })
     }
@@ -376,7 +418,7 @@ impl<T: Rules> Noun for ObjectNoun<T> {
             return Err(Self::missing(&statement.name.stem, target.definitions()));
         }
         let head = T::FAMILY.map_or(self.word, |family| family.head);
-        rows(statement, head, candidates, &wanted(statement, true))
+        rows(statement, head, candidates, &T::wanted(statement))
     }
 
     fn candidates<'a>(&'static self, name: &Pattern, target: &'a dyn Administered) -> Vec<Candidate<'a>> {
@@ -423,6 +465,7 @@ impl<T: Rules> Noun for ObjectNoun<T> {
 
     #[cfg(test)]
     fn default_cell(&self, key: Key) -> Option<Cell> {
-        self.cell(&T::default(), key)
+        let statement = crate::parse::statements(self.commands[0].examples[0]).remove(0).ok()?;
+        self.cell(&T::begin(&statement, None).ok()?, key)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::noun::commands;
 use super::{Field, ObjectNoun, Rules, Said, attributes};
-use crate::reply::Cell;
+use crate::parse::Statement;
+use crate::reply::{Cell, Failure};
 use crate::table::{Attribute, Command, DESCR, Kind};
 use bulla_catalog::Sort;
 use bulla_catalog::objects::Process;
@@ -23,7 +24,11 @@ pub(super) static PROCESS: ObjectNoun<Process> = ObjectNoun {
     commands: &COMMANDS,
 };
 
-impl Rules for Process {}
+impl Rules for Process {
+    fn begin(_statement: &Statement, like: Option<&Self>) -> Result<Self, Failure> {
+        Ok(like.cloned().unwrap_or_default())
+    }
+}
 
 static FIELDS: [Field<Process>; 4] = [
     Field::shared(&DESCR, |of| Cell::word(&of.description), |of, value| of.description = value.text()),

@@ -4,7 +4,8 @@ use super::noun::{Family, commands};
 use super::queues::{MANY, QUEUES};
 use super::{Field, ObjectNoun, Rules, Said, attributes, joined};
 use crate::attributes::{blank, enabled, unless_blank};
-use crate::reply::Cell;
+use crate::parse::Statement;
+use crate::reply::{Cell, Failure};
 use crate::table::{Attribute, Command, DEFPRTY, DEFPSIST, DESCR, Kind, PUT, TYPE};
 use bulla_catalog::{Definitions, RemoteQueue, Sort};
 
@@ -91,6 +92,10 @@ static COMMANDS: [Command; 4] = commands(
 
 impl Rules for RemoteQueue {
     const FAMILY: Option<&Family> = Some(&QUEUES);
+
+    fn begin(_statement: &Statement, like: Option<&Self>) -> Result<Self, Failure> {
+        Ok(like.cloned().unwrap_or_default())
+    }
 
     fn forewarnings(&self, name: &str, definitions: &Definitions) -> Vec<String> {
         let own = &definitions.queue_manager.name;

@@ -5,6 +5,7 @@
 use super::noun::commands;
 use super::{Field, ObjectNoun, Rules, Said, attributes};
 use crate::attributes::{blank, unless_blank};
+use crate::parse::Statement;
 use crate::reply::{Cell, Failure};
 use crate::run::{invalid, unknown};
 use crate::table::{Attribute, Command, DESCR, Kind, words};
@@ -128,6 +129,10 @@ static COMMANDS: [Command; 4] = commands(
 impl Rules for Subscription {
     /// MQRC_NO_SUBSCRIPTION
     const UNKNOWN: u32 = 2428;
+
+    fn begin(_statement: &Statement, like: Option<&Self>) -> Result<Self, Failure> {
+        Ok(like.cloned().unwrap_or_default())
+    }
 
     fn check(&self, name: &str, definitions: &Definitions) -> Result<(), Failure> {
         queue_stays(definitions.subscriptions.get(name), self)?;

@@ -3,7 +3,7 @@
 use super::noun::commands;
 use super::{Field, ObjectNoun, Rules, Said, attributes};
 use crate::attributes::{blank, number_of, number_or, unless_blank};
-use crate::parse::Value;
+use crate::parse::{Statement, Value};
 use crate::reply::{Cell, Failure, FailureKind};
 use crate::run::invalid;
 use crate::table::{Attribute, Command, DESCR, Kind, PRIORITY_MAX, words};
@@ -160,8 +160,8 @@ impl Rules for Topic {
     }
 
     /// The string is not taken over: no two have the same one.
-    fn like(&self) -> Self {
-        Topic { string: String::new(), ..self.clone() }
+    fn begin(_statement: &Statement, like: Option<&Self>) -> Result<Self, Failure> {
+        Ok(like.map(|like| Topic { string: String::new(), ..like.clone() }).unwrap_or_default())
     }
 
     fn check(&self, name: &str, definitions: &Definitions) -> Result<(), Failure> {

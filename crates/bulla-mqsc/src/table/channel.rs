@@ -1,260 +1,14 @@
-//! The table's attributes of channels: as they are defined, as they run, and as they are commanded.
+//! The commands for channels that run: START, STOP, PING, RESET and RESOLVE, and the attributes of what goes on.
 
 use super::protection;
-use super::{Attribute, DEVICE_TEXT_CHARS_MAX, Key, Kind, V1, attribute, shown, words};
-use bulla_catalog::MESSAGE_BYTES_MAX;
+use super::{Act, Attribute, Command, Doing, Key, Kind, NameUse, V1, attribute, shown, words};
 
-/// Highest BATCHSZ in messages, as MQ has it.
-const BATCH_MESSAGES_MAX: u64 = 9_999;
-/// Highest BATCHLIM in kilobytes, as MQ has it.
-const BATCH_KILOBYTES_MAX: u64 = 999_999;
-/// Longest HBINT and DISCINT in seconds, as MQ has it.
-const INTERVAL_SECONDS_MAX: u64 = 999_999;
 /// Highest number that MQ takes for counts, intervals and sequence numbers.
-const COUNT_MAX: u64 = 999_999_999;
-/// Lowest SEQWRAP, as MQ has it.
-const SEQUENCE_WRAP_MIN: u64 = 100;
-/// Longest CONNAME in characters, as MQ has it.
-const CONNECTION_CHARS_MAX: usize = 264;
-/// Longest SSLPEER in characters, as MQ has it.
-const PEER_CHARS_MAX: usize = 1024;
+pub(crate) const COUNT_MAX: u64 = 999_999_999;
 /// Longest CERTLABL, MCAUSER, USERID in characters.
 pub(crate) const LABEL_CHARS_MAX: usize = 64;
-/// Longest SOURCE of a requester in characters.
-const SOURCE_CHARS_MAX: usize = 256;
 
-const fn number(key: Key, keyword: &'static str, max: u64, default: &'static str, doc: &'static str) -> Attribute {
-    attribute(key, keyword, Kind::Number { min: 0, max }, default, doc)
-}
-
-const fn text(key: Key, keyword: &'static str, chars_max: usize, doc: &'static str) -> Attribute {
-    attribute(key, keyword, Kind::Text { chars_max }, "' '", doc)
-}
-
-const fn name(key: Key, keyword: &'static str, doc: &'static str) -> Attribute {
-    attribute(key, keyword, Kind::Name { optional: true }, "' '", doc)
-}
-
-static CHLTYPE: Attribute = attribute(
-    Key::ChannelType,
-    "CHLTYPE",
-    words(&["SDR", "RCVR", "SVR", "RQSTR"]),
-    "",
-    "Who begins, and which way messages go. SDR: begins, and sends. RCVR: waits for a sender or a server, and receives. SVR: sends when a requester asks it to, and with CONNAME begins like a sender. RQSTR: receives, and begins by asking a server. Needed unless LIKE gives one; it can't be altered.",
-);
-static CONNAME: Attribute = text(
-    Key::ConnectionName,
-    "CONNAME",
-    CONNECTION_CHARS_MAX,
-    "Where the partner is: HOST(PORT), several with commas, tried in turn. A port that is not given becomes 5672, or 5671 where the channel has SSLCIPH. SDR and RQSTR need it, SVR may have it.",
-);
-static XMITQ: Attribute = name(
-    Key::TransmissionQueue,
-    "XMITQ",
-    "The transmission queue that SDR and SVR take messages from; needed. One channel at a time can run on it.",
-);
-static BATCHSZ: Attribute = attribute(
-    Key::BatchSize,
-    "BATCHSZ",
-    Kind::Number { min: 1, max: BATCH_MESSAGES_MAX },
-    "50",
-    "Most messages between two confirmations. The lower of both ends' holds.",
-);
-static BATCHINT: Attribute = number(
-    Key::BatchInterval,
-    "BATCHINT",
-    COUNT_MAX,
-    "0",
-    "How long SDR and SVR keep a batch open for more messages once the transmission queue is empty, in milliseconds.",
-);
-static BATCHLIM: Attribute = number(
-    Key::BatchKilobytes,
-    "BATCHLIM",
-    BATCH_KILOBYTES_MAX,
-    "5000",
-    "Kilobytes of messages that end a batch of SDR and SVR; 0 for no limit.",
-);
-static NPMSPEED: Attribute = attribute(
-    Key::NonPersistentSpeed,
-    "NPMSPEED",
-    words(&["FAST", "NORMAL"]),
-    "FAST",
-    "The sending end's holds. FAST: non-persistent messages do not wait for a batch, and may be lost with the connection. NORMAL: they are confirmed like persistent ones.",
-);
-static HBINT: Attribute = number(
-    Key::Heartbeat,
-    "HBINT",
-    INTERVAL_SECONDS_MAX,
-    "300",
-    "Seconds between heartbeats on an idle channel; 0 for none. A partner that says nothing for twice as long is given up.",
-);
-static DISCINT: Attribute = number(
-    Key::DisconnectInterval,
-    "DISCINT",
-    INTERVAL_SECONDS_MAX,
-    "6000",
-    "Seconds after which an idle channel of SDR and SVR ends and becomes INACTIVE; 0 for never.",
-);
-static SHORTRTY: Attribute = number(
-    Key::ShortRetries,
-    "SHORTRTY",
-    COUNT_MAX,
-    "10",
-    "How often SDR and SVR are first tried again after a failure.",
-);
-static SHORTTMR: Attribute =
-    number(Key::ShortRetryInterval, "SHORTTMR", COUNT_MAX, "60", "Seconds between those first attempts.");
-static LONGRTY: Attribute = number(
-    Key::LongRetries,
-    "LONGRTY",
-    COUNT_MAX,
-    "999999999",
-    "How often SDR and SVR are tried again when SHORTRTY is used up. Then they are STOPPED.",
-);
-static LONGTMR: Attribute =
-    number(Key::LongRetryInterval, "LONGTMR", COUNT_MAX, "1200", "Seconds between those later attempts.");
-static SEQWRAP: Attribute = attribute(
-    Key::SequenceWrap,
-    "SEQWRAP",
-    Kind::Number { min: SEQUENCE_WRAP_MIN, max: COUNT_MAX },
-    "999999999",
-    "Highest sequence number that is shown, before 1 follows. Both ends need the same one.",
-);
-static MAXMSGL: Attribute = number(
-    Key::MaxMessageBytes,
-    "MAXMSGL",
-    MESSAGE_BYTES_MAX,
-    "4194304",
-    "Longest message in bytes; 0 for the queue manager's. The lower of both ends' holds.",
-);
-static MRRTY: Attribute = number(
-    Key::MessageRetries,
-    "MRRTY",
-    COUNT_MAX,
-    "10",
-    "How often RCVR and RQSTR try to put a message again that can't be put, before it goes to the dead-letter queue.",
-);
-static MRTMR: Attribute = number(
-    Key::MessageRetryInterval,
-    "MRTMR",
-    COUNT_MAX,
-    "1000",
-    "Milliseconds between those attempts; the channel is PAUSED meanwhile.",
-);
-static USEDLQ: Attribute = attribute(
-    Key::UseDeadLetterQueue,
-    "USEDLQ",
-    words(&["YES", "NO"]),
-    "YES",
-    "Whether a message that can't be delivered goes to the dead-letter queue. NO: a non-persistent one under NPMSPEED(FAST) is discarded, any other ends the channel.",
-);
-static MCAUSER: Attribute = text(
-    Key::ChannelUser,
-    "MCAUSER",
-    LABEL_CHARS_MAX,
-    "The user in whose name a receiving channel puts, by whose right a requester has a server channel started, and whose key ring the channel opens and seals with under SPLPROT; blank for the user who is named like the queue manager.",
-);
-static SPLPROT: Attribute = attribute(
-    Key::Protection,
-    "SPLPROT",
-    words(&["PASSTHRU", "REMOVE", "ASPOLICY"]),
-    "PASSTHRU",
-    "PASSTHRU: messages pass as they are. REMOVE, of SDR and SVR: where the transmission queue has a policy, messages are opened before they are sent. ASPOLICY, of RCVR and RQSTR: where the target queue has a policy, messages are sealed before they are put.",
-);
-static SSLCIPH: Attribute = name(
-    Key::CipherSpec,
-    "SSLCIPH",
-    "The CipherSpec, by MQ's name or IANA's; blank for no TLS. Both ends need one that the other's allows.",
-);
-static SSLPEER: Attribute = text(
-    Key::PeerPattern,
-    "SSLPEER",
-    PEER_CHARS_MAX,
-    "What the subject of the partner's certificate must be, as in 'CN=QM2,O=Demo*'; blank for any that is trusted.",
-);
-static SSLCAUTH: Attribute = attribute(
-    Key::ClientCertificate,
-    "SSLCAUTH",
-    words(&["REQUIRED", "OPTIONAL"]),
-    "REQUIRED",
-    "Whether a partner that begins must show a certificate. For RCVR, SVR and RQSTR.",
-);
-static CERTLABL: Attribute = text(
-    Key::CertificateLabel,
-    "CERTLABL",
-    LABEL_CHARS_MAX,
-    "Label of the certificate that the channel shows; blank for the queue manager's.",
-);
-static CHANNEL_SSLRKEYC: Attribute = attribute(
-    Key::KeyResetBytes,
-    "SSLRKEYC",
-    Kind::NumberOr { min: 0, max: COUNT_MAX, word: "QMGR" },
-    "QMGR",
-    "Bytes sent and received after which the keys of TLS are renewed, 0 for never; 1 to 32768 act as 32768. QMGR: as ALTER QMGR says. The side that begins decides.",
-);
-static USERID: Attribute = text(
-    Key::PartnerUser,
-    "USERID",
-    LABEL_CHARS_MAX,
-    "The user name with which SDR, SVR and RQSTR sign in at a partner that asks for a password.",
-);
-static PASSFILE: Attribute = text(
-    Key::PasswordFile,
-    "PASSFILE",
-    DEVICE_TEXT_CHARS_MAX,
-    "A file whose first line is USERID's password, by its absolute path.",
-);
-static SOURCE: Attribute = text(
-    Key::Source,
-    "SOURCE",
-    SOURCE_CHARS_MAX,
-    "The address that a RQSTR receives from at a partner that is not Bulla; with TARGET.",
-);
-static CHANNEL_TARGET: Attribute = Attribute {
-    key: Key::Target,
-    keyword: "TARGET",
-    synonyms: &["TARGQ"],
-    kind: Kind::Name { optional: true },
-    default: "' '",
-    doc: "The queue on which a RQSTR puts messages from a partner that is not Bulla; with SOURCE.",
-    since: V1,
-};
-
-/// What a channel is defined by, in the order in which it is shown.
-pub(super) const CHANNEL: &[&Attribute] = &[
-    &CHLTYPE,
-    &super::DESCR,
-    &CONNAME,
-    &XMITQ,
-    &BATCHSZ,
-    &BATCHINT,
-    &BATCHLIM,
-    &NPMSPEED,
-    &HBINT,
-    &DISCINT,
-    &SHORTRTY,
-    &SHORTTMR,
-    &LONGRTY,
-    &LONGTMR,
-    &SEQWRAP,
-    &MAXMSGL,
-    &MRRTY,
-    &MRTMR,
-    &USEDLQ,
-    &MCAUSER,
-    &SPLPROT,
-    &SSLCIPH,
-    &SSLPEER,
-    &SSLCAUTH,
-    &CERTLABL,
-    &CHANNEL_SSLRKEYC,
-    &USERID,
-    &PASSFILE,
-    &SOURCE,
-    &CHANNEL_TARGET,
-];
-
-pub(super) static MODE: Attribute = attribute(
+static MODE: Attribute = attribute(
     Key::StopMode,
     "MODE",
     Kind::Word {
@@ -264,21 +18,21 @@ pub(super) static MODE: Attribute = attribute(
     "QUIESCE",
     "QUIESCE ends the batch first. FORCE cuts the connection: what was sent and not confirmed is in doubt until the channel runs again.",
 );
-pub(super) static STOP_STATUS: Attribute = attribute(
+static STOP_STATUS: Attribute = attribute(
     Key::StopStatus,
     "STATUS",
     words(&["STOPPED", "INACTIVE"]),
     "STOPPED",
     "STOPPED: it stays away until START CHANNEL. INACTIVE: its transmission queue or its partner can start it again.",
 );
-pub(super) static SEQNUM: Attribute = attribute(
+static SEQNUM: Attribute = attribute(
     Key::SequenceNumber,
     "SEQNUM",
     Kind::Number { min: 1, max: COUNT_MAX },
     "1",
     "The sequence number of the next message.",
 );
-pub(super) static RESOLVE_ACTION: Attribute = attribute(
+static RESOLVE_ACTION: Attribute = attribute(
     Key::Action,
     "ACTION",
     words(&["COMMIT", "BACKOUT"]),
@@ -286,7 +40,80 @@ pub(super) static RESOLVE_ACTION: Attribute = attribute(
     "COMMIT: the partner has the messages that are in doubt, and they are removed here. BACKOUT: it has not, and they are sent again. Needed.",
 );
 
-pub(super) static CHLTYPE_SHOWN: Attribute =
+/// It runs from then on.
+pub(crate) const START: Command = Command {
+    act: Act::Does(Doing::StartChannel),
+    verb: "START",
+    noun: "CHANNEL",
+    name: NameUse::One,
+    object: "channel",
+    summary: "Start a channel. A RCVR, or a SVR without CONNAME, that is STOPPED lets its partner in again.",
+    options: &[],
+    attributes: &[],
+    examples: &["START CHANNEL(QM1.QM2)"],
+    since: V1,
+};
+
+/// Every instance of it ends.
+pub(crate) const STOP: Command = Command {
+    act: Act::Does(Doing::StopChannel),
+    verb: "STOP",
+    noun: "CHANNEL",
+    name: NameUse::One,
+    object: "channel",
+    summary: "Stop a channel, every instance of it.",
+    options: &[&MODE, &STOP_STATUS],
+    attributes: &[],
+    examples: &["STOP CHANNEL(QM1.QM2)", "STOP CHL(QM1.QM2) MODE(FORCE) STATUS(INACTIVE)"],
+    since: V1,
+};
+
+/// It connects, and sends nothing.
+pub(crate) const PING: Command = Command {
+    act: Act::Does(Doing::PingChannel),
+    verb: "PING",
+    noun: "CHANNEL",
+    name: NameUse::One,
+    object: "channel",
+    summary: "Connect to the partner of a SDR or SVR that does not run, as the channel would, TLS included, and \
+     say who answers. No message is sent, and no number changes.",
+    options: &[],
+    attributes: &[],
+    examples: &["PING CHANNEL(QM1.QM2)"],
+    since: V1,
+};
+
+/// Where it goes on.
+pub(crate) const RESET: Command = Command {
+    act: Act::Does(Doing::ResetChannel),
+    verb: "RESET",
+    noun: "CHANNEL",
+    name: NameUse::One,
+    object: "channel",
+    summary: "Set the sequence number of a channel that does not run, after both ends have lost count of each \
+     other.",
+    options: &[&SEQNUM],
+    attributes: &[],
+    examples: &["RESET CHANNEL(QM1.QM2) SEQNUM(1)"],
+    since: V1,
+};
+
+/// What becomes of what is in doubt.
+pub(crate) const RESOLVE: Command = Command {
+    act: Act::Does(Doing::ResolveChannel),
+    verb: "RESOLVE",
+    noun: "CHANNEL",
+    name: NameUse::One,
+    object: "channel",
+    summary: "Say what became of the messages that a SDR or SVR has in doubt, when its partner can't be asked any \
+     more. A channel that starts settles them by itself.",
+    options: &[&RESOLVE_ACTION],
+    attributes: &[],
+    examples: &["RESOLVE CHANNEL(QM1.QM2) ACTION(COMMIT)"],
+    since: V1,
+};
+
+static CHLTYPE_SHOWN: Attribute =
     shown(Key::ChannelType, "CHLTYPE", "SDR, RCVR, SVR or RQSTR, as the channel is defined.");
 pub(super) static CONNAME_SHOWN: Attribute = shown(Key::ConnectionName, "CONNAME", "The partner's address.");
 pub(super) static STATUS: Attribute = shown(

@@ -161,7 +161,7 @@ impl<'a> Administrator<'a> {
                 Ok((Vec::new(), Ticket::NOW))
             }
             // One that is defined in the same unit has none.
-            Change::DeleteChannel { name } if self.state.definitions.channels.contains_key(name) => {
+            Change::Delete { name, sort: Sort::Channel, .. } if self.state.definitions.channels.contains_key(name) => {
                 let notes = supervisor::notes_of(&self.state, name);
                 Ok((notes.map_err(|refusal| self.channel_error(name, &refusal))?, Ticket::NOW))
             }
@@ -174,15 +174,7 @@ impl<'a> Administrator<'a> {
         let mut warnings = Vec::new();
         let any = |of: fn(&Change) -> bool| changes.iter().any(of);
         let State { definitions, .. } = &*self.state;
-        if any(|change| {
-            matches!(
-                change,
-                Change::DefineChannel { .. }
-                    | Change::AlterChannel { .. }
-                    | Change::DeleteChannel { .. }
-                    | Change::AlterManager(_)
-            )
-        }) {
+        if any(|change| change.is_of(&[Sort::Channel]) || matches!(change, Change::AlterManager(_))) {
             self.manager.tls.follow(definitions);
         }
         // By a queue-manager alias a queue may be open without a right on that.
@@ -219,7 +211,7 @@ impl<'a> Administrator<'a> {
         }
         for change in changes {
             match change {
-                Change::DeleteChannel { name } => self.state.channels.forget(name),
+                Change::Delete { name, sort: Sort::Channel, .. } => self.state.channels.forget(name),
                 Change::AlterManager(definition) => {
                     if let Err(error) = self.manager.resize_pools(definition) {
                         warnings.push(format!("not all adapters and dispatchers could be started: {error}"));
