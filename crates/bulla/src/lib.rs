@@ -14,6 +14,7 @@ pub mod connections;
 pub mod cost_activity;
 pub mod dead_letters;
 pub mod definitions_file;
+mod denials;
 mod devices;
 pub mod dispatcher;
 mod dynamic;

@@ -1,6 +1,8 @@
 //! What is told of refusals: a line of the log and an event each, and no more than a few in a second.
 
 use crate::events::Event;
+use crate::reason::{self, Refusal};
+use bulla_queue::PutError;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +63,12 @@ impl PeerLines {
     pub(crate) fn take_left_out(&self, now: Instant) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take_left_out(now)
     }
+}
+
+/// A store's refusal in reason codes.
+pub(crate) fn store_refusal(error: &PutError) -> Refusal {
+    let cause = matches!(error, PutError::UserShare { .. }).then_some("user-share");
+    Refusal { cause, ..Refusal::new(reason::of(error.reason_code()), error.to_string()) }
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 
 use crate::asker::Who;
 use crate::authority::Right;
-use crate::dispatcher::{Local, authority};
+use crate::denials;
 use crate::envelope::{self, Label, chunks_of, payload_of};
-use crate::manager::State;
+use crate::manager::{Manager, State};
 use crate::random::Random;
 use crate::reason::{self, Refusal};
 use crate::report_options::asked_of;
@@ -17,6 +17,18 @@ use bulla_amqp::types::{MessageId as AmqpId, Properties};
 use bulla_amqp::{BodyForm, MessageBody, MessageParts, Payload, Sections, Symbol, Timestamp, Value};
 use bulla_queue::{Expired, Found, Marker, Message, MessageId};
 use bulla_seal::policy::Quality;
+use std::time::Instant;
+
+/// Now, and whose log and audit hear of what is not put.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment<'a> {
+    /// The queue manager.
+    pub(crate) manager: &'a Manager,
+    /// Now, for what is bounded in a second.
+    pub(crate) now: Instant,
+    /// Now, in milliseconds since 1970.
+    pub(crate) wall_ms: u64,
+}
 
 /// Bytes of the original's data in a report that asks for some, as MQ has it.
 const DATA_BYTES: usize = 100;
@@ -152,16 +164,16 @@ impl Asking {
 
 /// A message that asks for reports is on its queue now. On a transmission queue (`is_remote`) it has not arrived.
 /// `connection` is that of the client that put it: one that has not signed in may be told on a queue of its own.
-pub(crate) fn arrived(state: &mut State, local: &Local, id: MessageId, is_remote: bool, connection: Option<Marker>) {
+pub(crate) fn arrived(state: &mut State, at: &Moment<'_>, id: MessageId, is_remote: bool, connection: Option<Marker>) {
     state.store.mark(id, connection);
     if !is_remote {
-        tell_of(state, local, id, Fact::Arrived);
+        tell_of(state, at, id, Fact::Arrived);
     }
 }
 
 /// A message went to the dead-letter queue instead of its own.
-pub(crate) fn undeliverable(state: &mut State, local: &Local, id: MessageId, why: &Refusal) {
-    tell_of(state, local, id, Fact::Undeliverable(why.reason.code));
+pub(crate) fn undeliverable(state: &mut State, at: &Moment<'_>, id: MessageId, why: &Refusal) {
+    tell_of(state, at, id, Fact::Undeliverable(why.reason.code));
 }
 
 /// The report that a message asks for which is about to be got, where it does: to be given to [`delivered`] when it is
@@ -178,29 +190,29 @@ pub(crate) fn about_to_be_got(state: &mut State, id: MessageId, wall_ms: u64, by
 }
 
 /// A message was got.
-pub(crate) fn delivered(state: &mut State, local: &Local, report: Option<Report>) {
+pub(crate) fn delivered(state: &mut State, at: &Moment<'_>, report: Option<Report>) {
     if let Some(report) = report {
-        report.put(state, local);
+        report.put(state, at);
     }
 }
 
 /// Once a turn: reports of what has expired. One compare where nothing marked has.
-pub(crate) fn turn(state: &mut State, local: &Local) {
+pub(crate) fn turn(state: &mut State, at: &Moment<'_>) {
     let mut expired = Vec::new();
     state.store.take_expired(&mut expired);
     for Expired { found, body, marker, .. } in expired {
-        let report = body.and_then(|body| Report::of(found, payload_of(&body), Fact::Expired, true, local.wall_ms));
+        let report = body.and_then(|body| Report::of(found, payload_of(&body), Fact::Expired, true, at.wall_ms));
         if let Some(report) = report {
-            Report { connection: marker, ..report }.put(state, local);
+            Report { connection: marker, ..report }.put(state, at);
         }
     }
 }
 
-fn tell_of(state: &mut State, local: &Local, id: MessageId, fact: Fact) {
+fn tell_of(state: &mut State, at: &Moment<'_>, id: MessageId, fact: Fact) {
     let Some((_, found)) = state.store.find(id) else { return };
     let Ok(body) = state.store.body(id) else { return };
-    if let Some(report) = Report::of(found, payload_of(&body), fact, true, local.wall_ms) {
-        Report { connection: state.store.marker(id), ..report }.put(state, local);
+    if let Some(report) = Report::of(found, payload_of(&body), fact, true, at.wall_ms) {
+        Report { connection: state.store.marker(id), ..report }.put(state, at);
     }
 }
 
@@ -234,12 +246,12 @@ impl Report {
     /// Puts the report where the message wants it, if the user who put that message may put there; else there is none,
     /// and the operator reads why. Where it can't be put it goes to the dead-letter queue; else it is lost, and the log
     /// says so.
-    fn put(self, state: &mut State, local: &Local) {
+    fn put(self, state: &mut State, at: &Moment<'_>) {
         let Self { found, connection, to, report, wall_ms } = &self;
         let to = &*state.queue_address(to).into_owned();
         let user = found.user.as_ref().map(|user| user.as_str());
         if let Err(refusal) = state.check(Who::of_message(user, *connection), Right::Put, to) {
-            authority::tell(&local.manager, local.now, "a report for", user, &refusal);
+            denials::tell(at.manager, at.now, "a report for", user, &refusal);
             return;
         }
         let message = Message { body: chunks_of(report), ..of_the_queue_manager(found, *wall_ms) };
@@ -251,7 +263,7 @@ impl Report {
         };
         let dead_letters = state.definitions.queue_manager.dead_letter_queue.clone();
         let buried = dead_letters.map(|queue| put(state, &queue, labelled));
-        if !matches!(buried, Some(Ok(()))) && state.peer_lines.may_write(local.now) {
+        if !matches!(buried, Some(Ok(()))) && state.peer_lines.may_write(at.now) {
             crate::warning!("a report is lost: {refusal}");
         }
     }
@@ -286,7 +298,7 @@ fn put(state: &mut State, to: &str, message: Message) -> Result<(), Refusal> {
         Some(header) => header.put_on(message),
         None => message,
     };
-    state.store.put(route.queue, message).map(drop).map_err(|error| crate::dispatcher::store_refusal(&error))
+    state.store.put(route.queue, message).map(drop).map_err(|error| crate::refusals::store_refusal(&error))
 }
 
 #[cfg(test)]

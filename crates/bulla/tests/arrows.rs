@@ -140,6 +140,9 @@ fn paths(text: &str) -> Vec<Vec<String>> {
             let end = rest
                 .find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
                 .unwrap_or(rest.len());
+            if rest.get(end..).is_some_and(|after| after.starts_with('{')) {
+                continue; // the paths of a group were found above
+            }
             let path = rest.get(..end).unwrap_or_default();
             found.push(path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect());
         }
@@ -199,6 +202,50 @@ fn no_part_names_what_stands_above_it() {
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Files of the dispatcher and of channels that move bytes, and those that make the connection of a protocol.
+const MOVE_BYTES: &[&str] = &[
+    "channel/ping",
+    "dispatcher",
+    "dispatcher/calls",
+    "dispatcher/peer",
+    "dispatcher/socket",
+    "dispatcher/tls_socket",
+];
+const MAKE_CONNECTIONS: &[&str] = &["dispatcher/sasl", "channel/caller", "channel/ping"];
+
+/// Whether a `use` of the AMQP engine brings its connection.
+fn imports_connection(text: &str) -> bool {
+    let uses = text.split("use bulla_amqp::{").skip(1).filter_map(|rest| rest.split('}').next());
+    uses.flat_map(|names| names.split(',')).any(|name| name.trim() == "Connection")
+}
+
+#[test]
+fn the_core_names_neither_sockets_nor_the_connection_of_a_protocol() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let (mut looked_at, mut wrong) = (0, Vec::new());
+    for file in &files {
+        let me = module(file, &root).join("/");
+        if !me.starts_with("dispatcher") && !me.starts_with("channel") {
+            continue;
+        }
+        let text = fs::read_to_string(file).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let words: BTreeSet<&str> =
+            code.flat_map(|line| line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')).collect();
+        let sockets = ["mio", "TcpStream", "TcpListener"].iter().filter(|_| !MOVE_BYTES.contains(&me.as_str()));
+        wrong.extend(sockets.filter(|name| words.contains(**name)).map(|name| format!("{me} names {name}")));
+        if text.contains("bulla_amqp::Connection") || imports_connection(text) {
+            wrong.extend((!MAKE_CONNECTIONS.contains(&me.as_str())).then(|| format!("{me} names an AMQP connection")));
+        }
+        looked_at += 1;
+    }
+    assert!(looked_at > 30, "{looked_at} files are looked at");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -5,8 +5,10 @@ use super::registry::{InstanceId, Place, Wanted};
 use super::{sender, supervisor};
 use crate::catalog::status::ChannelState;
 use crate::catalog::{ChannelDefinition, ChannelKind};
+use crate::denials;
+use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{Link, Partner, Peer};
-use crate::dispatcher::{Local, authority, connections};
+use crate::dispatcher::{authority, connections};
 use crate::front::amqp::Amqp;
 use crate::front::{Front, SessionId, WayOut};
 use crate::manager::State;
@@ -205,7 +207,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     let user = local.manager.channel_user(&definition).to_owned();
     state.check_start(&user, channel).inspect_err(|refusal| {
         let from = crate::dispatcher::peer::address(&mut peer.socket);
-        authority::tell(&local.manager, local.now, &from, Some(&user), refusal);
+        denials::tell(&local.manager, local.now, &from, Some(&user), refusal);
     })?;
     supervisor::room(state, None)?;
     let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };

@@ -8,8 +8,10 @@ use crate::catalog;
 use crate::catalog::status::ProtectionMeters;
 use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::catalog::{Protection, Transmission};
+use crate::denials;
+use crate::dispatcher::authority;
+use crate::dispatcher::local::{Local, no_ring};
 use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, Treatment, sealing_memory};
-use crate::dispatcher::{Local, authority, no_ring};
 use crate::envelope::{Arrival, Defaults, chunks_of, payload_of};
 use crate::manager::{Route, State, not_resolved};
 use crate::reason::{self, Refusal};
@@ -139,7 +141,7 @@ impl Delivery {
             self.treat(local, state, asker, way, arrival.taken_off().with_sections()?)
         });
         let (stage, held) = result.unwrap_or_else(|refusal| {
-            authority::tell(&local.manager, local.now, "a channel's", Some(self.user.as_str()), &refusal);
+            denials::tell(&local.manager, local.now, "a channel's", Some(self.user.as_str()), &refusal);
             (Stage::Ready(Err(refusal)), None)
         });
         Prepared { way, stage, held, asks }

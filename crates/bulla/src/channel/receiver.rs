@@ -16,15 +16,16 @@ use crate::catalog::ChannelDefinition;
 use crate::catalog::names::is_name;
 use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::dispatcher::authority::mapped_channel;
+use crate::dispatcher::local::{Confirmation, Confirmed, Local};
 use crate::dispatcher::peer::{Link, Peer, Traffic};
 use crate::dispatcher::sealing::{SealingLine, Stage};
-use crate::dispatcher::{Confirmation, Confirmed, Local, store_refusal};
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
 use crate::front::{self, Attach, DeliveryId, Front, LinkId, SessionId};
 use crate::mailbox::Notice;
 use crate::manager::State;
 use crate::reason::{self, Refusal};
+use crate::refusals::store_refusal;
 use crate::{reports, tls};
 use bulla_amqp::types::{AnyTarget, SenderSettleMode, Target};
 use bulla_amqp::{AttachReply, AttachRequest, DeliveryState, Payload};
@@ -1163,10 +1164,10 @@ impl Waiting {
     /// Wakes those who wait for the queue that the message is on: its own, one on the way, or the dead-letter queue.
     fn tell(&self, state: &mut State, local: &Local, id: MessageId) {
         match &self.dead {
-            Some(why) => reports::undeliverable(state, local, id, why),
+            Some(why) => reports::undeliverable(state, &local.moment(), id, why),
             None => {
                 let is_remote = self.way.as_ref().is_some_and(|way| way.route.transmission.is_some());
-                reports::arrived(state, local, id, is_remote, None);
+                reports::arrived(state, &local.moment(), id, is_remote, None);
             }
         }
     }

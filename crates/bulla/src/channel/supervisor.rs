@@ -5,8 +5,9 @@ use super::registry::{Instance, InstanceId, Place, Wanted};
 use super::{ChannelNotice, sender};
 use crate::catalog::status::ChannelState;
 use crate::catalog::{ChannelDefinition, ChannelKind};
+use crate::dispatcher::authority;
+use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::Peer;
-use crate::dispatcher::{Local, authority};
 use crate::events::Event;
 use crate::mailbox::Notice;
 use crate::manager::{Manager, State};
@@ -227,7 +228,7 @@ pub(crate) fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<
         SenderNote { base: if commit { note.base + count as u64 } else { note.base }, in_doubt: Vec::new(), ..note };
     let removals = if commit { there.as_slice() } else { &[] };
     let notes = [(&*note::sender_name(channel), Some(&*settled.encode()))];
-    state.store.commit(Vec::new(), removals, &notes).map_err(|error| crate::dispatcher::store_refusal(&error))?;
+    state.store.commit(Vec::new(), removals, &notes).map_err(|error| crate::refusals::store_refusal(&error))?;
     if !commit {
         there.iter().for_each(|id| state.store.release(*id, false));
     }
@@ -269,7 +270,7 @@ fn write(state: &mut State, notes: &[(String, Vec<u8>)]) -> Result<(), Refusal> 
         return Ok(());
     }
     let commit = state.store.commit(Vec::new(), &[], &notes);
-    commit.map(drop).map_err(|error| crate::dispatcher::store_refusal(&error))
+    commit.map(drop).map_err(|error| crate::refusals::store_refusal(&error))
 }
 
 /// A channel runs: the retries begin anew the next time it fails.

@@ -1,8 +1,8 @@
 //! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
 
-use super::Local;
 use super::authority;
 use super::get::{self, Consumer};
+use super::local::Local;
 use super::passed_over::PassedOver;
 use super::peer::{Link, Peer};
 use super::publish::Publishing;

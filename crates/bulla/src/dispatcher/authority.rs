@@ -5,15 +5,14 @@
 //! each. When authority changes, every connection and link of a dispatcher is asked about again before it does anything
 //! more.
 
-use super::Local;
+use super::local::Local;
 use super::peer::{Admission, Link, Partner, Peer};
 use super::put::Producer;
 use crate::asker::Who;
 use crate::audit::{self, Refused};
-use crate::authority::{
-    ANONYMOUS, CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource,
-};
+use crate::authority::{CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource};
 use crate::catalog::{ChannelDefinition, Protection};
+use crate::denials::{self, LETS_IN};
 use crate::events::Event;
 use crate::front::LinkId;
 use crate::manager::{Manager, State};
@@ -45,34 +44,6 @@ pub(super) fn no_identity_right(producer: &Producer) -> Refusal {
 pub(crate) fn no_identity_right_on(opened: &str) -> Refusal {
     let detail = format!("{opened}: no {}, and the message's user-id is not the user's", Right::SetIdentity);
     Refusal::new(reason::NOT_AUTHORIZED, detail)
-}
-
-/// Tells the operator of a refusal by authority; a flood of them is a few lines and a number. Each is in the audit log.
-pub(crate) fn tell(manager: &Manager, now: Instant, from: &str, user: Option<&str>, refusal: &Refusal) {
-    if refusal.reason != reason::NOT_AUTHORIZED {
-        return;
-    }
-    let (action, object) = asked_for(refusal);
-    // A rule that only warns says so before the address.
-    let (let_in, address) = from.strip_prefix(LETS_IN).map_or((false, from), |address| (true, address));
-    let connection = audit::Who::Connection { user: user.map(str::to_owned), address: address.to_owned() };
-    let (reason, detail) = (refusal.reason.code, refusal.detail.clone());
-    manager.audit.refused(now, connection, &Refused { action, object: &object, reason, detail, let_in });
-    let mut refusals = manager.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-    if refusals.may_write(now) {
-        crate::warning!(
-            user,
-            address,
-            action,
-            object,
-            reason = refusal.reason.code,
-            "{from} user {}: {refusal}",
-            user.unwrap_or(ANONYMOUS)
-        );
-        let (user, address) = (user.map(str::to_owned), address.to_owned());
-        refusals.raise(Event::NotAuthorised { user, address, action, object });
-        manager.refused.store(true, Ordering::Release);
-    }
 }
 
 /// Tells the operator of an attempt to sign in that was refused, as of any refusal.
@@ -154,19 +125,6 @@ pub(super) fn tell_of_tls(local: &Local, state: &mut State, event: &Event) {
         crate::warning!("{partner}: {reason}");
         state.raise(event, local.wall_ms);
     }
-}
-
-/// What stands before the address of a partner whom a rule with WARN(YES) lets in.
-const LETS_IN: &str = "WARN(YES) lets in ";
-
-/// What was asked for, and of what: a refusal for want of a right says both.
-fn asked_for(refusal: &Refusal) -> (&'static str, String) {
-    // The last one: what stands before it is a name that a client has given.
-    let said = refusal.detail.rsplit_once(": no ").and_then(|(object, rest)| {
-        let right = Right::EVERY.iter().find(|right| rest.starts_with(right.word()))?;
-        Some((right.action(), object.to_owned()))
-    });
-    said.unwrap_or((Right::Connect.action(), String::new()))
 }
 
 /// Raises what was refused in this turn, on any dispatcher. One look at a flag where nothing was.
@@ -328,12 +286,12 @@ fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Op
         let refusal = Refusal::new(reason::NOT_AUTHORIZED, format!("{channel}: kept out by {key}"));
         match rule.warn {
             true => {
-                tell(&local.manager, local.now, &format!("{LETS_IN}{address}"), caller.user, &refusal);
+                denials::tell(&local.manager, local.now, &format!("{LETS_IN}{address}"), caller.user, &refusal);
                 Ok(())
             }
             // Which rule it was is the operator's to know.
             false => {
-                tell(&local.manager, local.now, &address.to_string(), caller.user, &refusal);
+                denials::tell(&local.manager, local.now, &address.to_string(), caller.user, &refusal);
                 Err(kept_out_of(format!("{channel}: no access")))
             }
         }
@@ -381,7 +339,7 @@ pub(crate) fn mapped_channel(
     if mapped.sign_in_required && peer.signed_in.user.is_none() {
         let refusal = kept_out_of(format!("{channel}: the partner has not signed in"));
         let from = super::peer::address(&mut peer.socket);
-        tell(&local.manager, local.now, &from, None, &refusal);
+        denials::tell(&local.manager, local.now, &from, None, &refusal);
         return Err(refusal);
     }
     let definition = ChannelDefinition { user: mapped.user.or_else(|| definition.user.clone()), ..definition };
@@ -449,7 +407,7 @@ pub(super) fn is_blocked(local: &Local, address: SocketAddr) -> bool {
     let Some(warn) = local.manager.blocks(address.ip()) else { return false };
     let refusal = Refusal::new(reason::NOT_AUTHORIZED, "kept out by CHLAUTH(*) TYPE(BLOCKADDR)");
     let from = if warn { format!("{LETS_IN}{address}") } else { address.to_string() };
-    tell(&local.manager, local.now, &from, None, &refusal);
+    denials::tell(&local.manager, local.now, &from, None, &refusal);
     !warn
 }
 
@@ -460,7 +418,7 @@ pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
     }
     let from = peer.from.map_or_else(|| super::peer::address(&mut peer.socket), |from| from.to_string());
     let user = peer.identity.user.as_deref().or(peer.signed_in.user.as_deref());
-    tell(&local.manager, local.now, &from, user, refusal);
+    denials::tell(&local.manager, local.now, &from, user, refusal);
 }
 
 /// What a link of a client needs on the name that it has open.
@@ -564,17 +522,4 @@ pub(super) fn relayed(producer: &mut Producer, state: &State, who: Who<'_>, to: 
     };
     producer.relayed = Some(Relayed { name: to.to_owned(), queue, generation });
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_sounds_like_a_refusal_does_not_stand_for_what_was_asked() {
-        let refusal = Refusal::new(reason::NOT_AUTHORIZED, "ORDERS: no GET x: no PUT");
-        assert_eq!(asked_for(&refusal), (Right::Put.action(), "ORDERS: no GET x".to_owned()));
-        let other = Refusal::new(reason::NOT_AUTHORIZED, "the certificate names no user");
-        assert_eq!(asked_for(&other), (Right::Connect.action(), String::new()));
-    }
 }

@@ -28,22 +28,22 @@ impl Dispatcher {
         let names = &definition.connections;
         let Some(name) = names.get(instance.next_address % names.len().max(1)).cloned() else {
             let refusal = Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the channel has no CONNAME");
-            return supervisor::ended(&self.local, state, &id, None, Some(refusal));
+            return supervisor::ended(&self.core.local, state, &id, None, Some(refusal));
         };
         if let Ok(address) = name.parse() {
             return self.dial(id, &Target { name, address }, state);
         }
         // A look-up may take seconds: not on this thread.
-        let (manager, index) = (self.local.manager.clone(), self.local.index);
+        let (manager, index) = (self.core.local.manager.clone(), self.core.local.index);
         let (caller, wanted) = (id.clone(), name.clone());
-        let taken = self.local.manager.adapters.submit_aside(Box::new(move || {
+        let taken = self.core.local.manager.adapters.submit_aside(Box::new(move || {
             let found = wanted.to_socket_addrs().map(|mut found| found.next());
             let notice = ChannelNotice::Resolved { id: caller, name: wanted, found };
             supervisor::bring(&manager, index, Notice::Channel(notice));
         }));
         if !taken {
             let refusal = Refusal::new(reason::RESOURCE_PROBLEM, format!("{name}: too busy to look it up"));
-            supervisor::ended(&self.local, state, &id, None, Some(refusal));
+            supervisor::ended(&self.core.local, state, &id, None, Some(refusal));
         }
     }
 
@@ -61,27 +61,27 @@ impl Dispatcher {
                 instance.status.state = ChannelState::Binding;
                 instance.status.connection = target.address.to_string();
             }
-            Err(refusal) => supervisor::ended(&self.local, state, &id, None, Some(refusal)),
+            Err(refusal) => supervisor::ended(&self.core.local, state, &id, None, Some(refusal)),
         }
     }
 
     fn dialled(&mut self, id: &InstanceId, definition: &ChannelDefinition, target: &Target) -> Result<Place, Refusal> {
         let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
         authority::may_call(&id.channel, definition)?;
-        let (front, calling) = caller::front(&self.local, id, definition, target)?;
+        let (front, calling) = caller::front(&self.core.local, id, definition, target)?;
         let stream = TcpStream::connect(target.address).map_err(failed)?;
         let _ = stream.set_nodelay(true);
         let socket = match &definition.cipher_spec {
             None => Socket::Plain(stream),
             Some(_) => {
-                let ssl = tls::channel_client(&self.local.manager.tls, definition, &id.channel, target.host());
+                let ssl = tls::channel_client(&self.core.local.manager.tls, definition, &id.channel, target.host());
                 Socket::tls(stream, ssl.map_err(|refusal| refusal.refusal())?).map_err(failed)?
             }
         };
         let peer = self.add(socket, front, false).map_err(failed)?;
         peer.calling = Some(Box::new(calling));
         let (peer, generation) = (peer.key, peer.generation);
-        Ok(Place { dispatcher: self.local.index, peer, generation })
+        Ok(Place { dispatcher: self.core.local.index, peer, generation })
     }
 
     pub(super) fn channel_letter(&mut self, notice: ChannelNotice, state: &mut State) {
@@ -92,23 +92,27 @@ impl Dispatcher {
                 other => {
                     let why = other.err().map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
                     let refusal = Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{name}: {why}"));
-                    supervisor::ended(&self.local, state, &id, None, Some(refusal));
+                    supervisor::ended(&self.core.local, state, &id, None, Some(refusal));
                 }
             },
             ChannelNotice::Stop { peer: key, generation, force } => {
-                let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
+                let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.generation == generation) else {
+                    return;
+                };
                 match (&peer.sending, &peer.calling) {
-                    (Some(_), _) => sender::stop(peer, &mut self.local, force),
+                    (Some(_), _) => sender::stop(peer, &mut self.core.local, force),
                     // It has not come to a channel yet.
                     (None, Some(calling)) if calling.deadline.is_some() => peer.end("stopped by the operator"),
-                    (None, _) => receiver::stop(peer, &mut self.local, state, force),
+                    (None, _) => receiver::stop(peer, &mut self.core.local, state, force),
                 }
-                self.local.touched.push(key);
+                self.core.local.touched.push(key);
             }
             ChannelNotice::Replaced { peer: key, generation, why } => {
-                let Some(peer) = self.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
-                receiver::replaced(peer, &mut self.local, state, &why);
-                self.local.touched.push(key);
+                let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.generation == generation) else {
+                    return;
+                };
+                receiver::replaced(peer, &mut self.core.local, state, &why);
+                self.core.local.touched.push(key);
             }
         }
     }

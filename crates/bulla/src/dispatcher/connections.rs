@@ -1,7 +1,7 @@
 //! What a dispatcher tells an administrator of its connections (DISPLAY CONN), and how it ends one (STOP CONN); and how
 //! one connection becomes the only one of its container.
 
-use super::Local;
+use super::local::Local;
 use super::peer::{Link, Partner, Peer};
 use crate::catalog::connections::{Connected, ConnectionId, Handle, Purpose};
 use crate::mailbox::Notice;

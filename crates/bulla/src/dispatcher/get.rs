@@ -3,14 +3,15 @@
 
 use super::attach::Deletes;
 use super::consumers::Looked;
+use super::local::{Confirmation, Confirmed, Local, Removal};
 use super::passed_over::{PassedOver, Why};
 use super::peer::{Link, Peer};
 use super::resume::Resuming;
 use super::sealing::OpeningKeys;
 use super::selection::Selection;
 use super::subscribe::Subscription;
+use super::unit_of_work;
 use super::unit_of_work::UnitId;
-use super::{Confirmation, Confirmed, Local, Removal, unit_of_work};
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
 use crate::catalog::status::Deed;
@@ -445,7 +446,7 @@ fn send(
         state.note_got(queue, locked.id, local.wall_ms);
         let got = reports::about_to_be_got(state, locked.id, local.wall_ms, usize::MAX);
         match state.store.acknowledge(locked.id) {
-            Ok(_) => reports::delivered(state, local, got),
+            Ok(_) => reports::delivered(state, &local.moment(), got),
             Err(error) => crate::warning!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name),
         }
         local.freed(queue, state);
@@ -743,7 +744,7 @@ impl Stuck {
             Stays::Move { to, label } => match replacement(state, self.id, to, label)? {
                 Some((queue, replacement)) => match state.store.transfer(self.id, queue, replacement) {
                     Ok(_) | Err(PutError::NotLocked { .. }) => Ok(()),
-                    Err(error) => Err(super::store_refusal(&error).to_string()),
+                    Err(error) => Err(crate::refusals::store_refusal(&error).to_string()),
                 },
                 None => Ok(()),
             },
@@ -848,7 +849,7 @@ pub(crate) fn settled(
                 match state.store.acknowledge(id) {
                     Ok(synced_at) => {
                         ticket = Some(synced_at);
-                        reports::delivered(state, local, got);
+                        reports::delivered(state, &local.moment(), got);
                     }
                     Err(error) => {
                         stay(&consumer.opened, state, Stuck { id, what: Stays::Remove }, &error.to_string());

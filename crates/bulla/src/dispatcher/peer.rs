@@ -3,11 +3,12 @@
 use super::attach::Deletes;
 use super::consumers::Seat;
 use super::get::Consumer;
+use super::local::Local;
 use super::put::Producer;
 use super::resume::Left;
+use super::sasl;
 use super::socket::{Moved, Socket};
 use super::unit_of_work::{Coordinator, UnitId};
-use super::{Local, sasl};
 use crate::arriving::{Arriving, Share};
 use crate::channel::caller::Calling;
 use crate::channel::protocol;

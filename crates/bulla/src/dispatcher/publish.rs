@@ -1,8 +1,8 @@
 //! The put journey of a publication: transfer → message → subscriptions that match → for each the policy of its queue →
 //! [seal] → all queues and the journal in one step → synced → disposition.
 
-use super::Local;
 use super::authority;
+use super::local::Local;
 use super::peer::Peer;
 use super::put::{self, CopyOf, Pending, Producer, Receipt, Unheard};
 use super::sealing::{Sealing, Stage, Treatment, sealing_memory};
@@ -290,7 +290,7 @@ fn put_copies(
                 None => message,
             };
             let admitted = state.store.admits(queue, &message, *before);
-            admitted.map(|()| message).map_err(|error| super::store_refusal(&error))
+            admitted.map(|()| message).map_err(|error| crate::refusals::store_refusal(&error))
         });
         match admitted {
             Ok(message) => {
@@ -320,7 +320,7 @@ fn put_copies(
     }
     let first = state.store.newest().0 + 1;
     let bytes = puts.iter().map(|(_, message)| message.body.len()).sum();
-    let ticket = state.store.commit(puts, &[], &[]).map_err(|error| super::store_refusal(&error))?;
+    let ticket = state.store.commit(puts, &[], &[]).map_err(|error| crate::refusals::store_refusal(&error))?;
     state.wrote(receipt.user, bytes, ticket);
     for (id, (queue, is_remote, whose)) in (first..).map(MessageId).zip(traces) {
         whose.counts.note_put(local.wall_ms);

@@ -3,11 +3,11 @@
 
 use super::attach::Deletes;
 use super::authority::{self, Relayed};
+use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Link, Peer};
 use super::publish::{self, Publishing, Subscriber};
 use super::sealing::{Sealing, SealingLine, Stage, Task, Treatment, sealing_memory};
 use super::unit_of_work::{self, UnitId};
-use super::{Confirmation, Confirmed, Local};
 use crate::adapter::{Asker, Finished, Held};
 use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
@@ -608,7 +608,7 @@ impl Local {
             return Ok(());
         }
         let bytes = message.body.len();
-        let ticket = state.store.put(queue, message).map_err(|error| super::store_refusal(&error))?;
+        let ticket = state.store.put(queue, message).map_err(|error| crate::refusals::store_refusal(&error))?;
         state.wrote(receipt.user, bytes, ticket);
         let newest = state.store.newest();
         self.note_put(state, receipt, queue, newest, is_remote);
@@ -623,7 +623,7 @@ impl Local {
         }
         state.note_put(queue, id, self.now);
         if receipt.asks {
-            reports::arrived(state, self, id, is_remote, Some((self.index, receipt.generation)));
+            reports::arrived(state, &self.moment(), id, is_remote, Some((self.index, receipt.generation)));
         }
         if receipt.is_single {
             state.use_of(queue).traffic.single_puts += 1;
@@ -754,7 +754,7 @@ pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, li
     let refusal = {
         let now = state.put_route(opened).map(Arc::new);
         match now.and_then(|now| writable(&now).cloned()) {
-            Err(_) if is_gone => super::queue_is_gone(opened),
+            Err(_) if is_gone => super::local::queue_is_gone(opened),
             Ok(now) if now.queue == known_queue => {
                 producer.route = Some(now);
                 return true;

@@ -2,8 +2,8 @@
 //! (AMQP part 2, section 2.6.13). What is kept, and for how long, is in `resumable.rs`.
 
 use super::get::{self, Consumer};
+use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Link, Peer};
-use super::{Confirmation, Confirmed, Local};
 use crate::asker::Who;
 use crate::authority::Right;
 use crate::front::{Attach, DeliveryId, LinkId, SessionId};

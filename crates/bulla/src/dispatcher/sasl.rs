@@ -1,8 +1,8 @@
 //! Who a client is: SASL as the server speaks it (AMQP part 5, section 5.3).
 
-use super::Local;
 use super::attach::DELAYED_DELIVERY;
 use super::authority;
+use super::local::Local;
 use super::peer::Peer;
 use super::subscribe::{SHARED_SUBSCRIPTIONS, TOPIC_PREFIX};
 use crate::catalog::lockouts::Whose;

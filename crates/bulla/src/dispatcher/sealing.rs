@@ -1,7 +1,7 @@
 //! Sealing and checking what arrives, by a client's link or a channel. The messages of one link are with
 //! the adapters at the same time; the link keeps them in their order.
 
-use super::Local;
+use super::local::Local;
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
 use crate::audit::{KeyUse, Purpose};

@@ -3,7 +3,7 @@
 //! An address is a topic where it begins with `topic://`, or where its terminus has the capability `topic` or
 //! `temporary-topic`. A subscription's name is the link's, up to the first `|`, and the client's container before it.
 
-use super::Local;
+use super::local::Local;
 use super::peer::Peer;
 use super::selection;
 use crate::asker::Who;

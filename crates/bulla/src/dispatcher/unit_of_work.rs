@@ -10,13 +10,15 @@
 //!
 //! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
 
+use super::get;
+use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Link, Peer};
 use super::publish::Subscriber;
 use super::put::Receipt;
-use super::{Confirmation, Confirmed, Local, get, store_refusal};
 use crate::front::{Attach, Delivery, DeliveryId, Front, LinkId, SessionId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
+use crate::refusals::store_refusal;
 use crate::reports::{self, Report};
 use bulla_amqp::transaction::{self, Control, Declare, Discharge};
 use bulla_amqp::{AttachReply, Coordinator as Capabilities, DeliveryState, Error, condition};
@@ -392,7 +394,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
             whose.counts.note_put(local.wall_ms);
         }
         if asks {
-            reports::arrived(state, local, id, is_remote, Some((local.index, peer.generation)));
+            reports::arrived(state, &local.moment(), id, is_remote, Some((local.index, peer.generation)));
         }
         if is_remote {
             state.probe_queue_time(queue, id);
@@ -401,7 +403,7 @@ fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit,
         state.use_of(queue).traffic.single_puts += u64::from(is_single);
     }
     for (queue, id, age_ms, asking) in got {
-        reports::delivered(state, local, asking);
+        reports::delivered(state, &local.moment(), asking);
         state.use_of(queue).traffic.got(id, age_ms);
         local.freed(queue, state);
     }
