@@ -1,7 +1,7 @@
 //! Changes of what is defined.
 
 use super::addresses::MappedTo;
-use super::authority::{Administrators, Group, RecordKey, Rights, Rule, RuleKey};
+use super::authority::{RecordKey, Rights, Rule, RuleKey};
 use super::limits::Limit;
 use super::{DeviceDefinition, Object, QueueManager, Sort};
 use bulla_seal::Policy;
@@ -25,7 +25,7 @@ pub enum Change {
         object: Object,
     },
     /// No such object any more, nor the queue that goes with it
-    /// ([`Definitions::queue_of`](super::Definitions::queue_of)). A queue or alias is refused with `AdminError::InUse`
+    /// ([`Definitions::queue_of`](super::Definitions::queue_of)), nor a group's authority records. A queue or alias is refused with `AdminError::InUse`
     /// while it is open, a queue that holds messages with `AdminError::NotEmpty` unless `purge`.
     Delete {
         /// Its name.
@@ -72,20 +72,6 @@ pub enum Change {
     SetAuthority(Vec<(RecordKey, Rights)>),
     /// No such authority records any more.
     DeleteAuthority(Vec<RecordKey>),
-    /// A new group, or a replacement.
-    DefineGroup {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        group: Group,
-    },
-    /// An existing group.
-    AlterGroup {
-        /// Its name.
-        name: String,
-        /// As it shall be.
-        group: Group,
-    },
     /// A rule for connections, new or as it shall be.
     SetChannelRule(RuleKey, Rule),
     /// No such rule any more.
@@ -113,30 +99,6 @@ pub enum Change {
     DeleteLimit {
         /// The user, or the beginning of names.
         user: String,
-    },
-    /// New administrators, or a replacement.
-    DefineAdministrators {
-        /// Their name.
-        name: String,
-        /// As they shall be.
-        administrators: Administrators,
-    },
-    /// Existing administrators.
-    AlterAdministrators {
-        /// Their name.
-        name: String,
-        /// As they shall be.
-        administrators: Administrators,
-    },
-    /// No such administrators any more.
-    DeleteAdministrators {
-        /// Their name.
-        name: String,
-    },
-    /// A group, and its authority records.
-    DeleteGroup {
-        /// Its name.
-        name: String,
     },
 }
 

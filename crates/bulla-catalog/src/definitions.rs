@@ -86,6 +86,9 @@ impl Definitions {
             Change::Delete { name, sort, .. } => {
                 let queue = self.queue_of(*sort, name).map(str::to_owned);
                 self.remove(*sort, name);
+                if *sort == Sort::Group {
+                    self.authorities.records.remove_all_of(&Entity::Group(name.clone()));
+                }
                 if let Some(queue) = queue {
                     self.queues.remove(&queue);
                 }
@@ -108,18 +111,6 @@ impl Definitions {
             Change::SetLimit { user, limit } => self.user_limits.set(user, *limit),
             Change::DeleteLimit { user } => self.user_limits.remove(user),
             Change::DeleteAuthority(keys) => keys.iter().for_each(|key| self.authorities.records.remove(key)),
-            Change::DefineGroup { name, group } | Change::AlterGroup { name, group } => {
-                self.authorities.groups.set(name, group.clone());
-            }
-            Change::DefineAdministrators { name, administrators }
-            | Change::AlterAdministrators { name, administrators } => {
-                self.authorities.administrators.insert(name.clone(), administrators.clone());
-            }
-            Change::DeleteAdministrators { name } => drop(self.authorities.administrators.remove(name)),
-            Change::DeleteGroup { name } => {
-                self.authorities.groups.remove(name);
-                self.authorities.records.remove_all_of(&Entity::Group(name.clone()));
-            }
         }
     }
 

@@ -1,39 +1,17 @@
-//! Authority in the admin language: SET, DELETE and DISPLAY AUTHREC, and groups.
+//! Authority in the admin language: SET, DELETE and DISPLAY AUTHREC.
 
-use super::parse::{COMMAND_BYTES_MAX, Statement, Value};
+use super::parse::{Statement, Value};
 use super::reply::{Cell, Failure, FailureKind, Row};
-use super::run::{EXISTS, fits, free_or_replaced, invalid, too_many, unknown, wanted};
+use super::run::{fits, invalid, too_many, unknown, wanted};
 use super::table::Key;
-use bulla_catalog::authority::{
-    ADMINISTRATOR_NAMES_MAX, ADMINISTRATORS_MAX, Administrators, Entity, GROUPS_MAX, Group, MEMBERS_MAX, ObjectType,
-    Profile, RECORDS_MAX, RecordKey, Rights, Role, SIGNED_IN,
-};
-use bulla_catalog::names::USER_NAME_BYTES_MAX;
+use bulla_catalog::authority::{Entity, Group, ObjectType, Profile, RECORDS_MAX, RecordKey, Rights, SIGNED_IN};
 use bulla_catalog::{Change, Definitions};
 use std::collections::BTreeMap;
-
-const _: () = assert!(MEMBERS_MAX * (USER_NAME_BYTES_MAX + 4) < COMMAND_BYTES_MAX, "a group fits in one command");
 
 /// MQ's reason code for a group that is not defined.
 const UNKNOWN_ENTITY: u32 = 2292;
 /// MQ's reason code for a record that is not there.
 const NONE_FOUND: u32 = 3200;
-
-pub(super) fn alter_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    let administrators = with_administrators(administrators(&name, definitions)?.clone(), statement)?;
-    Ok(Change::AlterAdministrators { name, administrators })
-}
-
-pub(super) fn delete_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    administrators(&name, definitions).map(|_| Change::DeleteAdministrators { name })
-}
-
-pub(super) fn delete_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    group(&name, definitions).map(|_| Change::DeleteGroup { name })
-}
 
 pub(super) fn set(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
     let keys = keys(statement, definitions)?;
@@ -139,96 +117,13 @@ fn rights(statement: &Statement, key: Key, object: ObjectType) -> Result<Option<
         .map(Some)
 }
 
-pub(super) fn define_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let groups = &definitions.authorities.groups;
-    let name = statement.name.stem.clone();
-    let like = match statement.value(Key::Like) {
-        Some(Value::Text(model)) => group(model, definitions)?.clone(),
-        _ => Group::default(),
-    };
-    free_or_replaced(statement, groups.get(&name).is_some(), EXISTS)?;
-    if groups.get(&name).is_none() && groups.len() >= GROUPS_MAX {
-        return Err(too_many(GROUPS_MAX, "groups"));
-    }
-    Ok(Change::DefineGroup { group: changed(like, statement)?, name })
-}
-
-pub(super) fn alter_group(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let name = statement.name.stem.clone();
-    let group = changed(group(&name, definitions)?.clone(), statement)?;
-    Ok(Change::AlterGroup { name, group })
-}
-
-fn changed(mut group: Group, statement: &Statement) -> Result<Group, Failure> {
-    if let Some(Value::Text(text)) = statement.value(Key::Description) {
-        group.description.clone_from(text);
-    }
-    if let Some(Value::List(members)) = statement.value(Key::Members) {
-        if members.len() > MEMBERS_MAX {
-            return Err(invalid(
-                format_args!("a group has {MEMBERS_MAX} members at most, not {}", members.len()),
-                None,
-            ));
-        }
-        group.members = members.iter().cloned().collect();
-    }
-    Ok(group)
-}
-
-pub(super) fn define_administrators(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
-    let all = &definitions.authorities.administrators;
-    let name = statement.name.stem.clone();
-    let like = match statement.value(Key::Like) {
-        Some(Value::Text(model)) => administrators(model, definitions)?.clone(),
-        _ => Administrators::default(),
-    };
-    free_or_replaced(statement, all.contains_key(&name), EXISTS)?;
-    if !all.contains_key(&name) && all.len() >= ADMINISTRATORS_MAX {
-        return Err(too_many(ADMINISTRATORS_MAX, "ADMIN objects"));
-    }
-    Ok(Change::DefineAdministrators { administrators: with_administrators(like, statement)?, name })
-}
-
-fn with_administrators(mut one: Administrators, statement: &Statement) -> Result<Administrators, Failure> {
-    if let Some(Value::Text(text)) = statement.value(Key::Description) {
-        one.description.clone_from(text);
-    }
-    for (key, names) in [(Key::OsUsers, &mut one.users), (Key::OsGroups, &mut one.groups)] {
-        let Some(Value::List(given)) = statement.value(key) else { continue };
-        if given.len() > ADMINISTRATOR_NAMES_MAX {
-            let message = format_args!("{ADMINISTRATOR_NAMES_MAX} names at most, not {}", given.len());
-            return Err(invalid(message, None));
-        }
-        *names = given.iter().cloned().collect();
-    }
-    if let Some(Value::Word(word)) = statement.value(Key::AdministratorRole) {
-        one.role = Role::EVERY.into_iter().find(|role| role.word() == *word).unwrap_or_default();
-    }
-    Ok(one)
-}
-
-fn administrators<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Administrators, Failure> {
-    definitions.authorities.administrators.get(name).ok_or_else(|| unknown("administrators", name))
-}
-
-/// Attributes of administrators.
-pub(super) fn administrators_cell(one: &Administrators, key: Key) -> Option<Cell> {
-    Some(match key {
-        Key::Description => Cell::Text(one.description.clone()),
-        Key::OsUsers => Cell::List(one.users.iter().cloned().collect()),
-        Key::OsGroups => Cell::List(one.groups.iter().cloned().collect()),
-        Key::AdministratorRole => Cell::word(one.role.word()),
-        _ => return None,
-    })
-}
-
 fn group<'a>(name: &str, definitions: &'a Definitions) -> Result<&'a Group, Failure> {
     let found = definitions.authorities.groups.get(name);
     found.ok_or_else(|| Failure { reason: Some(UNKNOWN_ENTITY), ..unknown("group", name) })
 }
 
 /// What came of a change, for messages; none for changes of others.
-pub(super) fn done(change: &Change, existed: bool) -> Option<String> {
+pub(super) fn done(change: &Change) -> Option<String> {
     Some(match change {
         Change::SetAuthority(records) => {
             let set =
@@ -236,14 +131,6 @@ pub(super) fn done(change: &Change, existed: bool) -> Option<String> {
             listed(set)
         }
         Change::DeleteAuthority(keys) => listed(keys.iter().map(|key| format!("authority record of {key} deleted"))),
-        Change::DefineGroup { name, .. } if existed => format!("group {name} replaced"),
-        Change::DefineGroup { name, .. } => format!("group {name} defined"),
-        Change::AlterGroup { name, .. } => format!("group {name} altered"),
-        Change::DeleteGroup { name } => format!("group {name} deleted"),
-        Change::DefineAdministrators { name, .. } if existed => format!("administrators {name} replaced"),
-        Change::DefineAdministrators { name, .. } => format!("administrators {name} defined"),
-        Change::AlterAdministrators { name, .. } => format!("administrators {name} altered"),
-        Change::DeleteAdministrators { name } => format!("administrators {name} deleted"),
         _ => return None,
     })
 }
@@ -258,7 +145,7 @@ fn listed(mut each: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 /// What is allowed and may not be what was meant.
-pub(super) fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
+pub(super) fn forewarnings(change: &Change) -> Vec<String> {
     match change {
         Change::SetAuthority(records) => {
             let star = records.iter().any(|(key, _)| key.profile.as_str() == "*");
@@ -266,11 +153,6 @@ pub(super) fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<St
                 .into_iter()
                 .collect()
         }
-        Change::DeleteGroup { name } => match definitions.authorities.records.count_of(&Entity::Group(name.clone())) {
-            0 => Vec::new(),
-            1 => vec!["its authority record is deleted with it".to_owned()],
-            count => vec![format!("its {count} authority records are deleted with it")],
-        },
         _ => Vec::new(),
     }
 }
@@ -288,15 +170,6 @@ pub(super) fn record_cell(record: &RecordKey, rights: Rights, key: Key) -> Optio
         }
         (Key::Entity, entity) => Cell::word(entity.name()),
         (Key::EntityType, entity) => Cell::word(entity.word()),
-        _ => return None,
-    })
-}
-
-/// A group's attributes.
-pub(super) fn group_cell(group: &Group, key: Key) -> Option<Cell> {
-    Some(match key {
-        Key::Description => Cell::Text(group.description.clone()),
-        Key::Members => Cell::List(group.members.iter().cloned().collect()),
         _ => return None,
     })
 }

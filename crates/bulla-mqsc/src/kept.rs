@@ -21,8 +21,6 @@ pub(super) enum ObjectName {
     Manager,
     Policy(String),
     Device(String),
-    Group(String),
-    Administrators(String),
     Authority(RecordKey),
     Rule(RuleKey),
     AddressMap(String),
@@ -30,17 +28,8 @@ pub(super) enum ObjectName {
 }
 
 /// Nouns that [`nouns`] has not, each with its place in the file: what is named by others comes first.
-const PLACES: [(usize, &str); 9] = [
-    (0, "QMGR"),
-    (8, "POLICY"),
-    (9, "DEVICE"),
-    (11, "GROUP"),
-    (12, "ADMIN"),
-    (13, "AUTHREC"),
-    (14, "CHLAUTH"),
-    (15, "ADDRMAP"),
-    (16, "LIMIT"),
-];
+const PLACES: [(usize, &str); 7] =
+    [(0, "QMGR"), (8, "POLICY"), (9, "DEVICE"), (13, "AUTHREC"), (14, "CHLAUTH"), (15, "ADDRMAP"), (16, "LIMIT")];
 
 /// The place of a noun in the file; none for what this program does not know.
 fn place(noun: &str) -> Option<usize> {
@@ -57,8 +46,6 @@ impl Display for ObjectName {
             ObjectName::Object(_, name)
             | ObjectName::Policy(name)
             | ObjectName::Device(name)
-            | ObjectName::Group(name)
-            | ObjectName::Administrators(name)
             | ObjectName::AddressMap(name)
             | ObjectName::Limit(name) => write!(f, " {name}"),
             ObjectName::Authority(RecordKey { object, profile, entity }) => {
@@ -78,8 +65,6 @@ impl ObjectName {
             ObjectName::Manager => "QMGR",
             ObjectName::Policy(_) => "POLICY",
             ObjectName::Device(_) => "DEVICE",
-            ObjectName::Group(_) => "GROUP",
-            ObjectName::Administrators(_) => "ADMIN",
             ObjectName::Authority(_) => "AUTHREC",
             ObjectName::Rule(_) => "CHLAUTH",
             ObjectName::AddressMap(_) => "ADDRMAP",
@@ -96,8 +81,6 @@ pub(super) fn all(definitions: &Definitions) -> impl Iterator<Item = ObjectName>
         (place("QMGR"), Box::new(std::iter::once(ObjectName::Manager))),
         (place("POLICY"), Box::new(policies.keys().cloned().map(ObjectName::Policy))),
         (place("DEVICE"), Box::new(devices.keys().cloned().map(ObjectName::Device))),
-        (place("GROUP"), Box::new(authorities.groups.iter().map(|(name, _)| ObjectName::Group(name.clone())))),
-        (place("ADMIN"), Box::new(authorities.administrators.keys().cloned().map(ObjectName::Administrators))),
         (place("AUTHREC"), Box::new(authorities.records.iter().map(|(key, _)| ObjectName::Authority(key)))),
         (place("CHLAUTH"), Box::new(channel_rules.iter().map(|(key, _)| ObjectName::Rule(key.clone())))),
         (place("ADDRMAP"), Box::new(address_maps.iter().map(|(name, _)| ObjectName::AddressMap(name.to_owned())))),
@@ -134,14 +117,6 @@ pub(super) fn write_object(f: &mut dyn Write, definitions: &Definitions, object:
             let of_name = definitions.devices.get(name)?;
             // The processor is there before the file is read, like the queue manager itself.
             command(f, WRAPPED, define(name == CPU), noun, Some(name), |key| device::kept_cell(of_name, key))
-        }
-        ObjectName::Group(name) => {
-            let group = definitions.authorities.groups.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| authority::group_cell(group, key))
-        }
-        ObjectName::Administrators(name) => {
-            let one = definitions.authorities.administrators.get(name)?;
-            command(f, WRAPPED, "DEFINE", noun, Some(name), |key| authority::administrators_cell(one, key))
         }
         ObjectName::Authority(record) => {
             let rights = definitions.authorities.records.get(record)?;
@@ -201,6 +176,11 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
         Change::Delete { name, sort, .. } => {
             let queue = definitions.queue_of(*sort, name);
             objects.extend(queue.map(|queue| ObjectName::Object(Sort::Local, queue.to_owned())));
+            if *sort == Sort::Group {
+                let entity = Entity::Group(name.clone());
+                let records = definitions.authorities.records.iter().map(|(key, _)| key);
+                objects.extend(records.filter(|key| key.entity == entity).map(ObjectName::Authority));
+            }
             ObjectName::Object(*sort, name.clone())
         }
         Change::SetPolicy(policy) => ObjectName::Policy(policy.name.clone()),
@@ -213,21 +193,11 @@ fn touch(definitions: &Definitions, change: &Change, objects: &mut BTreeSet<Obje
             return objects.extend(records.iter().map(|(key, _)| ObjectName::Authority(key.clone())));
         }
         Change::DeleteAuthority(keys) => return objects.extend(keys.iter().cloned().map(ObjectName::Authority)),
-        Change::DefineGroup { name, .. } | Change::AlterGroup { name, .. } => ObjectName::Group(name.clone()),
-        Change::DeleteGroup { name } => {
-            let entity = Entity::Group(name.clone());
-            let records = definitions.authorities.records.iter().map(|(key, _)| key);
-            objects.extend(records.filter(|key| key.entity == entity).map(ObjectName::Authority));
-            ObjectName::Group(name.clone())
-        }
         Change::SetChannelRule(key, _) | Change::DeleteChannelRule(key) => ObjectName::Rule(key.clone()),
         Change::SetAddressMap { address, .. } | Change::DeleteAddressMap { address } => {
             ObjectName::AddressMap(address.clone())
         }
         Change::SetLimit { user, .. } | Change::DeleteLimit { user } => ObjectName::Limit(user.clone()),
-        Change::DefineAdministrators { name, .. }
-        | Change::AlterAdministrators { name, .. }
-        | Change::DeleteAdministrators { name } => ObjectName::Administrators(name.clone()),
     };
     objects.insert(object);
 }

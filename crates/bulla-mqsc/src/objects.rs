@@ -412,6 +412,7 @@ mod tests {
                     Cell::Text(text) if text.is_empty() && attribute.keyword != "TARGET" => "' '".into(),
                     Cell::Text(text) => text,
                     Cell::Number(number) => number.to_string(),
+                    Cell::List(list) if list.is_empty() => "' '".into(),
                     other => panic!("{noun} {}: {other:?}", attribute.keyword),
                 };
                 assert_eq!(shown, attribute.default, "{noun} {}", attribute.keyword);

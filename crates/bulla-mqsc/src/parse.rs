@@ -242,6 +242,14 @@ impl Value {
         }
     }
 
+    /// The entries of a list; none for anything else.
+    pub(crate) fn list(&self) -> &[String] {
+        match self {
+            Value::List(list) => list,
+            _ => &[],
+        }
+    }
+
     /// A name or text; blank for anything else.
     pub(crate) fn text(&self) -> String {
         match self {

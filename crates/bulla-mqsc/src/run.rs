@@ -711,8 +711,6 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::DisplayTopicStatus => {
             topic_status::display_topics(statement, &target.topic_status(&statement.name.stem)).map(Outcome::Rows)
         }
-        Doing::DisplayGroup => display_groups(statement, target).map(Outcome::Rows),
-        Doing::DisplayAdministrators => display_administrators(statement, target).map(Outcome::Rows),
         Doing::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
         Doing::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
         Doing::ClearLocal => {
@@ -835,12 +833,6 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         }
         Defining::SetAuthority => authority::set(statement, definitions),
         Defining::DeleteAuthority => authority::delete(statement, definitions),
-        Defining::DefineGroup => authority::define_group(statement, definitions),
-        Defining::AlterGroup => authority::alter_group(statement, definitions),
-        Defining::DeleteGroup => authority::delete_group(statement, definitions),
-        Defining::DefineAdministrators => authority::define_administrators(statement, definitions),
-        Defining::AlterAdministrators => authority::alter_administrators(statement, definitions),
-        Defining::DeleteAdministrators => authority::delete_administrators(statement, definitions),
         Defining::SetChannelRule => channel_rule::set(statement, &definitions.channel_rules),
         Defining::SetAddressMap => address_map::set(statement, &definitions.address_maps),
         Defining::SetLimit => limit::set(statement, definitions),
@@ -1096,8 +1088,6 @@ fn existed(change: &Change, definitions: &Definitions) -> bool {
         Change::SetPolicy(policy) => definitions.policies.contains_key(&policy.name),
         Change::Define { name, object } => definitions.has(object.sort(), name),
         Change::DefineDevice { name, .. } => definitions.devices.contains_key(name),
-        Change::DefineGroup { name, .. } => definitions.authorities.groups.get(name).is_some(),
-        Change::DefineAdministrators { name, .. } => definitions.authorities.administrators.contains_key(name),
         _ => true,
     }
 }
@@ -1120,14 +1110,7 @@ fn done(change: &Change, existed: bool) -> String {
         Change::SetChannelRule(..) | Change::DeleteChannelRule(_) => channel_rule::done(change).unwrap_or_default(),
         Change::SetAddressMap { .. } | Change::DeleteAddressMap { .. } => address_map::done(change).unwrap_or_default(),
         Change::SetLimit { .. } | Change::DeleteLimit { .. } => limit::done(change).unwrap_or_default(),
-        Change::SetAuthority(_)
-        | Change::DeleteAuthority(_)
-        | Change::DefineGroup { .. }
-        | Change::AlterGroup { .. }
-        | Change::DefineAdministrators { .. }
-        | Change::AlterAdministrators { .. }
-        | Change::DeleteAdministrators { .. }
-        | Change::DeleteGroup { .. } => authority::done(change, existed).unwrap_or_default(),
+        Change::SetAuthority(_) | Change::DeleteAuthority(_) => authority::done(change).unwrap_or_default(),
     }
 }
 
@@ -1151,7 +1134,8 @@ fn forewarnings(change: &Change, definitions: &Definitions) -> Vec<String> {
         Change::SetPolicy(policy) if type_of(&policy.name, definitions).is_none() => {
             vec![format!("there is no queue {} yet", policy.name)]
         }
-        change => authority::forewarnings(change, definitions),
+        Change::Delete { name, sort, .. } => noun(*sort).forewarnings_of_delete(name, definitions),
+        change => authority::forewarnings(change),
     }
 }
 
@@ -1312,30 +1296,6 @@ fn display_devices(statement: &Statement, target: &dyn Administered) -> Result<V
         wanted.splice(0..0, names);
     }
     rows(statement, "DEVICE", candidates, &wanted)
-}
-
-fn display_groups(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
-    let groups = target.definitions().authorities.groups.iter().filter(|(name, _)| statement.name.fits(name));
-    let candidates: Vec<Candidate<'_>> = groups
-        .map(|(name, group)| -> Candidate<'_> { (name, None, Box::new(|key| authority::group_cell(group, key))) })
-        .collect();
-    if candidates.is_empty() && !statement.name.generic {
-        return Err(unknown("group", &statement.name.stem));
-    }
-    rows(statement, "GROUP", candidates, &wanted(statement, false))
-}
-
-fn display_administrators(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {
-    let all = &target.definitions().authorities.administrators;
-    let candidates: Vec<Candidate<'_>> = all
-        .iter()
-        .filter(|(name, _)| statement.name.fits(name))
-        .map(|(name, one)| -> Candidate<'_> { (name, None, Box::new(|key| authority::administrators_cell(one, key))) })
-        .collect();
-    if candidates.is_empty() && !statement.name.generic {
-        return Err(unknown("administrators", &statement.name.stem));
-    }
-    rows(statement, "ADMIN", candidates, &wanted(statement, false))
 }
 
 fn display_channel_status(statement: &Statement, target: &dyn Administered) -> Result<Vec<Row>, Failure> {

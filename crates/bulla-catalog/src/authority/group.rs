@@ -1,6 +1,7 @@
 //! Groups of users, as the admin language defines them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 /// Most members of one group: each has at most [`USER_NAME_BYTES_MAX`](crate::names::USER_NAME_BYTES_MAX) bytes, and
 /// one command defines the group.
@@ -24,42 +25,28 @@ pub struct Groups {
     by_member: BTreeMap<String, BTreeSet<String>>,
 }
 
+/// The groups by their names.
+impl Deref for Groups {
+    type Target = BTreeMap<String, Group>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_name
+    }
+}
+
 impl Groups {
-    /// A group by its name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Group> {
-        self.by_name.get(name)
-    }
-
-    /// Every group, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &Group)> {
-        self.by_name.iter()
-    }
-
-    /// How many groups there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    /// True when there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
     /// The groups of a user.
     pub fn of(&self, user: &str) -> impl Iterator<Item = &str> {
         self.by_member.get(user).into_iter().flatten().map(String::as_str)
     }
 
     /// Defines a group, or writes over it.
-    pub fn set(&mut self, name: &str, group: Group) {
-        self.remove(name);
+    pub fn insert(&mut self, name: String, group: Group) {
+        self.remove(&name);
         for member in &group.members {
-            self.by_member.entry(member.clone()).or_default().insert(name.to_owned());
+            self.by_member.entry(member.clone()).or_default().insert(name.clone());
         }
-        self.by_name.insert(name.to_owned(), group);
+        self.by_name.insert(name, group);
     }
 
     /// Takes a group away, if it is there.
@@ -87,10 +74,10 @@ mod tests {
             ..Group::default()
         };
         let mut groups = Groups::default();
-        groups.set("A", group(&["x", "y"]));
-        groups.set("B", group(&["y"]));
+        groups.insert("A".into(), group(&["x", "y"]));
+        groups.insert("B".into(), group(&["y"]));
         assert_eq!(groups.of("y").collect::<Vec<_>>(), ["A", "B"]);
-        groups.set("A", group(&["z"]));
+        groups.insert("A".into(), group(&["z"]));
         assert_eq!(groups.of("y").collect::<Vec<_>>(), ["B"]);
         assert_eq!((groups.of("x").count(), groups.of("z").count(), groups.len()), (0, 1, 2));
         groups.remove("A");

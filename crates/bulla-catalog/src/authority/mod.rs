@@ -119,7 +119,7 @@ mod tests {
         let browse = Rights::of(&[Right::Browse]);
         let mut authorities =
             authorities(&[("orders", "A.**", put), ("group CLERKS", "A.*", get), ("*", "**", browse)]);
-        authorities.groups.set("CLERKS", Group { members: ["orders".to_owned()].into(), ..Group::default() });
+        authorities.groups.insert("CLERKS".into(), Group { members: ["orders".to_owned()].into(), ..Group::default() });
         let of = |user| authorities.rights(user, ObjectType::Queue, "A.B");
         assert_eq!(of(Some("orders")), put.with(get).with(browse));
         assert_eq!(of(Some("billing")), browse, "every signed-in user");

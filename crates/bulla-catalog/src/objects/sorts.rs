@@ -4,7 +4,7 @@
 use super::{AliasQueue, LocalQueue, ModelQueue, RemoteQueue};
 use super::{ChannelDefinition, DeviceDefinition, Process, QueueManager, Subscription, Topic};
 use crate::addresses::AddressMaps;
-use crate::authority::{Authorities, ChannelRules};
+use crate::authority::{Administrators, Authorities, ChannelRules, Group};
 use crate::limits::UserLimits;
 use bulla_seal::Policy;
 use std::collections::BTreeMap;
@@ -24,9 +24,12 @@ pub trait Named: Clone + Into<Object> + PartialEq {
 }
 
 /// Makes [`Definitions`], [`Object`] and [`Sort`] of one line for each sort: its type, the word for it in messages, and
-/// the field that its objects are kept in.
+/// the field that its objects are kept in; then those that are kept with the authority records.
 macro_rules! sorts {
-    ($($(#[$doc:meta])* $sort:ident: $type:ident, $word:literal, $objects:ident;)*) => {
+    (
+        { $($(#[$doc:meta])* $sort:ident: $type:ident, $word:literal, $objects:ident;)* }
+        in authorities { $($(#[$who_doc:meta])* $who:ident, $who_word:literal, $whos:ident;)* }
+    ) => {
         /// Everything that is defined.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Definitions {
@@ -51,23 +54,26 @@ macro_rules! sorts {
         #[derive(Clone, Debug, PartialEq)]
         pub enum Object {
             $($(#[$doc])* $sort($type),)*
+            $($(#[$who_doc])* $who($who),)*
         }
 
         /// A sort of object.
         #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
         pub enum Sort {
             $($(#[$doc])* $sort,)*
+            $($(#[$who_doc])* $who,)*
         }
 
         impl Sort {
             /// Every sort.
-            pub const ALL: &[Sort] = &[$(Sort::$sort,)*];
+            pub const ALL: &[Sort] = &[$(Sort::$sort,)* $(Sort::$who,)*];
         }
 
         impl Display for Sort {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self {
                     $(Sort::$sort => $word,)*
+                    $(Sort::$who => $who_word,)*
                 })
             }
         }
@@ -77,6 +83,7 @@ macro_rules! sorts {
             pub fn sort(&self) -> Sort {
                 match self {
                     $(Object::$sort(_) => Sort::$sort,)*
+                    $(Object::$who(_) => Sort::$who,)*
                 }
             }
         }
@@ -100,6 +107,7 @@ macro_rules! sorts {
             pub fn has(&self, sort: Sort, name: &str) -> bool {
                 match sort {
                     $(Sort::$sort => self.$objects.contains_key(name),)*
+                    $(Sort::$who => self.authorities.$whos.contains_key(name),)*
                 }
             }
 
@@ -107,6 +115,7 @@ macro_rules! sorts {
             pub(crate) fn set(&mut self, name: &str, object: Object) {
                 match object {
                     $(Object::$sort(object) => drop(self.$objects.insert(name.to_owned(), object)),)*
+                    $(Object::$who(object) => drop(self.authorities.$whos.insert(name.to_owned(), object)),)*
                 }
             }
 
@@ -114,6 +123,7 @@ macro_rules! sorts {
             pub(crate) fn remove(&mut self, sort: Sort, name: &str) {
                 match sort {
                     $(Sort::$sort => drop(self.$objects.remove(name)),)*
+                    $(Sort::$who => drop(self.authorities.$whos.remove(name)),)*
                 }
             }
         }
@@ -140,26 +150,55 @@ macro_rules! sorts {
                 }
             }
         )*
+        $(
+            impl From<$who> for Object {
+                fn from(object: $who) -> Self {
+                    Object::$who(object)
+                }
+            }
+
+            impl Named for $who {
+                const SORT: Sort = Sort::$who;
+
+                fn all(definitions: &Definitions) -> &BTreeMap<String, Self> {
+                    &definitions.authorities.$whos
+                }
+
+                fn of(object: &Object) -> Option<&Self> {
+                    match object {
+                        Object::$who(object) => Some(object),
+                        _ => None,
+                    }
+                }
+            }
+        )*
     };
 }
 
 sorts! {
-    /// Queues of this queue manager.
-    Local: LocalQueue, "queue", queues;
-    /// Other names for queues; no name is that of two sorts of queue.
-    Alias: AliasQueue, "queue", aliases;
-    /// Names for queues of other queue managers, and aliases of queue managers.
-    Remote: RemoteQueue, "queue", remotes;
-    /// What dynamic queues are made of.
-    Model: ModelQueue, "queue", models;
-    /// What queues with TRIGGER start.
-    Process: Process, "process", processes;
-    /// What holds for a topic and those below it; [`BASE_TOPIC`](super::BASE_TOPIC) is always there.
-    Topic: Topic, "topic", topics;
-    /// Subscriptions that outlive their links.
-    Subscription: Subscription, "subscription", subscriptions;
-    /// Ways to and from other queue managers.
-    Channel: ChannelDefinition, "channel", channels;
+    {
+        /// Queues of this queue manager.
+        Local: LocalQueue, "queue", queues;
+        /// Other names for queues; no name is that of two sorts of queue.
+        Alias: AliasQueue, "queue", aliases;
+        /// Names for queues of other queue managers, and aliases of queue managers.
+        Remote: RemoteQueue, "queue", remotes;
+        /// What dynamic queues are made of.
+        Model: ModelQueue, "queue", models;
+        /// What queues with TRIGGER start.
+        Process: Process, "process", processes;
+        /// What holds for a topic and those below it; [`BASE_TOPIC`](super::BASE_TOPIC) is always there.
+        Topic: Topic, "topic", topics;
+        /// Subscriptions that outlive their links.
+        Subscription: Subscription, "subscription", subscriptions;
+        /// Ways to and from other queue managers.
+        Channel: ChannelDefinition, "channel", channels;
+    } in authorities {
+        /// Users who share rights.
+        Group, "group", groups;
+        /// Who may administer beside the process's owner.
+        Administrators, "administrators", administrators;
+    }
 }
 
 impl Sort {

@@ -77,6 +77,9 @@ pub(crate) trait Noun: Sync {
     /// What is allowed and will not work yet; none for an object of another sort.
     fn forewarnings(&self, name: &str, object: &Object, definitions: &Definitions) -> Vec<String>;
 
+    /// What DELETE takes away beside the object.
+    fn forewarnings_of_delete(&self, name: &str, definitions: &Definitions) -> Vec<String>;
+
     /// The value of an attribute that is not given.
     #[cfg(test)]
     fn default_cell(&self, key: Key) -> Option<Cell>;
@@ -165,6 +168,11 @@ pub(crate) trait Rules: Named {
 
     /// What is allowed and will not work yet.
     fn forewarnings(&self, _name: &str, _definitions: &Definitions) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What DELETE takes away beside the object.
+    fn forewarnings_of_delete(_name: &str, _definitions: &Definitions) -> Vec<String> {
         Vec::new()
     }
 
@@ -461,6 +469,10 @@ impl<T: Rules> Noun for ObjectNoun<T> {
 
     fn forewarnings(&self, name: &str, object: &Object, definitions: &Definitions) -> Vec<String> {
         T::of(object).map(|object| object.forewarnings(name, definitions)).unwrap_or_default()
+    }
+
+    fn forewarnings_of_delete(&self, name: &str, definitions: &Definitions) -> Vec<String> {
+        T::forewarnings_of_delete(name, definitions)
     }
 
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The table's attributes of authority: records, groups, and rules for connections.
+//! The table's attributes of authority: records, and rules for connections.
 
 use super::{ALL, Attribute, DESCR, Key, Kind, WHERE, attribute, shown, words};
 use bulla_catalog::authority;
@@ -55,13 +55,6 @@ static AUTHLIST: Attribute = attribute(
     "",
     "The rights; NONE for a record without any.",
 );
-static MEMBERS: Attribute = attribute(
-    Key::Members,
-    "MEMBERS",
-    Kind::Users { special: false, blank: true },
-    "' '",
-    "Users in the group, by the names they sign in with; blank for none.",
-);
 
 /// SET AUTHREC.
 pub(super) const RECORD: &[&Attribute] = &[&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP, &AUTHADD, &AUTHRMV];
@@ -71,33 +64,6 @@ pub(super) const RECORD_KEY: &[&Attribute] = &[&PROFILE, &OBJTYPE, &PRINCIPAL, &
 pub(super) const RECORD_OPTIONS: &[&Attribute] = &[&PROFILE, &OBJTYPE, &PRINCIPAL, &GROUP, &MATCH, &WHERE, &ALL];
 /// DISPLAY AUTHREC: what it shows beside profile and type.
 pub(super) const RECORD_SHOWN: &[&Attribute] = &[&ENTITY, &ENTTYPE, &AUTHLIST];
-/// Groups.
-pub(super) const GROUP_OBJECT: &[&Attribute] = &[&DESCR, &MEMBERS];
-
-static OSUSER: Attribute = attribute(
-    Key::OsUsers,
-    "OSUSER",
-    Kind::Users { special: false, blank: true },
-    "' '",
-    "Users of the operating system, by name or by number; blank for none. Names are those of /etc/passwd.",
-);
-static OSGROUP: Attribute = attribute(
-    Key::OsGroups,
-    "OSGROUP",
-    Kind::Users { special: false, blank: true },
-    "' '",
-    "Groups of the operating system, by name or by number: users whose process has the group, and its members by /etc/group; blank for none.",
-);
-static ROLE: Attribute = attribute(
-    Key::AdministratorRole,
-    "ROLE",
-    words(&["LOOK", "OPERATE", "ALL"]),
-    "LOOK",
-    "What they may do. LOOK: DISPLAY and reports. OPERATE: START, STOP, PING, RESET, RESOLVE, CLEAR, REPLAY and CHECK, too. ALL: everything, these roles included. Of several the greatest counts; what goes beyond it is refused with 2035.",
-);
-
-/// Administrators.
-pub(super) const ADMINISTRATORS: &[&Attribute] = &[&DESCR, &OSUSER, &OSGROUP, &ROLE];
 
 /// Longest CLNTUSER and MCAUSER in characters.
 const USER_CHARS_MAX: usize = bulla_catalog::names::USER_NAME_BYTES_MAX;

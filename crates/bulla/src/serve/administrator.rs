@@ -183,16 +183,10 @@ impl<'a> Administrator<'a> {
                 change,
                 Change::SetAuthority(_)
                     | Change::DeleteAuthority(_)
-                    | Change::DefineGroup { .. }
-                    | Change::AlterGroup { .. }
-                    | Change::DeleteGroup { .. }
-                    | Change::DefineAdministrators { .. }
-                    | Change::AlterAdministrators { .. }
-                    | Change::DeleteAdministrators { .. }
                     | Change::SetChannelRule(..)
                     | Change::DeleteChannelRule(_)
                     | Change::AlterManager(_)
-            ) || change.is_of(&[Sort::Remote, Sort::Topic])
+            ) || change.is_of(&[Sort::Remote, Sort::Topic, Sort::Group, Sort::Administrators])
         }) {
             self.manager.follow_blocked_addresses(definitions);
             self.manager.tokens.follow(&definitions.queue_manager);
