@@ -13,6 +13,7 @@
 //! No files, sockets or threads; what is defined, and what a status shows, is [`bulla_catalog`]'s.
 
 mod address_map;
+mod administered;
 mod attributes;
 mod authority;
 pub mod channel;
