@@ -9,7 +9,7 @@ use super::{attach, authority, get, put, resume, sasl, unit_of_work};
 use crate::adapter::Finished;
 use crate::catalog::status::TaskKind;
 use crate::channel::{caller, receiver, sender, supervisor};
-use crate::front::{Event, LinkId};
+use crate::front::{Delivery, Event, LinkId};
 use crate::mailbox::Mailbox;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
@@ -121,15 +121,7 @@ impl Core {
                 Event::Attached(_) | Event::Detached { .. } | Event::SessionEnded(..) | Event::Opened(_)
             );
             match event {
-                Event::Delivery(delivery) => match peer.links.get(&delivery.link) {
-                    Some(Link::Receiving(_)) if matches!(delivery.state, Some(DeliveryState::Transactional { .. })) => {
-                        let refusal = Refusal::new(reason::OPTIONS_ERROR, "channels take no part in units of work");
-                        local.detach(peer, state, delivery.link, &refusal);
-                    }
-                    Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
-                    Some(Link::Coordinator(_)) => unit_of_work::arrived(peer, local, state, &delivery),
-                    _ => put::arrived(peer, local, state, delivery),
-                },
+                Event::Delivery(delivery) => arrived(peer, local, state, delivery),
                 Event::Outcome { link, token, state: outcome, settled } => match peer.links.get(&link) {
                     Some(Link::Sending(_)) => {
                         sender::outcome(peer, local, state, link, token, outcome.as_ref(), settled);
@@ -147,37 +139,11 @@ impl Core {
                 }
                 Event::Opened(open) => caller::opened(peer, local, state, open),
                 Event::LinkOpened(opened) => sender::opened(peer, local, state, &opened),
-                Event::Detached { link, error, closed } => {
-                    let deletes = peer.links.get(&link).filter(|_| closed).and_then(Link::deletes);
-                    let unsubscribes = peer.links.get(&link).filter(|_| closed).and_then(Link::durable_subscription);
-                    if let Some(Link::Sending(_)) = peer.links.get(&link) {
-                        sender::detached(peer, local, state, link, error.as_ref());
-                    }
-                    if !closed {
-                        resume::suspend(peer, local, state, link, Over::Link);
-                    }
-                    local.forget(peer, state, link, false);
-                    if let Some((queue, how)) = deletes {
-                        local.delete_closed(state, &queue, how);
-                    }
-                    if let Some((queue, name)) = unsubscribes {
-                        let manager = local.manager.clone();
-                        state.left_subscription(queue, Some(&name), true);
-                        manager.ring_all();
-                    }
-                    caller::detached(peer, local, error.as_ref());
-                }
+                Event::Detached { link, error, closed } => detached(peer, local, state, link, closed, error.as_ref()),
                 Event::SessionEnded(session, error) => local.forget_session(peer, state, session, error.as_ref()),
                 Event::SignIn { mechanism, response } => sasl::init(peer, local, mechanism, &response),
                 Event::SignInGoesOn(response) => sasl::response(peer, local, &response),
-                Event::Closed(error) => {
-                    peer.closed_by = error.as_ref().map(sender::said);
-                    // Nothing may follow a close: what the links held goes back at once.
-                    local.forget_all(peer, state, true);
-                    if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
-                        crate::note!("{}: connection closed: {error}", peer::address(&mut peer.socket));
-                    }
-                }
+                Event::Closed(error) => closed(peer, local, state, error),
             }
         }
         local.hold(peer, state);
@@ -377,6 +343,57 @@ impl Core {
             let _role = role::enter(Role::ChannelInitiator);
             supervisor::tick(&self.local, state);
         }
+    }
+}
+
+/// A message has come on a link of any kind.
+fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, delivery: Delivery) {
+    match peer.links.get(&delivery.link) {
+        Some(Link::Receiving(_)) if matches!(delivery.state, Some(DeliveryState::Transactional { .. })) => {
+            let refusal = Refusal::new(reason::OPTIONS_ERROR, "channels take no part in units of work");
+            local.detach(peer, state, delivery.link, &refusal);
+        }
+        Some(Link::Receiving(_)) => receiver::arrived(peer, local, state, delivery),
+        Some(Link::Coordinator(_)) => unit_of_work::arrived(peer, local, state, &delivery),
+        _ => put::arrived(peer, local, state, delivery),
+    }
+}
+
+/// A link has ended, for good where `closed`.
+fn detached(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    link: LinkId,
+    closed: bool,
+    error: Option<&bulla_amqp::Error>,
+) {
+    let deletes = peer.links.get(&link).filter(|_| closed).and_then(Link::deletes);
+    let unsubscribes = peer.links.get(&link).filter(|_| closed).and_then(Link::durable_subscription);
+    if let Some(Link::Sending(_)) = peer.links.get(&link) {
+        sender::detached(peer, local, state, link, error);
+    }
+    if !closed {
+        resume::suspend(peer, local, state, link, Over::Link);
+    }
+    local.forget(peer, state, link, false);
+    if let Some((queue, how)) = deletes {
+        local.delete_closed(state, &queue, how);
+    }
+    if let Some((queue, name)) = unsubscribes {
+        let manager = local.manager.clone();
+        state.left_subscription(queue, Some(&name), true);
+        manager.ring_all();
+    }
+    caller::detached(peer, local, error);
+}
+
+/// The connection has ended. Nothing may follow: what its links held goes back at once.
+fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, error: Option<bulla_amqp::Error>) {
+    peer.closed_by = error.as_ref().map(sender::said);
+    local.forget_all(peer, state, true);
+    if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
+        crate::note!("{}: connection closed: {error}", peer::address(&mut peer.socket));
     }
 }
 
