@@ -6,7 +6,7 @@ use crate::attributes::Cells;
 use crate::nouns;
 use bulla_catalog::authority::{Entity, RecordKey, RuleKey};
 use bulla_catalog::objects::device::CPU;
-use bulla_catalog::{Change, Definitions, Sort};
+use bulla_catalog::{Change, Definitions, LocalQueue, Sort};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write};
 use std::path::Path;
@@ -146,6 +146,35 @@ pub fn records(definitions: &Definitions) -> impl Iterator<Item = (String, Strin
     std::iter::once(header).chain(objects)
 }
 
+/// Records of definitions that are not what `kept` has, names and texts; of `kept` it leaves what nothing is defined for.
+///
+/// Most queues differ from the one before in their names alone, and so do their records: then the text is not made.
+pub fn differing(definitions: &Definitions, kept: &mut BTreeMap<String, String>) -> Vec<(String, String)> {
+    let mut differs = vec![(HEADER_RECORD.to_owned(), objects::header(definitions))];
+    differs.retain(|(name, text)| kept.remove(name).as_ref() != Some(text));
+    let mut before: Option<(&LocalQueue, String)> = None;
+    for object in all(definitions) {
+        let record = object.to_string();
+        let queue = match &object {
+            ObjectName::Object(Sort::Local, name) => definitions.queues.get_key_value(name),
+            _ => None,
+        };
+        if let (Some((name, queue)), Some((queue_before, text_before))) = (queue, &before)
+            && queue == *queue_before
+            && kept.get(&record).is_some_and(|text| objects::are_alike(text_before, text, name))
+        {
+            kept.remove(&record);
+            continue;
+        }
+        let Some(text) = text(definitions, &object) else { continue };
+        before = queue.map(|(_, queue)| (queue, text.clone()));
+        if kept.remove(&record).as_ref() != Some(&text) {
+            differs.push((record, text));
+        }
+    }
+    differs
+}
+
 /// What changes make of the objects that they touch: names and commands, none for an object that goes.
 #[must_use]
 pub fn changed(definitions: &Definitions, changes: &[Change]) -> Vec<(String, Option<String>)> {
@@ -218,8 +247,13 @@ pub fn from_records(records: &BTreeMap<String, String>, path: &Path) -> Result<D
         .collect();
     // The sort is stable: within a noun the order is that of the names.
     records.sort_by_key(|(place, _)| *place);
-    let text: String = records.into_iter().map(|(_, text)| text).collect();
-    Definitions::from_text(&text, path)
+    let texts: Vec<&str> = records.into_iter().map(|(_, text)| text).collect();
+    let read = texts.split_first().and_then(|(header, commands)| objects::from_pieces(header, commands, path));
+    match read {
+        Some(definitions) => Ok(definitions),
+        // What is wrong is said with its line.
+        None => Definitions::from_text(&texts.concat(), path),
+    }
 }
 
 #[cfg(test)]
@@ -259,6 +293,60 @@ mod tests {
             done += 1;
         }
         assert!(done > 20, "{done} commands");
+    }
+
+    #[test]
+    fn records_that_are_alike_but_for_the_name_are_read_as_each_would_be_by_itself() {
+        let mut definitions = Definitions::initial("QM1");
+        let script: String = (0..40)
+            .map(|number| {
+                let depth = [7, 7, 7, 8][number % 4];
+                format!(
+                    "DEFINE QLOCAL(A{number}) MAXDEPTH({depth}) DESCR('it''s (''A'')')\nDEFINE PROCESS(P{number})\n"
+                )
+            })
+            .collect();
+        for statement in parse::each(&script) {
+            let change =
+                run::plan(&statement.unwrap(), &definitions).unwrap_or_else(|error| panic!("{}", error.message));
+            definitions.apply(&change);
+        }
+        let mut kept: BTreeMap<String, String> = records(&definitions).collect();
+        assert_eq!(from_records(&kept, Path::new("journal")).unwrap(), definitions);
+        let mut left = kept.clone();
+        left.insert("QLOCAL GONE".into(), "DEFINE QLOCAL('GONE')\n".into());
+        assert_eq!(differing(&definitions, &mut left), []);
+        assert_eq!(left.into_keys().collect::<Vec<_>>(), ["QLOCAL GONE"]);
+        for record in ["FORMAT", "QLOCAL A1", "QLOCAL A2", "QLOCAL A3", "PROCESS P1"] {
+            let places: [fn(&str) -> usize; 3] = [|_| 0, |text| text.len() / 2, str::len];
+            for place in places {
+                let mut left = kept.clone();
+                let text = left.get_mut(record).unwrap();
+                let right = text.clone();
+                text.insert(place(&right), ' ');
+                assert_eq!(differing(&definitions, &mut left), [(record.to_owned(), right)]);
+            }
+            let mut left = kept.clone();
+            let gone = left.remove(record).unwrap();
+            assert_eq!(differing(&definitions, &mut left), [(record.to_owned(), gone)]);
+        }
+        // A queue that is not what its record says, which is like the one before.
+        definitions.queues.get_mut("A2").unwrap().max_depth = 9;
+        let found = differing(&definitions, &mut kept.clone());
+        assert!(found.len() == 1 && found[0].1.contains("MAXDEPTH(9)"), "{found:?}");
+        definitions.queues.get_mut("A2").unwrap().max_depth = 7;
+        // What is wrong is refused, also where all but the name is alike.
+        for (record, name) in [("QLOCAL A1", "A1"), ("PROCESS P1", "P1")] {
+            let right = kept[record].clone();
+            for other in ["A-1", "", "lower case", &"A".repeat(49), "A''", "A0", "P0", "ANOTHER"] {
+                let changed = right.replacen(&format!("('{name}')"), &format!("('{other}')"), 1);
+                kept.insert(record.to_owned(), changed);
+                let text: String = records(&definitions).map(|(known, _)| kept[&known].clone()).collect();
+                let path = Path::new("journal");
+                assert_eq!(from_records(&kept, path).ok(), Definitions::from_text(&text, path).ok(), "{other:?}");
+            }
+            kept.insert(record.to_owned(), right);
+        }
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! attribute a line, so that it can be read, compared and versioned. It is read back by the parser that reads every
 //! other command.
 
-use super::parse;
+use super::parse::{self, Statement};
 use super::reply::Cell;
 use super::run;
-use super::table::{self, Act, Attribute, Command, Defining, Key, Kind};
+use super::table::{self, Act, Attribute, Command, Defining, Key, Kind, NameUse};
 use super::{kept, policy};
 use crate::nouns;
 use bulla_catalog::names::{NAME_RULE, is_name};
@@ -77,34 +77,9 @@ impl AsText for Definitions {
     }
 
     fn from_text(text: &str, path: &Path) -> Result<Self, LoadError> {
-        let header = text.lines().next().unwrap_or_default();
-        let no_header = || LoadError::NoHeader { path: path.into() };
-        let (format, rest) = {
-            let rest = header.strip_prefix(HEADER).ok_or_else(no_header)?;
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let format: u32 = rest.get(..digits).and_then(|digits| digits.parse().ok()).ok_or_else(no_header)?;
-            (format, rest.get(digits..).unwrap_or_default())
-        };
-        if format > FORMAT {
-            return Err(LoadError::Newer { path: path.into(), format });
-        }
-        let name = match rest.strip_prefix(HEADER_MANAGER) {
-            Some(name) => name.trim_end(),
-            // Editors cut the space before an empty name.
-            None if rest.trim_end() == HEADER_MANAGER.trim_end() => "",
-            None => return Err(no_header()),
-        };
-        if !is_name(name) {
-            return Err(LoadError::ManagerName { path: path.into(), name: name.to_owned() });
-        }
-        let mut definitions = Self::empty(name);
-        if format <= FORMAT_WITHOUT_DEVICES {
-            definitions.add_initial_devices();
-        }
+        let (mut definitions, format) = begun(text.lines().next().unwrap_or_default(), path)?;
         read(&mut definitions, text, path, is_of_the_file)?;
-        if format <= FORMAT_WITHOUT_EVENTS {
-            definitions.add_event_queues();
-        }
+        finish(&mut definitions, format);
         Ok(definitions)
     }
 
@@ -158,6 +133,101 @@ impl AsText for Definitions {
 
 /// What clients cause changes of, which older versions noted in the journal.
 const NOTED: [Sort; 2] = [Sort::Local, Sort::Subscription];
+
+/// What is there before the commands behind that header are read, and the header's format.
+fn begun(header: &str, path: &Path) -> Result<(Definitions, u32), LoadError> {
+    let no_header = || LoadError::NoHeader { path: path.into() };
+    let (format, rest) = {
+        let rest = header.strip_prefix(HEADER).ok_or_else(no_header)?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let format: u32 = rest.get(..digits).and_then(|digits| digits.parse().ok()).ok_or_else(no_header)?;
+        (format, rest.get(digits..).unwrap_or_default())
+    };
+    if format > FORMAT {
+        return Err(LoadError::Newer { path: path.into(), format });
+    }
+    let name = match rest.strip_prefix(HEADER_MANAGER) {
+        Some(name) => name.trim_end(),
+        // Editors cut the space before an empty name.
+        None if rest.trim_end() == HEADER_MANAGER.trim_end() => "",
+        None => return Err(no_header()),
+    };
+    if !is_name(name) {
+        return Err(LoadError::ManagerName { path: path.into(), name: name.to_owned() });
+    }
+    let mut definitions = Definitions::empty(name);
+    if format <= FORMAT_WITHOUT_DEVICES {
+        definitions.add_initial_devices();
+    }
+    Ok((definitions, format))
+}
+
+/// Adds what a file of an older format does not say.
+fn finish(definitions: &mut Definitions, format: u32) {
+    if format <= FORMAT_WITHOUT_EVENTS {
+        definitions.add_event_queues();
+    }
+}
+
+/// Reads a header and commands, each a text of its own. Most objects differ from the one before in their names alone:
+/// such a command is not parsed again. None where anything is wrong: [`AsText::from_text`] says what.
+pub(super) fn from_pieces(header: &str, pieces: &[&str], path: &Path) -> Option<Definitions> {
+    let bytes = pieces.iter().map(|text| text.len()).sum::<usize>();
+    if bytes + header.len() > parse::TEXT_BYTES_MAX || pieces.len() > parse::COMMANDS_MAX {
+        return None;
+    }
+    let (mut definitions, format) = begun(header.lines().next().unwrap_or_default(), path).ok()?;
+    let mut before: Option<(&str, Statement)> = None;
+    for text in pieces {
+        let statement = match before.take().and_then(|(before, statement)| alike(before, text, statement)) {
+            Some(statement) => statement,
+            None => {
+                let mut statements = parse::each(text);
+                let statement = statements.next()?.ok()?;
+                if statements.next().is_some() {
+                    return None;
+                }
+                statement
+            }
+        };
+        if !is_of_the_file(statement.command) {
+            return None;
+        }
+        let change = run::plan(&statement, &definitions).ok()?;
+        definitions.apply(&change);
+        before = Some((text, statement));
+    }
+    finish(&mut definitions, format);
+    Some(definitions)
+}
+
+/// The statement of a text that is the one `before`, of which `statement` was made, but for the object's name.
+fn alike(before: &str, text: &str, mut statement: Statement) -> Option<Statement> {
+    let ((head_before, name_before, tail_before), (head, name, tail)) = (around_name(before)?, around_name(text)?);
+    let is_alike = statement.command.name == NameUse::One
+        && statement.name.stem == name_before
+        && statement.command.takes_name(name, false)
+        && (head, tail) == (head_before, tail_before);
+    statement.name.stem = name.to_owned();
+    is_alike.then_some(statement)
+}
+
+/// Whether `text` is the text `before` of an object but for its name, which is that one.
+pub(super) fn are_alike(before: &str, text: &str, named: &str) -> bool {
+    let (Some((head_before, _, tail_before)), Some((head, name, tail))) = (around_name(before), around_name(text))
+    else {
+        return false;
+    };
+    (head, name, tail) == (head_before, named, tail_before)
+}
+
+/// What stands before the object's name, the name without its quotes, and what stands behind it; none where that is no
+/// plain name.
+fn around_name(text: &str) -> Option<(&str, &str, &str)> {
+    let (head, rest) = text.split_once("('")?;
+    let (name, tail) = rest.split_once('\'')?;
+    is_name(name).then_some((head, name, tail))
+}
 
 /// What is there before the file is read, so that the file alters it.
 const ALTERED: [&str; 2] = ["QMGR", "DEVICE"];

@@ -7,9 +7,10 @@
 use crate::catalog::Definitions;
 use crate::mqsc::objects::{AsText, FILE};
 use crate::whole_file;
-use openssl::sha::sha256;
+use openssl::sha::{Sha256, sha256};
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// How the last line begins.
@@ -22,6 +23,11 @@ const HOW_TO_CHANGE: &str = "; to change definitions edit another file: bulla mq
 const EDITED: &str = "objects.mqsc.edited-";
 /// Edited files that may lie there.
 const EDITED_MAX: u32 = 1_000;
+
+/// Most bytes of the last line: its words, a journal's identity, a number and a digest are some 230.
+const LAST_LINE_BYTES_MAX: u64 = 1 << 10;
+/// Bytes of the file that are read at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// From which state of which journal the file was written.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,8 +43,8 @@ pub(crate) struct Origin {
 pub(crate) enum Found {
     /// No file.
     Missing,
-    /// A file as the queue manager wrote it, with its text.
-    Written(Origin, String),
+    /// A file as a queue manager wrote it.
+    Written(String),
     /// A file without the last line, as older versions wrote it.
     Older(String),
     /// A file whose text is another than was written.
@@ -62,23 +68,58 @@ pub(crate) fn look(data: &Path) -> io::Result<Found> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
         Err(error) => return Err(error),
     };
-    Ok(match origin(&text) {
-        Some(origin) => Found::Written(origin, text),
-        None if !text.contains(TAIL) => Found::Older(text),
-        None => Found::Edited(text),
+    Ok(if is_as_written(&text) {
+        Found::Written(text)
+    } else if !text.contains(TAIL) {
+        Found::Older(text)
+    } else {
+        Found::Edited(text)
     })
 }
 
-/// What the last line says, where it is right.
-fn origin(text: &str) -> Option<Origin> {
-    let end = text.strip_suffix('\n')?;
-    let (above, last) = text.split_at(end.rfind('\n')? + 1);
+/// What the last line says, where it is right; none where there is no such file, or where it was edited. Reads the file
+/// piece by piece: with a hundred thousand definitions it has 80 MB.
+///
+/// # Errors
+/// It can't be read.
+pub(crate) fn written_from(data: &Path) -> io::Result<Option<Origin>> {
+    let file = match fs::File::open(data.join(FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let bytes = file.metadata()?.len();
+    let mut piece = vec![0; PIECE_BYTES];
+    let end = &mut piece[..bytes.min(LAST_LINE_BYTES_MAX) as usize];
+    file.read_exact_at(end, bytes - end.len() as u64)?;
+    let above_last = end.strip_suffix(b"\n").and_then(|end| end.iter().rposition(|byte| *byte == b'\n'));
+    let Some(last) = above_last.and_then(|place| std::str::from_utf8(&end[place + 1..]).ok()) else { return Ok(None) };
+    let above = bytes - last.len() as u64;
+    let Some((origin, digest)) = said(last) else { return Ok(None) };
+    let digest = digest.to_owned();
+    let (mut at, mut hash) = (0, Sha256::new());
+    while at < above {
+        let piece = &mut piece[..(above - at).min(PIECE_BYTES as u64) as usize];
+        file.read_exact_at(piece, at)?;
+        hash.update(piece);
+        at += piece.len() as u64;
+    }
+    Ok((digest == base16ct::lower::encode_string(&hash.finish())).then_some(origin))
+}
+
+/// Whether the digest in the last line is that of what stands above.
+fn is_as_written(text: &str) -> bool {
+    let Some(place) = text.strip_suffix('\n').and_then(|text| text.rfind('\n')) else { return false };
+    let (above, last) = text.split_at(place + 1);
+    said(last).is_some_and(|(_, digest)| digest == base16ct::lower::encode_string(&sha256(above.as_bytes())))
+}
+
+/// What a last line says: where the file comes from, and the digest.
+fn said(last: &str) -> Option<(Origin, &str)> {
     let said = last.trim_end().strip_prefix(TAIL)?.strip_suffix(HOW_TO_CHANGE)?;
     let (journal, said) = said.split_once(AFTER_CHANGE)?;
     let (change, digest) = said.split_once(DIGEST)?;
-    let change = change.parse().ok()?;
-    (digest == base16ct::lower::encode_string(&sha256(above.as_bytes())))
-        .then(|| Origin { journal: journal.to_owned(), change })
+    Some((Origin { journal: journal.to_owned(), change: change.parse().ok()? }, digest))
 }
 
 /// Writes the file: aside, synced, renamed.
@@ -115,12 +156,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path();
         assert!(matches!(look(data).unwrap(), Found::Missing));
+        assert_eq!(written_from(data).unwrap(), None);
         let definitions = Definitions::initial("QM1");
         let wanted = Origin { journal: journal_name(Some([7; 16])), change: 12 };
         write(data, &definitions, &wanted).unwrap();
-        let Found::Written(origin, written) = look(data).unwrap() else { panic!("it was written so") };
-        assert_eq!(origin, wanted);
+        let Found::Written(written) = look(data).unwrap() else { panic!("it was written so") };
+        assert_eq!(written_from(data).unwrap(), Some(wanted));
         assert_eq!(Definitions::load(data).unwrap(), Some(definitions));
+        assert!(written.len() > LAST_LINE_BYTES_MAX as usize);
         let end = written.trim_end().rfind('\n').unwrap();
         let edits = [
             written.replacen("MAXDEPTH(5000)", "MAXDEPTH(6000)", 1),
@@ -132,10 +175,12 @@ mod tests {
             assert_ne!(edited, written);
             fs::write(data.join(FILE), &edited).unwrap();
             assert!(matches!(look(data).unwrap(), Found::Edited(text) if text == edited), "{edited}");
+            assert_eq!(written_from(data).unwrap(), None, "{edited}");
         }
         for older in [&written[..=end], ""] {
             fs::write(data.join(FILE), older).unwrap();
             assert!(matches!(look(data).unwrap(), Found::Older(text) if text == older), "{older}");
+            assert_eq!(written_from(data).unwrap(), None, "{older}");
         }
         let [first, second] = [(); 2].map(|()| {
             fs::write(data.join(FILE), "edited").unwrap();

@@ -129,8 +129,7 @@ fn keep(
     (last, written): (u64, u64),
 ) -> Result<u64, Failed> {
     // Of a hundred thousand definitions none differs at most starts: only texts that do are held.
-    let differs: Vec<(String, String)> =
-        kept::records(definitions).filter(|(name, text)| kept.remove(name).as_ref() != Some(text)).collect();
+    let differs = kept::differing(definitions, &mut kept);
     let mut objects: Vec<(&str, Option<&[u8]>)> =
         differs.iter().map(|(name, text)| (name.as_str(), Some(text.as_bytes()))).collect();
     objects.extend(kept.keys().map(|name| (name.as_str(), None)));
@@ -161,6 +160,10 @@ fn compare(
     (last, written): (u64, u64),
 ) -> Result<bool, Failed> {
     let path = data.join(FILE);
+    let of = copy::written_from(data).map_err(|error| file(&path, error))?;
+    if let Some(of) = of.filter(|of| of.journal == origin.journal && (written..=last).contains(&of.change)) {
+        return Ok(of.change == last);
+    }
     let found = copy::look(data).map_err(|error| file(&path, error))?;
     let (text, why) = match found {
         Found::Missing => {
@@ -169,10 +172,7 @@ fn compare(
         }
         // A crash came between the commit that took an older version's file over and the first file of this one.
         Found::Older(_) if written == 0 => return Ok(false),
-        Found::Written(of, _) if of.journal == origin.journal && (written..=last).contains(&of.change) => {
-            return Ok(of.change == last);
-        }
-        Found::Written(_, text) => (text, "is not the file that the queue manager wrote last"),
+        Found::Written(text) => (text, "is not the file that the queue manager wrote last"),
         Found::Older(text) | Found::Edited(text) => (text, "was changed since the queue manager wrote it"),
     };
     let differs = match Definitions::from_text(&text, &path) {
