@@ -353,7 +353,7 @@ impl Question {
         let finish = move |result: Result<Output, DeviceError>| {
             let secret = result.map_err(OpenError::Key)?;
             let key = way.content_key(&secret, letter.cipher().key_len())?;
-            let plaintext = letter.decrypt(&mut symmetric::decryptor(letter.cipher(), &key)?)?;
+            let plaintext = letter.decrypt_with(&key)?;
             self.open_plaintext(letter, plaintext, Some(key))
         };
         Ok(tally.ask(job, finish))

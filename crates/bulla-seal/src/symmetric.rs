@@ -30,6 +30,18 @@ pub(crate) fn decryptor(cipher: ContentCipher, key: &[u8]) -> Result<CipherCtx, 
     Ok(context)
 }
 
+/// A context that decrypts one message: both at once cost less than one after the other.
+pub(crate) fn decryptor_of_one(cipher: ContentCipher, key: &[u8], iv: &[u8]) -> Result<CipherCtx, ErrorStack> {
+    let mut context = CipherCtx::new()?;
+    context.decrypt_init(Some(algorithm(cipher)), Some(key), Some(iv))?;
+    Ok(context)
+}
+
+/// Sets what is the message's own on a context that has its key.
+pub(crate) fn begin_decrypting(context: &mut CipherCtx, iv: &[u8]) -> Result<(), ErrorStack> {
+    context.decrypt_init(None, None, Some(iv))
+}
+
 /// The ciphers of the profile, fetched once: OpenSSL otherwise looks each one up by name for each new key.
 struct Fetched {
     gcm: [Option<Cipher>; 2],
@@ -70,9 +82,7 @@ pub(crate) fn gcm_encrypt(
     let len = data.len();
     let mut encrypt = || {
         context.encrypt_init(None, None, Some(nonce))?;
-        for part in associated {
-            context.cipher_update(part, None)?;
-        }
+        authenticate(context, associated)?;
         if len > 0 {
             context.cipher_update_inplace(data, len)?;
         }
@@ -88,19 +98,35 @@ pub(crate) fn gcm_encrypt(
     result
 }
 
-/// The plaintext, or `None` when the tag does not fit; nothing of it is left then.
+/// Bytes of associated data that are joined before the library sees them: a call costs more than a copy.
+const JOINED_BYTES_MAX: usize = 512;
+
+/// Takes in the parts of the associated data, which count as one.
+fn authenticate(context: &mut CipherCtx, parts: &[&[u8]]) -> Result<(), ErrorStack> {
+    let mut room = [0; JOINED_BYTES_MAX];
+    let mut end = 0;
+    for part in parts {
+        match room.get_mut(end..end + part.len()) {
+            Some(joined) => joined.copy_from_slice(part),
+            None => return parts.iter().try_for_each(|part| context.cipher_update(part, None).map(drop)),
+        }
+        end += part.len();
+    }
+    match room.get(..end) {
+        Some(joined) if end > 0 => context.cipher_update(joined, None).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The plaintext, or `None` when the tag does not fit; nothing of it is left then. The context has its key and nonce.
 pub(crate) fn gcm_decrypt(
     context: &mut CipherCtx,
-    nonce: &[u8],
     associated: &[&[u8]],
     ciphertext: &[u8],
     tag: &[u8],
 ) -> Result<Option<Vec<u8>>, ErrorStack> {
-    context.decrypt_init(None, None, Some(nonce))?;
     context.set_tag(tag)?;
-    for part in associated {
-        context.cipher_update(part, None)?;
-    }
+    authenticate(context, associated)?;
     let mut plaintext = Vec::new();
     if !ciphertext.is_empty() {
         context.cipher_update_vec(ciphertext, &mut plaintext)?;
@@ -127,16 +153,11 @@ pub(crate) fn cbc_encrypt(
     Ok(())
 }
 
-/// The plaintext, or `None` when the padding is wrong.
-pub(crate) fn cbc_decrypt(
-    context: &mut CipherCtx,
-    iv: &[u8],
-    ciphertext: &[u8],
-) -> Result<Option<Vec<u8>>, ErrorStack> {
+/// The plaintext, or `None` when the padding is wrong. The context has its key and initialisation vector.
+pub(crate) fn cbc_decrypt(context: &mut CipherCtx, ciphertext: &[u8]) -> Result<Option<Vec<u8>>, ErrorStack> {
     if ciphertext.is_empty() || !ciphertext.len().is_multiple_of(AES_BLOCK_BYTES) {
         return Ok(None);
     }
-    context.decrypt_init(None, None, Some(iv))?;
     // The padding is looked at here: the library answers a bad one with an error, which takes longer than a good one.
     context.set_padding(false);
     let mut plaintext = Vec::with_capacity(ciphertext.len() + 2 * AES_BLOCK_BYTES);
@@ -269,10 +290,18 @@ mod tests {
                         out.extend_from_slice(&plaintext);
                         let tag = gcm_encrypt(&mut seal, &nonce, &[b"a", b"b"], &mut out, 6).unwrap();
                         assert_eq!(out[..6], *b"before");
-                        gcm_decrypt(&mut open, &nonce, &[b"ab"], &out[6..], &tag).unwrap()
+                        begin_decrypting(&mut open, &nonce).unwrap();
+                        let mut once = decryptor_of_one(cipher, &key, &nonce).unwrap();
+                        let opened = gcm_decrypt(&mut once, &[b"ab"], &out[6..], &tag).unwrap();
+                        assert_eq!(opened.as_deref(), Some(&*plaintext), "{cipher} {len}");
+                        gcm_decrypt(&mut open, &[b"ab"], &out[6..], &tag).unwrap()
                     } else {
                         cbc_encrypt(&mut seal, &[round; 16], &plaintext, &mut out).unwrap();
-                        cbc_decrypt(&mut open, &[round; 16], &out[6..]).unwrap()
+                        begin_decrypting(&mut open, &[round; 16]).unwrap();
+                        let mut once = decryptor_of_one(cipher, &key, &[round; 16]).unwrap();
+                        let opened = cbc_decrypt(&mut once, &out[6..]).unwrap();
+                        assert_eq!(opened.as_deref(), Some(&*plaintext), "{cipher} {len}");
+                        cbc_decrypt(&mut open, &out[6..]).unwrap()
                     };
                     assert_eq!(back.as_deref(), Some(&*plaintext), "{cipher} {len}");
                 }
@@ -307,7 +336,32 @@ mod tests {
         let mut tag = gcm_encrypt(&mut seal, &[0; 12], &[], &mut out, 0).unwrap();
         assert_ne!(out, b"content");
         tag[0] ^= 1;
-        assert_eq!(gcm_decrypt(&mut open, &[0; 12], &[], &out, &tag).unwrap(), None);
+        begin_decrypting(&mut open, &[0; 12]).unwrap();
+        assert_eq!(gcm_decrypt(&mut open, &[], &out, &tag).unwrap(), None);
+    }
+
+    #[test]
+    fn the_parts_of_associated_data_count_as_one_whatever_their_lengths() {
+        let (cipher, key, nonce) = (ContentCipher::Aes256Gcm, [7; 32], [1; 12]);
+        let whole: Vec<u8> = (0..2 * JOINED_BYTES_MAX).map(|byte| byte as u8).collect();
+        for len in [0, 1, 16, JOINED_BYTES_MAX - 1, JOINED_BYTES_MAX, JOINED_BYTES_MAX + 1, whole.len()] {
+            let tag = |parts: &[&[u8]]| {
+                let mut out = b"content".to_vec();
+                gcm_encrypt(&mut encryptor(cipher, &key).unwrap(), &nonce, parts, &mut out, 0).unwrap()
+            };
+            let whole = &whole[..len];
+            let mut expected = encryptor(cipher, &key).unwrap();
+            expected.encrypt_init(None, None, Some(&nonce)).unwrap();
+            expected.cipher_update(whole, None).unwrap();
+            expected.cipher_update_vec(b"content", &mut Vec::new()).unwrap();
+            expected.cipher_final(&mut []).unwrap();
+            let mut expected_tag = [0; GCM_TAG_BYTES];
+            expected.tag(&mut expected_tag).unwrap();
+            for at in [0, 1, len / 2, len] {
+                let (first, second) = whole.split_at(at.min(len));
+                assert_eq!(tag(&[first, second]), expected_tag, "{len} {at}");
+            }
+        }
     }
 
     #[test]

@@ -95,9 +95,14 @@ fn is_der_at(mut rest: &[u8], depth: u8) -> bool {
                 (tag, contents) = (found.tag, found.value);
             }
         }
-        let fits = match tag & CONSTRUCTED {
-            0 => is_primitive(tag, contents),
-            _ => (tag & CLASS != 0 || is_list(tag)) && depth < DEPTH_MAX && is_der_at(contents, depth + 1),
+        let fits = match FORMS[usize::from(tag)] {
+            Form::Any => true,
+            Form::List => depth < DEPTH_MAX && is_der_at(contents, depth + 1),
+            Form::Integer => is_integer(contents),
+            Form::Identifier => is_oid(contents),
+            Form::Null => contents.is_empty(),
+            Form::Truth => matches!(contents, [0x00 | 0xff]),
+            Form::Wrong => false,
         };
         if !fits {
             return false;
@@ -110,19 +115,49 @@ const CLASS: u8 = 0xc0;
 const CONSTRUCTED: u8 = 0x20;
 const TAG_NUMBER: u8 = 0x1f;
 
-/// Whether a universal tag is one of those that hold elements.
-fn is_list(tag: u8) -> bool {
-    matches!(tag & !CONSTRUCTED, 0x08 | 0x0b | 0x10 | 0x11)
+/// What an element with a certain tag may hold.
+#[derive(Clone, Copy)]
+enum Form {
+    /// Bytes that are not looked at.
+    Any,
+    /// Elements.
+    List,
+    Integer,
+    Identifier,
+    Null,
+    Truth,
+    /// Nothing: DER has no such element.
+    Wrong,
 }
 
-/// Whether an element that is not constructed may be so, and its contents have the one form that DER allows.
-fn is_primitive(tag: u8, contents: &[u8]) -> bool {
-    match tag {
-        0x01 => matches!(contents, [0x00 | 0xff]),
-        tlv::INTEGER | 0x0a => is_integer(contents),
-        tlv::NULL => contents.is_empty(),
-        tlv::OID => is_oid(contents),
-        _ => tag & CLASS != 0 || !is_list(tag),
+/// By tag.
+static FORMS: [Form; 256] = {
+    let mut forms = [Form::Wrong; 256];
+    let mut tag = 0_u8;
+    loop {
+        forms[tag as usize] = form_of(tag);
+        if tag == u8::MAX {
+            break forms;
+        }
+        tag += 1;
+    }
+};
+
+const fn form_of(tag: u8) -> Form {
+    // Of the universal tags these hold elements and are constructed, and all others are not.
+    let is_list = matches!(tag & !CONSTRUCTED, 0x08 | 0x0b | 0x10 | 0x11);
+    match (tag & CONSTRUCTED != 0, tag & CLASS == 0) {
+        (true, false) => Form::List,
+        (false, false) => Form::Any,
+        (constructed, true) if constructed != is_list => Form::Wrong,
+        (true, true) => Form::List,
+        (false, true) => match tag {
+            0x01 => Form::Truth,
+            tlv::INTEGER | 0x0a => Form::Integer,
+            tlv::NULL => Form::Null,
+            tlv::OID => Form::Identifier,
+            _ => Form::Any,
+        },
     }
 }
 

@@ -109,11 +109,21 @@ impl Letter {
         self.der.slice_ref(self.ciphertext())
     }
 
-    /// The plaintext, `None` when padding or tag are wrong.
+    /// The plaintext, `None` when padding or tag are wrong. The context has the key.
     pub(super) fn decrypt(&self, context: &mut CipherCtx) -> Result<Option<Vec<u8>>, OpenError> {
-        let iv = self.iv.of_message(&self.der);
+        symmetric::begin_decrypting(context, self.iv.of_message(&self.der))?;
+        self.go_on_decrypting(context)
+    }
+
+    /// The same with a key that has no context yet.
+    pub(super) fn decrypt_with(&self, key: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
+        let mut context = symmetric::decryptor_of_one(self.cipher(), key, self.iv.of_message(&self.der))?;
+        self.go_on_decrypting(&mut context)
+    }
+
+    fn go_on_decrypting(&self, context: &mut CipherCtx) -> Result<Option<Vec<u8>>, OpenError> {
         let Some(tag) = self.tag else {
-            return Ok(symmetric::cbc_decrypt(context, iv, self.ciphertext())?);
+            return Ok(symmetric::cbc_decrypt(context, self.ciphertext())?);
         };
         // Associated data are the attributes as a SET OF, not as the [1] they travel in (RFC 5083, 2.2).
         let attributes = self.attributes.map(|part| part.of_message(&self.der));
@@ -122,7 +132,7 @@ impl Letter {
             Some(attributes) => &[&set, attributes],
             None => &[],
         };
-        Ok(symmetric::gcm_decrypt(context, iv, associated, self.ciphertext(), tag.of_message(&self.der))?)
+        Ok(symmetric::gcm_decrypt(context, associated, self.ciphertext(), tag.of_message(&self.der))?)
     }
 }
 

@@ -71,6 +71,9 @@ pub struct Person {
     pub chain: Vec<Certificate>,
 }
 
+/// So many own keys are compared one after the other: that costs less than a hash.
+const OWN_COMPARED_MAX: usize = 4;
+
 /// One user's keys and the certificates this user believes: a snapshot.
 pub struct Ring {
     user: String,
@@ -187,8 +190,13 @@ impl Ring {
         people.map(|person| &person.certificate).chain(own)
     }
 
-    /// The key that a recipient info names, by DER of its IssuerAndSerialNumber. One hash and one compare.
+    /// The key that a recipient info names, by DER of its IssuerAndSerialNumber. A few compares, or one hash and one
+    /// compare.
     pub fn find_own(&self, issuer_and_serial: &[u8]) -> Option<&Own> {
+        if self.own.len() <= OWN_COMPARED_MAX {
+            let mut own = self.own.iter();
+            return own.find(|own| own.certificate.issuer_and_serial() == issuer_and_serial).map(Arc::as_ref);
+        }
         self.own_by_id.get(issuer_and_serial).and_then(|at| self.own.get(*at)).map(Arc::as_ref)
     }
 
