@@ -90,15 +90,15 @@ impl Arrival {
         Ok(Self { payload: payload.clone(), sections, header, fields, wall_ms })
     }
 
-    /// The message, where it has a section; delivery annotations alone, which are for one hop, are none.
+    /// Whether it has a section; delivery annotations alone, which are for one hop, are none.
     ///
     /// # Errors
     /// 2026 for a delivery that is no message (AMQP part 3, section 3.2).
-    pub(crate) fn with_sections(self) -> Result<Self, Refusal> {
+    pub(crate) fn check_sections(&self) -> Result<(), Refusal> {
         let Sections { header, message_annotations, footer, .. } = &self.sections;
         let is_there = header.is_some() || message_annotations.is_some() || footer.is_some();
         if is_there || !self.sections.bare().is_empty() {
-            return Ok(self);
+            return Ok(());
         }
         Err(Refusal::new(reason::MD_ERROR, "a delivery without any section is no message"))
     }
@@ -124,12 +124,12 @@ impl Arrival {
         Self { payload, sections, ..self }
     }
 
-    /// The message as others may hand it in: a label is the queue manager's own word, so none comes from outside. One
-    /// search for a message with annotations.
-    pub(crate) fn without_label(self) -> Result<Self, Refusal> {
-        let Some(range) = self.sections.message_annotations.clone() else { return Ok(self) };
+    /// Takes off what looks like a label: a label is the queue manager's own record, so none comes from outside. One
+    /// search in a message with annotations.
+    pub(crate) fn take_label_off(&mut self) -> Result<(), Refusal> {
+        let Some(range) = self.sections.message_annotations.clone() else { return Ok(()) };
         if !report_options::holds(&self.payload.bytes_at(range), LABEL_PREFIX.as_bytes()) {
-            return Ok(self);
+            return Ok(());
         }
         let annotations = Sections::decode_map(&self.payload, self.sections.message_annotations.as_ref());
         let annotations = annotations.map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string()))?;
@@ -138,8 +138,9 @@ impl Arrival {
             head.extend_from_slice(&self.section(section.clone()));
         }
         let payload = with_front(head, &self.payload, &self.sections, &unlabelled(annotations));
-        let sections = Sections::scan(&payload).map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string()))?;
-        Ok(Self { payload, sections, ..self })
+        self.sections = Sections::scan(&payload).map_err(|error| Refusal::new(reason::MD_ERROR, error.to_string()))?;
+        self.payload = payload;
+        Ok(())
     }
 
     /// The address in `to`.

@@ -127,7 +127,8 @@ impl Delivery {
     /// Hot path, once per message: finds its queue, and begins what SPLPROT asks for.
     pub(crate) fn prepare(&mut self, local: &mut Local, state: &State, asker: Asker, payload: &Payload) -> Prepared {
         let (mut way, mut asks) = (None, false);
-        let result = Arrival::read(payload, local.wall_ms).and_then(Arrival::without_label).and_then(|arrival| {
+        let result = Arrival::read(payload, local.wall_ms).and_then(|mut arrival| {
+            arrival.take_label_off()?;
             // One that asks, and names no queue for the answer, is not told.
             asks = arrival.asks_for_reports().unwrap_or(false);
             let way = &*way.insert(self.way(state, &arrival)?);
@@ -138,7 +139,9 @@ impl Delivery {
                 let reply_to = state.queue_address(&reply_to);
                 state.check(Who::channel(self.user.as_str()), Right::Put, &reply_to)?;
             }
-            self.treat(local, state, asker, way, arrival.taken_off().with_sections()?)
+            let arrival = arrival.taken_off();
+            arrival.check_sections()?;
+            self.treat(local, state, asker, way, arrival)
         });
         let (stage, held) = result.unwrap_or_else(|refusal| {
             denials::tell(&local.manager, local.now, "a channel's", Some(self.user.as_str()), &refusal);

@@ -1035,8 +1035,8 @@ impl Receiving {
             Some(way) => way.destination.clone(),
             None => self.delivery.wanted(&head.payload).unwrap_or(Destination { queue: String::new(), manager: own }),
         };
-        let is_whole =
-            Arrival::read(&envelope::payload_of(&message.body), local.wall_ms).and_then(Arrival::with_sections).is_ok();
+        let is_whole = Arrival::read(&envelope::payload_of(&message.body), local.wall_ms)
+            .is_ok_and(|it| it.check_sections().is_ok());
         let secret = self.delivery.secrecy(state, &was_for, head.way.as_deref()).map(|policy| {
             // What its user might not put there is bound to the dead-letter queue: on its own it opens nowhere.
             let is_good = is_whole && refusal.reason != reason::NOT_AUTHORIZED && policy.sealed_at == SealedAt::Any;

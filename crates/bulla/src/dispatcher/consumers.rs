@@ -136,6 +136,27 @@ impl Consumers {
     /// one look and two moves in a list.
     pub(super) fn serve(&mut self, most: usize, mut look: impl FnMut(Seat) -> Looked) -> Round {
         let (mut round, mut without) = (Round::default(), 0);
+        if self.choosers.is_empty() {
+            // The usual case: nothing to take turns with, so one loop is enough.
+            self.choosers_next = false;
+            while round.sent < most
+                && let Some(seat) = self.takers.pop_front()
+            {
+                match look(seat) {
+                    Looked::Sent => {
+                        round.sent += 1;
+                        self.takers.push_back(seat);
+                    }
+                    Looked::Empty => {
+                        round.is_empty = true;
+                        self.takers.push_front(seat);
+                        break;
+                    }
+                    looked => self.take_off(seat, looked),
+                }
+            }
+            return round;
+        }
         while without < 2 && round.sent < most {
             let before = round.sent;
             for _ in 0..if self.choosers_next { self.choosers.len() } else { self.takers.len() } {

@@ -279,7 +279,9 @@ fn put(
     found: &mut Option<Arc<Route>>,
 ) -> Result<(), Refusal> {
     take_grant(producer, state);
-    let arrival = Arrival::read(&delivery.payload, local.wall_ms)?.without_label()?.with_sections()?;
+    let mut arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
+    arrival.take_label_off()?;
+    arrival.check_sections()?;
     let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
     if let Some(topic) = publish::topic_of(producer, &arrival, state)? {
         return publish::publish(producer, front, identity, receipt, local, state, arrival, &topic);
