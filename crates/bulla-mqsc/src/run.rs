@@ -236,15 +236,7 @@ fn perform_or_explain(statement: &Statement, target: &mut dyn Administered) -> R
 
 fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
     let doing = match statement.command.act {
-        Act::Defines(_) => {
-            let Planned { change, message, mut warnings } = Planned::new(statement, target.definitions(), target)?;
-            if takes_error_queue(&change) {
-                return Err(no_error_queue());
-            }
-            let applied = target.apply(change).map_err(|error| failure(&error))?;
-            warnings.extend(applied.warnings);
-            return Ok(Outcome::Done { message, warnings });
-        }
+        Act::Defines(_) => return define(statement, target),
         Act::Does(doing) => doing,
     };
     match doing {
@@ -260,22 +252,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             };
             shown.map(Outcome::Rows)
         }
-        Doing::ReplayLocal => {
-            let from = labelled_queue(&statement.name.stem, target.definitions())?;
-            let origin = match statement.value(Key::Origin) {
-                Some(Value::Text(name)) => Some(name.clone()),
-                _ => None,
-            };
-            let count = match statement.value(Key::Count) {
-                Some(Value::Number(count)) => Some(*count),
-                _ => None,
-            };
-            let replay = Replay { from, origin, count, ..one_message(statement, target.definitions())? };
-            let Replayed { moved, left, warnings } = target.replay(&replay).map_err(|error| failure(&error))?;
-            let left = if left > 0 { format!(", {left} left") } else { String::new() };
-            let done = if replay.discards { "discarded" } else { "replayed" };
-            Ok(Outcome::Done { message: format!("{} {done}{left}", messages(moved)), warnings })
-        }
+        Doing::ReplayLocal => replay(statement, target),
         Doing::CheckPolicy => {
             let question = policy_check::question(statement, target.definitions())?;
             let findings = target.check_policy(&question).map_err(|error| failure(&error))?;
@@ -318,15 +295,45 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         }
         Doing::BeginUnit => Err(invalid("BEGIN UNIT is the first command of its text", None)),
         Doing::DisplayInitiator => Ok(Outcome::Rows(vec![initiator_row(statement, &target.initiator_status())])),
-        Doing::ClearLocal => {
-            let name = statement.name.stem.clone();
-            local(&name, target.definitions())?;
-            let change = Change::ClearLocal { name };
-            let message = told(&change);
-            let Applied { warnings } = target.apply(change).map_err(|error| failure(&error))?;
-            Ok(Outcome::Done { message, warnings })
-        }
+        Doing::ClearLocal => clear(statement, target),
     }
+}
+
+/// What changes what is defined.
+fn define(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    let Planned { change, message, mut warnings } = Planned::new(statement, target.definitions(), target)?;
+    if takes_error_queue(&change) {
+        return Err(no_error_queue());
+    }
+    let applied = target.apply(change).map_err(|error| failure(&error))?;
+    warnings.extend(applied.warnings);
+    Ok(Outcome::Done { message, warnings })
+}
+
+fn replay(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    let from = labelled_queue(&statement.name.stem, target.definitions())?;
+    let origin = match statement.value(Key::Origin) {
+        Some(Value::Text(name)) => Some(name.clone()),
+        _ => None,
+    };
+    let count = match statement.value(Key::Count) {
+        Some(Value::Number(count)) => Some(*count),
+        _ => None,
+    };
+    let replay = Replay { from, origin, count, ..one_message(statement, target.definitions())? };
+    let Replayed { moved, left, warnings } = target.replay(&replay).map_err(|error| failure(&error))?;
+    let left = if left > 0 { format!(", {left} left") } else { String::new() };
+    let done = if replay.discards { "discarded" } else { "replayed" };
+    Ok(Outcome::Done { message: format!("{} {done}{left}", messages(moved)), warnings })
+}
+
+fn clear(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    let name = statement.name.stem.clone();
+    local(&name, target.definitions())?;
+    let change = Change::ClearLocal { name };
+    let message = told(&change);
+    let Applied { warnings } = target.apply(change).map_err(|error| failure(&error))?;
+    Ok(Outcome::Done { message, warnings })
 }
 
 /// A text that is no command.
@@ -370,72 +377,19 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Defining::Define(sort) => noun(sort).define(statement, definitions),
         Defining::Alter(sort) => noun(sort).alter(statement, definitions),
         Defining::Delete(sort) => noun(sort).delete(statement, definitions),
-        Defining::AlterManager => {
-            let mut manager = definitions.queue_manager.clone();
-            manager.set(statement);
-            let label = manager.certificate_label.as_deref().unwrap_or_default();
-            nouns::channel::check_label(label)?;
-            if manager.active_channels_max > manager.channels_max {
-                let QueueManager { active_channels_max, channels_max, .. } = manager;
-                let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");
-                return Err(invalid(message, None));
-            }
-            Ok(Change::AlterManager(manager))
-        }
-        Defining::SetPolicy => {
-            if name.starts_with(SYSTEM_PREFIX) {
-                return Err(invalid(
-                    "the queue manager's own queues carry no policy",
-                    Some("an alias of another name can have one"),
-                ));
-            }
-            let add = statement.says(Key::Action, "ADD");
-            let policy = if add || statement.says(Key::Action, "REMOVE") {
-                policy::changed(Policy::clone(existing_policy(&name, definitions)?), statement, add)
-            } else {
-                if !definitions.policies.contains_key(&name) && definitions.policies.len() >= OBJECTS_MAX {
-                    return Err(too_many(OBJECTS_MAX, "policies"));
-                }
-                policy::replaced(statement)
-            };
-            policy.map(|policy| Change::SetPolicy(Arc::new(policy))).map_err(|refused| {
-                let kind = if refused.by_state() { FailureKind::Refused } else { FailureKind::Invalid };
-                Failure { kind, reason: None, message: refused.to_string(), hint: None }
-            })
-        }
+        Defining::AlterManager => alter_manager(statement, definitions),
+        Defining::SetPolicy => set_policy(statement, definitions),
         Defining::DeletePolicy => {
             existing_policy(&name, definitions)?;
             Ok(Change::DeletePolicy { name })
         }
-        Defining::DefineDevice => {
-            let model = match statement.value(Key::Like) {
-                Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
-                _ => None,
-            };
-            free_or_replaced(statement, definitions.devices.contains_key(&name), EXISTS)?;
-            if name == objects::device::CPU {
-                return Err(refused_device(&device::Refused::SecondCpu));
-            }
-            if !definitions.devices.contains_key(&name) && definitions.devices.len() >= DEVICES_MAX {
-                return Err(too_many(DEVICES_MAX, "devices"));
-            }
-            let device = device::defined(statement, model).map_err(|refused| refused_device(&refused))?;
-            Ok(Change::DefineDevice { name, device })
-        }
+        Defining::DefineDevice => define_device(statement, definitions),
         Defining::AlterDevice => {
             let device = existing_device(&name, definitions)?.clone();
             let device = device::altered(device, statement).map_err(|refused| refused_device(&refused))?;
             Ok(Change::AlterDevice { name, device })
         }
-        Defining::DeleteDevice => {
-            existing_device(&name, definitions)?;
-            if name == objects::device::CPU {
-                let message = "the device CPU is always there".to_owned();
-                let hint = Some("STOP DEVICE(CPU) takes its work away".to_owned());
-                return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
-            }
-            Ok(Change::DeleteDevice { name })
-        }
+        Defining::DeleteDevice => delete_device(name, definitions),
         Defining::SetAuthority => authority::set(statement, definitions),
         Defining::DeleteAuthority => authority::delete(statement, definitions),
         Defining::SetChannelRule => channel_rule::set(statement, &definitions.channel_rules),
@@ -443,6 +397,69 @@ pub(super) fn plan(statement: &Statement, definitions: &Definitions) -> Result<C
         Defining::SetLimit => limit::set(statement, definitions),
         Defining::DeleteLimit => limit::delete(statement, definitions),
     }
+}
+
+fn alter_manager(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let mut manager = definitions.queue_manager.clone();
+    manager.set(statement);
+    let label = manager.certificate_label.as_deref().unwrap_or_default();
+    nouns::channel::check_label(label)?;
+    if manager.active_channels_max > manager.channels_max {
+        let QueueManager { active_channels_max, channels_max, .. } = manager;
+        let message = format!("ACTCHL({active_channels_max}) is more than MAXCHL({channels_max})");
+        return Err(invalid(message, None));
+    }
+    Ok(Change::AlterManager(manager))
+}
+
+fn set_policy(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let name = &statement.name.stem;
+    if name.starts_with(SYSTEM_PREFIX) {
+        return Err(invalid(
+            "the queue manager's own queues carry no policy",
+            Some("an alias of another name can have one"),
+        ));
+    }
+    let add = statement.says(Key::Action, "ADD");
+    let policy = if add || statement.says(Key::Action, "REMOVE") {
+        policy::changed(Policy::clone(existing_policy(name, definitions)?), statement, add)
+    } else {
+        if !definitions.policies.contains_key(name) && definitions.policies.len() >= OBJECTS_MAX {
+            return Err(too_many(OBJECTS_MAX, "policies"));
+        }
+        policy::replaced(statement)
+    };
+    policy.map(|policy| Change::SetPolicy(Arc::new(policy))).map_err(|refused| {
+        let kind = if refused.by_state() { FailureKind::Refused } else { FailureKind::Invalid };
+        Failure { kind, reason: None, message: refused.to_string(), hint: None }
+    })
+}
+
+fn define_device(statement: &Statement, definitions: &Definitions) -> Result<Change, Failure> {
+    let name = statement.name.stem.clone();
+    let model = match statement.value(Key::Like) {
+        Some(Value::Text(model)) => Some(existing_device(model, definitions)?),
+        _ => None,
+    };
+    free_or_replaced(statement, definitions.devices.contains_key(&name), EXISTS)?;
+    if name == objects::device::CPU {
+        return Err(refused_device(&device::Refused::SecondCpu));
+    }
+    if !definitions.devices.contains_key(&name) && definitions.devices.len() >= DEVICES_MAX {
+        return Err(too_many(DEVICES_MAX, "devices"));
+    }
+    let device = device::defined(statement, model).map_err(|refused| refused_device(&refused))?;
+    Ok(Change::DefineDevice { name, device })
+}
+
+fn delete_device(name: String, definitions: &Definitions) -> Result<Change, Failure> {
+    existing_device(&name, definitions)?;
+    if name == objects::device::CPU {
+        let message = "the device CPU is always there".to_owned();
+        let hint = Some("STOP DEVICE(CPU) takes its work away".to_owned());
+        return Err(Failure { kind: FailureKind::Refused, reason: Some(2042), message, hint });
+    }
+    Ok(Change::DeleteDevice { name })
 }
 
 /// Of REPLAY, what is about one message.
