@@ -259,12 +259,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
             Ok(Outcome::Rows(policy_check::rows(&findings)))
         }
         Doing::DisplayDeadLetters => display_dead_letters(statement, target).map(Outcome::Rows),
-        Doing::StartDevice | Doing::StopDevice => {
-            let name = &statement.name.stem;
-            existing_device(name, target.definitions())?;
-            let is_start = doing == Doing::StartDevice;
-            start_or_stop(name, is_start, target).map_err(|error| failure(&error))
-        }
+        Doing::StartDevice | Doing::StopDevice => start_or_stop(statement, doing == Doing::StartDevice, target),
         Doing::DisplayDevice => display_devices(statement, target).map(Outcome::Rows),
         Doing::DisplayDeviceStatus => display_device_status(statement, target).map(Outcome::Rows),
         Doing::StartChannel | Doing::StopChannel | Doing::PingChannel | Doing::ResetChannel | Doing::ResolveChannel => {
@@ -282,11 +277,7 @@ fn perform(statement: &Statement, target: &mut dyn Administered) -> Result<Outco
         Doing::ResetLockout => lockout::reset(statement, target),
         Doing::DisplayConnection => connection::display(statement, target).map(Outcome::Rows),
         Doing::StopConnection => connection::stop(statement, target),
-        Doing::PingManager => {
-            target.write_definitions().map_err(|error| failure(&error))?;
-            let message = format!("queue manager {} responds", target.definitions().queue_manager.name);
-            Ok(Outcome::Done { message, warnings: Vec::new() })
-        }
+        Doing::PingManager => ping(target),
         Doing::DisplaySubscriptionStatus => {
             topic_status::display_subscriptions(statement, &target.subscription_status()).map(Outcome::Rows)
         }
@@ -308,6 +299,12 @@ fn define(statement: &Statement, target: &mut dyn Administered) -> Result<Outcom
     let applied = target.apply(change).map_err(|error| failure(&error))?;
     warnings.extend(applied.warnings);
     Ok(Outcome::Done { message, warnings })
+}
+
+fn ping(target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    target.write_definitions().map_err(|error| failure(&error))?;
+    let message = format!("queue manager {} responds", target.definitions().queue_manager.name);
+    Ok(Outcome::Done { message, warnings: Vec::new() })
 }
 
 fn replay(statement: &Statement, target: &mut dyn Administered) -> Result<Outcome, Failure> {
@@ -632,7 +629,9 @@ fn command_channel(statement: &Statement, doing: Doing, target: &mut dyn Adminis
     }
 }
 
-fn start_or_stop(name: &str, is_start: bool, target: &mut dyn Administered) -> Result<Outcome, AdminError> {
+fn start_or_stop(statement: &Statement, is_start: bool, target: &mut dyn Administered) -> Result<Outcome, Failure> {
+    let name = &statement.name.stem;
+    existing_device(name, target.definitions())?;
     let was = target.device_status(name).map(|status| status.state);
     let is_done = match was {
         Some(DeviceState::Running | DeviceState::Starting) => is_start,
@@ -643,9 +642,9 @@ fn start_or_stop(name: &str, is_start: bool, target: &mut dyn Administered) -> R
         return Ok(Outcome::Done { message: format!("device {name} is {state} already"), warnings: Vec::new() });
     }
     if is_start {
-        target.start_device(name)?;
+        target.start_device(name).map_err(|error| failure(&error))?;
     } else {
-        target.stop_device(name)?;
+        target.stop_device(name).map_err(|error| failure(&error))?;
     }
     let warnings = match target.device_status(name) {
         Some(DeviceStatus { state: state @ (DeviceState::Offline | DeviceState::Failed), reason, .. }) if is_start => {

@@ -77,7 +77,7 @@ pub(crate) trait Noun: Sync {
     /// What is allowed and will not work yet; none for an object of another sort.
     fn forewarnings(&self, name: &str, object: &Object, definitions: &Definitions) -> Vec<String>;
 
-    /// What DELETE takes away beside the object.
+    /// Warnings of DELETE: what goes with the object.
     fn forewarnings_of_delete(&self, name: &str, definitions: &Definitions) -> Vec<String>;
 
     /// The value of an attribute that is not given.
@@ -90,7 +90,7 @@ pub(crate) trait Rules: Named {
     /// The one that is always there: the file alters it.
     const ALWAYS_THERE: Option<&str> = None;
 
-    /// The sorts of which none has an object of the same name.
+    /// The sorts that share one set of names: none of their objects has another's.
     const FAMILY: Option<&Family> = None;
 
     /// MQ's reason code where there is none of that name.
@@ -113,10 +113,10 @@ pub(crate) trait Rules: Named {
         true
     }
 
-    /// Refuses a command that it can't be changed by.
+    /// Refuses a whole command, before any of its values is taken over.
     ///
     /// # Errors
-    /// It can't.
+    /// The object can't become what the command says.
     fn check_statement(&self, _statement: &Statement) -> Result<(), Failure> {
         Ok(())
     }
@@ -124,7 +124,7 @@ pub(crate) trait Rules: Named {
     /// Refuses a value of an attribute, before it is taken over.
     ///
     /// # Errors
-    /// It can't have that.
+    /// The object can't have it.
     fn check_setting(&self, _setting: &Setting) -> Result<(), Failure> {
         Ok(())
     }
@@ -171,7 +171,7 @@ pub(crate) trait Rules: Named {
         Vec::new()
     }
 
-    /// What DELETE takes away beside the object.
+    /// Warnings of DELETE: what goes with the object.
     fn forewarnings_of_delete(_name: &str, _definitions: &Definitions) -> Vec<String> {
         Vec::new()
     }
@@ -184,12 +184,12 @@ pub(crate) trait Rules: Named {
         Ok(None)
     }
 
-    /// What DISPLAY shows of each.
+    /// The attributes that DISPLAY shows.
     fn wanted(statement: &Statement) -> Vec<&'static Attribute> {
         wanted(statement, true)
     }
 
-    /// What DISPLAY shows of what goes on at one.
+    /// Values that DISPLAY shows of an object that runs, beside those that are defined.
     fn status<'a>(_name: &'a str, _target: &'a dyn Administered) -> Box<dyn Fn(Key) -> Option<Cell> + 'a> {
         Box::new(|_| None)
     }
@@ -205,7 +205,7 @@ pub(crate) enum Running<'a, T> {
     Deleted,
 }
 
-/// Sorts of which no two have an object of one name.
+/// Sorts that share one set of names.
 pub(crate) struct Family {
     /// The noun at the head of what DISPLAY shows of them; their own is shown as TYPE.
     pub(crate) head: &'static str,
@@ -311,7 +311,7 @@ impl<T: Rules> ObjectNoun<T> {
         }
     }
 
-    /// What that is called which has the name and is of another sort of the family.
+    /// What an object of that name is called that is of another sort of the family.
     fn other(name: &str, definitions: &Definitions) -> Option<&'static str> {
         let (sort, what) = T::FAMILY?.member_of(name, definitions)?;
         (sort != T::SORT).then_some(what)
