@@ -5,7 +5,7 @@ use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{self, Link, Peer};
 use super::serve_list::Asked;
 use super::shares::Shares;
-use super::{attach, authority, get, put, resume, sasl, unit_of_work};
+use super::{attach, authority, get, put, resume, returns, sasl, unit_of_work};
 use crate::adapter::Finished;
 use crate::catalog::status::TaskKind;
 use crate::channel::{caller, receiver, sender, supervisor};
@@ -334,7 +334,7 @@ impl Core {
         }
         if self.local.index == 0 {
             state.store.sweep(self.local.wall_ms, SWEEP_MAX);
-            get::retry_stuck(state);
+            returns::retry_stuck(state);
             resume::tick(&self.local, state);
             triggering::tick(state, self.local.now, self.local.wall_ms);
             self.local.tell_of_dropped();

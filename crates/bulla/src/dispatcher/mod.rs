@@ -28,6 +28,7 @@ pub(crate) mod publish;
 mod publish_model;
 pub(crate) mod put;
 pub(crate) mod resume;
+pub(crate) mod returns;
 mod sasl;
 pub(crate) mod sealing;
 pub(crate) mod selection;

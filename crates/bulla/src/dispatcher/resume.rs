@@ -4,6 +4,7 @@
 use super::get::{self, Consumer};
 use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Link, Peer};
+use super::returns;
 use crate::asker::Who;
 use crate::authority::Right;
 use crate::front::{Attach, DeliveryId, LinkId, SessionId};
@@ -175,7 +176,7 @@ pub(super) fn gets(
         match theirs.get(&tag) {
             // The client has not had it, or has settled it and was not heard: it is as if the connection had been lost.
             None if !attach.incomplete_unsettled => {
-                get::give_back(&consumer.route, local.wall_ms, state, id, failures.max(1));
+                returns::give_back(&consumer.route, local.wall_ms, state, id, failures.max(1));
                 continue;
             }
             None => drop(consumer.outstanding.insert(id)),
@@ -294,7 +295,7 @@ pub(super) fn tick(local: &Local, state: &mut State) {
 fn give_up(kept: Kept, wall_ms: u64, state: &mut State) {
     if let Kept::Gets(KeptGets { route, messages, .. }) = kept {
         for (id, failures) in messages {
-            get::give_back(&route, wall_ms, state, id, failures.max(1));
+            returns::give_back(&route, wall_ms, state, id, failures.max(1));
         }
     }
 }

@@ -10,19 +10,21 @@
 //!
 //! Nothing of a unit is in the journal before its commit, so a restart finds all of it or nothing.
 
+mod commit;
+
 use super::get;
-use super::local::{Confirmation, Confirmed, Local};
+use super::local::Local;
 use super::peer::{Link, Peer};
 use super::publish::Subscriber;
 use super::put::Receipt;
+use super::returns;
 use crate::front::{Attach, Delivery, DeliveryId, Front, LinkId, SessionId};
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
-use crate::reports::{self, Report};
 use bulla_amqp::transaction::{self, Control, Declare, Discharge};
 use bulla_amqp::{AttachReply, Coordinator as Capabilities, DeliveryState, Error, condition};
-use bulla_queue::{Message, MessageId, QueueId, Ticket};
+use bulla_queue::{Message, MessageId, QueueId};
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use std::num::NonZeroU64;
@@ -312,193 +314,13 @@ pub(crate) fn go_on(peer: &mut Peer, local: &mut Local, state: &mut State) {
         let Some(mut unit) = take(peer, local, id) else { continue };
         let Some(answer) = unit.discharge.take() else { continue };
         match unit.doomed.take() {
-            None => commit(peer, local, state, unit, answer),
+            None => commit::commit(peer, local, state, unit, answer),
             Some(refusal) => {
                 back_out(peer, local, state, unit);
                 say(peer, local, state, answer, Err(rolled_back(&refusal)));
             }
         }
     }
-}
-
-/// What a commit does, as far as it can be known before.
-struct Prepared<'a> {
-    puts: Vec<(QueueId, Message)>,
-    /// Of the first of `puts`, the ones that were staged: what is noted of each when it is on its queue.
-    traces: Vec<Trace>,
-    removals: Vec<MessageId>,
-    got: Vec<Got>,
-    /// Messages of which something else becomes than to be removed; one that was rejected goes there.
-    later: Vec<(&'a StagedGet, Option<get::Destination>)>,
-    /// Messages that were acquired in the unit, and of which the client has said nothing.
-    kept: Vec<&'a StagedGet>,
-}
-
-/// What is noted of a message that was staged.
-struct Trace {
-    queue: QueueId,
-    is_single: bool,
-    is_remote: bool,
-    asks: bool,
-    whose: Option<Subscriber>,
-}
-
-/// A message that is removed, and what its sender is told.
-struct Got {
-    queue: QueueId,
-    id: MessageId,
-    age_ms: u64,
-    asking: Option<Report>,
-}
-
-/// How many messages a commit puts on each queue, counted where that was asked.
-type Before = HashMap<QueueId, usize>;
-
-/// One group of journal records for everything, or nothing of it.
-fn commit(peer: &mut Peer, local: &mut Local, state: &mut State, mut unit: Unit, answer: Answer) {
-    let staged = std::mem::take(&mut unit.puts);
-    let queues: Vec<QueueId> = staged.iter().map(|put| put.queue).collect();
-    let mut prepared = Prepared::of(staged, unit.gets.len(), state);
-    for get in &unit.gets {
-        peer.staged_gets.remove(&(get.link, get.id));
-    }
-    prepared.retire(&unit, local, state);
-    let first = state.store.newest().0 + 1;
-    let ticket = match state.store.commit(std::mem::take(&mut prepared.puts), &prepared.removals, &[]) {
-        Ok(ticket) => ticket,
-        Err(error) => {
-            drop(prepared);
-            unstage(local, state, queues.into_iter(), unit.bytes);
-            unit.bytes = 0;
-            back_out(peer, local, state, unit);
-            let refusal = backed_out(&store_refusal(&error));
-            return say(peer, local, state, answer, Err(rolled_back(&refusal)));
-        }
-    };
-    unstage(local, state, queues.into_iter(), unit.bytes);
-    state.wrote(peer.user, unit.bytes, ticket);
-    prepared.conclude(first, peer, local, state);
-    for get in &unit.gets {
-        if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
-            consumer.give_up_groups(local, state);
-        }
-    }
-    state.units.committed += 1;
-    local.flush_soon();
-    let outcome_of = |get: &StagedGet| get.outcome.clone().unwrap_or(DeliveryState::Released);
-    let deliveries =
-        unit.gets.iter().filter(|get| get.is_said && !get.settled).map(|get| (get.link, get.id.0, outcome_of(get)));
-    let discharged =
-        Discharged { key: peer.key, generation: peer.generation, answer, deliveries: deliveries.collect() };
-    if ticket > state.store.synced() {
-        local.urgent = true;
-        local.confirmations.push_back(Confirmation { ticket, what: Confirmed::Discharged(Box::new(discharged)) });
-    } else {
-        debug_assert!(ticket >= Ticket::NOW);
-        confirmed(&mut *peer.front, &discharged);
-    }
-}
-
-impl<'a> Prepared<'a> {
-    /// What was staged, less copies for subscriptions that are gone meanwhile, or may be passed over and have no room.
-    fn of(staged: Vec<StagedPut>, gets: usize, state: &State) -> Self {
-        let mut traces = Vec::with_capacity(staged.len());
-        let mut puts = Vec::with_capacity(staged.len());
-        let mut before = Before::new();
-        for StagedPut { queue, message, is_single, is_remote, asks, whose } in staged {
-            if let Some(Subscriber { is_spared, .. }) = whose {
-                let before = on_queue(&mut before, queue, &puts);
-                let is_gone = state.store.attributes(queue).is_none();
-                if is_gone || is_spared && state.store.admits(queue, &message, *before).is_err() {
-                    continue;
-                }
-            }
-            if let Some(before) = before.get_mut(&queue) {
-                *before += 1;
-            }
-            traces.push(Trace { queue, is_single, is_remote, asks, whose });
-            puts.push((queue, message));
-        }
-        let removals = Vec::with_capacity(gets);
-        Self { puts, traces, removals, got: Vec::new(), later: Vec::new(), kept: Vec::new() }
-    }
-
-    /// What becomes of the messages that were got. What is moved and what is reported is read here: as much of it as
-    /// may be staged.
-    fn retire(&mut self, unit: &'a Unit, local: &Local, state: &mut State) {
-        let (mut moved_left, mut told_left) = (UNIT_BYTES_MAX.saturating_sub(unit.bytes), UNIT_BYTES_MAX);
-        let mut before = Before::new();
-        for get in &unit.gets {
-            match &get.outcome {
-                _ if !get.is_said => self.kept.push(get),
-                // A temporary queue has gone with its link, and what was on it.
-                Some(DeliveryState::Accepted) if state.store.attributes(get.from.queue).is_none() => {}
-                Some(DeliveryState::Accepted) => {
-                    let put_at_ms = state.store.put_at_ms(get.id).unwrap_or(local.wall_ms);
-                    let asking = reports::about_to_be_got(state, get.id, local.wall_ms, told_left);
-                    told_left = told_left.saturating_sub(asking.as_ref().map_or(0, Report::bytes));
-                    let age_ms = local.wall_ms.saturating_sub(put_at_ms);
-                    self.got.push(Got { queue: get.from.queue, id: get.id, age_ms, asking });
-                    self.removals.push(get.id);
-                }
-                Some(DeliveryState::Rejected(error)) => {
-                    let to = get::rejected_to(&get.from, local, state, get.id, error.as_deref());
-                    let moved = to.as_ref().and_then(|to| {
-                        get::moved_with(&get.from, state, get.id, to, &self.puts, &mut before, &mut moved_left)
-                    });
-                    match moved {
-                        Some(moved) => {
-                            self.puts.push(moved);
-                            self.removals.push(get.id);
-                        }
-                        None => self.later.push((get, to)),
-                    }
-                }
-                _ => self.later.push((get, None)),
-            }
-        }
-    }
-
-    /// The journal has taken it: counts, reports, and what is done beside removing messages. The messages that were
-    /// staged have the numbers from `first`.
-    fn conclude(self, first: u64, peer: &mut Peer, local: &mut Local, state: &mut State) {
-        for (id, Trace { queue, is_single, is_remote, asks, whose }) in (first..).map(MessageId).zip(self.traces) {
-            if let Some(whose) = whose {
-                whose.counts.note_put(local.wall_ms);
-            }
-            if asks {
-                reports::arrived(state, &local.moment(), id, is_remote, Some((local.index, peer.generation)));
-            }
-            if is_remote {
-                state.probe_queue_time(queue, id);
-            }
-            state.note_put(queue, id, local.now);
-            state.use_of(queue).traffic.single_puts += u64::from(is_single);
-        }
-        for Got { queue, id, age_ms, asking } in self.got {
-            reports::delivered(state, &local.moment(), asking);
-            state.use_of(queue).traffic.got(id, age_ms);
-            local.freed(queue, state);
-        }
-        for (get, to) in self.later {
-            conclude(peer, local, state, get, to);
-        }
-        for get in self.kept {
-            // The client has it now, as any other delivery.
-            match peer.links.get_mut(&get.link) {
-                Some(Link::Consumer(consumer)) => drop(consumer.outstanding.insert(get.id)),
-                _ => {
-                    get::give_back(&get.from, local.wall_ms, state, get.id, 0);
-                    local.freed(get.from.queue, state);
-                }
-            }
-        }
-    }
-}
-
-/// How many of `puts` are for that queue.
-fn on_queue<'a>(before: &'a mut Before, queue: QueueId, puts: &[(QueueId, Message)]) -> &'a mut usize {
-    before.entry(queue).or_insert_with(|| puts.iter().filter(|(other, _)| *other == queue).count())
 }
 
 /// The journal has synced a commit.
@@ -513,18 +335,18 @@ pub(crate) fn confirmed(front: &mut Front, discharged: &Discharged) {
 
 /// What a committed unit does with a message beside removing it. One that was rejected goes `to` there, where it could
 /// not go with the commit.
-fn conclude(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet, to: Option<get::Destination>) {
+fn conclude(peer: &mut Peer, local: &mut Local, state: &mut State, get: &StagedGet, to: Option<returns::Destination>) {
     let mut pass_over = false;
     match &get.outcome {
         Some(DeliveryState::Rejected(_)) => {
-            pass_over = !get::reject(&get.from, local.wall_ms, state, get.id, to, get.failures);
+            pass_over = !returns::reject(&get.from, local.wall_ms, state, get.id, to, get.failures);
         }
         Some(DeliveryState::Modified { delivery_failed, undeliverable_here, .. }) => {
             pass_over = *undeliverable_here;
             let failures = get.failures.max(u32::from(*delivery_failed));
-            get::give_back(&get.from, local.wall_ms, state, get.id, failures);
+            returns::give_back(&get.from, local.wall_ms, state, get.id, failures);
         }
-        _ => get::give_back(&get.from, local.wall_ms, state, get.id, get.failures),
+        _ => returns::give_back(&get.from, local.wall_ms, state, get.id, get.failures),
     }
     if let (true, Some(Link::Consumer(consumer))) = (pass_over, peer.links.get_mut(&get.link)) {
         consumer.will_not_have(get.id, local, state);
@@ -567,7 +389,7 @@ fn return_acquired(peer: &mut Peer, local: &mut Local, state: &mut State, get: &
             peer.front.settle(get.link, get.id.0, DeliveryState::Released);
         }
     }
-    get::give_back(&get.from, local.wall_ms, state, get.id, get.failures.saturating_add(1));
+    returns::give_back(&get.from, local.wall_ms, state, get.id, get.failures.saturating_add(1));
     if let Some(Link::Consumer(consumer)) = peer.links.get_mut(&get.link) {
         consumer.give_up_groups(local, state);
     }
@@ -587,7 +409,7 @@ fn return_delivery(peer: &mut Peer, local: &mut Local, state: &mut State, get: S
             consumer.backed_out.insert(id, failures);
         }
         _ => {
-            get::give_back(&from, local.wall_ms, state, id, failures);
+            returns::give_back(&from, local.wall_ms, state, id, failures);
             local.freed(from.queue, state);
             local.flush_soon();
         }

@@ -7,8 +7,8 @@ use crate::accounting::Cost;
 use crate::catalog::status::Deed;
 use crate::catalog::system_queues::SYSTEM_PREFIX;
 use crate::channel::transmission;
-use crate::dispatcher::get;
 use crate::dispatcher::local::Local;
+use crate::dispatcher::returns;
 use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
 use crate::reason::Refusal;
@@ -105,7 +105,7 @@ impl Sending {
         if let Err(why) = moved {
             let label = Label::undelivered(refusal, &self.queue_name, &local.manager.name, local.wall_ms);
             let stuck = Stuck { id: found.id, what: Stays::Move { to: ERROR_QUEUE.into(), label } };
-            get::stay(&self.queue_name, state, stuck, &why);
+            returns::stay(&self.queue_name, state, stuck, &why);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What comes back, is moved, or is left behind, with and without a unit of work.
 
 use super::*;
-use crate::dispatcher::get;
 use crate::dispatcher::passed_over::PASSED_OVER_MAX;
+use crate::dispatcher::returns;
 use crate::envelope::Label;
 use crate::manager::{State, Stays, Stuck};
 use crate::reports;
@@ -40,7 +40,7 @@ fn stuck_messages_are_tried_again_a_hundred_at_a_tick_and_a_full_queue_holds_up_
     state.stuck.extend(for_full.iter().map(|id| moves(*id, "FULL")));
     state.stuck.extend(for_room.iter().map(|id| moves(*id, "ROOM")));
     for (moved, stuck) in [(100, 170), (150, 120), (150, 120)] {
-        get::retry_stuck(state);
+        returns::retry_stuck(state);
         assert_eq!((depth(state, "ROOM"), state.stuck.len()), (moved, stuck));
     }
 }
@@ -54,9 +54,9 @@ fn a_message_that_is_longer_than_the_rest_of_a_commit_moves_after_it() {
     let bytes = state.store.find(messages[0]).unwrap().1.body_bytes as usize;
     let to = ("DEAD".to_owned(), Label::new(None, "rejected", "", "A", 0));
     let (mut before, mut left) = (HashMap::new(), bytes);
-    assert!(get::moved_with(&from, state, messages[0], &to, &[], &mut before, &mut left).is_some());
+    assert!(returns::moved_with(&from, state, messages[0], &to, &[], &mut before, &mut left).is_some());
     assert_eq!(left, 0);
-    assert!(get::moved_with(&from, state, messages[1], &to, &[], &mut before, &mut left).is_none());
+    assert!(returns::moved_with(&from, state, messages[1], &to, &[], &mut before, &mut left).is_none());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_can_be_read_again_comes_back() {
     let messages = locked(&harness, "A", 1);
     let state = &mut *harness.running().manager().lock();
     state.stuck.push_back(Stuck { id: messages[0], what: Stays::Return });
-    get::retry_stuck(state);
+    returns::retry_stuck(state);
     let queue = state.store.queue("A").unwrap();
     assert_eq!(state.store.browse_next(queue, None, 0).map(|found| found.id), Some(messages[0]));
     assert!(state.stuck.is_empty());
