@@ -331,10 +331,10 @@ mod tests {
             assert_eq!(differing(&definitions, &mut left), [(record.to_owned(), gone)]);
         }
         // A queue that is not what its record says, which is like the one before.
-        definitions.queues.get_mut("A2").unwrap().max_depth = 9;
+        definitions.queues.get_mut("A1").unwrap().max_depth = 9;
         let found = differing(&definitions, &mut kept.clone());
         assert!(found.len() == 1 && found[0].1.contains("MAXDEPTH(9)"), "{found:?}");
-        definitions.queues.get_mut("A2").unwrap().max_depth = 7;
+        definitions.queues.get_mut("A1").unwrap().max_depth = 7;
         // What is wrong is refused, also where all but the name is alike.
         for (record, name) in [("QLOCAL A1", "A1"), ("PROCESS P1", "P1")] {
             let right = kept[record].clone();
