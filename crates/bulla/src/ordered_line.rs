@@ -3,6 +3,7 @@
 //! ends of a channel keep their messages in such a line.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 /// The number of a message in its line, by which an adapter's answer finds it. A line never uses a number again.
 pub(crate) type Slot = u64;
@@ -19,22 +20,19 @@ pub(crate) enum Stage<A, R> {
 /// A line of messages: `T` is what is known of each, `A` what it keeps while it is with an adapter, `R` what came of
 /// that.
 ///
-/// A line refuses nothing. Its owner asks [`is_full`](Self::is_full) before it takes a message from a queue or gives a
-/// partner more credit; a message for which credit was given joins in any case. What bounds the lines:
+/// The line bounds itself. A message joins with a [`Room`], which the line gives out only within its bounds; otherwise
+/// it answers [`LineFull`], and its owner refuses the message, gives it back, or stops taking messages. An empty line
+/// always has room: for a message of any length, and for all copies of one publication.
 ///
-/// - a client's link that puts: its credit, 1,024 messages of its user in all such lines, and the memory of the
-///   adapters; a publication joins with one copy for each subscription;
-/// - a client's link that gets, and the sending end of a channel: 64 messages, and the memory of the adapters;
-/// - the receiving end of a channel: its credit, which is not renewed while 64 MiB are in the line.
-///
-/// A message leaves exactly once: by [`take_front`](Self::take_front), [`take_through`](Self::take_through) or
-/// [`cancel_all`](Self::cancel_all). An answer for a message that has left is ignored. Nothing is allocated for a
-/// message beyond its place in a `VecDeque`.
+/// A message leaves exactly once: by [`take_front`](Self::take_front), [`take_through`](Self::take_through),
+/// [`cancel_where`](Self::cancel_where) or [`cancel_all`](Self::cancel_all). What it held is given back then. An answer
+/// for a message that has left is ignored. Nothing is allocated for a message beyond its place in a `VecDeque`.
 #[derive(Debug)]
 pub(crate) struct OrderedLine<T, A, R> {
+    /// In ascending order of their slots.
     places: VecDeque<Place<T, A, R>>,
-    /// The slot of the first place.
-    first: Slot,
+    /// The slot that is given out next.
+    next: Slot,
     bytes: usize,
     messages_max: usize,
     bytes_max: usize,
@@ -42,21 +40,44 @@ pub(crate) struct OrderedLine<T, A, R> {
 
 #[derive(Debug)]
 struct Place<T, A, R> {
+    slot: Slot,
     item: T,
     bytes: usize,
     /// None only while an answer is being written down.
     stage: Option<Stage<A, R>>,
 }
 
-impl<T, A, R> OrderedLine<T, A, R> {
-    /// A line that is full with so many messages, or so many bytes.
-    pub(crate) fn bounded(messages_max: usize, bytes_max: usize) -> Self {
-        Self { places: VecDeque::new(), first: 0, bytes: 0, messages_max, bytes_max }
-    }
+/// The right of one message to join a line. An adapter may be asked under its slot before the message joins. Where the
+/// message does not join, the slot stays unused.
+#[derive(Debug)]
+#[must_use = "a message joins with it"]
+pub(crate) struct Room(Slot);
 
-    /// A line that only its link's credit bounds.
-    pub(crate) fn by_credit() -> Self {
-        Self::bounded(usize::MAX, usize::MAX)
+/// A line has no room: the message does not join.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct LineFull {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+impl fmt::Display for LineFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { messages, bytes } = self;
+        write!(f, "{messages} messages of this link, {bytes} bytes together, are being sealed or opened")
+    }
+}
+
+impl Room {
+    pub(crate) fn slot(&self) -> Slot {
+        self.0
+    }
+}
+
+impl<T, A, R> OrderedLine<T, A, R> {
+    /// A line that takes no more once it has so many messages, or so many bytes. The last message may go beyond the
+    /// bytes: how long one may be is bounded elsewhere.
+    pub(crate) fn bounded(messages_max: usize, bytes_max: usize) -> Self {
+        Self { places: VecDeque::new(), next: 0, bytes: 0, messages_max, bytes_max }
     }
 
     /// Messages in the line.
@@ -73,31 +94,62 @@ impl<T, A, R> OrderedLine<T, A, R> {
         self.bytes
     }
 
-    /// Whether a bound is reached. The last message that joined may go beyond the bytes.
+    /// Whether there is no room for one more message.
     pub(crate) fn is_full(&self) -> bool {
-        self.places.len() >= self.messages_max || self.bytes >= self.bytes_max
+        !self.has_room(1)
+    }
+
+    fn has_room(&self, messages: usize) -> bool {
+        let is_within = self.len().saturating_add(messages) <= self.messages_max && self.bytes < self.bytes_max;
+        self.is_empty() || is_within
+    }
+
+    /// Room for one message.
+    ///
+    /// # Errors
+    /// The line is full.
+    pub(crate) fn room(&mut self) -> Result<Room, LineFull> {
+        if self.is_full() {
+            return Err(self.full());
+        }
+        self.next += 1;
+        Ok(Room(self.next - 1))
+    }
+
+    /// Room for so many messages that join together or not at all, in this order.
+    ///
+    /// # Errors
+    /// The line has no room for all of them.
+    pub(crate) fn rooms(&mut self, messages: usize) -> Result<impl Iterator<Item = Room> + use<T, A, R>, LineFull> {
+        if !self.has_room(messages) {
+            return Err(self.full());
+        }
+        let first = self.next;
+        self.next += messages as u64;
+        Ok((first..self.next).map(Room))
+    }
+
+    fn full(&self) -> LineFull {
+        LineFull { messages: self.len(), bytes: self.bytes }
     }
 
     /// The slot of a place, counted from the front.
-    pub(crate) fn slot_at(&self, place: usize) -> Slot {
-        self.first + place as u64
+    pub(crate) fn slot_at(&self, place: usize) -> Option<Slot> {
+        self.places.get(place).map(|place| place.slot)
     }
 
-    /// The slot that the next message will have. An adapter may be asked under it before the message joins.
-    pub(crate) fn next_slot(&self) -> Slot {
-        self.slot_at(self.places.len())
-    }
-
-    /// A message takes the place at the end.
-    pub(crate) fn join(&mut self, item: T, bytes: usize, stage: Stage<A, R>) {
+    /// A message takes the place at the end. Its room was given out behind those of all that have joined.
+    pub(crate) fn join(&mut self, room: Room, item: T, bytes: usize, stage: Stage<A, R>) {
+        let Room(slot) = room;
+        debug_assert!(self.places.back().is_none_or(|last| last.slot < slot), "rooms are used in their order");
         self.bytes += bytes;
-        self.places.push_back(Place { item, bytes, stage: Some(stage) });
+        self.places.push_back(Place { slot, item, bytes, stage: Some(stage) });
     }
 
     /// Writes down what an adapter answered. False where the message has left the line, or was not with an adapter:
     /// the answer is ignored.
     pub(crate) fn fill(&mut self, slot: Slot, answer: impl FnOnce(&mut T, A) -> R) -> bool {
-        let place = usize::try_from(slot.wrapping_sub(self.first)).unwrap_or(usize::MAX);
+        let Ok(place) = self.places.binary_search_by_key(&slot, |place| place.slot) else { return false };
         let Some(Place { item, stage, .. }) = self.places.get_mut(place) else { return false };
         match stage.take() {
             Some(Stage::Away(away)) => {
@@ -150,8 +202,7 @@ impl<T, A, R> OrderedLine<T, A, R> {
         if !matches!(self.places.front(), Some(Place { stage: Some(Stage::Ready(_)), .. })) {
             return None;
         }
-        let Place { item, bytes, stage: Some(Stage::Ready(ready)) } = self.places.pop_front()? else { return None };
-        self.first += 1;
+        let Place { item, bytes, stage: Some(Stage::Ready(ready)), .. } = self.places.pop_front()? else { return None };
         self.bytes -= bytes;
         Some((item, ready))
     }
@@ -164,9 +215,17 @@ impl<T, A, R> OrderedLine<T, A, R> {
         Some(group)
     }
 
-    /// All messages leave, ready or not. Their bytes are given back, and what adapters still answer is ignored.
+    /// Messages that are not wanted any more leave, ready or not; the others keep their order.
+    pub(crate) fn cancel_where(&mut self, mut is_cancelled: impl FnMut(&T) -> bool) -> Vec<T> {
+        let (gone, left) = std::mem::take(&mut self.places).into_iter().partition(|place| is_cancelled(&place.item));
+        let gone: VecDeque<Place<T, A, R>> = gone;
+        self.places = left;
+        self.bytes -= gone.iter().map(|place| place.bytes).sum::<usize>();
+        gone.into_iter().map(|place| place.item).collect()
+    }
+
+    /// All messages leave, ready or not.
     pub(crate) fn cancel_all(&mut self) -> impl Iterator<Item = T> {
-        self.first = self.next_slot();
         self.bytes = 0;
         std::mem::take(&mut self.places).into_iter().map(|place| place.item)
     }
@@ -176,13 +235,20 @@ impl<T, A, R> OrderedLine<T, A, R> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::rc::Rc;
 
     type Line = OrderedLine<&'static str, u8, u32>;
 
     fn line(messages: impl IntoIterator<Item = (&'static str, Stage<u8, u32>)>) -> Line {
         let mut line = Line::bounded(3, 100);
-        messages.into_iter().for_each(|(name, stage)| line.join(name, 10, stage));
+        messages.into_iter().for_each(|(name, stage)| join(&mut line, name, 10, stage));
         line
+    }
+
+    #[track_caller]
+    fn join(line: &mut Line, name: &'static str, bytes: usize, stage: Stage<u8, u32>) {
+        let room = line.room().unwrap();
+        line.join(room, name, bytes, stage);
     }
 
     #[test]
@@ -197,7 +263,7 @@ mod tests {
         assert!(line.fill(0, |_, _| 10));
         assert_eq!(line.ready().collect::<Vec<_>>(), [(&"a", &10), (&"b", &20), (&"c", &30)]);
         assert_eq!(std::iter::from_fn(|| line.take_front()).collect::<Vec<_>>(), [("a", 10), ("b", 20), ("c", 30)]);
-        assert_eq!((line.len(), line.bytes(), line.next_slot()), (0, 0, 3));
+        assert_eq!((line.len(), line.bytes(), line.room().unwrap().slot()), (0, 0, 3));
     }
 
     #[test]
@@ -217,8 +283,7 @@ mod tests {
         let mut line = line([("a", Stage::Away(1)), ("b", Stage::Ready(20))]);
         assert_eq!(line.cancel_all().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!((line.len(), line.bytes()), (0, 0));
-        assert_eq!(line.next_slot(), 2);
-        line.join("c", 10, Stage::Away(3));
+        join(&mut line, "c", 10, Stage::Away(3));
         assert!(!line.fill(0, |_, _| panic!("an answer for a cancelled message")));
         assert!(line.fill(2, |_, _| 30));
         assert_eq!(line.take_front(), Some(("c", 30)));
@@ -229,14 +294,43 @@ mod tests {
         let mut line = line([]);
         for name in ["a", "b", "c"] {
             assert!(!line.is_full());
-            line.join(name, 10, Stage::Ready(0));
+            join(&mut line, name, 10, Stage::Ready(0));
         }
-        assert!(line.is_full(), "three messages");
+        assert_eq!(line.room().unwrap_err(), LineFull { messages: 3, bytes: 30 });
         line.take_front().unwrap();
         assert!(!line.is_full());
         line.cancel_all().for_each(drop);
-        line.join("long", 100, Stage::Ready(0));
-        assert!(line.is_full(), "a hundred bytes");
+        join(&mut line, "long", 100, Stage::Ready(0));
+        assert_eq!(line.room().unwrap_err(), LineFull { messages: 1, bytes: 100 });
+        assert_eq!(line.len(), 1, "what has no room has not joined");
+    }
+
+    #[test]
+    fn a_group_joins_whole_or_not_and_one_of_any_size_joins_an_empty_line() {
+        let mut line = line([]);
+        assert_eq!(line.rooms(4).unwrap().map(|room| room.slot()).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        join(&mut line, "a", 10, Stage::Away(1));
+        assert!(line.rooms(3).is_err() && line.rooms(2).is_ok());
+        assert_eq!(line.slot_at(0), Some(4), "slots that were given out are not given out again");
+    }
+
+    #[test]
+    fn a_slot_of_a_message_that_did_not_join_is_not_used_again() {
+        let mut line = line([]);
+        let asked = line.room().unwrap().slot();
+        join(&mut line, "a", 10, Stage::Away(1));
+        assert!(!line.fill(asked, |_, _| panic!("an answer for a message that did not join")));
+        assert!(line.fill(asked + 1, |_, _| 10));
+    }
+
+    #[test]
+    fn what_is_cancelled_in_the_middle_holds_up_no_other() {
+        let mut line = line([("a", Stage::Away(1)), ("b", Stage::Away(2)), ("c", Stage::Away(3))]);
+        assert_eq!(line.cancel_where(|name| *name == "b"), ["b"]);
+        assert_eq!((line.len(), line.bytes()), (2, 20));
+        assert!(!line.fill(1, |_, _| panic!("an answer for a cancelled message")));
+        assert!(line.fill(2, |_, _| 30) && line.fill(0, |_, _| 10));
+        assert_eq!(std::iter::from_fn(|| line.take_front()).collect::<Vec<_>>(), [("a", 10), ("c", 30)]);
     }
 
     #[test]
@@ -247,7 +341,7 @@ mod tests {
         assert!(line.fill(1, |_, _| 20));
         assert_eq!(line.take_through(is_last), Some(vec![("a", 1), ("b.", 20)]));
         assert_eq!(line.take_through(is_last), Some(vec![("c.", 3)]));
-        line.join("d", 10, Stage::Ready(4));
+        join(&mut line, "d", 10, Stage::Ready(4));
         assert_eq!(line.take_through(is_last), None, "its last message has not joined");
     }
 
@@ -260,7 +354,7 @@ mod tests {
             Stage::Away(9)
         });
         line.begin_again(1, |_, _| panic!("its answer is still to come"));
-        assert_eq!((line.at(0), line.slot_at(0)), (Some((&"again", &Stage::Away(9))), 0));
+        assert_eq!((line.at(0), line.slot_at(0)), (Some((&"again", &Stage::Away(9))), Some(0)));
         assert!(line.fill(0, |_, away| away.into()));
         assert_eq!(line.at(0), Some((&"again", &Stage::Ready(9))));
         assert_eq!((line.front(), line.at(2)), (Some((&"again", &9)), None));
@@ -269,22 +363,30 @@ mod tests {
     /// What is done to a line and to its model. Numbers choose among what there is.
     #[derive(Clone, Debug)]
     enum Act {
-        /// A message joins, if there is room: its bytes, whether an adapter is asked.
-        Join(usize, bool),
+        /// Messages ask for room, and join if there is any: how many, the bytes of each, whether an adapter is asked.
+        Join(usize, usize, bool),
+        /// Room that is given out and not used.
+        Abandon,
         Fill(usize),
         Take,
         TakeThrough,
         BeginAgain(usize),
+        /// All whose number leaves this remainder when divided by four.
+        CancelWhere(u64),
         CancelAll,
     }
 
     fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let join = (0usize..40, any::<bool>());
         let act = prop_oneof![
-            6 => (0usize..40, any::<bool>()).prop_map(|(bytes, asks)| Act::Join(bytes, asks)),
+            6 => join.prop_map(|(bytes, asks)| Act::Join(1, bytes, asks)),
+            2 => (2usize..9, 0usize..40, any::<bool>()).prop_map(|(count, bytes, asks)| Act::Join(count, bytes, asks)),
+            1 => Just(Act::Abandon),
             6 => (0usize..24).prop_map(Act::Fill),
             4 => Just(Act::Take),
             1 => Just(Act::TakeThrough),
             1 => (0usize..8).prop_map(Act::BeginAgain),
+            1 => (0u64..4).prop_map(Act::CancelWhere),
             1 => Just(Act::CancelAll),
         ];
         prop::collection::vec(act, 0..200)
@@ -293,38 +395,61 @@ mod tests {
     /// A message of the model: its number, its bytes, what came of it.
     type Known = (u64, usize, Option<u64>);
 
+    /// A message of the line: its number, and what it holds until it leaves.
+    type Item = (u64, Rc<()>);
+
     /// Every third message is the last of its group.
     fn ends_group(number: u64) -> bool {
         number % 3 == 2
     }
 
     proptest! {
-        /// The model is a plain list in order of joining, searched from the front; a message's number stands for it.
+        /// The model is a plain list in order of joining, searched from the front; a message's slot is its number.
         #[test]
         fn it_does_what_a_plain_list_does(acts in acts()) {
             const MESSAGES_MAX: usize = 6;
             const BYTES_MAX: usize = 100;
-            let mut line: OrderedLine<u64, u64, u64> = OrderedLine::bounded(MESSAGES_MAX, BYTES_MAX);
+            let mut line: OrderedLine<Item, u64, u64> = OrderedLine::bounded(MESSAGES_MAX, BYTES_MAX);
             let mut model: Vec<Known> = Vec::new();
-            let (mut joined, mut left, mut answers) = (0, 0, 0u64);
+            let memory = Rc::new(());
+            // The number that is given out next; how many joined and left.
+            let (mut next, mut joined, mut left, mut answers) = (0u64, 0, 0, 0u64);
             for act in acts {
+                let bytes: usize = model.iter().map(|known| known.1).sum();
                 match act {
-                    Act::Join(bytes, asks) if !line.is_full() => {
-                        prop_assert_eq!(line.next_slot(), joined);
-                        line.join(joined, bytes, if asks { Stage::Away(joined) } else { Stage::Ready(joined) });
-                        model.push((joined, bytes, (!asks).then_some(joined)));
-                        joined += 1;
+                    Act::Join(count, length, asks) => {
+                        let fits = model.is_empty() || (model.len() + count <= MESSAGES_MAX && bytes < BYTES_MAX);
+                        let rooms = match count {
+                            1 => line.room().map(|room| vec![room]),
+                            _ => line.rooms(count).map(Iterator::collect),
+                        };
+                        prop_assert_eq!(rooms.is_ok(), fits);
+                        if let Err(full) = &rooms {
+                            prop_assert_eq!((full.messages, full.bytes), (model.len(), bytes));
+                        }
+                        for room in rooms.into_iter().flatten() {
+                            prop_assert_eq!(room.slot(), next);
+                            let stage = if asks { Stage::Away(next) } else { Stage::Ready(next) };
+                            line.join(room, (next, memory.clone()), length, stage);
+                            model.push((next, length, (!asks).then_some(next)));
+                            (next, joined) = (next + 1, joined + 1);
+                        }
                     }
-                    Act::Join(..) => {}
+                    Act::Abandon => {
+                        if let Ok(room) = line.room() {
+                            prop_assert_eq!(room.slot(), next);
+                            next += 1;
+                        }
+                    }
                     Act::Fill(back) => {
                         // Also slots of messages that have left, and slots that are not in use yet.
-                        let Some(slot) = (joined + 4).checked_sub(back as u64) else { continue };
+                        let Some(slot) = (next + 4).checked_sub(back as u64) else { continue };
                         answers += 1;
                         let waits = model.iter_mut().find(|known| known.0 == slot && known.2.is_none());
                         let is_waited_for = waits.is_some();
                         waits.into_iter().for_each(|known| known.2 = Some(1000 + answers));
                         let filled = line.fill(slot, |item, away| {
-                            assert_eq!((*item, away), (slot, slot));
+                            assert_eq!((item.0, away), (slot, slot));
                             1000 + answers
                         });
                         prop_assert_eq!(filled, is_waited_for);
@@ -335,43 +460,54 @@ mod tests {
                             model.remove(0);
                             left += 1;
                         }
-                        prop_assert_eq!(line.take_front(), expected);
+                        prop_assert_eq!(line.take_front().map(|(item, ready)| (item.0, ready)), expected);
                     }
                     Act::TakeThrough => {
                         let end = model.iter().position(|known| ends_group(known.0)).map_or(0, |last| last + 1);
                         let is_ready = end > 0 && model[..end].iter().all(|known| known.2.is_some());
                         let group: Vec<_> = model.drain(..if is_ready { end } else { 0 }).collect();
-                        left += group.len() as u64;
+                        left += group.len();
                         let group: Vec<_> = group.into_iter().filter_map(|known| Some((known.0, known.2?))).collect();
                         let expected = is_ready.then_some(group);
-                        prop_assert_eq!(line.take_through(|number| ends_group(*number)), expected);
+                        let taken = line.take_through(|item| ends_group(item.0));
+                        let number = |(item, ready): (Item, u64)| (item.0, ready);
+                        prop_assert_eq!(taken.map(|group| group.into_iter().map(number).collect()), expected);
                     }
                     Act::BeginAgain(place) => {
                         let known = model.get_mut(place).filter(|known| known.2.is_some());
                         let was = known.and_then(|known| Some((known.0, known.2.take()?)));
                         let (slot, mut begun) = (line.slot_at(place), None);
                         line.begin_again(place, |item, was| {
-                            begun = Some((*item, was));
-                            Stage::Away(*item)
+                            begun = Some((item.0, was));
+                            Stage::Away(item.0)
                         });
                         prop_assert_eq!(begun, was);
-                        prop_assert!(was.is_none_or(|(number, _)| number == slot));
+                        prop_assert!(was.is_none_or(|(number, _)| Some(number) == slot));
+                    }
+                    Act::CancelWhere(remainder) => {
+                        let is_cancelled = |number: u64| number % 4 == remainder;
+                        let expected: Vec<Known> = model.extract_if(.., |known| is_cancelled(known.0)).collect();
+                        left += expected.len();
+                        let cancelled = line.cancel_where(|item| is_cancelled(item.0));
+                        prop_assert!(cancelled.iter().map(|item| item.0).eq(expected.iter().map(|known| known.0)));
                     }
                     Act::CancelAll => {
-                        let cancelled: Vec<u64> = line.cancel_all().collect();
-                        left += cancelled.len() as u64;
+                        let cancelled: Vec<u64> = line.cancel_all().map(|item| item.0).collect();
+                        left += cancelled.len();
                         prop_assert_eq!(cancelled, model.drain(..).map(|known| known.0).collect::<Vec<_>>());
                     }
                 }
                 let bytes: usize = model.iter().map(|known| known.1).sum();
                 prop_assert_eq!((line.len(), line.bytes(), line.is_empty()), (model.len(), bytes, model.is_empty()));
                 prop_assert_eq!(line.is_full(), model.len() >= MESSAGES_MAX || bytes >= BYTES_MAX);
-                prop_assert!(line.len() <= MESSAGES_MAX && bytes < BYTES_MAX + 40);
-                prop_assert_eq!(joined - left, model.len() as u64, "each leaves exactly once");
-                prop_assert!(line.items().eq(model.iter().map(|known| &known.0)));
-                let ready = model.iter().map_while(|known| Some((&known.0, known.2.as_ref()?)));
-                prop_assert!(line.ready().eq(ready));
-                prop_assert_eq!(line.at(0).map(|(item, _)| *item), model.first().map(|known| known.0));
+                // Beyond the bounds are the last message, and a group that joined an empty line.
+                prop_assert!(line.len() <= MESSAGES_MAX.max(8) && bytes < BYTES_MAX.max(8 * 40) + 40);
+                prop_assert_eq!(joined - left, model.len(), "each leaves exactly once");
+                prop_assert_eq!(Rc::strong_count(&memory) - 1, model.len(), "what left holds nothing");
+                prop_assert!(line.items().map(|item| item.0).eq(model.iter().map(|known| known.0)));
+                let ready = model.iter().map_while(|known| Some((known.0, known.2?)));
+                prop_assert!(line.ready().map(|(item, ready)| (item.0, *ready)).eq(ready));
+                prop_assert_eq!(line.at(0).map(|(item, _)| item.0), model.first().map(|known| known.0));
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::catalog::{Protection, Transmission};
 use crate::denials;
 use crate::dispatcher::authority;
 use crate::dispatcher::local::{Local, no_ring};
-use crate::dispatcher::sealing::{LinkSealer, Sealing, Stage, Task, Treatment, sealing_memory};
+use crate::dispatcher::sealing::{Sealings, Stage, Task, Treatment, sealing_memory};
 use crate::envelope::{Arrival, Defaults, chunks_of, payload_of};
 use crate::manager::{Route, State, not_resolved};
 use crate::reason::{self, Refusal};
@@ -19,15 +19,12 @@ use bulla_amqp::{Payload, Sections};
 use bulla_queue::{Message, User};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt, Toleration};
-use bulla_seal::ring::Ring;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// Ways that one link remembers; beyond it all are looked up again.
 const WAYS_MAX: usize = 1_024;
-/// Policies that one link keeps a sealer for; beyond it the oldest goes, and its content key with it.
-const SEALINGS_MAX: usize = 64;
 
 /// Where a destination leads.
 pub(crate) struct Way {
@@ -70,11 +67,6 @@ impl Way {
             None => message,
         }
     }
-
-    /// The destinations that a sealed message on this way may be bound to.
-    fn destinations(&self, state: &State, policy: &Policy) -> Vec<String> {
-        state.destinations(&self.route, policy, None)
-    }
 }
 
 /// What a receiving link needs beside the messages: how it delivers them.
@@ -88,7 +80,7 @@ pub(crate) struct Delivery {
     ways: HashMap<Destination, Arc<Way>>,
     /// The last transmission header and where it led: most messages go where the one before went.
     last: Option<(Bytes, Arc<Way>)>,
-    sealings: Vec<Option<Sealing>>,
+    sealings: Sealings,
     /// The last policy with SEALEDAT(CLIENT) of which a message was buried, and the one that seals such dead letters.
     stand_in: Option<(Arc<Policy>, Arc<Policy>)>,
     /// As whom it asks for devices.
@@ -114,7 +106,7 @@ impl Delivery {
         target: Option<Destination>,
         who: bulla_device::Asker,
     ) -> Self {
-        let (ways, sealings) = (HashMap::new(), Vec::new());
+        let (ways, sealings) = (HashMap::new(), Sealings::default());
         let meters = ProtectionMeters::default();
         Self { protection, user: user.into(), target, ways, last: None, sealings, stand_in: None, who, meters }
     }
@@ -223,66 +215,44 @@ impl Delivery {
         arrival: Arrival,
     ) -> Result<(Stage, Option<Held>), Refusal> {
         let policy = way.route.policy.as_ref().filter(|_| self.protection == Protection::AsPolicy);
-        match Treatment::of(policy, false, &way.destination, &arrival)? {
-            Treatment::AsIs => {
-                let message =
-                    Message { user: Some(self.user.clone()), ..arrival.into_message(way.route.defaults, None) };
-                Ok((Stage::Ready(Ok(message)), None))
-            }
-            Treatment::Check(policy) => {
-                let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
-                let user = self.user.clone();
-                let ring = self.ring(local)?;
-                let (user, also) = (Some(user.as_str()), Some(&mut self.meters));
-                let task = Task { asker, who: &self.who, route: &way.route, policy: &policy, user, also };
-                Ok((task.check(local, Some(ring), way.destinations(state, &policy), arrival)?, Some(held)))
-            }
-            Treatment::Seal(policy) => {
-                self.seal(local, state, asker, (way, way.destination.to_string()), &policy, arrival)
-            }
+        let treatment = Treatment::of(policy, false, &way.destination, &arrival)?;
+        if let Treatment::AsIs = treatment {
+            // The usual case: the name of the user is shared by all messages of the link.
+            let message = Message { user: Some(self.user.clone()), ..arrival.into_message(way.route.defaults, None) };
+            return Ok((Stage::Ready(Ok(message)), None));
         }
+        self.begin(local, state, asker, way, treatment, None, arrival)
     }
 
-    fn seal(
+    /// Begins what a message needs before it is put. A seal is bound to `bound_to`, or to where the way leads.
+    #[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
+    fn begin(
         &mut self,
         local: &mut Local,
         state: &State,
         asker: Asker,
-        (way, bound_to): (&Way, String),
-        policy: &Arc<Policy>,
+        way: &Way,
+        treatment: Treatment,
+        bound_to: Option<String>,
         arrival: Arrival,
     ) -> Result<(Stage, Option<Held>), Refusal> {
-        // The message and its sealed form, until it is on the queue.
-        let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
-        let sealer = self.sealer(local, state, policy)?;
-        let user = Some(self.user.as_str());
-        let also = Some(&mut self.meters);
-        let task = Task { asker, who: &self.who, route: &way.route, policy, user, also };
-        Ok((task.seal(local, sealer, bound_to, arrival)?, Some(held)))
-    }
-
-    fn ring(&self, local: &Local) -> Result<Arc<Ring>, Refusal> {
-        let user = self.user.as_str();
-        let ring = local.manager.ring(user, local.now);
-        ring.map_err(|error| no_ring(user, &error))
-    }
-
-    /// The link's sealer for a policy: it lives as long as the link, and its content key with it.
-    fn sealer(&mut self, local: &Local, state: &State, policy: &Arc<Policy>) -> Result<LinkSealer, Refusal> {
-        let ring = self.ring(local)?;
-        let is_for = |slot: &Option<Sealing>| slot.as_ref().is_some_and(|slot| Arc::ptr_eq(&slot.policy, policy));
-        let place = match self.sealings.iter().position(is_for) {
-            Some(place) => place,
-            None => {
-                if self.sealings.len() >= SEALINGS_MAX {
-                    self.sealings.remove(0);
-                }
-                self.sealings.push(None);
-                self.sealings.len() - 1
+        let Self { user, who, sealings, meters, .. } = self;
+        let user = user.as_str();
+        let mut unkept = None;
+        let (sealing, held) = match treatment.policy() {
+            None => (&mut unkept, None),
+            // The message and its sealed form, until it is on the queue.
+            Some(policy) => {
+                let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
+                (sealings.of(policy), Some(held))
             }
         };
-        let sealed_by = &state.definitions.queue_manager.name;
-        Sealing::renewed(&mut self.sealings[place], policy, ring, sealed_by, local)
+        let task = Task { asker, who, route: &way.route, bound_to, sealing, user: Some(user), also: Some(meters) };
+        let ring = |local: &mut Local| {
+            let ring = local.manager.ring(user, local.now);
+            ring.map(Some).map_err(|error| no_ring(user, &error))
+        };
+        Ok((task.begin(treatment, local, state, ring, arrival)?, held))
     }
 
     /// A message with its label, on its way to the dead-letter queue (inventory B6.7): as it is where that queue is a
@@ -324,7 +294,7 @@ impl Delivery {
                 };
             }
         };
-        let (stage, held) = self.seal(local, state, asker, (&way, bound_to), &policy, arrival)?;
+        let (stage, held) = self.begin(local, state, asker, &way, Treatment::Seal(policy), Some(bound_to), arrival)?;
         Ok(Prepared { way: Some(way), stage, held, asks: false })
     }
 

@@ -12,18 +12,19 @@ use super::protocol::{self, ReceiverGreeting, SenderGreeting};
 use super::registry::{InstanceId, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
 use crate::adapter::{Asker, Finished, Held, Outcome};
-use crate::catalog::ChannelDefinition;
 use crate::catalog::names::is_name;
 use crate::catalog::status::{ChannelState, ChannelStatus};
+use crate::catalog::{ChannelDefinition, MESSAGE_BYTES_MAX};
 use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
 use crate::dispatcher::peer::{Link, Peer, Traffic};
-use crate::dispatcher::sealing::{SealingLine, Stage};
+use crate::dispatcher::sealing::{SealingLine, Stage, line_full};
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
 use crate::front::{self, Attach, DeliveryId, Front, LinkId, SessionId};
 use crate::mailbox::Notice;
 use crate::manager::State;
+use crate::ordered_line::Slot;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use crate::{reports, tls};
@@ -45,6 +46,10 @@ const CREDIT_MAX: u32 = super::note::IN_DOUBT_MAX as u32;
 const CREDIT_PROTECTED: u32 = 512;
 /// Bytes of messages that a link has room for, by the lengths of those that came last.
 const CREDIT_BYTES: usize = 64 << 20;
+/// Bytes of messages that a link's line takes. A connection with [`CREDIT_BYTES`] in a line is not read; what one turn
+/// has read before that joins: a message that may be long, and short ones behind it.
+const LINE_BYTES_MAX: usize = 256 << 20;
+const _: () = assert!(LINE_BYTES_MAX > CREDIT_BYTES + MESSAGE_BYTES_MAX as usize + (16 << 20));
 /// What a message is taken to be long before any came, in bytes.
 const MESSAGE_BYTES_ASSUMED: usize = 64 << 10;
 /// Messages and bytes of one unit of work.
@@ -171,10 +176,15 @@ impl Receiving {
             && self.numbers.as_ref().is_none_or(|numbers| channels.has_numbers(&numbers.note_name, self.place))
     }
 
-    /// Who asks the adapters for the message at that place of the line.
-    fn asker(&self, link: LinkId, place: usize) -> Asker {
+    /// Whether more messages may be read from its connection.
+    pub(crate) fn has_room(&self) -> bool {
+        self.line.bytes() < CREDIT_BYTES
+    }
+
+    /// Who asks the adapters for the message of that slot.
+    fn asker(&self, link: LinkId, slot: Slot) -> Asker {
         let Place { dispatcher, peer, generation } = self.place;
-        Asker { dispatcher, peer, generation, link, slot: self.line.slot_at(place) }
+        Asker { dispatcher, peer, generation, link, slot }
     }
 }
 
@@ -472,7 +482,7 @@ fn receiving(
         phase,
         delivery: Delivery::new(definition.protection, user, target, local.device_asker(peer.generation)),
         numbers: None,
-        line: SealingLine::bounded(CREDIT_MAX as usize, CREDIT_BYTES),
+        line: SealingLine::bounded(CREDIT_MAX as usize, LINE_BYTES_MAX),
         unconfirmed: VecDeque::new(),
         committed: 0,
         confirmed: 0,
@@ -691,9 +701,13 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     let id = (!delivery.settled).then_some(delivery.id);
     let payload = delivery.payload;
     let mut waiting = Waiting { id, payload, way: None, dead: None, defective: false, asks: false, _held: None };
-    let asker = receiving.asker(link, receiving.line.len());
+    let room = match receiving.line.room() {
+        Ok(room) => room,
+        Err(full) => return end(peer, local, state, link, line_full(full)),
+    };
+    let asker = receiving.asker(link, room.slot());
     let stage = waiting.prepare(&mut receiving.delivery, &mut receiving.starved, local, state, asker);
-    receiving.line.join(waiting, len, stage);
+    receiving.line.join(room, waiting, len, stage);
     look_at(receiving, local, link);
 }
 
@@ -801,7 +815,7 @@ impl Receiving {
 
     /// Begins anew what is to be done with a message in the line before it is put.
     fn prepare(&mut self, local: &mut Local, state: &State, link: LinkId, place: usize) {
-        let asker = self.asker(link, place);
+        let Some(asker) = self.line.slot_at(place).map(|slot| self.asker(link, slot)) else { return };
         let Self { line, delivery, starved, .. } = self;
         line.begin_again(place, |waiting, _| waiting.prepare(delivery, starved, local, state, asker));
     }
@@ -1025,7 +1039,7 @@ impl Receiving {
         let queue = manager.dead_letter_queue.clone().filter(|_| self.definition.use_dead_letter_queue).ok_or(None)?;
         let own = manager.name.clone();
         let way = Way::find(state, &Destination { queue, manager: own.clone() }).map_err(Some)?;
-        let asker = self.asker(link, 0);
+        let asker = self.asker(link, self.line.slot_at(0).ok_or(None)?);
         let (head, stage) = self.line.at(0).ok_or(None)?;
         let mut message = match stage {
             Stage::Ready(Ok(message)) => message.clone(),
@@ -1270,7 +1284,7 @@ fn answer(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) {
 /// Brings a link's credit back to full, when half of it is used up.
 fn replenish(peer: &mut Peer, link: LinkId) {
     let Some(Link::Receiving(receiving)) = peer.links.get_mut(&link) else { return };
-    if !matches!(receiving.phase, Phase::Flowing) || receiving.stop.is_some() || receiving.line.is_full() {
+    if !matches!(receiving.phase, Phase::Flowing) || receiving.stop.is_some() || !receiving.has_room() {
         return;
     }
     let by_bytes = u32::try_from(CREDIT_BYTES / receiving.message_bytes.max(1)).unwrap_or(u32::MAX);
@@ -1327,6 +1341,7 @@ fn end(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId, refu
 /// A link is gone: nothing of what is in its line was promised. The last one of its instance ends that.
 pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Local, state: &mut State, link: LinkId) {
     receiving.delivery.leave();
+    receiving.line.cancel_all().for_each(drop);
     receiving.tell();
     local.receivers.remove(&(peer.key, link));
     receiving.show(peer.traffic, local, state);

@@ -45,6 +45,8 @@ const BATCHES_IN_FLIGHT: usize = 16;
 const IN_DOUBT_MIN: usize = 256;
 /// Messages that may be with the adapters at the same time.
 const OPENING_MAX: usize = 64;
+/// Bytes of them with which no more are taken from the transmission queue.
+const OPENING_BYTES_MAX: usize = 64 << 20;
 /// How long messages rest that a partner gave back.
 const RELEASED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The address of a channel's link, before the channel's name.
@@ -242,7 +244,7 @@ pub(crate) fn begin(
         batch_since: None,
         noted: VecDeque::new(),
         units: VecDeque::new(),
-        opening: OpeningLine::bounded(OPENING_MAX, usize::MAX),
+        opening: OpeningLine::bounded(OPENING_MAX, OPENING_BYTES_MAX),
         who,
         failure: None,
         message_bytes_max: own_max,

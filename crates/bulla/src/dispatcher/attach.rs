@@ -21,7 +21,6 @@ use crate::events::Event;
 use crate::front::Attach;
 use crate::manager::{Route, State};
 use crate::message_groups::Owner;
-use crate::ordered_line::OrderedLine;
 use crate::outgoing::{self, OpensItself, SEALED};
 use crate::reason::{self, Refusal};
 use crate::topics;
@@ -162,7 +161,7 @@ fn producer(
         sealed_by_client: wants_sealed(attach, &target.capabilities),
         granted: 0,
         unused_ticks: 0,
-        pending: OrderedLine::by_credit(),
+        pending: put::pending_line(),
         sealing: None,
         who: local.client_asker(peer),
         user: peer.user,
@@ -190,7 +189,7 @@ fn producer(
         state.opened_to_put(route.queue);
         producer.route = Some(Arc::new(route));
         if let Err(refusal) = put::prepare(&mut producer, local, state, &peer.identity) {
-            put::forget(&producer, state);
+            put::forget(&mut producer, local, state);
             return Err(refusal);
         }
     }
@@ -434,7 +433,7 @@ fn publisher(
         sealed_by_client: false,
         granted: 0,
         unused_ticks: 0,
-        pending: OrderedLine::by_credit(),
+        pending: put::pending_line(),
         sealing: None,
         who: local.client_asker(peer),
         user: peer.user,

@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 
 /// Messages of one link that may be with the adapters at once.
 const OPENING_MAX: usize = 64;
+/// Bytes of them with which it takes no more from its queue.
+const OPENING_BYTES_MAX: usize = 64 << 20;
 /// Confidential messages up to this many bytes are opened on the dispatcher when their key is cached:
 /// waking an adapter costs more than the cipher does.
 const OPEN_INLINE_BYTES_MAX: usize = 64 << 10;
@@ -126,9 +128,9 @@ type Stage = ordered_line::Stage<Away, Result<Readable, Fault>>;
 /// The messages of a link that are being opened.
 pub(crate) type OpeningLine = OrderedLine<Opening, Away, Result<Readable, Fault>>;
 
-/// The line of a link that takes no more messages while so many are being opened.
+/// The line of a link that takes no more messages while so many, or so many bytes of them, are being opened.
 pub(crate) fn opening_line() -> OpeningLine {
-    OrderedLine::bounded(OPENING_MAX, usize::MAX)
+    OrderedLine::bounded(OPENING_MAX, OPENING_BYTES_MAX)
 }
 
 /// Why a message does not go to this reader.
@@ -240,9 +242,8 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         }
         Err(payload) => payload,
     };
-    let slot = consumer.opening.next_slot();
-    let asker = Asker { dispatcher: local.index, peer: *key, generation: *generation, link, slot };
-    let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
+    let held = local.manager.adapters.hold(payload.len().saturating_mul(2));
+    let (Ok(room), Ok(held)) = (consumer.opening.room(), held) else {
         // No memory to open it in: it stays, and is tried again at the next tick.
         if !consumer.browse {
             state.store.release(locked.id, false);
@@ -250,8 +251,10 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         local.rescan.insert(consumer.route.queue);
         return Looked::Blocked;
     };
+    let slot = room.slot();
+    let asker = Asker { dispatcher: local.index, peer: *key, generation: *generation, link, slot };
     let stage = open(consumer, asker, local, state, identity, &locked, &payload);
-    consumer.opening.join(Opening { locked, _held: held }, payload.len(), stage);
+    consumer.opening.join(room, Opening { locked, _held: held }, payload.len(), stage);
     deliver_opened(peer, local, state, link);
     Looked::Sent
 }
@@ -806,7 +809,9 @@ pub(crate) fn forget(consumer: &mut Consumer, user: Option<UserId>, wall_ms: u64
             let backed_out = consumer.backed_out.get(&id).copied().unwrap_or(0);
             give_back(&consumer.route, wall_ms, state, id, backed_out.max(u32::from(failed)));
         }
-        for opening in consumer.opening.cancel_all() {
+    }
+    for opening in consumer.opening.cancel_all() {
+        if !consumer.browse {
             state.store.release(opening.locked.id, false);
         }
     }

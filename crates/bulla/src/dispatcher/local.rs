@@ -403,18 +403,19 @@ impl Local {
             state.users.detached(user, granted);
         }
         match gone {
-            Some(Link::Producer(producer)) => {
+            Some(Link::Producer(mut producer)) => {
                 producer.resumable.iter().for_each(|link| state.resumable.end(link));
-                put::forget(&producer, state);
+                let has_lost = put::forget(&mut producer, self, state);
                 if let Some(route) = &producer.route {
                     self.freed(route.queue, state);
                     state.left(route.queue);
                 }
                 self.end_dynamic(producer.dynamic, state);
-                if producer.has_presettled() {
-                    // Those will not be sent again: they are put when their adapters are done.
+                if !producer.pending.is_empty() {
+                    // Their sender has settled them: they are put when their adapters are done.
                     self.departed.insert((peer.key, peer.generation, link), producer);
-                } else if put::lose_units(&producer, self) {
+                }
+                if has_lost {
                     unit_of_work::go_on(peer, self, state);
                 }
             }

@@ -691,7 +691,7 @@ impl Dispatcher {
         self.precedence.set_any_known(self.core.peers.iter().any(|(_, peer)| !peer.is_unauthenticated()));
         for (key, peer) in &mut self.core.peers {
             peer.note_arriving(arriving);
-            if peer.arriving.stopped {
+            if peer.arriving.stopped || !peer.has_room() {
                 peer.front.not_read(now);
             }
             if !peer.front.is_closed()

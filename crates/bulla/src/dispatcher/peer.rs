@@ -254,7 +254,14 @@ impl Peer {
         let room = self.front.output_len() < RENEWAL_OUTPUT_BYTES_MAX;
         self.readable
             && !self.arriving.stopped
-            && (self.front.wants_input() || (room && self.socket.write_waits_for_read()))
+            && ((self.front.wants_input() && self.has_room()) || (room && self.socket.write_waits_for_read()))
+    }
+
+    /// Whether what a channel sends on it has room in memory. Where it has not, nothing is read: what is in memory is
+    /// put on its queues first.
+    pub(crate) fn has_room(&self) -> bool {
+        let is_full = |link: &Link| matches!(link, Link::Receiving(receiving) if !receiving.has_room());
+        !self.is_channel || !self.links.values().any(is_full)
     }
 
     /// Ends a connection whose partner does not answer a renewal of the keys; asked at each tick.

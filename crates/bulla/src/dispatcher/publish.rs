@@ -5,7 +5,7 @@ use super::authority;
 use super::local::Local;
 use super::peer::Peer;
 use super::put::{self, CopyOf, Pending, Producer, Receipt, Unheard};
-use super::sealing::{Sealing, Stage, Treatment, sealing_memory};
+use super::sealing::{Sealings, Stage, Treatment, line_full, sealing_memory};
 use super::unit_of_work;
 use crate::asker::Who;
 use crate::authority::Right;
@@ -36,7 +36,7 @@ pub(crate) struct Publishing {
     container: Option<String>,
     publisher: Option<Publisher>,
     /// What the policies of subscriptions seal with, by policy.
-    sealings: HashMap<String, Option<Sealing>>,
+    sealings: Sealings,
     scratch: Scratch,
 }
 
@@ -189,17 +189,19 @@ fn to_each(
         return put_copies(Some(front), receipt, local, state, ready.collect());
     }
     let last = copies.len() - 1;
-    for (at, (target, route, treatment)) in copies.into_iter().enumerate() {
+    let rooms = producer.pending.rooms(copies.len()).map_err(line_full)?;
+    for ((at, (target, route, treatment)), room) in copies.into_iter().enumerate().zip(rooms) {
         // The message and its sealed form, until it is on the queue.
         let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory);
         let stage = held.and_then(|held| {
-            let sealing = route.policy.as_ref().map(|policy| sealings.entry(policy.name.clone()).or_default());
+            let sealing = route.policy.as_ref().map(|policy| sealings.of(policy));
             let mut unkept = None;
+            let slot = room.slot();
             let sealing = sealing.unwrap_or(&mut unkept);
             let stage = treatment.and_then(|treatment| match treatment {
                 Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.copy(route.defaults, identity.user.as_deref())))),
                 treatment => arrival.again().and_then(|arrival| {
-                    put::treat(treatment, producer, sealing, receipt, local, state, identity, route, arrival)
+                    put::treat(treatment, producer, sealing, receipt, slot, local, state, identity, route, arrival)
                 }),
             });
             stage.map(|stage| (stage, held))
@@ -223,7 +225,7 @@ fn to_each(
             _counted: receipt.user.filter(|_| held.is_some()).and_then(|user| state.users.begins_to_seal(user)),
             _held: held,
         };
-        producer.pending.join(pending, arrival.len(), stage);
+        producer.pending.join(room, pending, arrival.len(), stage);
     }
     put::put_ready(producer, Some(front), local, state);
     Ok(())
@@ -251,11 +253,6 @@ pub(super) fn put_ready(
         if let Some(CopyOf { whose, .. }) = copy {
             copies.push(Copy { queue, policy, transmission, message, whose });
         }
-    }
-    if front.is_none() && !receipt.settled {
-        // Its sender has no answer and will send it again: putting it now would make two of it.
-        put::lose(receipt, local);
-        return true;
     }
     if let Err(refusal) = put_copies(front.as_deref_mut(), receipt, local, state, copies) {
         let topic = producer.publishing.as_ref().and_then(|publishing| publishing.published());

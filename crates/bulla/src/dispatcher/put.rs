@@ -6,9 +6,9 @@ use super::authority::{self, Relayed};
 use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Link, Peer};
 use super::publish::{self, Publishing, Subscriber};
-use super::sealing::{Sealing, SealingLine, Stage, Task, Treatment, sealing_memory};
+use super::sealing::{Sealing, SealingLine, Stage, Task, Treatment, line_full, sealing_memory};
 use super::unit_of_work::{self, UnitId};
-use crate::adapter::{Asker, Finished, Held};
+use crate::adapter::{Asker, Finished, Held, SEALING_BYTES_MAX};
 use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
@@ -16,6 +16,7 @@ use crate::envelope::Arrival;
 use crate::front::{Delivery, DeliveryId, Front, LinkId, SessionId};
 use crate::limits::{BeingSealed, QueueUses, UserId};
 use crate::manager::{Route, State};
+use crate::ordered_line::Slot;
 use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use crate::resumable::Resumable;
@@ -35,6 +36,13 @@ pub(crate) const CREDIT_CLEAR: u32 = 1000;
 const BACKLOG_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Credit of a link whose messages are sealed or checked first: they wait in memory for that.
 pub(crate) const CREDIT_PROTECTED: u32 = 256;
+/// Messages of one link that may be with the adapters: its credit of publications, with copies for 256 subscriptions.
+/// One that comes beyond it is refused.
+const PENDING_MESSAGES_MAX: usize = CREDIT_PROTECTED as usize * 256;
+/// Bytes of them: what the adapters' memory takes of one link alone, with the sealed forms.
+const PENDING_BYTES_MAX: usize = SEALING_BYTES_MAX / 2;
+/// A link with so many bytes there gets no more credit.
+const PENDING_BYTES_FOR_CREDIT: usize = 64 << 20;
 /// What stands for the queue in a line on a message of a link to none in particular, where it named none that is there.
 const RELAY: &str = "an anonymous terminus";
 /// Key in an error's info: the delivery that it is about (Anonymous Terminus, section 2.2.2).
@@ -148,21 +156,26 @@ impl Producer {
         if self.has_lapsed() { 0 } else { self.granted }
     }
 
-    /// Whether messages are pending that their sender has settled.
-    pub(crate) fn has_presettled(&self) -> bool {
-        self.pending.items().any(|pending| pending.receipt.settled)
-    }
-
-    /// Who asks the adapters for the next message of this link.
-    pub(super) fn asker(&self, receipt: Receipt, local: &Local) -> Asker {
-        Asker {
-            dispatcher: local.index,
-            peer: receipt.key,
-            generation: receipt.generation,
-            link: receipt.link,
-            slot: self.pending.next_slot(),
+    /// Gives up the messages with the adapters, because the link ends: their memory is given back, and answers for them
+    /// are ignored. Those that their sender has settled will not be sent again, so they stay, and are put once their
+    /// adapters are done. Says whether units of work have lost a message.
+    fn cancel(&mut self, local: &mut Local) -> bool {
+        let mut any = false;
+        for Pending { receipt, .. } in self.pending.cancel_where(|pending| !pending.receipt.settled) {
+            if let Some(unit) = receipt.unit {
+                local.units.ended(unit);
+                let gone = Refusal::new(reason::CONNECTION_BROKEN, "a link ended while its message was being sealed");
+                local.units.doom(unit, &gone);
+                any = true;
+            }
         }
+        any
     }
+}
+
+/// The line of a link that puts.
+pub(crate) fn pending_line() -> SealingLine<Pending> {
+    SealingLine::bounded(PENDING_MESSAGES_MAX, PENDING_BYTES_MAX)
 }
 
 /// Hot path, once per message that a client puts.
@@ -306,11 +319,13 @@ fn put(
         let message = arrival.into_message(route.defaults, identity.user.as_deref());
         return local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state);
     }
+    let room = producer.pending.room().map_err(line_full)?;
     // The message and its sealed form, until it is on the queue.
     let bytes = arrival.len();
     let held = local.manager.adapters.hold(bytes.saturating_mul(2)).map_err(sealing_memory)?;
     let mut sealing = producer.sealing.take();
-    let stage = treat(treatment, producer, &mut sealing, receipt, local, state, identity, route, arrival);
+    let slot = room.slot();
+    let stage = treat(treatment, producer, &mut sealing, receipt, slot, local, state, identity, route, arrival);
     producer.sealing = sealing;
     match stage? {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
@@ -332,7 +347,7 @@ fn put(
                 _held: Some(held),
                 _counted: receipt.user.and_then(|user| state.users.begins_to_seal(user)),
             };
-            producer.pending.join(pending, bytes, stage);
+            producer.pending.join(room, pending, bytes, stage);
             Ok(())
         }
     }
@@ -478,31 +493,22 @@ pub(super) fn treat(
     producer: &Producer,
     sealing: &mut Option<Sealing>,
     receipt: Receipt,
+    slot: Slot,
     local: &mut Local,
     state: &State,
     identity: &Identity,
     route: &Route,
     arrival: Arrival,
 ) -> Result<Stage, Refusal> {
+    let Receipt { key, generation, link, .. } = receipt;
+    let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
     let user = identity.user.as_deref();
-    let asker = producer.asker(receipt, local);
-    match treatment {
-        Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.into_message(route.defaults, user)))),
-        Treatment::Check(policy) => {
-            let ring = match producer.sealed_by_client {
-                true => local.ring_without_keys(identity)?,
-                false => Some(local.ring(identity)?),
-            };
-            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
-            task.check(local, ring, state.destinations(route, &policy, None), arrival)
-        }
-        Treatment::Seal(policy) => {
-            let ring = local.ring(identity)?;
-            let sealer = Sealing::renewed(sealing, &policy, ring, &state.definitions.queue_manager.name, local)?;
-            let task = Task { asker, who: &producer.who, route, policy: &policy, user, also: None };
-            task.seal(local, sealer, state.bound_to(route), arrival)
-        }
-    }
+    let task = Task { asker, who: &producer.who, route, bound_to: None, sealing, user, also: None };
+    let ring = |local: &mut Local| match producer.sealed_by_client {
+        true => local.ring_without_keys(identity),
+        false => local.ring(identity).map(Some),
+    };
+    task.begin(treatment, local, state, ring, arrival)
 }
 
 /// Makes the sealer of a link at attach, so that a policy that can't be satisfied is known before the first put.
@@ -539,7 +545,7 @@ pub(crate) fn finished_late(local: &mut Local, state: &mut State, done: Finished
     let Some(mut producer) = local.departed.remove(&id) else { return };
     note(&mut producer, local, done);
     put_ready(&mut producer, None, local, state);
-    if producer.has_presettled() {
+    if !producer.pending.is_empty() {
         local.departed.insert(id, producer);
     }
 }
@@ -567,11 +573,6 @@ pub(super) fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, 
         }
         if let Some(usage) = state.uses.get_mut(&queue).filter(|_| front.is_some()) {
             usage.granted = usage.granted.saturating_sub(1);
-        }
-        if front.is_none() && !receipt.settled {
-            // Its sender has no answer and will send it again: putting it now would make two of it.
-            lose(receipt, local);
-            continue;
         }
         let put = ready.and_then(|message| {
             local.put(front.as_deref_mut(), receipt, queue, transmission.as_deref(), message, state)
@@ -651,7 +652,7 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     let Some(Link::Producer(producer)) = peer.links.get_mut(&link) else { return };
     let full = producer.credit_full();
     let outstanding = producer.granted + u32::try_from(producer.pending.len()).unwrap_or(u32::MAX);
-    if outstanding > full / 2 {
+    if outstanding > full / 2 || producer.pending.bytes() >= PENDING_BYTES_FOR_CREDIT {
         return;
     }
     let mut wanted = full - outstanding;
@@ -719,28 +720,6 @@ pub(crate) fn replenish(peer: &mut Peer, local: &mut Local, state: &mut State, l
     peer.front.set_credit(link, peer.front.credit(link).saturating_add(granted));
 }
 
-/// A message that was being sealed is given up, because its link is gone.
-pub(super) fn lose(receipt: Receipt, local: &mut Local) {
-    if let Some(unit) = receipt.unit {
-        let gone = Refusal::new(reason::CONNECTION_BROKEN, "a link ended while its message was being sealed");
-        local.units.doom(unit, &gone);
-    }
-}
-
-/// A link goes, and messages that were being sealed with it: units of work that they are part of can't be committed.
-/// Says whether there are such.
-pub(crate) fn lose_units(producer: &Producer, local: &mut Local) -> bool {
-    let mut any = false;
-    for Pending { receipt, .. } in producer.pending.items() {
-        if let Some(unit) = receipt.unit {
-            local.units.ended(unit);
-            any = true;
-        }
-        lose(*receipt, local);
-    }
-    any
-}
-
 /// Whether a producer without credit may go on waiting for room there. After a change of definitions its name is looked
 /// up again, and leads it to room elsewhere where it leads elsewhere now. Where nothing may be put any more, or the
 /// queue is gone, it would wait for ever, so its link ends with the reason.
@@ -783,11 +762,9 @@ pub(crate) fn may_wait(peer: &mut Peer, local: &mut Local, state: &mut State, li
     false
 }
 
-/// Gives back what a link was promised, when it goes.
-pub(crate) fn forget(producer: &Producer, state: &mut State) {
-    if !producer.has_presettled() {
-        producer.who.leave();
-    }
+/// Gives back what a link was promised, when it goes, and gives up its messages that are being sealed. Says whether
+/// units of work have lost one.
+pub(crate) fn forget(producer: &mut Producer, local: &mut Local, state: &mut State) -> bool {
     if let Some(topic) = producer.publishing.as_deref().and_then(Publishing::topic) {
         state.topics.publisher_left(topic);
     }
@@ -802,4 +779,9 @@ pub(crate) fn forget(producer: &Producer, state: &mut State) {
             usage.granted = usage.granted.saturating_sub(1);
         }
     }
+    let has_lost = producer.cancel(local);
+    if producer.pending.is_empty() {
+        producer.who.leave();
+    }
+    has_lost
 }

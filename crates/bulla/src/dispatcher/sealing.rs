@@ -7,8 +7,8 @@ use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
 use crate::audit::{KeyUse, Purpose};
 use crate::catalog::status::{Deed, ProtectionMeters};
 use crate::envelope::{Arrival, Envelope};
-use crate::manager::Route;
-use crate::ordered_line::{self, OrderedLine};
+use crate::manager::{Route, State};
+use crate::ordered_line::{self, LineFull, OrderedLine};
 use crate::reason::{self, Refusal};
 use bulla_device::SystemRandom;
 use bulla_device::role::{self, Role};
@@ -17,12 +17,15 @@ use bulla_seal::policy::{Quality, SealedAt, Toleration};
 use bulla_seal::ring::Ring;
 use bulla_seal::{Bound, Content, Opened, Policy, SealError, Sealer, Step, Tally};
 use bytes::Bytes;
+use hashbrown::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
 /// an adapter costs more than the cipher does.
 const SEAL_INLINE_BYTES_MAX: usize = 64 << 10;
+/// Policies that one link keeps a sealer for; beyond it all sealers are made anew, and their content keys end.
+const SEALINGS_MAX: usize = 1_024;
 
 /// What a link seals with: valid for one policy and one state of the ring.
 pub(crate) struct Sealing {
@@ -37,6 +40,10 @@ pub(crate) struct LinkSealer {
     sealer: Arc<Mutex<Sealer>>,
     key: Option<Arc<KeyUse>>,
 }
+
+/// What a link to several queues seals with, by policy.
+#[derive(Default)]
+pub(crate) struct Sealings(HashMap<String, Option<Sealing>>);
 
 /// How far a message has come on its way through the adapters.
 pub(crate) type Stage = ordered_line::Stage<Away, Result<Message, Refusal>>;
@@ -65,7 +72,10 @@ pub(crate) struct Task<'a> {
     pub(crate) asker: Asker,
     pub(crate) who: &'a bulla_device::Asker,
     pub(crate) route: &'a Route,
-    pub(crate) policy: &'a Arc<Policy>,
+    /// What a seal is bound to, where that is not the destination of the route.
+    pub(crate) bound_to: Option<String>,
+    /// What the link seals with under the policy of the route.
+    pub(crate) sealing: &'a mut Option<Sealing>,
     /// Whose name the message is put in.
     pub(crate) user: Option<&'a str>,
     /// Where it is counted beside its policy: at the channel that brought it.
@@ -95,7 +105,25 @@ impl Sealing {
     }
 }
 
+impl Sealings {
+    /// What the link seals with under a policy. A policy of the same name takes the place of an older one.
+    pub(crate) fn of(&mut self, policy: &Policy) -> &mut Option<Sealing> {
+        if self.0.len() >= SEALINGS_MAX && !self.0.contains_key(&policy.name) {
+            self.0.clear();
+        }
+        self.0.entry_ref(&policy.name).or_default()
+    }
+}
+
 impl Treatment {
+    /// The policy that it is done by; none where nothing is done.
+    pub(crate) fn policy(&self) -> Option<&Arc<Policy>> {
+        match self {
+            Self::AsIs => None,
+            Self::Check(policy) | Self::Seal(policy) => Some(policy),
+        }
+    }
+
     /// What a queue's policy asks for. `seals_itself` says that the client seals its messages, `queue` is the name that
     /// a refusal has.
     pub(crate) fn of(
@@ -130,10 +158,39 @@ impl Treatment {
 }
 
 impl Task<'_> {
+    /// Begins what a message needs before it is put. `ring` says what the link checks and seals with; none where it may
+    /// check the form of a seal alone.
+    pub(crate) fn begin(
+        self,
+        treatment: Treatment,
+        local: &mut Local,
+        state: &State,
+        ring: impl FnOnce(&mut Local) -> Result<Option<Arc<Ring>>, Refusal>,
+        arrival: Arrival,
+    ) -> Result<Stage, Refusal> {
+        match treatment {
+            Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.into_message(self.route.defaults, self.user)))),
+            Treatment::Check(policy) => {
+                let ring = ring(local)?;
+                let destinations = state.destinations(self.route, &policy, None);
+                self.check(local, &policy, ring, destinations, arrival)
+            }
+            Treatment::Seal(policy) => {
+                let none = || Refusal::security("key-ring", "the link has no key ring to seal with");
+                let ring = ring(local)?.ok_or_else(none)?;
+                let sealed_by = &state.definitions.queue_manager.name;
+                let sealer = Sealing::renewed(self.sealing, &policy, ring, sealed_by, local)?;
+                let bound_to = self.bound_to.clone().unwrap_or_else(|| state.bound_to(self.route));
+                self.seal(local, &policy, sealer, bound_to, arrival)
+            }
+        }
+    }
+
     /// Has a message checked that claims to be sealed; without a ring its form alone.
-    pub(crate) fn check(
+    fn check(
         self,
         local: &Local,
+        policy: &Arc<Policy>,
         ring: Option<Arc<Ring>>,
         destinations: Vec<String>,
         arrival: Arrival,
@@ -141,22 +198,23 @@ impl Task<'_> {
         let _protection = role::enter(Role::Protection);
         let expect = arrival.expect(destinations);
         let der = arrival.sealed_body()?;
-        let (manager, policy, now) = (local.manager.clone(), self.policy.clone(), local.wall);
+        let (manager, under, now) = (local.manager.clone(), policy.clone(), local.wall);
         let tally = Tally::new();
         let counted = tally.clone();
         let work = Work::Check(Arc::new(move || match &ring {
-            Some(ring) => manager.opener.check_arrived_counting(&policy, ring, &der, &expect, now, counted.clone()),
-            None => manager.opener.check_form_counting(&policy, &der, &expect, now, counted.clone()).map(Step::Done),
+            Some(ring) => manager.opener.check_arrived_counting(&under, ring, &der, &expect, now, counted.clone()),
+            None => manager.opener.check_form_counting(&under, &der, &expect, now, counted.clone()).map(Step::Done),
         }));
         local.manager.adapters.submit(self.asker, self.who, work, tally);
         let message = Box::new(arrival.into_message(self.route.defaults, self.user));
-        Ok(Stage::Away(Away::Checking(message, self.policy.clone())))
+        Ok(Stage::Away(Away::Checking(message, policy.clone())))
     }
 
     /// Has a clear message sealed for `destination`, or seals it here where that takes no device.
-    pub(crate) fn seal(
+    fn seal(
         self,
         local: &mut Local,
+        policy: &Arc<Policy>,
         LinkSealer { sealer, key }: LinkSealer,
         destination: String,
         arrival: Arrival,
@@ -166,12 +224,12 @@ impl Task<'_> {
             arrival.into_envelope(self.route.defaults, destination, &mut local.random, self.user)?;
         let room = self.route.message_bytes_max.saturating_sub(envelope.overhead());
         let now = local.wall;
-        if content.bytes.len() <= SEAL_INLINE_BYTES_MAX && self.policy.quality() == Quality::Confidentiality {
+        if content.bytes.len() <= SEAL_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
             // Never waits: an adapter that is sealing the link's last message keeps the sealer.
             if let Ok(mut free) = sealer.try_lock()
                 && free.has_live_key(now)
             {
-                return self.seal_here((&mut free, key), room, local, envelope, content, &bound);
+                return self.seal_here(policy, (&mut free, key), room, local, envelope, content, &bound);
             }
         }
         let tally = Tally::new();
@@ -182,12 +240,14 @@ impl Task<'_> {
             sealer.seal_counting(content, &bound, now, &mut SystemRandom, &counted)
         }));
         local.manager.adapters.submit(self.asker, self.who, work, tally);
-        Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone(), key)))
+        Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
     }
 
     /// With a live content key sealing is a cipher's work alone.
+    #[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and policy")]
     fn seal_here(
         self,
+        policy: &Arc<Policy>,
         (sealer, key): (&mut Sealer, Option<Arc<KeyUse>>),
         room: usize,
         local: &Local,
@@ -201,16 +261,16 @@ impl Task<'_> {
             Ok(Step::Done(sealed)) => {
                 let cost = tally.effort().into();
                 count_use(key.as_deref(), &cost);
-                note(local, self.policy, self.also, Deed::Sealed, &cost);
+                note(local, policy, self.also, Deed::Sealed, &cost);
                 Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
             }
             Ok(step @ Step::Device(..)) => {
                 local.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))), tally);
-                Ok(Stage::Away(Away::Sealing(Box::new(envelope), self.policy.clone(), key)))
+                Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
             }
             Err(error) => {
                 let cost = tally.effort().into();
-                note(local, self.policy, self.also, Deed::FailedToSeal, &cost);
+                note(local, policy, self.also, Deed::FailedToSeal, &cost);
                 Err(seal_refusal(&error))
             }
         }
@@ -321,6 +381,11 @@ pub(crate) fn sealing_memory(full: SealingMemoryFull) -> Refusal {
         reason::STORAGE_NOT_AVAILABLE,
         format!("{} of {} bytes for sealing are taken; put again later", full.held, full.limit),
     )
+}
+
+/// A message finds no room in its link's line.
+pub(crate) fn line_full(full: LineFull) -> Refusal {
+    Refusal::new(reason::STORAGE_NOT_AVAILABLE, format!("{full}; put again later"))
 }
 
 fn seal_refusal(error: &SealError) -> Refusal {

@@ -704,6 +704,43 @@ fn a_channel_pauses_between_tries_and_what_came_later_waits() {
 }
 
 #[test]
+fn a_partner_whose_messages_can_t_be_put_is_not_read_beyond_what_may_lie_in_memory() {
+    const COUNT: usize = 40;
+    const BYTES: usize = 3 << 20;
+    let harness = Harness::new();
+    harness.queue("OTHER", |_| {});
+    harness.queue("Q", |queue| queue.max_depth = 0);
+    harness.channel(|channel| {
+        channel.message_retries = u32::MAX;
+        channel.message_retry_interval = Duration::from_millis(1);
+    });
+    let mut partner = Partner::connect(&harness);
+    partner.greet(&greeting(0, 0)).unwrap();
+    let sending = std::thread::spawn(move || {
+        let body = "x".repeat(BYTES);
+        (0..COUNT).for_each(|_| partner.send("Q@QM2", &body, true));
+        partner
+    });
+    let is_full = |status: &ChannelStatus| status.current_messages as usize * BYTES >= CREDIT_BYTES;
+    harness.until("the line is full", |harness| harness.status("QM1").filter(is_full));
+    // Each dispatcher has many turns in which it could read more.
+    for manager in ["QM3", "QM4"] {
+        let mut other = Partner::connect(&harness);
+        other.greet(&SenderGreeting { manager: manager.into(), ..greeting(0, 0) }).unwrap();
+        for _ in 0..200 {
+            other.send("OTHER@QM2", "", true);
+            other.accepted(1);
+        }
+    }
+    let held = harness.status("QM1").unwrap().current_messages as usize * BYTES;
+    assert!(held < CREDIT_BYTES + 2 * BYTES, "{held} bytes lie in memory");
+    harness.queue("Q", |queue| queue.max_depth = COUNT as u32);
+    let mut partner = sending.join().unwrap();
+    partner.accepted(COUNT);
+    assert_eq!(harness.messages("Q").len(), COUNT);
+}
+
+#[test]
 fn tries_come_before_the_dead_letter_queue_and_that_before_the_end() {
     let harness = Harness::new();
     harness.channel(|channel| {

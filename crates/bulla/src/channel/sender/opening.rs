@@ -69,7 +69,8 @@ impl Sending {
         local: &mut Local,
         state: &mut State,
     ) {
-        let Ok(held) = local.manager.adapters.hold(payload.len().saturating_mul(2)) else {
+        let held = local.manager.adapters.hold(payload.len().saturating_mul(2));
+        let (Ok(room), Ok(held)) = (self.opening.room(), held) else {
             // It goes back and comes again when others have given memory back.
             state.store.release(found.id, false);
             let again = local.now + MEMORY_AGAIN_AFTER;
@@ -77,23 +78,21 @@ impl Sending {
             return local.serve_at(again, self.queue);
         };
         let destinations = state.destinations_of(&header, policy);
-        let stage = match self.start_opening(&found, link, destinations, &payload, policy, key, generation, local) {
+        let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot: room.slot() };
+        let stage = match self.start_opening(&found, asker, destinations, &payload, policy, local) {
             Ok(arrival) => Stage::Away(Box::new(arrival)),
             Err(fault) => Stage::Ready(Err(fault)),
         };
-        self.opening.join(Opening { found, link, header, _held: held }, payload.len(), stage);
+        self.opening.join(room, Opening { found, link, header, _held: held }, payload.len(), stage);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
-    pub(super) fn start_opening(
+    fn start_opening(
         &self,
         found: &Found,
-        link: LinkId,
+        asker: Asker,
         destinations: Vec<String>,
         payload: &Payload,
         policy: &Arc<Policy>,
-        key: usize,
-        generation: u64,
         local: &Local,
     ) -> Result<Arrival, Fault> {
         let _protection = role::enter(Role::Protection);
@@ -114,8 +113,6 @@ impl Sending {
         let open = move || {
             manager.opener.open_counting(&policy, &ring, der.clone(), expect.clone(), put_at, now, counted.clone())
         };
-        let slot = self.opening.next_slot();
-        let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
         local.manager.adapters.submit(asker, &self.who, Work::Open(Arc::new(open)), tally);
         Ok(arrival)
     }
