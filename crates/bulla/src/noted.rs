@@ -131,16 +131,22 @@ impl State {
         notes: &[(&str, Option<&[u8]>)],
     ) -> Result<Ticket, DefineError> {
         let objects = kept::changed(&self.definitions, changes);
+        let cleared = changes.iter().filter_map(|change| match change {
+            Change::ClearLocal { name } => Some(name.as_str()),
+            _ => None,
+        });
+        let cleared: Vec<&str> = cleared.collect();
         let queues = QueueChanges::of(changes, &self.definitions, &self.store);
         if objects.is_empty() && queues.gone.is_empty() {
-            return Ok(Ticket::NOW);
+            return self.clear(&cleared);
         }
         let gone: Vec<QueueId> = queues.gone.keys().filter_map(|name| self.store.queue(name)).collect();
+        let cleared = cleared.iter().map(|name| QueueChange::Clear { name });
         let deleted = queues.gone.iter().map(|(&name, &purge)| QueueChange::Delete { name, purge });
         let defined = queues.defined.iter();
         let defined = defined
             .map(|(&name, queue)| QueueChange::Define { name, attributes: attributes(name, queue, &self.definitions) });
-        let queues: Vec<QueueChange<'_>> = deleted.chain(defined).collect();
+        let queues: Vec<QueueChange<'_>> = cleared.chain(deleted).chain(defined).collect();
         let number = changes_note(self.noted.last + 1, self.definitions_writer.written());
         let notes: Vec<(&str, Option<&[u8]>)> =
             notes.iter().copied().chain(std::iter::once((CHANGES_NOTE, Some(&number[..])))).collect();
@@ -157,6 +163,28 @@ impl State {
         self.take_over(changes);
         self.definitions_writer.changed(changes, self.noted.last, ticket);
         Ok(ticket)
+    }
+
+    /// Clears queues, message by message: where nothing is defined with it, that needs no room for one large commit.
+    fn clear(&mut self, queues: &[&str]) -> Result<Ticket, DefineError> {
+        let mut ticket = Ticket::NOW;
+        for name in queues {
+            let queue = self.store.queue(name).ok_or(DefineError::Unknown)?;
+            ticket = ticket.max(self.store.clear(queue)?);
+        }
+        Ok(ticket)
+    }
+
+    /// The file has what is defined up to that change. The journal notes it, so that an older copy of the file is known
+    /// for what it is. Where that can't be noted, it is with the next change.
+    fn note_written(&mut self, change: u64) {
+        self.definitions_writer.has(change);
+        let note = changes_note(self.noted.last, change);
+        let notes = [(CHANGES_NOTE, Some(&note[..]))];
+        let unit = DefinitionUnit { notes: &notes, reserve: Reserve::Whole, ..DefinitionUnit::default() };
+        if let Err(error) = self.store.commit_definitions(&unit) {
+            crate::warning!("that the file of definitions is written is not noted in the journal: {error}");
+        }
     }
 
     /// What is defined, and what follows from it, is that of after the changes.
@@ -334,12 +362,12 @@ impl Writer {
             let done = synced.map_err(io::Error::other).and_then(|()| {
                 copy::write(&manager.data, &definitions, &Origin { journal: journal.clone(), change: last })
             });
+            if done.is_ok() {
+                manager.lock().note_written(last);
+            }
             let mut wanted = self.wanted();
             match done {
-                Ok(()) => {
-                    self.has(last);
-                    was_told = false;
-                }
+                Ok(()) => was_told = false,
                 Err(error) => {
                     wanted.failed = Some(error.to_string());
                     if !std::mem::replace(&mut was_told, true) {

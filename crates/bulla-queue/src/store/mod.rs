@@ -665,6 +665,12 @@ impl Store {
                     heads += Record::Deleted(*queue).head_bytes();
                     gone.insert(*name);
                 }
+                QueueChange::Clear { name } => {
+                    let queue = self.names.get(*name).ok_or(DefineError::Unknown)?;
+                    let journaled = |slot: &crate::lane::Slot| self.messages[*slot].kept == Kept::Journal;
+                    let removals = self.clearable(*queue)?.into_iter().filter(journaled).count();
+                    heads += removals * Record::Removed(MessageId(0)).head_bytes();
+                }
                 QueueChange::Define { name, attributes } => {
                     check_attributes(attributes)?;
                     let there = self.names.get(*name).filter(|_| !gone.contains(name));
@@ -689,6 +695,13 @@ impl Store {
                 QueueChange::Delete { name, .. } => {
                     if let Some(&queue) = self.names.get(*name) {
                         ticket = ticket.max(self.delete_admitted(queue));
+                    }
+                }
+                QueueChange::Clear { name } => {
+                    // The queue may have gone in the same unit, with its messages.
+                    let slots = self.names.get(*name).map(|queue| self.clearable(*queue)).transpose()?;
+                    for slot in slots.into_iter().flatten() {
+                        ticket = ticket.max(self.remove_admitted(slot));
                     }
                 }
                 QueueChange::Define { name, attributes } => match self.names.get(*name) {
@@ -760,16 +773,20 @@ impl Store {
     /// # Errors
     /// [`DefineError::Unknown`]; [`DefineError::Journal`], when only a part of them is gone.
     pub fn clear(&mut self, queue: QueueId) -> Result<Ticket, DefineError> {
-        let found = self.queues.get(&queue).ok_or(DefineError::Unknown)?;
-        let slots: Vec<_> = found.lanes.iter().flat_map(|lane| lane.slots(None)).collect();
         let mut ticket = Ticket::NOW;
-        for (slot, free) in slots {
-            if !free && self.messages[slot].state != State::Delayed {
-                continue;
-            }
+        for slot in self.clearable(queue)? {
             ticket = ticket.max(self.remove(slot)?);
         }
         Ok(ticket)
+    }
+
+    /// The messages of a queue that are not locked and not under way.
+    fn clearable(&self, queue: QueueId) -> Result<Vec<crate::lane::Slot>, DefineError> {
+        let found = self.queues.get(&queue).ok_or(DefineError::Unknown)?;
+        let slots = found.lanes.iter().flat_map(|lane| lane.slots(None));
+        let is_clearable =
+            |(slot, free): &(crate::lane::Slot, bool)| *free || self.messages[*slot].state == State::Delayed;
+        Ok(slots.filter(is_clearable).map(|(slot, _)| slot).collect())
     }
 
     /// The queue of that name.

@@ -36,6 +36,11 @@ pub enum QueueChange<'a> {
         /// Its messages go too; without that, it must have none.
         purge: bool,
     },
+    /// Every message of a queue goes that is not locked and not under way.
+    Clear {
+        /// Its name.
+        name: &'a str,
+    },
 }
 
 /// How much of the reserve a unit of definitions may use where the disk is full.

@@ -69,10 +69,11 @@ pub(crate) fn load<E: From<Failed>>(
     let (before, written) = store.note(CHANGES_NOTE).and_then(read_changes_note).unwrap_or_default();
     let last = keep(store, &definitions, kept, (before, written))?;
     let origin = Origin { journal: copy::journal_name(store.identity()), change: last };
-    if is_kept && compare(data, &definitions, &origin, (before, written))? && before == last {
+    let is_right = is_kept && compare(data, &definitions, &origin, (before, written))? && before == last;
+    if is_right && written == last {
         return Ok(Loaded { definitions, last, written: last });
     }
-    if let Err(error) = copy::write(data, &definitions, &origin) {
+    if !is_right && let Err(error) = copy::write(data, &definitions, &origin) {
         crate::warning!("definitions are in the journal and not in {FILE} yet: {error}");
         return Ok(Loaded { definitions, last, written });
     }

@@ -103,6 +103,13 @@ fn open_store(disk: &SimDisk) -> Result<Store, String> {
     Store::open(Box::new(log), Box::new(spill), limits, Instant::now()).map_err(|error| error.to_string())
 }
 
+/// Writes the file as its thread does.
+fn write_file(state: &mut State, folder: &Path) {
+    let journal = copy::journal_name(state.store.identity());
+    copy::write(folder, &state.definitions, &Origin { journal, change: state.noted.last }).unwrap();
+    state.note_written(state.noted.last);
+}
+
 /// A command's unit: two queues and an alias at once, or all three at once away again.
 fn unit(state: &mut State, number: usize) -> Vec<Change> {
     let name = format!("ALIAS{number}");
@@ -167,10 +174,7 @@ fn work(disk: &SimDisk, folder: &Path, seed: u64) -> Done {
             7 => {
                 // As the thread that writes the file does: what is in it is synced.
                 if state.store.sync(Instant::now()).is_ok() {
-                    let journal = copy::journal_name(state.store.identity());
-                    let origin = Origin { journal, change: state.noted.last };
-                    copy::write(folder, &state.definitions, &origin).unwrap();
-                    state.definitions_writer.has(state.noted.last);
+                    write_file(&mut state, folder);
                 }
                 continue;
             }
@@ -344,4 +348,73 @@ fn a_file_that_differs_in_nothing_that_counts_or_is_missing_is_only_written_agai
     drop(open(&disk, folder.path()).unwrap());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
     assert!(!is_set_aside(folder.path()));
+}
+
+#[test]
+fn an_older_copy_of_the_file_that_is_put_back_is_kept_aside() {
+    let (disk, folder) = stopped();
+    let path = folder.path().join(FILE);
+    let mut state = open(&disk, folder.path()).unwrap();
+    let mut copies = vec![std::fs::read_to_string(&path).unwrap()];
+    for name in ["SECOND", "THIRD"] {
+        let queue = Definitions::initial("QM1").queues.into_values().next().unwrap();
+        state.commit_definitions(&[Change::Define { name: name.into(), object: Object::Local(queue) }], &[]).unwrap();
+        state.store.sync(Instant::now()).unwrap();
+        write_file(&mut state, folder.path());
+        copies.push(std::fs::read_to_string(&path).unwrap());
+    }
+    state.store.shut_down(Instant::now()).unwrap();
+    drop(state);
+    let written = copies.pop().unwrap();
+    for (number, older) in copies.iter().enumerate() {
+        std::fs::write(&path, older).unwrap();
+        let state = open(&disk, folder.path()).unwrap();
+        assert!(state.definitions.queues.contains_key("THIRD"), "the journal wins");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
+        let aside = folder.path().join(format!("objects.mqsc.edited-{}", number + 1));
+        assert_eq!(std::fs::read_to_string(aside).ok().as_ref(), Some(older), "copy {number}");
+    }
+}
+
+#[test]
+fn a_unit_that_clears_a_queue_is_there_whole_or_not_at_all() {
+    const MESSAGES: u32 = 300;
+    let (disk, folder) = stopped();
+    let depth = |state: &State| state.store.status(state.store.queue("QUEUE").unwrap()).unwrap().depth;
+    let mut state = open(&disk, folder.path()).unwrap();
+    let queue = state.store.queue("QUEUE").unwrap();
+    for _ in 0..MESSAGES {
+        state.store.put(queue, Message::new(true, bytes::Bytes::from_static(b"a message").into())).unwrap();
+    }
+    state.store.shut_down(Instant::now()).unwrap();
+    drop(state);
+    let clear = |disk: &SimDisk| {
+        let Ok(mut state) = open(disk, folder.path()) else { return };
+        let alias =
+            AliasQueue { target: "QUEUE".into(), description: String::new(), get_enabled: true, put_enabled: true };
+        let clear = Change::ClearLocal { name: "QUEUE".into() };
+        let _ = state
+            .commit_definitions(&[clear, Change::Define { name: "ALIAS".into(), object: Object::Alias(alias) }], &[]);
+        let _ = state.store.sync(Instant::now());
+    };
+    let steps = {
+        let disk = disk.after_crash(Fate::Kept);
+        let began = disk.steps();
+        clear(&disk);
+        began..=disk.steps()
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for step in steps {
+        for fate in [Fate::Lost, Fate::Torn, Fate::Kept, Fate::Mixed(step)] {
+            let disk = disk.after_crash(Fate::Kept);
+            disk.set_fault(step, Fault::Crash);
+            clear(&disk);
+            let at = format!("step {step}, {fate:?}");
+            let state = open(&disk.after_crash(fate), folder.path()).expect(&at);
+            let is_defined = state.definitions.aliases.contains_key("ALIAS");
+            assert_eq!(depth(&state), if is_defined { 0 } else { MESSAGES }, "{at}: defined {is_defined}");
+            seen.insert(is_defined);
+        }
+    }
+    assert_eq!(seen.len(), 2, "both have been seen");
 }

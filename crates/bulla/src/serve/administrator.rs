@@ -26,7 +26,7 @@ use crate::reason::{self, Refusal};
 use crate::task::costs_now;
 use crate::wall_clock::{from_wall_ms, wall_ms};
 use bulla_amqp::{Payload, Sections};
-use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError, Ticket};
+use bulla_queue::{Chunks, Found, MessageId, QueueId, ReadError};
 use bulla_seal::Dn;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashSet};
@@ -132,41 +132,38 @@ impl<'a> Administrator<'a> {
         }
     }
 
-    /// Takes devices away again that a unit which can't be finished has brought.
-    fn take_back(&mut self, done: &[Change]) {
-        for change in done.iter().rev() {
-            if let Change::DefineDevice { name, .. } = change
-                && !self.state.definitions.devices.contains_key(name)
-                && let Err(error) = self.manager.devices.scheduler().remove(name)
-            {
-                crate::warning!("device {name} of a unit that was given up stays until the next start: {error}");
-            }
-        }
-    }
-
-    /// What a change does beside the definitions and their queues. Says which notes go with it, and when what it has
-    /// done is durable.
-    fn prepare(&mut self, change: &Change) -> Result<(Vec<String>, Ticket), AdminError> {
+    /// The notes that go with a change.
+    fn notes_of(&self, change: &Change) -> Result<Vec<String>, AdminError> {
         match change {
-            Change::ClearLocal { name } => {
-                let queue = self.queue(name)?;
-                Ok((Vec::new(), self.state.store.clear(queue).map_err(failed)?))
-            }
-            Change::DefineDevice { name, device } => {
-                self.manager.devices.define(name, device).map_err(failed)?;
-                Ok((Vec::new(), Ticket::NOW))
-            }
-            Change::DeleteDevice { name } => {
-                self.manager.devices.scheduler().remove(name).map_err(failed)?;
-                Ok((Vec::new(), Ticket::NOW))
-            }
             // One that is defined in the same unit has none.
             Change::Delete { name, sort: Sort::Channel, .. } if self.state.definitions.channels.contains_key(name) => {
                 let notes = supervisor::notes_of(&self.state, name);
-                Ok((notes.map_err(|refusal| self.channel_error(name, &refusal))?, Ticket::NOW))
+                notes.map_err(|refusal| self.channel_error(name, &refusal))
             }
-            _ => Ok((Vec::new(), Ticket::NOW)),
+            _ => Ok(Vec::new()),
         }
+    }
+
+    /// Devices come and go as the definitions say, once these are durable. Another command may have changed them again
+    /// meanwhile: what is defined now counts.
+    fn follow_devices(&mut self, changes: &[Change]) -> Vec<String> {
+        let Self { manager, state } = self;
+        let mut warnings = Vec::new();
+        for change in changes {
+            if let Change::DeleteDevice { name } = change
+                && let Err(error) = manager.devices.scheduler().remove(name)
+            {
+                crate::note!("device {name}: {error}");
+            }
+        }
+        for change in changes {
+            let (Change::DefineDevice { name, .. } | Change::DeleteDevice { name }) = change else { continue };
+            let Some(device) = state.definitions.devices.get(name) else { continue };
+            if let Err(error) = manager.devices.define(name, device) {
+                warnings.push(format!("device {name} is defined, and can't be started before the next start: {error}"));
+            }
+        }
+        warnings
     }
 
     /// What runs follows the definitions, which the changes have made.
@@ -415,18 +412,9 @@ impl Administered for Administrator<'_> {
         for (at, change) in changes.iter().enumerate() {
             self.removable(change).map_err(|error| (at, error))?;
         }
-        let (mut notes, mut ticket) = (Vec::new(), Ticket::NOW);
+        let mut notes = Vec::new();
         for (at, change) in changes.iter().enumerate() {
-            match self.prepare(change) {
-                Ok((of_change, cleared)) => {
-                    notes.extend(of_change);
-                    ticket = ticket.max(cleared);
-                }
-                Err(error) => {
-                    self.take_back(&changes[..at]);
-                    return Err((at, error));
-                }
-            }
+            notes.extend(self.notes_of(change).map_err(|error| (at, error))?);
         }
         let last = changes.len().saturating_sub(1);
         let policies = |state: &State| -> HashSet<String> {
@@ -439,13 +427,8 @@ impl Administered for Administrator<'_> {
         };
         let unknown_before = policies(&self.state);
         let gone_notes: Vec<(&str, Option<&[u8]>)> = notes.iter().map(|name| (name.as_str(), None)).collect();
-        match self.state.commit_definitions(&changes, &gone_notes) {
-            Ok(committed) => ticket = ticket.max(committed),
-            Err(error) => {
-                self.take_back(&changes);
-                return Err((last, failed(error)));
-            }
-        }
+        let committed = self.state.commit_definitions(&changes, &gone_notes);
+        let ticket = committed.map_err(|error| (last, failed(error)))?;
         // The ticket is waited for here, and not by the next turn of a dispatcher.
         self.state.noted.take_ticket();
         let mut unknown = policies(&self.state);
@@ -458,6 +441,7 @@ impl Administered for Administrator<'_> {
         submitted.map_err(|error| (last, failed(error)))?;
         let synced = self.apart(|manager| manager.wait_until_synced(ticket));
         synced.map_err(|error| (last, failed(error)))?;
+        warnings.extend(self.follow_devices(&changes));
         for change in &changes {
             crate::note!("{}", told(change));
         }
@@ -887,4 +871,52 @@ fn not_kept(at_ms: u64) -> impl FnOnce(Option<SystemTime>) -> AdminError {
 
 fn failed(error: impl std::fmt::Display) -> AdminError {
     AdminError::Failed { reason: u32::from(reason::RESOURCE_PROBLEM.code), detail: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{DeviceDefinition, LocalQueue, Object};
+    use crate::serve::{Settings, start};
+    use bulla_queue::Message;
+
+    #[test]
+    fn a_unit_that_fails_clears_no_queue_and_takes_no_device_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            name: Some("QM1".into()),
+            amqp: None,
+            amqps: None,
+            dispatchers: 1,
+            adapters: 1,
+            ..Settings::new(directory.path().to_owned())
+        };
+        let running = start(&settings).unwrap();
+        let manager = running.manager().clone();
+        let apply = |changes: Vec<Change>| Administrator::new(&manager).apply_all(changes).map(drop);
+        let local = |name: &str| Change::Define { name: name.into(), object: Object::Local(LocalQueue::default()) };
+        let device = DeviceDefinition { autostart: false, ..DeviceDefinition::accelerator() };
+        apply(vec![local("Q"), Change::DefineDevice { name: "LANES".into(), device }]).unwrap();
+        {
+            let state = &mut *manager.lock();
+            let queue = state.store.queue("Q").unwrap();
+            state.store.put(queue, Message::new(true, Bytes::from_static(b"a message").into())).unwrap();
+            state.store.sync(Instant::now()).unwrap();
+        }
+        let found = || {
+            let state = manager.lock();
+            let depth = state.store.status(state.store.queue("Q").unwrap()).unwrap().depth;
+            (depth, manager.devices.scheduler().report_of("LANES").is_some())
+        };
+        let with = |queue: &str| {
+            let gone = Change::DeleteDevice { name: "LANES".into() };
+            vec![Change::ClearLocal { name: "Q".into() }, gone, local(queue)]
+        };
+        assert_eq!(found(), (1, true));
+        apply(with(&"N".repeat(1_000))).unwrap_err();
+        assert_eq!(found(), (1, true), "nothing is changed");
+        apply(with("OTHER")).unwrap();
+        assert_eq!(found(), (0, false));
+        running.stop().unwrap();
+    }
 }
