@@ -427,6 +427,27 @@ def test_a_message_that_was_opened_and_is_too_long_for_the_channel_is_buried_sea
     assert "STATUS(RUNNING)" in route.status()
 
 
+def test_a_message_that_can_t_be_sealed_there_lies_sealed_here_and_the_next_one_arrives(route, tmp_path):
+    route = route(sender="SPLPROT(REMOVE)", receiver="SPLPROT(ASPOLICY)")
+    route.protect_at_one("privacy")
+    route.two.qm.mqsc(f"SET POLICY({route.queue}) SIGNALG(SHA256) ENCALG(AES256) RECIP('CN=unknown,O=South')")
+    payload = b"for a recipient without a certificate; " * 10
+    route.put("orders", payload=payload)
+    route.start()
+    route.one.qm.wait_for_depth(DEAD_LETTER_QUEUE, 1)
+    [message] = route.one.raw(DEAD_LETTER_QUEUE)
+    assert (label(message)["reason"], label(message)["queue"]) == (2063, route.queue)
+    assert route.one.opened(message, "privacy", "QM1", tmp_path) == payload
+    for island in (route.one, route.two):
+        files = [path for path in island.qm.data.rglob("*") if path.is_file()]
+        assert not [path for path in files if payload[:30] in path.read_bytes()], "no clear text comes to a disk"
+    assert route.two.qm.depth(DEAD_LETTER_QUEUE) == 0
+    route.protect_at_two("privacy")
+    route.put("orders")
+    assert route.two.opened(route.arrived(), "privacy", "billing", tmp_path) == PAYLOAD
+    assert "STATUS(RUNNING)" in route.status()
+
+
 def test_a_channel_that_would_open_or_seal_is_not_started_for_a_partner_that_proves_nothing(islands, route):
     one, two = islands
     route = route(sender="SPLPROT(REMOVE)", receiver="SPLPROT(ASPOLICY)")

@@ -1,6 +1,6 @@
 //! How a channel gets its connection: a queue manager calls its partner, or is asked by a requester to send.
 
-use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REQUEST, VERSION};
+use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REFUSALS, REQUEST, VERSION};
 use super::registry::{InstanceId, Place, Wanted};
 use super::{sender, supervisor};
 use crate::catalog::status::ChannelState;
@@ -87,7 +87,7 @@ fn client(
     let config = Config {
         hostname: Some(target.host().to_owned()),
         idle_timeout: sender::idle_timeout(definition.heartbeat),
-        offered_capabilities: vec![Symbol::from_static(CAPABILITY)],
+        offered_capabilities: [CAPABILITY, REFUSALS].map(Symbol::from_static).to_vec(),
         properties,
         ..Config::new(manager)
     };

@@ -111,6 +111,11 @@ impl Delivery {
         Self { protection, user: user.into(), target, ways, last: None, sealings, stand_in: None, who, meters }
     }
 
+    /// Whether messages are sealed here as their queues' policies say: SPLPROT(ASPOLICY).
+    pub(crate) fn seals(&self) -> bool {
+        self.protection == Protection::AsPolicy
+    }
+
     /// Nothing more is asked of devices.
     pub(crate) fn leave(&self) {
         self.who.leave();

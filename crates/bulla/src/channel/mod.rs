@@ -10,6 +10,7 @@ pub mod note;
 pub(crate) mod ping;
 pub mod protocol;
 pub(crate) mod receiver;
+pub mod refused;
 pub(crate) mod registry;
 pub(crate) mod sender;
 pub(crate) mod supervisor;

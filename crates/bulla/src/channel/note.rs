@@ -3,12 +3,15 @@
 //! Little-endian; the first byte is the version. `docs/formats/channel.md` has the fields.
 
 use super::protocol::SEQUENCE_MAX;
+use super::refused::Refused;
 use bulla_queue::MessageId;
 
 /// The version that is written; another one is refused.
 const VERSION: u8 = 1;
 /// The version of a note that says who the partner is. Without that it is of version 1.
 const VERSION_PROVED: u8 = 2;
+/// The version of a receiving end's note that names refused messages.
+const VERSION_REFUSED: u8 = 3;
 /// In the flags of a receiving end's note: the partner may reset its numbers once.
 const RESET_ALLOWED: u8 = 1;
 /// Longest proof in a note, in bytes; a longer one is kept as its SHA-256.
@@ -52,6 +55,8 @@ pub struct ReceiverNote {
     pub proof: String,
     /// RESET CHANNEL was given here: the partner may reset its numbers once.
     pub reset_allowed: bool,
+    /// Numbers that are used, and whose messages are not here.
+    pub refused: Refused,
 }
 
 /// The name of a sending end's note.
@@ -125,7 +130,8 @@ impl SenderNote {
         let (mut mark, mut proof) = ([0; 16], String::new());
         if version == VERSION_PROVED {
             let (said, after) = rest.split_first_chunk::<16>()?;
-            (mark, proof, rest) = (*said, take_proof(after)?, &[]);
+            (mark, rest) = (*said, after);
+            proof = take_proof(&mut rest)?;
         }
         let (base, unit) = (u64::from_le_bytes(*base), u64::from_le_bytes(*unit));
         let note = Self { base, unit, partner, reset: reset == 1, in_doubt, mark, proof };
@@ -134,15 +140,22 @@ impl SenderNote {
 }
 
 impl ReceiverNote {
-    /// As bytes: version, store, number; then flags and proof, where there is one of them.
+    /// As bytes: version, store, number; then flags and proof, where there is one of them; then what is refused.
     pub fn encode(&self) -> Vec<u8> {
-        let is_plain = self.proof.is_empty() && !self.reset_allowed;
-        let mut out = vec![if is_plain { VERSION } else { VERSION_PROVED }];
+        let version = match &self.refused {
+            refused if !refused.is_empty() => VERSION_REFUSED,
+            _ if self.proof.is_empty() && !self.reset_allowed => VERSION,
+            _ => VERSION_PROVED,
+        };
+        let mut out = vec![version];
         out.extend_from_slice(&self.store);
         out.extend_from_slice(&self.sequence.to_le_bytes());
-        if !is_plain {
+        if version >= VERSION_PROVED {
             out.push(if self.reset_allowed { RESET_ALLOWED } else { 0 });
             put_proof(&self.proof, &mut out);
+        }
+        if version >= VERSION_REFUSED {
+            self.refused.encode(&mut out);
         }
         out
     }
@@ -153,18 +166,25 @@ impl ReceiverNote {
         let (store, rest) = rest.split_first_chunk::<16>()?;
         let (sequence, rest) = rest.split_first_chunk::<8>()?;
         let sequence = u64::from_le_bytes(*sequence);
-        let (proof, reset_allowed) = match version {
-            VERSION if rest.is_empty() => (String::new(), false),
-            VERSION_PROVED => {
-                let (&[flags], rest) = rest.split_first_chunk::<1>()?;
+        let mut note = Self { store: *store, sequence, ..Self::default() };
+        let mut rest = rest;
+        match version {
+            VERSION => {}
+            VERSION_PROVED | VERSION_REFUSED => {
+                let (&[flags], after) = rest.split_first_chunk::<1>()?;
                 if flags > RESET_ALLOWED {
                     return None;
                 }
-                (take_proof(rest)?, flags == RESET_ALLOWED)
+                rest = after;
+                (note.reset_allowed, note.proof) = (flags == RESET_ALLOWED, take_proof(&mut rest)?);
             }
             _ => return None,
-        };
-        (sequence <= SEQUENCE_MAX).then_some(Self { store: *store, sequence, proof, reset_allowed })
+        }
+        if version == VERSION_REFUSED {
+            note.refused = Refused::decode(std::mem::take(&mut rest)).filter(|refused| !refused.is_empty())?;
+        }
+        // One note has one encoding.
+        (rest.is_empty() && sequence <= SEQUENCE_MAX && note.encode() == bytes).then_some(note)
     }
 }
 
@@ -174,14 +194,15 @@ fn put_proof(proof: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(proof);
 }
 
-/// The proof that is all of these bytes.
-fn take_proof(mut bytes: &[u8]) -> Option<String> {
-    let length = usize::try_from(take_varint(&mut bytes)?).ok()?;
-    let is_whole = length == bytes.len() && length <= PROOF_BYTES_MAX;
-    is_whole.then(|| std::str::from_utf8(bytes).ok().map(str::to_owned))?
+/// The proof that these bytes begin with.
+fn take_proof(bytes: &mut &[u8]) -> Option<String> {
+    let length = usize::try_from(take_varint(bytes)?).ok().filter(|length| *length <= PROOF_BYTES_MAX)?;
+    let (proof, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    std::str::from_utf8(proof).ok().map(str::to_owned)
 }
 
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
@@ -189,7 +210,7 @@ fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for place in 0..VARINT_BYTES_MAX {
         let (&byte, rest) = bytes.split_first()?;
@@ -243,7 +264,12 @@ mod tests {
         assert_eq!(plain.encode().len(), 25);
         let proved = ReceiverNote { proof: "user qm1".into(), ..plain.clone() };
         let allowed = ReceiverNote { reset_allowed: true, ..plain.clone() };
-        for note in [plain, proved.clone(), allowed, ReceiverNote { reset_allowed: true, ..proved }] {
+        let mut refused = Refused::default();
+        refused.note(9, 2063);
+        let refusing = ReceiverNote { refused: refused.clone(), ..plain.clone() };
+        assert_eq!(refusing.encode()[0], VERSION_REFUSED);
+        let all = ReceiverNote { reset_allowed: true, refused, ..proved.clone() };
+        for note in [plain, proved.clone(), allowed, refusing, all, ReceiverNote { reset_allowed: true, ..proved }] {
             let bytes = note.encode();
             assert_eq!(ReceiverNote::decode(&bytes), Some(note));
             assert_eq!(ReceiverNote::decode(&bytes[..bytes.len() - 1]), None);
@@ -251,5 +277,6 @@ mod tests {
         }
         assert_eq!(ReceiverNote::decode(&[2; 25]), None);
         assert_eq!(ReceiverNote::decode(&[3; 25]), None);
+        assert_eq!(ReceiverNote::decode(&[4; 25]), None);
     }
 }

@@ -1,10 +1,15 @@
 //! What the two ends of a channel say to each other beside the messages: capabilities and properties of `open` and of
 //! the link (AMQP part 2, sections 2.7.1 and 2.7.3).
 
+use super::refused::Refused;
 use bulla_amqp::{Symbol, Value};
+use bytes::Bytes;
 
 /// In the offered capabilities of `open`: this is Bulla, and speaks the channel protocol of version 1.
 pub const CAPABILITY: &str = "bulla:channel";
+/// In the offered capabilities of `open`, beside [`CAPABILITY`]: its sending end takes back a numbered message that the
+/// receiving end has refused.
+pub const REFUSALS: &str = "bulla:channel-refusals";
 /// In the properties of a requester's `open`: the server channel that is to send.
 pub const REQUEST: &str = "bulla:request";
 /// In the properties of `open`, by the standard.
@@ -29,6 +34,7 @@ const SEQUENCE_WRAP: &str = "bulla:sequence-wrap";
 const BATCH_SIZE: &str = "bulla:batch-size";
 const MESSAGE_BYTES_MAX: &str = "bulla:max-message-size";
 const NON_PERSISTENT_FAST: &str = "bulla:non-persistent-fast";
+const REFUSED: &str = "bulla:refused";
 
 /// What the sending end says in its attach.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -72,6 +78,8 @@ pub struct ReceiverGreeting {
     pub message_bytes_max: u64,
     /// What this receiving end is told by from another of its name ([`mark_of`]); zeros from a version before that.
     pub mark: [u8; 16],
+    /// Numbers up to `sequence` whose messages it has refused.
+    pub refused: Refused,
 }
 
 /// What a receiving end is told by: the same at each attach, another one with another store or channel. It does not
@@ -121,6 +129,8 @@ impl SenderGreeting {
 impl ReceiverGreeting {
     /// As link properties.
     pub fn to_properties(&self) -> Properties {
+        let mut refused = Vec::new();
+        self.refused.encode(&mut refused);
         vec![
             property(MANAGER, Value::from(self.manager.as_str())),
             property(STORE, Value::Uuid(self.store)),
@@ -129,10 +139,11 @@ impl ReceiverGreeting {
             property(BATCH_SIZE, Value::Uint(self.batch_size)),
             property(MESSAGE_BYTES_MAX, Value::Ulong(self.message_bytes_max)),
             property(MARK, Value::Uuid(self.mark)),
+            property(REFUSED, Value::Binary(Bytes::from(refused))),
         ]
     }
 
-    /// From link properties; none where one is missing or of another type. The mark may be missing.
+    /// From link properties; none where one is missing or of another type. Mark and refused numbers may be missing.
     pub fn from_properties(properties: &[(Symbol, Value)]) -> Option<Self> {
         Some(Self {
             manager: text(properties, MANAGER)?,
@@ -142,6 +153,11 @@ impl ReceiverGreeting {
             batch_size: uint(properties, BATCH_SIZE)?,
             message_bytes_max: ulong(properties, MESSAGE_BYTES_MAX)?,
             mark: uuid(properties, MARK).unwrap_or_default(),
+            refused: match find(properties, REFUSED) {
+                None => Refused::default(),
+                Some(Value::Binary(bytes)) => Refused::decode(bytes)?,
+                Some(_) => return None,
+            },
         })
     }
 }
@@ -218,8 +234,14 @@ mod tests {
             fewer.remove(gone);
             assert_eq!(SenderGreeting::from_properties(&fewer), None, "without {}", properties[gone].0.as_str());
         }
-        let receiver = ReceiverGreeting { manager: "B".into(), sequence: 9, ..Default::default() };
-        assert_eq!(ReceiverGreeting::from_properties(&receiver.to_properties()), Some(receiver));
+        let mut receiver = ReceiverGreeting { manager: "B".into(), sequence: 9, ..Default::default() };
+        receiver.refused.note(8, 2063);
+        let properties = receiver.to_properties();
+        assert_eq!(ReceiverGreeting::from_properties(&properties), Some(receiver.clone()));
+        // An older partner does not know of refused messages.
+        let older: Properties = properties.into_iter().filter(|(name, _)| name.as_str() != REFUSED).collect();
+        receiver.refused = Refused::default();
+        assert_eq!(ReceiverGreeting::from_properties(&older), Some(receiver));
     }
 
     #[test]

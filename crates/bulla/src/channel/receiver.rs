@@ -9,6 +9,7 @@ use super::ChannelNotice;
 use super::delivery::{Delivery, Prepared, Secret, Way};
 use super::note::{PROOF_BYTES_MAX, ReceiverNote, receiver_name, receiver_prefix};
 use super::protocol::{self, ReceiverGreeting, SenderGreeting};
+use super::refused::Refused;
 use super::registry::{InstanceId, Place, Wanted};
 use super::transmission::{DESTINATION_BYTES_MAX, Destination};
 use crate::adapter::{Asker, Finished, Held, Outcome};
@@ -17,7 +18,7 @@ use crate::catalog::status::{ChannelState, ChannelStatus};
 use crate::catalog::{ChannelDefinition, MESSAGE_BYTES_MAX};
 use crate::dispatcher::authority::mapped_channel;
 use crate::dispatcher::local::{Confirmation, Confirmed, Local};
-use crate::dispatcher::peer::{Link, Peer, Traffic};
+use crate::dispatcher::peer::{Link, Partner, Peer, Traffic};
 use crate::dispatcher::sealing::{SealingLine, Stage, line_full};
 use crate::envelope::{self, Arrival, Label, Was};
 use crate::events::Event;
@@ -69,6 +70,9 @@ const OTHER_STORE: [u8; 16] = [0xff; 16];
 const MEMORY_WAIT: Duration = Duration::from_millis(50);
 /// Longest text of a partner's own that is kept, in bytes; the rest of its container's name, say, is not shown.
 const PARTNER_BYTES_MAX: usize = 128;
+/// Sub-reasons of a message that can't be sealed now, and may be sealed later as it is. All others are the message's own
+/// or its policy's, and waiting does not mend them.
+const PASSING: [&str; 3] = ["key-unavailable", "crl-stale", "crl-missing"];
 /// Connections of one container, a partner that is not ours, that may use a channel at the same time.
 const CONTAINER_CONNECTIONS_MAX: usize = 64;
 
@@ -84,8 +88,8 @@ pub(crate) struct Receiving {
     numbers: Option<Numbers>,
     /// What came and is not on its queue, in the order in which it came.
     line: SealingLine<Waiting>,
-    /// Committed, and not confirmed yet.
-    unconfirmed: VecDeque<DeliveryId>,
+    /// Committed, and not confirmed yet: with the reason where a message was refused.
+    unconfirmed: VecDeque<(DeliveryId, Option<Refusal>)>,
     /// Committed and confirmed so far.
     committed: u64,
     confirmed: u64,
@@ -115,6 +119,23 @@ struct Numbers {
     received: u64,
     committed: u64,
     confirmed: u64,
+    /// Numbers up to the committed one whose messages were refused.
+    refused: Refused,
+    /// The partner takes back what is refused.
+    takes_refusals: bool,
+}
+
+impl Numbers {
+    /// The note with so many numbers more.
+    fn note(&self, more: u64) -> ReceiverNote {
+        ReceiverNote {
+            store: self.store,
+            sequence: self.committed + more,
+            proof: self.proof.clone(),
+            reset_allowed: false,
+            refused: self.refused.clone(),
+        }
+    }
 }
 
 enum Phase {
@@ -150,6 +171,7 @@ struct Counts {
     last_message: bool,
     dead: u64,
     discarded: u64,
+    refused: u64,
     why: Option<Refusal>,
 }
 
@@ -226,6 +248,13 @@ pub(crate) fn greeted(
         tell_replaced(local, old, &greeting.channel);
     }
     let of_this_store = note.store == [0; 16] || note.store == greeting.store;
+    let takes_refusals = Partner::of(peer).takes_refusals;
+    let in_doubt = note.refused.above(greeting.sequence).count();
+    if of_this_store && in_doubt > 0 && !takes_refusals {
+        // It would take them for messages that have arrived, and remove them.
+        let detail = format!("{in_doubt} of its messages were refused here, and its version does not know of that");
+        return Err(not_agreed(&greeting.channel, "refusals", detail));
+    }
     let in_reach = note.sequence.checked_sub(greeting.sequence).is_some_and(|ahead| ahead <= greeting.in_doubt.into());
     let answer = ReceiverGreeting {
         manager: state.definitions.queue_manager.name.clone(),
@@ -235,6 +264,7 @@ pub(crate) fn greeted(
         batch_size: definition.batch_size,
         message_bytes_max: message_bytes_max(state, &definition),
         mark: protocol::mark_of(state.store.identity().unwrap_or_default(), &greeting.channel),
+        refused: if of_this_store { note.refused.clone() } else { Refused::default() },
     };
     let numbers = Numbers {
         note_name,
@@ -244,6 +274,8 @@ pub(crate) fn greeted(
         received: note.sequence,
         committed: note.sequence,
         confirmed: note.sequence,
+        refused: note.refused,
+        takes_refusals,
     };
     let batch_size = greeting.batch_size.min(definition.batch_size);
     let most = greeting.message_bytes_max.min(answer.message_bytes_max);
@@ -394,7 +426,7 @@ fn take_up(
             true => ReceiverNote { proof, ..note },
             false => note,
         },
-        _ => ReceiverNote { store, sequence, proof, reset_allowed: false },
+        _ => ReceiverNote { store, sequence, proof, ..ReceiverNote::default() },
     };
     // Written again as it is, the note comes to lie behind all that was committed with it before.
     let notes = [(note_name, Some(&note.encode()[..]))];
@@ -697,6 +729,7 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, del
     };
     if let Some(numbers) = receiving.numbers.as_mut().filter(|_| !delivery.settled) {
         numbers.received += 1;
+        numbers.refused.received(numbers.received);
     }
     let id = (!delivery.settled).then_some(delivery.id);
     let payload = delivery.payload;
@@ -783,7 +816,7 @@ impl Receiving {
             }
             let step = match self.line.front() {
                 None => Step::Wait,
-                Some((Waiting { id: None, .. }, _)) => self.put_one(front, local, state, link),
+                Some((Waiting { id: None, .. }, _)) => self.put_one(front, generation, local, state, link),
                 Some(_) => self.commit_some(front, generation, local, state, link),
             };
             match step {
@@ -821,7 +854,14 @@ impl Receiving {
     }
 
     /// Puts the head of the line, which its sender has settled.
-    fn put_one(&mut self, front: &mut Front, local: &mut Local, state: &mut State, link: LinkId) -> Step {
+    fn put_one(
+        &mut self,
+        front: &mut Front,
+        generation: u64,
+        local: &mut Local,
+        state: &mut State,
+        link: LinkId,
+    ) -> Step {
         let mut is_put = false;
         let Some((head, answer)) = self.line.front() else { return Step::Wait };
         let put = match head.ready(answer, state, &[], local.wall_ms) {
@@ -849,7 +889,7 @@ impl Receiving {
                 self.pop();
                 Step::On
             }
-            Err(refusal) => self.refused(front, local, state, link, refusal),
+            Err(refusal) => self.refused(front, generation, local, state, link, refusal),
         }
     }
 
@@ -898,19 +938,11 @@ impl Receiving {
         }
         if count == 0 {
             return match refused {
-                Some(refusal) => self.refused(front, local, state, link, refusal),
+                Some(refusal) => self.refused(front, generation, local, state, link, refusal),
                 None => Step::Wait,
             };
         }
-        let note = self.numbers.as_ref().map(|numbers| {
-            let note = ReceiverNote {
-                store: numbers.store,
-                sequence: numbers.committed + count,
-                proof: numbers.proof.clone(),
-                reset_allowed: false,
-            };
-            (numbers.note_name.as_str(), note.encode())
-        });
+        let note = self.numbers.as_ref().map(|numbers| (numbers.note_name.as_str(), numbers.note(count).encode()));
         let note = note.as_ref().map(|(name, value)| (*name, Some(&value[..])));
         let last = unit.last().map(|(queue, _)| *queue);
         let first = state.store.newest().0 + 1;
@@ -929,7 +961,7 @@ impl Receiving {
                 }
                 for _ in 0..count {
                     let id = self.pop();
-                    self.unconfirmed.extend(id);
+                    self.unconfirmed.extend(id.map(|id| (id, None)));
                 }
                 self.committed += count;
                 self.counts.units += 1;
@@ -973,10 +1005,12 @@ impl Receiving {
     }
 
     /// The head of the line can't be put: it is tried again, then it goes to the dead-letter queue, then the link ends
-    /// (inventory C1.20). What the sender has settled can't come again: it is gone.
+    /// (inventory C1.20). What the sender has settled can't come again: it is gone. What can be sealed for no queue here
+    /// is refused, so that its sender buries it: the messages of others go on.
     fn refused(
         &mut self,
         front: &mut Front,
+        generation: u64,
         local: &mut Local,
         state: &mut State,
         link: LinkId,
@@ -987,7 +1021,7 @@ impl Receiving {
             // Nothing is wrong with it: it waits, however long that takes.
             return self.pause_for(MEMORY_WAIT, local);
         }
-        let refusal = match &head.dead {
+        let (refusal, why) = match &head.dead {
             None if head.may_pass(&refusal) && self.tries < self.definition.message_retries => {
                 return self.pause(local);
             }
@@ -996,14 +1030,18 @@ impl Receiving {
                 self.count_refused(way.as_deref(), &refusal, local, state);
                 match self.bury(local, state, link, &refusal) {
                     Ok(()) => return Step::On,
-                    Err(None) => refusal,
-                    Err(Some(why)) => not_buried(&refusal, &why),
+                    Err(None) => (refusal, None),
+                    Err(Some(why)) => (not_buried(&refusal, &why), Some(why)),
                 }
             }
-            Some(first) => not_buried(first, &refusal),
+            Some(first) => (not_buried(first, &refusal), Some(refusal)),
         };
+        let is_unsealable = self.delivery.seals() && can_t_be_sealed(why.as_ref().unwrap_or(&refusal));
         match self.line.at(0).map(|(head, _)| head.id) {
             None => return Step::Wait,
+            Some(Some(id)) if is_unsealable && self.numbers.as_ref().is_some_and(|numbers| numbers.takes_refusals) => {
+                return self.give_back(generation, local, state, link, id, refusal);
+            }
             Some(Some(_)) if self.numbers.is_some() => return Step::End(refusal),
             Some(Some(id)) => front.answer(link, id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp())))),
             Some(None) => self.counts.discarded += 1,
@@ -1012,6 +1050,37 @@ impl Receiving {
         self.tries = 0;
         self.counts.last_message = true;
         self.counts.why = Some(refusal);
+        Step::On
+    }
+
+    /// The head of the line goes back to its sender: its number is used, and the note says that it is not here. The
+    /// sender hears of it once that is synced.
+    fn give_back(
+        &mut self,
+        generation: u64,
+        local: &mut Local,
+        state: &mut State,
+        link: LinkId,
+        id: DeliveryId,
+        refusal: Refusal,
+    ) -> Step {
+        let Some(numbers) = &mut self.numbers else { return Step::End(refusal) };
+        let mut note = numbers.note(1);
+        note.refused.note(note.sequence, refusal.reason.code);
+        let ticket = match state.store.commit(Vec::new(), &[], &[(&numbers.note_name, Some(&note.encode()))]) {
+            Ok(ticket) => ticket,
+            Err(error) => return Step::End(store_refusal(&error)),
+        };
+        (numbers.committed, numbers.refused) = (note.sequence, note.refused);
+        self.line.take_front();
+        self.tries = 0;
+        self.counts.refused += 1;
+        self.counts.last_message = true;
+        self.counts.why = Some(refusal.clone());
+        self.unconfirmed.push_back((id, Some(refusal)));
+        self.committed += 1;
+        let what = Confirmed::Channel { key: self.place.peer, generation, link, through: self.committed };
+        local.confirmations.push_back(Confirmation { ticket, what });
         Step::On
     }
 
@@ -1120,7 +1189,8 @@ impl Receiving {
     /// Tells the operator what went elsewhere: a line a tick, not a message.
     pub(crate) fn tell(&mut self) {
         let (dead, gone) = (std::mem::take(&mut self.counts.dead), std::mem::take(&mut self.counts.discarded));
-        if dead == 0 && gone == 0 {
+        let refused = std::mem::take(&mut self.counts.refused);
+        if dead == 0 && gone == 0 && refused == 0 {
             return;
         }
         let InstanceId { channel, partner } = &self.instance;
@@ -1130,6 +1200,14 @@ impl Receiving {
                 channel,
                 partner,
                 "channel {channel} from {partner}: {dead} messages went to the dead-letter queue: {why}"
+            );
+        }
+        if refused > 0 {
+            crate::warning!(
+                channel,
+                partner,
+                "channel {channel} from {partner}: {refused} messages are refused, and go to the dead-letter queue of \
+                 {partner}: {why}"
             );
         }
         if gone > 0 {
@@ -1170,9 +1248,9 @@ impl Waiting {
     }
 
     /// Whether a refusal may be another one a little later: queues empty, keys come back. What is no message stays
-    /// none, and a defective seal stays defective.
+    /// none, a defective seal stays defective, and a policy that can't be satisfied needs the administrator.
     fn may_pass(&self, refusal: &Refusal) -> bool {
-        !self.defective && refusal.reason != reason::MD_ERROR && refusal.cause != Some("malformed")
+        !self.defective && refusal.reason != reason::MD_ERROR && !can_t_be_sealed(refusal)
     }
 
     /// Wakes those who wait for the queue that the message is on: its own, one on the way, or the dead-letter queue.
@@ -1226,6 +1304,11 @@ fn is_starved(stage: &Stage) -> bool {
     matches!(stage, Stage::Ready(Err(refusal)) if refusal.reason == reason::STORAGE_NOT_AVAILABLE)
 }
 
+/// Whether a message can't be sealed, and not because keys are away for a while.
+fn can_t_be_sealed(refusal: &Refusal) -> bool {
+    refusal.reason == reason::SECURITY_ERROR && !refusal.cause.is_some_and(|cause| PASSING.contains(&cause))
+}
+
 fn named(refusal: Refusal, queue: &str) -> Refusal {
     Refusal { detail: format!("{queue}: {}", refusal.detail), ..refusal }
 }
@@ -1241,9 +1324,13 @@ pub(crate) fn confirmed(peer: &mut Peer, local: &mut Local, state: &mut State, l
         return answer(peer, local, state, link);
     }
     while receiving.confirmed < through {
-        let Some(id) = receiving.unconfirmed.pop_front() else { break };
+        let Some((id, refusal)) = receiving.unconfirmed.pop_front() else { break };
         receiving.confirmed += 1;
-        peer.front.answer(link, id, DeliveryState::Accepted);
+        let outcome = match refusal {
+            None => DeliveryState::Accepted,
+            Some(refusal) => DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))),
+        };
+        peer.front.answer(link, id, outcome);
         if let Some(numbers) = &mut receiving.numbers {
             numbers.confirmed += 1;
         }

@@ -27,7 +27,7 @@ use crate::manager::State;
 use crate::reason::{self, Refusal};
 use crate::refusals::store_refusal;
 use bulla_amqp::types::SenderSettleMode;
-use bulla_amqp::{AttachRequest, DeliveryState, Header, Payload, Sections};
+use bulla_amqp::{AttachRequest, DeliveryState, Header, Payload, Sections, Value};
 use bulla_queue::{Found, MessageId, QueueId, Ticket};
 use bulla_seal::policy::Toleration;
 pub(crate) use opening::finished;
@@ -292,7 +292,7 @@ pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open
             }
         }
         Way::Numbered { .. } if opened.target.is_none() => {}
-        Way::Numbered { .. } => match agree(sending, state, &opened.properties) {
+        Way::Numbered { .. } => match agree(sending, local, state, &opened.properties) {
             Ok(()) => {
                 let limit = opened.max_message_size;
                 if limit > 0 {
@@ -308,6 +308,7 @@ pub(crate) fn opened(peer: &mut Peer, local: &mut Local, state: &mut State, open
 /// Settles what was in doubt by what the partner has (inventory C1.18).
 fn agree(
     sending: &mut Sending,
+    local: &Local,
     state: &mut State,
     properties: &[(bulla_amqp::Symbol, bulla_amqp::Value)],
 ) -> Result<(), Refusal> {
@@ -359,7 +360,15 @@ fn agree(
     sending.note.partner.clone_from(&greeting.manager);
     (sending.note.mark, sending.note.proof) = (greeting.mark, sending.proof.clone());
     let numbered = std::mem::take(&mut sending.numbered);
-    let there: Vec<MessageId> = numbered.iter().take(arrived).map(|message| message.id).collect();
+    let mut there: Vec<MessageId> = numbered.iter().take(arrived).map(|message| message.id).collect();
+    for (number, reason) in greeting.refused.above(base).take_while(|(number, _)| *number <= greeting.sequence) {
+        // Its outcome was lost with the last connection.
+        let place = usize::try_from(number - base - 1).unwrap_or(usize::MAX);
+        let Some(id) = numbered.get(place).map(|message| message.id) else { continue };
+        let refusal = Refusal::new(reason::of(reason), format!("{} has refused it", greeting.manager));
+        sending.refused(id, &refusal, local, state);
+        there.retain(|arrived| *arrived != id);
+    }
     if let Err(refusal) = settle(sending, state, &there, greeting.sequence) {
         sending.numbered = numbered;
         return Err(refusal);
@@ -370,7 +379,8 @@ fn agree(
     sending.batch_size = sending.batch_size.min(greeting.batch_size.max(1) as usize);
     sending.message_bytes_max = sending.message_bytes_max.min(greeting.message_bytes_max);
     sending.partner.container.clone_from(&greeting.manager);
-    Ok(())
+    // A message that was refused has no dead-letter queue to go to.
+    sending.failure.take().map_or(Ok(()), Err)
 }
 
 /// Whether a partner may be the one whose numbers the note has: one that proved who it is has to prove it again, and
@@ -867,12 +877,14 @@ pub(crate) fn outcome(
             sending.retry_at = Some(again);
             local.serve_at(again, sending.queue);
         }
-        Some(DeliveryState::Rejected(error)) if matches!(sending.way, Way::Plain { .. }) => {
+        Some(DeliveryState::Rejected(error)) => {
+            let reason = match (&sending.way, error.as_deref().and_then(reason_in)) {
+                (Way::Numbered { .. }, Some(code)) => reason::of(code),
+                _ => reason::UNEXPECTED_ERROR,
+            };
             let detail = error.as_ref().map(ToString::to_string).unwrap_or_default();
-            let refusal = Refusal::new(reason::UNEXPECTED_ERROR, format!("the partner rejects it: {detail}"));
-            if let Some((_, found)) = state.store.find(id) {
-                sending.undeliverable(&found, &refusal, local, state);
-            }
+            let refusal = Refusal::new(reason, format!("the partner rejects it: {}", protocol::printable(&detail)));
+            sending.refused(id, &refusal, local, state);
             if let Some(message) = place.and_then(|place| sending.numbered.get_mut(place)) {
                 (message.confirmed, message.given_back) = (true, true);
             }
@@ -896,7 +908,9 @@ pub(crate) fn confirm(peer: &mut Peer, local: &mut Local, state: &mut State) {
             sending.counts.net_time.note(local.now.saturating_duration_since(sent).as_secs_f64() * 1e6);
         }
         let done: Vec<Numbered> = sending.numbered.drain(..count).collect();
-        let ids: Vec<MessageId> = done.iter().map(|message| message.id).collect();
+        // What was given back may lie on the queue again.
+        let arrived = done.iter().filter(|message| !message.given_back);
+        let ids: Vec<MessageId> = arrived.map(|message| message.id).collect();
         let base = sending.note.base + count as u64;
         for message in done.iter().filter(|message| !message.given_back) {
             state.note_got(sending.queue, message.id, local.wall_ms);
@@ -958,6 +972,14 @@ pub(crate) fn detached(
     }
     let refusal = Refusal::new(reason::CONNECTION_BROKEN, detail);
     fail(peer, local, refusal);
+}
+
+/// The reason code that a partner of ours puts into an error.
+fn reason_in(error: &bulla_amqp::Error) -> Option<u16> {
+    error.info.iter().find_map(|(name, value)| match value {
+        Value::Uint(code) if name.as_str() == "reason" => u16::try_from(*code).ok(),
+        _ => None,
+    })
 }
 
 /// An AMQP error in words.

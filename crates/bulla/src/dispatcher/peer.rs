@@ -63,6 +63,8 @@ pub(crate) struct Partner {
     pub(crate) version: String,
     /// It speaks Bulla's channel protocol.
     pub(crate) is_bulla: bool,
+    /// Its sending end takes back messages that a receiving end refuses.
+    pub(crate) takes_refusals: bool,
 }
 
 /// Counts of one socket.
@@ -177,11 +179,13 @@ impl Partner {
     /// What an `open` says.
     pub(crate) fn said(open: &Open) -> Self {
         let told = |name| protocol::text(&open.properties, name).unwrap_or_default();
+        let offers = |name| open.offered_capabilities.iter().any(|known| known.as_str() == name);
         Self {
             container: protocol::printable(&open.container_id),
             product: told(protocol::PRODUCT),
             version: told(protocol::VERSION),
-            is_bulla: open.offered_capabilities.iter().any(|known| known.as_str() == protocol::CAPABILITY),
+            is_bulla: offers(protocol::CAPABILITY),
+            takes_refusals: offers(protocol::REFUSALS),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::peer::Peer;
 use super::subscribe::{SHARED_SUBSCRIPTIONS, TOPIC_PREFIX};
 use crate::catalog::lockouts::Whose;
 use crate::channel::caller;
-use crate::channel::protocol::CAPABILITY;
+use crate::channel::protocol::{CAPABILITY, REFUSALS};
 use crate::events::Event;
 use crate::front::Front;
 use crate::front::amqp::Amqp;
@@ -46,7 +46,7 @@ pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Fron
         max_frame_size: MAX_FRAME_BYTES,
         channel_max: CHANNEL_MAX,
         idle_timeout: Some(local.manager.idle_timeout),
-        offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, CAPABILITY]
+        offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, CAPABILITY, REFUSALS]
             .map(Symbol::from_static)
             .to_vec(),
         properties: caller::identity().into_iter().chain([prefix]).collect(),

@@ -13,7 +13,7 @@ use crate::envelope::{self, Label};
 use crate::manager::{ERROR_QUEUE, State, Stays, Stuck};
 use crate::reason::Refusal;
 use bulla_amqp::{Payload, Sections};
-use bulla_queue::{Found, QueueId};
+use bulla_queue::{Found, MessageId, QueueId};
 use bulla_seal::policy::{Quality, Toleration};
 
 impl Sending {
@@ -37,6 +37,13 @@ impl Sending {
         }
         state.store.release(found.id, false);
         self.failure.get_or_insert_with(|| Refusal { detail: format!("{}; {why}", refusal.detail), ..refusal.clone() });
+    }
+
+    /// The partner has refused a message: it is dealt with as one that can't be sent.
+    pub(super) fn refused(&mut self, id: MessageId, refusal: &Refusal, local: &Local, state: &mut State) {
+        if let Some((_, found)) = state.store.find(id) {
+            self.undeliverable(&found, refusal, local, state);
+        }
     }
 
     fn bury(&self, found: &Found, refusal: &Refusal, local: &Local, state: &mut State) -> Result<(), String> {

@@ -550,3 +550,56 @@ fn a_sealed_message_that_its_queue_does_not_take_is_not_sealed_again() {
     assert_eq!(label(message, "reason"), Some(Value::Uint(2053)));
     assert_eq!(island.opens(&full, message, "FULL@QM2"), SECRET, "bound to the queue that its label names");
 }
+
+#[test]
+fn a_message_that_can_t_be_sealed_goes_back_to_its_sender_and_the_next_ones_go_on() {
+    let mut island = Island::new(Protection::AsPolicy);
+    // A policy that can't be satisfied is not tried again: others would wait for that.
+    let define = |island: &Island| {
+        island.harness.channel(|channel| {
+            (channel.protection, channel.message_retries) = (Protection::AsPolicy, u32::MAX);
+        });
+        island.policy(&Policy { recipients: vec![dn("unknown")], ..policy("PRIVATE", Quality::Privacy) });
+    };
+    define(&island);
+    let connect = |island: &Island, takes_refusals: bool| {
+        let capability = takes_refusals.then(|| bulla_amqp::Symbol::from_static(protocol::REFUSALS));
+        let config = Config { offered_capabilities: capability.into_iter().collect(), ..Config::new("partner") };
+        Partner::connect_as(&island.harness, island.scram("QM2"), config)
+    };
+    // An older partner would take any answer but an end for an arrival.
+    let mut older = connect(&island, false);
+    older.greet(&greeting(0, 0)).unwrap();
+    older.send("PRIVATE@QM2", SECRET, true);
+    let text = older.detached().description.unwrap();
+    assert!(text.starts_with("2063") && text.contains("unknown-dn"), "{text}");
+    let mut partner = connect(&island, true);
+    assert_eq!(partner.greet(&greeting(0, 1)).unwrap().sequence, 0);
+    for (queue, body) in [("Q@QM2", "before"), ("PRIVATE@QM2", SECRET), ("Q@QM2", "after")] {
+        partner.send(queue, body, true);
+    }
+    partner.accepted(1);
+    let outcome = partner.outcome();
+    let Some(DeliveryState::Rejected(Some(error))) = outcome else { panic!("{outcome:?}") };
+    assert!(error.info.iter().any(|(name, value)| name.as_str() == "reason" && *value == Value::Uint(2063)));
+    partner.accepted(1);
+    drop(partner);
+    assert_eq!(island.harness.bodies("Q"), ["before", "after"]);
+    // A partner that has not heard of it is told again, also after a restart.
+    for restart in [false, true] {
+        if restart {
+            island.harness.start();
+            define(&island);
+        }
+        let mut partner = connect(&island, true);
+        let answer = partner.greet(&greeting(0, 3)).unwrap();
+        assert_eq!((answer.sequence, answer.refused.above(0).collect::<Vec<_>>()), (3, vec![(2, 2063)]));
+        drop(partner);
+        // It must not take number 2 for an arrival, and remove the message.
+        let text = connect(&island, false).greet(&greeting(0, 3)).unwrap_err().description.unwrap();
+        assert!(text.starts_with("2539") && text.contains("cause=refusals"), "{text}");
+    }
+    connect(&island, false).greet(&greeting(3, 0)).unwrap();
+    assert_eq!(island.harness.messages("SYSTEM.DEAD.LETTER.QUEUE").len(), 0);
+    assert!(!is_on_the_disk(&island));
+}

@@ -40,15 +40,20 @@ struct Claim {
     store: [u8; 16],
     sequence: u64,
     own_store: Option<[u8; 16]>,
+    /// A number that it has refused.
+    refused: Option<u64>,
 }
 
 impl Claim {
     fn at(sequence: u64) -> Self {
-        Self { manager: "QM1", store: [0; 16], sequence, own_store: Some(STORE) }
+        Self { manager: "QM1", store: [0; 16], sequence, own_store: Some(STORE), refused: None }
     }
 
     fn properties(self) -> protocol::Properties {
+        let mut refused = Refused::default();
+        self.refused.into_iter().for_each(|number| refused.note(number, 2063));
         let answer = ReceiverGreeting {
+            refused,
             manager: self.manager.into(),
             store: self.store,
             sequence: self.sequence,
@@ -108,6 +113,13 @@ fn ask(partner: &mut Partner, claim: Claim) -> Result<bulla_amqp::Delivery, Stri
 
 fn said(error: &Option<Error>) -> String {
     error.as_ref().and_then(|error| error.description.clone()).unwrap_or_default()
+}
+
+fn next(partner: &mut Partner) -> bulla_amqp::Delivery {
+    partner.wait("a message", |event| match event {
+        Event::Delivery(delivery) => Some(delivery.clone()),
+        _ => None,
+    })
 }
 
 fn accept(partner: &mut Partner, delivery: &bulla_amqp::Delivery) {
@@ -255,4 +267,54 @@ fn a_partner_is_not_told_where_this_machine_keeps_a_ring() {
     let text = ask(&mut requester(&harness, sign_in, true), Claim::at(0)).unwrap_err();
     assert!(text.contains("cause=key-ring ringless: no key ring at ringless"), "{text}");
     assert!(!text.contains('/'), "{text}");
+}
+
+#[test]
+fn a_message_that_the_partner_refuses_is_buried_here_and_those_behind_it_go_on() {
+    for is_heard in [true, false] {
+        let mut harness = harness();
+        put(&harness, "two");
+        let sign_in = || signs_in(&harness, "qm1");
+        let mut partner = requester(&harness, sign_in(), true);
+        let (first, second) = (ask(&mut partner, Claim::at(0)).unwrap(), next(&mut partner));
+        assert_eq!((text(&first.payload), text(&second.payload)), ("one".into(), "two".into()));
+        if is_heard {
+            let refusal = Refusal::security("unknown-dn", "no certificate");
+            partner.engine.dispose(first.link, first.id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))));
+            accept(&mut partner, &second);
+        } else {
+            // What it says is lost, here with the whole queue manager.
+            drop(partner);
+            harness.start();
+            define(&harness);
+            crate::channel::supervisor::recover(&mut harness.running().manager().lock());
+            put(&harness, "three");
+            let mut partner = requester(&harness, signs_in(&harness, "qm1"), true);
+            let third = ask(&mut partner, Claim { refused: Some(1), ..Claim::at(2) }).unwrap();
+            assert_eq!(text(&third.payload), "three");
+        }
+        harness.until("both are settled", |harness| (note(harness).base == 2).then_some(()));
+        // It is there to be seen once it is synced.
+        let buried = |harness: &Harness| Some(harness.messages("SYSTEM.DEAD.LETTER.QUEUE"));
+        let dead = harness.until("it is buried", |harness| buried(harness).filter(|dead| !dead.is_empty()));
+        assert_eq!(dead.iter().map(text).collect::<Vec<_>>(), ["one"], "{is_heard}");
+        assert_eq!(label(&dead[0], "reason"), Some(Value::Uint(2063)));
+        assert_eq!(label(&dead[0], "queue"), Some(Value::from("Q")));
+    }
+}
+
+#[test]
+fn a_message_that_the_partner_refuses_stays_where_there_is_no_dead_letter_queue() {
+    let harness = harness();
+    harness.define(|definitions| definitions.queue_manager.dead_letter_queue = None);
+    let mut partner = requester(&harness, signs_in(&harness, "qm1"), true);
+    let first = ask(&mut partner, Claim::at(0)).unwrap();
+    let refusal = Refusal::security("unknown-dn", "no certificate");
+    partner.engine.dispose(first.link, first.id, DeliveryState::Rejected(Some(Box::new(refusal.to_amqp()))));
+    partner.flush();
+    partner.wait("the end", |event| matches!(event, Event::Closed(_)).then_some(()));
+    harness.until("it lies there again", |harness| {
+        let lie = harness.bodies(QUEUE);
+        (note(harness).base == 1 && lie == ["one"]).then_some(())
+    });
 }
