@@ -321,6 +321,11 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Op
         instance.status.state = if stopped { ChannelState::Stopped } else { ChannelState::Inactive };
         return;
     }
+    again(local, instance, id, &definition, ran);
+}
+
+/// Calls the next address of CONNAME at once, or all of them again after a pause, while retries are left.
+fn again(local: &Local, instance: &mut Instance, id: &InstanceId, definition: &ChannelDefinition, ran: bool) {
     instance.addresses_tried += 1;
     instance.next_address = instance.next_address.wrapping_add(1);
     if !ran && instance.addresses_tried < definition.connections.len() {

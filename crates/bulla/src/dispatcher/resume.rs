@@ -164,9 +164,9 @@ pub(super) fn gets(
             Vec::new()
         }
     };
+    let mut entries = Vec::new();
     let theirs: HashMap<DeliveryTag, Option<&DeliveryState>> =
         theirs.0.iter().map(|(tag, outcome)| (*tag, outcome.as_ref())).collect();
-    let mut entries = Vec::new();
     for (id, failures) in messages {
         if !state.store.is_locked(id) {
             continue; // its queue is gone
@@ -177,21 +177,8 @@ pub(super) fn gets(
             // The client has not had it, or has settled it and was not heard: it is as if the connection had been lost.
             None if !attach.incomplete_unsettled => {
                 returns::give_back(&consumer.route, local.wall_ms, state, id, failures.max(1));
-                continue;
             }
-            None => drop(consumer.outstanding.insert(id)),
-            Some(Some(outcome)) if is_final(outcome) => {
-                consumer.outstanding.insert(id);
-                resumption.resumed.push(id.0);
-                resumption.outcomes.push((id.0, (*outcome).clone()));
-            }
-            Some(_) => {
-                consumer.resuming.push_back(id);
-                resumption.resumed.push(id.0);
-            }
-        }
-        if failures > 0 {
-            consumer.backed_out.insert(id, failures);
+            theirs => resumption.take_up(consumer, id, failures, theirs.copied()),
         }
     }
     for id in consumer.outstanding.clone() {
@@ -199,6 +186,33 @@ pub(super) fn gets(
     }
     resumption.unsettled = Some(UnsettledMap(entries));
     resumption
+}
+
+impl Resumption {
+    /// A delivery goes on, whose last state the client says in its map, where it has one there.
+    fn take_up(
+        &mut self,
+        consumer: &mut Consumer,
+        id: MessageId,
+        failures: u32,
+        theirs: Option<Option<&DeliveryState>>,
+    ) {
+        match theirs {
+            None => drop(consumer.outstanding.insert(id)),
+            Some(Some(outcome)) if is_final(outcome) => {
+                consumer.outstanding.insert(id);
+                self.resumed.push(id.0);
+                self.outcomes.push((id.0, outcome.clone()));
+            }
+            Some(_) => {
+                consumer.resuming.push_back(id);
+                self.resumed.push(id.0);
+            }
+        }
+        if failures > 0 {
+            consumer.backed_out.insert(id, failures);
+        }
+    }
 }
 
 /// Whether an outcome is the client's last word. One of a unit of work is not: the unit ended with its connection.
