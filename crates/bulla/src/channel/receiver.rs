@@ -70,8 +70,8 @@ const OTHER_STORE: [u8; 16] = [0xff; 16];
 const MEMORY_WAIT: Duration = Duration::from_millis(50);
 /// Longest text of a partner's own that is kept, in bytes; the rest of its container's name, say, is not shown.
 const PARTNER_BYTES_MAX: usize = 128;
-/// Sub-reasons of a message that can't be sealed now, and may be sealed later as it is. All others are the message's own
-/// or its policy's, and waiting does not mend them.
+/// Sub-reasons of a message that can't be sealed now, and may be sealed later as it is. All others are the message's
+/// own or its policy's, and waiting does not mend them.
 const PASSING: [&str; 3] = ["key-unavailable", "crl-stale", "crl-missing"];
 /// Connections of one container, a partner that is not ours, that may use a channel at the same time.
 const CONTAINER_CONNECTIONS_MAX: usize = 64;
@@ -1005,8 +1005,8 @@ impl Receiving {
     }
 
     /// The head of the line can't be put: it is tried again, then it goes to the dead-letter queue, then the link ends
-    /// (inventory C1.20). What the sender has settled can't come again: it is gone. What can be sealed for no queue here
-    /// is refused, so that its sender buries it: the messages of others go on.
+    /// (inventory C1.20). What the sender has settled can't come again: it is gone. What can be sealed for no queue
+    /// here is refused, so that its sender buries it: the messages of others go on.
     fn refused(
         &mut self,
         front: &mut Front,
