@@ -206,7 +206,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     let definition = authority::mapped_channel(peer, local, state, channel, definition)?;
     let user = local.manager.channel_user(&definition).to_owned();
     state.check_start(&user, channel).inspect_err(|refusal| {
-        let from = crate::dispatcher::peer::address(&mut peer.socket);
+        let from = crate::dispatcher::peer::address(&mut peer.transport.socket);
         denials::tell(&local.manager, local.now, &from, Some(&user), refusal);
     })?;
     supervisor::room(state, None)?;
@@ -220,7 +220,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     }
     instance.place = Some(place);
     instance.wanted = Wanted::Nothing;
-    instance.status.connection = crate::dispatcher::peer::address(&mut peer.socket);
+    instance.status.connection = crate::dispatcher::peer::address(&mut peer.transport.socket);
     let session = peer.front.way_out().ok_or_else(no_way_out)?.begin();
     let begun = sender::begin(peer, local, state, id.clone(), definition, session);
     if begun.is_err() && peer.sending.is_none() {
@@ -249,7 +249,7 @@ fn hang_up(peer: &mut Peer, local: &mut Local, refusal: Refusal) {
                 reason = refusal.reason.code,
                 cause = refusal.cause,
                 "{}: {refusal}",
-                crate::dispatcher::peer::address(&mut peer.socket)
+                crate::dispatcher::peer::address(&mut peer.transport.socket)
             );
         }
         None => {}

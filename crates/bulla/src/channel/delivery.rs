@@ -226,19 +226,17 @@ impl Delivery {
             let message = Message { user: Some(self.user.clone()), ..arrival.into_message(way.route.defaults, None) };
             return Ok((Stage::Ready(Ok(message)), None));
         }
-        self.begin(local, state, asker, way, treatment, None, arrival)
+        self.begin(local, state, asker, way, (treatment, None), arrival)
     }
 
     /// Begins what a message needs before it is put. A seal is bound to `bound_to`, or to where the way leads.
-    #[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
     fn begin(
         &mut self,
         local: &mut Local,
         state: &State,
         asker: Asker,
         way: &Way,
-        treatment: Treatment,
-        bound_to: Option<String>,
+        (treatment, bound_to): (Treatment, Option<String>),
         arrival: Arrival,
     ) -> Result<(Stage, Option<Held>), Refusal> {
         let Self { user, who, sealings, meters, .. } = self;
@@ -299,7 +297,8 @@ impl Delivery {
                 };
             }
         };
-        let (stage, held) = self.begin(local, state, asker, &way, Treatment::Seal(policy), Some(bound_to), arrival)?;
+        let (stage, held) =
+            self.begin(local, state, asker, &way, (Treatment::Seal(policy), Some(bound_to)), arrival)?;
         Ok(Prepared { way: Some(way), stage, held, asks: false })
     }
 

@@ -292,9 +292,10 @@ pub(crate) fn greeted(
     let phase = Phase::Greeting { reply: Box::new(reply), agreed: of_this_store && in_reach };
     let receiving = Receiving {
         credit_max: credit_max(&definition, batch_size),
-        ..receiving(peer, local, state, attach.session, instance, definition, None, phase)
+        phase,
+        numbers: Some(numbers),
+        ..receiving(peer, local, state, attach.session, instance, definition, None)
     };
-    let receiving = Receiving { numbers: Some(numbers), ..receiving };
     peer.is_channel = true;
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, attach.link));
@@ -337,7 +338,7 @@ pub(crate) fn request(
         ..AttachRequest::receiver(id.channel.clone(), source)
     };
     let link = peer.front.way_out().ok_or_else(super::caller::no_way_out)?.attach(session, request);
-    let receiving = receiving(peer, local, state, session, id.clone(), definition, Some(target), Phase::Flowing);
+    let receiving = receiving(peer, local, state, session, id.clone(), definition, Some(target));
     peer.is_channel = true;
     peer.links.insert(link, Link::Receiving(Box::new(receiving)));
     local.receivers.insert((peer.key, link));
@@ -349,7 +350,7 @@ pub(crate) fn request(
 /// How a partner has proved who it is: by its certificate, or by a strong sign-in. Empty for neither.
 pub(super) fn proof(peer: &Peer, subject: &str, issuer: &str) -> String {
     let said = match &peer.signed_in.user {
-        _ if peer.socket.verified_certificate() => format!("certificate {subject} of {issuer}"),
+        _ if peer.transport.socket.verified_certificate() => format!("certificate {subject} of {issuer}"),
         Some(user) if peer.signed_in.ring => format!("user {user}"),
         _ => String::new(),
     };
@@ -485,7 +486,7 @@ pub(crate) fn foreign(
     claim(peer, local, state, &instance, place, true)?;
     begin(state, &instance, place, status);
     let most = message_bytes_max(state, &definition);
-    let receiving = receiving(peer, local, state, attach.session, instance, definition, Some(target), Phase::Flowing);
+    let receiving = receiving(peer, local, state, attach.session, instance, definition, Some(target));
     peer.front.accept_link(attach.link, reply(attach, Vec::new(), most));
     peer.is_channel = true;
     peer.links.insert(attach.link, Link::Receiving(Box::new(receiving)));
@@ -495,7 +496,7 @@ pub(crate) fn foreign(
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments, reason = "what a link is made of; once an attach")]
+/// The receiving end of a link on which messages flow at once.
 fn receiving(
     peer: &Peer,
     local: &Local,
@@ -504,14 +505,13 @@ fn receiving(
     instance: InstanceId,
     definition: ChannelDefinition,
     target: Option<Destination>,
-    phase: Phase,
 ) -> Receiving {
     let user = definition.user.as_deref().unwrap_or(&state.definitions.queue_manager.name);
     Receiving {
         session,
         instance,
         place: place(peer, local),
-        phase,
+        phase: Phase::Flowing,
         delivery: Delivery::new(definition.protection, user, target, local.device_asker(peer.generation)),
         numbers: None,
         line: SealingLine::bounded(CREDIT_MAX as usize, LINE_BYTES_MAX),
@@ -542,7 +542,7 @@ struct Tls {
 impl Tls {
     /// SSLCIPH, SSLCAUTH and SSLPEER are looked at before anything else.
     fn of(peer: &Peer, definition: &ChannelDefinition) -> Result<Self, Refusal> {
-        let ssl = peer.socket.established();
+        let ssl = peer.transport.socket.established();
         let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
         let (protocol, cipher_spec) = tls::agreed(ssl);
         let (peer_name, peer_issuer) =
@@ -650,8 +650,8 @@ fn status(peer: &mut Peer, local: &Local, state: &State, definition: &ChannelDef
         remote_application: opened.map(|open| shown(protocol::printable(&open.container_id))).unwrap_or_default(),
         remote_product: told(protocol::PRODUCT),
         remote_version: told(protocol::VERSION),
-        connection: crate::dispatcher::peer::address(&mut peer.socket),
-        local_address: peer.socket.local_address().map(|address| address.to_string()).unwrap_or_default(),
+        connection: crate::dispatcher::peer::address(&mut peer.transport.socket),
+        local_address: peer.transport.socket.local_address().map(|address| address.to_string()).unwrap_or_default(),
         job: format!("{:08X}.dispatcher-{}", std::process::id(), local.index),
         user: definition.user.clone().unwrap_or_else(|| state.definitions.queue_manager.name.clone()),
         started_ms: Some(local.wall_ms),
@@ -785,7 +785,7 @@ pub(crate) fn turn(peer: &mut Peer, local: &mut Local, state: &mut State, link: 
         Some(replaced_by(&receiving.instance.channel))
     };
     let refusal = refusal.or_else(|| receiving.stopped());
-    receiving.show(peer.traffic, local, state);
+    receiving.show(peer.transport.traffic, local, state);
     match refusal {
         Some(refusal) => end(peer, local, state, link, refusal),
         None => replenish(peer, link),
@@ -1335,7 +1335,7 @@ pub(crate) fn confirmed(peer: &mut Peer, local: &mut Local, state: &mut State, l
             numbers.confirmed += 1;
         }
     }
-    receiving.show(peer.traffic, local, state);
+    receiving.show(peer.transport.traffic, local, state);
     match receiving.stopped() {
         Some(refusal) => end(peer, local, state, link, refusal),
         None => replenish(peer, link),
@@ -1393,7 +1393,7 @@ pub(crate) fn stop(peer: &mut Peer, local: &mut Local, state: &mut State, force:
         }
         receiving.stop = Some(refusal.clone());
         let done = force || !matches!(receiving.phase, Phase::Flowing) || receiving.stopped().is_some();
-        receiving.show(peer.traffic, local, state);
+        receiving.show(peer.transport.traffic, local, state);
         if done {
             end(peer, local, state, link, refusal);
         } else {
@@ -1431,7 +1431,7 @@ pub(crate) fn forget(mut receiving: Box<Receiving>, peer: &Peer, local: &mut Loc
     receiving.line.cancel_all().for_each(drop);
     receiving.tell();
     local.receivers.remove(&(peer.key, link));
-    receiving.show(peer.traffic, local, state);
+    receiving.show(peer.transport.traffic, local, state);
     if let Some(numbers) = &receiving.numbers {
         state.channels.leave_numbers(&numbers.note_name, receiving.place);
     }

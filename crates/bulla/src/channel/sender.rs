@@ -31,7 +31,7 @@ use bulla_amqp::{AttachRequest, DeliveryState, Header, Payload, Sections, Value}
 use bulla_queue::{Found, MessageId, QueueId, Ticket};
 use bulla_seal::policy::Toleration;
 pub(crate) use opening::finished;
-use opening::{OpeningLine, is_sealed};
+use opening::{OpeningLine, Sealed, is_sealed};
 use plain::PlainLink;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -456,7 +456,7 @@ fn running(peer: &mut Peer, local: &mut Local, state: &mut State) {
 
 /// Hot path, once a turn in which the transmission queue, the journal or the partner had something to say.
 pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
-    let Peer { key, generation, front, links, sending, traffic, output_full, socket, .. } = peer;
+    let Peer { key, generation, front, links, sending, transport, .. } = peer;
     let (front, Some(sending)) = (&mut **front, sending.as_deref_mut()) else { return };
     sending.retry_at = sending.retry_at.filter(|at| *at > local.now);
     sending.send_noted(front, local, state);
@@ -472,7 +472,7 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
                     break;
                 }
                 Taken::Blocked => {
-                    *output_full |= sending.main_link().is_none_or(|link| front.credit(link) > 0);
+                    transport.output_full |= sending.main_link().is_none_or(|link| front.credit(link) > 0);
                     break;
                 }
             }
@@ -485,7 +485,7 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
             let idle = local.now.saturating_duration_since(sending.last_activity);
             if !heartbeat.is_zero()
                 && idle >= heartbeat
-                && let Some(tls) = socket.tls_socket_mut()
+                && let Some(tls) = transport.socket.tls_socket_mut()
             {
                 tls.reset_before_data_after_heartbeat();
             }
@@ -498,7 +498,7 @@ pub(crate) fn serve(peer: &mut Peer, local: &mut Local, state: &mut State) {
         sending.stage = Stage::Ending;
         front.close(None);
     }
-    sending.report(*traffic, state);
+    sending.report(transport.traffic, state);
     if let Some(refusal) = sending.failure.clone().filter(|_| sending.stage != Stage::Ending) {
         fail(peer, local, refusal);
     }
@@ -647,7 +647,7 @@ impl Sending {
                 self.take(found, link, payload, front, local, state)
             }
             Some(policy) => {
-                self.open(found, link, header, payload, &policy, key, generation, local, state);
+                self.open(Sealed { found, link, header, payload }, &policy, (key, generation), local, state);
                 self.opened_ones(front, local, state);
                 Taken::One
             }
@@ -1048,7 +1048,7 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
     usage.sender = None;
     usage.getters = usage.getters.saturating_sub(1);
     local.forget_interest(sending.queue, state);
-    sending.report(peer.traffic, state);
+    sending.report(peer.transport.traffic, state);
     let in_doubt = !sending.numbered.is_empty();
     let ended_in_order = sending.stage == Stage::Ending && sending.failure.is_none();
     let why = match sending.failure.take() {

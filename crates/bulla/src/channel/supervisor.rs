@@ -403,13 +403,13 @@ pub(crate) fn check_tls(
     id: &InstanceId,
     definition: &ChannelDefinition,
 ) -> Result<(), Refusal> {
-    let ssl = peer.socket.established();
+    let ssl = peer.transport.socket.established();
     let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
     let status = &mut state.channels.entry(id.clone()).status;
     (status.security_protocol, status.cipher_spec) = tls::agreed(ssl);
     (status.peer_name, status.peer_issuer) =
         certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
-    let local = peer.socket.local_address();
+    let local = peer.transport.socket.local_address();
     status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
     status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());
     Ok(())

@@ -1,14 +1,12 @@
 //! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
 
 use super::authority;
-use super::get::{self, Consumer};
+use super::get::Consumer;
 use super::local::Local;
-use super::passed_over::PassedOver;
 use super::peer::{Link, Peer};
 use super::publish::Publishing;
 use super::put::{self, Producer};
 use super::resume;
-use super::sealing::OpeningKeys;
 use super::selection::{self, Selection};
 use super::subscribe::{self, Subscription};
 use super::unit_of_work;
@@ -24,12 +22,10 @@ use crate::message_groups::Owner;
 use crate::outgoing::{self, OpensItself, SEALED};
 use crate::reason::{self, Refusal};
 use crate::topics;
-use bulla_amqp::types::{AnyTarget, Role, SenderSettleMode, Source, Target};
+use bulla_amqp::types::{AnyTarget, Role, Source, Target};
 use bulla_amqp::{AttachReply, DeliveryState, Symbol, Value};
 use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
-use hashbrown::{HashMap, HashSet};
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
@@ -90,6 +86,39 @@ pub(crate) fn attached(peer: &mut Peer, local: &mut Local, state: &mut State, at
     }
 }
 
+/// A channel attaches, or a broker that is not ours: then what came of it.
+fn channel(
+    peer: &mut Peer,
+    local: &mut Local,
+    state: &mut State,
+    attach: &Attach,
+    target: &Target,
+) -> Option<Result<(), Refusal>> {
+    let greeting = SenderGreeting::from_properties(&attach.properties);
+    let foreign = target.address.as_deref().and_then(receiver::foreign_target);
+    let result = match (&greeting, foreign) {
+        (Some(greeting), _) => receiver::greeted(peer, local, state, attach, greeting),
+        (None, Some(target)) => receiver::foreign(peer, local, state, attach, target),
+        (None, None) => return None,
+    };
+    Some(result.inspect_err(|refusal| {
+        let partner = super::peer::address(&mut peer.transport.socket);
+        if local.manager.peer_lines.may_write(local.now) {
+            crate::warning!(
+                reason = refusal.reason.code,
+                cause = refusal.cause,
+                "{partner}: a channel did not start: {refusal}"
+            );
+        }
+        let name = greeting.as_ref().map(|greeting| greeting.channel.as_str());
+        let name = name.or(foreign.map(|(channel, _)| channel)).unwrap_or_default();
+        let event = Event::channel_ended(name, &partner, Some(refusal));
+        if matches!(event, Event::TlsRefused { .. }) {
+            state.raise(&event, local.wall_ms);
+        }
+    }))
+}
+
 /// The client sends: its target is a queue, a new dynamic queue, or left to each message.
 fn producer(
     peer: &mut Peer,
@@ -101,30 +130,8 @@ fn producer(
     let Some(AnyTarget::Target(target)) = &attach.target else {
         return Err(Refusal::new(reason::UNKNOWN_OBJECT_NAME, "the attach has no target"));
     };
-    let greeting = SenderGreeting::from_properties(&attach.properties);
-    let foreign = target.address.as_deref().and_then(receiver::foreign_target);
-    let channel = match (&greeting, foreign) {
-        (Some(greeting), _) => Some(receiver::greeted(peer, local, state, attach, greeting)),
-        (None, Some(target)) => Some(receiver::foreign(peer, local, state, attach, target)),
-        (None, None) => None,
-    };
-    if let Some(result) = channel {
-        return result.inspect_err(|refusal| {
-            let partner = super::peer::address(&mut peer.socket);
-            if local.manager.peer_lines.may_write(local.now) {
-                crate::warning!(
-                    reason = refusal.reason.code,
-                    cause = refusal.cause,
-                    "{partner}: a channel did not start: {refusal}"
-                );
-            }
-            let name = greeting.as_ref().map(|greeting| greeting.channel.as_str());
-            let name = name.or(foreign.map(|(channel, _)| channel)).unwrap_or_default();
-            let event = Event::channel_ended(name, &partner, Some(refusal));
-            if matches!(event, Event::TlsRefused { .. }) {
-                state.raise(&event, local.wall_ms);
-            }
-        });
+    if let Some(result) = channel(peer, local, state, attach, target) {
+        return result;
     }
     let mut target: Target = target.clone();
     authority::may_attach(peer, local, state)?;
@@ -155,48 +162,48 @@ fn producer(
     };
     let deletes = deletes(attach, &target.capabilities)?;
     let mut producer = Producer {
-        session: attach.session,
         opened: target.address.clone(),
-        route: None,
         sealed_by_client: wants_sealed(attach, &target.capabilities),
-        granted: 0,
-        unused_ticks: 0,
-        pending: put::pending_line(),
-        sealing: None,
-        who: local.client_asker(peer),
-        user: peer.user,
         dynamic: made.as_ref().and_then(Made::ends_with_link),
         deletes,
-        user_name: peer.identity.user.clone(),
-        takes_rejected: takes_rejected(attach),
         any_user: rights.has(Right::SetIdentity),
         publishing: target.address.is_none().then(|| Publishing::new(peer, None)),
-        relayed: None,
-        resumable: None,
+        ..Producer::new(attach, peer, local)
     };
-    if let Some(name) = &producer.opened {
-        let route = state.put_route(name)?;
-        if !route.put_enabled {
-            return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
-        }
-        may_delete(state, &route, deletes, rights)?;
-        let client_seals = |policy: &Policy| policy.quality() != Quality::None && policy.sealed_at == SealedAt::Client;
-        if !producer.sealed_by_client && route.policy.as_deref().is_some_and(client_seals) {
-            let detail = format!("{name}: the policy asks the application to seal");
-            return Err(Refusal::security("sealed-at-client", detail));
-        }
-        state.may_open(&route)?;
-        state.opened_to_put(route.queue);
-        producer.route = Some(Arc::new(route));
-        if let Err(refusal) = put::prepare(&mut producer, local, state, &peer.identity) {
-            put::forget(&mut producer, local, state);
-            return Err(refusal);
-        }
+    if let Some(name) = target.address.as_deref() {
+        open_to_put(&mut producer, name, rights, peer, local, state)?;
     }
     let properties = producer.route.as_ref().map(|route| seal_properties(state, route, rights)).unwrap_or_default();
     target.address = named.or(target.address);
     accept_producer(peer, local, state, attach, target, producer, properties);
     Ok(())
+}
+
+/// The link's queue is looked up, counts it, and is known to take its messages.
+fn open_to_put(
+    producer: &mut Producer,
+    name: &str,
+    rights: Rights,
+    peer: &Peer,
+    local: &mut Local,
+    state: &mut State,
+) -> Result<(), Refusal> {
+    let route = state.put_route(name)?;
+    if !route.put_enabled {
+        return Err(Refusal::new(reason::PUT_INHIBITED, format!("{name} has PUT(DISABLED)")));
+    }
+    may_delete(state, &route, producer.deletes, rights)?;
+    let client_seals = |policy: &Policy| policy.quality() != Quality::None && policy.sealed_at == SealedAt::Client;
+    if !producer.sealed_by_client && route.policy.as_deref().is_some_and(client_seals) {
+        let detail = format!("{name}: the policy asks the application to seal");
+        return Err(Refusal::security("sealed-at-client", detail));
+    }
+    state.may_open(&route)?;
+    state.opened_to_put(route.queue);
+    producer.route = Some(Arc::new(route));
+    put::prepare(producer, local, state, &peer.identity).inspect_err(|_| {
+        put::forget(producer, local, state);
+    })
 }
 
 /// Answers the attach of a link that puts or publishes, and grants its first credit.
@@ -252,7 +259,7 @@ fn make<'a>(
 }
 
 /// Whether a client that puts hears of *rejected*: its source has that outcome, or names none.
-fn takes_rejected(attach: &Attach) -> bool {
+pub(super) fn takes_rejected(attach: &Attach) -> bool {
     let outcomes = attach.source.as_ref().map(|source| source.outcomes.as_slice()).unwrap_or_default();
     outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.as_str() == unit_of_work::REJECTED_OUTCOME)
 }
@@ -323,41 +330,23 @@ fn consumer(
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
     let selection = Selection::wanted(selector, owner, &route, state, browse);
     let consumer = Consumer {
-        acquires: None,
-        resumable: None,
-        resuming: VecDeque::new(),
-        resumes_only: false,
-        session: attach.session,
-        route: Arc::new(route),
         browse,
         selection,
         exclusive,
-        presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
         opens_itself,
-        opened: name,
-        cursor: None,
-        outstanding: HashSet::new(),
-        backed_out: HashMap::new(),
-        opening: get::opening_line(),
-        passed_over: PassedOver::default(),
-        arrivals: 0,
-        rescan_at: local.now,
-        draining: false,
-        who: local.client_asker(peer),
-        unsettled: HashMap::new(),
         dynamic: made.as_ref().and_then(Made::ends_with_link),
         deletes,
-        keys: OpeningKeys::default(),
-        subscription: None,
+        ..Consumer::new(attach, name, route, peer, local)
     };
     let capabilities = consumer_capabilities(opens_itself.is_some(), exclusive);
     source.address = named.or(source.address);
-    accept_consumer(peer, local, state, attach, source, consumer, capabilities, properties);
+    let reply = AttachReply { offered_capabilities: capabilities, properties, ..AttachReply::default() };
+    accept_consumer(peer, local, state, attach, source, consumer, reply);
     Ok(())
 }
 
-/// Answers the attach of a link that gets, from a queue or a subscription, and has its queue served.
-#[allow(clippy::too_many_arguments, reason = "what an attach is answered with")]
+/// Answers the attach of a link that gets, from a queue or a subscription, and has its queue served. `reply` has the
+/// capabilities and properties that it is answered with.
 fn accept_consumer(
     peer: &mut Peer,
     local: &mut Local,
@@ -365,8 +354,7 @@ fn accept_consumer(
     attach: &Attach,
     source: Source,
     mut consumer: Consumer,
-    offered_capabilities: Vec<Symbol>,
-    properties: Vec<(Symbol, Value)>,
+    reply: AttachReply,
 ) {
     let durable = consumer.subscription.as_ref().is_some_and(|subscription| subscription.durable.is_some());
     let may_suspend = consumer.subscription.is_none()
@@ -391,11 +379,7 @@ fn accept_consumer(
             Some(AnyTarget::Target(target)) => Some(target.clone()),
             _ => None,
         },
-        coordinator: None,
-        offered_capabilities,
-        properties,
-        max_message_size: 0,
-        ..AttachReply::default()
+        ..reply
     };
     let queue = consumer.route.queue;
     let outcomes = resumption.take_outcomes();
@@ -427,24 +411,9 @@ fn publisher(
     state.publisher(&topic)?;
     state.topics.publisher_came(&topic);
     let producer = Producer {
-        session: attach.session,
         opened: Some(format!("{}{topic}", topics::PREFIX)),
-        route: None,
-        sealed_by_client: false,
-        granted: 0,
-        unused_ticks: 0,
-        pending: put::pending_line(),
-        sealing: None,
-        who: local.client_asker(peer),
-        user: peer.user,
-        dynamic: None,
-        deletes: None,
-        user_name: peer.identity.user.clone(),
-        takes_rejected: takes_rejected(attach),
-        any_user: false,
         publishing: Some(Publishing::new(peer, Some(topic))),
-        relayed: None,
-        resumable: None,
+        ..Producer::new(attach, peer, local)
     };
     accept_producer(peer, local, state, attach, target, producer, Vec::new());
     Ok(())
@@ -498,36 +467,17 @@ fn get_subscribed(
     let properties = seal_properties(state, &route, Right::Inquire.alone());
     let owner = Owner { dispatcher: local.index, generation: peer.generation, link: attach.link };
     let selection = Selection::wanted(None, owner, &route, state, false);
+    let name = subscription.queue.clone();
     let consumer = Consumer {
-        acquires: None,
-        resumable: None,
-        resuming: VecDeque::new(),
-        resumes_only: false,
-        session: attach.session,
-        route: Arc::new(route),
-        browse: false,
         selection,
         exclusive,
-        presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
         opens_itself,
-        opened: subscription.queue.clone(),
-        cursor: None,
-        outstanding: HashSet::new(),
-        unsettled: HashMap::new(),
-        backed_out: HashMap::new(),
-        opening: get::opening_line(),
-        passed_over: PassedOver::default(),
-        arrivals: 0,
-        rescan_at: local.now,
-        draining: false,
-        who: local.client_asker(peer),
-        dynamic: None,
-        deletes: None,
-        keys: OpeningKeys::default(),
         subscription: Some(Box::new(subscription)),
+        ..Consumer::new(attach, name, route, peer, local)
     };
     let capabilities = subscriber_capabilities(opens_itself.is_some(), !exclusive);
-    accept_consumer(peer, local, state, attach, source, consumer, capabilities, properties);
+    let reply = AttachReply { offered_capabilities: capabilities, properties, ..AttachReply::default() };
+    accept_consumer(peer, local, state, attach, source, consumer, reply);
     Ok(())
 }
 

@@ -269,9 +269,12 @@ fn mapped(peer: &mut Peer, local: &Local, state: &State, channel: &str, user: Op
     if !definitions.queue_manager.channel_authentication || definitions.channel_rules.is_empty() {
         return Ok(Mapped::default());
     }
-    let address =
-        peer.socket.peer_address().map_err(|error| Refusal::new(reason::NOT_AUTHORIZED, error.to_string()))?;
-    let ssl = peer.socket.established().filter(|ssl| ssl.verify_result() == X509VerifyResult::OK);
+    let address = peer
+        .transport
+        .socket
+        .peer_address()
+        .map_err(|error| Refusal::new(reason::NOT_AUTHORIZED, error.to_string()))?;
+    let ssl = peer.transport.socket.established().filter(|ssl| ssl.verify_result() == X509VerifyResult::OK);
     let certificate = ssl.and_then(|ssl| ssl.peer_certificate());
     let subject = certificate.as_ref().and_then(|shown| Dn::from_x509_name(shown.subject_name()).ok());
     let issuer = certificate.as_ref().and_then(|shown| Dn::from_x509_name(shown.issuer_name()).ok());
@@ -338,7 +341,7 @@ pub(crate) fn mapped_channel(
     let mapped = mapped(peer, local, state, channel, Some(&user))?;
     if mapped.sign_in_required && peer.signed_in.user.is_none() {
         let refusal = kept_out_of(format!("{channel}: the partner has not signed in"));
-        let from = super::peer::address(&mut peer.socket);
+        let from = super::peer::address(&mut peer.transport.socket);
         denials::tell(&local.manager, local.now, &from, None, &refusal);
         return Err(refusal);
     }
@@ -375,7 +378,7 @@ pub(crate) fn prove_for_ring(
         let word = protection.word();
         return unproved(format!("SPLPROT({word}) opens no ring of a user whom a map by address names"));
     }
-    if peer.socket.verified_certificate() {
+    if peer.transport.socket.verified_certificate() {
         return Ok(());
     }
     let user = local.manager.channel_user(definition);
@@ -416,7 +419,8 @@ pub(super) fn tell_of(peer: &mut Peer, local: &Local, refusal: &Refusal) {
     if refusal.cause == Some(KEPT_OUT) {
         return;
     }
-    let from = peer.from.map_or_else(|| super::peer::address(&mut peer.socket), |from| from.to_string());
+    let from =
+        peer.transport.from.map_or_else(|| super::peer::address(&mut peer.transport.socket), |from| from.to_string());
     let user = peer.identity.user.as_deref().or(peer.signed_in.user.as_deref());
     denials::tell(&local.manager, local.now, &from, user, refusal);
 }

@@ -13,13 +13,14 @@ use crate::sole_connection::{self, Answer, Wish};
 pub(super) fn describe(peer: &Peer, local: &Local) -> Connected {
     let Partner { container, product, version, .. } = Partner::of(peer);
     let product = if version.is_empty() { product } else { format!("{product} {version}") };
-    let cipher = peer.socket.established().and_then(|ssl| ssl.current_cipher()).map(|cipher| cipher.name().to_owned());
+    let cipher =
+        peer.transport.socket.established().and_then(|ssl| ssl.current_cipher()).map(|cipher| cipher.name().to_owned());
     Connected {
         id: ConnectionId::new(local.index, peer.generation),
         user: peer.identity.user.clone(),
         application: container,
         product,
-        address: peer.from.map(|from| from.to_string()).unwrap_or_default(),
+        address: peer.transport.from.map(|from| from.to_string()).unwrap_or_default(),
         cipher: cipher.unwrap_or_default(),
         since_ms: peer.since_ms,
         handles: peer.links.values().map(|link| handle(link, peer)).collect(),

@@ -393,7 +393,7 @@ fn closed(peer: &mut Peer, local: &mut Local, state: &mut State, error: Option<b
     peer.closed_by = error.as_ref().map(sender::said);
     local.forget_all(peer, state, true);
     if let Some(error) = error.filter(|_| local.manager.peer_lines.may_write(local.now)) {
-        crate::note!("{}: connection closed: {error}", peer::address(&mut peer.socket));
+        crate::note!("{}: connection closed: {error}", peer::address(&mut peer.transport.socket));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::accounting::Cost;
 use crate::adapter::{Asker, Finished, Held, Outcome as Done, Work};
 use crate::catalog::status::Deed;
 use crate::envelope::{self, Arrival, Readable};
-use crate::front::{Front, LinkId, SessionId};
+use crate::front::{Attach, Front, LinkId, SessionId};
 use crate::limits::UserId;
 use crate::manager::{Route, State, Stays, Stuck};
 use crate::ordered_line::{self, OrderedLine};
@@ -27,6 +27,7 @@ use crate::reports;
 use crate::resumable::Resumable;
 use crate::sign_in::verdict::Identity;
 use crate::wall_clock::from_wall_ms;
+use bulla_amqp::types::SenderSettleMode;
 use bulla_amqp::{DeliveryState, Payload};
 use bulla_device::role::{self, Role};
 use bulla_queue::{Found, Look, MessageId, Place, QueueId};
@@ -145,99 +146,39 @@ pub(crate) enum Fault {
 
 /// Hot path, once per message that a client gets: the next message of its queue, if the link takes one.
 pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State, link: LinkId) -> Looked {
-    let Peer { key, front, links, identity, generation, output_full, user, staged_gets, .. } = peer;
+    let Peer { key, front, links, identity, generation, transport, user, staged_gets, .. } = peer;
     let (front, Some(Link::Consumer(consumer))) = (&mut **front, links.get_mut(&link)) else { return Looked::Gone };
-    if consumer.route.generation != state.generation {
-        match state.route(&consumer.opened) {
-            Ok(route) if route.queue == consumer.route.queue && route.get_enabled => consumer.route = Arc::new(route),
-            Ok(route) => {
-                let refusal = match route.get_enabled {
-                    false => Refusal::new(reason::GET_INHIBITED, format!("{} has GET(DISABLED)", consumer.opened)),
-                    true => Refusal::new(reason::OBJECT_CHANGED, format!("{} leads elsewhere now", consumer.opened)),
-                };
-                local.detach(peer, state, link, &refusal);
-                return Looked::Gone;
-            }
-            Err(refusal) => {
-                local.detach(peer, state, link, &refusal);
-                return Looked::Gone;
-            }
-        }
+    if let Err(refusal) = consumer.look_up_again(state) {
+        local.detach(peer, state, link, &refusal);
+        return Looked::Gone;
     }
     if !front.can_send(link) {
         if front.credit(link) == 0 {
             return Looked::NoCredit;
         }
-        *output_full = true;
+        transport.output_full = true;
         return Looked::Blocked;
     }
-    if let Some(unit) = consumer.acquires {
-        match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
-            None => consumer.acquires = None,
-            Some(Ok(())) => {}
-            Some(Err(refusal)) => {
-                local.detach(peer, state, link, &refusal);
-                return Looked::Gone;
-            }
-        }
+    if let Err(refusal) = consumer.may_acquire(local, state) {
+        local.detach(peer, state, link, &refusal);
+        return Looked::Gone;
     }
-    if consumer.opening.is_full() || consumer.opening.len() >= front.credit(link) as usize {
+    let is_opening_enough = consumer.opening.is_full() || consumer.opening.len() >= front.credit(link) as usize;
+    if is_opening_enough || consumer.has_enough(*user, local, state) {
         return Looked::Blocked;
     }
-    if user.is_some_and(|user| state.users.is_full(user)) {
-        // A settlement on another connection wakes no link here: the next tick does.
-        local.rescan.insert(consumer.route.queue);
-        return Looked::Blocked;
-    }
-    let limit = consumer.route.limit;
-    if limit.unacknowledged_bytes > 0 && !consumer.browse && state.use_of(consumer.route.queue).limited.is_full(limit) {
-        // As above; a settlement here has the queue served at once.
-        local.rescan.insert(consumer.route.queue);
-        return Looked::Blocked;
-    }
-    let locked = match &mut consumer.selection {
-        _ if !consumer.resuming.is_empty() => {
-            let id = consumer.resuming.pop_front();
-            let Some((_, found)) = id.and_then(|id| state.store.find(id)) else { return Looked::Sent };
-            Some(found)
-        }
-        _ if consumer.resumes_only => return Looked::Nothing,
-        None => next(consumer, local, state),
-        Some(selection) => match selection.next(&consumer.passed_over, &mut local.looks, state, local.wall_ms) {
-            Look::Found(found) => Some(*found),
-            Look::End => None,
-            Look::Unfinished => return Looked::Blocked,
-        },
+    let locked = match lock(consumer, local, state) {
+        Ok(locked) => locked,
+        Err(looked) => return looked,
     };
-    let Some(locked) = locked else {
-        return if consumer.takes_next() { Looked::Empty } else { Looked::Nothing };
-    };
-    let body = match state.store.body(locked.id) {
-        Ok(body) => body,
-        Err(error) if is_passing(&error) => {
-            // The message may be well: it comes back when it can be read. A browser passes over it.
-            let queue = &consumer.route.queue_name;
-            if consumer.browse {
-                if local.manager.peer_lines.may_write(local.now) {
-                    crate::warning!(queue, "{queue}: not shown to a browser: {error}");
-                }
-                return Looked::Sent;
-            }
-            stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string());
-            // Those behind it can hardly be read either: they keep their places until the next tick.
-            local.rescan.insert(consumer.route.queue);
-            return Looked::Blocked;
-        }
-        Err(error) => {
-            // The message is damaged on disk: it is reported and stays, locked, for `journal check`.
-            crate::alarm!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name);
-            return Looked::Sent;
-        }
+    let stored = match read(consumer, local, state, &locked) {
+        Ok(stored) => stored,
+        Err(looked) => return looked,
     };
     let policy = consumer.route.policy.as_deref();
-    let payload = match Outgoing::as_stored(envelope::payload_of(&body), policy, consumer.opens_itself) {
+    let payload = match Outgoing::as_stored(stored, policy, consumer.opens_itself) {
         Ok(message) => {
-            send(consumer, *user, front, staged_gets, link, local, state, &locked, message);
+            Delivering { consumer, front, staged_gets, user: *user, link }.send(local, state, &locked, message);
             return Looked::Sent;
         }
         Err(payload) => payload,
@@ -253,13 +194,130 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
     };
     let slot = room.slot();
     let asker = Asker { dispatcher: local.index, peer: *key, generation: *generation, link, slot };
-    let stage = open(consumer, asker, local, state, identity, &locked, &payload);
+    let opens = Opens { asker, identity, put_at_ms: locked.put_at_ms };
+    let stage = open(consumer, opens, local, state, &payload);
     consumer.opening.join(room, Opening { locked, _held: held }, payload.len(), stage);
     deliver_opened(peer, local, state, link);
     Looked::Sent
 }
 
+/// The next message for a link, locked unless it browses.
+fn lock(consumer: &mut Consumer, local: &mut Local, state: &mut State) -> Result<Found, Looked> {
+    let locked = match &mut consumer.selection {
+        _ if !consumer.resuming.is_empty() => {
+            let id = consumer.resuming.pop_front();
+            return id.and_then(|id| state.store.find(id)).map(|(_, found)| found).ok_or(Looked::Sent);
+        }
+        _ if consumer.resumes_only => return Err(Looked::Nothing),
+        None => next(consumer, local, state),
+        Some(selection) => match selection.next(&consumer.passed_over, &mut local.looks, state, local.wall_ms) {
+            Look::Found(found) => Some(*found),
+            Look::End => None,
+            Look::Unfinished => return Err(Looked::Blocked),
+        },
+    };
+    locked.ok_or(if consumer.takes_next() { Looked::Empty } else { Looked::Nothing })
+}
+
+/// The bytes of a locked message.
+fn read(consumer: &Consumer, local: &mut Local, state: &mut State, locked: &Found) -> Result<Payload, Looked> {
+    match state.store.body(locked.id) {
+        Ok(body) => Ok(envelope::payload_of(&body)),
+        Err(error) if is_passing(&error) => {
+            // The message may be well: it comes back when it can be read. A browser passes over it.
+            let queue = &consumer.route.queue_name;
+            if consumer.browse {
+                if local.manager.peer_lines.may_write(local.now) {
+                    crate::warning!(queue, "{queue}: not shown to a browser: {error}");
+                }
+                return Err(Looked::Sent);
+            }
+            stay(queue, state, Stuck { id: locked.id, what: Stays::Return }, &error.to_string());
+            // Those behind it can hardly be read either: they keep their places until the next tick.
+            local.rescan.insert(consumer.route.queue);
+            Err(Looked::Blocked)
+        }
+        Err(error) => {
+            // The message is damaged on disk: it is reported and stays, locked, for `journal check`.
+            crate::alarm!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name);
+            Err(Looked::Sent)
+        }
+    }
+}
+
 impl Consumer {
+    /// A link that gets whatever comes next from that queue, which it opened by `opened`.
+    pub(super) fn new(attach: &Attach, opened: String, route: Route, peer: &Peer, local: &Local) -> Self {
+        Self {
+            session: attach.session,
+            opened,
+            route: Arc::new(route),
+            browse: false,
+            exclusive: false,
+            presettled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            opens_itself: None,
+            cursor: None,
+            selection: None,
+            outstanding: HashSet::new(),
+            unsettled: HashMap::new(),
+            backed_out: HashMap::new(),
+            opening: opening_line(),
+            passed_over: PassedOver::default(),
+            arrivals: 0,
+            rescan_at: local.now,
+            draining: false,
+            who: local.client_asker(peer),
+            dynamic: None,
+            deletes: None,
+            keys: OpeningKeys::default(),
+            subscription: None,
+            acquires: None,
+            resumable: None,
+            resuming: Resuming::new(),
+            resumes_only: false,
+        }
+    }
+
+    /// Looks the name that was opened up again, where definitions have changed.
+    fn look_up_again(&mut self, state: &State) -> Result<(), Refusal> {
+        if self.route.generation == state.generation {
+            return Ok(());
+        }
+        let route = state.route(&self.opened)?;
+        if !route.get_enabled {
+            return Err(Refusal::new(reason::GET_INHIBITED, format!("{} has GET(DISABLED)", self.opened)));
+        }
+        if route.queue != self.route.queue {
+            return Err(Refusal::new(reason::OBJECT_CHANGED, format!("{} leads elsewhere now", self.opened)));
+        }
+        self.route = Arc::new(route);
+        Ok(())
+    }
+
+    /// Whether one more message may be acquired in the unit of work in which the link acquires, where it does.
+    fn may_acquire(&mut self, local: &Local, state: &State) -> Result<(), Refusal> {
+        let Some(unit) = self.acquires else { return Ok(()) };
+        match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+            None => {
+                self.acquires = None;
+                Ok(())
+            }
+            Some(result) => result,
+        }
+    }
+
+    /// Whether its user, or its queue, has as much unsettled as it may. A settlement on another connection wakes no
+    /// link here: the next tick looks again.
+    fn has_enough(&self, user: Option<UserId>, local: &mut Local, state: &mut State) -> bool {
+        let (limit, queue) = (self.route.limit, self.route.queue);
+        let has_enough = user.is_some_and(|user| state.users.is_full(user))
+            || limit.unacknowledged_bytes > 0 && !self.browse && state.use_of(queue).limited.is_full(limit);
+        if has_enough {
+            local.rescan.insert(queue);
+        }
+        has_enough
+    }
+
     /// A message that was given back is not to come to this link again.
     pub(crate) fn will_not_have(&mut self, id: MessageId, local: &mut Local, state: &mut State) {
         self.passed_over.remember(id, Why::NotHere);
@@ -394,69 +452,72 @@ fn next_of_mine(consumer: &mut Consumer, local: &Local, state: &mut State) -> Op
     }
 }
 
-/// Sends a message as it is to go out; it stays locked until the client has settled it.
-#[allow(clippy::too_many_arguments, reason = "the facts of one delivery")]
-fn send(
-    consumer: &mut Consumer,
+/// A link that is sent a message, and what of its connection that needs.
+struct Delivering<'a> {
+    consumer: &'a mut Consumer,
+    front: &'a mut Front,
+    staged_gets: &'a mut HashMap<(LinkId, MessageId), (UnitId, usize)>,
     user: Option<UserId>,
-    front: &mut Front,
-    staged_gets: &mut HashMap<(LinkId, MessageId), (UnitId, usize)>,
     link: LinkId,
-    local: &mut Local,
-    state: &mut State,
-    locked: &Found,
-    message: Outgoing,
-) {
-    let message = message.with_delivery_count(locked.delivery_count);
-    let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, message.len());
-    let unit = match consumer.acquires {
-        None => None,
-        Some(unit) => match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+}
+
+impl Delivering<'_> {
+    /// Sends a message as it is to go out; it stays locked until the client has settled it.
+    fn send(self, local: &mut Local, state: &mut State, locked: &Found, message: Outgoing) {
+        let Self { consumer, front, staged_gets, user, link } = self;
+        let message = message.with_delivery_count(locked.delivery_count);
+        let (settled, queue, bytes) = (consumer.presettled, consumer.route.queue, message.len());
+        let unit = match consumer.acquires {
             None => None,
-            Some(Ok(())) => Some(unit),
-            // The link ends when the next message is looked for.
-            Some(Err(_)) => return state.store.release(locked.id, false),
-        },
-    };
-    let sent = front.send(link, locked.id.0, message, settled, unit.map(UnitId::to_bytes));
-    if consumer.browse {
-        state.use_of(queue).traffic.browses += u64::from(sent);
-    } else if !sent {
-        // The client took its credit back while the message was being opened.
-        state.store.release(locked.id, false);
-    } else if let Some(unit) = unit {
-        if let Some(place) = local.units.acquired(unit, locked.id, link, &consumer.route, settled) {
-            staged_gets.insert((link, locked.id), (unit, place));
-        }
-        if !settled {
+            Some(unit) => match local.units.may_acquire(unit, state.definitions.queue_manager.max_uncommitted) {
+                None => None,
+                Some(Ok(())) => Some(unit),
+                // The link ends when the next message is looked for.
+                Some(Err(_)) => return state.store.release(locked.id, false),
+            },
+        };
+        let sent = front.send(link, locked.id.0, message, settled, unit.map(UnitId::to_bytes));
+        if consumer.browse {
+            state.use_of(queue).traffic.browses += u64::from(sent);
+        } else if !sent {
+            // The client took its credit back while the message was being opened.
+            state.store.release(locked.id, false);
+        } else if let Some(unit) = unit {
+            if let Some(place) = local.units.acquired(unit, locked.id, link, &consumer.route, settled) {
+                staged_gets.insert((link, locked.id), (unit, place));
+            }
+            if !settled {
+                consumer.note_delivered(user, state, locked.id, bytes);
+            }
+        } else if settled {
+            // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
+            state.note_got(queue, locked.id, local.wall_ms);
+            let got = reports::about_to_be_got(state, locked.id, local.wall_ms, usize::MAX);
+            match state.store.acknowledge(locked.id) {
+                Ok(_) => reports::delivered(state, &local.moment(), got),
+                Err(error) => {
+                    crate::warning!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name)
+                }
+            }
+            local.freed(queue, state);
+            local.flush_soon();
+        } else {
+            consumer.outstanding.insert(locked.id);
             consumer.note_delivered(user, state, locked.id, bytes);
         }
-    } else if settled {
-        // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
-        state.note_got(queue, locked.id, local.wall_ms);
-        let got = reports::about_to_be_got(state, locked.id, local.wall_ms, usize::MAX);
-        match state.store.acknowledge(locked.id) {
-            Ok(_) => reports::delivered(state, &local.moment(), got),
-            Err(error) => crate::warning!(queue = consumer.route.queue_name, "{}: {error}", consumer.route.queue_name),
-        }
-        local.freed(queue, state);
-        local.flush_soon();
-    } else {
-        consumer.outstanding.insert(locked.id);
-        consumer.note_delivered(user, state, locked.id, bytes);
     }
 }
 
-/// Starts to open a message, or says at once what it is.
-fn open(
-    consumer: &mut Consumer,
+/// Who has a message opened, where the answer goes, and when the message was put.
+struct Opens<'a> {
     asker: Asker,
-    local: &Local,
-    state: &State,
-    identity: &Identity,
-    locked: &Found,
-    payload: &Payload,
-) -> Stage {
+    identity: &'a Identity,
+    /// Milliseconds since 1970.
+    put_at_ms: u64,
+}
+
+/// Starts to open a message, or says at once what it is.
+fn open(consumer: &mut Consumer, opens: Opens<'_>, local: &Local, state: &State, payload: &Payload) -> Stage {
     let _protection = role::enter(Role::Protection);
     let Some(policy) = &consumer.route.policy.clone() else {
         return Stage::Ready(Err(Fault::Later {
@@ -471,7 +532,7 @@ fn open(
     if !arrival.claims_seal() {
         return Stage::Ready(clear(policy, &arrival, local));
     }
-    match open_sealed(policy, consumer, asker, local, state, identity, locked, arrival) {
+    match open_sealed(policy, consumer, opens, local, state, arrival) {
         Ok(stage) => stage,
         Err(refusal) => Stage::Ready(Err(Fault::Later {
             cause: refusal.cause.unwrap_or("key-unavailable"),
@@ -494,15 +555,12 @@ fn clear(policy: &Policy, arrival: &Arrival, local: &Local) -> Result<Readable, 
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
 fn open_sealed(
     policy: &Arc<Policy>,
     consumer: &mut Consumer,
-    asker: Asker,
+    Opens { asker, identity, put_at_ms }: Opens<'_>,
     local: &Local,
     state: &State,
-    identity: &Identity,
-    locked: &Found,
     arrival: Arrival,
 ) -> Result<Stage, Refusal> {
     let ring = local.ring(identity)?;
@@ -511,7 +569,7 @@ fn open_sealed(
         Ok(der) => der,
         Err(refusal) => return Ok(Stage::Ready(Err(Fault::defective("malformed", refusal.detail)))),
     };
-    let (put_at, now, bytes) = (from_wall_ms(locked.put_at_ms), local.wall, der.len());
+    let (put_at, now, bytes) = (from_wall_ms(put_at_ms), local.wall, der.len());
     let at_once = bytes <= OPEN_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality;
     let (manager, policy) = (local.manager.clone(), policy.clone());
     let tally = Tally::new();
@@ -616,7 +674,8 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         }
         match ready {
             Ok(readable) => {
-                send(consumer, *user, front, staged_gets, link, local, state, &locked, Outgoing::opened(readable));
+                let message = Outgoing::opened(readable);
+                Delivering { consumer, front, staged_gets, user: *user, link }.send(local, state, &locked, message);
             }
             Err(Fault::NotMine) => {
                 consumer.passed_over.remember(locked.id, Why::NotMine);
@@ -671,7 +730,6 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
 }
 
 /// The client has said what became of a delivery.
-#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the front end")]
 pub(crate) fn settled(
     peer: &mut Peer,
     local: &mut Local,
@@ -684,7 +742,8 @@ pub(crate) fn settled(
     let outcome = match outcome {
         Some(DeliveryState::Transactional { txn_id, outcome }) => {
             let outcome = outcome.map(|outcome| *outcome);
-            return unit_of_work::retire(peer, local, state, link, token, &txn_id, outcome, settled);
+            let said = unit_of_work::Said { link, id: MessageId(token), outcome, settled };
+            return unit_of_work::retire(peer, local, state, &txn_id, said);
         }
         outcome => outcome,
     };

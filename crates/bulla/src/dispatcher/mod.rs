@@ -55,7 +55,7 @@ use bulla_device::scheduler::Answer;
 use hashbrown::HashMap;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use peer::{Link, Peer};
+use peer::{Link, Peer, Transport};
 use precedence::Precedence;
 use signatures::Signatures;
 use slab::Slab;
@@ -341,10 +341,10 @@ impl Dispatcher {
         let _role = role::enter(peer.role());
         let all = &self.core.local.manager.arriving;
         let Some(arriving_max) = self.line.may_read((key, peer.generation), &mut peer.arriving, all) else { return };
-        let (began, before) = (user.map(|_| Instant::now()), peer.traffic.bytes_received);
+        let (began, before) = (user.map(|_| Instant::now()), peer.transport.traffic.bytes_received);
         peer.read(&mut self.room, &self.core.local, bytes_max.into_iter().chain(arriving_max).chain(share).min());
         if let (Some(user), Some(began)) = (user, began) {
-            self.core.shares.read(user, peer.traffic.bytes_received - before);
+            self.core.shares.read(user, peer.transport.traffic.bytes_received - before);
             self.core.shares.took(user, began.elapsed());
         }
         self.signatures.ask(peer);
@@ -369,9 +369,9 @@ impl Dispatcher {
     fn signed(&mut self, answer: Answer) {
         let (key, generation) = signatures::asker(answer.id);
         let Some(peer) = self.core.peers.get_mut(key).filter(|peer| peer.generation == generation) else { return };
-        if let Some(socket) = peer.socket.tls_socket_mut() {
+        if let Some(socket) = peer.transport.socket.tls_socket_mut() {
             socket.answer(answer.result);
-            peer.readable = true;
+            peer.transport.readable = true;
             list(&mut self.core.peers, &mut self.active, key);
         }
     }
@@ -467,7 +467,7 @@ impl Dispatcher {
         if let (Some(user), Some(began)) = (user, began) {
             self.core.shares.took(user, began.elapsed());
         }
-        if has_written && std::mem::take(&mut peer.output_full) {
+        if has_written && std::mem::take(&mut peer.transport.output_full) {
             for link in peer.links.values() {
                 if let Link::Consumer(consumer) = link {
                     self.core.local.serve(consumer.route.queue);
@@ -557,8 +557,7 @@ impl Dispatcher {
             generation: self.core.local.generation,
             since_ms: self.core.local.wall_ms,
             front,
-            from: socket.peer_address().ok(),
-            socket,
+            transport: Transport::new(socket, ready),
             identity: Identity::default(),
             user: None,
             signed_in: Identity::default(),
@@ -568,19 +567,12 @@ impl Dispatcher {
             held: 0,
             links: HashMap::new(),
             opened: None,
-            traffic: peer::Traffic::default(),
             arriving: Share::new(self.core.local.now),
-            readable: ready,
-            read_closed: false,
-            writable: ready,
-            output_full: false,
             listed: false,
             active: false,
             broken: None,
-            flush_by: None,
             closed_by: None,
             refused: None,
-            renewal_since: None,
             idle_since: None,
             calling: None,
             sending: None,
@@ -614,10 +606,10 @@ impl Dispatcher {
                 }
                 Token(key) => {
                     let Some(peer) = self.core.peers.get_mut(key) else { continue };
-                    peer.read_closed |= event.is_read_closed();
+                    peer.transport.read_closed |= event.is_read_closed();
                     // A handshake goes on by reading, also where it waited to write.
-                    peer.readable |= event.is_readable() || (event.is_writable() && peer.is_shaking_hands());
-                    peer.writable |= event.is_writable();
+                    peer.transport.readable |= event.is_readable() || (event.is_writable() && peer.is_shaking_hands());
+                    peer.transport.writable |= event.is_writable();
                     list(&mut self.core.peers, &mut self.active, key);
                 }
             }
@@ -701,7 +693,7 @@ impl Dispatcher {
                     reason = refusal.reason.code,
                     cause = refusal.cause,
                     "{}: {refusal}",
-                    peer::address(&mut peer.socket)
+                    peer::address(&mut peer.transport.socket)
                 );
                 self.core.local.forget_all(peer, state, false);
                 peer.front.close(Some(refusal.to_amqp()));
@@ -711,7 +703,7 @@ impl Dispatcher {
                 peer.front.handle_timeout(now);
                 self.core.local.touched.push(key);
             }
-            if peer.front.is_closed() && now >= *peer.flush_by.get_or_insert(now + FLUSH_WITHIN) {
+            if peer.front.is_closed() && now >= *peer.transport.flush_by.get_or_insert(now + FLUSH_WITHIN) {
                 peer.broken.get_or_insert_with(|| "did not take the last words".into());
                 self.core.local.touched.push(key);
             }
@@ -757,7 +749,7 @@ impl Dispatcher {
             let mut peer = self.core.peers.remove(key);
             peer.arriving.holds(0, 0, &self.core.local.manager.arriving);
             // Deregistering a socket that is about to close can only fail where there is nothing to deregister.
-            let _ = peer.socket.tcp().map(|stream| self.poll.registry().deregister(stream));
+            let _ = peer.transport.socket.tcp().map(|stream| self.poll.registry().deregister(stream));
             if let Some(event) = peer.refused.take() {
                 authority::tell_of_tls(&self.core.local, state, &event);
             }

@@ -95,15 +95,34 @@ pub(crate) enum Link {
     Coordinator(Coordinator),
 }
 
-/// A connection.
-pub(crate) struct Peer {
-    /// Its place in the dispatcher.
-    pub(crate) key: usize,
+/// The socket of a connection, and how it stands.
+pub(crate) struct Transport {
     pub(crate) socket: Socket,
     /// Where it comes from, as long as it may be asked for: the system forgets it when the partner hangs up. None for a
     /// call that is still under way.
     pub(crate) from: Option<SocketAddr>,
+    /// Since when output waits for the partner's part of a renewal of the keys.
+    pub(crate) renewal_since: Option<Instant>,
+    /// What went over the socket.
+    pub(crate) traffic: Traffic,
+    /// The socket may have bytes to read.
+    pub(crate) readable: bool,
+    /// The other side sends no more: behind the last bytes is the end, of which epoll tells only once.
+    pub(crate) read_closed: bool,
+    /// The socket may take bytes.
+    pub(crate) writable: bool,
+    /// A consumer found the output full: its queues are served again after the next write.
+    pub(crate) output_full: bool,
+    /// When a connection that is over must have taken what is still to be sent.
+    pub(crate) flush_by: Option<Instant>,
+}
+
+/// A connection.
+pub(crate) struct Peer {
+    /// Its place in the dispatcher.
+    pub(crate) key: usize,
     pub(crate) front: Box<Front>,
+    pub(crate) transport: Transport,
     /// As whom it acts, once it was let in.
     pub(crate) identity: Identity,
     /// That user, as one who is limited.
@@ -122,30 +141,16 @@ pub(crate) struct Peer {
     pub(crate) links: HashMap<LinkId, Link>,
     /// What the other end said of itself.
     pub(crate) opened: Option<Box<Open>>,
-    /// Since when output waits for the partner's part of a renewal of the keys.
-    pub(crate) renewal_since: Option<Instant>,
-    /// What went over the socket.
-    pub(crate) traffic: Traffic,
     /// Which of the connections that had this place it is.
     pub(crate) generation: u64,
     /// When it was accepted or made, milliseconds since 1970.
     pub(crate) since_ms: u64,
     /// What it has of all messages that are arriving.
     pub(crate) arriving: Share,
-    /// The socket may have bytes to read.
-    pub(crate) readable: bool,
-    /// The other side sends no more: behind the last bytes is the end, of which epoll tells only once.
-    pub(crate) read_closed: bool,
-    /// The socket may take bytes.
-    pub(crate) writable: bool,
-    /// A consumer found the output full: its queues are served again after the next write.
-    pub(crate) output_full: bool,
     /// To be looked at or written to in this turn.
     pub(crate) listed: bool,
     /// On the list of connections to look at.
     pub(crate) active: bool,
-    /// When a connection that is over must have taken what is still to be sent.
-    pub(crate) flush_by: Option<Instant>,
     /// Why the connection is over, where it is.
     pub(crate) broken: Option<String>,
     /// What the peer gave as the reason when it closed.
@@ -168,6 +173,23 @@ pub(crate) struct Peer {
     pub(crate) sole: Option<Wish>,
     /// Its links that are suspended.
     pub(crate) left: Vec<Left>,
+}
+
+impl Transport {
+    /// A socket that is connected, or about to be; one that is `ready` may be read and written.
+    pub(crate) fn new(mut socket: Socket, ready: bool) -> Self {
+        Self {
+            from: socket.peer_address().ok(),
+            socket,
+            renewal_since: None,
+            traffic: Traffic::default(),
+            readable: ready,
+            read_closed: false,
+            writable: ready,
+            output_full: false,
+            flush_by: None,
+        }
+    }
 }
 
 impl Partner {
@@ -249,16 +271,16 @@ impl Peer {
 
     /// Whether a TLS handshake is under way.
     pub(crate) fn is_shaking_hands(&self) -> bool {
-        self.socket.is_tls() && self.socket.established().is_none()
+        self.transport.socket.is_tls() && self.transport.socket.established().is_none()
     }
 
     /// Whether there may be input, and the front end takes it: one whose output waits takes none.
     pub(crate) fn wants_to_read(&self) -> bool {
         // A renegotiation that the output waits for is driven by reading.
         let room = self.front.output_len() < RENEWAL_OUTPUT_BYTES_MAX;
-        self.readable
+        self.transport.readable
             && !self.arriving.stopped
-            && ((self.front.wants_input() && self.has_room()) || (room && self.socket.write_waits_for_read()))
+            && ((self.front.wants_input() && self.has_room()) || (room && self.transport.socket.write_waits_for_read()))
     }
 
     /// Whether what a channel sends on it has room in memory. Where it has not, nothing is read: what is in memory is
@@ -270,16 +292,17 @@ impl Peer {
 
     /// Ends a connection whose partner does not answer a renewal of the keys; asked at each tick.
     pub(crate) fn give_up_renewal(&mut self, now: Instant) {
-        if !self.socket.write_waits_for_read() {
-            self.renewal_since = None;
-        } else if now >= *self.renewal_since.get_or_insert(now) + RENEWAL_WITHIN {
+        if !self.transport.socket.write_waits_for_read() {
+            self.transport.renewal_since = None;
+        } else if now >= *self.transport.renewal_since.get_or_insert(now) + RENEWAL_WITHIN {
             self.end("the partner does not answer the renewal of the keys");
         }
     }
 
     /// Whether the socket may take bytes that there are.
     pub(crate) fn wants_to_write(&self) -> bool {
-        self.writable && ((self.front.output_len() > 0 && self.held == 0) || self.socket.wants_to_send())
+        self.transport.writable
+            && ((self.front.output_len() > 0 && self.held == 0) || self.transport.socket.wants_to_send())
     }
 
     /// Bytes that it holds of messages that are arriving, and of a frame that has begun.
@@ -291,14 +314,14 @@ impl Peer {
     /// the front end, which copies what it keeps out of it.
     pub(crate) fn read(&mut self, room: &mut [u8], local: &Local, bytes_max: Option<usize>) {
         let shaking_hands = self.is_shaking_hands();
-        match local.tls_meter.time(shaking_hands, || self.socket.handshake()) {
+        match local.tls_meter.time(shaking_hands, || self.transport.socket.handshake()) {
             Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
                 // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
-                self.front = sasl::front(local, self.socket.verified_certificate(), true);
+                self.front = sasl::front(local, self.transport.socket.verified_certificate(), true);
             }
             Ok(Moved::Bytes(_)) => {}
             Ok(Moved::Blocked) => {
-                self.readable = false;
+                self.transport.readable = false;
                 return;
             }
             Ok(Moved::End) => return self.end("closed during the handshake"),
@@ -308,27 +331,27 @@ impl Peer {
         self.read_input(&mut room[..room_len], local);
         self.note_arriving(&local.manager.arriving);
         self.count_key_resets();
-        if self.socket.write_goes_on() {
-            self.writable = true;
+        if self.transport.socket.write_goes_on() {
+            self.transport.writable = true;
         }
     }
 
     fn read_input(&mut self, room: &mut [u8], local: &Local) {
         for _ in 0..READS_PER_TURN {
-            match local.tls_meter.time(self.socket.is_tls(), || self.socket.read(room)) {
+            match local.tls_meter.time(self.transport.socket.is_tls(), || self.transport.socket.read(room)) {
                 Ok(Moved::Bytes(n)) => {
                     self.arriving.heard(local.now);
-                    self.traffic.buffers_received += 1;
-                    self.traffic.bytes_received += n as u64;
+                    self.transport.traffic.buffers_received += 1;
+                    self.transport.traffic.bytes_received += n as u64;
                     self.front.receive(local.now, &room[..n]);
-                    if n < room.len() && self.socket.is_drained() && !self.read_closed {
+                    if n < room.len() && self.transport.socket.is_drained() && !self.transport.read_closed {
                         // A short read emptied the socket; epoll tells of what comes after it.
-                        self.readable = false;
+                        self.transport.readable = false;
                         return;
                     }
                 }
                 Ok(Moved::Blocked) => {
-                    self.readable = false;
+                    self.transport.readable = false;
                     return;
                 }
                 Ok(Moved::End) => return self.end("closed by the peer"),
@@ -340,23 +363,23 @@ impl Peer {
     /// Writes what the front end has, until it or the socket has enough. True when bytes went out.
     pub(crate) fn write(&mut self, tls: &TaskMeter) -> bool {
         let mut wrote = false;
-        match tls.time(self.socket.wants_to_send(), || self.socket.send()) {
+        match tls.time(self.transport.socket.wants_to_send(), || self.transport.socket.send()) {
             Ok(true) => {}
-            Ok(false) => self.writable = false,
+            Ok(false) => self.transport.writable = false,
             Err(error) => self.failed(&error),
         }
         if self.is_shaking_hands() {
             return false;
         }
-        self.readable |= self.socket.read_goes_on();
-        while self.writable && self.held == 0 && self.front.output_len() > 0 {
+        self.transport.readable |= self.transport.socket.read_goes_on();
+        while self.transport.writable && self.held == 0 && self.front.output_len() > 0 {
             let mut slices: Vec<IoSlice<'_>> = Vec::new();
             self.front.output_slices(&mut slices);
-            let written = match tls.time(self.socket.is_tls(), || self.socket.write(&slices)) {
+            let written = match tls.time(self.transport.socket.is_tls(), || self.transport.socket.write(&slices)) {
                 Ok(Moved::Bytes(n)) => n,
                 Ok(Moved::Blocked) => {
-                    self.writable = false;
-                    self.readable |= self.socket.write_waits_for_read();
+                    self.transport.writable = false;
+                    self.transport.readable |= self.transport.socket.write_waits_for_read();
                     break;
                 }
                 Ok(Moved::End) => {
@@ -369,8 +392,8 @@ impl Peer {
                 }
             };
             drop(slices);
-            self.traffic.buffers_sent += 1;
-            self.traffic.bytes_sent += written as u64;
+            self.transport.traffic.buffers_sent += 1;
+            self.transport.traffic.bytes_sent += written as u64;
             self.front.output_written(written);
             wrote = true;
         }
@@ -381,7 +404,7 @@ impl Peer {
     /// SSLRKEYC of a channel on this connection, in bytes: the side that called renews the keys, the other one lets it.
     pub(crate) fn renew_keys(&mut self, bytes: u32) {
         let calls = self.calling.is_some();
-        if let Some(tls) = self.socket.tls_socket_mut() {
+        if let Some(tls) = self.transport.socket.tls_socket_mut() {
             if calls {
                 tls.set_key_reset(bytes.into());
             } else {
@@ -391,16 +414,16 @@ impl Peer {
     }
 
     fn count_key_resets(&mut self) {
-        let Some(tls) = self.socket.tls_socket() else { return };
-        if tls.key_resets() != self.traffic.key_resets {
-            self.traffic.key_resets = tls.key_resets();
-            self.traffic.last_key_reset_ms = tls.last_key_reset().map(wall_ms);
+        let Some(tls) = self.transport.socket.tls_socket() else { return };
+        if tls.key_resets() != self.transport.traffic.key_resets {
+            self.transport.traffic.key_resets = tls.key_resets();
+            self.transport.traffic.last_key_reset_ms = tls.last_key_reset().map(wall_ms);
         }
     }
 
     /// Whether nothing more can come of this connection.
     pub(crate) fn is_over(&self) -> bool {
-        let all_sent = self.front.output_len() == 0 && !self.socket.wants_to_send();
+        let all_sent = self.front.output_len() == 0 && !self.transport.socket.wants_to_send();
         self.broken.is_some() || (self.front.is_closed() && all_sent)
     }
 
@@ -414,7 +437,8 @@ impl Peer {
             // Behind the last words, how the partner hangs up says nothing of TLS.
             (Some(_), None) if self.front.is_closed() => {}
             (Some(refusal), None) => {
-                let address = self.from.map_or_else(|| address(&mut self.socket), |from| from.to_string());
+                let address =
+                    self.transport.from.map_or_else(|| address(&mut self.transport.socket), |from| from.to_string());
                 let (channel, reason) = (String::new(), refusal.refusal());
                 self.refused = Some(Event::TlsRefused { channel, partner: address, reason });
             }
@@ -424,8 +448,8 @@ impl Peer {
 
     /// Gives the connection up.
     pub(crate) fn end(&mut self, why: impl std::fmt::Display) {
-        self.readable = false;
-        self.writable = false;
+        self.transport.readable = false;
+        self.transport.writable = false;
         self.broken.get_or_insert_with(|| why.to_string());
     }
 }

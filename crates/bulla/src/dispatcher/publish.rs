@@ -4,18 +4,17 @@
 use super::authority;
 use super::local::Local;
 use super::peer::Peer;
-use super::put::{self, CopyOf, Pending, Producer, Receipt, Unheard};
+use super::put::{self, CopyOf, Pending, Producer, Putting, Receipt, Treating, Unheard};
 use super::sealing::{Sealings, Stage, Treatment, line_full, sealing_memory};
 use super::unit_of_work;
+use crate::adapter::Held;
 use crate::asker::Who;
-use crate::authority::Right;
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
 use crate::front::Front;
 use crate::manager::{Route, State};
 use crate::reason::{self, Refusal};
 use crate::selector::{Facts, Scratch};
-use crate::sign_in::verdict::Identity;
 use crate::topics::{self, Counts, Publisher, Target};
 use bulla_amqp::DeliveryState;
 use bulla_queue::{Message, MessageId, QueueId};
@@ -93,17 +92,14 @@ pub(super) fn topic_of(producer: &Producer, arrival: &Arrival, state: &State) ->
 }
 
 /// A message has come for a topic: it is put on the queue of each subscription that it matches, or of none.
-#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the front end")]
 pub(super) fn publish(
-    producer: &mut Producer,
-    front: &mut Front,
-    identity: &Identity,
-    receipt: Receipt,
+    putting: Putting<'_>,
     local: &mut Local,
     state: &mut State,
-    arrival: Arrival,
+    arrival: &Arrival,
     topic: &str,
 ) -> Result<(), Refusal> {
+    let Putting { producer, front, identity, receipt } = putting;
     let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
     if producer.opened.is_none() {
         authority::relayed(producer, state, who, &format!("{}{topic}", topics::PREFIX))?;
@@ -111,15 +107,12 @@ pub(super) fn publish(
     if !arrival.is_by(who.user) {
         return Err(authority::no_identity_right(producer));
     }
-    if receipt.asks
-        && let Some(reply_to) = arrival.reply_to()?
-    {
-        state.check(who, Right::Put, &state.queue_address(&reply_to))?;
-    }
+    put::check_reply_to(receipt, arrival, who, state)?;
     let Some(mut publishing) = producer.publishing.take() else { return Ok(()) };
+    let mut putting = Putting { producer, front, identity, receipt };
     let result = current(&mut publishing, topic, state)
-        .and_then(|()| to_each(producer, front, identity, receipt, local, state, &mut publishing, &arrival));
-    producer.publishing = Some(publishing);
+        .and_then(|()| to_each(&mut putting, local, state, &mut publishing, arrival));
+    putting.producer.publishing = Some(publishing);
     result
 }
 
@@ -133,20 +126,17 @@ fn current(publishing: &mut Publishing, topic: &str, state: &State) -> Result<()
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments, reason = "the facts of one put")]
-fn to_each(
-    producer: &mut Producer,
-    front: &mut Front,
-    identity: &Identity,
-    receipt: Receipt,
-    local: &mut Local,
-    state: &mut State,
-    publishing: &mut Publishing,
+/// A copy of a publication before it is treated: for which subscription, where to, and what it needs.
+type Wanted<'a> = (&'a Target, &'a Arc<Route>, Result<Treatment, Refusal>);
+
+/// The subscriptions that a message goes to, and what each copy needs.
+fn wanted<'a>(
+    producer: &Producer,
+    publisher: &'a Publisher,
+    container: Option<&str>,
+    scratch: &mut Scratch,
     arrival: &Arrival,
-) -> Result<(), Refusal> {
-    let Publishing { container, publisher: Some(publisher), sealings, scratch, .. } = publishing else {
-        return Ok(());
-    };
+) -> Result<Vec<Wanted<'a>>, Refusal> {
     let persistent = arrival.is_persistent(publisher.defaults);
     let facts = Facts { priority: arrival.priority(publisher.defaults), persistent, delivery_count: 0 };
     let mut cost = 0;
@@ -161,9 +151,9 @@ fn to_each(
             is_wanted
         };
         let live = &target.subscription;
-        !live.leaves_out(container.as_deref()) && live.selector().is_none_or(|selector| selects(selector, scratch))
+        !live.leaves_out(container) && live.selector().is_none_or(|selector| selects(selector, scratch))
     };
-    let mut copies: Vec<(&Target, &Arc<Route>, Result<Treatment, Refusal>)> = Vec::new();
+    let mut copies: Vec<Wanted<'a>> = Vec::new();
     for target in publisher.targets.iter().filter(&mut is_wanted) {
         match &target.route {
             Ok(route) => copies.push((target, route, put::treatment(producer, route, arrival))),
@@ -176,6 +166,23 @@ fn to_each(
             format!("the selectors of the subscriptions of {} take too long to judge the message", publisher.topic);
         return Err(Refusal::new(reason::STORAGE_NOT_AVAILABLE, detail));
     }
+    Ok(copies)
+}
+
+/// Puts a copy for each subscription that wants the message, or has the copies sealed first.
+fn to_each(
+    putting: &mut Putting<'_>,
+    local: &mut Local,
+    state: &mut State,
+    publishing: &mut Publishing,
+    arrival: &Arrival,
+) -> Result<(), Refusal> {
+    let Putting { producer, front, identity, receipt } = putting;
+    let Publishing { container, publisher: Some(publisher), sealings, scratch, .. } = publishing else {
+        return Ok(());
+    };
+    let persistent = arrival.is_persistent(publisher.defaults);
+    let copies = wanted(producer, publisher, container.as_deref(), scratch, arrival)?;
     let goes_as_it_is = |treatment: &Result<Treatment, Refusal>| matches!(treatment, Ok(Treatment::AsIs) | Err(_));
     let is_first = producer.pending.is_empty() || copies.is_empty();
     if is_first && copies.iter().all(|(.., treatment)| goes_as_it_is(treatment)) {
@@ -186,27 +193,13 @@ fn to_each(
             message: treatment.map(|_| arrival.copy(route.defaults, identity.user.as_deref())),
             whose: Subscriber::of(target, publisher, persistent),
         });
-        return put_copies(Some(front), receipt, local, state, ready.collect());
+        return put_copies(Some(&mut **front), *receipt, local, state, ready.collect());
     }
     let last = copies.len() - 1;
     let rooms = producer.pending.rooms(copies.len()).map_err(line_full)?;
     for ((at, (target, route, treatment)), room) in copies.into_iter().enumerate().zip(rooms) {
-        // The message and its sealed form, until it is on the queue.
-        let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory);
-        let stage = held.and_then(|held| {
-            let sealing = route.policy.as_ref().map(|policy| sealings.of(policy));
-            let mut unkept = None;
-            let slot = room.slot();
-            let sealing = sealing.unwrap_or(&mut unkept);
-            let stage = treatment.and_then(|treatment| match treatment {
-                Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.copy(route.defaults, identity.user.as_deref())))),
-                treatment => arrival.again().and_then(|arrival| {
-                    put::treat(treatment, producer, sealing, receipt, slot, local, state, identity, route, arrival)
-                }),
-            });
-            stage.map(|stage| (stage, held))
-        });
-        let (stage, held) = match stage {
+        let treating = Treating { producer, identity, receipt: *receipt, slot: room.slot(), route };
+        let (stage, held) = match begin(treating, treatment, sealings, local, state, arrival) {
             Ok((stage, held)) => (stage, Some(held)),
             // Decided with the others, when these are ready: some may be with the adapters already.
             Err(refusal) => (Stage::Ready(Err(refusal)), None),
@@ -215,20 +208,41 @@ fn to_each(
         if let Some(unit) = receipt.unit {
             local.units.begun(unit);
         }
-        let copy = CopyOf { is_last: at == last, whose: Subscriber::of(target, publisher, persistent) };
         let pending = Pending {
-            receipt,
+            receipt: *receipt,
             queue: route.queue,
             policy: route.policy.clone(),
             transmission: route.transmission.clone(),
-            copy: Some(copy),
+            copy: Some(CopyOf { is_last: at == last, whose: Subscriber::of(target, publisher, persistent) }),
             _counted: receipt.user.filter(|_| held.is_some()).and_then(|user| state.users.begins_to_seal(user)),
             _held: held,
         };
         producer.pending.join(room, pending, arrival.len(), stage);
     }
-    put::put_ready(producer, Some(front), local, state);
+    put::put_ready(producer, Some(&mut **front), local, state);
     Ok(())
+}
+
+/// Begins what one copy needs, and holds memory for the message and its sealed form until it is on its queue.
+fn begin(
+    treating: Treating<'_>,
+    treatment: Result<Treatment, Refusal>,
+    sealings: &mut Sealings,
+    local: &mut Local,
+    state: &State,
+    arrival: &Arrival,
+) -> Result<(Stage, Held), Refusal> {
+    let held = local.manager.adapters.hold(arrival.len().saturating_mul(2)).map_err(sealing_memory)?;
+    let mut unkept = None;
+    let sealing = treating.route.policy.as_ref().map(|policy| sealings.of(policy)).unwrap_or(&mut unkept);
+    let stage = match treatment? {
+        Treatment::AsIs => {
+            let user = treating.identity.user.as_deref();
+            Stage::Ready(Ok(arrival.copy(treating.route.defaults, user)))
+        }
+        treatment => treating.begin(treatment, sealing, local, state, arrival.again()?)?,
+    };
+    Ok((stage, held))
 }
 
 /// Puts the publication at the head of a link's pending messages, once all its copies are ready. False where they are

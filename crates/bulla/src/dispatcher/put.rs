@@ -1,7 +1,7 @@
 //! The put journey: transfer → message → policy of the name opened → [seal] → queue and journal →
 //! synced → disposition.
 
-use super::attach::Deletes;
+use super::attach::{self, Deletes};
 use super::authority::{self, Relayed};
 use super::local::{Confirmation, Confirmed, Local};
 use super::peer::{Link, Peer};
@@ -13,7 +13,7 @@ use crate::asker::Who;
 use crate::authority::{ANONYMOUS, Right};
 use crate::channel::transmission::TransmissionHeader;
 use crate::envelope::Arrival;
-use crate::front::{Delivery, DeliveryId, Front, LinkId, SessionId};
+use crate::front::{Attach, Delivery, DeliveryId, Front, LinkId, SessionId};
 use crate::limits::{BeingSealed, QueueUses, UserId};
 use crate::manager::{Route, State};
 use crate::ordered_line::Slot;
@@ -21,7 +21,7 @@ use crate::reason::{self, Reason, Refusal};
 use crate::reports;
 use crate::resumable::Resumable;
 use crate::sign_in::verdict::Identity;
-use bulla_amqp::{DeliveryState, Symbol, Value, condition};
+use bulla_amqp::{DeliveryState, Payload, Symbol, Value, condition};
 use bulla_queue::{Message, MessageId, QueueId, Ticket};
 use bulla_seal::Policy;
 use bulla_seal::policy::Quality;
@@ -140,6 +140,30 @@ impl Receipt {
 }
 
 impl Producer {
+    /// A link that puts, before it is known where and how.
+    pub(super) fn new(attach: &Attach, peer: &Peer, local: &Local) -> Self {
+        Self {
+            session: attach.session,
+            opened: None,
+            route: None,
+            sealed_by_client: false,
+            granted: 0,
+            unused_ticks: 0,
+            pending: pending_line(),
+            sealing: None,
+            who: local.client_asker(peer),
+            user: peer.user,
+            dynamic: None,
+            deletes: None,
+            user_name: peer.identity.user.clone(),
+            takes_rejected: attach::takes_rejected(attach),
+            any_user: false,
+            publishing: None,
+            relayed: None,
+            resumable: None,
+        }
+    }
+
     /// Full credit of this link. An anonymous relay's messages may each be for a protected queue.
     pub(crate) fn credit_full(&self) -> u32 {
         let protected = self.route.as_ref().is_none_or(|route| route.policy.is_some());
@@ -204,7 +228,9 @@ pub(crate) fn arrived(peer: &mut Peer, local: &mut Local, state: &mut State, mut
     let (mut found, tag) = (None, delivery.tag.take());
     if let Some(None) = unit {
         unknown_unit(producer, front, local, state, receipt);
-    } else if let Err(refusal) = put(producer, front, identity, receipt, local, state, delivery, &mut found) {
+    } else if let Err(refusal) =
+        put(Putting { producer, front, identity, receipt }, local, state, &delivery.payload, &mut found)
+    {
         let name = producer.opened.clone().or_else(|| found.as_ref().map(|route| route.queue_name.clone()));
         if let Some(route) = &found {
             count_refused(local, state, route.queue, route.policy.as_deref(), &refusal);
@@ -280,36 +306,37 @@ impl Unheard<'_> {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the facts of one put, straight from the front end")]
+/// A put that is under way: the link that the message came on, who puts it, and where the answer goes.
+pub(super) struct Putting<'a> {
+    pub(super) producer: &'a mut Producer,
+    pub(super) front: &'a mut Front,
+    pub(super) identity: &'a Identity,
+    pub(super) receipt: Receipt,
+}
+
+/// Puts a message, or has it sealed or checked first. `found` is where it goes, once that is known.
 fn put(
-    producer: &mut Producer,
-    front: &mut Front,
-    identity: &Identity,
-    receipt: Receipt,
+    mut putting: Putting<'_>,
     local: &mut Local,
     state: &mut State,
-    delivery: Delivery,
+    payload: &Payload,
     found: &mut Option<Arc<Route>>,
 ) -> Result<(), Refusal> {
-    take_grant(producer, state);
-    let mut arrival = Arrival::read(&delivery.payload, local.wall_ms)?;
+    take_grant(putting.producer, state);
+    let mut arrival = Arrival::read(payload, local.wall_ms)?;
     arrival.take_label_off()?;
     arrival.check_sections()?;
-    let receipt = Receipt { asks: arrival.asks_for_reports()?, ..receipt };
-    if let Some(topic) = publish::topic_of(producer, &arrival, state)? {
-        return publish::publish(producer, front, identity, receipt, local, state, arrival, &topic);
+    putting.receipt.asks = arrival.asks_for_reports()?;
+    if let Some(topic) = publish::topic_of(putting.producer, &arrival, state)? {
+        return publish::publish(putting, local, state, &arrival, &topic);
     }
+    let Putting { producer, front, identity, receipt } = putting;
     let who = Who::client(identity.user.as_deref(), local.index, receipt.generation);
     let route = &*found.insert(route(producer, &arrival, state, who)?);
     if !producer.any_user && !arrival.is_by(who.user) {
         return Err(authority::no_identity_right(producer));
     }
-    if receipt.asks
-        && let Some(reply_to) = arrival.reply_to()?
-    {
-        // The queue manager will put there in this user's name.
-        state.check(who, Right::Put, &state.queue_address(&reply_to))?;
-    }
+    check_reply_to(receipt, &arrival, who, state)?;
     let route = &**writable(route)?;
     if producer.opened.is_none() && route.limit.messages_a_second > 0 {
         state.use_of(route.queue).limited.admit(route.limit, &route.queue_name, local.now)?;
@@ -319,38 +346,62 @@ fn put(
         let message = arrival.into_message(route.defaults, identity.user.as_deref());
         return local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state);
     }
+    put_treated(Putting { producer, front, identity, receipt }, local, state, treatment, route, arrival)
+}
+
+/// Puts a message that has to be sealed or checked first, or waits for those before it.
+fn put_treated(
+    Putting { producer, front, identity, receipt }: Putting<'_>,
+    local: &mut Local,
+    state: &mut State,
+    treatment: Treatment,
+    route: &Route,
+    arrival: Arrival,
+) -> Result<(), Refusal> {
     let room = producer.pending.room().map_err(line_full)?;
     // The message and its sealed form, until it is on the queue.
     let bytes = arrival.len();
     let held = local.manager.adapters.hold(bytes.saturating_mul(2)).map_err(sealing_memory)?;
     let mut sealing = producer.sealing.take();
-    let slot = room.slot();
-    let stage = treat(treatment, producer, &mut sealing, receipt, slot, local, state, identity, route, arrival);
+    let treating = Treating { producer, identity, receipt, slot: room.slot(), route };
+    let stage = treating.begin(treatment, &mut sealing, local, state, arrival);
     producer.sealing = sealing;
-    match stage? {
+    let stage = match stage? {
         Stage::Ready(Ok(message)) if producer.pending.is_empty() => {
-            local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state)
+            return local.put(Some(front), receipt, route.queue, route.transmission.as_deref(), message, state);
         }
-        stage => {
-            state.use_of(route.queue).granted += 1;
-            let (transmission, policy) = (route.transmission.clone(), route.policy.clone());
-            let queue = route.queue;
-            if let Some(unit) = receipt.unit {
-                local.units.begun(unit);
-            }
-            let pending = Pending {
-                receipt,
-                queue,
-                policy,
-                transmission,
-                copy: None,
-                _held: Some(held),
-                _counted: receipt.user.and_then(|user| state.users.begins_to_seal(user)),
-            };
-            producer.pending.join(room, pending, bytes, stage);
-            Ok(())
-        }
+        stage => stage,
+    };
+    state.use_of(route.queue).granted += 1;
+    if let Some(unit) = receipt.unit {
+        local.units.begun(unit);
     }
+    let pending = Pending {
+        receipt,
+        queue: route.queue,
+        policy: route.policy.clone(),
+        transmission: route.transmission.clone(),
+        copy: None,
+        _held: Some(held),
+        _counted: receipt.user.and_then(|user| state.users.begins_to_seal(user)),
+    };
+    producer.pending.join(room, pending, bytes, stage);
+    Ok(())
+}
+
+/// A message that asks for reports has them put in its user's name: that user must be allowed to put there.
+pub(super) fn check_reply_to(
+    receipt: Receipt,
+    arrival: &Arrival,
+    who: Who<'_>,
+    state: &mut State,
+) -> Result<(), Refusal> {
+    if receipt.asks
+        && let Some(reply_to) = arrival.reply_to()?
+    {
+        state.check(who, Right::Put, &state.queue_address(&reply_to))?;
+    }
+    Ok(())
 }
 
 pub(super) fn refuse(
@@ -486,29 +537,36 @@ pub(super) fn treatment(producer: &Producer, route: &Route, arrival: &Arrival) -
     Treatment::of(route.policy.as_ref(), producer.sealed_by_client, &route.queue_name, arrival)
 }
 
-/// Begins what a message of this link needs before it is put. `sealing` is what seals for its queue.
-#[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and definitions")]
-pub(super) fn treat(
-    treatment: Treatment,
-    producer: &Producer,
-    sealing: &mut Option<Sealing>,
-    receipt: Receipt,
-    slot: Slot,
-    local: &mut Local,
-    state: &State,
-    identity: &Identity,
-    route: &Route,
-    arrival: Arrival,
-) -> Result<Stage, Refusal> {
-    let Receipt { key, generation, link, .. } = receipt;
-    let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
-    let user = identity.user.as_deref();
-    let task = Task { asker, who: &producer.who, route, bound_to: None, sealing, user, also: None };
-    let ring = |local: &mut Local| match producer.sealed_by_client {
-        true => local.ring_without_keys(identity),
-        false => local.ring(identity).map(Some),
-    };
-    task.begin(treatment, local, state, ring, arrival)
+/// A message of a link that is sealed or checked before it is put.
+pub(super) struct Treating<'a> {
+    pub(super) producer: &'a Producer,
+    pub(super) identity: &'a Identity,
+    pub(super) receipt: Receipt,
+    /// Its slot in the link's line.
+    pub(super) slot: Slot,
+    pub(super) route: &'a Route,
+}
+
+impl Treating<'_> {
+    /// Begins what the message needs. `sealing` is what seals for its queue.
+    pub(super) fn begin(
+        self,
+        treatment: Treatment,
+        sealing: &mut Option<Sealing>,
+        local: &mut Local,
+        state: &State,
+        arrival: Arrival,
+    ) -> Result<Stage, Refusal> {
+        let Self { producer, identity, receipt: Receipt { key, generation, link, .. }, slot, route } = self;
+        let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
+        let user = identity.user.as_deref();
+        let task = Task { asker, who: &producer.who, route, bound_to: None, sealing, user, also: None };
+        let ring = |local: &mut Local| match producer.sealed_by_client {
+            true => local.ring_without_keys(identity),
+            false => local.ring(identity).map(Some),
+        };
+        task.begin(treatment, local, state, ring, arrival)
+    }
 }
 
 /// Makes the sealer of a link at attach, so that a policy that can't be satisfied is known before the first put.
@@ -588,7 +646,6 @@ pub(super) fn put_ready(producer: &mut Producer, mut front: Option<&mut Front>, 
 
 impl Local {
     /// Puts a finished message; it is confirmed once the journal has synced past it.
-    #[allow(clippy::too_many_arguments, reason = "the facts of one put")]
     fn put(
         &mut self,
         front: Option<&mut Front>,

@@ -126,7 +126,7 @@ fn plain(peer: &mut Peer, local: &Local, response: &[u8]) {
     let Some(act_as) = other_user(plain.authorization, plain.user) else {
         return refuse(peer, local, Some(plain.user), &NO_USER);
     };
-    let ring = peer.socket.is_tls();
+    let ring = peer.transport.socket.is_tls();
     let identity = Identity { user: Some(plain.user.to_owned()), ring, act_as, until: None };
     let (user, password) = (plain.user.to_owned(), Zeroizing::new(plain.password.to_owned()));
     let (manager, address) = (local.manager.clone(), ip(peer));
@@ -262,11 +262,12 @@ fn named(user: &str) -> Option<String> {
 
 /// Where the client comes from. One that is gone already comes from nowhere, which is a place like another.
 fn ip(peer: &mut Peer) -> IpAddr {
-    peer.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
+    peer.transport.from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip())
 }
 
 fn external(peer: &mut Peer, local: &Local, authorization: &[u8]) {
-    let user = peer.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
+    let user =
+        peer.transport.socket.established().and_then(|ssl| ssl.peer_certificate()).and_then(|cert| tls::user_of(&cert));
     match user {
         Some(user) => match std::str::from_utf8(authorization).ok().and_then(|other| other_user(other, &user)) {
             Some(act_as) => done(peer, Identity { user: Some(user), ring: true, act_as, until: None }),
@@ -304,7 +305,7 @@ fn refuse_token(peer: &mut Peer, local: &Local, why: &dyn Display, status: &str)
 }
 
 fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
-    let address = peer.from.map_or_else(|| "unknown".into(), |address| address.to_string());
+    let address = peer.transport.from.map_or_else(|| "unknown".into(), |address| address.to_string());
     authority::tell_of_sign_in(&local.manager, local.now, address, user.and_then(named), why);
 }
 

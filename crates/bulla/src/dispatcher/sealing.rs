@@ -229,7 +229,8 @@ impl Task<'_> {
             if let Ok(mut free) = sealer.try_lock()
                 && free.has_live_key(now)
             {
-                return self.seal_here(policy, (&mut free, key), room, local, envelope, content, &bound);
+                free.check_len(&content, &bound, room).map_err(|error| seal_refusal(&error))?;
+                return self.seal_here(policy, (&mut free, key), local, envelope, content, &bound);
             }
         }
         let tally = Tally::new();
@@ -244,18 +245,15 @@ impl Task<'_> {
     }
 
     /// With a live content key sealing is a cipher's work alone.
-    #[allow(clippy::too_many_arguments, reason = "what a seal needs, from link, message and policy")]
     fn seal_here(
         self,
         policy: &Arc<Policy>,
         (sealer, key): (&mut Sealer, Option<Arc<KeyUse>>),
-        room: usize,
         local: &Local,
         envelope: Envelope,
         content: Content,
         bound: &Bound,
     ) -> Result<Stage, Refusal> {
-        sealer.check_len(&content, bound, room).map_err(|error| seal_refusal(&error))?;
         let tally = Tally::new();
         match sealer.seal_counting(content, bound, local.wall, &mut SystemRandom, &tally) {
             Ok(Step::Done(sealed)) => {

@@ -53,7 +53,9 @@ impl Signatures {
 
     /// Takes what a handshake asks for, if it is blocked by that.
     pub(super) fn ask(&mut self, peer: &Peer) {
-        let Some(job) = peer.socket.tls_socket().and_then(super::tls_socket::TlsSocket::question) else { return };
+        let Some(job) = peer.transport.socket.tls_socket().and_then(super::tls_socket::TlsSocket::question) else {
+            return;
+        };
         let id = peer.generation << PLACE_BITS | peer.key as u64;
         let deadline = Some(Instant::now() + SIGNATURE_WAIT);
         self.jobs.push(Job { id, deadline, asker: Asker::new(id), ..job });

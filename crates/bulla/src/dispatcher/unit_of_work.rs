@@ -514,19 +514,18 @@ pub(crate) fn outcome_lost(peer: &Peer, local: &mut Local, txn_id: &[u8]) {
     }
 }
 
+/// What a client has said of a delivery in a unit of work.
+pub(crate) struct Said {
+    pub(crate) link: LinkId,
+    pub(crate) id: MessageId,
+    pub(crate) outcome: Option<DeliveryState>,
+    /// The client has forgotten the delivery.
+    pub(crate) settled: bool,
+}
+
 /// The client has said what is to become of a delivery when its unit commits.
-#[allow(clippy::too_many_arguments, reason = "the facts of one disposition, straight from the front end")]
-pub(crate) fn retire(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    link: LinkId,
-    token: u64,
-    txn_id: &[u8],
-    outcome: Option<DeliveryState>,
-    settled: bool,
-) {
-    let id = MessageId(token);
+pub(crate) fn retire(peer: &mut Peer, local: &mut Local, state: &mut State, txn_id: &[u8], said: Said) {
+    let Said { link, id, outcome, settled } = said;
     let Some(unit_id) = local.units.of(peer.key, peer.generation, txn_id) else {
         // The link gives back all that it has, this one too: whatever the client takes for done, it is not.
         return local.detach_with(peer, state, link, unknown());
@@ -650,7 +649,7 @@ pub(crate) fn tick(peer: &mut Peer, local: &mut Local, state: &mut State) {
         let detail = format!("the unit of work is older than {seconds} s (MAXUAGE)");
         unit.doomed = Some(Refusal { cause: Some(AGE), ..Refusal::new(reason::BACKED_OUT, detail) });
         let contents = unit.take_contents();
-        let address = super::peer::address(&mut peer.socket);
+        let address = super::peer::address(&mut peer.transport.socket);
         crate::warning!("{address}: a unit of work is backed out: it is older than {seconds} s");
         undo(peer, local, state, contents);
         local.touch(peer.key);

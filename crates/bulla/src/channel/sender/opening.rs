@@ -46,6 +46,14 @@ pub(super) enum Fault {
     Later(Refusal),
 }
 
+/// A locked message of a transmission queue, and the link that it goes out on once it is opened.
+pub(super) struct Sealed {
+    pub(super) found: Found,
+    pub(super) link: LinkId,
+    pub(super) header: Arc<TransmissionHeader>,
+    pub(super) payload: Payload,
+}
+
 impl Sending {
     /// SPLPROT(REMOVE), and the transmission queue has a policy (inventory B6.2).
     pub(super) fn opening_policy(&self, state: &State) -> Option<Arc<Policy>> {
@@ -56,16 +64,11 @@ impl Sending {
     }
 
     /// Hands a sealed message to the adapters (SPLPROT(REMOVE)).
-    #[allow(clippy::too_many_arguments, reason = "what an opener needs, from link, message and definitions")]
     pub(super) fn open(
         &mut self,
-        found: Found,
-        link: LinkId,
-        header: Arc<TransmissionHeader>,
-        payload: Payload,
+        Sealed { found, link, header, payload }: Sealed,
         policy: &Arc<Policy>,
-        key: usize,
-        generation: u64,
+        (key, generation): (usize, u64),
         local: &mut Local,
         state: &mut State,
     ) {
