@@ -115,10 +115,15 @@ class Route:
         return message
 
     def arrived(self, queue=None):
-        """What lies on the target, once something does."""
-        queue = queue or self.queue
-        wait_until(lambda: self.two.qm.depth(queue) > 0, f"a message is on {queue}; the channel: {self.status()}")
-        [message] = self.two.raw(queue)
+        """What lies on the target, once something is shown there: it counts when it is put, and is shown when synced."""
+        queue, shown = queue or self.queue, []
+
+        def is_shown():
+            shown[:] = self.two.raw(queue)
+            return bool(shown)
+
+        wait_until(is_shown, f"a message is on {queue}; the channel: {self.status()}")
+        [message] = shown
         return message
 
     def protect_at_one(self, quality, reader="QM1", more=""):
