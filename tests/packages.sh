@@ -50,6 +50,7 @@ case ${1:-test} in
         ;;
     test)
         needed+=(
+            "-                |a line for localhost in /etc/hosts |python3 -c 'import socket; socket.getaddrinfo(\"localhost\", 1)'"
             "g++              |a C++ compiler                   |compiles_cxx"
             "openssl          |the openssl program, 3.0 or newer |encrypts_cms"
             "cmake            |cmake                            |cmake --version"

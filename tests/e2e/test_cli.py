@@ -164,6 +164,7 @@ def test_a_server_with_an_rsa_cipherspec_and_an_ec_certificate_is_told_from_one_
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("ECDHE-RSA-AES128-GCM-SHA256")
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(DEADLINE)
         get = ["get", "Q", "--amqp", f"localhost:{listener.getsockname()[1]}", "--ca", str(authority.certificate)]
         client = subprocess.Popen([BULLA, *get], stderr=subprocess.PIPE)
         with pytest.raises(ssl.SSLError), listener.accept()[0] as near:
