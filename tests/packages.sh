@@ -27,6 +27,7 @@ has_rust() { cargo --version && rustc --version; }
 encrypts_cms() {
     echo clear | openssl cms -encrypt -aes-256-gcm -outform DER -recip testdata/seal/billing/own/billing.pem -out /dev/null
 }
+knows_localhost() { python3 -c 'import socket; socket.getaddrinfo("localhost", 1)'; }
 has_python_headers() { python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")'; }
 # From 1.21 on, go fetches the version that go.mod asks for.
 has_go() { [ -n "$(go env GOTOOLCHAIN)" ]; }
@@ -50,7 +51,7 @@ case ${1:-test} in
         ;;
     test)
         needed+=(
-            "-                |a line for localhost in /etc/hosts |python3 -c 'import socket; socket.getaddrinfo(\"localhost\", 1)'"
+            "-                |a line for localhost in /etc/hosts |knows_localhost"
             "g++              |a C++ compiler                   |compiles_cxx"
             "openssl          |the openssl program, 3.0 or newer |encrypts_cms"
             "cmake            |cmake                            |cmake --version"

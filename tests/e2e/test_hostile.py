@@ -141,6 +141,7 @@ def test_where_processors_are_short_dispatchers_go_before_adapters(inside):
         # Fields behind the name, which may have blanks (proc_pid_stat(5)): the state is the third, niceness the 19th.
         name, rest = (thread / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
         names_and_niceness.append((name, int(rest.split()[19 - 3])))
-    dispatchers, adapters = ([nice for name, nice in names_and_niceness if name.startswith(kind)] for kind in ("dispatcher-", "adapter-"))
+    dispatchers = [nice for name, nice in names_and_niceness if name.startswith("dispatcher-")]
+    adapters = [nice for name, nice in names_and_niceness if name.startswith("adapter-")]
     assert dispatchers and adapters
     assert min(adapters) == min(max(dispatchers) + 5, 19), names_and_niceness

@@ -115,7 +115,7 @@ class Route:
         return message
 
     def arrived(self, queue=None):
-        """What lies on the target, once something is shown there: it counts when it is put, and is shown when synced."""
+        """What lies on the target, once something is shown there: what is put counts, and is shown when synced."""
         queue, shown = queue or self.queue, []
 
         def is_shown():

@@ -25,8 +25,9 @@ pub enum Change {
         object: Object,
     },
     /// No such object any more, nor the queue that goes with it
-    /// ([`Definitions::queue_of`](super::Definitions::queue_of)), nor a group's authority records. A queue or alias is refused with `AdminError::InUse`
-    /// while it is open, a queue that holds messages with `AdminError::NotEmpty` unless `purge`.
+    /// ([`Definitions::queue_of`](super::Definitions::queue_of)), nor a group's authority records. A queue or alias is
+    /// refused with `AdminError::InUse` while it is open, a queue that holds messages with `AdminError::NotEmpty` unless
+    /// `purge`.
     Delete {
         /// Its name.
         name: String,

@@ -146,7 +146,8 @@ pub fn records(definitions: &Definitions) -> impl Iterator<Item = (String, Strin
     std::iter::once(header).chain(objects)
 }
 
-/// Records of definitions that are not what `kept` has, names and texts; of `kept` it leaves what nothing is defined for.
+/// Records of definitions that are not what `kept` has: names and texts. Of `kept` it leaves what nothing is defined
+/// for.
 ///
 /// Most queues differ from the one before in their names alone, and so do their records: then the text is not made.
 pub fn differing(definitions: &Definitions, kept: &mut BTreeMap<String, String>) -> Vec<(String, String)> {

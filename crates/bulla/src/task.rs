@@ -102,8 +102,8 @@ impl TaskMeter {
         took
     }
 
-    /// Processor time of the turns at whose ends the thread's clock was read, nanoseconds: of a task that begins exactly
-    /// each time, all it has used.
+    /// Processor time of the turns at whose ends the thread's clock was read, nanoseconds. A task that always measures
+    /// exactly has all that it used in it.
     pub(crate) fn sampled_cpu_ns(&self) -> u64 {
         self.sampled_cpu_ns.load(Relaxed)
     }

@@ -37,7 +37,8 @@ pub(crate) static SIGNER: Attribute = Attribute {
     synonyms: &["SIGN"],
     kind: Kind::DistinguishedNames,
     default: "any",
-    doc: "Who may sign, compared with the certificate's subject exactly: attribute names in upper case, the certificate's order. Repeatable. Without one, any signer whose chain is valid. Only with SIGNALG.",
+    doc: "Who may sign, compared with the certificate's subject exactly: attribute names in upper case, the \
+        certificate's order. Repeatable. Without one, any signer whose chain is valid. Only with SIGNALG.",
     since: V1,
 };
 pub(crate) static RECIP: Attribute = attribute(

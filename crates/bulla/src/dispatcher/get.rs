@@ -490,7 +490,8 @@ impl Delivering<'_> {
                 consumer.note_delivered(user, state, locked.id, bytes);
             }
         } else if settled {
-            // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the restart.
+            // At most once, as the client asked: gone when sent. A removal that fails leaves it locked until the
+            // restart.
             state.note_got(queue, locked.id, local.wall_ms);
             let got = reports::about_to_be_got(state, locked.id, local.wall_ms, usize::MAX);
             match state.store.acknowledge(locked.id) {

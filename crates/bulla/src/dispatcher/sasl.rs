@@ -38,8 +38,8 @@ pub(crate) enum Exchange {
     Refused,
 }
 
-/// The front end of a new AMQP connection; `certificate` says that the client has shown a verified one, and `private` that no
-/// one can read along.
+/// The front end of a new AMQP connection. `certificate` says that the client has shown a verified one, and `private`
+/// that no one can read along.
 pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Front> {
     let prefix = (Symbol::from_static(TOPIC_PREFIX), Value::from(topics::PREFIX));
     let config = Config {

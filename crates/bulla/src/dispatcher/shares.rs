@@ -7,8 +7,8 @@
 //! count [`LINK_WEIGHT`] times. A turn reads from a user about what takes [`TURN`], estimated from the turns before, so
 //! that a user who arrives meanwhile does not wait long.
 //!
-//! What the journal takes for persistent messages, on this thread and on its own, is paid for by the users who put them:
-//! each pays the part that it has of the bytes that were put lately.
+//! The users who put persistent messages pay for what the journal takes for them, on this thread and on its own: each
+//! pays the part that it has of the bytes that were put lately.
 
 use crate::limits::UserId;
 use hashbrown::HashMap;
@@ -149,7 +149,7 @@ impl Shares {
         self.took_weighted(user, time, LINK_WEIGHT);
     }
 
-    /// The journal took so much time: hands over what was put, and writes it. `put_by` says how many bytes of persistent
+    /// The journal took so much time to hand over and write what was put. `put_by` says how many bytes of persistent
     /// messages a user has put since it came, `put_by_all` how many all users have.
     pub(super) fn journal_took(&mut self, time: Duration, put_by_all: u64, put_by: impl Fn(UserId) -> u64) {
         let lately = |before: f64, more: u64| before * PUT_KEPT_PART + more as f64;

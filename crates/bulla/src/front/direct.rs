@@ -1,7 +1,7 @@
 //! A front end of function calls: no socket, no protocol. For tests, and to show how little a front end needs.
 //!
-//! [`Direct`] is the client's end: it opens links, puts and gets from any thread. [`DirectEnd`] is the core's end of the
-//! same connection. Between them stands what the other end has not taken yet.
+//! [`Direct`] is the client's end: it opens links, puts and gets from any thread. [`DirectEnd`] is the core's end of
+//! the same connection. Between them stands what the other end has not taken yet.
 
 use super::{Attach, Delivery, DeliveryId, Event, FrontEnd, KeptOutcome, LinkId, SessionId, WayOut, Wire};
 use crate::outgoing::{Outgoing, SEALED};
