@@ -39,6 +39,7 @@ mod report_options;
 mod reports;
 mod resumable;
 mod rights;
+mod route;
 pub mod serve;
 pub mod sign_in;
 mod sole_connection;

@@ -26,6 +26,7 @@ use crate::noted::{Noted, Synced, Writer};
 use crate::reason::{self, Refusal};
 use crate::refusals::{PeerLines, Refusals};
 use crate::resumable::ResumableLinks;
+pub(crate) use crate::route::Route;
 use crate::sign_in::checks::Checks;
 use crate::sign_in::lockout::Lockouts;
 use crate::sign_in::tokens::Tokens;
@@ -218,39 +219,6 @@ pub(crate) enum Stays {
     Return,
     /// Move it to this queue, by the name that is resolved at each try, with this label.
     Move { to: String, label: Label },
-}
-
-/// Where a name that a client opens leads.
-#[derive(Clone)]
-pub(crate) struct Route {
-    /// The local queue it resolves to.
-    pub(crate) queue: QueueId,
-    /// That queue's name.
-    pub(crate) queue_name: String,
-    /// The policy of the name that was opened.
-    pub(crate) policy: Option<Arc<Policy>>,
-    /// GET(ENABLED), of the queue and of the alias.
-    pub(crate) get_enabled: bool,
-    /// PUT(ENABLED), of the queue and of the alias.
-    pub(crate) put_enabled: bool,
-    /// FULL(WAIT): at MAXDEPTH no more credit is granted.
-    pub(crate) waits_when_full: bool,
-    /// MAXMSGL in bytes, of the stored message; the smaller of the queue's and the queue manager's.
-    pub(crate) message_bytes_max: usize,
-    /// NOSHARE: one consumer at a time.
-    pub(crate) takes_alone: bool,
-    /// GROUPS(YES): messages of one group go to one link at a time.
-    pub(crate) has_groups: bool,
-    /// DEFSOPT(EXCL): a consumer that does not say is exclusive.
-    pub(crate) default_exclusive: bool,
-    /// MAXHANDS, UNACKED and MSGRATE.
-    pub(crate) limit: QueueLimit,
-    /// What a message without a header section gets.
-    pub(crate) defaults: Defaults,
-    /// Where it goes from there, for a transmission queue that was reached by a remote name.
-    pub(crate) transmission: Option<Arc<TransmissionHeader>>,
-    /// The definitions' generation this was looked up in.
-    pub(crate) generation: u64,
 }
 
 impl State {

@@ -5,8 +5,8 @@
 //! opener: that would not compile.
 
 use crate::envelope::{self, Readable};
+use crate::route::Route;
 use bulla_amqp::{Payload, Symbol};
-use bulla_seal::Policy;
 use bulla_seal::policy::Quality;
 
 /// A link that offers or asks for this puts and gets sealed bytes (SEAL.md, who may seal where).
@@ -24,10 +24,9 @@ impl OpensItself {
     }
 }
 
-/// Whether messages of a queue with that policy have to pass the opener on their way to a client that does not open
-/// for itself.
-pub(crate) fn is_protected(policy: Option<&Policy>) -> bool {
-    policy.is_some_and(|policy| policy.quality() != Quality::None)
+/// Whether messages of that queue have to pass the opener on their way to a client that does not open for itself.
+pub(crate) fn is_protected(route: &Route) -> bool {
+    route.policy.as_ref().is_some_and(|policy| policy.quality() != Quality::None)
 }
 
 /// A message that may be sent to the client of a link.
@@ -40,17 +39,17 @@ impl Outgoing {
         Self(readable.into_payload())
     }
 
-    /// A message as it lies on its queue, for a client that opens for itself, or of a queue whose
-    /// policy protects nothing.
+    /// A message as it lies on its queue, for a client that opens for itself, or of a queue that
+    /// nothing protects.
     ///
     /// # Errors
     /// The message again, where it has to be opened first.
     pub(crate) fn as_stored(
         stored: Payload,
-        policy: Option<&Policy>,
+        route: &Route,
         opens_itself: Option<OpensItself>,
     ) -> Result<Self, Payload> {
-        if opens_itself.is_some() || !is_protected(policy) { Ok(Self(stored)) } else { Err(stored) }
+        if opens_itself.is_some() || !is_protected(route) { Ok(Self(stored)) } else { Err(stored) }
     }
 
     /// The message, with the delivery-count that its client is told.

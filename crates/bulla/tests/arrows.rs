@@ -61,6 +61,7 @@ const STATE: &[&str] = &[
     "refusals",
     "resumable",
     "rights",
+    "route",
     "topics",
     "triggering",
 ];

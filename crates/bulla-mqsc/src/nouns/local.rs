@@ -9,7 +9,7 @@ use crate::parse::Statement;
 use crate::reply::{Cell, Failure, FailureKind};
 use crate::run::{AdminError, Administered, failure};
 use crate::table::limit::{BYTES_MAX, COUNT_MAX};
-use crate::table::local::{CLEAR, DISPLAY_DEAD_LETTERS, REPLAY};
+use crate::table::messages::{CLEAR, DISPLAY_DEAD_LETTERS, REPLAY};
 use crate::table::{
     Attribute, CURDEPTH, Command, DEFPRTY, DEFPSIST, DESCR, ENABLED, GET, Key, Kind, PRIORITY_MAX, PUT, TYPE,
     attribute, words,

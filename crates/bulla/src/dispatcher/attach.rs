@@ -315,7 +315,7 @@ fn consumer(
     let deletes = deletes(attach, &source.capabilities)?;
     may_delete(state, &route, deletes, rights)?;
     let opens_itself = OpensItself::asked(&attach.desired_capabilities, &source.capabilities);
-    if opens_itself.is_none() && outgoing::is_protected(route.policy.as_deref()) {
+    if opens_itself.is_none() && outgoing::is_protected(&route) {
         // Without a ring nothing on this queue could ever be opened for this user.
         local.ring(&peer.identity)?;
     }
@@ -453,7 +453,7 @@ fn get_subscribed(
     if !route.get_enabled {
         return Err(Refusal::new(reason::GET_INHIBITED, "the subscription's queue has GET(DISABLED)"));
     }
-    if opens_itself.is_none() && outgoing::is_protected(route.policy.as_deref()) {
+    if opens_itself.is_none() && outgoing::is_protected(&route) {
         local.ring(&peer.identity)?;
     }
     let queue = route.queue;

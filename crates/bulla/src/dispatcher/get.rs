@@ -175,8 +175,7 @@ pub(super) fn deliver_next(peer: &mut Peer, local: &mut Local, state: &mut State
         Ok(stored) => stored,
         Err(looked) => return looked,
     };
-    let policy = consumer.route.policy.as_deref();
-    let payload = match Outgoing::as_stored(stored, policy, consumer.opens_itself) {
+    let payload = match Outgoing::as_stored(stored, &consumer.route, consumer.opens_itself) {
         Ok(message) => {
             Delivering { consumer, front, staged_gets, user: *user, link }.send(local, state, &locked, message);
             return Looked::Sent;
@@ -405,7 +404,7 @@ impl Consumer {
 
     /// Whether messages pass the opener on their way to this link.
     fn opens(&self) -> bool {
-        self.opens_itself.is_none() && outgoing::is_protected(self.route.policy.as_deref())
+        self.opens_itself.is_none() && outgoing::is_protected(&self.route)
     }
 }
 
