@@ -1,6 +1,7 @@
 //! How a channel gets its connection: a queue manager calls its partner, or is asked by a requester to send.
 
-use super::protocol::{self, CAPABILITY, PRODUCT, PRODUCT_NAME, REFUSALS, REQUEST, VERSION};
+use super::calling::Calling;
+use super::protocol::{self, CAPABILITY, REFUSALS, REQUEST, no_way_out};
 use super::registry::{InstanceId, Place, Wanted};
 use super::{sender, supervisor};
 use crate::catalog::status::ChannelState;
@@ -10,9 +11,10 @@ use crate::dispatcher::local::Local;
 use crate::dispatcher::peer::{Link, Partner, Peer};
 use crate::dispatcher::{authority, connections};
 use crate::front::amqp::Amqp;
-use crate::front::{Front, SessionId, WayOut};
+use crate::front::{Front, WayOut};
 use crate::manager::State;
 use crate::reason::{self, Refusal};
+use crate::tls;
 use bulla_amqp::{Config, Connection, Open, SaslClient, Symbol, Value};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,16 +24,6 @@ use zeroize::Zeroizing;
 pub(crate) const CALL_WITHIN: Duration = Duration::from_secs(20);
 /// Most bytes of a password file.
 const PASSWORD_BYTES_MAX: u64 = 4 << 10;
-
-/// A call that has not come to a running channel yet.
-pub(crate) struct Calling {
-    pub(crate) id: InstanceId,
-    /// When it is given up; none once messages flow to a requester, whose call it stays.
-    pub(crate) deadline: Option<Instant>,
-    session: SessionId,
-    /// Why it failed, where that is known.
-    pub(crate) failure: Option<Refusal>,
-}
 
 /// Where a call goes.
 #[derive(Clone, Debug)]
@@ -57,7 +49,7 @@ pub(crate) fn front(
     definition: &ChannelDefinition,
     target: &Target,
 ) -> Result<(Box<Front>, Calling), Refusal> {
-    let mut properties = identity();
+    let mut properties = protocol::identity();
     if definition.kind == ChannelKind::Requester {
         properties.push(protocol::property(REQUEST, Value::from(id.channel.as_str())));
     }
@@ -74,7 +66,7 @@ pub(crate) fn pinging_engine(
     target: &Target,
     now: Instant,
 ) -> Result<Connection, Refusal> {
-    client(manager, definition, target, identity(), now)
+    client(manager, definition, target, protocol::identity(), now)
 }
 
 fn client(
@@ -92,14 +84,6 @@ fn client(
         ..Config::new(manager)
     };
     Ok(Connection::client(config, credentials(definition)?, Box::new(crate::users::Crypto), now))
-}
-
-/// What this program says of itself in `open`.
-pub(crate) fn identity() -> protocol::Properties {
-    vec![
-        protocol::property(PRODUCT, Value::from(PRODUCT_NAME)),
-        protocol::property(VERSION, Value::from(env!("CARGO_PKG_VERSION"))),
-    ]
 }
 
 /// How the partner is told who calls. Between queue managers the certificate counts, which needs no SASL.
@@ -150,7 +134,7 @@ fn called(peer: &mut Peer, local: &mut Local, state: &mut State) -> Result<(), R
     let Some(calling) = &peer.calling else { return Ok(()) };
     let (id, session) = (calling.id.clone(), calling.session);
     let definition = defined(state, &id.channel)?;
-    supervisor::check_tls(peer, state, &id, &definition)?;
+    check_tls(peer, state, &id, &definition)?;
     authority::prove_for_ring(peer, local, &id.channel, &definition, None)?;
     let is_bulla = Partner::of(peer).is_bulla;
     match definition.kind {
@@ -202,7 +186,7 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
         return Err(Refusal::new(reason::CHANNEL_CONFIG_ERROR, format!("{channel} is no server channel")));
     }
     let id = InstanceId::of(channel);
-    supervisor::check_tls(peer, state, &id, &definition)?;
+    check_tls(peer, state, &id, &definition)?;
     let definition = authority::mapped_channel(peer, local, state, channel, definition)?;
     let user = local.manager.channel_user(&definition).to_owned();
     state.check_start(&user, channel).inspect_err(|refusal| {
@@ -229,9 +213,23 @@ fn requested(peer: &mut Peer, local: &mut Local, state: &mut State, channel: &st
     begun
 }
 
-/// The refusal of a channel on a connection whose protocol has no way out.
-pub(crate) fn no_way_out() -> Refusal {
-    Refusal::new(reason::CHANNEL_CONFIG_ERROR, "channels run over AMQP")
+/// What the channel's definition asks of the connection's TLS; the partner's names go into the status.
+fn check_tls(
+    peer: &mut Peer,
+    state: &mut State,
+    id: &InstanceId,
+    definition: &ChannelDefinition,
+) -> Result<(), Refusal> {
+    let ssl = peer.transport.socket.established();
+    let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
+    let status = &mut state.channels.entry(id.clone()).status;
+    (status.security_protocol, status.cipher_spec) = tls::agreed(ssl);
+    (status.peer_name, status.peer_issuer) =
+        certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
+    let local = peer.transport.socket.local_address();
+    status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
+    status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());
+    Ok(())
 }
 
 fn defined(state: &State, channel: &str) -> Result<ChannelDefinition, Refusal> {

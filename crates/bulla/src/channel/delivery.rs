@@ -251,11 +251,11 @@ impl Delivery {
             }
         };
         let task = Task { asker, who, route: &way.route, bound_to, sealing, user: Some(user), also: Some(meters) };
-        let ring = |local: &mut Local| {
-            let ring = local.manager.ring(user, local.now);
-            ring.map(Some).map_err(|error| no_ring(user, &error))
+        let ring = match treatment {
+            Treatment::AsIs => None,
+            _ => Some(local.manager.ring(user, local.now).map_err(|error| no_ring(user, &error))?),
         };
-        Ok((task.begin(treatment, local, state, ring, arrival)?, held))
+        Ok((task.begin(treatment, local.means(), state, ring, arrival)?, held))
     }
 
     /// A message with its label, on its way to the dead-letter queue (inventory B6.7): as it is where that queue is a

@@ -5,6 +5,7 @@
 //! its way. `docs/formats/channel.md` is the page.
 
 pub(crate) mod caller;
+pub(crate) mod calling;
 pub(crate) mod delivery;
 pub mod note;
 pub(crate) mod ping;

@@ -3,8 +3,8 @@
 //! It waits for the network, so it runs on the thread that answers administrators, and without the queues' lock.
 
 use super::caller::{self, Target};
+use super::supervisor;
 use crate::catalog::ChannelDefinition;
-use crate::dispatcher::authority;
 use crate::dispatcher::peer::Partner;
 use crate::manager::Manager;
 use crate::reason::{self, Refusal};
@@ -63,7 +63,7 @@ impl Write for Hasty {
 pub(crate) fn ping(manager: &Manager, channel: &str, definition: &ChannelDefinition) -> Result<String, Refusal> {
     let mut last = Refusal::new(reason::CHANNEL_CONFIG_ERROR, format!("{channel} has no CONNAME"));
     for name in &definition.connections {
-        authority::may_call(channel, definition)?;
+        supervisor::may_call(channel, definition)?;
         match ping_one(manager, channel, definition, name) {
             Ok(seen) => return Ok(seen),
             Err(refusal) => last = refusal,

@@ -2,6 +2,7 @@
 //! the link (AMQP part 2, sections 2.7.1 and 2.7.3).
 
 use super::refused::Refused;
+use crate::reason::{self, Refusal};
 use bulla_amqp::{Symbol, Value};
 use bytes::Bytes;
 
@@ -160,6 +161,16 @@ impl ReceiverGreeting {
             },
         })
     }
+}
+
+/// What this program says of itself in `open`.
+pub(crate) fn identity() -> Properties {
+    vec![property(PRODUCT, Value::from(PRODUCT_NAME)), property(VERSION, Value::from(env!("CARGO_PKG_VERSION")))]
+}
+
+/// The refusal of a channel on a connection whose protocol has no way out.
+pub(crate) fn no_way_out() -> Refusal {
+    Refusal::new(reason::CHANNEL_CONFIG_ERROR, "channels run over AMQP")
 }
 
 /// A property by its name.

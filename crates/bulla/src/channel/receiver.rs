@@ -337,7 +337,7 @@ pub(crate) fn request(
         max_message_size: most,
         ..AttachRequest::receiver(id.channel.clone(), source)
     };
-    let link = peer.front.way_out().ok_or_else(super::caller::no_way_out)?.attach(session, request);
+    let link = peer.front.way_out().ok_or_else(protocol::no_way_out)?.attach(session, request);
     let receiving = receiving(peer, local, state, session, id.clone(), definition, Some(target));
     peer.is_channel = true;
     peer.links.insert(link, Link::Receiving(Box::new(receiving)));
@@ -758,7 +758,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, done: Finished) {
     let Receiving { line, delivery, .. } = &mut **receiving;
     let is_waited_for = line.fill(asker.slot, |waiting, away| {
         waiting.defective = matches!(&outcome, Outcome::Checked(Err(error)) if error.outcome() == Verdict::Defective);
-        away.answered(local, outcome, &cost, Some(&mut delivery.meters))
+        away.answered(&local.manager, outcome, &cost, Some(&mut delivery.meters))
     });
     if is_waited_for {
         look_at(receiving, local, asker.link);

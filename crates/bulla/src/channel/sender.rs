@@ -174,7 +174,7 @@ pub(crate) fn begin(
         return Err(Refusal::new(reason::OBJECT_IN_USE, format!("{queue_name}: another channel sends from it")));
     }
     let note_name = note::sender_name(channel);
-    let note = read_note(state, channel)?;
+    let note = supervisor::read_note(state, channel)?;
     let partner = Partner::of(peer);
     let (subject, issuer) = state
         .channels
@@ -209,7 +209,7 @@ pub(crate) fn begin(
             properties: greeting.to_properties(),
             ..AttachRequest::sender(channel.clone(), format!("{ADDRESS_PREFIX}{channel}"))
         };
-        let link = peer.front.way_out().ok_or_else(super::caller::no_way_out)?.attach(session, request);
+        let link = peer.front.way_out().ok_or_else(protocol::no_way_out)?.attach(session, request);
         peer.links.insert(link, Link::Sending(session));
         Way::Numbered { link }
     } else {
@@ -265,16 +265,6 @@ pub(crate) fn begin(
         running(peer, local, state);
     }
     Ok(())
-}
-
-/// The note of a sending channel; one that can't be read is the operator's to reset.
-pub(crate) fn read_note(state: &State, channel: &str) -> Result<SenderNote, Refusal> {
-    match state.store.note(&note::sender_name(channel)) {
-        None => Ok(SenderNote::default()),
-        Some(bytes) => SenderNote::decode(bytes).ok_or_else(|| {
-            Refusal::new(reason::RESOURCE_PROBLEM, format!("{channel}: its note in the journal is of another version"))
-        }),
-    }
 }
 
 /// The partner has answered an attach.
@@ -1061,7 +1051,7 @@ pub(crate) fn over(peer: &mut Peer, local: &mut Local, state: &mut State, why: O
         instance.status.substate = "";
     }
     let place = Place { dispatcher: local.index, peer: peer.key, generation: peer.generation };
-    supervisor::ended(local, state, &sending.id, Some(place), why);
+    supervisor::ended(&local.moment(), state, &sending.id, Some(place), why);
 }
 
 /// Bytes of a message without its transmission header.

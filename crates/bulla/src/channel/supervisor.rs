@@ -1,21 +1,21 @@
 //! What becomes of a channel that has no connection: started, triggered, tried again, stopped.
 
+use super::ChannelNotice;
 use super::note::{self, ReceiverNote, SenderNote};
 use super::registry::{Instance, InstanceId, Place, Wanted};
-use super::{ChannelNotice, sender};
 use crate::catalog::status::ChannelState;
-use crate::catalog::{ChannelDefinition, ChannelKind};
-use crate::dispatcher::authority;
-use crate::dispatcher::local::Local;
-use crate::dispatcher::peer::Peer;
+use crate::catalog::{ChannelDefinition, ChannelKind, Protection};
 use crate::events::Event;
 use crate::mailbox::Notice;
 use crate::manager::{Manager, State};
 use crate::reason::{self, Refusal};
-use crate::tls;
+use crate::reports::Moment;
 use bulla_queue::QueueId;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+/// Sub-reason of a refusal to open a key ring for a partner that has not proved who it is.
+pub(crate) const UNPROVED: &str = "partner-unproved";
 
 /// After a restart: what was in doubt is locked again, so that only its channel takes it.
 pub(crate) fn recover(state: &mut State) {
@@ -27,7 +27,7 @@ pub(crate) fn recover(state: &mut State) {
         .map(|(name, _)| name.clone())
         .collect();
     for channel in senders {
-        match sender::read_note(state, &channel) {
+        match read_note(state, &channel) {
             Ok(note) => {
                 let locked = note.in_doubt.iter().filter(|id| state.store.lock(**id).is_some()).count();
                 let in_doubt = !note.in_doubt.is_empty();
@@ -70,7 +70,7 @@ pub(crate) fn start(manager: &Manager, state: &mut State, channel: &str) -> Resu
     let unknown = || Refusal::new(reason::UNKNOWN_CHANNEL_NAME, format!("there is no channel {channel}"));
     let definition = state.definitions.channels.get(channel).cloned().ok_or_else(unknown)?;
     if !definition.connections.is_empty() {
-        authority::may_call(channel, &definition)?;
+        may_call(channel, &definition)?;
     }
     let calls = match definition.kind {
         ChannelKind::Sender => true,
@@ -183,7 +183,7 @@ pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<Strin
     let definition = inactive(state, channel)?;
     let base = next.saturating_sub(1);
     let names_and_notes: Vec<(String, Vec<u8>)> = if definition.kind.sends() {
-        let note = sender::read_note(state, channel).unwrap_or_default();
+        let note = read_note(state, channel).unwrap_or_default();
         if !note.in_doubt.is_empty() {
             let detail = format!("{channel}: {} messages are in doubt", note.in_doubt.len());
             return Err(Refusal::in_doubt(detail));
@@ -218,7 +218,7 @@ pub(crate) fn reset(state: &mut State, channel: &str, next: u64) -> Result<Strin
 /// RESOLVE CHANNEL: what is in doubt counts as arrived (COMMIT), or as never sent (BACKOUT).
 pub(crate) fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<usize, Refusal> {
     let definition = inactive(state, channel)?;
-    let note = sender::read_note(state, channel)?;
+    let note = read_note(state, channel)?;
     let count = note.in_doubt.len();
     if !definition.kind.sends() || count == 0 {
         return Err(Refusal::new(reason::CHANNEL_NOT_AVAILABLE, format!("{channel} is not in doubt")));
@@ -243,7 +243,7 @@ pub(crate) fn resolve(state: &mut State, channel: &str, commit: bool) -> Result<
 /// The notes that go with a channel at DELETE CHANNEL. Refused while it is active or in doubt.
 pub(crate) fn notes_of(state: &State, channel: &str) -> Result<Vec<String>, Refusal> {
     let definition = inactive(state, channel)?;
-    if definition.kind.sends() && sender::read_note(state, channel).is_ok_and(|note| !note.in_doubt.is_empty()) {
+    if definition.kind.sends() && read_note(state, channel).is_ok_and(|note| !note.in_doubt.is_empty()) {
         return Err(Refusal::in_doubt(format!("{channel}: messages are in doubt")));
     }
     let prefix = note::receiver_prefix(channel);
@@ -282,7 +282,13 @@ pub(crate) fn refill_retries(instance: &mut Instance, definition: &ChannelDefini
 }
 
 /// A calling channel has lost its connection, the one at `place`, or never got one.
-pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Option<Place>, why: Option<Refusal>) {
+pub(crate) fn ended(
+    moment: &Moment<'_>,
+    state: &mut State,
+    id: &InstanceId,
+    place: Option<Place>,
+    why: Option<Refusal>,
+) {
     let definition = state.definitions.channels.get(&id.channel).cloned();
     let instance = state.channels.entry(id.clone());
     if place.is_some() && instance.place.is_some() && instance.place != place {
@@ -294,17 +300,17 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Op
     instance.wanted = Wanted::Nothing;
     instance.status.substate = "";
     let partner = instance.status.remote_manager.clone();
-    let stopping = local.manager.stopping.load(Ordering::Acquire);
+    let stopping = moment.manager.stopping.load(Ordering::Acquire);
     let why = why.filter(|_| !stopping);
     let event = Event::channel_ended(&id.channel, &partner, why.as_ref());
     // A requester's start and end are those of the link on which it receives.
     let requests = definition.as_ref().is_some_and(|definition| definition.kind == ChannelKind::Requester);
     if ran && !requests || matches!(event, Event::TlsRefused { .. }) {
-        state.raise(&event, local.wall_ms);
+        state.raise(&event, moment.wall_ms);
     }
     let instance = state.channels.entry(id.clone());
     if let Some(why) = &why {
-        if local.manager.peer_lines.may_write(local.now) {
+        if moment.manager.peer_lines.may_write(moment.now) {
             crate::warning!(channel = id.channel, "channel {}: {why}", id.channel);
         }
         instance.status.reason = why.to_string();
@@ -321,16 +327,16 @@ pub(crate) fn ended(local: &Local, state: &mut State, id: &InstanceId, place: Op
         instance.status.state = if stopped { ChannelState::Stopped } else { ChannelState::Inactive };
         return;
     }
-    again(local, instance, id, &definition, ran);
+    again(moment, instance, id, &definition, ran);
 }
 
 /// Calls the next address of CONNAME at once, or all of them again after a pause, while retries are left.
-fn again(local: &Local, instance: &mut Instance, id: &InstanceId, definition: &ChannelDefinition, ran: bool) {
+fn again(moment: &Moment<'_>, instance: &mut Instance, id: &InstanceId, definition: &ChannelDefinition, ran: bool) {
     instance.addresses_tried += 1;
     instance.next_address = instance.next_address.wrapping_add(1);
     if !ran && instance.addresses_tried < definition.connections.len() {
         // The next address of CONNAME, at once.
-        return call(&local.manager, instance, id.clone());
+        return call(moment.manager, instance, id.clone());
     }
     instance.addresses_tried = 0;
     let status = &mut instance.status;
@@ -346,28 +352,28 @@ fn again(local: &Local, instance: &mut Instance, id: &InstanceId, definition: &C
     }
     *left -= 1;
     status.state = ChannelState::Retrying;
-    instance.wanted = Wanted::At(local.now + interval);
+    instance.wanted = Wanted::At(moment.now + interval);
 }
 
 /// On the first dispatcher, at each tick: retries that are due, and transmission queues that start their channel.
-pub(crate) fn tick(local: &Local, state: &mut State) {
+pub(crate) fn tick(moment: &Moment<'_>, state: &mut State) {
     let due: Vec<InstanceId> = state
         .channels
         .all()
-        .filter(|(_, instance)| !instance.is_active() && matches!(instance.wanted, Wanted::At(at) if at <= local.now))
+        .filter(|(_, instance)| !instance.is_active() && matches!(instance.wanted, Wanted::At(at) if at <= moment.now))
         .map(|(id, _)| id.clone())
         .collect();
     for id in due {
         if state.definitions.channels.contains_key(&id.channel) {
             let instance = state.channels.entry(id.clone());
-            call(&local.manager, instance, id);
+            call(moment.manager, instance, id);
         }
     }
     state.look_up_triggers();
     let waiting: Vec<QueueId> = state.triggers.by_queue.keys().copied().collect();
     for queue in waiting {
         if state.store.status(queue).is_some_and(|status| status.available > 0) {
-            trigger(&local.manager, state, queue);
+            trigger(moment.manager, state, queue);
         }
     }
 }
@@ -393,27 +399,31 @@ pub(crate) fn trigger(manager: &Manager, state: &mut State, queue: QueueId) {
     }
 }
 
+/// The note of a sending channel; one that can't be read is the operator's to reset.
+pub(crate) fn read_note(state: &State, channel: &str) -> Result<SenderNote, Refusal> {
+    match state.store.note(&note::sender_name(channel)) {
+        None => Ok(SenderNote::default()),
+        Some(bytes) => SenderNote::decode(bytes).ok_or_else(|| {
+            Refusal::new(reason::RESOURCE_PROBLEM, format!("{channel}: its note in the journal is of another version"))
+        }),
+    }
+}
+
+/// Whether a channel that calls asks its partner for a certificate, where it needs one: known before it calls.
+///
+/// # Errors
+/// 2063 `cause=partner-unproved`.
+pub(crate) fn may_call(channel: &str, definition: &ChannelDefinition) -> Result<(), Refusal> {
+    if definition.protection == Protection::PassThrough || definition.cipher_spec.is_some() {
+        return Ok(());
+    }
+    let word = definition.protection.word();
+    let detail = format!("{channel}: SPLPROT({word}) needs SSLCIPH: without it the partner proves nothing");
+    Err(Refusal::security(UNPROVED, detail))
+}
+
 /// How long after a start that failed for a reason of this queue manager's own a trigger tries again.
 const TRIGGER_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// What the channel's definition asks of the connection's TLS; the partner's names go into the status.
-pub(crate) fn check_tls(
-    peer: &mut Peer,
-    state: &mut State,
-    id: &InstanceId,
-    definition: &ChannelDefinition,
-) -> Result<(), Refusal> {
-    let ssl = peer.transport.socket.established();
-    let certificate = tls::check_channel(ssl, definition).map_err(|refusal| refusal.refusal())?;
-    let status = &mut state.channels.entry(id.clone()).status;
-    (status.security_protocol, status.cipher_spec) = tls::agreed(ssl);
-    (status.peer_name, status.peer_issuer) =
-        certificate.map(|certificate| (certificate.subject, certificate.issuer)).unwrap_or_default();
-    let local = peer.transport.socket.local_address();
-    status.local_address = local.map(|address| address.to_string()).unwrap_or_default();
-    status.job = format!("{:08X}.{}", std::process::id(), std::thread::current().name().unwrap_or_default());
-    Ok(())
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
 //! Who may open what: a client's attach becomes a producer or a consumer, or is refused with a reason.
 
 use super::authority;
-use super::get::Consumer;
+use super::get::{self, Consumer};
 use super::local::Local;
+use super::offered::{DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS};
 use super::peer::{Link, Peer};
 use super::publish::Publishing;
 use super::put::{self, Producer};
@@ -28,8 +29,6 @@ use bulla_seal::Policy;
 use bulla_seal::policy::{Quality, SealedAt};
 use std::sync::Arc;
 
-/// A container that offers this, and a link of it, puts messages for later (`x-opt-delivery-time`).
-pub(crate) const DELAYED_DELIVERY: &str = "DELAYED_DELIVERY";
 /// A link that asks for this gets from its queue alone (MQOO_INPUT_EXCLUSIVE), or is refused with 2042.
 pub(crate) const EXCLUSIVE: &str = "bulla:exclusive";
 /// A link that asks for this gets with others (MQOO_INPUT_SHARED), unless the queue has NOSHARE.
@@ -388,7 +387,10 @@ fn accept_consumer(
     consumer.resumes_only = peer.front.resumes_only(attach.link);
     peer.links.insert(attach.link, Link::Consumer(Box::new(consumer)));
     local.add_consumer(queue, peer.seat(attach.link), state);
-    resume::apply(peer, local, state, attach.link, outcomes);
+    // What the client said while it was not attached; each delivery is settled when that is synced.
+    for (token, outcome) in outcomes {
+        get::settled(peer, local, state, attach.link, token, Some(outcome), false);
+    }
 }
 
 /// The client publishes on a topic.
@@ -482,7 +484,7 @@ fn get_subscribed(
 }
 
 fn subscriber_capabilities(sealed: bool, shared: bool) -> Vec<Symbol> {
-    let shared = shared.then_some(Symbol::from_static(subscribe::SHARED_SUBSCRIPTIONS));
+    let shared = shared.then_some(Symbol::from_static(SHARED_SUBSCRIPTIONS));
     offered(sealed, false).into_iter().chain(shared).collect()
 }
 

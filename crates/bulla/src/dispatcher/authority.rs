@@ -12,6 +12,7 @@ use crate::asker::Who;
 use crate::audit::{self, Refused};
 use crate::authority::{CLIENT_CHANNEL, Caller, ObjectType, Right, Rights, Rule, RuleKey, RuleKind, UserSource};
 use crate::catalog::{ChannelDefinition, Protection};
+use crate::channel::supervisor::UNPROVED;
 use crate::denials::{self, LETS_IN};
 use crate::events::Event;
 use crate::front::LinkId;
@@ -350,9 +351,6 @@ pub(crate) fn mapped_channel(
     Ok(definition)
 }
 
-/// Sub-reason of a refusal to open a key ring for a partner that has not proved who it is.
-const UNPROVED: &str = "partner-unproved";
-
 /// Whether the partner has proved enough for the channel to use the key ring of its user. A channel that passes bytes
 /// on uses none. `by` is the kind of rule that named the user, where one did.
 ///
@@ -390,19 +388,6 @@ pub(crate) fn prove_for_ring(
     unproved(format!(
         "SPLPROT({word}) opens the ring of {user} only for a partner with a certificate: SSLCIPH, SSLCAUTH(REQUIRED)"
     ))
-}
-
-/// Whether a channel that calls asks its partner for a certificate, where it needs one: known before it calls.
-///
-/// # Errors
-/// 2063 `cause=partner-unproved`.
-pub(crate) fn may_call(channel: &str, definition: &ChannelDefinition) -> Result<(), Refusal> {
-    if definition.protection == Protection::PassThrough || definition.cipher_spec.is_some() {
-        return Ok(());
-    }
-    let word = definition.protection.word();
-    let detail = format!("{channel}: SPLPROT({word}) needs SSLCIPH: without it the partner proves nothing");
-    Err(Refusal::security(UNPROVED, detail))
 }
 
 /// Whether a connection from that address is not to be taken at all (BLOCKADDR).

@@ -1,7 +1,7 @@
 //! Calls to the partners of channels: a name becomes an address, an address a connection.
 
+use super::Dispatcher;
 use super::socket::Socket;
-use super::{Dispatcher, authority};
 use crate::catalog::ChannelDefinition;
 use crate::catalog::status::ChannelState;
 use crate::channel::caller::{self, Target};
@@ -28,7 +28,7 @@ impl Dispatcher {
         let names = &definition.connections;
         let Some(name) = names.get(instance.next_address % names.len().max(1)).cloned() else {
             let refusal = Refusal::new(reason::CHANNEL_CONFIG_ERROR, "the channel has no CONNAME");
-            return supervisor::ended(&self.core.local, state, &id, None, Some(refusal));
+            return supervisor::ended(&self.core.local.moment(), state, &id, None, Some(refusal));
         };
         if let Ok(address) = name.parse() {
             return self.dial(id, &Target { name, address }, state);
@@ -43,7 +43,7 @@ impl Dispatcher {
         }));
         if !taken {
             let refusal = Refusal::new(reason::RESOURCE_PROBLEM, format!("{name}: too busy to look it up"));
-            supervisor::ended(&self.core.local, state, &id, None, Some(refusal));
+            supervisor::ended(&self.core.local.moment(), state, &id, None, Some(refusal));
         }
     }
 
@@ -61,13 +61,13 @@ impl Dispatcher {
                 instance.status.state = ChannelState::Binding;
                 instance.status.connection = target.address.to_string();
             }
-            Err(refusal) => supervisor::ended(&self.core.local, state, &id, None, Some(refusal)),
+            Err(refusal) => supervisor::ended(&self.core.local.moment(), state, &id, None, Some(refusal)),
         }
     }
 
     fn dialled(&mut self, id: &InstanceId, definition: &ChannelDefinition, target: &Target) -> Result<Place, Refusal> {
         let failed = |error: io::Error| Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{}: {error}", target.name));
-        authority::may_call(&id.channel, definition)?;
+        supervisor::may_call(&id.channel, definition)?;
         let (front, calling) = caller::front(&self.core.local, id, definition, target)?;
         let stream = TcpStream::connect(target.address).map_err(failed)?;
         let _ = stream.set_nodelay(true);
@@ -92,7 +92,7 @@ impl Dispatcher {
                 other => {
                     let why = other.err().map_or_else(|| "it has no address".to_owned(), |error| error.to_string());
                     let refusal = Refusal::new(reason::HOST_NOT_AVAILABLE, format!("{name}: {why}"));
-                    supervisor::ended(&self.core.local, state, &id, None, Some(refusal));
+                    supervisor::ended(&self.core.local.moment(), state, &id, None, Some(refusal));
                 }
             },
             ChannelNotice::Stop { peer: key, generation, force } => {

@@ -341,7 +341,7 @@ impl Core {
             state.tell_of_lost_events();
             authority::tell_of_more(&self.local.manager, self.local.now);
             let _role = role::enter(Role::ChannelInitiator);
-            supervisor::tick(&self.local, state);
+            supervisor::tick(&self.local.moment(), state);
         }
     }
 }

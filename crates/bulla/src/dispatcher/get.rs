@@ -6,7 +6,6 @@ use super::consumers::Looked;
 use super::local::{Confirmation, Confirmed, Local, Removal};
 use super::passed_over::{PassedOver, Why};
 use super::peer::{Link, Peer};
-use super::resume::Resuming;
 use super::returns::{fail, give_back, is_passing, quarantine, reject, rejected_to, stay};
 use super::sealing::OpeningKeys;
 use super::selection::Selection;
@@ -34,6 +33,7 @@ use bulla_queue::{Found, Look, MessageId, Place, QueueId};
 use bulla_seal::policy::{OnDefect, Quality};
 use bulla_seal::{OpenError, Opened, Opener, Outcome, Policy, Step, Tally, Verified};
 use hashbrown::{HashMap, HashSet};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ pub(crate) struct Consumer {
     /// Its place among the links that may be resumed.
     pub(crate) resumable: Option<Box<Resumable>>,
     /// Messages that were delivered on an earlier attachment, and are delivered again before all others.
-    pub(crate) resuming: Resuming,
+    pub(crate) resuming: VecDeque<MessageId>,
     /// Nothing but those may be delivered on this attachment.
     pub(crate) resumes_only: bool,
 }
@@ -272,7 +272,7 @@ impl Consumer {
             subscription: None,
             acquires: None,
             resumable: None,
-            resuming: Resuming::new(),
+            resuming: VecDeque::new(),
             resumes_only: false,
         }
     }
@@ -606,7 +606,7 @@ fn count_use(
     cost: &Cost,
 ) {
     let user = identity.user.as_deref().unwrap_or_default();
-    keys.note(local, user, opened.map(Verified::get), cost, || local.ring(identity).ok());
+    keys.note(&local.manager, user, opened.map(Verified::get), cost, || local.ring(identity).ok());
 }
 
 /// The message as its reader gets it.
@@ -670,7 +670,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
         let queue = consumer.route.queue;
         local.serve(queue);
         if let Err(Fault::Later { cause, .. } | Fault::Defective { cause, .. }) = &ready {
-            fail(&consumer.route, local, cause);
+            fail(&consumer.route, &local.manager, cause);
         }
         match ready {
             Ok(readable) => {
@@ -717,7 +717,7 @@ fn deliver_opened(peer: &mut Peer, local: &mut Local, state: &mut State, link: L
                     continue;
                 }
                 let from = consumer.route.clone();
-                if !quarantine(&from, local, state, locked.id, cause, &detail) {
+                if !quarantine(&from, &local.moment(), state, locked.id, cause, &detail) {
                     consumer.will_not_have(locked.id, local, state);
                 }
                 if detach {
@@ -773,7 +773,7 @@ pub(crate) fn settled(
             }
             Some(DeliveryState::Rejected(error)) => {
                 let from = consumer.route.clone();
-                let to = rejected_to(&from, local, state, id, error.as_deref());
+                let to = rejected_to(&from, &local.moment(), state, id, error.as_deref());
                 if !reject(&from, local.wall_ms, state, id, to, failures) {
                     consumer.will_not_have(id, local, state);
                 }

@@ -4,11 +4,12 @@ use super::attach;
 use super::consumers::{Consumers, Seat};
 use super::peer::{Link, Peer};
 use super::put::{self, Producer, Receipt};
+use super::sealing::Means;
 use super::serve_list::ServeList;
 use super::unit_of_work::{self, Discharged, Units};
 use super::{authority, connections, get, resume, selection};
 use crate::catalog::status::TaskKind;
-use crate::channel::caller::Calling;
+use crate::channel::calling::Calling;
 use crate::channel::registry::Place;
 use crate::channel::{caller, receiver, sender, supervisor};
 use crate::front::{LinkId, SessionId};
@@ -172,6 +173,11 @@ impl Local {
     /// Now, for what the queue manager puts by itself.
     pub(crate) fn moment(&self) -> Moment<'_> {
         Moment { manager: &self.manager, now: self.now, wall_ms: self.wall_ms }
+    }
+
+    /// What sealing takes.
+    pub(crate) fn means(&mut self) -> Means<'_> {
+        Means { manager: &self.manager, wall: self.wall, random: &mut self.random }
     }
 
     /// As whom a connection that is no client's asks for devices: a number of its own for each.
@@ -469,7 +475,7 @@ impl Local {
                 let Calling { id, failure, .. } = *calling;
                 let refusal = (!told).then(|| failure.unwrap_or_else(broken));
                 let place = Place { dispatcher: self.index, peer: peer.key, generation: peer.generation };
-                supervisor::ended(self, state, &id, Some(place), refusal);
+                supervisor::ended(&self.moment(), state, &id, Some(place), refusal);
             }
             // A channel that has not come to run yet ends once, for the reason that the call has.
             calling => {

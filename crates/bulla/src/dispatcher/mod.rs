@@ -20,6 +20,7 @@ pub(crate) mod get;
 #[cfg(test)]
 pub(crate) mod harness;
 pub(crate) mod local;
+mod offered;
 pub(crate) mod passed_over;
 pub(crate) mod peer;
 mod precedence;
@@ -531,8 +532,8 @@ impl Dispatcher {
         // A reply that waits for the acknowledgement of the last one would cost 40 ms.
         let _ = stream.set_nodelay(true);
         // Of a TLS connection it is said anew after the handshake.
-        let here = stream.peer_addr().is_ok_and(|address| sasl::is_private(address.ip()));
-        let front = sasl::front(&self.core.local, false, here && tls.is_none());
+        let here = stream.peer_addr().is_ok_and(|address| offered::is_private(address.ip()));
+        let front = offered::front(&self.core.local, false, here && tls.is_none());
         let socket = match tls {
             None => Ok(Socket::Plain(stream)),
             Some(tls) => tls.session().map_err(io::Error::other).and_then(|ssl| Socket::tls(stream, ssl)),

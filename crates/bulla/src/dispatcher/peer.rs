@@ -4,13 +4,12 @@ use super::attach::Deletes;
 use super::consumers::Seat;
 use super::get::Consumer;
 use super::local::Local;
+use super::offered;
 use super::put::Producer;
-use super::resume::Left;
-use super::sasl;
 use super::socket::{Moved, Socket};
 use super::unit_of_work::{Coordinator, UnitId};
 use crate::arriving::{Arriving, Share};
-use crate::channel::caller::Calling;
+use crate::channel::calling::Calling;
 use crate::channel::protocol;
 use crate::channel::receiver::Receiving;
 use crate::channel::sender::Sending;
@@ -18,11 +17,13 @@ use crate::events::Event;
 use crate::front::{Front, LinkId, SessionId};
 use crate::limits::UserId;
 use crate::reason::Refusal;
+use crate::resumable::Resumable;
 use crate::sign_in::verdict::Identity;
 use crate::sole_connection::Wish;
 use crate::task::TaskMeter;
 use crate::tls::TlsRefusal;
 use crate::wall_clock::wall_ms;
+use bulla_amqp::scram::ScramServer;
 use bulla_amqp::types::Open;
 use bulla_device::Role;
 use bulla_queue::{MessageId, QueueId};
@@ -50,6 +51,16 @@ pub(crate) enum Admission {
     Open,
     /// It may not, and why.
     Closed(Refusal),
+}
+
+/// An exchange that takes more than one step.
+pub(crate) enum Exchange {
+    /// SCRAM: the challenge is out.
+    Challenged(Box<ScramServer>),
+    /// SCRAM: the proof was good and the server's own is out; the client's empty answer ends it.
+    Proved(Identity),
+    /// OAUTHBEARER: why the token is refused has been said; the client's answer ends it.
+    Refused,
 }
 
 /// What the partner's `open` said of it.
@@ -95,6 +106,12 @@ pub(crate) enum Link {
     Coordinator(Coordinator),
 }
 
+/// A suspended link of a connection that is still there.
+pub(crate) struct Left {
+    pub(super) session: SessionId,
+    pub(super) link: Resumable,
+}
+
 /// The socket of a connection, and how it stands.
 pub(crate) struct Transport {
     pub(crate) socket: Socket,
@@ -133,7 +150,7 @@ pub(crate) struct Peer {
     pub(crate) admission: Admission,
     /// Since when it has been open without being let in, and without a channel.
     pub(crate) idle_since: Option<Instant>,
-    pub(crate) sasl: Option<sasl::Exchange>,
+    pub(crate) sasl: Option<Exchange>,
     /// Dropped with the connection: a check of its password is not begun any more then.
     pub(crate) alive: Arc<()>,
     /// Changes of definitions that the journal has not synced yet: nothing goes out meanwhile.
@@ -317,7 +334,7 @@ impl Peer {
         match local.tls_meter.time(shaking_hands, || self.transport.socket.handshake()) {
             Ok(Moved::Bytes(_)) if shaking_hands && self.calling.is_none() => {
                 // Only now is it known whether EXTERNAL may be offered; no byte of AMQP has been seen yet.
-                self.front = sasl::front(local, self.transport.socket.verified_certificate(), true);
+                self.front = offered::front(local, self.transport.socket.verified_certificate(), true);
             }
             Ok(Moved::Bytes(_)) => {}
             Ok(Moved::Blocked) => {

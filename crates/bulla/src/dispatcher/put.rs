@@ -561,11 +561,12 @@ impl Treating<'_> {
         let asker = Asker { dispatcher: local.index, peer: key, generation, link, slot };
         let user = identity.user.as_deref();
         let task = Task { asker, who: &producer.who, route, bound_to: None, sealing, user, also: None };
-        let ring = |local: &mut Local| match producer.sealed_by_client {
-            true => local.ring_without_keys(identity),
-            false => local.ring(identity).map(Some),
+        let ring = match treatment {
+            Treatment::AsIs => None,
+            _ if producer.sealed_by_client => local.ring_without_keys(identity)?,
+            _ => Some(local.ring(identity)?),
         };
-        task.begin(treatment, local, state, ring, arrival)
+        task.begin(treatment, local.means(), state, ring, arrival)
     }
 }
 
@@ -581,7 +582,14 @@ pub(crate) fn prepare(
         return Ok(());
     }
     let ring = local.ring(identity)?;
-    Sealing::renewed(&mut producer.sealing, &policy, ring, &state.definitions.queue_manager.name, local).map(drop)
+    Sealing::renewed(
+        &mut producer.sealing,
+        &policy,
+        ring,
+        &state.definitions.queue_manager.name,
+        (&local.manager, local.wall),
+    )
+    .map(drop)
 }
 
 /// An adapter is done with a message of this link.
@@ -611,7 +619,7 @@ pub(crate) fn finished_late(local: &mut Local, state: &mut State, done: Finished
 /// Writes down what an adapter made of a pending message.
 fn note(producer: &mut Producer, local: &Local, done: Finished) {
     let Finished { asker, outcome, cost } = done;
-    producer.pending.fill(asker.slot, |_, away| away.answered(local, outcome, &cost, None));
+    producer.pending.fill(asker.slot, |_, away| away.answered(&local.manager, outcome, &cost, None));
 }
 
 /// Puts what is ready at the head of a link's pending messages, in the order they came.

@@ -1,9 +1,9 @@
 //! Links that go on: how an attachment that is over leaves what was unsettled, and how the next one takes it up
 //! (AMQP part 2, section 2.6.13). What is kept, and for how long, is in `resumable.rs`.
 
-use super::get::{self, Consumer};
+use super::get::Consumer;
 use super::local::{Confirmation, Confirmed, Local};
-use super::peer::{Link, Peer};
+use super::peer::{Left, Link, Peer};
 use super::returns;
 use crate::asker::Who;
 use crate::authority::Right;
@@ -14,13 +14,6 @@ use crate::resumable::{Kept, KeptGets, LinkName, Over, PutOutcome, Resumable, Te
 use bulla_amqp::{AnyTarget, AttachReply, DeliveryState, DeliveryTag, Role, Symbol, UnsettledMap};
 use bulla_queue::{MessageId, Ticket};
 use hashbrown::{HashMap, HashSet};
-use std::collections::VecDeque;
-
-/// A suspended link of a connection that is still there.
-pub(crate) struct Left {
-    session: SessionId,
-    link: Resumable,
-}
 
 /// What an attach is answered with.
 #[derive(Default)]
@@ -223,19 +216,6 @@ fn is_final(outcome: &DeliveryState) -> bool {
     )
 }
 
-/// Applies the outcomes that a client gave while it was not attached. Each delivery is settled when that is synced.
-pub(super) fn apply(
-    peer: &mut Peer,
-    local: &mut Local,
-    state: &mut State,
-    link: LinkId,
-    outcomes: Vec<(u64, DeliveryState)>,
-) {
-    for (token, outcome) in outcomes {
-        get::settled(peer, local, state, link, token, Some(outcome), false);
-    }
-}
-
 impl Resumption {
     /// Takes the outcomes that are to be applied once the link is there.
     pub(super) fn take_outcomes(&mut self) -> Vec<(u64, DeliveryState)> {
@@ -337,6 +317,3 @@ impl Local {
         self.confirmations.push_back(Confirmation { ticket, what });
     }
 }
-
-/// What a link to get resumes first.
-pub(crate) type Resuming = VecDeque<MessageId>;

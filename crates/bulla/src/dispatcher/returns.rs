@@ -1,12 +1,12 @@
 //! Messages that a reader does not keep: given back, moved to the error queue or the dead-letter queue, or stuck.
 
-use super::local::Local;
 use crate::accounting::Cost;
 use crate::catalog::status::Deed;
 use crate::catalog::{Backout, LocalQueue};
 use crate::envelope::{self, Label};
-use crate::manager::{ERROR_QUEUE, Route, State, Stays, Stuck};
+use crate::manager::{ERROR_QUEUE, Manager, Route, State, Stays, Stuck};
 use crate::reason::{self, Refusal};
+use crate::reports::Moment;
 use bulla_queue::log::LogError;
 use bulla_queue::{Message, MessageId, PutError, QueueId, ReadError, RemoveError, SpillError};
 use hashbrown::{HashMap, HashSet};
@@ -26,9 +26,9 @@ pub(super) fn is_passing(error: &ReadError) -> bool {
 }
 
 /// Counts why a message does not go to its reader.
-pub(super) fn fail(from: &Route, local: &Local, cause: &'static str) {
+pub(super) fn fail(from: &Route, manager: &Manager, cause: &'static str) {
     if let Some(policy) = &from.policy {
-        local.manager.accounts.fail(&policy.name, cause);
+        manager.accounts.fail(&policy.name, cause);
     }
 }
 
@@ -49,22 +49,22 @@ fn move_away(to: &str, from: &Route, state: &mut State, id: MessageId, label: La
 /// Moves a message whose seal is defective to the error queue (inventory B2.15).
 pub(super) fn quarantine(
     from: &Route,
-    local: &Local,
+    moment: &Moment<'_>,
     state: &mut State,
     id: MessageId,
     cause: &str,
     detail: &str,
 ) -> bool {
-    let label = defective(from, local, state, id, cause, detail);
+    let label = defective(from, moment, state, id, cause, detail);
     move_away(ERROR_QUEUE, from, state, id, label)
 }
 
 /// Counts a message whose seal is defective, and tells the operator of it.
-fn defective(from: &Route, local: &Local, state: &mut State, id: MessageId, cause: &str, detail: &str) -> Label {
+fn defective(from: &Route, moment: &Moment<'_>, state: &mut State, id: MessageId, cause: &str, detail: &str) -> Label {
     if let Some(policy) = &from.policy {
-        local.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
+        moment.manager.accounts.note(&policy.name, Deed::Quarantined, &Cost::default());
     }
-    if local.manager.peer_lines.may_write(local.now) {
+    if moment.manager.peer_lines.may_write(moment.now) {
         crate::warning!(
             queue = from.queue_name,
             cause,
@@ -73,8 +73,8 @@ fn defective(from: &Route, local: &Local, state: &mut State, id: MessageId, caus
         );
     }
     let message_id = state.store.body(id).ok().and_then(|body| envelope::message_id(&envelope::payload_of(&body)));
-    local.manager.audit.quarantined(&from.queue_name, id.0, message_id.as_deref(), cause, detail);
-    Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, local.wall_ms)
+    moment.manager.audit.quarantined(&from.queue_name, id.0, message_id.as_deref(), cause, detail);
+    Label::new(Some(reason::SECURITY_ERROR), cause, detail, &from.queue_name, moment.wall_ms)
 }
 
 impl Stuck {
@@ -174,18 +174,18 @@ pub(crate) type Destination = (String, Label);
 /// queue. None where there is no dead-letter queue. Counts it.
 pub(crate) fn rejected_to(
     from: &Route,
-    local: &Local,
+    moment: &Moment<'_>,
     state: &mut State,
     id: MessageId,
     error: Option<&bulla_amqp::Error>,
 ) -> Option<Destination> {
     let detail = error.and_then(|error| error.description.as_deref()).unwrap_or_default();
     if error.is_some_and(|error| error.condition.as_str() == "bulla:defective") {
-        fail(from, local, "reported-by-client");
-        return Some((ERROR_QUEUE.to_owned(), defective(from, local, state, id, "reported-by-client", detail)));
+        fail(from, moment.manager, "reported-by-client");
+        return Some((ERROR_QUEUE.to_owned(), defective(from, moment, state, id, "reported-by-client", detail)));
     }
     let to = state.definitions.queue_manager.dead_letter_queue.clone()?;
-    Some((to, Label::new(None, "rejected", detail, &from.queue_name, local.wall_ms)))
+    Some((to, Label::new(None, "rejected", detail, &from.queue_name, moment.wall_ms)))
 }
 
 /// Moves a rejected message, or gives it back; that is a failure, where it had none. False where it lies on the very

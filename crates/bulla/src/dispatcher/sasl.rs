@@ -1,81 +1,25 @@
 //! Who a client is: SASL as the server speaks it (AMQP part 5, section 5.3).
 
-use super::attach::DELAYED_DELIVERY;
 use super::authority;
 use super::local::Local;
-use super::peer::Peer;
-use super::subscribe::{SHARED_SUBSCRIPTIONS, TOPIC_PREFIX};
+use super::peer::{Exchange, Peer};
 use crate::catalog::lockouts::Whose;
-use crate::channel::caller;
-use crate::channel::protocol::{CAPABILITY, REFUSALS};
 use crate::events::Event;
-use crate::front::Front;
-use crate::front::amqp::Amqp;
 use crate::mailbox::Notice;
 use crate::manager::Manager;
 use crate::sign_in::checks::{Applicant, Turn};
 use crate::sign_in::lockout::Begun;
 use crate::sign_in::token::TokenError;
 use crate::sign_in::verdict::{Identity, Verdict};
-use crate::{tls, topics, users};
+use crate::{tls, users};
 use bulla_amqp::scram::{ScramError, ScramServer};
-use bulla_amqp::{BearerResponse, Config, Connection, Mechanism, PlainResponse, SaslOffer, Symbol, Value};
+use bulla_amqp::{BearerResponse, Mechanism, PlainResponse};
 use bytes::Bytes;
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 use zeroize::Zeroizing;
-
-/// An exchange that takes more than one step.
-pub(crate) enum Exchange {
-    /// SCRAM: the challenge is out.
-    Challenged(Box<ScramServer>),
-    /// SCRAM: the proof was good and the server's own is out; the client's empty answer ends it.
-    Proved(Identity),
-    /// OAUTHBEARER: why the token is refused has been said; the client's answer ends it.
-    Refused,
-}
-
-/// The front end of a new AMQP connection. `certificate` says that the client has shown a verified one, and `private`
-/// that no one can read along.
-pub(crate) fn front(local: &Local, certificate: bool, private: bool) -> Box<Front> {
-    let prefix = (Symbol::from_static(TOPIC_PREFIX), Value::from(topics::PREFIX));
-    let config = Config {
-        max_frame_size: MAX_FRAME_BYTES,
-        channel_max: CHANNEL_MAX,
-        idle_timeout: Some(local.manager.idle_timeout),
-        offered_capabilities: ["ANONYMOUS-RELAY", DELAYED_DELIVERY, SHARED_SUBSCRIPTIONS, CAPABILITY, REFUSALS]
-            .map(Symbol::from_static)
-            .to_vec(),
-        properties: caller::identity().into_iter().chain([prefix]).collect(),
-        host_opens: true,
-        ..Config::new(&*local.manager.name)
-    };
-    let bare = !local.manager.sign_in_required.load(Ordering::Relaxed);
-    let offer = offer(certificate, private && local.manager.tokens.are_taken(), bare);
-    Box::new(Amqp::new(Connection::server(config, offer, local.now)))
-}
-
-/// Largest frame accepted, in bytes: a message of 4 MB comes in four.
-const MAX_FRAME_BYTES: u32 = 1 << 20;
-/// Highest channel: sessions of a connection, less one.
-const CHANNEL_MAX: u16 = 255;
-
-/// Whether a connection in clear can't be read by others: the client is on this machine.
-pub(crate) fn is_private(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
-}
-
-/// EXTERNAL stands first, and only where a certificate was verified: some clients pick it wherever it is offered. SASL
-/// may be left out where `bare`: queue managers that call do not.
-fn offer(certificate: bool, tokens: bool, bare: bool) -> SaslOffer {
-    let external = certificate.then_some(Mechanism::External);
-    let bearer = tokens.then_some(Mechanism::OAuthBearer);
-    let strong = external.into_iter().chain([Mechanism::ScramSha256]).chain(bearer);
-    SaslOffer { mechanisms: strong.chain([Mechanism::Plain, Mechanism::Anonymous]).collect(), allow_bare_amqp: bare }
-}
 
 /// A client names its mechanism.
 pub(crate) fn init(peer: &mut Peer, local: &Local, mechanism: Mechanism, response: &[u8]) {
@@ -312,25 +256,6 @@ fn tell(peer: &mut Peer, local: &Local, user: Option<&str>, why: &dyn Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_token_is_asked_for_where_nobody_reads_along() {
-        let bearer = |tokens| offer(false, tokens, true).mechanisms.contains(&Mechanism::OAuthBearer);
-        assert!(bearer(true) && !bearer(false));
-        for (address, here) in [
-            ("127.0.0.1", true),
-            ("127.8.8.8", true),
-            ("::1", true),
-            ("::ffff:127.0.0.1", true),
-            ("192.0.2.1", false),
-            ("10.0.0.1", false),
-            ("2001:db8::1", false),
-            ("::ffff:192.0.2.1", false),
-            ("0.0.0.0", false),
-        ] {
-            assert_eq!(is_private(address.parse().unwrap()), here, "{address}");
-        }
-    }
 
     #[test]
     fn a_name_that_could_be_a_password_is_not_told() {

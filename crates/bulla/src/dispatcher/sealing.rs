@@ -1,14 +1,14 @@
 //! Sealing and checking what arrives, by a client's link or a channel. The messages of one link are with
 //! the adapters at the same time; the link keeps them in their order.
 
-use super::local::Local;
 use crate::accounting::Cost;
 use crate::adapter::{Asker, Outcome, SealingMemoryFull, Work};
 use crate::audit::{KeyUse, Purpose};
 use crate::catalog::status::{Deed, ProtectionMeters};
 use crate::envelope::{Arrival, Envelope};
-use crate::manager::{Route, State};
+use crate::manager::{Manager, Route, State};
 use crate::ordered_line::{self, LineFull, OrderedLine};
+use crate::random::Random;
 use crate::reason::{self, Refusal};
 use bulla_device::SystemRandom;
 use bulla_device::role::{self, Role};
@@ -20,6 +20,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// Messages up to this many bytes are sealed with a live content key on the dispatcher itself: waking
 /// an adapter costs more than the cipher does.
@@ -82,6 +83,16 @@ pub(crate) struct Task<'a> {
     pub(crate) also: Option<&'a mut ProtectionMeters>,
 }
 
+/// What sealing takes of its dispatcher.
+pub(crate) struct Means<'a> {
+    /// Whose adapters, accounts and audit log.
+    pub(crate) manager: &'a Arc<Manager>,
+    /// Now, for certificates and content keys.
+    pub(crate) wall: SystemTime,
+    /// For what a message has of its own outside its seal.
+    pub(crate) random: &'a mut Random,
+}
+
 impl Sealing {
     /// What a link seals with, made anew where the policy or the ring has changed.
     pub(crate) fn renewed(
@@ -89,16 +100,16 @@ impl Sealing {
         policy: &Arc<Policy>,
         ring: Arc<Ring>,
         sealed_by: &str,
-        local: &Local,
+        (manager, wall): (&Manager, SystemTime),
     ) -> Result<LinkSealer, Refusal> {
         let valid = |sealing: &&Self| Arc::ptr_eq(&sealing.policy, policy) && Arc::ptr_eq(&sealing.ring, &ring);
         if let Some(sealing) = slot.as_ref().filter(valid) {
             return Ok(sealing.sealer.clone());
         }
         let _protection = role::enter(Role::Protection);
-        let sealer = Sealer::new(policy.clone(), ring.clone(), Some(sealed_by.to_owned()), local.wall);
+        let sealer = Sealer::new(policy.clone(), ring.clone(), Some(sealed_by.to_owned()), wall);
         let sealer = sealer.map_err(|error| seal_refusal(&error))?;
-        let key = sealer.signer().map(|key| local.manager.audit.key(ring.user(), Some(key), Purpose::Seal));
+        let key = sealer.signer().map(|key| manager.audit.key(ring.user(), Some(key), Purpose::Seal));
         let sealer = LinkSealer { sealer: Arc::new(Mutex::new(sealer)), key };
         *slot = Some(Self { policy: policy.clone(), ring, sealer: sealer.clone() });
         Ok(sealer)
@@ -158,30 +169,29 @@ impl Treatment {
 }
 
 impl Task<'_> {
-    /// Begins what a message needs before it is put. `ring` says what the link checks and seals with; none where it may
-    /// check the form of a seal alone.
+    /// Begins what a message needs before it is put. `ring` is what the link checks and seals with; none where it may
+    /// check the form of a seal alone, or the message goes as it is.
     pub(crate) fn begin(
         self,
         treatment: Treatment,
-        local: &mut Local,
+        means: Means<'_>,
         state: &State,
-        ring: impl FnOnce(&mut Local) -> Result<Option<Arc<Ring>>, Refusal>,
+        ring: Option<Arc<Ring>>,
         arrival: Arrival,
     ) -> Result<Stage, Refusal> {
         match treatment {
             Treatment::AsIs => Ok(Stage::Ready(Ok(arrival.into_message(self.route.defaults, self.user)))),
             Treatment::Check(policy) => {
-                let ring = ring(local)?;
                 let destinations = state.destinations(self.route, &policy, None);
-                self.check(local, &policy, ring, destinations, arrival)
+                self.check(&means, &policy, ring, destinations, arrival)
             }
             Treatment::Seal(policy) => {
                 let none = || Refusal::security("key-ring", "the link has no key ring to seal with");
-                let ring = ring(local)?.ok_or_else(none)?;
+                let ring = ring.ok_or_else(none)?;
                 let sealed_by = &state.definitions.queue_manager.name;
-                let sealer = Sealing::renewed(self.sealing, &policy, ring, sealed_by, local)?;
+                let sealer = Sealing::renewed(self.sealing, &policy, ring, sealed_by, (means.manager, means.wall))?;
                 let bound_to = self.bound_to.clone().unwrap_or_else(|| state.bound_to(self.route));
-                self.seal(local, &policy, sealer, bound_to, arrival)
+                self.seal(means, &policy, sealer, bound_to, arrival)
             }
         }
     }
@@ -189,7 +199,7 @@ impl Task<'_> {
     /// Has a message checked that claims to be sealed; without a ring its form alone.
     fn check(
         self,
-        local: &Local,
+        means: &Means<'_>,
         policy: &Arc<Policy>,
         ring: Option<Arc<Ring>>,
         destinations: Vec<String>,
@@ -198,14 +208,14 @@ impl Task<'_> {
         let _protection = role::enter(Role::Protection);
         let expect = arrival.expect(destinations);
         let der = arrival.sealed_body()?;
-        let (manager, under, now) = (local.manager.clone(), policy.clone(), local.wall);
+        let (manager, under, now) = (means.manager.clone(), policy.clone(), means.wall);
         let tally = Tally::new();
         let counted = tally.clone();
         let work = Work::Check(Arc::new(move || match &ring {
             Some(ring) => manager.opener.check_arrived_counting(&under, ring, &der, &expect, now, counted.clone()),
             None => manager.opener.check_form_counting(&under, &der, &expect, now, counted.clone()).map(Step::Done),
         }));
-        local.manager.adapters.submit(self.asker, self.who, work, tally);
+        means.manager.adapters.submit(self.asker, self.who, work, tally);
         let message = Box::new(arrival.into_message(self.route.defaults, self.user));
         Ok(Stage::Away(Away::Checking(message, policy.clone())))
     }
@@ -213,7 +223,7 @@ impl Task<'_> {
     /// Has a clear message sealed for `destination`, or seals it here where that takes no device.
     fn seal(
         self,
-        local: &mut Local,
+        means: Means<'_>,
         policy: &Arc<Policy>,
         LinkSealer { sealer, key }: LinkSealer,
         destination: String,
@@ -221,16 +231,16 @@ impl Task<'_> {
     ) -> Result<Stage, Refusal> {
         let _protection = role::enter(Role::Protection);
         let (envelope, content, bound) =
-            arrival.into_envelope(self.route.defaults, destination, &mut local.random, self.user)?;
+            arrival.into_envelope(self.route.defaults, destination, means.random, self.user)?;
         let room = self.route.message_bytes_max.saturating_sub(envelope.overhead());
-        let now = local.wall;
+        let now = means.wall;
         if content.bytes.len() <= SEAL_INLINE_BYTES_MAX && policy.quality() == Quality::Confidentiality {
             // Never waits: an adapter that is sealing the link's last message keeps the sealer.
             if let Ok(mut free) = sealer.try_lock()
                 && free.has_live_key(now)
             {
                 free.check_len(&content, &bound, room).map_err(|error| seal_refusal(&error))?;
-                return self.seal_here(policy, (&mut free, key), local, envelope, content, &bound);
+                return self.seal_here(policy, (&mut free, key), &means, envelope, content, &bound);
             }
         }
         let tally = Tally::new();
@@ -240,7 +250,7 @@ impl Task<'_> {
             sealer.check_len(&content, &bound, room)?;
             sealer.seal_counting(content, &bound, now, &mut SystemRandom, &counted)
         }));
-        local.manager.adapters.submit(self.asker, self.who, work, tally);
+        means.manager.adapters.submit(self.asker, self.who, work, tally);
         Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
     }
 
@@ -249,26 +259,26 @@ impl Task<'_> {
         self,
         policy: &Arc<Policy>,
         (sealer, key): (&mut Sealer, Option<Arc<KeyUse>>),
-        local: &Local,
+        means: &Means<'_>,
         envelope: Envelope,
         content: Content,
         bound: &Bound,
     ) -> Result<Stage, Refusal> {
         let tally = Tally::new();
-        match sealer.seal_counting(content, bound, local.wall, &mut SystemRandom, &tally) {
+        match sealer.seal_counting(content, bound, means.wall, &mut SystemRandom, &tally) {
             Ok(Step::Done(sealed)) => {
                 let cost = tally.effort().into();
                 count_use(key.as_deref(), &cost);
-                note(local, policy, self.also, Deed::Sealed, &cost);
+                note(means.manager, policy, self.also, Deed::Sealed, &cost);
                 Ok(Stage::Ready(Ok(envelope.sealed(sealed))))
             }
             Ok(step @ Step::Device(..)) => {
-                local.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))), tally);
+                means.manager.adapters.submit(self.asker, self.who, Work::Seal(Box::new(move || Ok(step))), tally);
                 Ok(Stage::Away(Away::Sealing(Box::new(envelope), policy.clone(), key)))
             }
             Err(error) => {
                 let cost = tally.effort().into();
-                note(local, policy, self.also, Deed::FailedToSeal, &cost);
+                note(means.manager, policy, self.also, Deed::FailedToSeal, &cost);
                 Err(seal_refusal(&error))
             }
         }
@@ -279,7 +289,7 @@ impl Away {
     /// What an adapter made of the message; what it took is counted with the policy, and in `also`.
     pub(crate) fn answered(
         self,
-        local: &Local,
+        manager: &Manager,
         outcome: Outcome,
         cost: &Cost,
         also: Option<&mut ProtectionMeters>,
@@ -291,7 +301,7 @@ impl Away {
             (Self::Checking(_, policy), Outcome::Checked(Ok(()))) => (Deed::Checked, policy),
             (Self::Checking(_, policy), _) => (Deed::FailedToOpen, policy),
         };
-        note(local, policy, also, deed, cost);
+        note(manager, policy, also, deed, cost);
         if let Self::Sealing(_, _, key) = &self {
             count_use(key.as_deref(), cost);
         }
@@ -330,14 +340,14 @@ impl OpeningKeys {
     /// A message was opened, or not. For one under a key that the link knows: a compare and an addition, or two.
     pub(crate) fn note(
         &mut self,
-        local: &Local,
+        manager: &Manager,
         user: &str,
         opened: Option<&Opened>,
         cost: &Cost,
         ring: impl FnOnce() -> Option<Arc<Ring>>,
     ) {
         let unwraps = cost.effort.unwraps;
-        let audit = &local.manager.audit;
+        let audit = &manager.audit;
         let Some(opened) = opened else {
             if unwraps > 0 {
                 self.unknown.get_or_insert_with(|| audit.key(user, None, Purpose::Open)).add(1, unwraps);
@@ -367,8 +377,8 @@ impl OpeningKeys {
 }
 
 /// Counts what a message took, with its policy and at its channel.
-fn note(local: &Local, policy: &Policy, also: Option<&mut ProtectionMeters>, deed: Deed, cost: &Cost) {
-    local.manager.accounts.note(&policy.name, deed, cost);
+fn note(manager: &Manager, policy: &Policy, also: Option<&mut ProtectionMeters>, deed: Deed, cost: &Cost) {
+    manager.accounts.note(&policy.name, deed, cost);
     if let Some(meters) = also {
         meters.note(deed, &cost.effort, &cost.wait);
     }

@@ -24,10 +24,6 @@ const TEMPORARY_TOPIC: &str = "temporary-topic";
 const SHARED: &str = "shared";
 /// Capability of one whose name is not its container's alone.
 const GLOBAL: &str = "global";
-/// What a connection offers whose links may share subscriptions, as Qpid JMS looks for it.
-pub(crate) const SHARED_SUBSCRIPTIONS: &str = "SHARED-SUBS";
-/// The property of a connection that says how topics' addresses begin, as Qpid JMS looks for it.
-pub(super) const TOPIC_PREFIX: &str = "topic-prefix";
 /// Where the topics are that are made for a link.
 const TEMPORARY_TOPICS: &str = "BULLA.TEMPORARY";
 /// `terminus-durability`: the terminus goes with its link.

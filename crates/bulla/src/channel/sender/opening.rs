@@ -181,7 +181,7 @@ pub(crate) fn finished(peer: &mut Peer, local: &mut Local, state: &mut State, do
         if let Outcome::Opened(opened) = &outcome {
             let user = local.manager.channel_user(definition);
             let ring = || local.manager.ring(user, local.now).ok();
-            keys.note(local, user, opened.as_ref().ok().map(Verified::get), &cost, ring);
+            keys.note(&local.manager, user, opened.as_ref().ok().map(Verified::get), &cost, ring);
         }
         match outcome {
             Outcome::Opened(Ok(opened)) => {

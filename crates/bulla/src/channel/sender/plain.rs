@@ -38,7 +38,7 @@ impl Sending {
             snd_settle_mode: SenderSettleMode::Mixed,
             ..AttachRequest::sender(format!("{}/{address}", self.id.channel), address)
         };
-        let link = front.way_out().ok_or_else(crate::channel::caller::no_way_out)?.attach(self.session, request);
+        let link = front.way_out().ok_or_else(crate::channel::protocol::no_way_out)?.attach(self.session, request);
         known.insert(link, Link::Sending(self.session));
         links.insert(address.to_owned(), PlainLink { link, open: false });
         Ok((link, false))

@@ -136,7 +136,7 @@ impl<'a> Prepared<'a> {
                     self.removals.push(get.id);
                 }
                 Some(DeliveryState::Rejected(error)) => {
-                    let to = returns::rejected_to(&get.from, local, state, get.id, error.as_deref());
+                    let to = returns::rejected_to(&get.from, &local.moment(), state, get.id, error.as_deref());
                     let moved = to.as_ref().and_then(|to| {
                         returns::moved_with(&get.from, state, get.id, to, &self.puts, &mut before, &mut moved_left)
                     });

@@ -129,7 +129,7 @@ fn accept(partner: &mut Partner, delivery: &bulla_amqp::Delivery) {
 
 /// What the sending end has in its note.
 fn note(harness: &Harness) -> super::super::super::note::SenderNote {
-    super::super::super::sender::read_note(&harness.running().manager().lock(), SERVER).unwrap()
+    super::super::super::supervisor::read_note(&harness.running().manager().lock(), SERVER).unwrap()
 }
 
 fn reset_sender(harness: &Harness, next: u64) {
